@@ -1,0 +1,19 @@
+"""What can go wrong that the user can mend, said in one line."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class UserError(Exception):
+    """A fault that the user can mend; the command line prints it as one line and exits with code 2.
+
+    The message says what is wrong, where (``file:line`` or the key), and what would be right.
+    """
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A suggestion to append to an error about an unknown name: `` (did you mean 'x'?)`` or the empty string."""
+    matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f" (did you mean {matches[0]!r}?)" if matches else ""

@@ -1,0 +1,96 @@
+"""Reading and writing files: compressed or plain, and never left half-written."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import lzma
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from rerank.errors import UserError
+
+
+def open_binary(path: str | Path) -> IO[bytes]:
+    """Open a file for reading, decompressed on the way where its name ends in ``.gz`` or ``.xz``."""
+    path = Path(path)
+    if not path.is_file():
+        raise UserError(f"{path}: no such file")
+    if path.suffix == ".gz":
+        return gzip.open(path, "rb")  # type: ignore[return-value]
+    if path.suffix == ".xz":
+        return lzma.open(path, "rb")
+    return path.open("rb")
+
+
+def open_text(path: str | Path) -> IO[str]:
+    """Open a text file (``.gz``, ``.xz`` or plain) as UTF-8; undecodable bytes become U+FFFD, for the reader to count."""
+    return io.TextIOWrapper(open_binary(path), encoding="utf-8", errors="replace")
+
+
+def digest(*parts: str | bytes | Path) -> str:
+    """Hex digest (16 characters of SHA-256) of strings, bytes and the contents of files, in this order."""
+    total = hashlib.sha256()
+    for part in parts:
+        if isinstance(part, Path):
+            with part.open("rb") as file:
+                total.update(hashlib.file_digest(file, "sha256").digest())
+        else:
+            data = part.encode() if isinstance(part, str) else part
+            total.update(len(data).to_bytes(8, "little") + data)
+    return total.hexdigest()[:16]
+
+
+def _temporary_beside(path: Path) -> str:
+    return f".{path.name}.{os.getpid()}.tmp"
+
+
+@contextmanager
+def atomic_write(path: str | Path) -> Iterator[IO[str]]:
+    """Write a text file beside its place and rename it there at the end: readers see all of it or nothing."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.parent / _temporary_beside(path)
+    try:
+        with temporary.open("w", encoding="utf-8") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def atomic_folder(path: str | Path, replace: bool = False) -> Iterator[Path]:
+    """Fill a folder beside its place and rename it there at the end.
+
+    Args:
+        path: where the folder shall be.
+        replace: whether a folder that is there already gives way (it is moved aside, then deleted).
+
+    Yields:
+        The temporary folder to fill; it is deleted when the block raises.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists() and not replace:
+        raise UserError(f"{path}: exists already; remove it or choose another name")
+    temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
+    temporary.chmod(0o755)
+    try:
+        yield temporary
+        old = path.parent / f".{path.name}.old"
+        shutil.rmtree(old, ignore_errors=True)
+        if path.exists():
+            os.rename(path, old)
+        os.rename(temporary, path)
+        shutil.rmtree(old, ignore_errors=True)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)

@@ -1,0 +1,111 @@
+"""The one signature of every loss."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:  # torch is imported where it is used, so that `rerank train --help` answers at once
+    from torch import Tensor
+
+Reduction = Literal["mean", "sum", "none"]
+
+
+class Loss(ABC):
+    r"""A loss over a padded batch of ranked lists.
+
+    Call as ``loss(scores, labels, mask=None, weights=None, seeds=None)``. A subclass defines :meth:`per_list`
+    and :meth:`learnable`; checking, float32 arithmetic, masking, weighting and reduction are done here, once.
+
+    Reduction ``"mean"`` is :math:`\frac{1}{|L|} \sum_{b \in L} w_b \ell_b` over the lists :math:`L` from which
+    something can be learned, ``"sum"`` is :math:`\sum_{b \in L} w_b \ell_b`, ``"none"`` gives ``[B]`` with zeros
+    for the other lists. A batch without any learnable list gives a zero that is connected to the graph.
+    """
+
+    def __init__(self, reduction: Reduction = "mean", validate: bool = False) -> None:
+        if reduction not in ("mean", "sum", "none"):
+            raise ValueError(f"reduction must be 'mean', 'sum' or 'none', not {reduction!r}")
+        self.reduction = reduction
+        self.validate = validate
+
+    @abstractmethod
+    def learnable(self, labels: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Which lists can teach something, from labels alone: ``[B]`` bool."""
+
+    @abstractmethod
+    def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:
+        """The loss of every list, ``[B]``; finite for every list, whatever it holds where not learnable.
+
+        Args:
+            scores: ``[B, N]`` float32 or float64, zero where padded.
+            labels: ``[B, N]`` of the dtype of scores, zero where padded.
+            mask: ``[B, N]`` bool, True for real documents.
+            seeds: ``[B]`` int64, one seed per list for random choices, or None (torch's own generator).
+        """
+
+    def __call__(
+        self,
+        scores: Tensor,
+        labels: Tensor,
+        mask: Tensor | None = None,
+        weights: Tensor | None = None,
+        seeds: Tensor | None = None,
+    ) -> Tensor:
+        """The loss of a batch of lists.
+
+        Args:
+            scores: ``[B, N]`` floating point.
+            labels: ``[B, N]`` graded relevance, at least 0.
+            mask: ``[B, N]`` bool, True for real documents; None when all are real.
+            weights: ``[B]`` weight per list.
+            seeds: ``[B]`` int64, one seed per list for random choices (ties, samples).
+
+        Returns:
+            A scalar, or ``[B]`` with reduction ``"none"``; float32 (float64 for float64 scores).
+
+        Raises:
+            ValueError: a wrong shape or type, naming the argument; with ``validate`` also non-finite scores and
+                negative or non-finite labels.
+        """
+        import torch
+
+        mask = self._checked(scores, labels, mask, weights, seeds)
+        dtype = torch.float64 if scores.dtype == torch.float64 else torch.float32
+        with torch.autocast(scores.device.type, enabled=False):
+            clean_scores = scores.to(dtype).masked_fill(~mask, 0.0)
+            clean_labels = labels.to(dtype).masked_fill(~mask, 0.0)
+            learnable = self.learnable(clean_labels, mask)
+            losses = self.per_list(clean_scores, clean_labels, mask, seeds)
+            losses = torch.where(learnable, losses, clean_scores.sum(dim=1) * 0.0)
+            if weights is not None:
+                losses = losses * weights.to(dtype)
+            if self.reduction == "none":
+                return losses
+            total = losses.sum()
+            return total if self.reduction == "sum" else total / learnable.sum().clamp(min=1)
+
+    def _checked(
+        self, scores: Tensor, labels: Tensor, mask: Tensor | None, weights: Tensor | None, seeds: Tensor | None
+    ) -> Tensor:
+        import torch
+
+        if scores.dim() != 2 or not scores.is_floating_point():
+            raise ValueError(f"scores must be [B, N] floating point, not {list(scores.shape)} {scores.dtype}")
+        if labels.shape != scores.shape or labels.is_complex():
+            raise ValueError(f"labels must be {list(scores.shape)} like scores, not {list(labels.shape)} {labels.dtype}")
+        if mask is None:
+            mask = torch.ones_like(scores, dtype=torch.bool)
+        elif mask.shape != scores.shape or mask.dtype != torch.bool:
+            raise ValueError(f"mask must be {list(scores.shape)} bool, not {list(mask.shape)} {mask.dtype}")
+        for name, value in (("weights", weights), ("seeds", seeds)):
+            if value is not None and value.shape != scores.shape[:1]:
+                raise ValueError(f"{name} must be [{scores.shape[0]}], one per list, not {list(value.shape)}")
+        if seeds is not None and seeds.dtype != torch.int64:
+            raise ValueError(f"seeds must be int64, not {seeds.dtype}")
+        if self.validate:
+            if not torch.isfinite(scores[mask]).all():
+                raise ValueError("scores must be finite")
+            real = labels[mask]
+            if (real < 0).any() or not torch.isfinite(real.double()).all():
+                raise ValueError("labels must be finite and at least 0")
+        return mask
