@@ -1,0 +1,25 @@
+"""Fixtures shared by all tests."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+ROOT = Path(__file__).resolve().parent.parent
+SHARED = ROOT.parent / "shared" / "data"
+
+
+@pytest.fixture(scope="session")
+def shared_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The real collections, unpacked once a process; tests that need them are skipped where there are none."""
+    if not (SHARED / "unpack.sh").is_file():
+        pytest.skip("no ../shared/data beside the checkout")
+    folder = tmp_path_factory.mktemp("shared_data")
+    subprocess.run([str(SHARED / "unpack.sh"), str(folder)], check=True)
+    return folder
