@@ -74,9 +74,12 @@ class Loss(ABC):
         with torch.autocast(scores.device.type, enabled=False):
             clean_scores = scores.to(dtype).masked_fill(~mask, 0.0)
             clean_labels = labels.to(dtype).masked_fill(~mask, 0.0)
-            learnable = self.learnable(clean_labels, mask)
-            losses = self.per_list(clean_scores, clean_labels, mask, seeds)
-            losses = torch.where(learnable, losses, clean_scores.sum(dim=1) * 0.0)
+            nothing = clean_scores.sum(dim=1) * 0.0
+            if clean_scores.numel() == 0:
+                learnable, losses = nothing.bool(), nothing
+            else:
+                learnable = self.learnable(clean_labels, mask)
+                losses = torch.where(learnable, self.per_list(clean_scores, clean_labels, mask, seeds), nothing)
             if weights is not None:
                 losses = losses * weights.to(dtype)
             if self.reduction == "none":
@@ -92,7 +95,9 @@ class Loss(ABC):
         if scores.dim() != 2 or not scores.is_floating_point():
             raise ValueError(f"scores must be [B, N] floating point, not {list(scores.shape)} {scores.dtype}")
         if labels.shape != scores.shape or labels.is_complex():
-            raise ValueError(f"labels must be {list(scores.shape)} like scores, not {list(labels.shape)} {labels.dtype}")
+            raise ValueError(
+                f"labels must be {list(scores.shape)} like scores, not {list(labels.shape)} {labels.dtype}"
+            )
         if mask is None:
             mask = torch.ones_like(scores, dtype=torch.bool)
         elif mask.shape != scores.shape or mask.dtype != torch.bool:

@@ -1,0 +1,35 @@
+"""Losses over ranked lists: direct metrics and surrogates, all with one signature (:class:`Loss`).
+
+Names are imported at their first use, so that ``import rerank.losses`` does not import torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from rerank.losses.base import Loss, Reduction
+
+_MODULES = {
+    "pairwise": ("PairwiseHinge", "PairwiseSoftmax"),
+}
+_HOMES = {name: module for module, names in _MODULES.items() for name in names}
+
+__all__ = ["Loss", "Reduction", "load_all", *_HOMES]
+
+
+def load_all() -> dict[str, type[Loss]]:
+    """Import every loss of the library: its classes by name, so that configs may call them by their short names."""
+    return {name: __getattr__(name) for name in _HOMES}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

@@ -1,0 +1,80 @@
+"""Pairwise surrogates: a mean over the ordered pairs of a list."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import torch
+from torch import Tensor
+
+from rerank.losses.base import Loss, Reduction
+from rerank.losses.pairs import by_label, has_ordered_pair, pair_sum, take
+
+
+class _Pairwise(Loss):
+    """The mean of :meth:`pair` over the pairs (i, j) of a list with ``y_i > y_j``."""
+
+    @abstractmethod
+    def pair(self, difference: Tensor) -> tuple[Tensor, Tensor]:
+        """Loss of a pair and its derivative, from ``s_i - s_j``."""
+
+    def learnable(self, labels: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Lists with an ordered pair."""
+        return has_ordered_pair(labels, mask)
+
+    def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:
+        """The mean over ordered pairs, 0 where there is none."""
+        order, rows = by_label(labels, mask)
+        scores, labels, mask = take(order, scores, labels, mask)
+
+        def ordered(block: slice) -> Tensor:
+            return (labels[:, block, None] > labels[:, None, :]) & mask[:, None, :]
+
+        total, pairs = pair_sum(scores, rows, ordered, self.pair)
+        return total / pairs.clamp(min=1)
+
+
+class PairwiseHinge(_Pairwise):
+    r"""Hinge loss of every ordered pair.
+
+    .. math:: \ell = \frac{1}{|O|} \sum_{(i, j) \in O} \max(0, m - (s_i - s_j)), \quad O = \{(i, j): y_i > y_j\}
+
+    Shapes: scores and labels ``[B, N]``. A list without an ordered pair (so also one without relevant documents)
+    is left out. At the kink the derivative is 0. Source: Herbrich et al., "Large Margin Rank Boundaries for Ordinal
+    Regression", 2000; the text baseline of Thonet et al., "SmoothI", 2021, section 5.5.
+
+    Args:
+        margin: the difference of scores beyond which a pair costs nothing.
+        reduction: mean or sum over the lists from which something can be learned, or none.
+        validate: look at the values of scores and labels, and refuse what is not finite or negative.
+    """
+
+    def __init__(self, margin: float = 1.0, reduction: Reduction = "mean", validate: bool = False) -> None:
+        super().__init__(reduction, validate)
+        self.margin = margin
+
+    def pair(self, difference: Tensor) -> tuple[Tensor, Tensor]:
+        """Hinge and its derivative."""
+        value = (self.margin - difference).clamp(min=0)
+        return value, -(value > 0).to(difference.dtype)
+
+
+class PairwiseSoftmax(_Pairwise):
+    r"""The probability that a pair is in the wrong order, as CEDR trains.
+
+    .. math:: \ell = \frac{1}{|O|} \sum_{(i, j) \in O} 1 - \sigma(s_i - s_j), \quad O = \{(i, j): y_i > y_j\}
+
+    A softmax over the two scores of a pair, of which one minus the better document's share is the loss (without a
+    logarithm, so that a hopeless pair has a vanishing gradient). Shapes: scores and labels ``[B, N]``. A list
+    without an ordered pair (so also one without relevant documents) is left out. Source: MacAvaney et al., "CEDR:
+    Contextualized Embeddings for Document Ranking", SIGIR 2019, section 3, and its released code.
+
+    Args:
+        reduction: mean or sum over the lists from which something can be learned, or none.
+        validate: look at the values of scores and labels, and refuse what is not finite or negative.
+    """
+
+    def pair(self, difference: Tensor) -> tuple[Tensor, Tensor]:
+        """``sigmoid(-difference)`` and its derivative."""
+        value = torch.sigmoid(-difference)
+        return value, -value * (1 - value)
