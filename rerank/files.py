@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import codecs
+import functools
 import gzip
 import hashlib
 import io
+import logging
 import lzma
 import os
 import shutil
 import tempfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,8 +34,38 @@ def open_binary(path: str | Path) -> IO[bytes]:
 
 
 def open_text(path: str | Path) -> IO[str]:
-    """Open a text file (``.gz``, ``.xz`` or plain) as UTF-8; undecodable bytes become U+FFFD, for the reader to count."""
+    """Open a text file (``.gz``, ``.xz`` or plain) as UTF-8; undecodable bytes become U+FFFD, for the reader to see."""
     return io.TextIOWrapper(open_binary(path), encoding="utf-8", errors="replace")
+
+
+def read_lines(path: str | Path) -> Iterator[tuple[int, str]]:
+    """The lines of a text file (``.gz``, ``.xz`` or plain) with their numbers from 1, without their ends.
+
+    Lines end with LF or CRLF; a byte-order mark is dropped and blank lines are left out. Bytes that are not UTF-8
+    become U+FFFD; the lines that hold some are counted and warned of, once a file.
+    """
+    undecodable = 0
+    with open_binary(path) as file:
+        try:
+            for number, raw in enumerate(file, 1):
+                raw = raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw
+                try:
+                    line = raw.decode()
+                except UnicodeDecodeError:
+                    line = raw.decode(errors="replace")
+                    undecodable += 1
+                if line and not line.isspace():
+                    yield number, line.rstrip("\r\n")
+        except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError) as error:
+            raise UserError(f"{path}: cannot be decompressed ({error}); is it cut short?") from error
+    if undecodable:
+        warn_once(f"{path}: {undecodable} lines hold bytes that are not UTF-8; these became U+FFFD")
+
+
+@functools.cache
+def warn_once(message: str) -> None:
+    """Log a warning, the first time that it comes up in this process."""
+    logging.getLogger("rerank").warning(message)
 
 
 def digest(*parts: str | bytes | Path) -> str:

@@ -1,0 +1,8 @@
+"""Queries, documents and judgments: ir_datasets ids, folders of files, Lucene indexes, the demo collection."""
+
+from __future__ import annotations
+
+from rerank.collections.base import Collection, Document, Qrels, Query
+from rerank.collections.names import open_collection, read_qrels
+
+__all__ = ["Collection", "Document", "Qrels", "Query", "open_collection", "read_qrels"]

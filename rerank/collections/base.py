@@ -1,0 +1,102 @@
+"""What a collection is: documents, queries and judgments behind one small protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+
+from rerank.errors import UserError
+
+Qrels: TypeAlias = dict[str, dict[str, int]]
+"""Judgments: query id -> document id -> grade, as given (negative grades too)."""
+
+
+class Document(NamedTuple):
+    """A document: its id and its text, which may be empty."""
+
+    id: str
+    text: str
+
+
+class Query(NamedTuple):
+    """A query: its id and its text."""
+
+    id: str
+    text: str
+
+
+class Collection(Protocol):
+    """Documents, queries and, where there are any, judgments.
+
+    Attributes:
+        name: the name that opens it again, see `rerank.collections.open_collection`.
+    """
+
+    name: str
+
+    def documents(self) -> Iterator[Document]:
+        """Stream the documents: no collection ever sits in memory. Empty ones are kept."""
+
+    def queries(self) -> Iterator[Query]:
+        """The queries in the order of their file."""
+
+    def qrels(self) -> Qrels | None:
+        """The judgments, or None where the collection has none."""
+
+    def document_count(self) -> int | None:
+        """About how many documents there are, for progress bars; None where telling is costly."""
+
+    def fingerprint(self) -> str:
+        """A hex digest that changes when the documents or the chosen fields change."""
+
+
+def checked_id(value: object, where: str) -> str:
+    """An id as a string; refused when missing, empty or holding white space, which run files cannot express."""
+    text = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
+    if not text:
+        raise UserError(f"{where}: no id; expected a string or a whole number")
+    if len(text.split()) != 1 or text != text.strip():
+        raise UserError(f"{where}: the id {text!r} holds white space, which run files cannot express; take it out")
+    return text
+
+
+def joined(values: Iterable[object]) -> str:
+    """The text of a document: its fields stripped, the empty ones left out, one a line."""
+    text = "\n".join(part for value in values if value is not None and (part := str(value).strip()))
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair, which JSON's \u escapes can spell and UTF-8 cannot
+        text = text.encode("utf-8", "surrogatepass").decode(errors="replace")
+    return text
+
+
+def unique(records: Callable[[], Iterator[tuple[str, Document]]]) -> Iterator[Document]:
+    """Pass documents through and refuse ids that occur twice, when the last one has been seen.
+
+    Args:
+        records: starts a stream of (where it stands, document). It is started a second time to name the two places.
+
+    It holds 8 bytes a document: hashes of the ids, sorted at the end.
+    """
+    hashes = np.empty(1024, dtype=np.int64)
+    count = 0
+    for _, document in records():
+        if count == len(hashes):
+            hashes = np.resize(hashes, 2 * count)
+        hashes[count] = hash(document.id)
+        count += 1
+        yield document
+    hashes = np.sort(hashes[:count])
+    twice = set(hashes[1:][hashes[1:] == hashes[:-1]].tolist())
+    if not twice:
+        return
+    first: dict[str, str] = {}
+    for where, document in records():
+        if document.id in first:
+            raise UserError(
+                f"{where}: document id {document.id!r} again, first at {first[document.id]}; ids are unique"
+            )
+        if hash(document.id) in twice:
+            first[document.id] = where

@@ -1,0 +1,84 @@
+"""Collections by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rerank.collections.base import Collection, Qrels
+from rerank.errors import UserError, nearest
+
+PREFIXES = ("beir:", "files:", "trec:", "lucene:", "rank_llm:")
+
+
+def open_collection(name: str, fields: Sequence[str] | None = None) -> Collection:
+    """Open a collection by its name.
+
+    Args:
+        name: one of
+
+            - an ir_datasets id: ``cranfield``, ``beir/scifact/train``;
+            - ``beir:DIR/SPLIT``, a folder in BEIR's layout with the judgments of a split, or ``beir:DIR`` without any;
+            - ``files:DIR``, a folder with ``docs.tsv`` or ``docs.jsonl``, ``queries.tsv`` or ``.jsonl``, and ``qrels``;
+            - ``trec:DIR``, a folder of TREC-tagged files, topics and ``qrels``;
+            - ``lucene:NAME`` or ``lucene:DIR``, the stored text of a prebuilt or own Lucene index;
+            - ``rank_llm:FILE.json``, lists of hits with their texts, as rank_llm stores them;
+            - ``demo``, the built-in collection.
+        fields: the fields that make a document's text, in this order; by default title and text, or what the
+            collection calls its text.
+
+    Raises:
+        UserError: no such collection (with the nearest name), file or field.
+    """
+    prefix, separator, path = name.partition(":")
+    if name == "demo":
+        from rerank.collections.demo import DemoCollection
+
+        return DemoCollection()
+    if separator and path:
+        if prefix == "beir":
+            from rerank.collections.folders import BeirFolder
+
+            return BeirFolder(path, fields)
+        if prefix == "files":
+            from rerank.collections.folders import FilesFolder
+
+            return FilesFolder(path, fields)
+    from rerank.collections.irdatasets import IrDataset, known_ids
+
+    try:
+        return IrDataset(name, fields)
+    except KeyError:
+        pass
+    if Path(name).expanduser().is_dir():
+        raise UserError(f"unknown collection {name!r}; for a folder, write beir:{name}, files:{name} or trec:{name}")
+    known = [start + path for start in PREFIXES] if separator else [*known_ids(), "demo"]
+    raise UserError(
+        f"unknown collection {name!r}{nearest(name, known)}; expected an ir_datasets id, demo, or one of "
+        f"{', '.join(start + '…' for start in PREFIXES)}"
+    )
+
+
+def read_qrels(source: str | Path) -> Qrels:
+    """Read judgments.
+
+    Args:
+        source: a TREC qrels file or a BEIR TSV (plain, ``.gz`` or ``.xz``), or the name of a collection.
+
+    Returns:
+        Query id -> document id -> grade, as given: negative grades are kept.
+
+    Raises:
+        UserError: a bad line or judgments that contradict each other (with file and line), or nothing of that name.
+    """
+    from rerank.collections.qrels import read_qrels_file
+
+    path = Path(source).expanduser()
+    if path.is_file():
+        return read_qrels_file(path)
+    if isinstance(source, Path) or ("." in path.name and ":" not in source):
+        raise UserError(f"{path}: no such file")
+    qrels = open_collection(source).qrels()
+    if qrels is None:
+        raise UserError(f"{source}: this collection has no judgments; name a qrels file or a split that has some")
+    return qrels
