@@ -1,0 +1,98 @@
+"""Where training, validation and test lists come from."""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from rerank.errors import UserError
+from rerank.lists.store import Lists
+
+log = logging.getLogger("rerank")
+
+
+@dataclass(frozen=True)
+class Splits:
+    """The lists of one experiment; the same query is in one of them only."""
+
+    train: Lists
+    validation: Lists | None
+    test: Lists | None
+
+
+class Data(ABC):
+    """Gives the lists of an experiment."""
+
+    @abstractmethod
+    def splits(self, seed: int) -> Splits:
+        """The lists, checked.
+
+        Args:
+            seed: decides every random choice.
+        """
+
+
+class ListsData(Data):
+    """Lists folders made by ``rerank retrieve``."""
+
+    def __init__(
+        self,
+        train: str,
+        validation: str | None = None,
+        test: str | None = None,
+        validation_share: float = 0.1,
+        depth: int = 150,
+    ) -> None:
+        """Name the folders.
+
+        Args:
+            train: lists folder to train on.
+            validation: lists folder to validate on; null keeps a share of the training queries back.
+            test: lists folder to measure the best model on, once, at the end.
+            validation_share: share of the judged training queries kept back where no validation folder is named.
+            depth: candidates reranked per validation and test query.
+        """
+        if not 0 <= validation_share < 1:
+            raise ValueError(f"validation_share must be in [0, 1), not {validation_share}")
+        self.train, self.validation, self.test = train, validation, test
+        self.validation_share, self.depth = validation_share, depth
+
+    def splits(self, seed: int) -> Splits:
+        """Open the folders; training lists see added relevant documents, the others never do."""
+        train = _judged(self.train, with_added=True)
+        validation = None
+        if self.validation is not None:
+            validation = _judged(self.validation)
+        elif self.validation_share > 0:
+            order = np.random.default_rng(seed).permutation(len(train))
+            kept = max(1, round(len(train) * self.validation_share))
+            validation = _judged(self.train).select(np.sort(order[:kept]))
+            train = train.select(np.sort(order[kept:]))
+            log.info("%d of the training queries kept back for validation", kept)
+        test = None if self.test is None else _judged(self.test)
+        for name, lists in (("validation", validation), ("test", test)):
+            if lists is not None and (shared := set(train.query_ids) & set(lists.query_ids)):
+                raise UserError(
+                    f"{len(shared)} queries are in both training and {name} lists, e.g. {min(shared)!r}; "
+                    "measures on them would not mean anything"
+                )
+        return Splits(
+            train,
+            None if validation is None else validation.top(self.depth),
+            None if test is None else test.top(self.depth),
+        )
+
+
+def _judged(folder: str, with_added: bool = False) -> Lists:
+    """The lists of a folder whose queries have judgments."""
+    lists = Lists.open(Path(folder), with_added=with_added)
+    if lists.qrels is None:
+        raise UserError(f"{folder}: has no judgments; make it again with `rerank retrieve --qrels`")
+    judged = [i for i, query in enumerate(lists.query_ids) if lists.qrels.get(query)]
+    if len(judged) < len(lists):
+        log.info("%s: %d of %d queries have no judgments and are left out", folder, len(lists) - len(judged), len(lists))
+    return lists.select(judged)

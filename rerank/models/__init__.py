@@ -1,0 +1,3 @@
+"""Models that score query-document pairs."""
+
+from __future__ import annotations

@@ -1,0 +1,287 @@
+"""Any Hugging Face encoder as a cross-encoder: query and document read together, one score."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from rerank.errors import UserError
+from rerank.lists.ragged import Array
+from rerank.lists.store import Lists
+from rerank.lists.tokens import Tokens, tokenise
+from rerank.models.base import Inputs, Scorer
+from rerank.models.template import PairTemplate
+from rerank.models.weights import check_safetensors, find_model
+
+log = logging.getLogger("rerank")
+
+CONTRACT = "rerank.json"
+DEFAULT_LENGTHS = (64, 256)
+
+
+class CrossEncoder(nn.Module, Scorer):
+    """Scores a pair by the encoder's reading of ``[CLS] query [SEP] document [SEP]``.
+
+    The pair is joined by the tokenizer's own template. The encoder runs in the precision of the surrounding
+    autocast, the head always in float32, and scores are raw (no activation).
+    """
+
+    def __init__(
+        self,
+        name: str,
+        head: Literal["hf", "cls"] | None = None,
+        query_length: int | None = None,
+        document_length: int | None = None,
+        dropout: float | None = None,
+    ) -> None:
+        """Load an encoder, or a cross-encoder that was trained before.
+
+        Args:
+            name: a model folder or a name on the Hugging Face hub.
+            head: ``hf`` is the architecture's own classification head, which other libraries load too; ``cls`` is
+                CEDR's linear layer on the raw CLS vector. Null takes the saved model's own, else ``hf``.
+            query_length: word pieces kept of a query; null takes the saved model's own, else 64.
+            document_length: word pieces kept of a document; null takes the saved model's own, else 256 or as many
+                as the model has positions for.
+            dropout: every dropout rate of the model while it trains; null keeps the model's own. On a CPU dropout
+                takes more than half of the time of a training step.
+
+        Raises:
+            UserError: no such model, no safetensors weights, or lengths beyond the model's positions.
+        """
+        super().__init__()
+        from transformers import AutoTokenizer
+
+        folder = find_model(name)
+        contract = read_contract(folder)
+        self.name = contract.get("name", name)
+        self.head = head or contract.get("head", "hf")
+        self.tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        self.template = PairTemplate.of(self.tokenizer)
+        self.network, self.missing = _load(folder, self.head, contract.get("head") == "cls", dropout)
+        room = _positions(self.network.config, self.tokenizer) - self.template.special
+        self.query_length = query_length or contract.get("query_length") or min(DEFAULT_LENGTHS[0], room // 4)
+        self.document_length = (
+            document_length or contract.get("document_length") or min(DEFAULT_LENGTHS[1], room - self.query_length)
+        )
+        if min(self.query_length, self.document_length) < 1 or self.query_length + self.document_length > room:
+            raise UserError(
+                f"model.query_length {self.query_length} and model.document_length {self.document_length} with "
+                f"{self.template.special} special tokens do not fit {name}'s {room + self.template.special} positions"
+            )
+        self._encoder_prefix = f"network.{self.network.base_model_prefix}."
+
+    def contract(self) -> dict[str, Any]:
+        """What an input looks like; saved with the weights."""
+        return {
+            "name": self.name,
+            "head": self.head,
+            "query_length": self.query_length,
+            "document_length": self.document_length,
+        }
+
+    def head_parameters(self) -> set[str]:
+        """Names of the parameters outside the encoder."""
+        return {name for name, _ in self.named_parameters() if not name.startswith(self._encoder_prefix)}
+
+    def inputs(self, lists: Lists) -> TokenInputs:
+        """The lists' token ids, from the cache inside their folder."""
+        tokens = tokenise(lists, self.tokenizer, self.query_length, self.document_length)
+        if tokens.truncated:
+            log.info(
+                "%s: %d of %d documents are longer than %d word pieces and were cut",
+                lists.folder,
+                tokens.truncated,
+                len(tokens.documents),
+                self.document_length,
+            )
+        return TokenInputs(tokens, self.template)
+
+    def score(self, batch: Mapping[str, Tensor]) -> Tensor:
+        """Raw scores ``[n]`` float32 of a collated batch."""
+        return self.network(**batch).logits[:, 0].float()
+
+    forward = score
+
+    def save(self, folder: Path) -> None:
+        """Write weights, configuration, tokenizer and contract; ``hf`` heads load in other libraries."""
+        self.network.save_pretrained(folder, safe_serialization=True)
+        self.tokenizer.save_pretrained(folder)
+        (folder / CONTRACT).write_text(json.dumps(self.contract(), indent=2) + "\n")
+
+    def predict(self, pairs: Sequence[tuple[str, str]], budget: int = 8192) -> Array:
+        """Raw scores of (query, document) text pairs, ``[n]`` float32, whatever their order and batch mates.
+
+        Args:
+            pairs: the texts; a document longer than the model's length is cut, as in training.
+            budget: padded tokens per forward pass.
+        """
+        from rerank.models.score import score_pairs
+
+        sides: list[list[Array]] = []
+        for texts, limit in (
+            ([query for query, _ in pairs], self.query_length),
+            ([document for _, document in pairs], self.document_length),
+        ):
+            encoded = self.tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"] if texts else []
+            sides.append([np.asarray(ids[:limit], dtype=np.int64) for ids in encoded])
+        rows = np.arange(len(pairs))
+        return score_pairs(self, PairInputs(sides[0], sides[1], self.template), rows, rows, budget=budget)
+
+    def rank(
+        self, query: str, documents: Sequence[str], top_k: int | None = None, return_documents: bool = False
+    ) -> list[dict[str, Any]]:
+        """Rank documents for a query, best first: ``corpus_id``, ``score`` and, where asked for, ``text``."""
+        scores = self.predict([(query, document) for document in documents])
+        order = np.argsort(-scores, kind="stable")[:top_k]
+        ranked: list[dict[str, Any]] = [{"corpus_id": int(i), "score": float(scores[i])} for i in order]
+        return [r | {"text": documents[r["corpus_id"]]} for r in ranked] if return_documents else ranked
+
+
+class PairInputs(Inputs):
+    """Pairs given as token ids."""
+
+    def __init__(self, queries: Any, documents: Any, template: PairTemplate) -> None:
+        self.queries, self.documents, self.template = queries, documents, template
+
+    def lengths(self, queries: Array, documents: Array) -> Array:
+        """Tokens of every pair, special ones included."""
+        pairs = zip(queries, documents, strict=True)
+        found = [len(self.queries[q]) + len(self.documents[d]) for q, d in pairs]
+        return np.asarray(found, dtype=np.int64) + self.template.special
+
+    def collate(self, queries: Array, documents: Array) -> dict[str, Tensor]:
+        """Padded ``input_ids``, ``attention_mask`` and, where the model has them, ``token_type_ids``."""
+        joined = self.template.join([self.queries[q] for q in queries], [self.documents[d] for d in documents])
+        return {name: torch.from_numpy(array) for name, array in joined.items()}
+
+
+class TokenInputs(PairInputs):
+    """Pairs of a lists folder, addressed by their rows in the store."""
+
+    def __init__(self, tokens: Tokens, template: PairTemplate) -> None:
+        super().__init__(tokens.queries, tokens.documents, template)
+        self.tokens = tokens
+
+    def lengths(self, queries: Array, documents: Array) -> Array:
+        """Tokens of every pair, special ones included."""
+        return self.tokens.query_lengths[queries] + self.tokens.document_lengths[documents] + self.template.special
+
+
+def read_contract(folder: Path) -> dict[str, Any]:
+    """The input contract saved with a model of ours; empty for other models."""
+    path = folder / CONTRACT
+    return json.loads(path.read_text()) if path.is_file() else {}
+
+
+class ClsHead(nn.Module):
+    """CEDR's scorer: a linear layer on dropout of the last layer's CLS vector."""
+
+    def __init__(self, encoder: nn.Module, dropout: float) -> None:
+        super().__init__()
+        self.base_model_prefix = "encoder"
+        self.encoder = encoder
+        self.config: Any = encoder.config
+        self.dropout = nn.Dropout(dropout)
+        self.classifier = nn.Linear(self.config.hidden_size, 1)
+
+    def forward(self, **batch: Tensor) -> Any:
+        """Scores as ``.logits`` ``[n, 1]``, like a Hugging Face classifier."""
+        from transformers.modeling_outputs import SequenceClassifierOutput
+
+        hidden = self.encoder(**batch).last_hidden_state[:, 0]
+        return SequenceClassifierOutput(logits=self.classifier(self.dropout(hidden)))
+
+    def save_pretrained(self, folder: Path, **_: Any) -> None:
+        """Write the weights of encoder and head, and the encoder's configuration."""
+        from safetensors.torch import save_file
+
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        self.config.save_pretrained(folder)
+        weights = {name: value.detach().cpu().contiguous() for name, value in self.state_dict().items()}
+        save_file(weights, str(Path(folder) / "model.safetensors"), metadata={"format": "pt"})
+
+
+def _load(folder: Path, head: str, saved_cls: bool, dropout: float | None) -> tuple[Any, list[str]]:
+    """The network and the names of the weights that the folder does not have (a fresh head)."""
+    from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification
+    from transformers.utils import logging as hf_logging
+
+    hf_logging.set_verbosity_error()
+    hf_logging.disable_progress_bar()
+    config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    if dropout is not None:
+        if not 0 <= dropout < 1:
+            raise UserError(f"model.dropout is {dropout}; a rate is in [0, 1)")
+        for name, value in vars(config).items():
+            if ("dropout" in name or name.endswith("pdrop")) and isinstance(value, int | float):
+                setattr(config, name, dropout)
+    keys: dict[str, Any] = {"config": config, "dtype": torch.float32, "use_safetensors": True}
+    keys |= {"local_files_only": True, "trust_remote_code": False, "output_loading_info": True}
+    if head == "hf":
+        if saved_cls:
+            raise UserError(f"{folder}: has a cls head; load it with head cls")
+        config.num_labels = 1
+        config.sentence_transformers = {"activation_fn": "torch.nn.modules.linear.Identity"}
+        try:
+            network, info = AutoModelForSequenceClassification.from_pretrained(folder, **keys)
+        except ValueError as error:
+            raise UserError(f"{folder}: {str(error).splitlines()[0]}") from error
+        except RuntimeError as error:
+            raise UserError(f"{folder}: is a classifier of several labels, not a scorer of one") from error
+        missing = sorted(info["missing_keys"])
+    else:
+        rate = float(getattr(config, "hidden_dropout_prob", 0.1))
+        if saved_cls:
+            from safetensors.torch import load_file
+
+            network = ClsHead(AutoModel.from_config(config, **_no_pooler(config)), rate)
+            check_safetensors(folder / "model.safetensors")
+            network.load_state_dict(load_file(str(folder / "model.safetensors")))
+            missing = []
+        else:
+            encoder, _ = AutoModel.from_pretrained(folder, **keys, **_no_pooler(config))
+            network = ClsHead(encoder, rate)
+            nn.init.normal_(network.classifier.weight, std=getattr(config, "initializer_range", 0.02))
+            nn.init.zeros_(network.classifier.bias)
+            missing = ["classifier.weight", "classifier.bias"]
+    for name, module in network.named_children():
+        if name != network.base_model_prefix:
+            _keep_float32(module)
+        elif pooler := getattr(module, "pooler", None):
+            _keep_float32(pooler)
+    return network, missing
+
+
+def _no_pooler(config: Any) -> dict[str, Any]:
+    """BERT and its kin have a pooler that the raw CLS vector does not use."""
+    import inspect
+
+    from transformers import MODEL_MAPPING
+
+    takes = inspect.signature(MODEL_MAPPING[type(config)].__init__).parameters
+    return {"add_pooling_layer": False} if "add_pooling_layer" in takes else {}
+
+
+def _keep_float32(module: nn.Module) -> None:
+    """Let a module compute in float32 under any autocast: scores in bf16 would tie."""
+    forward: Callable[..., Any] = module.forward
+
+    def float32(*args: Any, **kwargs: Any) -> Any:
+        with torch.autocast(next(iter(args)).device.type if args else "cpu", enabled=False):
+            return forward(*(a.float() if torch.is_tensor(a) and a.is_floating_point() else a for a in args), **kwargs)
+
+    module.forward = float32
+
+
+def _positions(config: Any, tokenizer: Any) -> int:
+    """Tokens that fit a sequence: the model's positions, less the offset that RoBERTa's pad takes, or the tokenizer's."""
+    positions = getattr(config, "max_position_embeddings", None) or 10**9
+    return min(positions, tokenizer.model_max_length)

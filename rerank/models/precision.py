@@ -1,0 +1,43 @@
+"""Which arithmetic the encoder runs in."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+Precision = Literal["auto", "bf16", "fp32"]
+
+
+def resolve(precision: Precision, device: torch.device) -> tuple[Precision, str]:
+    """What ``auto`` means on this device, and why.
+
+    bf16 where the hardware multiplies in it: a GPU that supports it, a CPU with AMX or AVX512-BF16. Elsewhere bf16
+    is emulated and slower than float32.
+    """
+    if precision != "auto":
+        return precision, "as asked"
+    if device.type == "cuda":
+        return ("bf16", "the GPU has it") if torch.cuda.is_bf16_supported(False) else ("fp32", "the GPU has no bf16")
+    if device.type == "cpu":
+        flags = cpu_flags() & {"amx_bf16", "avx512_bf16"}
+        return ("bf16", f"the CPU has {', '.join(sorted(flags))}") if flags else ("fp32", "the CPU has no fast bf16")
+    return "fp32", f"on {device.type}"
+
+
+def cpu_flags() -> set[str]:
+    """The CPU's features as Linux names them; empty elsewhere."""
+    info = Path("/proc/cpuinfo")
+    if not info.is_file():
+        return set()
+    for line in info.read_text().splitlines():
+        if line.startswith("flags"):
+            return set(line.split(":", 1)[1].split())
+    return set()
+
+
+def autocast(precision: Precision, device: torch.device) -> AbstractContextManager[None]:
+    """The context in which a model scores in this precision (head and losses step out of it)."""
+    return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16")

