@@ -1,0 +1,53 @@
+"""Random numbers that belong to a list: the same whatever is batched, padded or computed beside it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_GOLDEN = -7046029254386353131  # 0x9E3779B97F4A7C15 as a signed 64-bit integer
+_MIX1 = -4658895280553007687  # 0xBF58476D1CE4E5B9
+_MIX2 = -7723592293110705685  # 0x94D049BB133111EB
+
+
+def _shift(x: Tensor, bits: int) -> Tensor:
+    """Logical right shift: torch's is arithmetic and would smear the sign bit."""
+    return (x >> bits) & ((1 << (64 - bits)) - 1)
+
+
+def _mix(x: Tensor) -> Tensor:
+    """The output function of SplitMix64 (Steele, Lea and Flood 2014), a bijection that scatters counters."""
+    x = (x ^ _shift(x, 30)) * _MIX1
+    x = (x ^ _shift(x, 27)) * _MIX2
+    return x ^ _shift(x, 31)
+
+
+def uniform(seeds: Tensor | None, mask: Tensor, draw: int = 0) -> Tensor:
+    """Uniform numbers in the open interval (0, 1), one per document.
+
+    A number depends on the list's seed, on the index of the document among the real documents of its list and on
+    ``draw``; batch mates, padding, device and process count change nothing.
+
+    Args:
+        seeds: ``[B]`` int64, one per list; None draws them from torch's generator.
+        mask: ``[B, N]`` bool, True for real documents.
+        draw: which of several independent draws.
+
+    Returns:
+        ``[B, N]`` float32, multiples of 2^-24.
+    """
+    import torch
+
+    if seeds is None:
+        seeds = torch.randint(2**63 - 1, mask.shape[:1], device=mask.device)
+    counter = mask.cumsum(dim=1)
+    stream = _mix(_mix(seeds + _GOLDEN) + draw)
+    bits = _mix(stream[:, None] + counter * _GOLDEN)
+    return (_shift(bits, 41).to(torch.float32) + 0.5) * 2.0**-23
+
+
+def gumbel(seeds: Tensor | None, mask: Tensor, draw: int = 0) -> Tensor:
+    """Standard Gumbel numbers, one per document: ``-log(-log(u))`` of :func:`uniform`."""
+    return -(-uniform(seeds, mask, draw).log()).log()
