@@ -11,7 +11,12 @@ from typing import Any
 from rerank.losses.base import Loss, Reduction
 
 _MODULES = {
-    "pairwise": ("PairwiseHinge", "PairwiseSoftmax"),
+    "listnet": ("ListNet",),
+    "listmle": ("ListMLE",),
+    "listap": ("ListAP",),
+    "wassrank": ("WassRank",),
+    "pairwise": ("RankNet", "PairwiseHinge", "PairwiseSoftmax"),
+    "pointwise": ("RMSE", "MSE", "BCE"),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 

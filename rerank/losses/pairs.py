@@ -6,6 +6,9 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
+from torch.nn.functional import softplus
+
+from rerank.relaxations.random import uniform
 
 CHUNK = 1 << 17  # elements of a block of pairs: fits a core's cache, and bounds memory for long lists
 
@@ -31,6 +34,13 @@ def take(order: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
     return tuple(tensor.gather(1, order) for tensor in tensors)
 
 
+def random_order(values: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:
+    """``[B, N]`` positions of the documents by descending value, ties at random, padding last."""
+    shuffled = uniform(seeds, mask).masked_fill(~mask, 2.0).argsort(dim=1)
+    ordered = values.masked_fill(~mask, -torch.inf).gather(1, shuffled).argsort(dim=1, descending=True, stable=True)
+    return shuffled.gather(1, ordered)
+
+
 def by_label(labels: Tensor, mask: Tensor) -> tuple[Tensor, int]:
     """The documents by descending label, padding last, and how many can be the better one of a pair.
 
@@ -42,6 +52,11 @@ def by_label(labels: Tensor, mask: Tensor) -> tuple[Tensor, int]:
         return order, labels.shape[1]
     lowest = labels.masked_fill(~mask, torch.inf).amin(dim=1, keepdim=True)
     return order, int((real > lowest).sum(dim=1).amax())
+
+
+def logistic(difference: Tensor, sigma: float) -> tuple[Tensor, Tensor]:
+    """``ln(1 + e^(-sigma * difference))`` and its derivative."""
+    return softplus(-sigma * difference), -sigma * torch.sigmoid(-sigma * difference)
 
 
 def pair_sum(scores: Tensor, rows: int, weight: Weight, loss: PairLoss) -> tuple[Tensor, Tensor]:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rerank.losses.base import Loss, Reduction
-from rerank.losses.pairs import by_label, has_ordered_pair, pair_sum, take
+from rerank.losses.pairs import by_label, has_ordered_pair, logistic, pair_sum, random_order, take
 
 
 class _Pairwise(Loss):
@@ -32,6 +32,45 @@ class _Pairwise(Loss):
 
         total, pairs = pair_sum(scores, rows, ordered, self.pair)
         return total / pairs.clamp(min=1)
+
+
+class RankNet(_Pairwise):
+    r"""RankNet: the logistic loss of every ordered pair.
+
+    .. math:: \ell = \frac{1}{|O|} \sum_{(i, j) \in O} \ln(1 + e^{-\sigma (s_i - s_j)}), \quad
+        O = \{(i, j): y_i > y_j\}
+
+    Shapes: scores and labels ``[B, N]``. A list without an ordered pair (so also one without relevant documents)
+    is left out. Source: Burges et al., "Learning to Rank using Gradient Descent", ICML 2005, section 3, with target
+    probability 1; the mean over pairs makes the step independent of the list's length.
+
+    Args:
+        k: keep the pairs whose current ranks (ties at random) are both at most ``k``; None keeps all. A list whose
+            top ``k`` holds no ordered pair counts with loss 0.
+        sigma: steepness of the logistic function.
+        reduction: mean or sum over the lists from which something can be learned, or none.
+        validate: look at the values of scores and labels, and refuse what is not finite or negative.
+    """
+
+    def __init__(
+        self, k: int | None = None, sigma: float = 1.0, reduction: Reduction = "mean", validate: bool = False
+    ) -> None:
+        super().__init__(reduction, validate)
+        if k is not None and k < 2:
+            raise ValueError(f"k must be at least 2 to hold a pair, not {k}")
+        self.k = k
+        self.sigma = sigma
+
+    def pair(self, difference: Tensor) -> tuple[Tensor, Tensor]:
+        """Logistic loss and its derivative."""
+        return logistic(difference, self.sigma)
+
+    def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:
+        """The mean over ordered pairs of the top k, 0 where there is none."""
+        if self.k is not None and self.k < scores.shape[1]:
+            top = random_order(scores.detach(), mask, seeds)[:, : self.k]
+            scores, labels, mask = take(top, scores, labels, mask)
+        return super().per_list(scores, labels, mask, seeds)
 
 
 class PairwiseHinge(_Pairwise):

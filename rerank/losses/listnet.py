@@ -1,0 +1,40 @@
+"""ListNet: the cross-entropy of top-one probabilities."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from rerank.losses.base import Loss, Reduction
+from rerank.losses.pairs import has_ordered_pair
+
+
+class ListNet(Loss):
+    r"""Cross-entropy between the softmax of the labels and the softmax of the scores.
+
+    .. math:: \ell = -\sum_i \frac{e^{y_i}}{\sum_j e^{y_j}} \ln \frac{e^{s_i / T}}{\sum_j e^{s_j / T}}
+
+    Shapes: scores and labels ``[B, N]``. A list of equal labels (so also one without relevant documents) is left
+    out. Source: Cao et al., "Learning to Rank: From Pairwise Approach to Listwise Approach", ICML 2007, the
+    top-one model with the exponential function.
+
+    Args:
+        temperature: divides the scores; 1 in the paper.
+        reduction: mean or sum over the lists from which something can be learned, or none.
+        validate: look at the values of scores and labels, and refuse what is not finite or negative.
+    """
+
+    def __init__(self, temperature: float = 1.0, reduction: Reduction = "mean", validate: bool = False) -> None:
+        super().__init__(reduction, validate)
+        self.temperature = temperature
+
+    def learnable(self, labels: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Lists with unequal labels."""
+        return has_ordered_pair(labels, mask)
+
+    def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:
+        """The cross-entropy of a list."""
+        lowest = torch.finfo(scores.dtype).min  # finite: a list of padding only must not become NaN
+        target = labels.masked_fill(~mask, lowest).softmax(dim=1)
+        logs = (scores / self.temperature).masked_fill(~mask, lowest).log_softmax(dim=1)
+        return -(target * logs.masked_fill(~mask, 0.0)).sum(dim=1)
