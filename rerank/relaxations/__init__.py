@@ -1,13 +1,15 @@
 """Relaxations: what makes a ranking differentiable, one file each.
 
 ``RankIndicators`` say how much of each document sits at each rank, ``SoftRanks`` give each document a real rank.
+Names are imported at their first use, so that ``import rerank.relaxations`` does not import torch.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
-_HOME = {
+_HOMES = {
     "Approx": "approx",
     "Exact": "exact",
     "FastSoftSort": "fastsoftsort",
@@ -22,16 +24,26 @@ _HOME = {
     "SoftSort": "softsort",
     "TwinSigmoid": "twinsigmoid",
 }
-__all__ = list(_HOME)  # noqa: PLE0605
+
+__all__ = ["load_all", *_HOMES]
+
+
+def load_all() -> dict[str, type]:
+    """Import every relaxation: its class by name, so that configs may call it by its short name."""
+    from rerank.relaxations.base import RankIndicators, Relaxation, SoftRanks
+
+    classes = {name: __getattr__(name) for name in _HOMES}
+    families = (Relaxation, RankIndicators, SoftRanks)
+    return {name: kind for name, kind in classes.items() if issubclass(kind, Relaxation) and kind not in families}
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        from importlib import import_module
-
-        return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:
-    return sorted(_HOME)
+    return sorted({*globals(), *_HOMES})

@@ -1,0 +1,64 @@
+"""Average precision."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from rerank.measures.base import Measure, positions, ratio, within
+from rerank.measures.smooth import behind, inside
+from rerank.relaxations.base import GainOf, Lists, RankIndicators, SoftRanks
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class AP(Measure):
+    r"""Average precision; its mean over queries is MAP.
+
+    .. math:: \mathrm{AP@}k = \frac{1}{R} \sum_{r=1}^{k} b_{o_r} \frac{1}{r} \sum_{l \le r} b_{o_l}, \quad
+        b_i = [y_i \ge \mathrm{rel}],\ R = \sum_i b_i
+
+    From rank indicators :math:`b_{o_r}` becomes :math:`\sum_j E_{rj} b_j` (SmoothI, Eq 11). From smooth ranks it is
+    :math:`\frac{1}{R} \sum_i b_i \frac{T_i}{r_i} (1 + \sum_{j \ne i} b_j \sigma(\beta (r_i - r_j)))` (Qin, Liu and Li
+    2010), from ranks of exact value
+    :math:`\frac{1}{R} \sum_i b_i \frac{\bar o_i}{r_i} \sum_{l=\bar o_i}^{k} b_{o_l} / l` (Yu 2020, Eq 30).
+
+    Args:
+        cutoff: k; None for the whole list.
+        rel: the lowest grade that counts as relevant.
+    """
+
+    name: ClassVar[str] = "AP"
+
+    rel: int = 1
+
+    def relevant(self, labels: Tensor) -> Tensor:
+        """Documents of grade ``rel`` or above."""
+        return labels >= self.rel
+
+    def from_indicators(
+        self, relaxation: RankIndicators, scores: Tensor, labels: Tensor, mask: Tensor, gain_of: GainOf
+    ) -> Tensor:
+        """Relevance expected at each rank times the precision expected there."""
+        relevant = self.relevant(labels).to(scores.dtype)
+        depth = self.depth(mask)
+        hits = relaxation.expected(scores, relevant, mask, depth) * within(mask, depth)
+        precision = hits.cumsum(dim=1) / positions(depth, scores)
+        return ratio((hits * precision).sum(dim=1), relevant.sum(dim=1))
+
+    def from_ranks(self, relaxation: SoftRanks, lists: Lists) -> Tensor:
+        """The precision at each relevant document, as far as it is within the cut-off."""
+        ranks = relaxation.ranks(lists)
+        relevant = lists.at_rows(self.relevant(lists.labels).to(ranks.dtype))
+        hits = relevant * inside(relaxation, lists, ranks, self.cutoff)
+        if relaxation.beta is None:
+            exact = lists.at_rows(lists.exact)
+            later = (exact[:, None, :] >= exact[:, :, None]).to(ranks.dtype)
+            share = (later @ (hits / exact).unsqueeze(2)).squeeze(2)
+            value = hits * share * exact / ranks
+        else:
+            ahead = behind(relaxation.beta, ranks).sigmoid() * relevant[:, None, :]
+            value = hits / ranks * (ahead.sum(dim=2) + 0.5)  # a document counts as 1 itself, its own sigmoid as 1/2
+        return ratio(value.sum(dim=1), relevant.sum(dim=1))

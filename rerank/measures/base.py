@@ -1,0 +1,184 @@
+"""What a measure is: a name, what counts as relevant, and how it is computed from indicators or from ranks."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, ClassVar
+
+from rerank.relaxations.base import GainOf, Lists, RankIndicators, Relaxation, SoftRanks
+
+if TYPE_CHECKING:  # so that a measure's name can be checked without waiting for torch
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Measure(ABC):
+    """A measure of ranked lists, at best 1, exact (:meth:`exact`) or made differentiable (:meth:`relaxed`).
+
+    Its ``str`` is its ir-measures name, which :func:`rerank.measures.parse` reads back.
+
+    Args:
+        cutoff: the number of ranks that are looked at, 1 or more; None for the whole list.
+    """
+
+    name: ClassVar[str]
+
+    cutoff: int | None = None
+
+    def __str__(self) -> str:
+        changed = [
+            f"{field.name}={getattr(self, field.name)!r}"
+            for field in fields(self)
+            if field.name != "cutoff" and getattr(self, field.name) != field.default
+        ]
+        settings = f"({','.join(changed)})" if changed else ""
+        return f"{self.name}{settings}" + (f"@{self.cutoff}" if self.cutoff is not None else "")
+
+    @abstractmethod
+    def relevant(self, labels: Tensor) -> Tensor:
+        """Which documents count as relevant, ``[B, N]`` bool; a list without any has the measure 0."""
+
+    @abstractmethod
+    def from_indicators(
+        self, relaxation: RankIndicators, scores: Tensor, labels: Tensor, mask: Tensor, gain_of: GainOf
+    ) -> Tensor:
+        """The measure from rank indicators, ``[B]``.
+
+        Args:
+            relaxation: gives the value expected at every rank.
+            scores: ``[B, N]``, zero where padded.
+            labels: ``[B, N]``, zero where padded.
+            mask: ``[B, N]`` bool.
+            gain_of: what nDCG takes the gain of; other measures ignore it.
+        """
+
+    @abstractmethod
+    def from_ranks(self, relaxation: SoftRanks, lists: Lists) -> Tensor:
+        """The measure from soft ranks, ``[B]``; ``lists.rows`` hold every relevant document."""
+
+    def exact(self, scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tensor:
+        """The exact measure of every list; documents of one score stay in the order in which they are given.
+
+        Args:
+            scores: ``[B, N]`` floating point.
+            labels: ``[B, N]`` grades.
+            mask: ``[B, N]`` bool, True for real documents; None when all are real.
+
+        Returns:
+            ``[B]``, 0 for lists without a relevant document; no gradient.
+        """
+        from rerank.relaxations.exact import Exact
+
+        return self.relaxed(Exact(), scores.detach(), labels, mask)
+
+    def relaxed(
+        self,
+        relaxation: Relaxation,
+        scores: Tensor,
+        labels: Tensor,
+        mask: Tensor | None = None,
+        seeds: Tensor | None = None,
+        gain_of: GainOf | None = None,
+    ) -> Tensor:
+        """The measure of every list, differentiable in the scores.
+
+        Args:
+            relaxation: what stands in for sorting.
+            scores: ``[B, N]`` floating point.
+            labels: ``[B, N]`` grades.
+            mask: ``[B, N]`` bool, True for real documents; None when all are real.
+            seeds: ``[B]`` int64 for random choices, or None.
+            gain_of: see :class:`rerank.losses.direct.DirectMetric`.
+
+        Returns:
+            ``[B]``, 0 for lists without a relevant document.
+
+        Raises:
+            ValueError: the relaxation is not defined for this measure.
+        """
+        import torch
+
+        self.check(relaxation, gain_of)
+        if mask is None:
+            mask = torch.ones_like(scores, dtype=torch.bool)
+        scores = scores.masked_fill(~mask, 0.0)
+        labels = labels.to(scores.dtype).masked_fill(~mask, 0.0)
+        draws = relaxation.draws(scores, mask, seeds)
+        if isinstance(relaxation, RankIndicators):
+            gain_of = gain_of or relaxation.gain_of
+            values = [self.from_indicators(relaxation, draw, labels, mask, gain_of) for draw in draws]
+        elif isinstance(relaxation, SoftRanks):
+            rows = self._rows(labels, mask)
+            values = [self.from_ranks(relaxation, Lists(draw, labels, mask, rows, seeds)) for draw in draws]
+        else:
+            raise ValueError(f"{type(relaxation).__name__} must derive from RankIndicators or SoftRanks")
+        return values[0] if len(values) == 1 else torch.stack(values).mean(dim=0)
+
+    def check(self, relaxation: Relaxation, gain_of: GainOf | None = None) -> None:
+        """Raise a ValueError where the relaxation, or ``gain_of``, does not go with this measure."""
+        if relaxation.measures is not None and self.name not in relaxation.measures:
+            raise ValueError(f"{relaxation!r} is defined for {', '.join(relaxation.measures)}, not for {self}")
+        if gain_of is None:
+            return
+        if gain_of not in ("documents", "ranks"):
+            raise ValueError(f"gain_of must be 'documents' or 'ranks', not {gain_of!r}")
+        if gain_of == "ranks" and not (self.name == "nDCG" and isinstance(relaxation, RankIndicators)):
+            raise ValueError(f"gain_of='ranks' needs nDCG from rank indicators, not {self} from {relaxation!r}")
+
+    def depth(self, mask: Tensor) -> int:
+        """How many ranks to compute for a padded batch: ``min(cutoff, N)``."""
+        return mask.shape[1] if self.cutoff is None else min(self.cutoff, mask.shape[1])
+
+    def _rows(self, labels: Tensor, mask: Tensor) -> Tensor:
+        """The relevant documents of every list, ``[B, R]``, filled up with others.
+
+        On the CPU R is the largest number of them in the batch. Elsewhere that number would have to be waited for,
+        so there R is N.
+        """
+        import torch
+
+        relevant = self.relevant(labels) & mask
+        count = labels.shape[1]
+        if labels.device.type == "cpu" and labels.numel():
+            count = min(count, max(1, int(relevant.sum(dim=1).max())))
+        if count == labels.shape[1]:
+            return torch.arange(count, device=labels.device).expand(labels.shape)
+        return relevant.to(torch.float32).topk(count, dim=1).indices
+
+
+def within(mask: Tensor, depth: int) -> Tensor:
+    """Which of the ranks 1 to depth a list has documents for: ``[B, depth]`` bool."""
+    import torch
+
+    return torch.arange(depth, device=mask.device) < mask.sum(dim=1, keepdim=True)
+
+
+def positions(depth: int, like: Tensor) -> Tensor:
+    """The ranks 1 to depth as ``[depth]`` of the dtype of ``like``."""
+    import torch
+
+    return torch.arange(1, depth + 1, dtype=like.dtype, device=like.device)
+
+
+def ratio(value: Tensor, best: Tensor) -> Tensor:
+    """``value / best``, and 0 where the best is 0: a list without relevant documents."""
+    import torch
+
+    some = best > 0
+    return torch.where(some, value, 0.0) / torch.where(some, best, 1.0)
+
+
+def survival(p: Tensor) -> Tensor:
+    """``q_r = prod_{l < r} (1 - p_l)`` along the last dimension.
+
+    By doubling rather than cumprod, whose gradient divides by its input and looks for zeros on the host.
+    """
+    import torch
+
+    product = torch.nn.functional.pad(1 - p, (1, 0), value=1.0)[..., :-1]
+    step = 1
+    while step < p.shape[-1]:
+        product = product * torch.nn.functional.pad(product, (step, 0), value=1.0)[..., :-step]
+        step *= 2
+    return product

@@ -1,0 +1,65 @@
+"""Normalised discounted cumulative gain."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from rerank.measures.base import Measure, positions, ratio, within
+from rerank.measures.smooth import inside
+from rerank.relaxations.base import GainOf, Lists, RankIndicators, SoftRanks
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class nDCG(Measure):
+    r"""Normalised discounted cumulative gain (Järvelin and Kekäläinen 2002), with trec_eval's linear gain by default.
+
+    .. math:: \mathrm{nDCG@}k = \frac{1}{\mathrm{IDCG@}k} \sum_{r=1}^{k} \frac{G(y_{o_r})}{\log_2(r + 1)}
+
+    From rank indicators :math:`G(y_{o_r})` becomes :math:`\sum_j E_{rj} G(y_j)` (gain of documents) or
+    :math:`G(\sum_j E_{rj} y_j)` (gain of ranks, SmoothI's Eq 12). From soft ranks the sum runs over documents,
+    :math:`\sum_i G(y_i) T_i / \log_2(r_i + 1)`, with :math:`T_i` how far document i is within the cut-off.
+
+    Args:
+        cutoff: k; None for the whole list.
+        dcg: "log2" for G = y, "exp-log2" for G = 2^y - 1.
+    """
+
+    name: ClassVar[str] = "nDCG"
+
+    dcg: Literal["log2", "exp-log2"] = "log2"
+
+    def relevant(self, labels: Tensor) -> Tensor:
+        """Documents of any gain."""
+        return labels > 0
+
+    def gain(self, labels: Tensor) -> Tensor:
+        """G, elementwise."""
+        return labels.exp2() - 1 if self.dcg == "exp-log2" else labels
+
+    def _weights(self, labels: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Discounts ``[B, depth]``, 0 beyond the list, and IDCG ``[B]``; both from labels alone."""
+        depth = self.depth(mask)
+        discounts = (positions(depth, labels) + 1).log2().reciprocal() * within(mask, depth)
+        ideal = self.gain(labels).topk(depth, dim=1).values
+        return discounts, (discounts * ideal).sum(dim=1)
+
+    def from_indicators(
+        self, relaxation: RankIndicators, scores: Tensor, labels: Tensor, mask: Tensor, gain_of: GainOf
+    ) -> Tensor:
+        """Discounted gain at the ranks, over the ideal."""
+        discounts, best = self._weights(labels, mask)
+        weights = ratio(discounts, best[:, None])
+        if gain_of == "ranks":
+            return relaxation.weighted(scores, labels, weights, mask, exponential=self.dcg == "exp-log2")
+        return relaxation.weighted(scores, self.gain(labels), weights, mask)
+
+    def from_ranks(self, relaxation: SoftRanks, lists: Lists) -> Tensor:
+        """Gain of the relevant documents discounted by their soft ranks, over the ideal."""
+        _, best = self._weights(lists.labels, lists.mask)
+        ranks = relaxation.ranks(lists)
+        gains = lists.at_rows(self.gain(lists.labels)) * inside(relaxation, lists, ranks, self.cutoff)
+        return ratio((gains / (ranks + 1).log2()).sum(dim=1), best)

@@ -1,0 +1,74 @@
+"""Normalised expected reciprocal rank."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from rerank.measures.base import Measure, positions, ratio, survival, within
+from rerank.relaxations.base import GainOf, Lists, RankIndicators, SoftRanks
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class nERR(Measure):
+    r"""Expected reciprocal rank over that of the ideal order (Chapelle et al. 2009; Yu 2020, Eqs 9 and 10).
+
+    .. math:: \mathrm{ERR@}k = \sum_{r=1}^{k} \frac{p_{o_r}}{r} \prod_{l<r} (1 - p_{o_l}), \quad
+        p_i = \frac{2^{y_i} - 1}{2^{y_{\max}}}
+
+    From rank indicators :math:`p_{o_r}` becomes :math:`\sum_j E_{rj} p_j`; from soft ranks the order is held fixed
+    and the gradient flows through the reciprocal ranks alone, :math:`1 / r_{o_r}` (Yu 2020, Eq 16).
+
+    Args:
+        cutoff: k; None for the whole list.
+        max_rel: the grade y_max, to which higher ones are lowered; None takes the largest of each list.
+    """
+
+    name: ClassVar[str] = "nERR"
+
+    max_rel: int | None = None
+
+    def relevant(self, labels: Tensor) -> Tensor:
+        """Documents that can stop the reader."""
+        return labels > 0
+
+    def _stops(self, labels: Tensor) -> Tensor:
+        """p, the probability that a document stops the reader: ``[B, N]``."""
+        if self.max_rel is None:
+            return (labels.exp2() - 1) / labels.amax(dim=1, keepdim=True).exp2()
+        return (labels.clamp(max=self.max_rel).exp2() - 1) / 2.0**self.max_rel
+
+    def _best(self, stops: Tensor, depth: int) -> Tensor:
+        """ERR@k of the ideal order, ``[B]``."""
+        return _err(stops.topk(depth, dim=1).values)
+
+    def from_indicators(
+        self, relaxation: RankIndicators, scores: Tensor, labels: Tensor, mask: Tensor, gain_of: GainOf
+    ) -> Tensor:
+        """ERR of the probabilities expected at the ranks, over the ideal."""
+        depth = self.depth(mask)
+        stops = self._stops(labels)
+        expected = relaxation.expected(scores, stops, mask, depth) * within(mask, depth)
+        return ratio(_err(expected), self._best(stops, depth))
+
+    def from_ranks(self, relaxation: SoftRanks, lists: Lists) -> Tensor:
+        """Reciprocal soft ranks, weighted by the chance that the reader stops there under the exact order."""
+        import torch
+
+        stops = self._stops(lists.labels)
+        exact = lists.exact.long() - 1
+        ordered = torch.empty_like(stops).scatter_(1, exact, stops)
+        reached = survival(ordered).gather(1, exact)
+        weights = reached * stops
+        if self.cutoff is not None:
+            weights = weights * (exact < self.cutoff)
+        value = (lists.at_rows(weights) / relaxation.ranks(lists)).sum(dim=1)
+        return ratio(value, self._best(stops, self.depth(lists.mask)))
+
+
+def _err(stops: Tensor) -> Tensor:
+    """Expected reciprocal rank of stopping probabilities in ranked order: ``[B, depth]`` to ``[B]``."""
+    return (stops * survival(stops) / positions(stops.shape[1], stops)).sum(dim=1)

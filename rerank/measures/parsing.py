@@ -1,0 +1,85 @@
+"""From an ir-measures name or object to a measure."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from rerank.errors import UserError, nearest
+from rerank.measures.ap import AP
+from rerank.measures.base import Measure
+from rerank.measures.ndcg import nDCG
+from rerank.measures.nerr import nERR
+from rerank.measures.precision import P
+from rerank.measures.rr import RR
+
+if TYPE_CHECKING:
+    import ir_measures
+
+_MEASURES: dict[str, type[Measure]] = {kind.name: kind for kind in (P, AP, nDCG, nERR, RR)}
+_ALIASES = {"MAP": "AP", "MRR": "RR", "NDCG": "nDCG", "NERR": "nERR", "Precision": "P"}
+
+
+def parse(measure: str | Measure | ir_measures.Measure) -> Measure:
+    """The measure of an ir-measures name such as ``nDCG@10``, ``AP(rel=2)`` or ``nDCG(dcg='exp-log2')@10``.
+
+    Args:
+        measure: a name, an ir-measures object, or a measure, which is returned as it is.
+
+    Raises:
+        UserError: not a measure that can be trained on, or not with these parameters.
+    """
+    if isinstance(measure, Measure):
+        return measure
+    text = str(measure).strip()
+    name, settings = _read(text)
+    name = _ALIASES.get(name, name)
+    kind = _MEASURES.get(name)
+    if kind is None:
+        known = nearest(name, [*_MEASURES, *_ALIASES]) or f"; known: {', '.join(_MEASURES)}"
+        raise UserError(f"measure {text!r}: cannot train on {name!r}{known}")
+    allowed = _parameters(kind)
+    for key, value in settings.items():
+        if key not in allowed:
+            known = nearest(key, allowed) or f"; {name} takes {', '.join(allowed)}"
+            raise UserError(f"measure {text!r}: no parameter {key!r} in training{known}")
+        allowed[key](text, key, value)
+    return kind(**settings)
+
+
+def _read(text: str) -> tuple[str, dict[str, Any]]:
+    """Name and parameters of ``name(key=value, ...)@cutoff``."""
+    problem = UserError(f"measure {text!r} is not of the form nDCG@10 or AP(rel=2)@100")
+    try:
+        node = ast.parse(text, mode="eval").body
+        settings: dict[str, Any] = {}
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+            settings["cutoff"] = ast.literal_eval(node.right)
+            node = node.left
+        if isinstance(node, ast.Call):
+            if node.args:
+                raise problem
+            settings = {str(word.arg): ast.literal_eval(word.value) for word in node.keywords} | settings
+            node = node.func
+    except (SyntaxError, ValueError):
+        raise problem from None
+    if not isinstance(node, ast.Name):
+        raise problem
+    return node.id, settings
+
+
+def _positive(text: str, key: str, value: Any) -> None:
+    if type(value) is not int or value < 1:
+        raise UserError(f"measure {text!r}: {key} must be a whole number from 1, not {value!r}")
+
+
+def _gain(text: str, key: str, value: Any) -> None:
+    if value not in ("log2", "exp-log2"):
+        raise UserError(f"measure {text!r}: {key} must be 'log2' or 'exp-log2', not {value!r}")
+
+
+def _parameters(kind: type[Measure]) -> dict[str, Any]:
+    """What a measure can be given, and what checks it."""
+    checks = {"cutoff": _positive, "rel": _positive, "max_rel": _positive, "dcg": _gain}
+    return {field.name: checks[field.name] for field in fields(kind)}

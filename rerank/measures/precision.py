@@ -1,0 +1,60 @@
+"""Precision."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from rerank.measures.base import Measure, within
+from rerank.measures.smooth import inside
+from rerank.relaxations.base import GainOf, Lists, RankIndicators, SoftRanks
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class P(Measure):
+    r"""Precision: the share of relevant documents among the first k.
+
+    .. math:: \mathrm{P@}k = \frac{1}{k} \sum_{r=1}^{k} b_{o_r}, \quad b_i = [y_i \ge \mathrm{rel}]
+
+    It is divided by k even where the list is shorter, and by the length of the list where there is no cut-off. From
+    rank indicators :math:`b_{o_r}` becomes :math:`\sum_j E_{rj} b_j`; from smooth ranks the measure is
+    :math:`\frac{1}{k} \sum_i b_i T_i` (:math:`T_i`: how far i is within the cut-off), from ranks of exact value
+    :math:`\frac{1}{k} \sum_{\bar o_i \le k} b_i \bar o_i / r_i` (Yu 2020, Eq 13). Without a cut-off smooth ranks give
+    a constant.
+
+    Args:
+        cutoff: k; None for the whole list.
+        rel: the lowest grade that counts as relevant.
+    """
+
+    name: ClassVar[str] = "P"
+
+    rel: int = 1
+
+    def relevant(self, labels: Tensor) -> Tensor:
+        """Documents of grade ``rel`` or above."""
+        return labels >= self.rel
+
+    def _size(self, labels: Tensor, mask: Tensor) -> Tensor:
+        """What the number of relevant documents is divided by, ``[B, 1]``."""
+        if self.cutoff is None:
+            return mask.sum(dim=1, keepdim=True).clamp(min=1).to(labels.dtype)
+        return labels.new_full((labels.shape[0], 1), self.cutoff)
+
+    def from_indicators(
+        self, relaxation: RankIndicators, scores: Tensor, labels: Tensor, mask: Tensor, gain_of: GainOf
+    ) -> Tensor:
+        """The mean relevance expected at the ranks."""
+        weights = within(mask, self.depth(mask)) / self._size(labels, mask)
+        return relaxation.weighted(scores, self.relevant(labels).to(scores.dtype), weights, mask)
+
+    def from_ranks(self, relaxation: SoftRanks, lists: Lists) -> Tensor:
+        """The relevant documents, as far as they are within the cut-off."""
+        ranks = relaxation.ranks(lists)
+        hits = lists.at_rows(self.relevant(lists.labels)) * inside(relaxation, lists, ranks, self.cutoff)
+        if relaxation.beta is None:
+            hits = hits * lists.at_rows(lists.exact) / ranks
+        return (hits / self._size(lists.labels, lists.mask)).sum(dim=1)

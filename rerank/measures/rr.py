@@ -1,0 +1,67 @@
+"""Reciprocal rank."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from rerank.measures.base import Measure, positions, survival, within
+from rerank.measures.smooth import behind, inside
+from rerank.relaxations.base import GainOf, Lists, RankIndicators, SoftRanks
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class RR(Measure):
+    r"""Reciprocal rank of the first relevant document; its mean over queries is MRR.
+
+    .. math:: \mathrm{RR@}k = \sum_{r=1}^{k} \frac{b_{o_r}}{r} \prod_{l<r} (1 - b_{o_l}), \quad
+        b_i = [y_i \ge \mathrm{rel}]
+
+    From rank indicators :math:`b_{o_r}` becomes :math:`\sum_j E_{rj} b_j`. From smooth ranks it is
+    :math:`\sum_i b_i \frac{T_i}{r_i} \prod_{j \ne i} (1 - b_j \sigma(\beta (r_i - r_j)))`: the reciprocal rank of a
+    document, as far as it is within the cut-off and no relevant document is ahead of it. From ranks of exact value it
+    is :math:`1 / r_i` of the first relevant document within the cut-off. The limit of each is the exact measure.
+
+    Args:
+        cutoff: k; None for the whole list.
+        rel: the lowest grade that counts as relevant.
+    """
+
+    name: ClassVar[str] = "RR"
+
+    rel: int = 1
+
+    def relevant(self, labels: Tensor) -> Tensor:
+        """Documents of grade ``rel`` or above."""
+        return labels >= self.rel
+
+    def from_indicators(
+        self, relaxation: RankIndicators, scores: Tensor, labels: Tensor, mask: Tensor, gain_of: GainOf
+    ) -> Tensor:
+        """Reciprocal rank of the relevance expected at the ranks."""
+        depth = self.depth(mask)
+        relevant = self.relevant(labels).to(scores.dtype)
+        hits = relaxation.expected(scores, relevant, mask, depth) * within(mask, depth)
+        return (hits * survival(hits) / positions(depth, scores)).sum(dim=1)
+
+    def from_ranks(self, relaxation: SoftRanks, lists: Lists) -> Tensor:
+        """Reciprocal soft rank of the relevant document that no other is ahead of."""
+        import torch
+
+        ranks = relaxation.ranks(lists)
+        relevant = lists.at_rows(self.relevant(lists.labels).to(ranks.dtype))
+        hits = relevant * inside(relaxation, lists, ranks, self.cutoff)
+        if relaxation.beta is None:
+            exact = lists.at_rows(lists.exact)
+            beyond = exact.new_full((), float("inf"))
+            first = exact == torch.where(relevant > 0, exact, beyond).amin(dim=1, keepdim=True)
+            hits = hits * first
+        else:
+            logits = behind(relaxation.beta, ranks)
+            itself = torch.eye(ranks.shape[1], dtype=torch.bool, device=ranks.device)
+            none_ahead = torch.nn.functional.logsigmoid(-logits).masked_fill(itself, 0.0) * relevant[:, None, :]
+            hits = hits * none_ahead.sum(dim=2).exp()
+        return (hits / ranks).sum(dim=1)

@@ -1,0 +1,172 @@
+"""What a relaxation is: the two families, and the batch of lists that they see."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
+
+if TYPE_CHECKING:  # torch is imported where it is used, so that `rerank train --help` answers at once
+    from torch import Tensor
+
+    from rerank.relaxations.fidelity import Fidelity
+
+GainOf = Literal["documents", "ranks"]
+
+
+@dataclass
+class Lists:
+    """A padded batch of lists, as soft ranks see it.
+
+    Attributes:
+        scores: ``[B, N]``, zero where padded.
+        labels: ``[B, N]`` grades, zero where padded.
+        mask: ``[B, N]`` bool, True for real documents.
+        rows: ``[B, R]`` int64, the documents whose ranks are asked for; a list with fewer is filled up with any others.
+        seeds: ``[B]`` int64 or None, for random choices.
+    """
+
+    scores: Tensor
+    labels: Tensor
+    mask: Tensor
+    rows: Tensor
+    seeds: Tensor | None = None
+
+    @cached_property
+    def exact(self) -> Tensor:
+        """The exact rank of every document, ``[B, N]``, 1 for the highest score; ties broken at random."""
+        from rerank.relaxations.order import order_of, ranks_of
+
+        return ranks_of(order_of(self.scores, self.mask, self.seeds, shuffle=True)).to(self.scores.dtype)
+
+    def at_rows(self, values: Tensor) -> Tensor:
+        """Values of the documents asked for: ``[B, N]`` to ``[B, R]``."""
+        return values.gather(1, self.rows)
+
+
+class _Measure(Protocol):
+    """What :meth:`Relaxation.fidelity` needs of a measure."""
+
+    def exact(self, scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tensor: ...
+
+    def relaxed(self, relaxation: Relaxation, scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tensor: ...
+
+
+class Relaxation(ABC):  # noqa: B024 - its families have the abstract methods
+    """A smooth stand-in for sorting; derive from :class:`RankIndicators` or :class:`SoftRanks`.
+
+    Attributes:
+        measures: names of the measures that the relaxation is defined for; None for all.
+    """
+
+    measures: tuple[str, ...] | None = None
+
+    def draws(self, scores: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:
+        """The scores to rank, ``[S, B, N]``; the measure is the mean over S. Unless overridden, the scores alone."""
+        return scores[None]
+
+    def fidelity(
+        self,
+        scores: Tensor,
+        mask: Tensor | None = None,
+        labels: Tensor | None = None,
+        measure: _Measure | None = None,
+    ) -> Fidelity:
+        """How close the relaxation is to sorting on these lists; no gradient, see :class:`Fidelity`.
+
+        Args:
+            scores: ``[B, N]`` floating point.
+            mask: ``[B, N]`` bool, True for real documents; None when all are real.
+            labels: ``[B, N]`` grades; needed for the gap, and by relaxations whose ranks look at labels.
+            measure: whose relaxed value is compared with its exact value.
+        """
+        from rerank.relaxations.fidelity import fidelity
+
+        return fidelity(self, scores, mask, labels, measure)
+
+    def __repr__(self) -> str:
+        settings = ", ".join(f"{name}={value!r}" for name, value in vars(self).items() if not name.startswith("_"))
+        return f"{type(self).__name__}({settings})"
+
+
+class RankIndicators(Relaxation):
+    """Relaxations that say how much of document j sits at rank r: ``E[r, j]``, rows that sum to one.
+
+    A subclass defines :meth:`indicators`. The measures need only :meth:`expected` and :meth:`weighted`, which a
+    subclass may override with forms that never hold ``[B, depth, N]``.
+
+    Attributes:
+        gain_of: what nDCG takes the gain of by default, the documents or the expected grades at the ranks.
+    """
+
+    gain_of: ClassVar[GainOf] = "documents"
+
+    @abstractmethod
+    def indicators(self, scores: Tensor, mask: Tensor, depth: int) -> Tensor:
+        """The indicators of ranks 1 to depth.
+
+        Args:
+            scores: ``[B, N]`` float32 or float64, zero where padded.
+            mask: ``[B, N]`` bool, True for real documents.
+            depth: how many ranks, at most N.
+
+        Returns:
+            ``[B, depth, N]``; finite everywhere. What it holds at padded documents is not looked at, and ranks beyond
+            the length of a list are cut off by the caller.
+        """
+
+    def expected(self, scores: Tensor, values: Tensor, mask: Tensor, depth: int) -> Tensor:
+        """The value expected at every rank, ``e_v[r] = sum_j E[r, j] v_j``.
+
+        Args:
+            scores: ``[B, N]``.
+            values: ``[B, N]``, zero where padded.
+            mask: ``[B, N]`` bool.
+            depth: how many ranks.
+
+        Returns:
+            ``[B, depth]``, finite; ranks beyond the length of a list are cut off by the caller.
+        """
+        return (self.indicators(scores, mask, depth) @ values.unsqueeze(2)).squeeze(2)
+
+    def weighted(
+        self, scores: Tensor, values: Tensor, weights: Tensor, mask: Tensor, exponential: bool = False
+    ) -> Tensor:
+        """``sum_r w_r f(e_v[r])`` with ``f(x) = x``, or ``2^x - 1`` where exponential.
+
+        Measures of this form (P, nDCG) know the derivative at a rank without the later ranks.
+
+        Args:
+            scores: ``[B, N]``.
+            values: ``[B, N]``, zero where padded.
+            weights: ``[B, depth]``, zero at ranks beyond the length of a list.
+            mask: ``[B, N]`` bool.
+            exponential: whether the gain is ``2^x - 1``.
+
+        Returns:
+            ``[B]``.
+        """
+        import torch
+
+        expected = self.expected(scores, values, mask, weights.shape[1])
+        return (weights * (torch.exp2(expected) - 1 if exponential else expected)).sum(dim=1)
+
+
+class SoftRanks(Relaxation):
+    """Relaxations that give every document a differentiable rank, 1 for the highest score.
+
+    Attributes:
+        beta: sharpness of the sigmoids that compare ranks with the cut-off and with one another; None where the
+            ranks have exact values, so that comparing needs no sigmoid.
+    """
+
+    beta: float | None = 10.0
+
+    @abstractmethod
+    def ranks(self, lists: Lists) -> Tensor:
+        """The differentiable ranks of the documents ``lists.rows``: ``[B, R]``, finite.
+
+        Args:
+            lists: the batch. ``lists.at_rows(r)`` picks the asked-for documents of an ``[B, N]`` tensor.
+        """
