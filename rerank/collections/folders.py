@@ -1,68 +1,91 @@
-"""Collections that are a folder of files: the layout of BEIR, and plain TSV or JSONL."""
+"""Collections that are a folder of files: BEIR's layout, TSV or JSONL, and TREC's tags."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rerank.collections.base import Document, Qrels, Query, unique
-from rerank.collections.parsing import count_lines, find_file, is_json, json_documents, read_queries, tab_documents
-from rerank.collections.qrels import QRELS_NAMES, read_qrels_file
+from rerank.collections.parsing import ChosenFields, is_json, json_documents, tab_documents
+from rerank.collections.qrels import read_qrels_file
+from rerank.collections.queries import read_queries_file
+from rerank.collections.tagged import tagged_documents
 from rerank.errors import UserError, nearest
-from rerank.files import digest
+from rerank.files import digest, open_binary, warn_once
+
+COMPRESSED = (".gz", ".xz")
+QUERIES = r"(queries|topics)(\.[\w-]+)*"
+QRELS = r"qrels(\.[\w-]+)*"
 
 
-def existing_folder(path: str) -> Path:
-    """A folder that is there."""
-    folder = Path(path).expanduser()
-    if not folder.is_dir():
-        raise UserError(f"{folder}: no such folder")
-    return folder
+class Folder:
+    """What such folders share: queries (``queries.*`` or ``topics.*``) and, if there are any, judgments (``qrels*``).
 
-
-class FilesFolder:
-    """``files:DIR``: ``docs.tsv`` or ``docs.jsonl``, ``queries.tsv`` or ``queries.jsonl``, and TREC ``qrels``, if any.
-
-    Every file may be compressed (``.gz``, ``.xz``). A TSV line is an id, a tab and a text; a JSON line has an ``id``
-    (or ``_id``), a ``text`` (or ``contents``) and whatever else ``fields`` may choose.
+    Every file may be compressed (``.gz``, ``.xz``).
     """
 
-    prefix = "files"
-    document_names: tuple[str, ...] = ("docs.jsonl", "docs.tsv")
+    prefix: str
 
     def __init__(self, path: str, fields: Sequence[str] | None = None):
         self.name = f"{self.prefix}:{path}"
-        self.folder = existing_folder(path)
+        self.folder = Path(path).expanduser()
         self.fields = fields
-        self._documents = self._required(self.document_names)
-        self._qrels = find_file(self.folder, QRELS_NAMES)
+        if not self.folder.is_dir():
+            raise UserError(f"{self.folder}: no such folder")
 
-    def _required(self, names: Sequence[str]) -> Path:
-        path = find_file(self.folder, names)
-        if path is None:
-            raise UserError(f"{self.folder}: no {' or '.join(names)} (.gz, .xz or plain) in this folder")
-        return path
+    def find(self, pattern: str, expected: str) -> Path:
+        """The one file of such a name in the folder; refused if there is none, or several."""
+        found = self._matching(pattern)
+        if not found:
+            raise UserError(f"{self.folder}: no {expected} in this folder (plain, .gz or .xz)")
+        if len(found) > 1:
+            raise UserError(f"{self.folder}: both {found[0].name} and {found[1].name}; keep the one that is meant")
+        return found[0]
 
-    def documents(self) -> Iterator[Document]:
-        """Stream the documents."""
-        read = json_documents if is_json(self._documents) else tab_documents
-        return unique(lambda: read(self._documents, self.fields))
+    def _matching(self, pattern: str) -> list[Path]:
+        name = re.compile(rf"({pattern})(\.gz|\.xz)?")
+        return [path for path in sorted(self.folder.iterdir()) if path.is_file() and name.fullmatch(path.name)]
 
     def queries(self) -> Iterator[Query]:
-        """The queries in the order of their file."""
-        return read_queries(self._required(("queries.jsonl", "queries.tsv")))
+        """Stream the queries in the order of their file."""
+        return read_queries_file(self.find(QUERIES, "queries.tsv, queries.jsonl or topics.txt"))
 
     def qrels(self) -> Qrels | None:
         """The judgments, if there is a file of them."""
-        return read_qrels_file(self._qrels) if self._qrels else None
+        return read_qrels_file(self.find(QRELS, "qrels")) if self._matching(QRELS) else None
+
+
+class FilesFolder(Folder):
+    """``files:DIR``: ``docs.tsv`` or ``docs.jsonl``, queries, and judgments, if any.
+
+    A TSV line is an id, a tab and a text. A JSON line has an ``id`` (or ``_id``), a ``text`` (or ``contents``), a
+    ``title``, if any, and whatever else ``fields`` may choose.
+    """
+
+    prefix = "files"
+    pattern = r"docs\.(tsv|jsonl)"
+    expected = "docs.tsv or docs.jsonl"
+
+    def __init__(self, path: str, fields: Sequence[str] | None = None):
+        super().__init__(path, fields)
+        self.path = self.find(self.pattern, self.expected)
+
+    def documents(self) -> Iterator[Document]:
+        """Stream the documents."""
+        read = json_documents if is_json(self.path) else tab_documents
+        return unique(lambda: read(self.path, self.fields))
 
     def document_count(self) -> int | None:
-        """How many lines the documents' file has, if it is not compressed."""
-        return count_lines(self._documents)
+        """How many lines the documents' file has; None if it is compressed, where counting costs as much as reading."""
+        if self.path.suffix in COMPRESSED:
+            return None
+        with open_binary(self.path) as file:
+            return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
 
     def fingerprint(self) -> str:
         """Digest of the documents' file and the chosen fields."""
-        return digest("lines", "\0".join(self.fields or ()), self._documents)
+        return digest("lines", "\0".join(self.fields or ()), self.path)
 
 
 class BeirFolder(FilesFolder):
@@ -73,24 +96,75 @@ class BeirFolder(FilesFolder):
     """
 
     prefix = "beir"
-    document_names = ("corpus.jsonl",)
+    pattern = r"corpus\.jsonl"
+    expected = "corpus.jsonl"
 
     def __init__(self, path: str, fields: Sequence[str] | None = None):
-        folder, split = path, None
-        if not Path(path).expanduser().is_dir():
-            folder, split = str(Path(path).parent), Path(path).name
-        super().__init__(folder, fields)
+        whole = Path(path).expanduser().is_dir()
+        super().__init__(path if whole else str(Path(path).parent), fields)
         self.name = f"{self.prefix}:{path}"
-        self._qrels = None
-        if split is not None:
-            self._qrels = find_file(self.folder / "qrels", [f"{split}.tsv"])
-            if self._qrels is None:
-                splits = [file.name.split(".")[0] for file in sorted((self.folder / "qrels").glob("*.tsv*"))]
+        self.split = None
+        if not whole:
+            splits = {file.name.split(".")[0]: file for file in sorted((self.folder / "qrels").glob("*.tsv*"))}
+            split = Path(path).name
+            if split not in splits:
                 hint = f"{nearest(split, splits)}; splits: {', '.join(splits) or 'none'}"
                 raise UserError(f"{self.folder}: no qrels/{split}.tsv{hint}")
+            self.split = splits[split]
 
     def queries(self) -> Iterator[Query]:
-        """The queries that the split's judgments hold, in the order of their file; all of them without a split."""
-        queries = read_queries(self._required(("queries.jsonl",)))
+        """Stream the queries that the split's judgments hold, in the order of their file; without a split, all."""
         qrels = self.qrels()
-        return queries if qrels is None else (query for query in queries if query.id in qrels)
+        return (query for query in super().queries() if qrels is None or query.id in qrels)
+
+    def qrels(self) -> Qrels | None:
+        """The judgments of the split."""
+        return read_qrels_file(self.split) if self.split else None
+
+
+class TrecFolder(Folder):
+    """``trec:DIR``: TREC-tagged documents (``<DOC>``, ``<DOCNO>``) in the files of a folder and the folders in it.
+
+    Queries are TREC topics (``<top>``, ``<num>``, ``<title>``), TSV or JSONL. A document's text is all of it without
+    markup, or the contents of the tags that ``fields`` chooses.
+    """
+
+    prefix = "trec"
+
+    def __init__(self, path: str, fields: Sequence[str] | None = None):
+        super().__init__(path, [field.lower() for field in fields] if fields else None)
+        other = {*self._matching(QUERIES), *self._matching(QRELS)}
+        files = (path for path in sorted(self.folder.rglob("*")) if path.is_file() and not path.name.startswith("."))
+        self.files = [path for path in files if path not in other]
+        if not self.files:
+            raise UserError(f"{self.folder}: no files of documents in this folder")
+        for file in self.files:
+            if re.search(r"\.(Z|\d[zZ])$", file.name):
+                raise UserError(f"{file}: compressed by `compress`, which is not read; decompress it with gzip -d")
+
+    def documents(self) -> Iterator[Document]:
+        """Stream the documents, file after file in the order of their names."""
+        return unique(self._records)
+
+    def _records(self) -> Iterator[tuple[str, Document]]:
+        chosen = ChosenFields(self.fields)
+        empty = True
+        for file in self.files:
+            where = None
+            for where, document in tagged_documents(file, chosen):
+                empty = False
+                yield where, document
+            if where is None:
+                warn_once(f"{file}: passed over, as there is no <DOC> in it")
+        if empty:
+            raise UserError(f"{self.folder}: no <DOC> in any of the {len(self.files)} files")
+        chosen.check(str(self.folder))
+
+    def document_count(self) -> int | None:
+        """Not known before all files are read."""
+        return None
+
+    def fingerprint(self) -> str:
+        """Digest of the documents' files, their names and the chosen fields."""
+        parts = [part for file in self.files for part in (str(file.relative_to(self.folder)), file)]
+        return digest("trec", "\0".join(self.fields or ()), *parts)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from rerank.collections.base import Collection, Qrels
+from rerank.collections.base import Collection, Qrels, Query
+from rerank.collections.folders import BeirFolder, FilesFolder, TrecFolder
+from rerank.collections.irdatasets import IrDataset, known_ids
+from rerank.collections.lucene import LuceneCollection
+from rerank.collections.qrels import read_qrels_file
+from rerank.collections.queries import read_queries_file
 from rerank.errors import UserError, nearest
 
-PREFIXES = ("beir:", "files:", "trec:", "lucene:", "rank_llm:")
+PREFIXES = ("beir:", "files:", "trec:", "lucene:")
 
 
 def open_collection(name: str, fields: Sequence[str] | None = None) -> Collection:
@@ -22,7 +27,6 @@ def open_collection(name: str, fields: Sequence[str] | None = None) -> Collectio
             - ``files:DIR``, a folder with ``docs.tsv`` or ``docs.jsonl``, ``queries.tsv`` or ``.jsonl``, and ``qrels``;
             - ``trec:DIR``, a folder of TREC-tagged files, topics and ``qrels``;
             - ``lucene:NAME`` or ``lucene:DIR``, the stored text of a prebuilt or own Lucene index;
-            - ``rank_llm:FILE.json``, lists of hits with their texts, as rank_llm stores them;
             - ``demo``, the built-in collection.
         fields: the fields that make a document's text, in this order; by default title and text, or what the
             collection calls its text.
@@ -35,17 +39,15 @@ def open_collection(name: str, fields: Sequence[str] | None = None) -> Collectio
         from rerank.collections.demo import DemoCollection
 
         return DemoCollection()
-    if separator and path:
+    if path:
         if prefix == "beir":
-            from rerank.collections.folders import BeirFolder
-
             return BeirFolder(path, fields)
         if prefix == "files":
-            from rerank.collections.folders import FilesFolder
-
             return FilesFolder(path, fields)
-    from rerank.collections.irdatasets import IrDataset, known_ids
-
+        if prefix == "trec":
+            return TrecFolder(path, fields)
+        if prefix == "lucene":
+            return LuceneCollection(path, fields)
     try:
         return IrDataset(name, fields)
     except KeyError:
@@ -57,6 +59,19 @@ def open_collection(name: str, fields: Sequence[str] | None = None) -> Collectio
         f"unknown collection {name!r}{nearest(name, known)}; expected an ir_datasets id, demo, or one of "
         f"{', '.join(start + '…' for start in PREFIXES)}"
     )
+
+
+def read_queries(source: str | Path) -> Iterator[Query]:
+    """Stream queries.
+
+    Args:
+        source: a file of them (JSONL, TSV or TREC topics; plain, ``.gz`` or ``.xz``), or the name of a collection.
+
+    Raises:
+        UserError: a bad line or an id that comes twice (with file and line), or nothing of that name.
+    """
+    path = _file(source)
+    return read_queries_file(path) if path else open_collection(str(source)).queries()
 
 
 def read_qrels(source: str | Path) -> Qrels:
@@ -71,14 +86,18 @@ def read_qrels(source: str | Path) -> Qrels:
     Raises:
         UserError: a bad line or judgments that contradict each other (with file and line), or nothing of that name.
     """
-    from rerank.collections.qrels import read_qrels_file
-
-    path = Path(source).expanduser()
-    if path.is_file():
-        return read_qrels_file(path)
-    if isinstance(source, Path) or ("." in path.name and ":" not in source):
-        raise UserError(f"{path}: no such file")
-    qrels = open_collection(source).qrels()
+    path = _file(source)
+    qrels = read_qrels_file(path) if path else open_collection(str(source)).qrels()
     if qrels is None:
         raise UserError(f"{source}: this collection has no judgments; name a qrels file or a split that has some")
     return qrels
+
+
+def _file(source: str | Path) -> Path | None:
+    """The file that is meant, None if it is the name of a collection."""
+    path = Path(source).expanduser()
+    if path.is_file():
+        return path
+    if isinstance(source, Path) or ("." in path.name and ":" not in source):
+        raise UserError(f"{path}: no such file")
+    return None

@@ -1,25 +1,17 @@
-"""JSON lines and tab-separated files: documents and queries, with the place of each for error messages."""
+"""JSON lines and tab-separated files, with the place of each record for error messages."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from rerank.collections.base import Document, Query, checked_id, joined
+from rerank.collections.base import Document, checked_id, joined
 from rerank.errors import UserError, nearest
-from rerank.files import open_binary, read_lines
+from rerank.files import read_lines
 
 ID_KEYS = ("_id", "id", "docid", "doc_id", "docno", "qid", "query_id")
 TEXT_KEYS = ("text", "contents")
-
-
-def find_file(folder: Path, names: Sequence[str]) -> Path | None:
-    """The one file of these names, plain or compressed, in a folder; None if there is none, refused if several."""
-    found = [path for name in names for end in ("", ".gz", ".xz") if (path := folder / (name + end)).is_file()]
-    if len(found) > 1:
-        raise UserError(f"{folder}: both {found[0].name} and {found[1].name}; keep the one that is meant")
-    return found[0] if found else None
 
 
 def is_json(path: Path) -> bool:
@@ -49,10 +41,31 @@ def read_tab_lines(path: Path) -> Iterator[tuple[str, str, str]]:
         where = f"{path}:{number}"
         columns = line.split("\t")
         if len(columns) != 2:
-            raise UserError(
-                f"{where}: {len(columns)} columns; expected an id, a tab and a text without tabs (for more, use JSONL)"
-            )
+            raise UserError(f"{where}: {len(columns)} columns; expected two, an id and a text (for more, use JSONL)")
         yield where, checked_id(columns[0], where), joined(columns[1:])
+
+
+class ChosenFields:
+    """The fields that shall make a document's text, and whether any document has them."""
+
+    def __init__(self, fields: Sequence[str] | None):
+        self.fields = fields
+        self._unseen = dict.fromkeys(fields or ())
+        self._known: dict[str, None] = {}
+
+    def note(self, keys: Iterable[str]) -> None:
+        """Take notice of the fields that a document has."""
+        if self._unseen:
+            self._known.update(dict.fromkeys(keys))
+            self._unseen = {field: None for field in self._unseen if field not in self._known}
+
+    def check(self, source: str) -> None:
+        """Refuse a chosen field that no document had, when all have been seen."""
+        for field in self._unseen:
+            known = ", ".join(sorted(self._known)) or "none"
+            raise UserError(
+                f"{source}: no document has a field {field!r}{nearest(field, self._known)}; fields: {known}"
+            )
 
 
 def field_text(value: object, where: str, field: str) -> str:
@@ -64,69 +77,35 @@ def field_text(value: object, where: str, field: str) -> str:
     raise UserError(f"{where}: {field!r} is no text but {type(value).__name__}; expected a string")
 
 
-def json_documents(path: Path, fields: Sequence[str] | None) -> Iterator[tuple[str, Document]]:
-    """Documents of a JSON-lines file and their places.
+def json_text(record: Mapping[str, object], fields: Sequence[str] | None, where: str) -> str:
+    """The text of a JSON document.
 
     Args:
-        path: the file.
+        record: the document.
         fields: the keys whose values make the text, in this order; by default ``title`` where there is one, and
-            ``text`` (or ``contents``), which every line must have.
-
-    A chosen field that no document has is refused at the end.
+            ``text`` (or ``contents``), which must be there.
+        where: its place.
     """
-    unseen = dict.fromkeys(fields or ())
-    known: dict[str, None] = {}
+    if fields is None:
+        body = next((key for key in TEXT_KEYS if key in record), None)
+        if body is None:
+            raise UserError(f"{where}: no text among the keys {', '.join(record)}; expected 'text', or choose fields")
+        fields = ("title", body)
+    return joined(field_text(record.get(key), where, key) for key in fields)
+
+
+def json_documents(path: Path, fields: Sequence[str] | None) -> Iterator[tuple[str, Document]]:
+    """Documents of a JSON-lines file and their places; for ``fields`` see `json_text`."""
+    chosen = ChosenFields(fields)
     for where, id, record in read_json_lines(path):
-        chosen = fields
-        if chosen is None:
-            body = next((key for key in TEXT_KEYS if key in record), None)
-            if body is None:
-                raise UserError(
-                    f"{where}: no text among the keys {', '.join(record)}; expected 'text', or choose fields"
-                )
-            chosen = ("title", body)
-        elif unseen:
-            known.update(dict.fromkeys(record))
-            for key in [key for key in unseen if key in record]:
-                del unseen[key]
-        yield where, Document(id, joined(field_text(record.get(key), where, key) for key in chosen))
-    if unseen:
-        field = next(iter(unseen))
-        raise UserError(f"{path}: no document has the field {field!r}{nearest(field, known)}")
+        chosen.note(record)
+        yield where, Document(id, json_text(record, fields, where))
+    chosen.check(str(path))
 
 
 def tab_documents(path: Path, fields: Sequence[str] | None) -> Iterator[tuple[str, Document]]:
     """Documents of a tab-separated file (id, text) and their places."""
-    if fields is not None and tuple(fields) != ("text",):
+    if fields is not None and list(fields) != ["text"]:
         raise UserError(f"{path}: a TSV has one field, 'text', not {', '.join(fields)}; for more, use JSONL")
     for where, id, text in read_tab_lines(path):
         yield where, Document(id, text)
-
-
-def read_queries(path: Path) -> Iterator[Query]:
-    """Queries of a JSON-lines or tab-separated file, in its order; an id that comes twice is refused."""
-    first: dict[str, str] = {}
-    for where, id, text in _query_lines(path):
-        if id in first:
-            raise UserError(f"{where}: query id {id!r} again, first at {first[id]}; ids are unique")
-        first[id] = where
-        yield Query(id, text)
-
-
-def _query_lines(path: Path) -> Iterator[tuple[str, str, str]]:
-    if not is_json(path):
-        yield from read_tab_lines(path)
-        return
-    for where, id, record in read_json_lines(path):
-        key = next((key for key in ("text", "query") if key in record), None)
-        if key is None:
-            raise UserError(f"{where}: no text among the keys {', '.join(record)}; expected 'text'")
-        yield where, id, joined([field_text(record[key], where, key)])
-
-
-def count_lines(path: Path) -> int | None:
-    """How many lines a plain file has; None for a compressed one, where counting costs as much as reading."""
-    if path.suffix in (".gz", ".xz"):
-        return None
-    with open_binary(path) as file:
-        return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))

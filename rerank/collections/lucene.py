@@ -1,0 +1,118 @@
+"""Lucene indexes that Anserini wrote: prebuilt ones by name, and the text that an index stores as a collection."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from rerank.collections.base import Document, Qrels, Query
+from rerank.collections.parsing import ChosenFields, json_text
+from rerank.collections.tagged import tag_names, tagged_text
+from rerank.errors import UserError, nearest
+from rerank.files import digest
+from rerank.jvm import java_class
+
+
+def prebuilt_index(name: str) -> Path:
+    """The folder of an index that Pyserini offers ready-made, such as ``robust04`` or ``msmarco-v1-passage``.
+
+    It is downloaded once, into Pyserini's cache (``$PYSERINI_CACHE`` or ``~/.cache/pyserini``).
+
+    Raises:
+        UserError: no such index (with the nearest name), or it cannot be downloaded.
+    """
+    from pyserini.prebuilt_index_info import TF_INDEX_INFO
+    from pyserini.util import download_prebuilt_index
+
+    if name not in TF_INDEX_INFO:
+        hint = f"{nearest(name, TF_INDEX_INFO)}; expected a folder or a name of Pyserini's"
+        raise UserError(f"unknown Lucene index {name!r}{hint}")
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            return Path(download_prebuilt_index(name, verbose=False))
+    except (OSError, ValueError, AssertionError) as error:
+        reason = f"({type(error).__name__}: {error})"
+        raise UserError(f"prebuilt index {name!r} cannot be downloaded {reason}; check network and disk") from error
+
+
+@contextlib.contextmanager
+def open_index(folder: Path) -> Iterator[Any]:
+    """Anserini's ``SimpleSearcher`` on an index."""
+    searcher_class = java_class("io.anserini.search.SimpleSearcher")
+    from jnius import JavaException
+
+    try:
+        searcher = searcher_class(str(folder))
+    except JavaException as error:
+        raise UserError(f"{folder}: not a Lucene index that can be read ({error.innermessage})") from error
+    try:
+        yield searcher
+    finally:
+        searcher.close()
+
+
+class LuceneCollection:
+    """``lucene:NAME`` or ``lucene:DIR``: the documents whose text a Lucene index stores, without markup.
+
+    An index has no queries and judgments of its own: name a file of them, or another collection.
+    """
+
+    def __init__(self, path: str, fields: Sequence[str] | None = None):
+        self.name = f"lucene:{path}"
+        self.fields = fields
+        folder = Path(path).expanduser()
+        self.index = folder if folder.is_dir() else prebuilt_index(path)
+
+    def documents(self) -> Iterator[Document]:
+        """Stream the documents in the order of the index."""
+        chosen = ChosenFields(self.fields)
+        with open_index(self.index) as searcher:
+            for number in range(searcher.get_total_num_docs()):
+                stored = searcher.doc(number)
+                id = stored.get("id")
+                where = f"{self.index}: document {id!r}"
+                yield Document(id, stored_text(stored.get("contents"), stored.get("raw"), chosen, where))
+        chosen.check(str(self.index))
+
+    def queries(self) -> Iterator[Query]:
+        """An index has none: raises."""
+        raise UserError(f"{self.name}: an index has no queries; name a file of them or another collection")
+
+    def qrels(self) -> Qrels | None:
+        """An index has none."""
+        return None
+
+    def document_count(self) -> int | None:
+        """As the index says."""
+        with open_index(self.index) as searcher:
+            return searcher.get_total_num_docs()
+
+    def fingerprint(self) -> str:
+        """Digest of the list of segments, each of which has an id of its own, and the chosen fields."""
+        return digest("lucene", "\0".join(self.fields or ()), *sorted(self.index.glob("segments_*")))
+
+
+def stored_text(contents: str | None, raw: str | None, chosen: ChosenFields, where: str) -> str:
+    """The text of a stored document.
+
+    Args:
+        contents: what was analysed, markup taken off by Anserini already; taken unless fields are chosen.
+        raw: the document as it came: JSON, or markup.
+        chosen: keys of the JSON or tags of the markup.
+        where: its place.
+    """
+    if contents is not None and chosen.fields is None:
+        return contents
+    if raw is None:
+        missing = "text" if chosen.fields is None else "raw text, so that its fields cannot be told apart"
+        raise UserError(f"{where}: the index stores no {missing}; take one with stored documents")
+    if raw.lstrip().startswith("{"):
+        record = json.loads(raw)
+        chosen.note(record)
+        return json_text(record, chosen.fields, where)
+    chosen.note(tag_names(raw))
+    return tagged_text(raw, chosen.fields)

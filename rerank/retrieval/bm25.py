@@ -1,0 +1,174 @@
+"""BM25 on Lucene, by way of Anserini: building an index once for each collection, and searching it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from rerank.collections.base import Collection, Query
+from rerank.collections.lucene import LuceneCollection, open_index
+from rerank.errors import UserError
+from rerank.files import atomic_folder, atomic_write, digest, warn_once
+from rerank.jvm import anserini_jar, java_class
+from rerank.retrieval.runs import Run, Scored
+
+ANALYZER = "DefaultEnglishAnalyzer(porter)"
+MANIFEST = "rerank.json"
+BATCH = 5000
+# Java's trim() takes these away, and Anserini refuses a document without anything else.
+BLANK = "".join(map(chr, range(0x21)))
+
+
+def cache_folder() -> Path:
+    """Where indexes and the like are kept: ``$RERANK_HOME``, or ``~/.cache/rerank``."""
+    return Path(os.environ.get("RERANK_HOME") or "~/.cache/rerank").expanduser()
+
+
+def build_index(collection: Collection, folder: Path | None = None, threads: int | None = None) -> Path:
+    """Index the documents of a collection for BM25, unless that has been done already.
+
+    The text is analysed as Anserini does by default (Lucene's English analysis: Porter stemming, stop words).
+
+    Args:
+        collection: what to index. One that is a Lucene index itself is left as it is, and its own folder returned.
+        folder: where the index shall be; by default a folder of the cache (see `cache_folder`), named after the
+            collection and the hash of its documents, fields, analysis and the version of Anserini.
+        threads: how many threads index; by default one a core.
+
+    Returns:
+        The folder of the index. It appears when it is complete, not before.
+
+    Raises:
+        UserError: the folder holds something else, or the disk is full.
+    """
+    if isinstance(collection, LuceneCollection):
+        return collection.index
+    key = digest(collection.fingerprint(), ANALYZER, anserini_jar().name)
+    if folder is None:
+        indexes = cache_folder() / "indexes"
+        slug = re.sub(r"[^a-zA-Z0-9]+", "-", collection.name).strip("-")[-60:]
+        # The splits of a collection share its documents, so the hash alone decides.
+        folder = next(iter(sorted(indexes.glob(f"*-{key}"))), indexes / f"{slug}-{key}")
+    if folder.exists():
+        manifest = folder / MANIFEST
+        if manifest.is_file() and json.loads(manifest.read_text(encoding="utf-8"))["key"] == key:
+            return folder
+        raise UserError(f"{folder}: holds no index of {collection.name} as it is now; remove it or name another folder")
+    with atomic_folder(folder) as temporary:
+        counts = _index(collection, temporary, threads or os.cpu_count() or 1)
+        with atomic_write(temporary / MANIFEST) as file:
+            about = {"collection": collection.name, "analyzer": ANALYZER, "anserini": anserini_jar().name, "key": key}
+            json.dump({**about, **counts}, file, indent=2)
+    return folder
+
+
+def _index(collection: Collection, folder: Path, threads: int) -> dict[str, int]:
+    arguments = ["-index", str(folder), "-input", "", "-collection", "JsonCollection", "-threads", str(threads)]
+    indexer = java_class("io.anserini.index.SimpleIndexer")([*arguments, "-storeRaw"])
+    count = added = 0
+    with tqdm(collection.documents(), f"indexing {collection.name}", collection.document_count(), unit="doc") as bar:
+        for batch in _batches(bar, BATCH):
+            count += len(batch)
+            lines = [json.dumps({"id": id, "contents": text}) for id, text in batch if text.strip(BLANK)]
+            if lines:
+                added += len(lines)
+                indexer.addRawDocuments(lines)
+    indexer.close()
+    if count == 0:
+        raise UserError(f"{collection.name}: no documents to index")
+    empty = count - added
+    if empty:
+        warn_once(f"{collection.name}: {empty} of {count} documents are empty: kept, but BM25 never finds them")
+    with open_index(folder) as searcher:
+        indexed = searcher.get_total_num_docs()
+    if indexed != added:
+        raise UserError(f"{folder}: Lucene wrote {indexed} of {added} documents; is the disk full?")
+    return {"documents": count, "empty": empty}
+
+
+def _batches(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
+    iterator = iter(items)
+    while batch := list(islice(iterator, size)):
+        yield batch
+
+
+@dataclass(frozen=True)
+class BM25:
+    """BM25 as Lucene computes it, with RM3 query expansion where asked for.
+
+    Args:
+        k1: saturation of the term frequency, 0 or more.
+        b: normalisation by document length, 0 to 1.
+        rm3: whether to expand queries by pseudo-relevance feedback (Abdul-Jaleel et al. 2004).
+        fb_terms: how many terms RM3 adds.
+        fb_docs: how many documents RM3 takes them from.
+        original_query_weight: weight of the query as given against the added terms, 0 to 1.
+    """
+
+    k1: float = 0.9
+    b: float = 0.4
+    rm3: bool = False
+    fb_terms: int = 10
+    fb_docs: int = 10
+    original_query_weight: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.k1 < float("inf"):
+            raise UserError(f"BM25: k1 is {self.k1}; expected 0 or more")
+        for name in ("b", "original_query_weight"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise UserError(f"BM25: {name} is {getattr(self, name)}; expected a number between 0 and 1")
+        for name in ("fb_terms", "fb_docs"):
+            if getattr(self, name) < 1:
+                raise UserError(f"BM25: {name} is {getattr(self, name)}; expected 1 or more")
+
+    def search(self, index: Path, queries: Iterable[Query], depth: int = 150, threads: int | None = None) -> Run:
+        """Search for all queries.
+
+        Args:
+            index: folder of a Lucene index, see `build_index` and `rerank.collections.lucene.prebuilt_index`.
+            queries: what to search for.
+            depth: how many documents a query gets at the most.
+            threads: how many threads search; by default one a core.
+
+        Returns:
+            The queries in the order given, each with its documents, best first, ties by document id as strings. Scores
+            are rounded to four digits, and tied ones lowered by a millionth each, as Anserini does. Queries that match
+            nothing have an empty list.
+        """
+        if depth < 1:
+            raise UserError(f"depth is {depth}; expected 1 or more")
+        queries = list(queries)
+        threads = threads or os.cpu_count() or 1
+        java_list = java_class("java.util.ArrayList")
+        run: Run = {}
+        with open_index(index) as searcher, tqdm(desc="BM25", total=len(queries), unit="query") as bar:
+            self._configure(searcher, index)
+            for batch in _batches(queries, 32 * threads):
+                texts, ids = java_list(), java_list()
+                for query in batch:
+                    texts.add(query.text.encode(errors="replace").decode())
+                    ids.add(query.id)
+                found = searcher.batch_search(texts, ids, depth, threads)
+                for query in batch:
+                    run[query.id] = [Scored(hit.docid, hit.score) for hit in found.get(query.id)]
+                bar.update(len(batch))
+        return run
+
+    def _configure(self, searcher: Any, index: Path) -> None:
+        searcher.set_bm25(float(self.k1), float(self.b))
+        if not self.rm3:
+            return
+        vectors = searcher.reader.termVectors().get(0) is not None
+        if not vectors and searcher.doc_raw(0) is None:
+            raise UserError(f"{index}: RM3 needs an index that stores document vectors or the raw text")
+        parser = None if vectors else "JsonCollection"
+        searcher.set_rm3(parser, self.fb_terms, self.fb_docs, float(self.original_query_weight), False, True)
