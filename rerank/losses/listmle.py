@@ -5,7 +5,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from rerank.losses.base import Loss
-from rerank.losses.pairs import has_ordered_pair, random_order, take
+from rerank.losses.pairs import has_ordered_pair, take
+from rerank.relaxations.order import order_of
 
 
 class ListMLE(Loss):
@@ -29,7 +30,7 @@ class ListMLE(Loss):
 
     def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:
         """Minus the log-likelihood of a list."""
-        scores, mask = take(random_order(labels, mask, seeds), scores, mask)
+        scores, mask = take(order_of(labels, mask, seeds, shuffle=True), scores, mask)
         nothing = scores.detach().amin(dim=1, keepdim=True) - 1000  # below every score, yet finite: no NaN from -inf
         after = scores.where(mask, nothing).flip(1).logcumsumexp(dim=1).flip(1)
         return (after - scores).masked_fill(~mask, 0.0).sum(dim=1)

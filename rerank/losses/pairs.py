@@ -6,11 +6,10 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
-from torch.nn.functional import softplus
+from torch.nn.functional import logsigmoid
 
-from rerank.relaxations.random import uniform
-
-CHUNK = 1 << 17  # elements of a block of pairs: fits a core's cache, and bounds memory for long lists
+CHUNKS = {"cpu": 1 << 17}  # elements of a block of pairs: fits a core's cache, and bounds memory for long lists
+CHUNK = 1 << 24  # on a GPU large blocks are the fast ones
 
 Weight = Callable[[slice], Tensor]
 """Rows of documents -> ``[B, rows, N]`` (bool or float): the weight of every pair (row, column)."""
@@ -23,7 +22,7 @@ def has_ordered_pair(labels: Tensor, mask: Tensor | None) -> Tensor:
     """Which lists hold two documents of unequal labels: ``[B]`` bool."""
     if mask is None:
         mask = torch.ones_like(labels, dtype=torch.bool)
-    labels = labels.double()
+    labels = labels.float()
     highest = labels.masked_fill(~mask, -torch.inf).amax(dim=1)
     lowest = labels.masked_fill(~mask, torch.inf).amin(dim=1)
     return highest > lowest
@@ -34,29 +33,21 @@ def take(order: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
     return tuple(tensor.gather(1, order) for tensor in tensors)
 
 
-def random_order(values: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:
-    """``[B, N]`` positions of the documents by descending value, ties at random, padding last."""
-    shuffled = uniform(seeds, mask).masked_fill(~mask, 2.0).argsort(dim=1)
-    ordered = values.masked_fill(~mask, -torch.inf).gather(1, shuffled).argsort(dim=1, descending=True, stable=True)
-    return shuffled.gather(1, ordered)
+def largest(counts: Tensor, limit: int) -> int:
+    """The largest count where that is known at once, on a CPU; else the limit, so that no host waits for a device."""
+    return int(counts.amax()) if counts.device.type == "cpu" else limit
 
 
 def by_label(labels: Tensor, mask: Tensor) -> tuple[Tensor, int]:
-    """The documents by descending label, padding last, and how many can be the better one of a pair.
-
-    On a GPU the second number is N: to know better, the host would have to wait for the device.
-    """
-    real = labels.masked_fill(~mask, -torch.inf)
-    order = real.argsort(dim=1, descending=True, stable=True)
-    if labels.device.type != "cpu":
-        return order, labels.shape[1]
+    """The documents by descending label, padding last, and how many can be the better of a pair (:func:`largest`)."""
+    order = labels.masked_fill(~mask, -torch.inf).argsort(dim=1, descending=True, stable=True)
     lowest = labels.masked_fill(~mask, torch.inf).amin(dim=1, keepdim=True)
-    return order, int((real > lowest).sum(dim=1).amax())
+    return order, largest(((labels > lowest) & mask).sum(dim=1), labels.shape[1])
 
 
 def logistic(difference: Tensor, sigma: float) -> tuple[Tensor, Tensor]:
     """``ln(1 + e^(-sigma * difference))`` and its derivative."""
-    return softplus(-sigma * difference), -sigma * torch.sigmoid(-sigma * difference)
+    return -logsigmoid(sigma * difference), -sigma * torch.sigmoid(-sigma * difference)
 
 
 def pair_sum(scores: Tensor, rows: int, weight: Weight, loss: PairLoss) -> tuple[Tensor, Tensor]:
@@ -72,7 +63,7 @@ class _PairSum(torch.autograd.Function):
     def forward(ctx, scores, rows, weight, loss):  # type: ignore[no-untyped-def]
         total, weights = scores.new_zeros(len(scores)), scores.new_zeros(len(scores))
         gradient = torch.zeros_like(scores)
-        step = max(1, CHUNK // max(1, scores.numel()))
+        step = max(1, CHUNKS.get(scores.device.type, CHUNK) // scores.numel())
         for start in range(0, rows, step):
             block = slice(start, min(start + step, rows))
             w = weight(block)

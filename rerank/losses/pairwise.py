@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from rerank.losses.base import Loss, Reduction
-from rerank.losses.pairs import by_label, has_ordered_pair, logistic, pair_sum, random_order, take
+from rerank.losses.pairs import by_label, has_ordered_pair, logistic, pair_sum, take
+from rerank.relaxations.order import order_of
 
 
 class _Pairwise(Loss):
@@ -68,7 +69,7 @@ class RankNet(_Pairwise):
     def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:
         """The mean over ordered pairs of the top k, 0 where there is none."""
         if self.k is not None and self.k < scores.shape[1]:
-            top = random_order(scores.detach(), mask, seeds)[:, : self.k]
+            top = order_of(scores, mask, seeds, shuffle=True)[:, : self.k]
             scores, labels, mask = take(top, scores, labels, mask)
         return super().per_list(scores, labels, mask, seeds)
 

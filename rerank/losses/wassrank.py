@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rerank.losses.base import Loss, Reduction
-from rerank.losses.pairs import has_ordered_pair, take
+from rerank.losses.pairs import has_ordered_pair, largest, take
 
 NOTHING = -1e30  # the logarithm of no mass, finite so that no NaN can arise
 
@@ -25,8 +25,8 @@ class WassRank(Loss):
     rounds. Shapes: scores and labels ``[B, N]``. A list of equal labels (so also one without relevant documents)
     is left out. Source: Yu et al., "WassRank: Listwise Document Ranking Using Optimal Transport Theory", WSDM 2019.
 
-    The cost depends on grades alone, so a round works on sums per grade: O(N + L²) for L grades instead of O(N²).
-    On a GPU, counting the grades is one synchronisation with the host.
+    The cost depends on grades alone, so a round works on sums per grade: O(N + L²) for L grades instead of O(N²). On
+    a GPU, where counting the grades would make the host wait, L is N.
 
     Args:
         gain_base: base ``a`` of the gain of a relevant document.
@@ -66,7 +66,7 @@ class WassRank(Loss):
         scores, labels, mask = take(labels.argsort(dim=1), scores, labels, mask)
         changes = labels[:, 1:] != labels[:, :-1]
         grade = torch.nn.functional.pad(changes.long().cumsum(dim=1), (1, 0))
-        levels = int(grade.amax()) + 1
+        levels = largest(grade[:, -1] + 1, labels.shape[1])
         gamma = torch.where(labels > 0, self.gain_base**labels - 1, -self.gap)
         gamma = scores.new_zeros(len(scores), levels).scatter(1, grade, gamma)
         cost = (gamma[:, :, None] - gamma[:, None, :]).abs()
