@@ -33,7 +33,7 @@ def parse(measure: str | Measure | ir_measures.Measure) -> Measure:
     if isinstance(measure, Measure):
         return measure
     text = str(measure).strip()
-    name, settings = _read(text)
+    name, settings = read_name(text)
     name = _ALIASES.get(name, name)
     kind = _MEASURES.get(name)
     if kind is None:
@@ -48,7 +48,7 @@ def parse(measure: str | Measure | ir_measures.Measure) -> Measure:
     return kind(**settings)
 
 
-def _read(text: str) -> tuple[str, dict[str, Any]]:
+def read_name(text: str) -> tuple[str, dict[str, Any]]:
     """Name and parameters of ``name(key=value, ...)@cutoff``."""
     problem = UserError(f"measure {text!r} is not of the form nDCG@10 or AP(rel=2)@100")
     try:
