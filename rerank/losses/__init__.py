@@ -15,6 +15,7 @@ _MODULES = {
     "listmle": ("ListMLE",),
     "listap": ("ListAP",),
     "wassrank": ("WassRank",),
+    "lambda_loss": ("LambdaLoss",),
     "pairwise": ("RankNet", "PairwiseHinge", "PairwiseSoftmax"),
     "pointwise": ("RMSE", "MSE", "BCE"),
 }

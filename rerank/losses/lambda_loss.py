@@ -1,0 +1,136 @@
+"""LambdaLoss: pairs weighted by what swapping them would do to a measure."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from rerank.errors import UserError
+from rerank.losses.base import Loss, Reduction
+from rerank.losses.pairs import Weight, by_label, has_ordered_pair, logistic, pair_sum, take
+from rerank.measures import P, nDCG, parse
+from rerank.relaxations.order import order_of, ranks_of
+
+Weighting = Literal["lambdarank", "ndcg1", "ndcg2", "ndcg2++"]
+
+
+class LambdaLoss(Loss):
+    r"""Logistic loss of the ordered pairs, weighted by what is at stake between them at their current ranks.
+
+    .. math:: \ell = \sum_{(i, j): y_i > y_j} w_{ij} \log_2\bigl(1 + e^{-\sigma (s_i - s_j)}\bigr)
+
+    With normalised gains :math:`g = G / \mathrm{IDCG@}k`, current ranks :math:`o` (ties at random, no gradient),
+    :math:`D(r) = 1/\log_2(r + 1)` and :math:`\delta_{ij} = |D(d) - D(d + 1)|`, :math:`d = |o_i - o_j|`:
+
+    - ``lambdarank``: :math:`w_{ij} = |g_i - g_j| \, |D(o_i) - D(o_j)|`
+    - ``ndcg1``: :math:`w_{ij} = g_i \, D(o_i)`
+    - ``ndcg2``: :math:`w_{ij} = |g_i - g_j| \, \delta_{ij}`
+    - ``ndcg2++``: :math:`w_{ij} = |g_i - g_j| \, (\mu \, \delta_{ij} + |D(o_i) - D(o_j)|)`
+
+    ``nDCG@k`` keeps the pairs whose current ranks are both at most k, and computes only these. For ``P@k``,
+    :math:`w_{ij} = |b_i - b_j| \, |[o_i \le k] - [o_j \le k]| / k` whatever the weighting. Shapes: scores and labels
+    ``[B, N]``. A list of equal labels (so also one without relevant documents) is left out; one whose first k hold no
+    ordered pair counts with loss 0. Source: Wang et al., "The LambdaLoss Framework for Ranking Metric Optimization",
+    CIKM 2018 (NDCG-Loss1, NDCG-Loss2, NDCG-Loss2++; base-2 logarithm as there), and Burges et al., "Learning to Rank
+    with Nonsmooth Cost Functions", NIPS 2006, for LambdaRank.
+
+    Args:
+        weighting: which weight, for nDCG.
+        measure: ``nDCG``, ``nDCG@k`` (``dcg='exp-log2'`` for the gain 2^y - 1 that the papers train on) or ``P@k``.
+        sigma: steepness of the logistic loss.
+        mu: the share of ``ndcg2`` in ``ndcg2++``; 10 in the paper.
+        reduction: mean or sum over the lists from which something can be learned, or none.
+        validate: look at the values of scores and labels, and refuse what is not finite or negative.
+    """
+
+    def __init__(
+        self,
+        weighting: Weighting = "ndcg2++",
+        measure: str = "nDCG",
+        sigma: float = 1.0,
+        mu: float = 10.0,
+        reduction: Reduction = "mean",
+        validate: bool = False,
+    ) -> None:
+        super().__init__(reduction, validate)
+        if weighting not in ("lambdarank", "ndcg1", "ndcg2", "ndcg2++"):
+            raise ValueError(f"weighting must be 'lambdarank', 'ndcg1', 'ndcg2' or 'ndcg2++', not {weighting!r}")
+        parsed = parse(measure)
+        if not isinstance(parsed, nDCG) and not (isinstance(parsed, P) and parsed.cutoff):
+            raise UserError(f"measure {str(parsed)!r}: LambdaLoss knows nDCG, nDCG@k and P@k")
+        self.measure: nDCG | P = parsed
+        self.weighting = weighting
+        self.sigma = sigma
+        self.mu = mu
+
+    def learnable(self, labels: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Lists with an ordered pair (for P@k: a relevant and another document)."""
+        return has_ordered_pair(self.measure.relevant(labels) if isinstance(self.measure, P) else labels, mask)
+
+    def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:
+        """The weighted sum over pairs."""
+        measure = self.measure
+        order = order_of(scores, mask, seeds, shuffle=True)
+        ranks = ranks_of(order)
+        if isinstance(measure, nDCG):
+            gains = _normalised_gains(measure, labels, mask)
+            top = order[:, : measure.depth(mask)]
+            scores, labels, mask, ranks, gains = take(top, scores, labels, mask, ranks, gains)
+        else:
+            gains = measure.relevant(labels).to(scores.dtype)
+        order, rows = by_label(labels, mask)
+        scores, labels, mask, ranks, gains = take(order, scores, labels, mask, ranks, gains)
+        stake = self._between_ranks(ranks, scores)
+
+        def weight(block: slice) -> Tensor:
+            ordered = (labels[:, block, None] > labels[:, None, :]) & mask[:, None, :]
+            gain = gains[:, block, None]
+            return (
+                ordered
+                * (gain if self.weighting == "ndcg1" and isinstance(measure, nDCG) else gain - gains[:, None, :])
+                * stake(block)
+            )
+
+        def loss(difference: Tensor) -> tuple[Tensor, Tensor]:
+            value, slope = logistic(difference, self.sigma)
+            return value / math.log(2), slope / math.log(2)
+
+        return pair_sum(scores, rows, weight, loss)[0]
+
+    def _between_ranks(self, ranks: Tensor, like: Tensor) -> Weight:
+        """The factor of a pair's weight that comes from its ranks."""
+        if isinstance(self.measure, P):
+            assert self.measure.cutoff is not None
+            inside, k = ranks <= self.measure.cutoff, self.measure.cutoff
+            return lambda block: (inside[:, block, None] != inside[:, None, :]).to(like.dtype) / k
+        table = _discounts(ranks.shape[1] + 2, like)
+        discounts, steps = table[ranks], (table[:-1] - table[1:]).abs()
+
+        def swapped(block: slice) -> Tensor:
+            return (discounts[:, block, None] - discounts[:, None, :]).abs()
+
+        def apart(block: slice) -> Tensor:
+            return steps[(ranks[:, block, None] - ranks[:, None, :]).abs()]
+
+        return {
+            "lambdarank": swapped,
+            "ndcg1": lambda block: discounts[:, block, None],
+            "ndcg2": apart,
+            "ndcg2++": lambda block: self.mu * apart(block) + swapped(block),
+        }[self.weighting]
+
+
+def _normalised_gains(measure: nDCG, labels: Tensor, mask: Tensor) -> Tensor:
+    gains = measure.gain(labels)
+    ideal = gains.topk(measure.depth(mask), dim=1).values
+    best = (ideal * _discounts(ideal.shape[1] + 1, ideal)[1:]).sum(dim=1, keepdim=True)
+    return gains / torch.where(best > 0, best, 1.0)
+
+
+def _discounts(size: int, like: Tensor) -> Tensor:
+    """``D(r) = 1 / log2(r + 1)`` for r from 0, where it is set to 0, to ``size - 1``."""
+    ranks = torch.arange(size, dtype=like.dtype, device=like.device)
+    return torch.where(ranks > 0, 1 / (ranks.clamp(min=1) + 1).log2(), 0.0)
