@@ -43,6 +43,8 @@ def prebuilt_index(name: str) -> Path:
 def open_index(folder: Path) -> Iterator[Any]:
     """Anserini's ``SimpleSearcher`` on an index."""
     searcher_class = java_class("io.anserini.search.SimpleSearcher")
+    # A query of more than 1024 distinct terms is a long one, not a mistake.
+    java_class("org.apache.lucene.search.IndexSearcher").setMaxClauseCount(1 << 20)
     from jnius import JavaException
 
     try:

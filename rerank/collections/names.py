@@ -11,9 +11,10 @@ from rerank.collections.irdatasets import IrDataset, known_ids
 from rerank.collections.lucene import LuceneCollection
 from rerank.collections.qrels import read_qrels_file
 from rerank.collections.queries import read_queries_file
+from rerank.collections.rankllm import RankLlmFile
 from rerank.errors import UserError, nearest
 
-PREFIXES = ("beir:", "files:", "trec:", "lucene:")
+PREFIXES = ("beir:", "files:", "trec:", "lucene:", "rank_llm:")
 
 
 def open_collection(name: str, fields: Sequence[str] | None = None) -> Collection:
@@ -27,6 +28,7 @@ def open_collection(name: str, fields: Sequence[str] | None = None) -> Collectio
             - ``files:DIR``, a folder with ``docs.tsv`` or ``docs.jsonl``, ``queries.tsv`` or ``.jsonl``, and ``qrels``;
             - ``trec:DIR``, a folder of TREC-tagged files, topics and ``qrels``;
             - ``lucene:NAME`` or ``lucene:DIR``, the stored text of a prebuilt or own Lucene index;
+            - ``rank_llm:FILE.json``, lists of hits with their texts, as rank_llm stores them;
             - ``demo``, the built-in collection.
         fields: the fields that make a document's text, in this order; by default title and text, or what the
             collection calls its text.
@@ -48,6 +50,8 @@ def open_collection(name: str, fields: Sequence[str] | None = None) -> Collectio
             return TrecFolder(path, fields)
         if prefix == "lucene":
             return LuceneCollection(path, fields)
+        if prefix == "rank_llm":
+            return RankLlmFile(path, fields)
     try:
         return IrDataset(name, fields)
     except KeyError:

@@ -6,5 +6,17 @@ from rerank.collections.lucene import prebuilt_index
 from rerank.jvm import start_jvm
 from rerank.retrieval.bm25 import BM25, build_index
 from rerank.retrieval.runs import Run, Scored, read_run, write_run
+from rerank.retrieval.tune import Tuned, tune
 
-__all__ = ["BM25", "Run", "Scored", "build_index", "prebuilt_index", "read_run", "start_jvm", "write_run"]
+__all__ = [
+    "BM25",
+    "Run",
+    "Scored",
+    "Tuned",
+    "build_index",
+    "prebuilt_index",
+    "read_run",
+    "start_jvm",
+    "tune",
+    "write_run",
+]

@@ -51,7 +51,7 @@ def build_index(collection: Collection, folder: Path | None = None, threads: int
     """
     if isinstance(collection, LuceneCollection):
         return collection.index
-    key = digest(collection.fingerprint(), ANALYZER, anserini_jar().name)
+    key = digest(collection.fingerprint(), ANALYZER, "vectors", anserini_jar().name)
     if folder is None:
         indexes = cache_folder() / "indexes"
         slug = re.sub(r"[^a-zA-Z0-9]+", "-", collection.name).strip("-")[-60:]
@@ -72,7 +72,7 @@ def build_index(collection: Collection, folder: Path | None = None, threads: int
 
 def _index(collection: Collection, folder: Path, threads: int) -> dict[str, int]:
     arguments = ["-index", str(folder), "-input", "", "-collection", "JsonCollection", "-threads", str(threads)]
-    indexer = java_class("io.anserini.index.SimpleIndexer")([*arguments, "-storeRaw"])
+    indexer = java_class("io.anserini.index.SimpleIndexer")([*arguments, "-storeDocvectors"])
     count = added = 0
     with tqdm(collection.documents(), f"indexing {collection.name}", collection.document_count(), unit="doc") as bar:
         for batch in _batches(bar, BATCH):
@@ -130,7 +130,9 @@ class BM25:
             if getattr(self, name) < 1:
                 raise UserError(f"BM25: {name} is {getattr(self, name)}; expected 1 or more")
 
-    def search(self, index: Path, queries: Iterable[Query], depth: int = 150, threads: int | None = None) -> Run:
+    def search(
+        self, index: Path, queries: Iterable[Query], depth: int = 150, threads: int | None = None, progress: bool = True
+    ) -> Run:
         """Search for all queries.
 
         Args:
@@ -138,6 +140,7 @@ class BM25:
             queries: what to search for.
             depth: how many documents a query gets at the most.
             threads: how many threads search; by default one a core.
+            progress: whether to show a progress bar.
 
         Returns:
             The queries in the order given, each with its documents, best first, ties by document id as strings. Scores
@@ -150,7 +153,10 @@ class BM25:
         threads = threads or os.cpu_count() or 1
         java_list = java_class("java.util.ArrayList")
         run: Run = {}
-        with open_index(index) as searcher, tqdm(desc="BM25", total=len(queries), unit="query") as bar:
+        with (
+            open_index(index) as searcher,
+            tqdm(desc="BM25", total=len(queries), unit="query", disable=not progress) as bar,
+        ):
             self._configure(searcher, index)
             for batch in _batches(queries, 32 * threads):
                 texts, ids = java_list(), java_list()
@@ -167,8 +173,10 @@ class BM25:
         searcher.set_bm25(float(self.k1), float(self.b))
         if not self.rm3:
             return
-        vectors = searcher.reader.termVectors().get(0) is not None
-        if not vectors and searcher.doc_raw(0) is None:
+        vectors = searcher.reader.termVectors()
+        first = range(min(100, searcher.get_total_num_docs()))  # one alone may have no terms
+        stored = any(vectors.get(number) is not None for number in first)
+        if not stored and searcher.doc_raw(0) is None:
             raise UserError(f"{index}: RM3 needs an index that stores document vectors or the raw text")
-        parser = None if vectors else "JsonCollection"
+        parser = None if stored else "JsonCollection"
         searcher.set_rm3(parser, self.fb_terms, self.fb_docs, float(self.original_query_weight), False, True)

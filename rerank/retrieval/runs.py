@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from rerank.collections.rankllm import read_lists
 from rerank.errors import UserError
 from rerank.files import atomic_write, read_lines
 
@@ -25,24 +26,18 @@ Run: TypeAlias = dict[str, list[Scored]]
 
 
 def read_run(path: str | Path) -> Run:
-    """Read a TREC run file (query, ``Q0``, document, rank, score, tag), plain, ``.gz`` or ``.xz``.
+    """Read a TREC run file (query, ``Q0``, document, rank, score, tag), or lists as rank_llm stores them (``.json``).
 
-    Documents are put in descending order of score as float32, which is how trec_eval holds scores; ties in the order
-    of the file's ranks, then of its lines.
+    Both may be compressed (``.gz``, ``.xz``). Documents are put in descending order of score as float32, which is how
+    trec_eval holds scores; ties in the order of the file's ranks, then of its lines.
 
     Raises:
         UserError: a wrong number of columns, a score or rank that is no number, or a document that a query has twice,
             with file and line.
     """
+    path = Path(path)
     keyed: dict[str, dict[str, tuple[float, int, float]]] = {}
-    for number, line in read_lines(path):
-        where = f"{path}:{number}"
-        columns = line.split()
-        if len(columns) != 6:
-            raise UserError(
-                f"{where}: {len(columns)} columns; expected six: query id, Q0, document id, rank, score, tag"
-            )
-        query, _, document, rank, score, _ = columns
+    for where, query, document, rank, score in _json_rows(path) if ".json" in path.suffixes[-2:] else _trec_rows(path):
         documents = keyed.setdefault(query, {})
         if document in documents:
             raise UserError(f"{where}: document {document!r} is in the list of query {query!r} already; keep one")
@@ -54,14 +49,30 @@ def read_run(path: str | Path) -> Run:
     }
 
 
-def _number(text: str, kind: type, where: str) -> float:
+def _trec_rows(path: Path) -> Iterator[tuple[str, str, str, object, object]]:
+    for number, line in read_lines(path):
+        where = f"{path}:{number}"
+        columns = line.split()
+        if len(columns) != 6:
+            expected = "six: query id, Q0, document id, rank, score, tag"
+            raise UserError(f"{where}: {len(columns)} columns; expected {expected}")
+        yield where, columns[0], columns[2], columns[3], columns[4]
+
+
+def _json_rows(path: Path) -> Iterator[tuple[str, str, str, object, object]]:
+    for query, hits in read_lists(path):
+        for hit in hits:
+            yield hit.where, query.id, hit.id, hit.rank, hit.score
+
+
+def _number(given: Any, kind: type, where: str) -> float:
     try:
-        value = kind(text)
+        value = kind(given)
         finite = math.isfinite(value)
-    except (ValueError, OverflowError):
+    except (ValueError, TypeError, OverflowError):
         finite = False
     if not finite:
-        raise UserError(f"{where}: {'score' if kind is float else 'rank'} {text!r}; expected a finite number")
+        raise UserError(f"{where}: {'score' if kind is float else 'rank'} {given!r}; expected a finite number")
     return value
 
 
