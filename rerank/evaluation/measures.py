@@ -1,0 +1,182 @@
+"""Score a run against qrels, query by query: what training monitors and what every table shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+from ir_measures import Measure
+
+from rerank.errors import UserError, nearest
+from rerank.evaluation.parsing import parse_measures
+from rerank.evaluation.providers import PIPELINE, nERR
+from rerank.files import warn_once
+
+__all__ = ["Empty", "Evaluator", "PerQuery", "check_overlap", "evaluate", "nERR", "parse_measures"]
+from rerank.retrieval.runs import as_float32
+
+Empty = Literal["drop", "0", "1"]
+Qrels = Mapping[str, Mapping[str, int]]
+Ranking = Mapping[str, float] | Sequence[tuple[str, float]]
+Run = Mapping[str, Ranking]
+
+# These describe a run or the qrels rather than how good a ranking is: a query without relevant documents is no
+# special case for them, and they are not tested for significance.
+COUNTS = frozenset({"Judged", "NumQ", "NumRel", "NumRet"})
+
+
+@dataclass(frozen=True)
+class PerQuery:
+    """A run's values, per measure and query.
+
+    Attributes:
+        measures: the measures, one per row of ``values``.
+        queries: the query ids, one per column of ``values``, in the order of the qrels.
+        values: ``[measures, queries]`` float64; NaN where the policy ``drop`` leaves a query out.
+        missing: the queries for which the run has no document; they score 0.
+        without_relevant: ``[measures, queries]`` bool, the queries without a document that is relevant for the measure.
+        empty: the policy for those, ``"drop"``, ``"0"`` or ``"1"``.
+    """
+
+    measures: tuple[Measure, ...]
+    queries: tuple[str, ...]
+    values: np.ndarray
+    missing: tuple[str, ...]
+    without_relevant: np.ndarray
+    empty: Empty
+
+    def __getitem__(self, measure: str | Measure) -> np.ndarray:
+        """The values of one measure, ``[queries]``."""
+        return self.values[[str(known) for known in self.measures].index(str(measure))]
+
+    @property
+    def mean(self) -> dict[str, float]:
+        """The mean over queries by measure name (NaN without queries); NumQ, NumRel and NumRet are summed."""
+        means = {}
+        for measure, row in zip(self.measures, self.values, strict=True):
+            aggregator = measure.aggregator()
+            for value in row[~np.isnan(row)].tolist():
+                aggregator.add(value)
+            means[str(measure)] = aggregator.result()
+        return means
+
+
+class Evaluator:
+    """Scores runs against the same qrels; what depends on the qrels alone is done once.
+
+    Semantics: scores are compared as float32, ties keep the order in which the run gives the documents (which is that
+    of the first stage), never that of the document ids. Negative grades count as 0. Every query of the qrels counts,
+    whether the run has it or not; filter the qrels to the queries that are meant.
+
+    Args:
+        qrels: grades by query id and document id.
+        measures: ir-measures strings or objects, see :func:`parse_measures`.
+        empty: what a query scores that has no document relevant for the measure (its grade reaching ``rel``, or its
+            gain above 0): ``"0"`` as trec_eval, ``"1"``, or ``"drop"`` to leave it out.
+
+    Raises:
+        UserError: no query, an unknown measure or policy.
+    """
+
+    def __init__(self, qrels: Qrels, measures: str | Measure | Sequence[str | Measure], empty: Empty = "0") -> None:
+        if empty not in get_args(Empty):
+            raise UserError(f"empty: {empty!r} is none of 'drop', '0', '1'{nearest(empty, get_args(Empty))}")
+        if not qrels:
+            raise UserError("the qrels hold no query")
+        self.measures = tuple(parse_measures(measures))
+        self.empty = empty
+        self.queries = tuple(qrels)
+        self.without_relevant = np.array(
+            [[_lacks_relevant(measure, grades) for grades in qrels.values()] for measure in self.measures]
+        )
+        negative = sum(grade < 0 for grades in qrels.values() for grade in grades.values())
+        if negative:
+            if any(measure.NAME == "infAP" for measure in self.measures):
+                raise UserError(
+                    "measure infAP: gives grade -1 a meaning of its own, but negative grades count as 0 here"
+                )
+            warn_once(f"{negative} judgments with a negative grade count as 0")
+            qrels = {query: {doc: max(grade, 0) for doc, grade in grades.items()} for query, grades in qrels.items()}
+        self._scorer = PIPELINE.evaluator(self.measures, qrels)
+
+    def __call__(self, run: Run, name: str = "the run") -> PerQuery:
+        """Score one run: ``{query: [(document, score), ...]}`` or ``{query: {document: score}}``.
+
+        Args:
+            run: the rankings; queries that the qrels lack are left aside.
+            name: what to call the run in messages.
+
+        Raises:
+            UserError: a document twice in a ranking, or a score that is not a number.
+        """
+        ranked = {query: _decreasing(run[query], query, name) for query in self.queries if run.get(query)}
+        missing = tuple(query for query in self.queries if query not in ranked)
+        if missing:
+            some = ", ".join(map(repr, missing[:3])) + (", ..." if len(missing) > 3 else "")
+            warn_once(f"{name}: {len(missing)} of {len(self.queries)} queries have no candidates and score 0 ({some})")
+        column = {query: i for i, query in enumerate(self.queries)}
+        rows = {measure: i for i, measure in enumerate(self.measures)}
+        values = np.zeros((len(rows), len(column)))
+        for metric in self._scorer.iter_calc(ranked):
+            values[rows[metric.measure], column[metric.query_id]] = metric.value
+        policy = np.array([measure.NAME not in COUNTS for measure in self.measures])
+        values[self.without_relevant & policy[:, None]] = np.nan if self.empty == "drop" else float(self.empty)
+        return PerQuery(self.measures, self.queries, values, missing, self.without_relevant, self.empty)
+
+
+def evaluate(
+    run: Run, qrels: Qrels, measures: str | Measure | Sequence[str | Measure], empty: Empty = "0", name: str = "the run"
+) -> PerQuery:
+    """Score one run once; see :class:`Evaluator` for what the arguments mean, and to score many."""
+    return Evaluator(qrels, measures, empty)(run, name)
+
+
+def check_overlap(run: Run, qrels: Qrels, run_name: str = "the run", qrels_name: str = "the qrels") -> None:
+    """Raise a UserError where a run and qrels have no query, or no document of a common query, in common."""
+    common = [query for query in run if query in qrels]
+    if not common:
+        raise UserError(
+            f"{run_name}: none of its {len(run)} queries ({_example(run)}) is among the {len(qrels)} of {qrels_name} "
+            f"({_example(qrels)}); are they of the same collection?"
+        )
+    if not any(document in qrels[query] for query in common for document in _ids(run[query])):
+        query = next((query for query in common if run[query]), common[0])
+        raise UserError(
+            f"{run_name}: none of its documents ({_example(_ids(run[query]))}) is judged in {qrels_name} "
+            f"({_example(qrels[query])}); are the document ids of the same collection?"
+        )
+
+
+def _example(ids: Sequence[str] | Mapping[str, object]) -> str:
+    first = next(iter(ids), None)
+    return "there is none" if first is None else f"such as {first!r}"
+
+
+def _ids(ranking: Ranking) -> Sequence[str]:
+    return list(ranking) if isinstance(ranking, Mapping) else [document for document, _ in ranking]
+
+
+def _decreasing(ranking: Ranking, query: str, name: str) -> dict[str, float]:
+    """The ranking with scores n, n - 1, ..., 1, so that no tool can find a tie or lose digits."""
+    pairs = ranking.items() if isinstance(ranking, Mapping) else ranking
+    ids, given = zip(*pairs, strict=True)
+    scores = as_float32(given)
+    if np.isnan(scores).any():
+        raise UserError(
+            f"{name}: query {query!r}: the score of {ids[int(np.isnan(scores).argmax())]!r} is not a number"
+        )
+    order = np.argsort(-scores, kind="stable").tolist()
+    ranked = {ids[position]: float(len(ids) - rank) for rank, position in enumerate(order)}
+    if len(ranked) < len(ids):
+        twice = next(document for document in ids if ids.count(document) > 1)
+        raise UserError(f"{name}: query {query!r}: document {twice!r} appears more than once")
+    return ranked
+
+
+def _lacks_relevant(measure: Measure, grades: Mapping[str, int]) -> bool:
+    gains = measure.params.get("gains")
+    if gains is not None:
+        return not any(gains.get(grade, grade) > 0 for grade in grades.values())
+    return max(grades.values(), default=-1) < measure.params.get("rel", 1)

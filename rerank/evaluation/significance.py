@@ -1,0 +1,162 @@
+"""Paired tests on per-query values, corrections for many comparisons, effect sizes and intervals.
+
+Every function takes differences (run minus baseline, one per query) from :func:`differences`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, get_args
+
+import numpy as np
+
+from rerank.errors import UserError, nearest
+
+Correction = Literal["none", "bonferroni", "holm"]
+Test = Literal["t", "wilcoxon", "randomisation"]
+TEST_NAMES: dict[Test, str] = {
+    "t": "paired t-test",
+    "wilcoxon": "Wilcoxon signed-rank test",
+    "randomisation": "randomisation test",
+}
+
+# The same value can come out of two rankings with other rounding; measures are in [0, 1].
+_ROUNDING = 1e-12
+
+
+def differences(run: np.ndarray, baseline: np.ndarray) -> np.ndarray:
+    """``run - baseline`` over the queries that both have (NaN marks one left out); rounding errors become ties."""
+    if run.shape != baseline.shape:
+        raise ValueError(f"paired tests need values of the same queries, not {run.shape} and {baseline.shape}")
+    difference = run - baseline
+    difference = difference[~np.isnan(difference)]
+    return np.where(np.abs(difference) < _ROUNDING, 0.0, difference)
+
+
+def paired_t(difference: np.ndarray) -> float:
+    """Two-sided p-value of the paired t-test; NaN for fewer than two queries or without any difference."""
+    if len(difference) < 2 or not difference.any():
+        return float("nan")
+    spread = difference.std(ddof=1)
+    if spread < _ROUNDING:
+        return 0.0  # the same difference in every query: t is infinite
+    from scipy.stats import ttest_1samp
+
+    return float(ttest_1samp(difference, 0.0).pvalue)
+
+
+def wilcoxon(difference: np.ndarray) -> float:
+    """Two-sided p-value of the Wilcoxon signed-rank test, ties left out; NaN where every query is a tie."""
+    if not difference.any():
+        return float("nan")
+    from scipy.stats import wilcoxon as signed_rank
+
+    return float(signed_rank(difference).pvalue)
+
+
+def randomisation(difference: np.ndarray, seed: int = 0, permutations: int = 10_000) -> float:
+    """Two-sided p-value of the randomisation test on the mean (Smucker et al. 2007); NaN where every query is a tie.
+
+    Where there are no more than ``permutations`` assignments of signs to the differences, all are taken and p is
+    exact. Otherwise that many are drawn, and the observed one counts as one more, so that p is never 0.
+    """
+    changed = difference[difference != 0]  # ties add nothing to any assignment's sum
+    count = len(changed)
+    if not count:
+        return float("nan")
+    # With b_i in {0, 1}, the sum of the differences under signs 2 b_i - 1 is 2 (b . d) - sum(d).
+    total = changed.sum()
+    limit = abs(total) - _ROUNDING * count
+    if 2**count <= permutations:
+        bits = np.arange(2**count)[:, None] >> np.arange(count) & 1
+        return float((np.abs(2 * (bits @ changed) - total) >= limit).mean())
+    rng = np.random.default_rng(seed)
+    extreme, batch = 1, max(1, 2_000_000 // count)
+    for start in range(0, permutations, batch):
+        rows = min(batch, permutations - start)
+        bits = np.unpackbits(rng.integers(0, 256, (rows, -(-count // 8)), dtype=np.uint8), axis=1, count=count)
+        extreme += int((np.abs(2 * (bits @ changed) - total) >= limit).sum())
+    return extreme / (permutations + 1)
+
+
+def p_value(test: Test, difference: np.ndarray, seed: int = 0) -> float:
+    """The p-value of a test by name; only ``randomisation`` uses the seed.
+
+    Raises:
+        UserError: no such test.
+    """
+    if test == "t":
+        return paired_t(difference)
+    if test == "wilcoxon":
+        return wilcoxon(difference)
+    if test == "randomisation":
+        return randomisation(difference, seed)
+    raise UserError(f"unknown test {test!r}{nearest(test, get_args(Test))}; known: {', '.join(get_args(Test))}")
+
+
+def correct(p_values: Sequence[float] | np.ndarray, method: Correction = "none") -> np.ndarray:
+    r"""P-values corrected for being one family, in their shape; NaN stays NaN and counts as no comparison.
+
+    Bonferroni: :math:`\min(1, m p)`. Holm: in ascending order, :math:`\max_{j \le i} \min(1, (m - j + 1) p_{(j)})`.
+
+    Raises:
+        UserError: no such method.
+    """
+    p = np.array(p_values, dtype=np.float64)
+    known = ~np.isnan(p)
+    count = int(known.sum())
+    if method == "bonferroni":
+        p[known] = np.minimum(1.0, p[known] * count)
+    elif method == "holm":
+        values = p[known]
+        order = np.argsort(values, kind="stable")
+        scaled = np.minimum(1.0, values[order] * (count - np.arange(count)))
+        values[order] = np.maximum.accumulate(scaled)
+        p[known] = values
+    elif method != "none":
+        raise UserError(
+            f"unknown correction {method!r}{nearest(method, get_args(Correction))}; "
+            f"known: {', '.join(get_args(Correction))}"
+        )
+    return p
+
+
+def cohens_d(difference: np.ndarray) -> float:
+    """Cohen's d of paired values: the mean difference over the standard deviation of the differences.
+
+    0 without any difference; NaN where it has no meaning: fewer than two queries, or the same difference in each.
+    """
+    if not difference.any():
+        return 0.0
+    spread = difference.std(ddof=1) if len(difference) > 1 else 0.0
+    return float(difference.mean() / spread) if spread >= _ROUNDING else float("nan")
+
+
+def bootstrap_interval(
+    difference: np.ndarray, level: float = 0.95, seed: int = 0, resamples: int = 10_000
+) -> tuple[float, float]:
+    """Confidence interval of the mean difference: the bias-corrected, accelerated bootstrap over queries.
+
+    A single point where all differences are equal; NaN without queries.
+    """
+    if not len(difference):
+        return float("nan"), float("nan")
+    if np.ptp(difference) < _ROUNDING:
+        return float(difference.mean()), float(difference.mean())
+    from scipy.stats import bootstrap
+
+    interval = bootstrap(
+        (difference,),
+        np.mean,
+        n_resamples=resamples,
+        batch=max(1, 1_000_000 // len(difference)),
+        confidence_level=level,
+        rng=np.random.default_rng(seed),
+        vectorized=True,
+    ).confidence_interval
+    return float(interval.low), float(interval.high)
+
+
+def wins_ties_losses(difference: np.ndarray) -> tuple[int, int, int]:
+    """In how many queries the run is better than, equal to and worse than the baseline."""
+    return int((difference > 0).sum()), int((difference == 0).sum()), int((difference < 0).sum())
