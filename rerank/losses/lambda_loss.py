@@ -33,9 +33,11 @@ class LambdaLoss(Loss):
     ``nDCG@k`` keeps the pairs whose current ranks are both at most k, and computes only these. For ``P@k``,
     :math:`w_{ij} = |b_i - b_j| \, |[o_i \le k] - [o_j \le k]| / k` whatever the weighting. Shapes: scores and labels
     ``[B, N]``. A list of equal labels (so also one without relevant documents) is left out; one whose first k hold no
-    ordered pair counts with loss 0. Source: Wang et al., "The LambdaLoss Framework for Ranking Metric Optimization",
-    CIKM 2018 (NDCG-Loss1, NDCG-Loss2, NDCG-Loss2++; base-2 logarithm as there), and Burges et al., "Learning to Rank
-    with Nonsmooth Cost Functions", NIPS 2006, for LambdaRank.
+    ordered pair counts with loss 0.
+
+    Source: Wang et al., "The LambdaLoss Framework for Ranking Metric Optimization", CIKM 2018 (NDCG-Loss1, NDCG-Loss2,
+    NDCG-Loss2++; base-2 logarithm as there); Burges et al., "Learning to Rank with Nonsmooth Cost Functions", NIPS
+    2006 (LambdaRank).
 
     Args:
         weighting: which weight, for nDCG.

@@ -21,9 +21,11 @@ class ListAP(Loss):
         \Delta \hat r_m = \frac{\sum_i \delta_m(x_i) b_i}{\sum_i b_i}, \quad b_i = [y_i \ge rel]
 
     Shapes: scores and labels ``[B, N]``. A list whose documents are all relevant, or none, is left out. A document
-    touches two bins, so time and memory are O(N + M). Source: Revaud et al., "Learning with Average Precision:
-    Training Image Retrieval with a Listwise Loss", ICCV 2019, section 3 (quantised AP); there the scores are
-    similarities with known bounds, here the scaling supplies them, so the loss ignores shift and scale of scores.
+    touches two bins, so time and memory are O(N + M). The paper's scores are similarities with known bounds; here the
+    scaling supplies these, so the loss ignores shift and scale of the scores.
+
+    Source: Revaud et al., "Learning with Average Precision: Training Image Retrieval with a Listwise Loss", ICCV
+    2019, section 3 (quantised AP).
 
     Args:
         bins: the number of bins ``M``, at least 2.

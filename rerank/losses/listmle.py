@@ -16,8 +16,9 @@ class ListMLE(Loss):
 
     where (i) is the document at rank i by label; documents of one label are put in random order, per list and from
     its seed. Shapes: scores and labels ``[B, N]``. A list of equal labels (so also one without relevant documents)
-    is left out. Source: Xia et al., "Listwise Approach to Learning to Rank: Theory and Algorithm", ICML 2008, the
-    likelihood loss.
+    is left out.
+
+    Source: Xia et al., "Listwise Approach to Learning to Rank: Theory and Algorithm", ICML 2008 (likelihood loss).
 
     Args:
         reduction: mean or sum over the lists from which something can be learned, or none.

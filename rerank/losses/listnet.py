@@ -15,8 +15,9 @@ class ListNet(Loss):
     .. math:: \ell = -\sum_i \frac{e^{y_i}}{\sum_j e^{y_j}} \ln \frac{e^{s_i / T}}{\sum_j e^{s_j / T}}
 
     Shapes: scores and labels ``[B, N]``. A list of equal labels (so also one without relevant documents) is left
-    out. Source: Cao et al., "Learning to Rank: From Pairwise Approach to Listwise Approach", ICML 2007, the
-    top-one model with the exponential function.
+    out.
+
+    Source: Cao et al., "Learning to Rank: From Pairwise Approach to Listwise Approach", ICML 2007 (top-one model).
 
     Args:
         temperature: divides the scores; 1 in the paper.

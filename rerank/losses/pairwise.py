@@ -42,8 +42,9 @@ class RankNet(_Pairwise):
         O = \{(i, j): y_i > y_j\}
 
     Shapes: scores and labels ``[B, N]``. A list without an ordered pair (so also one without relevant documents)
-    is left out. Source: Burges et al., "Learning to Rank using Gradient Descent", ICML 2005, section 3, with target
-    probability 1; the mean over pairs makes the step independent of the list's length.
+    is left out. The mean over pairs makes the step independent of the list's length.
+
+    Source: Burges et al., "Learning to Rank using Gradient Descent", ICML 2005, section 3, with target probability 1.
 
     Args:
         k: keep the pairs whose current ranks (ties at random) are both at most ``k``; None keeps all. A list whose
@@ -80,8 +81,10 @@ class PairwiseHinge(_Pairwise):
     .. math:: \ell = \frac{1}{|O|} \sum_{(i, j) \in O} \max(0, m - (s_i - s_j)), \quad O = \{(i, j): y_i > y_j\}
 
     Shapes: scores and labels ``[B, N]``. A list without an ordered pair (so also one without relevant documents)
-    is left out. At the kink the derivative is 0. Source: Herbrich et al., "Large Margin Rank Boundaries for Ordinal
-    Regression", 2000; the text baseline of Thonet et al., "SmoothI", 2021, section 5.5.
+    is left out. At the kink the derivative is 0.
+
+    Source: Herbrich et al., "Large Margin Rank Boundaries for Ordinal Regression", 2000; the text baseline of Thonet
+    et al., "SmoothI: Smooth Rank Indicators for Differentiable IR Metrics", 2021, section 5.5.
 
     Args:
         margin: the difference of scores beyond which a pair costs nothing.
@@ -106,8 +109,9 @@ class PairwiseSoftmax(_Pairwise):
 
     A softmax over the two scores of a pair, of which one minus the better document's share is the loss (without a
     logarithm, so that a hopeless pair has a vanishing gradient). Shapes: scores and labels ``[B, N]``. A list
-    without an ordered pair (so also one without relevant documents) is left out. Source: MacAvaney et al., "CEDR:
-    Contextualized Embeddings for Document Ranking", SIGIR 2019, section 3, and its released code.
+    without an ordered pair (so also one without relevant documents) is left out.
+
+    Source: MacAvaney et al., "CEDR: Contextualized Embeddings for Document Ranking", SIGIR 2019, released code.
 
     Args:
         reduction: mean or sum over the lists from which something can be learned, or none.

@@ -25,6 +25,7 @@ class MSE(_Pointwise):
     .. math:: \ell = \frac{1}{N} \sum_i (s_i - y_i)^2
 
     Shapes: scores and labels ``[B, N]``. A list without relevant documents has the target 0 everywhere and counts.
+
     Source: Cossock and Zhang, "Subset Ranking Using Regression", COLT 2006.
 
     Args:
@@ -43,8 +44,10 @@ class RMSE(_Pointwise):
     .. math:: \ell = \sqrt{\frac{1}{N} \sum_i (L \, \sigma(s_i) - y_i)^2}
 
     Shapes: scores and labels ``[B, N]``. A list without relevant documents has the target 0 everywhere and counts.
-    Where the error is exactly 0 the gradient is 0. Source: the pointwise baseline of Pobrotyn and Białobrzęski,
-    "NeuralNDCG", 2021, section 5.4 (there ``L`` is the number of relevance levels, 5 for grades 0 to 4).
+    Where the error is exactly 0 the gradient is 0. ``L`` is the number of relevance levels, 5 for grades 0 to 4.
+
+    Source: Pobrotyn and Białobrzęski, "NeuralNDCG: Direct Optimisation of a Ranking Metric via Differentiable
+    Relaxation of Sorting", 2021, section 5.4 (pointwise baseline).
 
     Args:
         levels: the factor ``L`` of the sigmoid.
@@ -68,6 +71,7 @@ class BCE(_Pointwise):
     .. math:: \ell = -\frac{1}{N} \sum_i b_i \ln \sigma(s_i) + (1 - b_i) \ln \sigma(-s_i), \quad b_i = [y_i \ge rel]
 
     Shapes: scores and labels ``[B, N]``. A list without relevant documents has the target 0 everywhere and counts.
+
     Source: Nogueira and Cho, "Passage Re-ranking with BERT", 2019, Eq 1.
 
     Args:

@@ -23,10 +23,12 @@ class WassRank(Loss):
     with ``penalty`` as the cost between different documents of one grade and 0 from a document to itself. The plan
     comes from a fixed number of rounds in the log domain (rows, then columns); the gradient is that of the unrolled
     rounds. Shapes: scores and labels ``[B, N]``. A list of equal labels (so also one without relevant documents)
-    is left out. Source: Yu et al., "WassRank: Listwise Document Ranking Using Optimal Transport Theory", WSDM 2019.
+    is left out.
 
     The cost depends on grades alone, so a round works on sums per grade: O(N + L²) for L grades instead of O(N²). On
     a GPU, where counting the grades would make the host wait, L is N.
+
+    Source: Yu et al., "WassRank: Listwise Document Ranking Using Optimal Transport Theory", WSDM 2019.
 
     Args:
         gain_base: base ``a`` of the gain of a relevant document.
