@@ -68,8 +68,8 @@ def randomisation(difference: np.ndarray, seed: int = 0, permutations: int = 10_
     total = changed.sum()
     limit = abs(total) - _ROUNDING * count
     if 2**count <= permutations:
-        bits = np.arange(2**count)[:, None] >> np.arange(count) & 1
-        return float((np.abs(2 * (bits @ changed) - total) >= limit).mean())
+        every = np.arange(2**count)[:, None] >> np.arange(count) & 1
+        return float((np.abs(2 * (every @ changed) - total) >= limit).mean())
     rng = np.random.default_rng(seed)
     extreme, batch = 1, max(1, 2_000_000 // count)
     for start in range(0, permutations, batch):

@@ -1,4 +1,4 @@
-"""Run files in TREC's format, written so that every tool reads the same order from them."""
+"""Run files, read from every format that people have and written so that every tool reads the same order from them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numpy as np
 from rerank.collections.rankllm import read_lists
 from rerank.errors import UserError
 from rerank.files import atomic_write, read_lines
+from rerank.retrieval.formats import Row, json_lines_rows, parquet_rows
 
 
 class Scored(NamedTuple):
@@ -26,10 +27,12 @@ Run: TypeAlias = dict[str, list[Scored]]
 
 
 def read_run(path: str | Path) -> Run:
-    """Read a TREC run file (query, ``Q0``, document, rank, score, tag), or lists as rank_llm stores them (``.json``).
+    """Read a run: TREC's format (query, ``Q0``, document, rank, score, tag) or, by its suffix, one of three others.
 
-    Both may be compressed (``.gz``, ``.xz``). Documents are put in descending order of score as float32, which is how
-    trec_eval holds scores; ties in the order of the file's ranks, then of its lines.
+    ``.jsonl`` and ``.parquet`` have a query id (``query_id``, ``qid``), a document id (``doc_id``, ``docid``,
+    ``docno``) and a ``score`` a line or row, their order standing for ranks; ``.json`` has lists as rank_llm stores
+    them. All but Parquet may be compressed (``.gz``, ``.xz``). Documents are put in descending order of score as
+    float32, which is how trec_eval holds scores; ties in the order of the file's ranks, then of its lines.
 
     Raises:
         UserError: a wrong number of columns, a score or rank that is no number, or a document that a query has twice,
@@ -37,7 +40,7 @@ def read_run(path: str | Path) -> Run:
     """
     path = Path(path)
     keyed: dict[str, dict[str, tuple[float, int, float]]] = {}
-    for where, query, document, rank, score in _json_rows(path) if ".json" in path.suffixes[-2:] else _trec_rows(path):
+    for where, query, document, rank, score in _rows(path):
         documents = keyed.setdefault(query, {})
         if document in documents:
             raise UserError(f"{where}: document {document!r} is in the list of query {query!r} already; keep one")
@@ -49,7 +52,13 @@ def read_run(path: str | Path) -> Run:
     }
 
 
-def _trec_rows(path: Path) -> Iterator[tuple[str, str, str, object, object]]:
+def _rows(path: Path) -> Iterator[Row]:
+    kind = path.with_suffix("").suffix if path.suffix in (".gz", ".xz") else path.suffix
+    readers = {".json": _json_rows, ".jsonl": json_lines_rows, ".parquet": parquet_rows}
+    return readers.get(kind, _trec_rows)(path)
+
+
+def _trec_rows(path: Path) -> Iterator[Row]:
     for number, line in read_lines(path):
         where = f"{path}:{number}"
         columns = line.split()
@@ -59,7 +68,7 @@ def _trec_rows(path: Path) -> Iterator[tuple[str, str, str, object, object]]:
         yield where, columns[0], columns[2], columns[3], columns[4]
 
 
-def _json_rows(path: Path) -> Iterator[tuple[str, str, str, object, object]]:
+def _json_rows(path: Path) -> Iterator[Row]:
     for query, hits in read_lists(path):
         for hit in hits:
             yield hit.where, query.id, hit.id, hit.rank, hit.score
@@ -92,8 +101,8 @@ def write_run(path: str | Path, run: Run, tag: str = "rerank") -> None:
         UserError: an id or tag with white space, which the format cannot express, or a compressed file's name.
         ValueError: a score that is not a number, or a document twice in a list.
     """
-    if Path(path).suffix in (".gz", ".xz"):
-        raise UserError(f"{path}: runs are written plain; choose a name without {Path(path).suffix}")
+    if Path(path).suffix in (".gz", ".xz", ".json", ".jsonl", ".parquet"):
+        raise UserError(f"{path}: runs are written as plain TREC files; choose a name without {Path(path).suffix}")
     for id in [tag, *run, *(document.id for documents in run.values() for document in documents)]:
         if id.split() != [id]:
             raise UserError(f"{path}: {id!r} is empty or holds white space, which a run file cannot express")

@@ -1,0 +1,268 @@
+"""Many runs, many measures, one baseline: everything that a table of results says, at full precision."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+from ir_measures import Measure
+from tqdm import tqdm
+
+from rerank.collections import read_qrels
+from rerank.errors import UserError, nearest
+from rerank.evaluation.measures import COUNTS, Empty, Evaluator, PerQuery, Qrels, check_overlap, parse_measures
+from rerank.evaluation.significance import (
+    Correction,
+    Test,
+    bootstrap_interval,
+    cohens_d,
+    correct,
+    differences,
+    p_value,
+    wins_ties_losses,
+)
+from rerank.retrieval.runs import Run, read_run
+
+TESTS: tuple[Test, ...] = get_args(Test)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One run against the baseline, in one measure.
+
+    Attributes:
+        mean: mean of run minus baseline over the queries.
+        interval: bootstrap confidence interval of that mean.
+        effect: Cohen's d of the paired differences.
+        wins: queries in which the run is better.
+        ties: queries in which both are equal.
+        losses: queries in which the run is worse.
+        p: p-value by test; NaN where a test has nothing to go by (no difference in any query).
+        corrected: the same after the correction over the whole table.
+    """
+
+    mean: float
+    interval: tuple[float, float]
+    effect: float
+    wins: int
+    ties: int
+    losses: int
+    p: dict[Test, float]
+    corrected: dict[Test, float]
+
+
+@dataclass(frozen=True)
+class Unjudged:
+    """Documents in the top ``k`` of a run without a judgment: ``count`` of ``retrieved``."""
+
+    count: int
+    retrieved: int
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What :func:`compare` found.
+
+    Attributes:
+        tables: per-query values by run name, in the order of the table.
+        baseline: the name of the run that the others are tested against, or None.
+        tests: the tests that were made.
+        correction: the correction over all of a test's p-values in this table.
+        comparisons: how many p-values each test's correction was over.
+        level: confidence level of the intervals.
+        seed: of the randomisation test and the bootstrap.
+        differences: by run name and measure name.
+        unjudged: by run name and depth.
+        paths: where each run was read from.
+        qrels: where the judgments were read from.
+    """
+
+    tables: dict[str, PerQuery]
+    baseline: str | None
+    tests: tuple[Test, ...]
+    correction: Correction
+    comparisons: dict[Test, int]
+    level: float
+    seed: int
+    differences: dict[tuple[str, str], Difference]
+    unjudged: dict[str, dict[int, Unjudged]] = field(default_factory=dict)
+    paths: dict[str, str] = field(default_factory=dict)
+    qrels: str = ""
+
+    @property
+    def first(self) -> PerQuery:
+        """Any run's values; measures, queries and policy are the same in all."""
+        return next(iter(self.tables.values()))
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """The names of the measures."""
+        return tuple(map(str, self.first.measures))
+
+
+def compare(
+    tables: Mapping[str, PerQuery],
+    baseline: str | None = None,
+    tests: Sequence[Test] = TESTS,
+    correction: Correction = "holm",
+    level: float = 0.95,
+    seed: int = 0,
+    progress: bool = False,
+) -> Comparison:
+    """Compare runs that were scored in the same measures on the same queries.
+
+    The correction is over the whole table: all runs but the baseline, times all measures, per test. The units need
+    not be queries: over :func:`rerank.evaluation.folds.per_fold` the tests compare folds.
+
+    Args:
+        tables: per-query values by run name.
+        baseline: the run to test against; without one there are only means.
+        tests: which tests to make.
+        correction: ``"none"``, ``"bonferroni"`` or ``"holm"``.
+        level: confidence level of the bootstrap intervals.
+        seed: of the randomisation test and the bootstrap.
+        progress: show a progress bar.
+
+    Raises:
+        UserError: an unknown baseline, test or correction, or runs scored on different queries or measures.
+    """
+    check_choices(tests, correction, level)
+    first = next(iter(tables.values()))
+    for name, table in tables.items():
+        if (table.measures, table.queries, table.empty) != (first.measures, first.queries, first.empty):
+            raise UserError(f"{name}: scored in other measures or on other queries than {next(iter(tables))}")
+    if baseline is not None and baseline not in tables:
+        raise UserError(f"baseline {baseline!r}: no such run{nearest(baseline, tables)}; known: {', '.join(tables)}")
+    tested = [(i, str(measure)) for i, measure in enumerate(first.measures) if measure.NAME not in COUNTS]
+    cells = [(name, i, measure) for name in tables if name != baseline for i, measure in tested] if baseline else []
+    paired: dict[tuple[str, str], np.ndarray] = {}
+    p: dict[Test, list[float]] = {test: [] for test in tests}
+    intervals = []
+    for name, i, measure in tqdm(cells, desc="significance", disable=not progress or len(cells) < 2, leave=False):
+        difference = differences(tables[name].values[i], tables[str(baseline)].values[i])
+        paired[name, measure] = difference
+        intervals.append(bootstrap_interval(difference, level, seed))
+        for test in tests:
+            p[test].append(p_value(test, difference, seed))
+    corrected = {test: correct(values, correction).tolist() for test, values in p.items()}
+    found = {
+        key: Difference(
+            float(difference.mean()) if len(difference) else float("nan"),
+            intervals[i],
+            cohens_d(difference),
+            *wins_ties_losses(difference),
+            p={test: p[test][i] for test in tests},
+            corrected={test: corrected[test][i] for test in tests},
+        )
+        for i, (key, difference) in enumerate(paired.items())
+    }
+    comparisons = {test: int((~np.isnan(values)).sum()) for test, values in p.items()}
+    return Comparison(dict(tables), baseline, tuple(tests), correction, comparisons, level, seed, found)
+
+
+def check_choices(tests: Sequence[str], correction: str, level: float) -> None:
+    """Raise a UserError for an unknown test or correction, or a level outside 0 to 1."""
+    for test in tests:
+        if test not in TESTS:
+            raise UserError(f"unknown test {test!r}{nearest(test, TESTS)}; known: {', '.join(TESTS)}")
+    correct([], correction)  # type: ignore[arg-type]
+    if not 0 < level < 1:
+        raise UserError(f"confidence level {level}: must be between 0 and 1, such as 0.95")
+
+
+def compare_runs(
+    qrels: str,
+    runs: Sequence[str],
+    measures: str | Measure | Sequence[str | Measure],
+    baseline: str | None = None,
+    tests: Sequence[Test] = TESTS,
+    correction: Correction = "holm",
+    empty: Empty = "0",
+    level: float = 0.95,
+    seed: int = 0,
+    progress: bool = False,
+) -> Comparison:
+    """Read judgments and runs, check them, score and compare them: ``rerank evaluate``.
+
+    Args:
+        qrels: a qrels file (TREC or BEIR's TSV) or the name of a collection.
+        runs: run files, ``PATH`` or ``NAME=PATH``. Without a name, a run is called after its file, and after its
+            folder too where the file is called ``run`` or another has the same name.
+        measures: see :func:`rerank.evaluation.measures.parse_measures`.
+        baseline: the run to test against, written as in ``runs`` or by its name; one that is not among ``runs`` is
+            put first.
+        tests: see :func:`compare`.
+        correction: see :func:`compare`.
+        empty: what queries without relevant documents score: ``"0"``, ``"1"``, or ``"drop"`` to leave them out.
+        level: see :func:`compare`.
+        seed: see :func:`compare`.
+        progress: show progress bars.
+
+    Raises:
+        UserError: whatever is wrong with the files or the arguments.
+    """
+    check_choices(tests, correction, level)
+    parsed = parse_measures(measures)
+    paths = name_runs(runs)
+    chosen = None
+    if baseline is not None:
+        chosen = next((name for name, path in paths.items() if baseline in (name, path, f"{name}={path}")), None)
+        if chosen is None:
+            paths = name_runs([baseline, *runs])
+            chosen = next(iter(paths))
+    judgments = read_qrels(qrels)
+    evaluator = Evaluator(judgments, parsed, empty)
+    depths = sorted({measure.params["cutoff"] for measure in parsed if "cutoff" in measure.params}) or [10]
+    tables, unjudged = {}, {}
+    for name, path in tqdm(paths.items(), desc="runs", disable=not progress or len(paths) < 2, leave=False):
+        run = read_run(path)
+        check_overlap(run, judgments, path, qrels)
+        tables[name] = evaluator(run, path)
+        unjudged[name] = {depth: count_unjudged(run, judgments, depth) for depth in depths}
+    found = compare(tables, chosen, tests, correction, level, seed, progress)
+    return Comparison(**{**vars(found), "unjudged": unjudged, "paths": paths, "qrels": qrels})
+
+
+def count_unjudged(run: Run, qrels: Qrels, depth: int) -> Unjudged:
+    """Documents without a judgment in the top of each ranking, over the queries of the qrels."""
+    top = [document.id in qrels[query] for query in run if query in qrels for document in run[query][:depth]]
+    return Unjudged(top.count(False), len(top))
+
+
+def name_runs(runs: Sequence[str]) -> dict[str, str]:
+    """Paths by run name, see :func:`compare_runs`; every name once.
+
+    Raises:
+        UserError: no run, a file that does not exist, or the same name or file twice.
+    """
+    if not runs:
+        raise UserError("no run given; name at least one run file")
+    given: list[tuple[str | None, str]] = []
+    for run in runs:
+        name, equals, path = run.partition("=")
+        given.append((name, path) if equals and name and not Path(run).exists() else (None, run))
+    for _, path in given:
+        if not Path(path).expanduser().is_file():
+            raise UserError(f"{path}: no such run file")
+    stems = [_stem(path) for name, path in given if name is None]
+    named: dict[str, str] = {}
+    for name, path in given:
+        called = name or _stem(path)
+        if name is None and (called == "run" or stems.count(called) > 1):
+            called = f"{Path(path).absolute().parent.name}/{called}"
+        if name is None and called in named:
+            called = path
+        if called in named:
+            raise UserError(f"{path}: there is a run called {called!r} already; write NAME={path}")
+        named[called] = path
+    return named
+
+
+def _stem(path: str) -> str:
+    name = Path(path).name
+    for suffix in (".gz", ".xz", ".trec", ".run", ".txt", ".tsv", ".jsonl", ".parquet"):
+        name = name.removesuffix(suffix)
+    return name or Path(path).name
