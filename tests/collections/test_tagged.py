@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import gzip
+import logging
+from pathlib import Path
+
+import pytest
+
+from rerank.collections import Document, Query, open_collection
+from rerank.errors import UserError
+
+NEWS = """<DOC>
+<DOCNO> FT-1 </DOCNO>
+<HEADLINE>
+<P>Profits &amp; losses</P>
+</HEADLINE>
+<!-- a comment -->
+<TEXT>
+First line   here.
+
+2 < 3 <F P=105>holds</F>
+</TEXT>
+</DOC>
+<doc><docno>FT-2</docno></doc>
+"""
+TOPICS = """<top>
+
+<num> Number: 301
+<title> International   Organized
+Crime
+
+<desc> Description:
+Not the title.
+</top>
+<top><num>2</num><title>
+AT&amp;T
+</title></top>
+"""
+
+
+@pytest.fixture
+def trec(tmp_path: Path) -> Path:
+    (tmp_path / "b").mkdir()
+    (tmp_path / "a.trec").write_text(NEWS)
+    (tmp_path / "b" / "c.gz").write_bytes(gzip.compress(b"<DOC>\r\n<DOCNO>1</DOCNO>\r\ntext\r\n</DOC>\r\n"))
+    (tmp_path / "topics.robust.txt").write_text(TOPICS)
+    (tmp_path / "qrels.robust.txt").write_text("301 0 FT-1 1\n2 0 FT-2 -2\n")
+    return tmp_path
+
+
+def test_documents_queries_and_judgments(trec: Path) -> None:
+    collection = open_collection(f"trec:{trec}")
+    assert list(collection.documents()) == [
+        Document("FT-1", "Profits & losses\nFirst line   here.\n2 < 3  holds"),
+        Document("FT-2", ""),
+        Document("1", "text"),
+    ]
+    assert list(collection.queries()) == [Query("301", "International Organized Crime"), Query("2", "AT&T")]
+    assert collection.qrels() == {"301": {"FT-1": 1}, "2": {"FT-2": -2}}
+
+
+def test_fields_are_tags_in_the_order_chosen(trec: Path) -> None:
+    documents = open_collection(f"trec:{trec}", ["Text", "headline"]).documents()
+    assert next(documents).text == "First line   here.\n2 < 3  holds\nProfits & losses"
+    with pytest.raises(UserError, match=r"no document has a field 'headlines' \(did you mean 'headline'\?\)"):
+        list(open_collection(f"trec:{trec}", ["HEADLINES"]).documents())
+
+
+def test_the_fingerprint_follows_contents_names_and_fields(trec: Path) -> None:
+    prints = [open_collection(f"trec:{trec}", fields).fingerprint() for fields in (None, ["text"])]
+    (trec / "topics.robust.txt").write_text(TOPICS.replace("301", "302"))
+    assert open_collection(f"trec:{trec}").fingerprint() == prints[0]
+    (trec / "a.trec").write_text(NEWS.replace("First", "Second"))
+    prints.append(open_collection(f"trec:{trec}").fingerprint())
+    assert len(set(prints)) == 3
+
+
+def test_files_without_documents_are_passed_over_aloud(trec: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (trec / "README").write_text("About the data.")
+    with caplog.at_level(logging.WARNING, "rerank"):
+        assert len(list(open_collection(f"trec:{trec}").documents())) == 3
+    assert "README: passed over" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("<DOC>\n<DOCNO>1</DOCNO>\n<DOC>\n", "x:1: <DOC> is not closed before the next"),
+        ("\n<DOC>\n<DOCNO>1</DOCNO>\n", "x:2: <DOC> is not closed by the end of the file"),
+        ("<DOC><DOCNO>1</DOCNO></DOC>\n</DOC>", "x:2: </DOC> closes nothing"),
+        ("\n\n<DOC>\n<ID>1</ID></DOC>", "x:3: this <DOC> has no id; expected <DOCNO>"),
+        ("<DOC><DOCNO>1 2</DOCNO></DOC>", "x:1: the id '1 2' holds white space"),
+        ("<DOC><DOCNO>1</DOCNO></DOC>\n<DOC><DOCNO>1</DOCNO></DOC>", "x:2: document id '1' again, first at .*x:1"),
+        ("plain text", "no <DOC> in any of the 1 files"),
+    ],
+)
+def test_bad_documents_are_named_by_line(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "x").write_text(text)
+    with pytest.raises(UserError, match=message):
+        list(open_collection(f"trec:{tmp_path}").documents())
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("<top>\n<num> Number: 1\n</top>", "topics:1: this topic has no number or title"),
+        ("<top>\n<num>1<title>a", "topics:1: <top> is not closed"),
+        ("<top><num>1<title>a</top>\n<top><num>1<title>b</top>", "topics:2: query id '1' again"),
+    ],
+)
+def test_bad_topics_are_named_by_line(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "docs").write_text(NEWS)
+    (tmp_path / "topics").write_text(text)
+    with pytest.raises(UserError, match=message):
+        list(open_collection(f"trec:{tmp_path}").queries())
+
+
+def test_what_cannot_be_read_is_refused_at_once(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no files of documents"):
+        open_collection(f"trec:{tmp_path}")
+    (tmp_path / "ft911.Z").touch()
+    with pytest.raises(UserError, match=r"ft911\.Z: compressed by `compress`"):
+        open_collection(f"trec:{tmp_path}")
