@@ -242,8 +242,8 @@ def name_runs(runs: Sequence[str]) -> dict[str, str]:
         raise UserError("no run given; name at least one run file")
     given: list[tuple[str | None, str]] = []
     for run in runs:
-        name, equals, path = run.partition("=")
-        given.append((name, path) if equals and name and not Path(run).exists() else (None, run))
+        label, equals, path = run.partition("=")
+        given.append((label, path) if equals and label and not Path(run).exists() else (None, run))
     for _, path in given:
         if not Path(path).expanduser().is_file():
             raise UserError(f"{path}: no such run file")
@@ -263,6 +263,6 @@ def name_runs(runs: Sequence[str]) -> dict[str, str]:
 
 def _stem(path: str) -> str:
     name = Path(path).name
-    for suffix in (".gz", ".xz", ".trec", ".run", ".txt", ".tsv", ".jsonl", ".parquet"):
+    for suffix in (".gz", ".xz", ".trec", ".run", ".txt", ".tsv", ".json", ".jsonl", ".parquet"):
         name = name.removesuffix(suffix)
     return name or Path(path).name

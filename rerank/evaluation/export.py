@@ -1,0 +1,141 @@
+"""A comparison in files for machines, at full precision: JSON, CSV, and per-query values."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from rerank.errors import UserError
+from rerank.evaluation import render
+from rerank.evaluation.compare import Comparison
+from rerank.files import atomic_write
+
+TABLE_SUFFIXES = (".txt", ".md", ".tex", ".csv", ".json")
+PER_QUERY_SUFFIXES = (".tsv", ".csv", ".jsonl")
+
+
+def as_dict(comparison: Comparison) -> dict[str, Any]:
+    """All of a comparison but the per-query values, as JSON holds it; what is not a number is None."""
+    table = comparison.first
+    runs = {}
+    for name, scored in comparison.tables.items():
+        runs[name] = {
+            "path": comparison.paths.get(name),
+            "missing_queries": list(scored.missing),
+            "measures": {measure: _number(mean) for measure, mean in scored.mean.items()},
+            "unjudged": {
+                str(depth): {"count": top.count, "retrieved": top.retrieved}
+                for depth, top in comparison.unjudged.get(name, {}).items()
+            },
+        }
+    differences = [
+        {
+            "run": name,
+            "measure": measure,
+            "difference": _number(found.mean),
+            "interval": [_number(bound) for bound in found.interval],
+            "cohens_d": _number(found.effect),
+            "wins": found.wins,
+            "ties": found.ties,
+            "losses": found.losses,
+            "p": {test: _number(p) for test, p in found.p.items()},
+            "p_corrected": {test: _number(p) for test, p in found.corrected.items()},
+        }
+        for (name, measure), found in comparison.differences.items()
+    ]
+    return {
+        "qrels": comparison.qrels or None,
+        "queries": len(table.queries),
+        "empty": table.empty,
+        "queries_without_relevant": dict(
+            zip(comparison.measures, table.without_relevant.sum(axis=1).tolist(), strict=True)
+        ),
+        "caption": " ".join(render.caption(comparison, render.LETTERS)),
+        "runs": runs,
+        "baseline": comparison.baseline,
+        "tests": list(comparison.tests),
+        "correction": comparison.correction,
+        "comparisons": dict(comparison.comparisons),
+        "level": comparison.level,
+        "seed": comparison.seed,
+        "differences": differences,
+    }
+
+
+def to_json(comparison: Comparison) -> str:
+    """:func:`as_dict` as JSON."""
+    return json.dumps(as_dict(comparison), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def to_csv(comparison: Comparison) -> str:
+    """One line per run and measure: mean, queries in it, and the difference from the baseline with its p-values."""
+    header = ["run", "measure", "mean", "queries", "difference", "low", "high", "cohens_d", "wins", "ties", "losses"]
+    header += [f"p_{test}{suffix}" for test in comparison.tests for suffix in ("", "_corrected")]
+    rows = []
+    for name, table in comparison.tables.items():
+        for measure, mean in table.mean.items():
+            counted = sum(not math.isnan(value) for value in table[measure].tolist())
+            row: list[Any] = [name, measure, _number(mean), counted]
+            if found := comparison.differences.get((name, measure)):
+                row += [
+                    *map(_number, (found.mean, *found.interval, found.effect)),
+                    found.wins,
+                    found.ties,
+                    found.losses,
+                ]
+                row += [_number(p[test]) for test in comparison.tests for p in (found.p, found.corrected)]
+            rows.append(row + [None] * (len(header) - len(row)))
+    return _separated([header, *rows], ",")
+
+
+def check_suffix(path: str | Path, suffixes: tuple[str, ...]) -> str:
+    """The path's suffix; a UserError where it is none of these. Meant to be called before any work is done."""
+    suffix = Path(path).suffix
+    if suffix not in suffixes:
+        raise UserError(f"{path}: cannot tell the format; the name must end in {', '.join(suffixes)}")
+    return suffix
+
+
+def write_table(comparison: Comparison, path: str | Path) -> None:
+    """Write the table by the file's suffix: ``.txt``, ``.md``, ``.tex``, ``.csv`` or ``.json``."""
+    formats = dict(zip(TABLE_SUFFIXES, (render.text, render.markdown, render.latex, to_csv, to_json), strict=True))
+    content = formats[check_suffix(path, TABLE_SUFFIXES)](comparison)
+    with atomic_write(path) as file:
+        file.write(content)
+
+
+def write_per_query(comparison: Comparison, path: str | Path) -> None:
+    """Write every run's value for every query by the file's suffix: ``.tsv``, ``.csv`` or ``.jsonl``.
+
+    One line per run and query, one column per measure; a value that the policy ``drop`` left out is empty (null).
+    """
+    suffix = check_suffix(path, PER_QUERY_SUFFIXES)
+    header = ["run", "query_id", *comparison.measures]
+    rows = _per_query_rows(comparison)
+    with atomic_write(path) as file:
+        if suffix == ".jsonl":
+            for row in rows:
+                file.write(json.dumps(dict(zip(header, row, strict=True)), ensure_ascii=False) + "\n")
+        else:
+            file.write(_separated([header, *rows], "\t" if suffix == ".tsv" else ","))
+
+
+def _per_query_rows(comparison: Comparison) -> Iterator[list[Any]]:
+    for name, table in comparison.tables.items():
+        for query, values in zip(table.queries, table.values.T.tolist(), strict=True):
+            yield [name, query, *map(_number, values)]
+
+
+def _separated(rows: list[list[Any]], delimiter: str) -> str:
+    text = io.StringIO()
+    csv.writer(text, delimiter=delimiter, lineterminator="\n").writerows(rows)
+    return text.getvalue()
+
+
+def _number(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None

@@ -1,0 +1,223 @@
+"""A comparison as a table for the terminal, Markdown or LaTeX, with a caption that says how it was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from rerank.evaluation.compare import Comparison, Difference
+from rerank.evaluation.measures import COUNTS, PerQuery
+from rerank.evaluation.significance import TEST_NAMES, Test
+
+ALPHA = 0.05
+MARKS: dict[Test, str] = {"t": "ᵗ", "wilcoxon": "ʷ", "randomisation": "ʳ"}
+LETTERS: dict[Test, str] = {"t": "t", "wilcoxon": "w", "randomisation": "r"}
+
+
+class Cell(NamedTuple):
+    """What a table shows in one place: text, whether it is the best of its column, which tests are significant."""
+
+    text: str
+    best: bool = False
+    significant: tuple[Test, ...] = ()
+
+
+def text(comparison: Comparison, bold: bool = False) -> str:
+    """Plain-text tables: the means, and under a baseline the differences from it.
+
+    Args:
+        comparison: what to show.
+        bold: set the best of each column in bold by terminal codes; meant for where ``sys.stdout.isatty()``.
+    """
+
+    def show(cell: Cell, width: int, left: bool) -> str:
+        marks = "".join(MARKS[test] for test in cell.significant)
+        shown = cell.text + marks
+        padding = " " * (width - len(shown))
+        shown = f"\033[1m{shown}\033[0m" if bold and cell.best else shown
+        return shown + padding if left else padding + shown
+
+    def table(header: Sequence[str], rows: Sequence[Sequence[Cell]], names: int) -> list[str]:
+        cells = [[Cell(name) for name in header], *rows]
+        widths = [max(len(cell.text) + len(cell.significant) for cell in column) for column in zip(*cells, strict=True)]
+        lines = [
+            "  ".join(
+                show(cell, width, i < names) for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ).rstrip()
+            for row in cells
+        ]
+        return [lines[0], "─" * (sum(widths) + 2 * len(widths) - 2), *lines[1:]]
+
+    lines = table(*_means(comparison, unjudged=True), names=1)
+    if comparison.differences:
+        lines += ["", *table(*_differences(comparison), names=2)]
+    return "\n".join([*lines, "", *caption(comparison, MARKS)]) + "\n"
+
+
+def markdown(comparison: Comparison) -> str:
+    """Markdown tables, the best in bold, marks as superscripts."""
+
+    def show(cell: Cell) -> str:
+        shown = f"**{cell.text}**" if cell.best else cell.text.replace("|", r"\|")
+        letters = ",".join(LETTERS[test] for test in cell.significant)
+        return f"{shown}<sup>{letters}</sup>" if letters else shown
+
+    def table(header: Sequence[str], rows: Sequence[Sequence[Cell]]) -> list[str]:
+        ruler = ["---", *["---:"] * (len(header) - 1)]
+        lines = [[show(Cell(name)) for name in header], ruler, *[[show(cell) for cell in row] for row in rows]]
+        return ["| " + " | ".join(line) + " |" for line in lines]
+
+    lines = table(*_means(comparison, unjudged=True))
+    if comparison.differences:
+        lines += ["", *table(*_differences(comparison))]
+    return "\n".join([*lines, "", " ".join(caption(comparison, LETTERS))]) + "\n"
+
+
+def latex(comparison: Comparison) -> str:
+    """A LaTeX table of the means (package booktabs), the best in bold, marks as superscripts."""
+
+    def show(cell: Cell) -> str:
+        shown = rf"\textbf{{{_escaped(cell.text)}}}" if cell.best else _escaped(cell.text)
+        letters = ",".join(LETTERS[test] for test in cell.significant)
+        return rf"{shown}$^{{\mathrm{{{letters}}}}}$" if letters else shown
+
+    header, rows = _means(comparison, unjudged=False)
+    lines = [" & ".join(map(_escaped, header)), *(" & ".join(map(show, row)) for row in rows)]
+    return "\n".join(
+        [
+            r"\begin{table}",
+            r"\centering",
+            rf"\caption{{{_escaped(' '.join(caption(comparison, LETTERS)))}}}",
+            rf"\begin{{tabular}}{{l{'r' * (len(header) - 1)}}}",
+            r"\toprule",
+            lines[0] + r" \\",
+            r"\midrule",
+            *(line + r" \\" for line in lines[1:]),
+            r"\bottomrule",
+            r"\end{tabular}",
+            r"\end{table}",
+            "",
+        ]
+    )
+
+
+def caption(comparison: Comparison, marks: dict[Test, str]) -> list[str]:
+    """Sentences that say what the numbers are: queries and the policy for empty ones, gain, tests, correction."""
+    table = comparison.first
+    sentences = [_queries_sentence(table), *_gain_sentences(table)]
+    for name, run in comparison.tables.items():
+        if run.missing:
+            sentences.append(f"{name}: {len(run.missing)} queries without candidates score 0.")
+    if comparison.differences and comparison.tests:
+        tests = ", ".join(f"{marks[test]} {TEST_NAMES[test]}" for test in comparison.tests)
+        over = " / ".join(str(count) for count in dict.fromkeys(comparison.comparisons.values()))
+        how = {
+            "none": f"not corrected for {over} comparisons",
+            "bonferroni": f"Bonferroni-corrected over {over} comparisons",
+            "holm": f"Holm-corrected over {over} comparisons",
+        }[comparison.correction]
+        sentences.append(f"Against {comparison.baseline}, p < {ALPHA}: {tests} ({how}).")
+    return sentences
+
+
+def _queries_sentence(table: PerQuery) -> str:
+    lacking = {
+        str(measure): int(lacks.sum())
+        for measure, lacks in zip(table.measures, table.without_relevant, strict=True)
+        if measure.NAME not in COUNTS
+    }
+    count = f"{len(table.queries)} queries"
+    if not any(lacking.values()):
+        return f"{count}, all with relevant documents."
+    numbers = set(lacking.values())
+    if len(numbers) == 1:
+        which = str(numbers.pop())
+    else:
+        which = ", ".join(f"{number} for {name}" for name, number in lacking.items())
+    fate = "are left out" if table.empty == "drop" else f"score {table.empty}"
+    return f"{count}; those without relevant documents ({which}) {fate}."
+
+
+def _gain_sentences(table: PerQuery) -> list[str]:
+    sentences = {}
+    for measure in table.measures:
+        if measure.NAME == "nDCG" and "gains" not in measure.params:
+            exponential = measure.params.get("dcg") == "exp-log2"
+            name = "nDCG(dcg='exp-log2')" if exponential else "nDCG"
+            sentences[name] = f"{name} has {'gain 2^y - 1' if exponential else 'linear gain, as trec_eval'}."
+    return list(sentences.values())
+
+
+def _means(comparison: Comparison, unjudged: bool) -> tuple[list[str], list[list[Cell]]]:
+    """Header and rows: a run a row, a measure a column."""
+    means = {name: table.mean for name, table in comparison.tables.items()}
+    counts = {str(measure) for measure in comparison.first.measures if measure.NAME in COUNTS}
+    sums = {measure for measure in counts if not measure.startswith("Judged")}
+    depths = list(next(iter(comparison.unjudged.values()), {})) if unjudged else []
+    header = ["run", *comparison.measures, *(f"unjudged@{depth}" for depth in depths)]
+    rows = []
+    for name in comparison.tables:
+        row = [Cell(f"{name} (baseline)" if name == comparison.baseline else name)]
+        for measure in comparison.measures:
+            best = max(mean[measure] for mean in means.values())
+            value = means[name][measure]
+            row.append(
+                Cell(
+                    f"{value:.0f}" if measure in sums else _number(value),
+                    best=len(means) > 1 and measure not in counts and value >= best - 1e-12,
+                    significant=_significant(comparison.differences.get((name, measure))),
+                )
+            )
+        for depth in depths:
+            top = comparison.unjudged[name][depth]
+            row.append(Cell(f"{top.count / top.retrieved:.1%}" if top.retrieved else "-"))
+        rows.append(row)
+    return header, rows
+
+
+def _differences(comparison: Comparison) -> tuple[list[str], list[list[Cell]]]:
+    """Header and rows: a run and measure a row; p-values after the correction."""
+    tests = [f"p ({test})" for test in comparison.tests]
+    header = [
+        "run",
+        "measure",
+        "difference",
+        f"{comparison.level:.0%} interval",
+        "Cohen's d",
+        "wins/ties/losses",
+        *tests,
+    ]
+    rows = []
+    for (name, measure), found in comparison.differences.items():
+        low, high = found.interval
+        shown = [name, measure, _number(found.mean, "+"), f"[{_number(low, '+')}, {_number(high, '+')}]"]
+        shown += [_number(found.effect, "+", 2), f"{found.wins}/{found.ties}/{found.losses}"]
+        rows.append([*map(Cell, shown), *(Cell(_p(found.corrected[test])) for test in comparison.tests)])
+    return header, rows
+
+
+def _significant(found: Difference | None) -> tuple[Test, ...]:
+    return tuple(test for test, p in found.corrected.items() if p < ALPHA) if found else ()
+
+
+def _number(value: float, sign: str = "", digits: int = 4) -> str:
+    return "-" if np.isnan(value) else f"{value:{sign}.{digits}f}"
+
+
+def _p(value: float) -> str:
+    return "-" if np.isnan(value) else "<0.0001" if value < 0.0001 else f"{value:.4f}"
+
+
+_LATEX: dict[str, str | int | None] = {character: f"\\{character}" for character in "&%$#_{}"} | {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"$<$",
+    ">": r"$>$",
+}
+
+
+def _escaped(shown: str) -> str:
+    return shown.translate(str.maketrans(_LATEX))
