@@ -1,0 +1,3 @@
+"""Tests of the losses."""
+
+from __future__ import annotations
