@@ -77,14 +77,14 @@ def build_lists(
     counts["added_relevant"] = sum(added.values())
 
     with atomic_folder(folder, replace=replace) as temporary:
-        rows: dict[str, int] = dict.fromkeys(doc for docs, _ in candidates.values() for doc in docs)  # type: ignore[arg-type]
+        rows: dict[str, int] = dict.fromkeys((doc for docs, _ in candidates.values() for doc in docs), -1)
         wanted = len(rows)
         found = _Documents(rows)
         total = collection.document_count()
         stream = tqdm(collection.documents(), desc="documents", total=total, unit=" documents", disable=None)
         counts["documents"] = write_arrow(temporary / "documents.arrow", DOCUMENTS, found.batches(stream))
         if counts["documents"] < wanted:
-            lost = next(doc for doc, row in rows.items() if row is None)
+            lost = next(doc for doc, row in rows.items() if row < 0)
             raise UserError(
                 f"{wanted - counts['documents']} of the run's documents are not in {collection.name}, e.g. {lost!r}"
             )

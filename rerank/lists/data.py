@@ -94,5 +94,7 @@ def _judged(folder: str, with_added: bool = False) -> Lists:
         raise UserError(f"{folder}: has no judgments; make it again with `rerank retrieve --qrels`")
     judged = [i for i, query in enumerate(lists.query_ids) if lists.qrels.get(query)]
     if len(judged) < len(lists):
-        log.info("%s: %d of %d queries have no judgments and are left out", folder, len(lists) - len(judged), len(lists))
+        log.info(
+            "%s: %d of %d queries have no judgments and are left out", folder, len(lists) - len(judged), len(lists)
+        )
     return lists.select(judged)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -96,5 +95,3 @@ class _Batches:
             self.truncated += sum(len(ids) > self.limit for ids in encoded["input_ids"])
             self.progress.update(len(texts))
             yield {"ids": [np.asarray(ids[: self.limit], dtype=np.int32) for ids in encoded["input_ids"]]}
-
-

@@ -11,6 +11,7 @@ from typing import Any
 from rerank.losses.base import Loss, Reduction
 
 _MODULES = {
+    "direct": ("DirectMetric",),
     "listnet": ("ListNet",),
     "listmle": ("ListMLE",),
     "listap": ("ListAP",),

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from rerank.lists.store import Lists
 
 
+CONTRACT = "rerank.json"
+"""The file beside a model's weights that says what its inputs look like."""
+
+
 class Inputs(ABC):
     """The lists of a folder in the form that one model reads."""
 

@@ -16,13 +16,12 @@ from rerank.errors import UserError
 from rerank.lists.ragged import Array
 from rerank.lists.store import Lists
 from rerank.lists.tokens import Tokens, tokenise
-from rerank.models.base import Inputs, Scorer
+from rerank.models.base import CONTRACT, Inputs, Scorer
 from rerank.models.template import PairTemplate
 from rerank.models.weights import check_safetensors, find_model
 
 log = logging.getLogger("rerank")
 
-CONTRACT = "rerank.json"
 DEFAULT_LENGTHS = (64, 256)
 
 
@@ -184,7 +183,7 @@ def read_contract(folder: Path) -> dict[str, Any]:
 class ClsHead(nn.Module):
     """CEDR's scorer: a linear layer on dropout of the last layer's CLS vector."""
 
-    def __init__(self, encoder: nn.Module, dropout: float) -> None:
+    def __init__(self, encoder: Any, dropout: float) -> None:
         super().__init__()
         self.base_model_prefix = "encoder"
         self.encoder = encoder
@@ -266,7 +265,7 @@ def _no_pooler(config: Any) -> dict[str, Any]:
 
     from transformers import MODEL_MAPPING
 
-    takes = inspect.signature(MODEL_MAPPING[type(config)].__init__).parameters
+    takes = inspect.signature(MODEL_MAPPING[type(config)]).parameters
     return {"add_pooling_layer": False} if "add_pooling_layer" in takes else {}
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 
 from rerank import losses
+from rerank.relaxations import Approx, FastSoftSort, NeuralSort, OptimalTransport, SmoothI, SoftSort, TwinSigmoid
+from tests.losses import grid_reference as plain
 from tests.losses import reference
+from tests.losses.grid_reference import Spec
 from tests.losses.properties import Case
 
 SURROGATES = [
@@ -51,4 +55,64 @@ SURROGATES = [
     Case("BCE-rel-3", partial(losses.BCE, rel=3), reference.bce(3), shift=False),
 ]
 
-CASES = [*SURROGATES]
+MEASURES = [
+    Spec("P", 3),
+    Spec("P"),
+    Spec("P", 2, rel=2),
+    Spec("AP"),
+    Spec("AP", 3),
+    Spec("AP", 4, rel=2),
+    Spec("nDCG"),
+    Spec("nDCG", 3),
+    Spec("nDCG", exponential=True),
+    Spec("nDCG", 3, exponential=True),
+    Spec("nERR"),
+    Spec("nERR", 3),
+    Spec("nERR", 2, max_rel=4),
+    Spec("RR"),
+    Spec("RR", 3),
+    Spec("RR", 2, rel=3),
+]
+
+INDICATORS = {
+    "SmoothI": (SmoothI(), plain.smooth_i(), False),
+    "SmoothI-steep": (SmoothI(alpha=7, delta=0.3), plain.smooth_i(7, 0.3), False),
+    "SmoothI-full-gradient": (SmoothI(stop_gradient=False), plain.smooth_i(stop_gradient=False), True),
+    "NeuralSort": (NeuralSort(), plain.neural_sort(), True),
+    "NeuralSort-no-sinkhorn": (NeuralSort(tau=0.4, sinkhorn=0), plain.neural_sort(0.4, 0), True),
+    "NeuralSort-3-rounds": (NeuralSort(tau=2, sinkhorn=3, tolerance=0), plain.neural_sort(2, 3, 0), True),
+    "SoftSort": (SoftSort(), plain.soft_sort(), True),
+    "OptimalTransport": (OptimalTransport(), plain.transport(), True),
+    "OptimalTransport-sharp": (OptimalTransport(0.02, 8), plain.transport(0.02, 8), True),
+}
+
+RANKS = {
+    "Approx": (Approx(), plain.approx(), 10.0, True),
+    "Approx-beta": (Approx(alpha=2, beta=3), plain.approx(2), 3.0, True),
+    **{f"TwinSigmoid-{kind}": (TwinSigmoid(kind), plain.twin_sigmoid(kind), None, False) for kind in (1, 2, 3)},
+    "TwinSigmoid-alpha": (TwinSigmoid(alpha=3), plain.twin_sigmoid(3, 3), None, False),
+    "FastSoftSort": (FastSoftSort(), plain.fast_soft_sort(), 10.0, True),
+    "FastSoftSort-kl": (FastSoftSort(0.5, "kl", 4), plain.fast_soft_sort(0.5, "kl"), 4.0, True),
+}
+
+
+def grid() -> Iterator[Case]:
+    """Every measure × every relaxation."""
+    for spec in MEASURES:
+        for name, (relaxation, indicators, smooth) in INDICATORS.items():
+            gains = ["documents", "ranks"] if spec.name == "nDCG" else ["documents"]
+            for gain_of in gains:
+                make = partial(losses.DirectMetric, str(spec), relaxation, gain_of=gain_of)
+                definition = plain.one_minus(spec, indicators=indicators, gain_of=gain_of)
+                label = f"{spec}-{name}" + ("-gain-of-ranks" if gain_of == "ranks" else "")
+                yield Case(label, make, definition, smooth, atol=2e-6 if name == "NeuralSort" else 1e-9)
+        for name, (relaxation, soft, beta, smooth) in RANKS.items():
+            make = partial(losses.DirectMetric, str(spec), relaxation)
+            yield Case(f"{spec}-{name}", make, plain.one_minus(spec, soft=soft, beta=beta), smooth)
+        if spec.name == "nDCG":
+            make = partial(losses.DirectMetric, str(spec), NeuralSort(transposed=True))
+            yield Case(f"{spec}-NeuralSort-transposed", make, plain.neural_sort_transposed(spec), atol=2e-6)
+
+
+GRID = list(grid())
+CASES = [*SURROGATES, *GRID]

@@ -1,0 +1,273 @@
+"""The ``rerank`` command: a function per command, its options read off its signature."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from rerank import __version__
+from rerank.console import call, exit_code, log_file, make_parser, parse
+from rerank.errors import UserError, nearest
+
+log = logging.getLogger("rerank")
+
+
+def demo(output: str = "demo", ask: str | None = None) -> None:
+    """Search the Python standard library: retrieve, train, rerank, compare with BM25, answer a question.
+
+    Args:
+        output: folder for lists, model, runs, log and plot; what is there already is not done again.
+        ask: a question to answer, such as "how do I flatten a list of lists".
+    """
+    from rerank.experiments.demo import run_demo
+
+    run_demo(Path(output), ask)
+
+
+def retrieve(
+    collection: str,
+    output: str,
+    depth: int = 150,
+    run: str | None = None,
+    index: str | None = None,
+    qrels: str | None = None,
+    fields: list[str] | None = None,
+    k1: float = 0.9,
+    b: float = 0.4,
+    rm3: bool = False,
+    tune_on: str | None = None,
+    tune_measure: str = "nDCG@10",
+    add_relevant: bool = False,
+    threads: int | None = None,
+    overwrite: bool = False,
+) -> None:
+    """Retrieve candidates with BM25 and store them as ranked lists, with ``run.trec`` beside them.
+
+    Args:
+        collection: an ir_datasets id, beir:DIR/SPLIT, files:DIR, trec:DIR, lucene:NAME, rank_llm:FILE or demo.
+        output: lists folder to make.
+        depth: candidates per query.
+        run: a run file (TREC) to take the candidates from, in place of BM25.
+        index: a Lucene index (folder, or name of a prebuilt one) to search, in place of one built here.
+        qrels: judgments (TREC file, BEIR TSV or collection); null takes the collection's own.
+        fields: text fields of a document; null takes all.
+        k1: BM25's term frequency saturation.
+        b: BM25's length normalisation.
+        rm3: expand queries by RM3.
+        tune_on: a collection whose judged queries decide k1 and b (training queries, never those of the test).
+        tune_measure: what the tuning maximises.
+        add_relevant: let relevant documents that the first stage missed join the lists (seen by training only).
+        threads: threads for indexing and searching; null takes all cores.
+        overwrite: replace an existing folder.
+    """
+    from rerank.collections import open_collection, read_qrels
+    from rerank.evaluation.parsing import parse_measures
+    from rerank.lists.build import build_lists
+    from rerank.retrieval import bm25
+    from rerank.retrieval.runs import read_run
+    from rerank.retrieval.tune import tune
+
+    if Path(output).exists() and not overwrite:
+        raise UserError(f"output: {output} exists already; name another folder, or say --overwrite true")
+    if depth < 1:
+        raise UserError(f"depth: must be at least 1, not {depth}")
+    parse_measures(tune_measure)
+    source = open_collection(collection, fields)
+    judgments = read_qrels(qrels) if qrels else source.qrels()
+    retriever: dict[str, Any]
+    if run is not None:
+        first, retriever = read_run(run), {"run": run}
+    elif hasattr(source, "run"):
+        first, retriever = source.run(), {"run": collection}
+    else:
+        where = bm25.build_index(source, threads=threads) if index is None else bm25.find_index(index)
+        model = bm25.BM25(k1=k1, b=b, rm3=rm3)
+        if tune_on is not None:
+            training = open_collection(tune_on, fields)
+            grades = training.qrels()
+            if grades is None:
+                raise UserError(f"tune_on: {tune_on} has no judgments")
+            tuned = tune(where, training.queries(), grades, tune_measure, depth, rm3=rm3)
+            model = tuned.best
+            log.info("tuned on %s: k1 %g, b %g, %s %.4f", tune_on, model.k1, model.b, tune_measure, tuned.value)
+        first = model.search(where, source.queries(), depth, threads)
+        retriever = {"bm25": vars(model), "tuned_on": tune_on}
+    lists = build_lists(
+        source,
+        first,
+        output,
+        depth=depth,
+        qrels=judgments,
+        retriever=retriever,
+        add_relevant=add_relevant,
+        replace=overwrite,
+    )
+    log.info(
+        "%s: %d queries, %d candidates, %d distinct documents",
+        output,
+        len(lists),
+        len(lists.documents),
+        lists.document_table.num_rows,
+    )
+
+
+def rerank(
+    model: str,
+    lists: str,
+    output: str,
+    depth: int | None = None,
+    first_stage_weight: str = "0",
+    precision: Literal["auto", "bf16", "fp32"] = "auto",
+    token_budget: int = 8192,
+) -> None:
+    """Score ranked lists with a trained model and write the run.
+
+    Args:
+        model: folder of a trained model, such as runs/x/best.
+        lists: lists folder made by ``rerank retrieve``.
+        output: run file to write (TREC).
+        depth: candidates reranked per query; null takes all of the list. Deeper ones are left out.
+        first_stage_weight: share of the first stage's scores (z-normalised per query) in the final score, 0 to 1, or
+            "tuned" for the share that the model's training found best on its validation lists.
+        precision: arithmetic of the encoder; auto takes bf16 where the hardware is fast at it.
+        token_budget: padded tokens per forward pass.
+    """
+    from accelerate import PartialState
+
+    from rerank.evaluation.interpolate import interpolate
+    from rerank.lists.store import Lists
+    from rerank.models.cross_encoder import CrossEncoder, read_contract
+    from rerank.models.precision import resolve
+    from rerank.retrieval.runs import write_run
+    from rerank.training.validate import score_shared
+
+    ranked = Lists.open(lists)
+    weight = _weight(first_stage_weight, read_contract(Path(model)), model)
+    scorer = CrossEncoder(model)
+    if scorer.missing:
+        raise UserError(f"{model}: has no trained head ({', '.join(scorer.missing)} missing); train it first")
+    state = PartialState()
+    scorer.to(state.device)
+    ranked = ranked if depth is None else ranked.top(depth)
+    with state.main_process_first():
+        inputs = scorer.inputs(ranked)
+    resolved, _ = resolve(precision, state.device)
+    scores = score_shared(scorer, inputs, ranked, precision=resolved, budget=token_budget, progress="reranking")
+    if state.is_main_process:
+        run = ranked.run(scores)
+        if weight:
+            run = interpolate(run, ranked.run(), weight)
+        write_run(output, run, tag="rerank")
+        log.info("%s: %d queries, %d documents scored", output, len(run), len(scores))
+    if state.num_processes > 1:
+        state.wait_for_everyone()
+        state.destroy_process_group()
+
+
+def _weight(text: str, contract: dict[str, Any], model: str) -> float:
+    if text == "tuned":
+        if "first_stage_weight" not in contract:
+            raise UserError(f"first_stage_weight: {model} was trained without validation lists; give a number")
+        return float(contract["first_stage_weight"])
+    try:
+        weight = float(text)
+    except ValueError:
+        weight = -1.0
+    if not 0 <= weight <= 1:
+        raise UserError(f"first_stage_weight: {text!r} is neither a number from 0 to 1 nor 'tuned'")
+    return weight
+
+
+def losses(name: str | None = None) -> None:
+    """List the losses: name, parameters, defaults, paper; of one loss all that its documentation says.
+
+    Args:
+        name: a loss.
+    """
+    from rerank.losses.listing import listing
+
+    print(listing(name))
+
+
+def train(argv: Sequence[str]) -> dict[str, Any]:
+    """Train a reranker as a YAML configuration says; goes on where an interrupted run stopped."""
+    parser = make_parser("train", train)
+    from rerank.training.config import TrainConfig
+
+    parser.add_argument("--config", action="config", help="YAML file; options that follow it override its keys")
+    parser.add_class_arguments(TrainConfig)
+    if not {"-h", "--help"} & set(argv):  # known by their short names once they are imported
+        import rerank.models.cross_encoder  # noqa: F401
+        from rerank import losses, relaxations
+
+        losses.load_all()
+        relaxations.load_all()
+    options = parse(parser, argv)
+    import torch
+
+    from rerank.training.run_folder import RunFolder
+    from rerank.training.trainer import Trainer
+
+    folder = RunFolder(options.output, parser.dump(options, skip_link_targets=False))
+    folder.check()
+    if (measures := folder.finished()) is not None:
+        log.info("%s is complete; name another output to train again", options.output)
+        return measures
+    torch.manual_seed(options.seed)  # a fresh head's weights
+    with log_file(folder.path):
+        measures = Trainer(parser.instantiate(options), folder).run()
+    for split, values in measures.items():
+        numbers = ", ".join(f"{name} {value:.4f}" for name, value in values.items() if isinstance(value, float))
+        log.info("%s: %s", split, numbers)
+    return measures
+
+
+COMMANDS: dict[str, Callable[..., Any]] = {
+    "demo": demo,
+    "retrieve": retrieve,
+    "train": train,
+    "rerank": rerank,
+    "losses": losses,
+}
+
+
+def usage() -> str:
+    """The commands, a line each."""
+    lines = [f"  {name:<10} {(function.__doc__ or '').splitlines()[0]}" for name, function in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: rerank COMMAND [OPTIONS]",
+            "",
+            "Train rerankers on the metric that you report.",
+            "",
+            *lines,
+            "",
+            "`rerank COMMAND --help` says what a command takes; `rerank --version` which version this is.",
+        ]
+    )
+
+
+def run(argv: Sequence[str]) -> None:
+    """Run one command."""
+    if not argv or argv[0] in ("-h", "--help"):
+        print(usage())
+    elif argv[0] == "--version":
+        print(__version__)
+    elif argv[0] not in COMMANDS:
+        raise UserError(f"{argv[0]}: no such command{nearest(argv[0], COMMANDS)}; see rerank --help")
+    elif argv[0] == "train":
+        train(argv[1:])
+    else:
+        call(argv[0], COMMANDS[argv[0]], argv[1:])
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point of the ``rerank`` command."""
+    return exit_code(lambda: run(sys.argv[1:] if argv is None else argv))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

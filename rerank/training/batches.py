@@ -1,0 +1,81 @@
+"""Which lists make up each step, the same in every process and after every interruption."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rerank.lists.ragged import Array
+from rerank.lists.sampling import Sampler, seed_of
+from rerank.lists.store import Lists
+
+
+@dataclass(frozen=True)
+class Group:
+    """What a step sees of one list.
+
+    Attributes:
+        query: position of the list.
+        rows: positions of the chosen candidates in the lists' flat arrays, ``[n]``.
+        seed: seed of the loss's random choices for this list.
+    """
+
+    query: int
+    rows: Array
+    seed: int
+
+
+class Batches:
+    """Effective batches, decided by the seed and the step alone.
+
+    Args:
+        lists: training lists.
+        usable: positions of the lists from which something can be learned.
+        sampler: what of a list a step sees.
+        batch_size: lists per step.
+        steps_per_epoch: steps of an epoch; None passes once over the lists, the last batch being smaller.
+        seed: decides order and samples.
+    """
+
+    def __init__(
+        self, lists: Lists, usable: Array, sampler: Sampler, batch_size: int, steps_per_epoch: int | None, seed: int
+    ) -> None:
+        self.lists, self.usable, self.sampler, self.seed = lists, usable, sampler, seed
+        self.batch_size = batch_size
+        self.single_pass = steps_per_epoch is None
+        self.steps_per_epoch = steps_per_epoch or -(-len(usable) // batch_size)
+
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[list[Group]]:
+        """The batches of an epoch from step ``start`` on."""
+        for step in range(start, self.steps_per_epoch):
+            if self.single_pass:
+                first = epoch * len(self.usable) + step * self.batch_size
+                last = min(first + self.batch_size, (epoch + 1) * len(self.usable))
+            else:
+                first = (epoch * self.steps_per_epoch + step) * self.batch_size
+                last = first + self.batch_size
+            yield [self._group(*divmod(position, len(self.usable))) for position in range(first, last)]
+
+    def _group(self, visit: int, position: int) -> Group:
+        """The list at a position of the ``visit``-th pass over all lists."""
+        if getattr(self, "_shuffled", None) != visit:
+            self._shuffled = visit
+            self._order = np.random.default_rng(seed_of(self.seed, visit, "order")).permutation(self.usable)
+        query = int(self._order[position])
+        start, end = self.lists.offsets[query], self.lists.offsets[query + 1]
+        seed = seed_of(self.seed, visit, self.lists.query_ids[query])
+        chosen = self.sampler.sample(self.lists.labels[start:end], np.random.default_rng(seed))
+        return Group(query, start + chosen, seed)
+
+
+def pad(values: list[Array], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Ragged rows as a padded tensor ``[B, N]`` and its mask, True for real documents."""
+    lengths = torch.tensor([len(row) for row in values])
+    mask = torch.arange(int(lengths.max()) if len(values) else 0) < lengths[:, None]
+    padded = torch.zeros(mask.shape, dtype=dtype)
+    padded[mask] = torch.from_numpy(np.concatenate(values)).to(dtype) if values else padded[mask]
+    return padded, mask

@@ -1,0 +1,99 @@
+"""State of an interrupted run: safetensors and JSON, complete or absent."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from rerank.errors import UserError
+from rerank.files import atomic_folder
+from rerank.models.weights import check_safetensors
+
+KEEP = 2
+"""Checkpoints kept: the newest, and one to fall back on."""
+
+
+@dataclass
+class State:
+    """Where a run stands. Random numbers are not in it: each step seeds them from (seed, step, process).
+
+    Attributes:
+        epoch: epochs completed.
+        epoch_step: steps completed in the epoch under way.
+        step: steps completed in all.
+        best: value of the monitor for the best epoch; None before the first validation.
+        best_epoch: that epoch, counted from 1.
+        loss_sum: sum of the losses of the epoch under way.
+        metrics_lines: lines of metrics.jsonl that belong to the steps completed.
+        data: hash of the training lists and configuration, to notice a changed input.
+    """
+
+    epoch: int = 0
+    epoch_step: int = 0
+    step: int = 0
+    best: float | None = None
+    best_epoch: int = 0
+    loss_sum: float = 0.0
+    metrics_lines: int = 0
+    data: dict[str, str] = field(default_factory=dict)
+
+
+def save_checkpoint(run: Path, state: State, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    """Write ``checkpoints/step-N`` beside its place, rename it there, and drop older ones."""
+    from safetensors.torch import save_file
+
+    folder = run / "checkpoints" / f"step-{state.step:08d}"
+    with atomic_folder(folder, replace=True) as temporary:
+        save_file(_copied(model.state_dict()), str(temporary / "model.safetensors"))
+        moments = {
+            f"{index}.{name}": value
+            for index, values in optimizer.state_dict()["state"].items()
+            for name, value in values.items()
+        }
+        save_file(_copied(moments), str(temporary / "optimizer.safetensors"))
+        (temporary / "state.json").write_text(json.dumps(asdict(state), indent=2) + "\n")
+        for file in temporary.iterdir():
+            with file.open("rb") as opened:
+                os.fsync(opened.fileno())
+    for old in sorted(folder.parent.glob("step-*"))[:-KEEP]:
+        shutil.rmtree(old)
+
+
+def load_checkpoint(run: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> State | None:
+    """Load the newest checkpoint into model and optimizer; None where there is none.
+
+    Raises:
+        UserError: the checkpoint is damaged; says which folder to remove to go on from the one before.
+    """
+    from safetensors.torch import load_file
+
+    folders = sorted((run / "checkpoints").glob("step-*"))
+    if not folders:
+        return None
+    folder = folders[-1]
+    before = f"from {folders[-2].name}" if len(folders) > 1 else "from the start"
+    try:
+        for name in ("model.safetensors", "optimizer.safetensors"):
+            check_safetensors(folder / name)
+        state = State(**json.loads((folder / "state.json").read_text()))
+        model.load_state_dict(load_file(str(folder / "model.safetensors")))
+        moments = load_file(str(folder / "optimizer.safetensors"))
+    except (UserError, OSError, ValueError, TypeError, RuntimeError) as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(f"{folder}: damaged checkpoint ({reason}); remove this folder to go on {before}") from error
+    per_parameter: dict[int, dict[str, torch.Tensor]] = {}
+    for key, value in moments.items():
+        index, name = key.split(".", 1)
+        per_parameter.setdefault(int(index), {})[name] = value
+    optimizer.load_state_dict(optimizer.state_dict() | {"state": per_parameter})
+    return state
+
+
+def _copied(tensors: dict[str, Any]) -> dict[str, torch.Tensor]:
+    return {name: value.detach().cpu().contiguous() for name, value in tensors.items()}

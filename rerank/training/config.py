@@ -1,0 +1,79 @@
+"""Everything that a training run is told; each field is a key of the YAML file and an option."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from rerank.lists.data import Data
+from rerank.lists.sampling import Full, Sampler
+from rerank.losses.base import Loss
+from rerank.models.base import Scorer
+
+
+@dataclass
+class Optimization:
+    """How the weights move.
+
+    Attributes:
+        encoder_lr: learning rate of the encoder.
+        head_lr: learning rate of the head (all parameters outside the encoder).
+        weight_decay: AdamW's decoupled decay; 0 makes it Adam.
+        schedule: constant, or falling linearly to 0 over the run.
+        warmup: share of all steps over which the rates rise linearly from 0.
+        max_grad_norm: gradients longer than this are scaled down to it; null never does.
+    """
+
+    encoder_lr: float = 2e-5
+    head_lr: float = 1e-3
+    weight_decay: float = 0.0
+    schedule: Literal["constant", "linear"] = "linear"
+    warmup: float = 0.1
+    max_grad_norm: float | None = 1.0
+
+
+@dataclass
+class TrainConfig:
+    """A training run.
+
+    Attributes:
+        output: run folder to make, or to go on with where it was interrupted.
+        data: where the lists come from.
+        model: what scores them.
+        loss: what is minimised.
+        sampler: what of a list a step sees.
+        optimization: how the weights move.
+        epochs: passes over the training lists (or rounds of ``steps_per_epoch``) at most.
+        steps_per_epoch: optimizer steps between validations; null passes once over the training lists.
+        batch_size: lists per optimizer step, over all processes and accumulation steps together.
+        micro_batch_size: lists that one process holds in memory at once; its share of a batch is accumulated in
+            pieces of this size. The gradient does not depend on it.
+        token_budget: padded tokens per forward pass.
+        precision: arithmetic of the encoder; auto takes bf16 where the hardware is fast at it. Head and loss are
+            always float32.
+        seed: decides every random choice.
+        monitor: measure (as ir-measures writes it) that decides which epoch is best.
+        measures: measures reported for validation and test, separated by spaces.
+        patience: epochs without a better monitor before training stops; null trains all epochs.
+        checkpoint_every: optimizer steps between checkpoints; one is written at the end of each epoch anyway.
+        tracker: Accelerate's trackers to log to as well, such as tensorboard or wandb.
+    """
+
+    output: str
+    data: Data
+    model: Scorer
+    loss: Loss
+    sampler: Sampler = field(default_factory=Full)
+    optimization: Optimization = field(default_factory=Optimization)
+    epochs: int = 1
+    steps_per_epoch: int | None = None
+    batch_size: int = 16
+    micro_batch_size: int | None = None
+    token_budget: int = 8192
+    precision: Literal["auto", "bf16", "fp32"] = "auto"
+    seed: int = 42
+    monitor: str = "nDCG@10"
+    measures: str = "nDCG@10 nDCG AP RR P@10"
+    patience: int | None = None
+    checkpoint_every: int = 200
+    tracker: list[str] = field(default_factory=list)
