@@ -43,3 +43,10 @@ def lowest(scores: Tensor) -> float:
     import torch
 
     return torch.finfo(scores.dtype).min / 4
+
+
+def first(mask: Tensor) -> Tensor:
+    """Which ranks there are, ``[B, N]`` bool: as many of the first as the list has real documents."""
+    import torch
+
+    return torch.arange(mask.shape[1], device=mask.device) < mask.sum(dim=1, keepdim=True)

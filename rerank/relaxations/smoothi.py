@@ -1,34 +1,182 @@
-"""SmoothI: rank indicators by recursive elimination (Thonet, Cinar, Gaussier, Li and Renders 2021)."""
+"""SmoothI: rank indicators by recursive elimination."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from rerank.relaxations.base import GainOf, RankIndicators
 from rerank.relaxations.order import lowest
 
-if TYPE_CHECKING:
-    from torch import Tensor
+_CHUNK = 1 << 18  # numbers held at a time: some ranks of the whole batch, in a processor's cache
 
 
 class SmoothI(RankIndicators):
+    r"""SmoothI (Thonet, Cinar, Gaussier, Li and Renders, "SmoothI: Smooth Rank Indicators", 2021, Eqs 7 and 9).
+
+    .. math:: E_{rj} = \operatorname{softmax}_j(\alpha S_j C_{rj}), \quad
+        C_{1j} = 1,\ C_{r+1,j} = C_{rj} (1 - E_{rj} - \delta), \quad S = s - \min_j s_j
+
+    over real documents; the minimum takes part in the gradient, C does not while ``stop_gradient`` is set. nDCG takes
+    the gain of the expected grade (Eq 12) unless told otherwise.
+
+    The recursion lets every document decay by 1 - delta per rank, whether it was selected or not, so that indicators
+    beyond a few ranks go uniform unless ``alpha`` times the score range is large; look at :meth:`fidelity`. ``steady``
+    multiplies alpha by (1 - delta)^(1 - r) at rank r: what has not been selected keeps its score, and nothing else
+    changes. Tied scores have no limit: their indicators stay shared at the first of their ranks, and all of them are
+    eliminated in part.
+
+    Memory grows with B x N, not with the depth, unless ``stop_gradient`` is off.
+
+    Args:
+        alpha: inverse temperature; exact as it grows.
+        delta: how far below zero a selected document is pushed, from 0 and below 1 (the paper's range is 0 to 0.5).
+        stop_gradient: whether C counts as constant (Eq 9), as in the paper's experiments.
+        steady: whether alpha makes up for the decay of documents that have not been selected; False in the paper.
+    """
+
     gain_of: ClassVar[GainOf] = "ranks"
 
-    def __init__(self, alpha: float = 1.0, delta: float = 0.1, stop_gradient: bool = True) -> None:
+    def __init__(
+        self, alpha: float = 1.0, delta: float = 0.1, stop_gradient: bool = True, steady: bool = False
+    ) -> None:
+        if not alpha > 0:
+            raise ValueError(f"alpha must be above 0, not {alpha}")
+        if not 0 <= delta < 1:
+            raise ValueError(f"delta must be from 0 and below 1, not {delta}")
         self.alpha = alpha
         self.delta = delta
         self.stop_gradient = stop_gradient
+        self.steady = steady
 
     def indicators(self, scores: Tensor, mask: Tensor, depth: int) -> Tensor:
         """``[B, depth, N]``, by the recursion."""
-        import torch
-
-        big = torch.finfo(scores.dtype).max
-        shifted = (scores - scores.masked_fill(~mask, big).amin(dim=1, keepdim=True)).masked_fill(~mask, 0.0)
-        factor = torch.ones_like(shifted)
+        shifted, pads = self._shifted(scores, mask)
+        kept = torch.ones_like(shifted)
         rows = []
-        for _ in range(depth):
-            row = (self.alpha * shifted * factor).masked_fill(~mask, lowest(scores)).softmax(dim=1)
-            factor = factor * (1 - (row.detach() if self.stop_gradient else row) - self.delta)
+        for rank in range(depth):
+            row = (pads + self._alpha(rank) * shifted * kept).softmax(dim=1)
             rows.append(row)
+            kept = kept * (1 - (row.detach() if self.stop_gradient else row) / (1 - self.delta))
         return torch.stack(rows, dim=1)
+
+    def expected(self, scores: Tensor, values: Tensor, mask: Tensor, depth: int) -> Tensor:
+        """``[B, depth]``; the backward pass runs the recursion again rather than keep its indicators."""
+        if not self.stop_gradient:
+            return super().expected(scores, values, mask, depth)
+        shifted, pads = self._shifted(scores, mask)
+        return _Expected.apply(shifted, values, _Recursion(pads, self, depth))
+
+    def weighted(
+        self, scores: Tensor, values: Tensor, weights: Tensor, mask: Tensor, exponential: bool = False
+    ) -> Tensor:
+        """``[B]``; the gradient is gathered in the forward pass, rank by rank."""
+        if not self.stop_gradient:
+            return super().weighted(scores, values, weights, mask, exponential)
+        shifted, pads = self._shifted(scores, mask)
+        return _Weighted.apply(shifted, values, weights, exponential, _Recursion(pads, self, weights.shape[1]))
+
+    def _shifted(self, scores: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """S, and what is added to the logits to keep pads out."""
+        above = scores.masked_fill(~mask, torch.finfo(scores.dtype).max)
+        shifted = (scores - above.amin(dim=1, keepdim=True)).masked_fill(~mask, 0.0)
+        return shifted, torch.zeros_like(scores).masked_fill_(~mask, lowest(scores))
+
+    def _alpha(self, rank: int) -> float:
+        """Alpha times the decay up to a rank (from 0), which is kept apart from C so that each step is one fused op."""
+        return self.alpha if self.steady else self.alpha * (1 - self.delta) ** rank
+
+
+@dataclass
+class _Recursion:
+    """The recursion over ranks, some ranks at a time."""
+
+    pads: Tensor
+    relaxation: SmoothI
+    depth: int
+
+    def chunks(self, shifted: Tensor) -> Iterator[tuple[slice, Tensor, Tensor]]:
+        """The ranks, their indicators, and C without its decay, each ``[ranks, B, N]``.
+
+        The tensors are overwritten by the next chunk.
+        """
+        alpha, eliminate = self.relaxation._alpha, -1 / (1 - self.relaxation.delta)
+        size = max(1, min(self.depth, _CHUNK // max(1, shifted.numel())))
+        all_rows = shifted.new_empty((size, *shifted.shape))
+        all_kept = shifted.new_ones((size + 1, *shifted.shape))
+        rows, kept = all_rows.unbind(), all_kept.unbind()
+        logits = torch.empty_like(shifted)
+        for start in range(0, self.depth, size):
+            count = min(size, self.depth - start)
+            for i in range(count):
+                torch.addcmul(self.pads, shifted, kept[i], value=alpha(start + i), out=logits)
+                torch.softmax(logits, dim=1, out=rows[i])
+                torch.addcmul(kept[i], kept[i], rows[i], value=eliminate, out=kept[i + 1])
+            yield slice(start, start + count), all_rows[:count], all_kept[:count]
+            kept[0].copy_(kept[count])
+
+    def alphas(self, like: Tensor) -> Tensor:
+        """Alpha at every rank, ``[depth, 1]``."""
+        return like.new_tensor([self.relaxation._alpha(rank) for rank in range(self.depth)])[:, None]
+
+
+def _gradient(rows: Tensor, kept: Tensor, values: Tensor, expected: Tensor, weights: Tensor) -> Tensor:
+    """``sum_r w_r de_r/ds`` over the ranks of a chunk, ``[B, N]``; ``expected`` and ``weights`` are ``[ranks, B]``."""
+    moves = rows.mul_(kept)
+    by_value = (moves * weights[:, :, None]).sum(dim=0)
+    return by_value.mul_(values).sub_(moves.mul_((weights * expected)[:, :, None]).sum(dim=0))
+
+
+class _Expected(torch.autograd.Function):
+    """``e_v[r]`` of every rank; backward by a second run of the recursion."""
+
+    @staticmethod
+    def forward(ctx: Any, shifted: Tensor, values: Tensor, recursion: _Recursion) -> Tensor:
+        expected = [(rows * values).sum(dim=2) for _, rows, _ in recursion.chunks(shifted)]
+        result = torch.cat(expected).T
+        ctx.recursion = recursion
+        ctx.save_for_backward(shifted, values, result)
+        return result
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        shifted, values, expected = ctx.saved_tensors
+        total = torch.zeros_like(shifted)
+        weights = gradient.T * ctx.recursion.alphas(gradient)
+        for ranks, rows, kept in ctx.recursion.chunks(shifted):
+            total += _gradient(rows, kept, values, expected[:, ranks].T, weights[ranks])
+        return total, None, None
+
+
+class _Weighted(torch.autograd.Function):
+    """``sum_r w_r f(e_v[r])`` and, in the same run of the recursion, its gradient."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, shifted: Tensor, values: Tensor, weights: Tensor, exponential: bool, recursion: _Recursion
+    ) -> Tensor:
+        result = shifted.new_zeros(shifted.shape[0])
+        total = torch.zeros_like(shifted)
+        slopes = weights.T * recursion.alphas(weights) * (math.log(2) if exponential else 1.0)
+        for ranks, rows, kept in recursion.chunks(shifted):
+            expected = (rows * values).sum(dim=2)
+            gain = expected.exp2() if exponential else expected
+            result += (weights.T[ranks] * (gain - 1 if exponential else gain)).sum(dim=0)
+            if ctx.needs_input_grad[0]:
+                slope = slopes[ranks] * gain if exponential else slopes[ranks]
+                total += _gradient(rows, kept, values, expected, slope)
+        ctx.save_for_backward(total)
+        return result
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None]:
+        (total,) = ctx.saved_tensors
+        return gradient[:, None] * total, None, None, None, None

@@ -1,0 +1,93 @@
+"""Antitonic regression: the decreasing sequence closest to a given one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+_BLOCK = 1 << 22  # numbers held at a time
+
+
+def antitonic_l2(target: Tensor, real: Tensor) -> Tensor:
+    """The decreasing v that minimises ``sum_i (v_i - target_i)^2``.
+
+    On the CPU by pooling adjacent violators, list by list, in O(N); elsewhere by :func:`antitonic_minimax`, in O(N^2)
+    but without waiting for the device.
+
+    Args:
+        target: ``[B, N]`` float64.
+        real: ``[B, N]`` bool, True for the first entries of each list, those that take part.
+
+    Returns:
+        ``[B, N]``, 0 where not real.
+    """
+    if target.device.type == "cpu":
+        from scipy.optimize import isotonic_regression
+
+        result = torch.zeros_like(target)
+        for row, values, count in zip(result.numpy(), target.numpy(), real.sum(dim=1).tolist(), strict=True):
+            if count:
+                row[:count] = isotonic_regression(values[:count], increasing=False).x
+        return result
+    sums = torch.nn.functional.pad(target.cumsum(dim=1), (1, 0))
+    position = torch.arange(target.shape[1] + 1, device=target.device)
+
+    def mean(start: slice) -> Tensor:
+        length = (position[1:] - position[start, None]).clamp(min=1)
+        return (sums[:, None, 1:] - sums[:, start, None]) / length
+
+    return antitonic_minimax(mean, real)
+
+
+def antitonic_kl(logits: Tensor, weights: Tensor, real: Tensor) -> Tensor:
+    """The decreasing v whose value on a block is ``logsumexp(logits) - log sum(weights)`` of the block.
+
+    Args:
+        logits: ``[B, N]`` float64, decreasing.
+        weights: ``[B, N]`` float64, above 0.
+        real: ``[B, N]`` bool, True for the first entries of each list.
+
+    Returns:
+        ``[B, N]``, 0 where not real.
+    """
+    sums = torch.nn.functional.pad(weights.cumsum(dim=1), (1, 0))
+    tiny = torch.finfo(logits.dtype).tiny
+
+    def ratio(start: slice) -> Tensor:
+        own = logits[:, start, None]
+        reached = (logits[:, None, :] - own).triu(start.start).exp().triu(start.start).cumsum(dim=2)
+        return own + reached.clamp(min=tiny).log() - (sums[:, None, 1:] - sums[:, start, None]).clamp(min=tiny).log()
+
+    return antitonic_minimax(ratio, real)
+
+
+def antitonic_minimax(block_value: Callable[[slice], Tensor], real: Tensor) -> Tensor:
+    """``v_i = min_{j <= i} max_{k >= i} block_value(j..k)``, the solution of every such problem.
+
+    Args:
+        block_value: from a slice of starts j to the values of the blocks j..k, ``[B, starts, N]``; k < j is ignored.
+        real: ``[B, N]`` bool.
+
+    Returns:
+        ``[B, N]`` float64, 0 where not real.
+    """
+    batch, size = real.shape
+    position = torch.arange(size, device=real.device)
+    result = torch.full(real.shape, float("inf"), dtype=torch.float64, device=real.device)
+    step = max(1, _BLOCK // max(1, batch * size))
+    for begin in range(0, size, step):
+        start = slice(begin, min(size, begin + step))
+        before = position < position[start, None]
+        values = block_value(start).masked_fill(before | ~real[:, None, :], -float("inf"))
+        best = values.flip(2).cummax(dim=2).values.flip(2).masked_fill(before, float("inf"))
+        result = torch.minimum(result, best.amin(dim=1))
+    return torch.where(real, result, 0.0)
+
+
+def blocks(solution: Tensor) -> Tensor:
+    """Which block each entry of a decreasing solution is in: ``[B, N]`` int64, from 0."""
+    scale = 1 + solution.abs().amax(dim=1, keepdim=True)
+    steps = solution[:, :-1] - solution[:, 1:] > 1e-11 * scale
+    return torch.nn.functional.pad(steps.cumsum(dim=1), (1, 0))

@@ -1,0 +1,124 @@
+"""NeuralSort: rank indicators from a relaxed permutation matrix, balanced by Sinkhorn scaling."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from rerank.relaxations.base import RankIndicators
+from rerank.relaxations.order import first, lowest
+from rerank.relaxations.random import gumbel
+from rerank.relaxations.sinkhorn import balanced_product
+
+
+class NeuralSort(RankIndicators):
+    r"""NeuralSort (Grover et al. 2019), balanced as in NeuralNDCG (Pobrotyn and Białobrzęski 2021, Eqs 3, 5 and 6).
+
+    .. math:: E_{rj} = \operatorname{softmax}_j\bigl(((N + 1 - 2r) s_j - \sum_l |s_j - s_l|) / \tau\bigr)
+
+    and then up to ``sinkhorn`` rounds that make first the columns and then the rows sum to one. N is the number of
+    real documents. Tied documents share their ranks evenly. The logits grow with N, so a temperature is smoother for
+    a short list than for a long one.
+
+    With Sinkhorn, memory is that of two N x N matrices a list whatever the number of rounds; without
+    (``sinkhorn=0``) it grows with depth x N.
+
+    Args:
+        tau: temperature; exact as it goes to 0.
+        sinkhorn: the largest number of rounds (the paper has 30, its code 50); 0 for none.
+        tolerance: a list whose columns all sum to one within this is left alone from then on.
+        transposed: the discount expected for a document instead of the gain expected at a rank (Eq 6); nDCG only.
+        samples: how many draws of s + beta * Gumbel noise to average the measure over; 0 for none, the scores as
+            they are.
+        beta: scale of that noise.
+    """
+
+    def __init__(
+        self,
+        tau: float = 1.0,
+        sinkhorn: int = 30,
+        tolerance: float = 1e-6,
+        transposed: bool = False,
+        samples: int = 0,
+        beta: float = 0.1,
+    ) -> None:
+        if not tau > 0:
+            raise ValueError(f"tau must be above 0, not {tau}")
+        if sinkhorn < (1 if transposed else 0):
+            raise ValueError(f"sinkhorn must be 0 or more, and 1 or more when transposed, not {sinkhorn}")
+        if samples < 0:
+            raise ValueError(f"samples must be 0 or more, not {samples}")
+        self.tau = tau
+        self.sinkhorn = sinkhorn
+        self.tolerance = tolerance
+        self.transposed = transposed
+        self.samples = samples
+        self.beta = beta
+        if transposed:
+            self.measures = ("nDCG",)
+
+    def draws(self, scores: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:
+        """The scores, or ``samples`` noisy copies of them: ``[S, B, N]``."""
+        if not self.samples:
+            return scores[None]
+        noise = torch.stack([gumbel(seeds, mask, draw) for draw in range(self.samples)])
+        return (scores + self.beta * noise.to(scores.dtype)).masked_fill(~mask, 0.0)
+
+    def indicators(self, scores: Tensor, mask: Tensor, depth: int) -> Tensor:
+        """``[B, depth, N]``."""
+        if not self.sinkhorn:
+            return self._rows(scores, mask, depth)
+        every = torch.eye(scores.shape[1], dtype=scores.dtype, device=scores.device).expand(len(scores), -1, -1)
+        return self._balanced(scores, every, mask, depth)
+
+    def expected(self, scores: Tensor, values: Tensor, mask: Tensor, depth: int) -> Tensor:
+        """``[B, depth]``."""
+        if not self.sinkhorn:
+            return super().expected(scores, values, mask, depth)
+        return self._balanced(scores, values.unsqueeze(2), mask, depth).squeeze(2)
+
+    def weighted(
+        self, scores: Tensor, values: Tensor, weights: Tensor, mask: Tensor, exponential: bool = False
+    ) -> Tensor:
+        """``[B]``; transposed, the weight expected for every document times its value."""
+        if not self.transposed:
+            return super().weighted(scores, values, weights, mask, exponential)
+        if exponential:
+            raise ValueError("NeuralSort(transposed=True) takes the gain of documents, not of ranks")
+        size = scores.shape[1]
+        weights = torch.nn.functional.pad(weights, (0, size - weights.shape[1])).unsqueeze(2)
+        matrix = self._rows(scores, mask, size).transpose(1, 2)
+        discounts = balanced_product(matrix, weights, mask, first(mask), self.sinkhorn, self.tolerance)
+        return (discounts.squeeze(2) * values).sum(dim=1)
+
+    def _balanced(self, scores: Tensor, values: Tensor, mask: Tensor, depth: int) -> Tensor:
+        matrix = self._rows(scores, mask, scores.shape[1])
+        return balanced_product(matrix, values, first(mask), mask, self.sinkhorn, self.tolerance)[:, :depth]
+
+    def _rows(self, scores: Tensor, mask: Tensor, depth: int) -> Tensor:
+        """The matrix before Sinkhorn scaling: ``[B, depth, N]``, 0 at pads."""
+        count = mask.sum(dim=1, keepdim=True)
+        ranks = torch.arange(1, depth + 1, device=scores.device)
+        slopes = (count + 1 - 2 * ranks).to(scores.dtype)
+        spread = torch.where(mask, total_distances(scores, mask) / self.tau, -lowest(scores))
+        return torch.baddbmm(-spread[:, None, :], slopes[:, :, None], (scores / self.tau)[:, None, :]).softmax(dim=2)
+
+
+def total_distances(scores: Tensor, mask: Tensor) -> Tensor:
+    """``sum_l |s_j - s_l|`` over real documents, ``[B, N]``, in O(N log N).
+
+    Between sorted scores it is s_j times the surplus of lower over higher scores, plus the sum of the higher less
+    that of the lower ones. Prefix sums are in float64, because they cancel.
+    """
+    ordered, _ = scores.double().masked_fill(~mask, float("inf")).sort(dim=1)
+    keys = ordered.detach()
+    own = scores.double()
+    lower = torch.searchsorted(keys, own.detach().contiguous())
+    upto = torch.searchsorted(keys, own.detach().contiguous(), right=True)
+    count = mask.sum(dim=1, keepdim=True)
+    upto = upto.minimum(count)
+    sums = torch.nn.functional.pad(torch.where(keys.isinf(), 0.0, ordered).cumsum(dim=1), (1, 0))
+    everything = sums[:, -1:]
+    surplus = lower - (count - upto)
+    distances = own * surplus - sums.gather(1, lower.minimum(count)) + everything - sums.gather(1, upto)
+    return distances.to(scores.dtype)

@@ -1,0 +1,78 @@
+"""Ranks as sums over pairs: sigmoids forward, sigmoids or twin-sigmoid weights backward."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from rerank.relaxations.base import Lists
+
+Gradient = Literal[1, 2, 3]
+
+_BLOCK = 1 << 22  # pairs held at a time
+
+
+def sigmoid_ranks(lists: Lists, alpha: float) -> Tensor:
+    """``r_i = 1 + sum_{j != i} sigmoid(alpha (s_j - s_i))`` of the documents asked for, ``[B, R]``."""
+    own = lists.at_rows(lists.scores.detach())
+    ranks = torch.empty_like(own)
+    for rows in _blocks(lists):
+        ranks[:, rows] = _behind(lists, own[:, rows], alpha).sum(dim=2)
+    ranks += 0.5  # one for the rank's base, less a half for the pair (i, i)
+    return _Ranks.apply(lists.scores, ranks, lists, alpha, 1)
+
+
+def twin_ranks(lists: Lists, alpha: float, gradient: Gradient) -> Tensor:
+    """The exact ranks of the documents asked for, ``[B, R]``, with the backward weights of ``gradient``."""
+    return _Ranks.apply(lists.scores, lists.at_rows(lists.exact), lists, alpha, gradient)
+
+
+def _blocks(lists: Lists) -> Iterator[slice]:
+    batch, rows = lists.rows.shape
+    size = max(1, _BLOCK // max(1, batch * lists.scores.shape[1]))
+    for start in range(0, rows, size):
+        yield slice(start, start + size)
+
+
+def _behind(lists: Lists, own: Tensor, alpha: float) -> Tensor:
+    """``sigmoid(alpha (s_j - s_i))`` for rows i and all j, ``[B, R, N]``; 0 where j is a pad."""
+    others = lists.scores.detach().masked_fill(~lists.mask, -float("inf"))
+    return (others[:, None, :] - own[:, :, None]).mul_(alpha).sigmoid_()
+
+
+class _Ranks(torch.autograd.Function):
+    """Given ranks in the forward pass; in the backward pass ``dr_i/ds_i = -sum_j w_ij`` and ``dr_i/ds_j = w_ij``.
+
+    With z = sigmoid(alpha (s_i - s_j)) and u = sign(y_i - y_j) the weight w_ij is alpha z (1 - z) for gradient 1, u
+    times that for 2, and 2 alpha (1 - z), -2 alpha z or 0 for 3. The weights are computed anew rather than kept.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, ranks: Tensor, lists: Lists, alpha: float, gradient: Gradient) -> Tensor:
+        ctx.lists, ctx.alpha, ctx.gradient = lists, alpha, gradient
+        return ranks
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, slopes: Tensor) -> tuple[Tensor, None, None, None, None]:
+        lists: Lists = ctx.lists
+        own, own_labels = lists.at_rows(lists.scores.detach()), lists.at_rows(lists.labels)
+        total = torch.zeros_like(lists.scores)
+        for rows in _blocks(lists):
+            behind = _behind(lists, own[:, rows], ctx.alpha)  # this is 1 - z
+            if ctx.gradient == 3:
+                sign = (own_labels[:, rows, None] - lists.labels[:, None, :]).sign_()
+                # u = 1: 1 - z; u = -1: -z = (1 - z) - 1; u = 0: 0
+                weights = behind.sub_((sign < 0).to(behind.dtype)).mul_(sign.abs_()).mul_(2 * ctx.alpha)
+            else:
+                weights = behind.addcmul_(behind, behind, value=-1).mul_(ctx.alpha)
+                if ctx.gradient == 2:
+                    weights.mul_((own_labels[:, rows, None] - lists.labels[:, None, :]).sign_())
+            slope = slopes[:, rows].contiguous()
+            total += torch.bmm(slope[:, None, :], weights).squeeze(1)
+            total.scatter_add_(1, lists.rows[:, rows], -slope * weights.sum(dim=2))
+        return total.masked_fill_(~lists.mask, 0.0), None, None, None, None

@@ -1,0 +1,66 @@
+"""Optimal transport: rank indicators as a regularised plan between scores and ranks."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from rerank.relaxations.base import RankIndicators
+from rerank.relaxations.order import first
+from rerank.relaxations.sinkhorn import balanced_product, log_balanced_product
+
+_PLAIN = 0.03  # from here on exp(-cost / epsilon), with costs up to 1, and its potentials are far from underflow
+
+
+class OptimalTransport(RankIndicators):
+    r"""Ranks by entropy-regularised optimal transport (Cuturi, Teboul and Vert 2019).
+
+    .. math:: E = N \cdot \arg\min_P \sum_{rj} P_{rj} (z_j - a_r)^2 - \epsilon H(P), \quad
+        z = \sigma\bigl((s - \bar s) / \mathrm{sd}(s)\bigr),\ a_r = \frac{N - r}{N - 1}
+
+    over plans P with uniform marginals, by a fixed number of Sinkhorn iterations (columns, then rows). Standardised
+    scores make it blind to their scale. Tied documents share their ranks evenly. A small epsilon needs more
+    iterations: its limit is the exact measure only when the iterations have converged.
+
+    Memory is that of a few N x N matrices a list.
+
+    Args:
+        epsilon: strength of the entropy; exact as it goes to 0.
+        iterations: Sinkhorn iterations.
+    """
+
+    def __init__(self, epsilon: float = 0.1, iterations: int = 50) -> None:
+        if not epsilon > 0:
+            raise ValueError(f"epsilon must be above 0, not {epsilon}")
+        if iterations < 1:
+            raise ValueError(f"iterations must be 1 or more, not {iterations}")
+        self.epsilon = epsilon
+        self.iterations = iterations
+
+    def indicators(self, scores: Tensor, mask: Tensor, depth: int) -> Tensor:
+        """``[B, depth, N]``."""
+        every = torch.eye(scores.shape[1], dtype=scores.dtype, device=scores.device).expand(len(scores), -1, -1)
+        return self._product(scores, every, mask, depth)
+
+    def expected(self, scores: Tensor, values: Tensor, mask: Tensor, depth: int) -> Tensor:
+        """``[B, depth]``."""
+        return self._product(scores, values.unsqueeze(2), mask, depth).squeeze(2)
+
+    def _product(self, scores: Tensor, values: Tensor, mask: Tensor, depth: int) -> Tensor:
+        """``E V`` of the first ranks."""
+        count = mask.sum(dim=1, keepdim=True)
+        ranks = torch.arange(1, scores.shape[1] + 1, device=scores.device)
+        anchors = (count - ranks) / (count - 1).clamp(min=1).to(scores.dtype)
+        cost = (_squashed(scores, mask)[:, None, :] - anchors[:, :, None]).square()
+        logits = cost / -self.epsilon
+        if self.epsilon >= _PLAIN:
+            return balanced_product(logits.exp(), values, first(mask), mask, self.iterations)[:, :depth]
+        return log_balanced_product(logits, values, first(mask), mask, self.iterations)[:, :depth]
+
+
+def _squashed(scores: Tensor, mask: Tensor) -> Tensor:
+    """The logistic function of the standardised scores, 1/2 where all are equal: ``[B, N]``."""
+    count = mask.sum(dim=1, keepdim=True).clamp(min=1)
+    centred = (scores - scores.sum(dim=1, keepdim=True) / count).masked_fill(~mask, 0.0)
+    variance = centred.square().sum(dim=1, keepdim=True) / count
+    return torch.sigmoid(centred / variance.clamp(min=torch.finfo(scores.dtype).tiny).sqrt())
