@@ -12,6 +12,23 @@ from rerank.losses.base import Loss, Reduction
 
 _MODULES = {
     "direct": ("DirectMetric",),
+    "shorthands": (
+        "SmoothIP",
+        "SmoothIAP",
+        "SmoothINDCG",
+        "NeuralNDCG",
+        "SoftSortNDCG",
+        "FastSoftSortNDCG",
+        "OptimalTransportNDCG",
+        "ApproxP",
+        "ApproxAP",
+        "ApproxMRR",
+        "ApproxNDCG",
+        "TwinSigmoidP",
+        "TwinSigmoidAP",
+        "TwinSigmoidNDCG",
+        "TwinSigmoidNERR",
+    ),
     "listnet": ("ListNet",),
     "listmle": ("ListMLE",),
     "listap": ("ListAP",),
