@@ -32,9 +32,9 @@ LEFT_OUT = frozenset([
     "__phello__", "antigravity", "encodings", "ensurepip", "idlelib", "pip", "pydoc_data", "readline", "rlcompleter",
     "test", "this", "tkinter", "turtle", "turtledemo",
 
-    "aifc", "asynchat", "asyncore", "audioop", "cgi", "cgitb", "chunk", "crypt", "distutils", "imghdr", "imp", "lib2to3",
-    "mailcap", "msilib", "nis", "nntplib", "ossaudiodev", "pipes", "smtpd", "sndhdr", "spwd", "sunau", "telnetlib", "uu",
-    "xdrlib",
+    "aifc", "asynchat", "asyncore", "audioop", "cgi", "cgitb", "chunk", "crypt", "distutils", "imghdr", "imp",
+    "lib2to3", "mailcap", "msilib", "nis", "nntplib", "ossaudiodev", "pipes", "smtpd", "sndhdr", "spwd", "sunau",
+    "telnetlib", "uu", "xdrlib",
 ])
 # fmt: on
 # Where os and os.path are implemented: nobody imports these.
@@ -141,7 +141,7 @@ def members(classes: dict[type, str]) -> Iterator[tuple[str, Any]]:
 
     Each goes by the class that defines it; where that is private, by the public one nearest to it.
     """
-    nearest: dict[int, tuple[int, bool, str, Any]] = {}
+    nearest: dict[int, tuple[int, bool, int, str, Any]] = {}
     for owner, class_name in classes.items():
         seen: set[str] = set()
         for distance, base in enumerate(owner.__mro__):
@@ -152,9 +152,9 @@ def members(classes: dict[type, str]) -> Iterator[tuple[str, Any]]:
                 if (base is owner or base not in classes) and not is_repeated(owner, base, attribute, classes):
                     name, function = f"{class_name}.{attribute}", underlying(value)
                     borrowed = not name.endswith(getattr(function, "__qualname__", name))  # UserString's str.maketrans
-                    entry = (distance, borrowed, name, value)
-                    nearest[id(function)] = min(entry, nearest.get(id(function), entry), key=lambda entry: entry[:3])
-    for _, _, name, value in nearest.values():
+                    entry = (distance, borrowed, len(name), name, value)
+                    nearest[id(function)] = min(entry, nearest.get(id(function), entry), key=lambda entry: entry[:4])
+    for *_, name, value in nearest.values():
         if inspect.isroutine(value) or isinstance(value, PROPERTIES) or inspect.isgetsetdescriptor(value):
             yield name, value
 

@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+import builtins
+import inspect
+import os
+import pkgutil
+import re
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from rerank.collections import open_collection
+from rerank.collections.demo import DemoCollection, summary
+from rerank.collections.demo.collection import FOLDER
+
+DEMO = DemoCollection()
+TEXTS = dict(DEMO.documents())
+QUERIES = dict(DEMO.queries())
+QRELS = DEMO.qrels()
+
+
+def run(*arguments: str, **environment: str) -> str:
+    """Run Python; what it writes to stderr, a warning too, fails the test."""
+    done = subprocess.run(
+        [sys.executable, "-W", "always", *arguments],
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def resolve(name: str) -> Any:
+    return pkgutil.resolve_name(f"builtins:{name}" if hasattr(builtins, name.split(".")[0]) else name)
+
+
+def words(text: str) -> set[str]:
+    return set(re.findall(r"\w+", text.lower()))
+
+
+def test_is_a_collection() -> None:
+    collection = open_collection("demo")
+    assert collection.name == "demo"
+    assert collection.document_count() == len(list(collection.documents())) == len(TEXTS)
+    assert collection.fingerprint() == DEMO.fingerprint()
+
+
+def test_documents_are_the_public_library() -> None:
+    assert 4000 < len(TEXTS) < 9000
+    assert list(TEXTS) == sorted(TEXTS)
+    for name, text in TEXTS.items():
+        assert re.fullmatch(r"[A-Za-z]\w*(\.[A-Za-z]\w*)*", name), name
+        assert text.startswith(name), name
+        assert text.partition("\n\n")[2].strip(), name
+        assert " at 0x" not in text.partition("\n\n")[0], name
+        text.encode()
+
+
+@pytest.mark.parametrize(
+    "module", ["antigravity", "this", "tkinter", "turtle", "idlelib", "test", "lib2to3", "distutils"]
+)
+def test_left_out_modules(module: str) -> None:
+    assert not [name for name in TEXTS if name.split(".")[0] == module]
+
+
+@pytest.mark.parametrize(
+    ("name", "aliases"),
+    [
+        ("str.split", ["typing.Text.split", "builtins.str.split"]),
+        ("str", ["typing.Text"]),
+        ("OSError", ["IOError", "EnvironmentError", "socket.error", "os.error", "select.error"]),
+        ("open", ["io.open", "_io.open"]),
+        ("os.path.join", ["posixpath.join", "ntpath.join"]),
+        ("os.getcwd", ["posix.getcwd", "nt.getcwd"]),
+        ("collections.deque", ["_collections.deque", "typing.Deque"]),
+        ("collections.abc.Mapping.get", ["typing.Mapping.get", "_collections_abc.Mapping.get"]),
+        ("asyncio.Queue", ["asyncio.queues.Queue"]),
+        ("unittest.TestCase.assertRaises", ["unittest.case.TestCase.assertRaises"]),
+        ("concurrent.futures.ThreadPoolExecutor", ["concurrent.futures.thread.ThreadPoolExecutor"]),
+        ("random.choice", ["random.Random.choice", "secrets.choice", "random.SystemRandom.choice"]),
+        ("str.maketrans", ["collections.UserString.maketrans"]),
+        ("unicodedata.name", ["unicodedata.UCD.name"]),
+        ("io.IOBase.readlines", ["io.FileIO.readlines", "_io._IOBase.readlines"]),
+        ("contextlib.ExitStack.callback", ["contextlib.AsyncExitStack.callback"]),
+        ("pathlib.Path.read_text", ["pathlib.PosixPath.read_text", "pathlib.WindowsPath.read_text"]),
+    ],
+)
+def test_aliases_appear_once_under_their_own_name(name: str, aliases: list[str]) -> None:
+    assert name in TEXTS
+    assert not TEXTS.keys() & aliases
+
+
+def test_names_lead_to_the_documented_objects() -> None:
+    """The oracle is the library itself: import what the name says and compare its docstring."""
+    judged = {name for grades in QRELS.values() for name in grades}
+    for name in judged:
+        value = resolve(name)
+        # A class may have no docstring but its constructor's.
+        own = value.__doc__ or value.__init__.__doc__
+        assert inspect.cleandoc(own) in TEXTS[name], name
+    objects = [value for value in map(resolve, judged) if inspect.isclass(value) or inspect.isfunction(value)]
+    assert len(objects) == len(set(objects))
+
+
+def test_signatures_are_readable() -> None:
+    assert TEXTS["textwrap.wrap"].startswith("textwrap.wrap(text, width=70, **kwargs)\n\n")
+    assert TEXTS["datetime.datetime.astimezone"].startswith("datetime.datetime.astimezone\n\n")  # C code without one
+    assert TEXTS["sched.scheduler"].startswith("sched.scheduler(timefunc=..., delayfunc=...)\n\n")
+    assert "Initialize a new instance" in TEXTS["sched.scheduler"]  # the constructor's docstring
+
+
+@pytest.mark.parametrize("seed", ["0", "1"])
+def test_collecting_is_silent_stable_and_without_effect(seed: str) -> None:
+    program = (
+        "import os, sys\n"
+        "from rerank.collections.demo import DemoCollection\n"
+        "before = dict(os.environ), list(sys.path), set(sys.modules)\n"
+        "fingerprint = DemoCollection().fingerprint()\n"
+        "assert before == (dict(os.environ), list(sys.path), set(sys.modules))\n"
+        "print(fingerprint)\n"
+    )
+    assert run("-c", program, PYTHONHASHSEED=seed, COLUMNS=seed) == f"{DEMO.fingerprint()}\n"
+
+
+def test_the_collector_opens_no_window_and_leaves_the_terminal_alone() -> None:
+    program = (
+        "import contextlib, sys, warnings\n"
+        f"sys.path.insert(0, {str(FOLDER)!r})\n"
+        "warnings.simplefilter('ignore')\n"
+        "import documents\n"
+        "with contextlib.redirect_stdout(None):\n"
+        "    count = len(documents.collect())\n"
+        "print(count, *{'antigravity', 'this', 'tkinter', 'turtle', 'readline', 'idlelib'} & set(sys.modules))\n"
+    )
+    assert run("-I", "-S", "-B", "-c", program) == f"{len(TEXTS)}\n"
+
+
+def test_questions() -> None:
+    assert len(QUERIES) >= 120
+    assert len(set(QUERIES.values())) == len(QUERIES)
+    for id, text in QUERIES.items():
+        assert id.isdecimal()
+        assert 2 <= len(text.split()) <= 25, text
+        assert text == " ".join(text.split())
+
+
+def test_every_question_has_an_answer_on_this_python() -> None:
+    assert QRELS.keys() == QUERIES.keys()
+    for query, grades in QRELS.items():
+        assert set(grades.values()) <= {1, 2}, query
+        assert 2 in grades.values(), query
+        assert not grades.keys() - TEXTS.keys(), query
+    assert len({name.split(".")[0] for grades in QRELS.values() for name in grades}) > 60
+
+
+def test_questions_do_not_repeat_the_answer() -> None:
+    texts = {name: summary(document)[0] for document in DEMO.documents() for name in [document.id]}
+    for query, grades in QRELS.items():
+        for name, grade in grades.items():
+            assert "." not in name or name not in QUERIES[query]
+            assert grade < 2 or words(texts[name]) != words(QUERIES[query])
+
+
+def test_summary_splits_every_document_without_loss() -> None:
+    for document in DEMO.documents():
+        sentence, rest = summary(document)
+        assert sentence, document.id
+        assert "\n" not in sentence
+        assert rest.startswith(document.text.partition("\n\n")[0])
+        assert sorted(sentence.split() + rest.split()) == sorted(document.text.split()), document.id
+
+
+def test_summary_of_known_docstrings() -> None:
+    documents = {document.id: document for document in DEMO.documents()}
+    sentence, rest = summary(documents["shutil.disk_usage"])
+    assert sentence == "Return disk usage statistics about the given path."
+    assert rest.startswith("shutil.disk_usage(path)\n\nReturned value")
+    sentence, rest = summary(documents["curses.newwin"] if "curses.newwin" in documents else documents["bytes.find"])
+    assert "(" not in sentence  # what repeats the signature is no sentence
+    assert len(re.findall(r"\w+\(", rest)) == 1
