@@ -14,7 +14,7 @@ from rerank.collections.parsing import ChosenFields, json_text
 from rerank.collections.tagged import tag_names, tagged_text
 from rerank.errors import UserError, nearest
 from rerank.files import digest
-from rerank.jvm import java_class
+from rerank.jvm import java_class, start_jvm
 
 
 def prebuilt_index(name: str) -> Path:
@@ -25,6 +25,7 @@ def prebuilt_index(name: str) -> Path:
     Raises:
         UserError: no such index (with the nearest name), or it cannot be downloaded.
     """
+    start_jvm()  # before pyserini starts it in its own way
     from pyserini.prebuilt_index_info import TF_INDEX_INFO
     from pyserini.util import download_prebuilt_index
 

@@ -55,16 +55,16 @@ def tune(
     """
     import ir_measures
 
-    try:
-        parsed = ir_measures.parse_measure(measure)
-    except (KeyError, NameError, SyntaxError, TypeError, ValueError) as error:
-        hint = nearest(measure.partition("@")[0], ir_measures.measures.registry)
-        raise UserError(f"measure {measure!r}: {error}{hint}; expected a name of ir-measures") from error
     judged = [query for query in queries if query.id in qrels]
     if not judged:
         raise UserError("BM25 cannot be tuned: none of the queries has judgments")
     grades = {query.id: {id: max(grade, 0) for id, grade in qrels[query.id].items()} for query in judged}
-    evaluator = ir_measures.evaluator([parsed], grades)
+    try:
+        parsed = ir_measures.parse_measure(measure)
+        evaluator = ir_measures.evaluator([parsed], grades)
+    except (KeyError, NameError, SyntaxError, TypeError, ValueError) as error:
+        hint = nearest(measure.partition("@")[0], ir_measures.measures.registry)
+        raise UserError(f"measure {measure!r}: {error}{hint}; expected a name of ir-measures") from error
 
     def value_of(setting: BM25) -> float:
         run = setting.search(index, judged, depth, progress=False)

