@@ -196,7 +196,7 @@ def signature(value: Any) -> str:
         return ""
     try:
         parameters = list(inspect.signature(value).parameters.values())
-    except (AttributeError, TypeError, ValueError):  # curses: defaults that exist once a terminal is open
+    except (AttributeError, NameError, TypeError, ValueError):  # curses: defaults that exist once a terminal is open
         return ""
     if parameters and parameters[0].name in ("self", "cls", "type"):
         del parameters[0]
@@ -212,6 +212,7 @@ def signature(value: Any) -> str:
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
+    sys.modules["readline"] = None  # type: ignore[assignment]  # pdb would import it, and it sets up the terminal
     with contextlib.redirect_stdout(sys.stderr):
         collected = collect()
     json.dump(collected, sys.stdout)
