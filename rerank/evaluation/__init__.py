@@ -1,24 +1,11 @@
-"""Scores of runs: measures, significance, comparison, interpolation with the first stage."""
+"""Scores of runs. Import from the modules, which stay cheap that way.
+
+- ``measures``: ``evaluate`` (a run against qrels, query by query), ``Evaluator``, ``parse_measures``, ``check_overlap``
+- ``compare``: ``compare_runs`` (files in, everything that a table says out), ``compare``
+- ``render``, ``export``: tables for people, files for machines
+- ``significance``: paired tests, corrections, effect sizes, intervals
+- ``folds``: cross-validation, pooled over folds or per fold
+- ``interpolate``: ``interpolate`` and ``tune_weight``, a model's scores mixed with the first stage's
+"""
 
 from __future__ import annotations
-
-from rerank.evaluation.compare import Comparison, compare, compare_runs
-from rerank.evaluation.folds import per_fold, pool
-from rerank.evaluation.interpolate import interpolate, tune_weight
-from rerank.evaluation.measures import Evaluator, PerQuery, check_overlap, evaluate, nERR, parse_measures
-
-__all__ = [
-    "Comparison",
-    "Evaluator",
-    "PerQuery",
-    "check_overlap",
-    "compare",
-    "compare_runs",
-    "evaluate",
-    "interpolate",
-    "nERR",
-    "parse_measures",
-    "per_fold",
-    "pool",
-    "tune_weight",
-]

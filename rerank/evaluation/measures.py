@@ -99,7 +99,13 @@ class Evaluator:
                 )
             warn_once(f"{negative} judgments with a negative grade count as 0")
             qrels = {query: {doc: max(grade, 0) for doc, grade in grades.items()} for query, grades in qrels.items()}
-        self._scorer = PIPELINE.evaluator(self.measures, qrels)
+        # ir-measures gives a measure without gains or `judged_only` the ones of any other measure that it is asked for
+        # together with (0.4.3), so that measures with different ones must not meet.
+        groups: dict[tuple[str, bool], list[Measure]] = {}
+        for measure in self.measures:
+            key = (repr(measure.params.get("gains")), measure.params.get("judged_only", False))
+            groups.setdefault(key, []).append(measure)
+        self._scorers = [PIPELINE.evaluator(group, qrels) for group in groups.values()]
 
     def __call__(self, run: Run, name: str = "the run") -> PerQuery:
         """Score one run: ``{query: [(document, score), ...]}`` or ``{query: {document: score}}``.
@@ -119,7 +125,7 @@ class Evaluator:
         column = {query: i for i, query in enumerate(self.queries)}
         rows = {measure: i for i, measure in enumerate(self.measures)}
         values = np.zeros((len(rows), len(column)))
-        for metric in self._scorer.iter_calc(ranked):
+        for metric in (metric for scorer in self._scorers for metric in scorer.iter_calc(ranked)):
             values[rows[metric.measure], column[metric.query_id]] = metric.value
         policy = np.array([measure.NAME not in COUNTS for measure in self.measures])
         values[self.without_relevant & policy[:, None]] = np.nan if self.empty == "drop" else float(self.empty)

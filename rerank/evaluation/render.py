@@ -210,7 +210,7 @@ def _p(value: float) -> str:
     return "-" if np.isnan(value) else "<0.0001" if value < 0.0001 else f"{value:.4f}"
 
 
-_LATEX: dict[str, str | int | None] = {character: f"\\{character}" for character in "&%$#_{}"} | {
+_LATEX: dict[str, str] = {character: f"\\{character}" for character in "&%$#_{}"} | {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
@@ -220,4 +220,4 @@ _LATEX: dict[str, str | int | None] = {character: f"\\{character}" for character
 
 
 def _escaped(shown: str) -> str:
-    return shown.translate(str.maketrans(_LATEX))
+    return "".join(_LATEX.get(character, character) for character in shown)

@@ -1,0 +1,314 @@
+from __future__ import annotations
+
+import logging
+import math
+import shutil
+import time
+
+import ir_measures
+import numpy as np
+import pytest
+import pytrec_eval
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rerank.errors import UserError
+from rerank.evaluation.measures import Evaluator, check_overlap, evaluate
+from rerank.evaluation.providers import expected_reciprocal_rank
+from rerank.retrieval.runs import Scored
+from tests.evaluation.random_runs import random_qrels, random_run, untied
+
+seeds = st.integers(0, 2**20)
+few = settings(max_examples=25, deadline=None)
+ALL = "nDCG@10 nDCG P@5 AP AP(rel=2)@7 RR RR(rel=2)@10 R@10 Rprec Bpref Success@3 nERR@10 nDCG(dcg='exp-log2')@10"
+
+TREC_EVAL = {
+    "nDCG": ("ndcg", 1),
+    "nDCG@10": ("ndcg_cut_10", 1),
+    "P@5": ("P_5", 1),
+    "P(rel=2)@5": ("P_5", 2),
+    "AP": ("map", 1),
+    "AP(rel=2)": ("map", 2),
+    "AP@7": ("map_cut_7", 1),
+    "RR": ("recip_rank", 1),
+    "RR(rel=2)": ("recip_rank", 2),
+    "R@10": ("recall_10", 1),
+    "Rprec": ("Rprec", 1),
+    "Bpref": ("bpref", 1),
+    "Success@3": ("success_3", 1),
+    "NumRel": ("num_rel", 1),
+}
+
+
+def clipped(qrels: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
+    return {query: {doc: max(grade, 0) for doc, grade in grades.items()} for query, grades in qrels.items()}
+
+
+@few
+@given(seeds)
+def test_equals_trec_eval_query_by_query(seed: int) -> None:
+    run, qrels = random_run(seed), random_qrels(seed)
+    table = evaluate(run, qrels, list(TREC_EVAL))
+    for level in (1, 2):
+        names = {ours: theirs for ours, (theirs, rel) in TREC_EVAL.items() if rel == level}
+        scorer = pytrec_eval.RelevanceEvaluator(clipped(qrels), set(names.values()), relevance_level=level)
+        theirs = scorer.evaluate(untied(run))
+        for ours, name in names.items():
+            expected = [theirs[query][name] if query in theirs else 0.0 for query in qrels]
+            if (
+                ours == "NumRel"
+            ):  # trec_eval says nothing of a query that the run lacks; it has none found, so none counted
+                expected = [value if query in run else 0.0 for query, value in zip(qrels, expected, strict=True)]
+            np.testing.assert_array_equal(table[ours], expected, err_msg=ours)
+
+
+@few
+@given(seeds)
+def test_measures_of_other_providers_equal_ir_measures(seed: int) -> None:
+    run, qrels = random_run(seed), random_qrels(seed)
+    names = ["Judged@5", "RR@4", "RR(rel=2)@10", "Compat(p=0.9)", "SetF", "IPrec@0.2", "NumRet"]
+    table = evaluate(run, qrels, names)
+    for name in names:
+        theirs = ir_measures.calc(
+            [ir_measures.parse_measure(name)], clipped(qrels), {q: d for q, d in untied(run).items() if q in qrels}
+        )
+        expected = {metric.query_id: metric.value for metric in theirs.per_query}
+        np.testing.assert_allclose(table[name], [expected.get(query, 0.0) for query in qrels], atol=1e-12, err_msg=name)
+        (aggregate,) = theirs.aggregated.values()
+        assert table.mean[name] == pytest.approx(aggregate)
+
+
+def dcg(gains: list[float]) -> float:
+    return sum(gain / math.log2(rank + 1) for rank, gain in enumerate(gains, 1))
+
+
+@few
+@given(seeds, st.sampled_from([None, 1, 5, 10]))
+def test_exponential_gain_is_its_formula(seed: int, cutoff: int | None) -> None:
+    run, qrels = random_run(seed), random_qrels(seed)
+    name = "nDCG(dcg='exp-log2')" + (f"@{cutoff}" if cutoff else "")
+    table = evaluate(run, qrels, name)
+    assert list(table.mean) == [name]
+    for query, value in zip(table.queries, table[name], strict=True):
+        grades = [qrels[query].get(document.id, 0) for document in run.get(query, [])]
+        ideal = dcg([2 ** max(grade, 0) - 1 for grade in sorted(qrels[query].values(), reverse=True)[:cutoff]])
+        expected = dcg([2 ** max(grade, 0) - 1 for grade in grades[:cutoff]]) / ideal if ideal else 0.0
+        assert value == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.skipif(shutil.which("perl") is None, reason="gdeval is a Perl script")
+def test_exponential_gain_and_err_equal_gdeval() -> None:
+    for seed in range(5):
+        qrels = {query[1:]: grades for query, grades in random_qrels(seed, largest=4).items()}
+        run = {query[1:]: ranking for query, ranking in random_run(seed).items()}
+        names = ["nDCG(dcg='exp-log2')@10", "ERR@10"]
+        table = evaluate(run, qrels, names)
+        measures = [ir_measures.parse_measure(name) for name in names]
+        for metric in ir_measures.gdeval.iter_calc(measures, qrels, untied(run)):
+            if metric.query_id in qrels:
+                value = table[metric.measure][table.queries.index(metric.query_id)]
+                assert value == pytest.approx(metric.value, abs=6e-6)  # gdeval prints five digits
+
+
+def test_nerr_is_yus_equation_10() -> None:
+    qrels = {"q": {"a": 2, "b": 1, "c": 0}}
+    run = {"q": [Scored("c", 3.0), Scored("b", 2.0), Scored("a", 1.0)]}
+    best, good = 3 / 4, 1 / 4  # (2^y - 1) / 2^2
+    err = good / 2 + (1 - good) * best / 3
+    ideal = best + (1 - best) * good / 2
+    table = evaluate(run, qrels, "nERR nERR@2 nERR@1 nERR(max_rel=4)@3 NERR@10")
+    assert table.mean["nERR"] == pytest.approx(err / ideal)
+    assert table.mean["nERR@10"] == pytest.approx(err / ideal)
+    assert table.mean["nERR@2"] == pytest.approx(good / 2 / ideal)
+    assert table.mean["nERR@1"] == 0
+    best, good = 3 / 16, 1 / 16  # over 2^4
+    expected = (good / 2 + (1 - good) * best / 3) / (best + (1 - best) * good / 2)
+    assert table.mean["nERR(max_rel=4)@3"] == pytest.approx(expected)
+
+
+def test_err_of_one_document_is_its_satisfaction() -> None:
+    assert expected_reciprocal_rank([0, 0, 3], max_rel=3) == pytest.approx(7 / 8 / 3)
+    assert expected_reciprocal_rank([0, 0, 3], max_rel=3, cutoff=2) == 0
+    assert expected_reciprocal_rank([5], max_rel=4) == expected_reciprocal_rank([4], max_rel=4)
+
+
+@few
+@given(seeds)
+def test_the_ideal_order_scores_one_and_nothing_more(seed: int) -> None:
+    qrels = random_qrels(seed)
+    ideal = {
+        query: [Scored(doc, float(grade)) for doc, grade in sorted(grades.items(), key=lambda item: -item[1])]
+        for query, grades in qrels.items()
+    }
+    names = ["nDCG", "nDCG@5", "nDCG(dcg='exp-log2')@5", "nERR@5", "AP", "RR", "Rprec"]
+    best, any_other = evaluate(ideal, qrels, names, empty="1"), evaluate(random_run(seed), qrels, names, empty="1")
+    np.testing.assert_allclose(best.values, 1.0)
+    assert (any_other.values <= 1 + 1e-12).all()
+    assert (any_other.values >= 0).all()
+
+
+@pytest.mark.parametrize("ids", [("a", "z"), ("z", "a")])
+def test_ties_keep_the_given_order_whatever_the_ids(ids: tuple[str, str]) -> None:
+    relevant, other = ids
+    qrels = {"q": {relevant: 1}}
+    assert evaluate({"q": [Scored(relevant, 1.0), Scored(other, 1.0)]}, qrels, "RR").mean["RR"] == 1
+    assert evaluate({"q": [Scored(other, 1.0), Scored(relevant, 1.0)]}, qrels, "RR").mean["RR"] == 0.5
+    assert evaluate({"q": {other: 1.0, relevant: 1.0}}, qrels, "RR").mean["RR"] == 0.5
+
+
+def test_scores_are_compared_as_float32() -> None:
+    qrels = {"q": {"a": 1}}
+    assert evaluate({"q": {"b": 1.0, "a": 1.0 + 1e-9}}, qrels, "RR").mean["RR"] == 0.5
+    assert evaluate({"q": {"b": 1.0, "a": 1.0 + 1e-6}}, qrels, "RR").mean["RR"] == 1
+
+
+@few
+@given(seeds, st.randoms())
+def test_the_order_of_queries_and_the_scale_of_scores_change_nothing(seed: int, random: object) -> None:
+    run, qrels = random_run(seed), random_qrels(seed)
+    queries, ranked = list(qrels), list(run)
+    random.shuffle(queries)  # type: ignore[attr-defined]
+    random.shuffle(ranked)  # type: ignore[attr-defined]
+    table = evaluate(run, qrels, ALL)
+    scaled = {query: {doc.id: 7 * doc.score - 100 for doc in run[query]} for query in ranked}
+    other = evaluate(scaled, {query: qrels[query] for query in queries}, ALL)
+    assert other.mean == pytest.approx(table.mean)
+    for i, query in enumerate(other.queries):
+        np.testing.assert_array_equal(other.values[:, i], table.values[:, table.queries.index(query)])
+
+
+@few
+@given(seeds)
+def test_policies_for_empty_queries_are_related_by_arithmetic(seed: int) -> None:
+    run, qrels = random_run(seed), random_qrels(seed)
+    zero, one, drop = (evaluate(run, qrels, ALL, empty=policy) for policy in ("0", "1", "drop"))  # type: ignore[arg-type]
+    count = len(qrels)
+    for name in zero.mean:
+        empty = int(zero.without_relevant[list(zero.mean).index(name)].sum())
+        assert one.mean[name] == pytest.approx(zero.mean[name] + empty / count)
+        if empty < count:
+            assert drop.mean[name] == pytest.approx(zero.mean[name] * count / (count - empty))
+        else:
+            assert math.isnan(drop.mean[name])
+        assert np.isnan(drop[name]).sum() == empty
+
+
+def test_a_query_is_empty_for_a_measure_whose_level_no_document_reaches() -> None:
+    table = evaluate({"q": {"a": 1.0}}, {"q": {"a": 1}}, "AP AP(rel=2) nDCG nDCG(gains={1:0}) Judged@1", empty="1")
+    assert table.without_relevant.ravel().tolist() == [False, True, False, True, False]
+    assert table.mean == {"AP": 1, "AP(rel=2)": 1, "nDCG": 1, "nDCG(gains={1:0})": 1, "Judged@1": 1}
+
+
+def test_measures_do_not_change_each_other() -> None:
+    run, qrels = random_run(1), random_qrels(1)
+    names = [
+        "nDCG",
+        "nDCG(gains={1:0})",
+        "nDCG(gains={1:5,2:1})@3",
+        "P(judged_only=True)@5",
+        "NumRet",
+        "nDCG@3",
+        "AP(rel=2)",
+    ]
+    together = evaluate(run, qrels, names)
+    for name in names:
+        np.testing.assert_array_equal(together[name], evaluate(run, qrels, name)[name], err_msg=name)
+
+
+def test_counts_know_no_empty_queries() -> None:
+    run, qrels = {"q": {"a": 2.0, "b": 1.0}}, {"q": {"a": 0}}
+    assert evaluate(run, qrels, "Judged@2 NumRet", empty="1").mean == {"Judged@2": 0.5, "NumRet": 2}
+    assert evaluate(run, qrels, "Judged@2 NumRet", empty="drop").mean == {"Judged@2": 0.5, "NumRet": 2}
+
+
+def test_missing_queries_score_zero_and_are_counted_aloud(caplog: pytest.LogCaptureFixture) -> None:
+    qrels = {query: {"a": 1} for query in ("1", "2", "3", "4", "5")}
+    with caplog.at_level(logging.WARNING, "rerank"):
+        table = evaluate({"1": {"a": 1.0}, "9": {"a": 1.0}, "2": {}}, qrels, "RR", name="half.trec")
+    assert table.missing == ("2", "3", "4", "5")
+    assert table["RR"].tolist() == [1, 0, 0, 0, 0]
+    assert caplog.messages == ["half.trec: 4 of 5 queries have no candidates and score 0 ('2', '3', '4', ...)"]
+
+
+@few
+@given(seeds)
+def test_negative_grades_count_as_zero(seed: int) -> None:
+    run, qrels = random_run(seed), random_qrels(seed)
+    ours, theirs = evaluate(run, qrels, ALL), evaluate(run, clipped(qrels), ALL)
+    np.testing.assert_array_equal(ours.values, theirs.values)
+
+
+def test_negative_grades_are_counted_aloud_and_not_for_infap(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "rerank"):
+        evaluate({"q": {"a": 1.0}}, {"q": {f"d{i}": -1 for i in range(4321)} | {"a": 1}}, "AP")
+    assert caplog.messages == ["4321 judgments with a negative grade count as 0"]
+    with pytest.raises(UserError, match="infAP"):
+        evaluate({"q": {"a": 1.0}}, {"q": {"a": -1}}, "infAP")
+
+
+@pytest.mark.parametrize(
+    ("ranking", "said"),
+    [
+        ([Scored("a", 1.0), Scored("b", 0.5), Scored("a", 0.1)], "query 'q': document 'a' appears more than once"),
+        ([Scored("a", 1.0), Scored("b", float("nan"))], "query 'q': the score of 'b' is not a number"),
+    ],
+)
+def test_bad_rankings_are_refused(ranking: list[Scored], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        evaluate({"q": ranking}, {"q": {"a": 1}}, "AP")
+
+
+def test_other_refusals() -> None:
+    with pytest.raises(UserError, match="the qrels hold no query"):
+        evaluate({}, {}, "AP")
+    with pytest.raises(UserError, match="'dropp' is none of 'drop', '0', '1' \\(did you mean 'drop'"):
+        evaluate({}, {"q": {"a": 1}}, "AP", empty="dropp")  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="grade 31 has gain"):
+        evaluate({"q": {"a": 1.0}}, {"q": {"a": 31}}, "nDCG(dcg='exp-log2')@10")
+
+
+def test_infinite_scores_and_queries_without_judgments_are_no_trouble() -> None:
+    run = {"q": {"a": float("-inf"), "b": float("inf")}, "r": {"a": 1.0}}
+    table = evaluate(run, {"q": {"a": 1}, "r": {}}, ALL + " RR Judged@2")
+    assert table["RR"].tolist() == [0.5, 0]
+    assert np.isfinite(table.values).all()
+
+
+def test_an_evaluator_scores_many_runs() -> None:
+    qrels = random_qrels(3)
+    evaluator = Evaluator(qrels, ALL)
+    for seed in range(3, 6):
+        run = random_run(seed)
+        np.testing.assert_array_equal(evaluator(run).values, evaluate(run, qrels, ALL).values)
+
+
+def test_overlap() -> None:
+    qrels = {"q1": {"d1": 0}, "q2": {"d2": 1}}
+    check_overlap({"q1": [Scored("d9", 2.0), Scored("d1", 1.0)], "x": []}, qrels)
+    check_overlap({"q2": {"d2": 1.0}}, qrels)
+    with pytest.raises(
+        UserError, match=r"a.trec: none of its 1 queries \(such as '1'\) is among the 2 of b.qrels \(such as 'q1'\)"
+    ):
+        check_overlap({"1": {"d1": 1.0}}, qrels, "a.trec", "b.qrels")
+    with pytest.raises(
+        UserError, match=r"none of its documents \(such as '1'\) is judged in the qrels \(such as 'd2'\)"
+    ):
+        check_overlap({"q1": [], "q2": {"1": 1.0}}, qrels)
+    with pytest.raises(UserError, match="there is none"):
+        check_overlap({}, qrels)
+
+
+def test_a_monitor_is_fast() -> None:
+    """300 queries of 150 candidates, each epoch: takes 0.03 s; the limit is for a busy machine."""
+    rng = np.random.default_rng(0)
+    run = {
+        str(query): [Scored(f"d{doc}", float(score)) for doc, score in enumerate(rng.normal(size=150))]
+        for query in range(300)
+    }
+    qrels = {str(query): {f"d{doc}": int(rng.integers(0, 4)) for doc in range(0, 300, 5)} for query in range(300)}
+    times = []
+    for _ in range(3):
+        start = time.perf_counter()
+        evaluate(run, qrels, "nDCG@10")
+        times.append(time.perf_counter() - start)
+    assert min(times) < 0.5

@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import ir_measures
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from ir_measures import AP, RR, P, nDCG
+
+from rerank.errors import UserError
+from rerank.evaluation.measures import nERR, parse_measures
+
+
+def test_spaces_commas_quotes_and_brackets() -> None:
+    text = "nDCG@10 P@20,AP(rel=2), nDCG(dcg='exp-log2')@10  nDCG(gains={1: 0, 2: 3})@5 nERR(max_rel=4)@10"
+    text += " AP(rel=2, cutoff=5)"
+    assert parse_measures(text) == [
+        nDCG @ 10,
+        P @ 20,
+        AP(rel=2),
+        nDCG(dcg="exp-log2") @ 10,
+        nDCG(gains={1: 0, 2: 3}) @ 5,
+        nERR(max_rel=4) @ 10,
+        AP(rel=2) @ 5,
+    ]
+
+
+def test_sequences_of_strings_and_objects_each_measure_once() -> None:
+    assert parse_measures(["RR nDCG@10", nDCG @ 10, "MRR", AP]) == [RR, nDCG @ 10, AP]
+    assert parse_measures(P @ 5) == [P @ 5]
+
+
+@given(
+    st.lists(
+        st.sampled_from([AP, RR, nDCG, nERR, P @ 3, AP(rel=2), nDCG(dcg="exp-log2"), ir_measures.IPrec @ 0.25])
+        | st.builds(
+            lambda measure, k: measure @ k,
+            st.sampled_from([AP, RR, nDCG, P, nERR, nDCG(dcg="exp-log2")]),
+            st.integers(1, 999),
+        ),
+        min_size=1,
+        unique=True,
+    ),
+    st.sampled_from([" ", ",", ", ", "\n"]),
+)
+def test_printed_names_are_read_back(measures: list[ir_measures.Measure], separator: str) -> None:
+    assert parse_measures(separator.join(map(str, measures))) == measures
+
+
+def test_agrees_with_the_parser_of_ir_measures() -> None:
+    for word in [
+        "nDCG@10",
+        "AP(rel=2)@100",
+        "Success@1",
+        "IPrec@0.2",
+        "Judged@10",
+        "SetF(beta=2.0)",
+        "NumRet(rel=1)",
+        "Compat(p=0.8)",
+    ]:
+        assert parse_measures(word) == [ir_measures.parse_measure(word)]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("ndgc@10", "unknown measure 'ndgc' (did you mean 'nDCG'?)"),
+        ("ndcg@10", "(did you mean 'nDCG'?)"),
+        ("ndcg_cut_10", "(did you mean 'nDCG@10'?)"),
+        ("recip_rank", "(did you mean 'RR'?)"),
+        ("zzzzzz", "unknown measure 'zzzzzz'"),
+        ("P", "needs cutoff; write for example P@10"),
+        ("INST", "needs max_rel"),
+        ("AP(rell=2)", "no parameter 'rell' (did you mean 'rel'?)"),
+        ("AP(rel='2')", "rel must be a whole number, not '2'"),
+        ("nDCG(dcg='exp')@10", "dcg must be one of 'log2', 'exp-log2', not 'exp'"),
+        ("nDCG@0", "the cut-off must be at least 1"),
+        ("nDCG@-3", "the cut-off must be at least 1"),
+        ("nDCG@k", "not of the form"),
+        ("nDCG@", "not of the form"),
+        ("@10", "not of the form"),
+        ("AP(2)", "not of the form"),
+        ("AP(rel=2", "')' is missing"),
+        ("nDCG(dcg='exp-log2)@10", "is missing"),
+        ("NumRel(rel=2)", "nothing installed computes it"),
+        ("alpha_nDCG@10", "nothing installed computes it"),
+        ("", "no measure given"),
+        (" , ", "no measure given"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused_in_one_line(text: str, said: str) -> None:
+    with pytest.raises(UserError) as error:
+        parse_measures(text)
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@given(st.text(alphabet="nDCGAP@()=',.{}10 rel\"é", max_size=30))
+def test_any_text_is_parsed_or_refused(text: str) -> None:
+    try:
+        assert parse_measures(text)
+    except UserError as error:
+        assert str(error)
