@@ -7,9 +7,13 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+settings.register_profile("rerank", deadline=None)  # a busy machine is no fault of a test
+settings.load_profile("rerank")
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = ROOT.parent / "shared" / "data"

@@ -89,7 +89,6 @@ def _available(name: str) -> Iterator[None]:
     try:
         yield
     except (OSError, RuntimeError) as error:  # requests' errors are OSErrors
-        raise UserError(
-            f"{name}: ir_datasets cannot get its files ({type(error).__name__}: {error}); check the network, or place "
-            "them where the message above says"
-        ) from error
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        advice = "check the network, or place them where the message above says"
+        raise UserError(f"{name}: ir_datasets cannot get its files ({reason}); {advice}") from error

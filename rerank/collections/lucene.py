@@ -40,6 +40,12 @@ def prebuilt_index(name: str) -> Path:
         raise UserError(f"prebuilt index {name!r} cannot be downloaded {reason}; check network and disk") from error
 
 
+def find_index(name: str) -> Path:
+    """A Lucene index by its folder or, where there is no such folder, by the name that Pyserini gives it."""
+    folder = Path(name).expanduser()
+    return folder if folder.is_dir() else prebuilt_index(name)
+
+
 @contextlib.contextmanager
 def open_index(folder: Path) -> Iterator[Any]:
     """Anserini's ``SimpleSearcher`` on an index."""
@@ -67,8 +73,7 @@ class LuceneCollection:
     def __init__(self, path: str, fields: Sequence[str] | None = None):
         self.name = f"lucene:{path}"
         self.fields = fields
-        folder = Path(path).expanduser()
-        self.index = folder if folder.is_dir() else prebuilt_index(path)
+        self.index = find_index(path)
 
     def documents(self) -> Iterator[Document]:
         """Stream the documents in the order of the index."""

@@ -40,6 +40,8 @@ def open_collection(name: str, fields: Sequence[str] | None = None) -> Collectio
     if name == "demo":
         from rerank.collections.demo import DemoCollection
 
+        if fields is not None:
+            raise UserError("demo: documents have one text and no fields to choose from")
         return DemoCollection()
     if path:
         if prefix == "beir":

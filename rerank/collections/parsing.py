@@ -19,16 +19,22 @@ def is_json(path: Path) -> bool:
     return ".jsonl" in path.suffixes[-2:]
 
 
-def read_json_lines(path: Path) -> Iterator[tuple[str, str, dict[str, object]]]:
-    """Each line's place, id and object."""
+def read_json_objects(path: Path, right: str) -> Iterator[tuple[int, dict[str, object]]]:
+    """Each line's number and object; ``right`` shows in errors what a line should be like."""
     for number, line in read_lines(path):
-        where = f"{path}:{number}"
         try:
             record = json.loads(line)
         except ValueError as error:
-            raise UserError(f'{where}: not JSON ({error}); expected a line like {{"_id": "7", "text": "…"}}') from error
+            raise UserError(f"{path}:{number}: not JSON ({error}); expected a line like {right}") from error
         if not isinstance(record, dict):
-            raise UserError(f'{where}: not a JSON object; expected a line like {{"_id": "7", "text": "…"}}')
+            raise UserError(f"{path}:{number}: not a JSON object; expected a line like {right}")
+        yield number, record
+
+
+def read_json_lines(path: Path) -> Iterator[tuple[str, str, dict[str, object]]]:
+    """Each line's place, id and object."""
+    for number, record in read_json_objects(path, '{"_id": "7", "text": "…"}'):
+        where = f"{path}:{number}"
         key = next((key for key in ID_KEYS if key in record), None)
         if key is None:
             raise UserError(f"{where}: no id among the keys {', '.join(record) or '(none)'}; expected one named '_id'")

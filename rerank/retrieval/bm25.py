@@ -14,15 +14,17 @@ from typing import Any
 from tqdm import tqdm
 
 from rerank.collections.base import Collection, Query
-from rerank.collections.lucene import LuceneCollection, open_index
+from rerank.collections.lucene import LuceneCollection, find_index, open_index
 from rerank.errors import UserError
 from rerank.files import atomic_folder, atomic_write, digest, warn_once
 from rerank.jvm import anserini_jar, java_class
 from rerank.retrieval.runs import Run, Scored
 
+__all__ = ["BM25", "build_index", "cache_folder", "find_index"]
+
 ANALYZER = "DefaultEnglishAnalyzer(porter)"
 MANIFEST = "rerank.json"
-BATCH = 5000
+BATCH = 1000
 # Java's trim() takes these away, and Anserini refuses a document without anything else.
 BLANK = "".join(map(chr, range(0x21)))
 

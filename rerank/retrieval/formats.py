@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TypeAlias
 
 from rerank.collections.base import checked_id
+from rerank.collections.parsing import read_json_objects
 from rerank.errors import UserError, nearest
-from rerank.files import read_lines
 
 Row: TypeAlias = tuple[str, str, str, object, object]
 """Place in the file, query id, document id, rank, score."""
@@ -24,15 +23,8 @@ FIELDS = {
 
 def json_lines_rows(path: Path) -> Iterator[Row]:
     """One JSON object a line, one document an object; the file's order stands for ranks."""
-    for number, line in read_lines(path):
-        where = f"{path}:{number}"
-        try:
-            record = json.loads(line)
-        except ValueError as error:
-            raise UserError(f"{where}: not JSON ({error}); expected {_RIGHT}") from error
-        if not isinstance(record, dict):
-            raise UserError(f"{where}: not a JSON object; expected {_RIGHT}")
-        yield _row(where, number, record)
+    for number, record in read_json_objects(path, _RIGHT):
+        yield _row(f"{path}:{number}", number, record)
 
 
 def parquet_rows(path: Path) -> Iterator[Row]:

@@ -50,7 +50,8 @@ def test_bad_files_are_named(tmp_path: Path, text: str, message: str) -> None:
 
 
 def test_there_are_no_fields_to_choose(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no fields to choose"):
-        open_collection(f"rank_llm:{tmp_path}", ["text"])
+    for name in (f"rank_llm:{tmp_path}", "demo"):
+        with pytest.raises(UserError, match="no fields to choose"):
+            open_collection(name, ["text"])
     with pytest.raises(UserError, match="no such file"):
         open_collection(f"rank_llm:{tmp_path}/nowhere.json")
