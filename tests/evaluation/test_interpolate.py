@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rerank.errors import UserError
+from rerank.evaluation.interpolate import GRID, interpolate, tune_weight, z_normalise
+from rerank.evaluation.measures import evaluate
+from rerank.retrieval.runs import Run, Scored
+from tests.evaluation.random_runs import random_qrels, random_run
+
+few = settings(max_examples=25, deadline=None)
+floats = st.floats(width=32, allow_nan=False, allow_infinity=False)
+
+
+def ids(run: Run) -> dict[str, list[str]]:
+    return {query: [document.id for document in ranking] for query, ranking in run.items()}
+
+
+def same_documents(seed: int, ties: bool = False) -> tuple[Run, Run]:
+    """A first stage and a model's scores of all its documents."""
+    first = random_run(seed, ties=ties, missing=False)
+    rng = np.random.default_rng(seed)
+    model = {}
+    for query, ranking in first.items():
+        scores = rng.integers(0, 4, len(ranking)) if ties else rng.normal(size=len(ranking))
+        scored = [Scored(document.id, float(score)) for document, score in zip(ranking, scores, strict=True)]
+        model[query] = sorted(scored, key=lambda document: -document.score)
+    return model, first
+
+
+@given(st.lists(floats, min_size=1, max_size=20))
+def test_z_scores_have_mean_0_and_deviation_1(scores: list[float]) -> None:
+    z = z_normalise(scores)
+    if len(set(scores)) == 1:
+        assert (z == 0).all()
+    else:
+        assert z.mean() == pytest.approx(0, abs=1e-6)
+        assert z.std() == pytest.approx(1, abs=1e-6)
+    order = np.argsort(scores, kind="stable")
+    assert (np.diff(z[order]) >= 0).all()
+
+
+def test_z_scores_of_nothing() -> None:
+    assert z_normalise([]).tolist() == []
+
+
+@few
+@given(st.integers(0, 9999), st.booleans())
+def test_the_ends_are_the_two_runs(seed: int, ties: bool) -> None:
+    model, first = same_documents(seed, ties)
+    assert ids(interpolate(model, first, 1.0)) == ids(first)
+    assert ids(interpolate(model, first, 0.0)) == ids(model)  # sorted() is stable: its ties are in first-stage order
+
+
+def test_arithmetic() -> None:
+    model = {"q": [Scored("a", 4.0), Scored("b", 2.0), Scored("c", 0.0)]}  # z: √1.5, 0, -√1.5
+    first = {"q": [Scored("c", 30.0), Scored("b", 20.0), Scored("a", 10.0)]}  # z the other way round
+    (best, middle, last) = interpolate(model, first, 0.25)["q"]
+    assert (best.id, middle.id, last.id) == ("a", "b", "c")
+    assert best.score == pytest.approx(0.75 * 1.5**0.5 - 0.25 * 1.5**0.5)
+    assert middle.score == pytest.approx(0)
+    assert [document.id for document in interpolate(model, first, 0.5)["q"]] == ["c", "b", "a"]  # all tied
+
+
+@few
+@given(st.integers(0, 9999), st.floats(0.125, 8), st.floats(-50, 50), st.sampled_from(GRID))
+def test_shift_and_scale_of_either_run_do_not_matter(seed: int, scale: float, shift: float, weight: float) -> None:
+    model, first = same_documents(seed)
+    moved = {query: [Scored(id, score * scale + shift) for id, score in ranking] for query, ranking in first.items()}
+    here, there = interpolate(model, first, weight), interpolate(model, moved, weight)
+    for query in here:
+        expected = dict(here[query])
+        assert dict(there[query]) == pytest.approx(expected, abs=1e-3)
+
+
+def test_below_the_reranked_top_the_first_stage_stays() -> None:
+    first = {"q": [Scored(f"d{i}", 100.0 - i) for i in range(10)]}
+    model = {"q": [Scored("d2", 3.0), Scored("d1", 2.0), Scored("d0", 1.0)]}
+    for weight in (0.0, 0.3, 0.7):
+        ranked = [document.id for document in interpolate(model, first, weight)["q"]]
+        assert sorted(ranked[:3]) == ["d0", "d1", "d2"]
+        assert ranked[3:] == [f"d{i}" for i in range(3, 10)]
+    # the top's z are over the three common documents, whatever lies below
+    alone = interpolate(model, {"q": first["q"][:3]}, 0.3)["q"]
+    assert interpolate(model, first, 0.3)["q"][:3] == alone
+
+
+def test_queries_that_only_one_has_keep_its_order() -> None:
+    run = interpolate({"m": [Scored("b", 2.0), Scored("a", 1.0)]}, {"f": [Scored("y", 9.0), Scored("x", 1.0)]}, 0.5)
+    assert ids(run) == {"f": ["y", "x"], "m": ["b", "a"]}
+    assert ids(interpolate({}, {"f": [Scored("y", 9.0), Scored("x", 1.0)]}, 0.0)) == {"f": ["y", "x"]}
+
+
+def test_a_document_that_the_first_stage_lacks_gets_its_lowest() -> None:
+    first = {"q": [Scored("a", 2.0), Scored("b", 1.0)]}
+    model = {"q": [Scored("new", 9.0), Scored("b", 1.0), Scored("a", 1.0)]}
+    assert [document.id for document in interpolate(model, first, 1.0)["q"]] == ["a", "b", "new"]
+
+
+@few
+@given(st.integers(0, 9999))
+def test_tuning_finds_the_best_of_the_grid(seed: int) -> None:
+    model, first = same_documents(seed)
+    qrels = random_qrels(seed)
+    weight, table = tune_weight(model, first, qrels, "nDCG@5")
+    assert [w for w, _ in table] == list(GRID)
+    for w, value in table[::5]:
+        assert value == pytest.approx(evaluate(interpolate(model, first, w), qrels, "nDCG@5").mean["nDCG@5"])
+    best = max(value for _, value in table)
+    assert weight == next(w for w, value in table if value == best)
+
+
+@pytest.mark.parametrize("weight", [-0.1, 1.1, float("nan")])
+def test_weights_are_shares(weight: float) -> None:
+    with pytest.raises(UserError, match="must be from 0 to 1"):
+        interpolate({}, {}, weight)

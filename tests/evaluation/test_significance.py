@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import scipy.stats
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rerank.errors import UserError
+from rerank.evaluation.significance import (
+    bootstrap_interval,
+    cohens_d,
+    correct,
+    differences,
+    p_value,
+    paired_t,
+    randomisation,
+    wilcoxon,
+    wins_ties_losses,
+)
+
+few = settings(max_examples=30, deadline=None)
+values = st.lists(st.integers(-8, 8).map(lambda i: i / 8), min_size=3, max_size=12).map(np.array)
+p_values = st.lists(st.floats(0, 1) | st.just(math.nan), max_size=12)
+
+
+def pairs(seed: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    baseline = rng.beta(2, 2, count)
+    return np.clip(baseline + rng.normal(0.03, 0.15, count), 0, 1), baseline
+
+
+@pytest.mark.parametrize("count", [5, 43, 250])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_tests_equal_scipys(count: int, seed: int) -> None:
+    run, baseline = pairs(seed, count)
+    difference = differences(run, baseline)
+    assert paired_t(difference) == pytest.approx(scipy.stats.ttest_rel(run, baseline).pvalue)
+    assert wilcoxon(difference) == pytest.approx(scipy.stats.wilcoxon(run, baseline).pvalue)
+    theirs = scipy.stats.permutation_test(
+        (run - baseline,), lambda x, axis: np.mean(x, axis=axis), permutation_type="samples", rng=seed, vectorized=True
+    ).pvalue
+    if 2**count <= 10_000:
+        assert randomisation(difference) == pytest.approx(theirs)
+    else:  # both are draws of 10,000: five standard errors of their difference
+        error = math.sqrt(2 * theirs * (1 - theirs) / 10_000)
+        assert randomisation(difference, seed) == pytest.approx(theirs, abs=5 * error + 2e-4)
+
+
+@few
+@given(values)
+def test_randomisation_of_few_queries_is_exact(difference: np.ndarray) -> None:
+    if not difference.any():
+        assert math.isnan(randomisation(difference))
+        return
+    means = [abs((difference * signs).mean()) for signs in itertools.product([1, -1], repeat=len(difference))]
+    expected = np.mean([mean >= abs(difference.mean()) - 1e-12 for mean in means])
+    assert randomisation(difference) == pytest.approx(expected)
+
+
+@few
+@given(values)
+def test_tests_do_not_mind_which_of_the_two_is_the_baseline(difference: np.ndarray) -> None:
+    for test in ("t", "wilcoxon"):
+        np.testing.assert_allclose(p_value(test, difference), p_value(test, -difference))  # type: ignore[arg-type]
+    np.testing.assert_allclose(randomisation(difference), randomisation(-difference))
+    np.testing.assert_allclose(cohens_d(difference), -cohens_d(-difference))
+    wins, ties, losses = wins_ties_losses(difference)
+    assert wins_ties_losses(-difference) == (losses, ties, wins)
+    assert wins + ties + losses == len(difference)
+
+
+def test_without_an_effect_five_percent_are_significant() -> None:
+    rng = np.random.default_rng(0)
+    draws = [rng.normal(0, 0.2, 40) for _ in range(600)]
+    for test in ("t", "wilcoxon", "randomisation"):
+        share = np.mean([p_value(test, draw) < 0.05 for draw in draws])  # type: ignore[arg-type]
+        assert share == pytest.approx(0.05, abs=4 * math.sqrt(0.05 * 0.95 / 600))
+
+
+def test_intervals_cover_the_mean_as_often_as_they_say() -> None:
+    rng = np.random.default_rng(0)
+    draws = [rng.exponential(0.3, 60) - 0.1 for _ in range(300)]  # skewed, mean 0.2
+    intervals = [bootstrap_interval(draw, 0.9, seed, resamples=1000) for seed, draw in enumerate(draws)]
+    covered = np.mean([low <= 0.2 <= high for low, high in intervals])
+    assert covered == pytest.approx(0.9, abs=0.05)
+
+
+def test_intervals_are_seeded_wider_at_higher_levels_and_hold_the_mean() -> None:
+    difference = differences(*pairs(3, 100))
+    narrow, wide = bootstrap_interval(difference, 0.8), bootstrap_interval(difference, 0.99)
+    assert wide[0] < narrow[0] < difference.mean() < narrow[1] < wide[1]
+    assert bootstrap_interval(difference, 0.8) == narrow
+    assert randomisation(difference, 5) == randomisation(difference, 5)
+
+
+def test_without_any_difference_there_is_nothing_to_test() -> None:
+    nothing = np.zeros(10)
+    assert all(math.isnan(p_value(test, nothing)) for test in ("t", "wilcoxon", "randomisation"))  # type: ignore[arg-type]
+    assert cohens_d(nothing) == 0
+    assert bootstrap_interval(nothing) == (0, 0)
+    assert wins_ties_losses(nothing) == (0, 10, 0)
+
+
+def test_one_query_or_none() -> None:
+    assert math.isnan(paired_t(np.array([0.5])))
+    assert math.isnan(cohens_d(np.array([0.5])))
+    assert randomisation(np.array([0.5])) == 1  # both signs are as extreme
+    assert all(map(math.isnan, bootstrap_interval(np.array([]))))
+    assert all(math.isnan(p_value(test, np.array([]))) for test in ("t", "wilcoxon", "randomisation"))  # type: ignore[arg-type]
+
+
+def test_the_same_difference_everywhere() -> None:
+    constant = np.full(20, 0.1)
+    assert paired_t(constant) == 0
+    assert math.isnan(cohens_d(constant))
+    assert bootstrap_interval(constant) == pytest.approx((0.1, 0.1))
+
+
+def test_cohens_d_is_mean_over_standard_deviation_and_gives_t() -> None:
+    assert cohens_d(np.array([1.0, 2.0, 3.0])) == pytest.approx(2.0)
+    difference = differences(*pairs(1, 50))
+    t = cohens_d(difference) * math.sqrt(50)
+    assert paired_t(difference) == pytest.approx(2 * scipy.stats.t.sf(abs(t), 49))
+
+
+def test_differences_leave_out_dropped_queries_and_rounding() -> None:
+    run, baseline = np.array([0.1 + 0.2, np.nan, 0.5]), np.array([0.3, np.nan, 0.25])
+    assert differences(run, baseline).tolist() == [0, 0.25]
+    with pytest.raises(ValueError, match="same queries"):
+        differences(run, baseline[:2])
+
+
+def test_corrections_are_their_formulas() -> None:
+    p = [0.01, 0.04, 0.03, 0.005]
+    assert correct(p, "bonferroni") == pytest.approx([0.04, 0.16, 0.12, 0.02])
+    # ascending: 4 · 0.005, 3 · 0.01, 2 · 0.03, 1 · 0.04 → 0.04 is raised to the 0.06 before it
+    assert correct(p, "holm") == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert correct(p, "none").tolist() == p
+
+
+@given(p_values)
+def test_holm_lies_between_nothing_and_bonferroni(p: list[float]) -> None:
+    none, holm, bonferroni = (correct(p, method) for method in ("none", "holm", "bonferroni"))  # type: ignore[arg-type]
+    known = ~np.isnan(none)
+    assert (none[known] <= holm[known]).all()
+    assert (holm[known] <= bonferroni[known]).all()
+    assert (holm[known] <= 1).all()
+    order = np.argsort(none[known], kind="stable")
+    assert (np.diff(holm[known][order]) >= 0).all()
+
+
+@given(p_values, st.sampled_from(["none", "bonferroni", "holm"]), st.randoms())
+def test_undefined_p_values_stay_so_and_disturb_nothing(p: list[float], method: str, random: object) -> None:
+    known = [value for value in p if not math.isnan(value)]
+    corrected = correct(p, method)  # type: ignore[arg-type]
+    assert np.isnan(corrected).tolist() == [math.isnan(value) for value in p]
+    np.testing.assert_array_equal(corrected[~np.isnan(corrected)], correct(known, method))  # type: ignore[arg-type]
+    order = list(range(len(p)))
+    random.shuffle(order)  # type: ignore[attr-defined]
+    np.testing.assert_array_equal(correct([p[i] for i in order], method), corrected[order])  # type: ignore[arg-type]
+
+
+def test_unknown_names() -> None:
+    with pytest.raises(UserError, match="unknown test 'wilcoxn' \\(did you mean 'wilcoxon'"):
+        p_value("wilcoxn", np.ones(3))  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="unknown correction 'bonferoni' \\(did you mean 'bonferroni'"):
+        correct([0.1], "bonferoni")  # type: ignore[arg-type]
