@@ -253,7 +253,7 @@ def name_runs(runs: Sequence[str]) -> dict[str, str]:
         called = name or _stem(path)
         if name is None and (called == "run" or stems.count(called) > 1):
             called = f"{Path(path).absolute().parent.name}/{called}"
-        if name is None and called in named:
+        if name is None and called in named and path not in named.values():
             called = path
         if called in named:
             raise UserError(f"{path}: there is a run called {called!r} already; write NAME={path}")

@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rerank.collections import read_qrels
+from rerank.errors import UserError
+from rerank.evaluation.compare import compare, compare_runs, name_runs
+from rerank.evaluation.measures import evaluate
+from rerank.evaluation.significance import bootstrap_interval, cohens_d, correct, differences, p_value
+from rerank.retrieval.runs import read_run
+
+MEASURES = ["nDCG@5", "AP", "NumRet"]
+
+
+def paths(files: Path) -> list[str]:
+    return [str(files / name) for name in ("bm25/run.trec", "rm3/run.trec", "model.trec")]
+
+
+def test_everything_is_what_the_parts_give(files: Path) -> None:
+    found = compare_runs(str(files / "qrels"), paths(files), MEASURES, baseline=paths(files)[0], empty="drop", seed=3)
+    qrels = read_qrels(files / "qrels")
+    assert list(found.tables) == ["bm25/run", "rm3/run", "model"]
+    assert found.baseline == "bm25/run"
+    tables = {name: evaluate(read_run(path), qrels, MEASURES, "drop") for name, path in found.paths.items()}
+    for name, table in tables.items():
+        np.testing.assert_array_equal(found.tables[name].values, table.values)
+    # counts are not tested, nor is the baseline against itself
+    assert list(found.differences) == [(name, m) for name in ("rm3/run", "model") for m in ("nDCG@5", "AP")]
+    for test in ("t", "wilcoxon", "randomisation"):
+        given = []
+        for (name, measure), cell in found.differences.items():
+            difference = differences(tables[name][measure], tables["bm25/run"][measure])
+            assert cell.mean == pytest.approx(tables[name].mean[measure] - tables["bm25/run"].mean[measure])
+            assert cell.effect == cohens_d(difference)
+            assert cell.interval == bootstrap_interval(difference, 0.95, 3)
+            assert cell.wins + cell.ties + cell.losses == len(difference)
+            assert cell.p[test] == p_value(test, difference, 3)  # type: ignore[index, arg-type]
+            given.append(cell.p[test])  # type: ignore[index]
+        corrected = [cell.corrected[test] for cell in found.differences.values()]  # type: ignore[index]
+        assert corrected == correct(given, "holm").tolist()
+        assert found.comparisons[test] == 4  # type: ignore[index]
+
+
+def test_unjudged_documents_at_the_cut_offs(files: Path) -> None:
+    found = compare_runs(str(files / "qrels"), paths(files)[2:], "nDCG@5 P@3 AP")
+    qrels, run = read_qrels(files / "qrels"), read_run(files / "model.trec")
+    for depth in (3, 5):
+        top = [document.id in qrels[query] for query in run if query in qrels for document in run[query][:depth]]
+        assert found.unjudged["model"][depth].retrieved == len(top)
+        assert found.unjudged["model"][depth].count == len(top) - sum(top)
+    assert list(found.unjudged["model"]) == [3, 5]
+
+
+def test_without_a_baseline_there_are_only_means(files: Path) -> None:
+    found = compare_runs(str(files / "qrels"), paths(files), MEASURES)
+    assert found.differences == {}
+    assert found.baseline is None
+
+
+@pytest.mark.parametrize("written", ["{path}", "bm25/run"])
+def test_a_baseline_is_named_by_path_or_name(files: Path, written: str) -> None:
+    baseline = written.format(path=paths(files)[0])
+    assert compare_runs(str(files / "qrels"), paths(files), "AP", baseline).baseline == "bm25/run"
+
+
+def test_a_baseline_that_is_not_among_the_runs_comes_first(files: Path) -> None:
+    found = compare_runs(str(files / "qrels"), paths(files)[1:], "AP", f"BM25={paths(files)[0]}")
+    assert list(found.tables) == ["BM25", "rm3/run", "model"]
+    assert found.baseline == "BM25"
+
+
+def test_a_run_against_its_copy_has_no_p_value_and_disturbs_no_other(files: Path) -> None:
+    first, _, model = paths(files)
+    alone = compare_runs(str(files / "qrels"), [first, model], "AP", first)
+    more = compare_runs(str(files / "qrels"), [first, model, f"copy={first}"], "AP", first)
+    assert all(np.isnan(p) for p in more.differences["copy", "AP"].corrected.values())
+    assert more.differences["copy", "AP"].ties == 30
+    assert more.differences["model", "AP"] == alone.differences["model", "AP"]
+
+
+def test_names_of_runs(files: Path) -> None:
+    first, second, model = paths(files)
+    assert name_runs([first, second, model]) == {"bm25/run": first, "rm3/run": second, "model": model}
+    assert name_runs([f"SmoothI={model}", f"BM25={first}"]) == {"SmoothI": model, "BM25": first}
+    (files / "a=b.trec").write_text((files / "model.trec").read_text())
+    assert list(name_runs([str(files / "a=b.trec")])) == ["a=b"]
+    with pytest.raises(UserError, match="there is a run called 'x' already"):
+        name_runs([f"x={first}", f"x={second}"])
+    with pytest.raises(UserError, match="there is a run called"):
+        name_runs([first, first])
+    with pytest.raises(UserError, match=r"nothing\.trec: no such run file"):
+        name_runs([str(files / "nothing.trec")])
+    with pytest.raises(UserError, match="no run given"):
+        name_runs([])
+
+
+def test_what_is_wrong_is_said_before_anything_is_scored(files: Path) -> None:
+    qrels, runs = str(files / "qrels"), paths(files)
+    for arguments, said in [
+        ({"measures": "nDGC@10"}, "unknown measure"),
+        ({"baseline": str(files / "bm26.trec")}, "no such run file"),
+        ({"tests": ["student"]}, "unknown test 'student'"),
+        ({"correction": "hol"}, "unknown correction 'hol' \\(did you mean 'holm'"),
+        ({"empty": "2"}, "is none of"),
+        ({"level": 95}, "confidence level 95"),
+    ]:
+        with pytest.raises(UserError, match=said):
+            compare_runs(qrels, runs, **{"measures": "AP", **arguments})  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="no such file"):
+        compare_runs(str(files / "no.qrels"), runs, "AP")
+    (files / "other.trec").write_text("x1 Q0 d1 1 2.5 tag\n")
+    with pytest.raises(UserError, match=r"other\.trec: none of its 1 queries \(such as 'x1'\)"):
+        compare_runs(qrels, [*runs, str(files / "other.trec")], "AP")
+
+
+def test_tables_of_other_queries_are_not_compared() -> None:
+    here, there = evaluate({}, {"q": {"d": 1}}, "AP"), evaluate({}, {"r": {"d": 1}}, "AP")
+    with pytest.raises(UserError, match="b: scored in other measures or on other queries than a"):
+        compare({"a": here, "b": there})
+    with pytest.raises(UserError, match="baseline 'c': no such run"):
+        compare({"a": here}, "c")

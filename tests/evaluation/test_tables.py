@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import csv
+import json
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rerank.errors import UserError
+from rerank.evaluation import export, render
+from rerank.evaluation.compare import Comparison, compare, compare_runs
+from rerank.evaluation.measures import Evaluator
+from rerank.retrieval.runs import Scored
+
+
+@pytest.fixture
+def found(files: Path) -> Comparison:
+    runs = [str(files / name) for name in ("bm25/run.trec", "rm3/run.trec", "model.trec")]
+    return compare_runs(
+        str(files / "qrels"), runs, "nDCG@5 nDCG(dcg='exp-log2') AP(rel=2) NumRet", runs[0], empty="drop"
+    )
+
+
+def clear(better: float = 1.0, name: str = "model") -> Comparison:
+    """A model that has the relevant document first in 40 queries where the baseline has it second."""
+    qrels = {str(i): {"a": 1} for i in range(40)}
+    evaluator = Evaluator(qrels, "RR nDCG")
+    base = {query: [Scored("b", 2.0), Scored("a", 1.0)] for query in qrels}
+    model = {query: [Scored("a", 2.0 * better), Scored("b", 1.0)] if int(query) % 4 else base[query] for query in qrels}
+    return compare({"base": evaluator(base), name: evaluator(model)}, "base")
+
+
+def test_json_holds_everything_at_full_precision(found: Comparison, tmp_path: Path) -> None:
+    export.write_table(found, tmp_path / "table.json")
+    read = json.loads((tmp_path / "table.json").read_text())
+    assert read["baseline"] == "bm25/run"
+    assert read["empty"] == "drop"
+    assert read["queries"] == 30
+    for name, table in found.tables.items():
+        assert read["runs"][name]["measures"] == table.mean
+        assert read["runs"][name]["path"] == found.paths[name]
+        assert read["runs"][name]["missing_queries"] == list(table.missing)
+    cells = {(cell["run"], cell["measure"]): cell for cell in read["differences"]}
+    for key, difference in found.differences.items():
+        assert cells[key]["p"] == difference.p
+        assert cells[key]["p_corrected"] == difference.corrected
+        assert cells[key]["difference"] == difference.mean
+        assert tuple(cells[key]["interval"]) == difference.interval
+
+
+def test_json_has_null_where_there_is_no_number() -> None:
+    evaluator = Evaluator({"q": {"a": 0}}, "AP", "drop")
+    table = evaluator({"q": {"a": 1.0}})
+    text = export.to_json(compare({"x": table, "y": table}, "x"))
+    assert "NaN" not in text
+    assert json.loads(text)["runs"]["x"]["measures"] == {"AP": None}
+
+
+def test_csv_has_a_line_per_run_and_measure(found: Comparison, tmp_path: Path) -> None:
+    export.write_table(found, tmp_path / "table.csv")
+    rows = list(csv.DictReader((tmp_path / "table.csv").open()))
+    assert [(row["run"], row["measure"]) for row in rows] == [(n, m) for n in found.tables for m in found.measures]
+    for row in rows:
+        table = found.tables[row["run"]]
+        assert float(row["mean"]) == table.mean[row["measure"]]
+        assert int(row["queries"]) == (~np.isnan(table[row["measure"]])).sum()
+        difference = found.differences.get((row["run"], row["measure"]))
+        assert (float(row["p_t_corrected"]) == difference.corrected["t"]) if difference else row["p_t_corrected"] == ""
+
+
+@pytest.mark.parametrize("suffix", ["tsv", "csv", "jsonl"])
+def test_per_query_values_come_back(found: Comparison, tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"queries.{suffix}"
+    export.write_per_query(found, path)
+    with path.open() as file:
+        rows = (
+            [json.loads(line) for line in file]
+            if suffix == "jsonl"
+            else list(csv.DictReader(file, delimiter="\t" if suffix == "tsv" else ","))
+        )
+    assert len(rows) == 3 * 30
+    for row in rows:
+        table = found.tables[row["run"]]
+        for measure in found.measures:
+            value = table[measure][table.queries.index(row["query_id"])]
+            assert row[measure] in (None, "") if math.isnan(value) else float(row[measure]) == value
+
+
+def test_suffixes_decide_and_unknown_ones_write_nothing(found: Comparison, tmp_path: Path) -> None:
+    for write, name in [(export.write_table, "table.doc"), (export.write_per_query, "queries.json")]:
+        with pytest.raises(UserError, match="the name must end in"):
+            write(found, tmp_path / name)
+        assert not (tmp_path / name).exists()
+    for name, render_as in [("t.txt", render.text), ("t.md", render.markdown), ("t.tex", render.latex)]:
+        export.write_table(found, tmp_path / name)
+        assert (tmp_path / name).read_text() == render_as(found)
+
+
+def test_text_marks_what_is_significant_and_the_best() -> None:
+    shown = render.text(clear(), bold=True)
+    model = next(line for line in shown.splitlines() if line.startswith("model"))
+    assert model.count("\033[1m") == 2
+    assert model.count("ᵗʷʳ") == 2
+    assert "0.8750" in model  # three quarters at 1, one at ½
+    base = next(line for line in shown.splitlines() if line.startswith("base (baseline)"))
+    assert "\033[1m" not in base
+    assert "\033" not in render.text(clear())
+    assert "+0.3750" in shown
+    assert "30/10/0" in shown
+
+
+def test_columns_line_up(found: Comparison) -> None:
+    means, pairs, _ = render.text(found).split("\n\n")
+    for block, names in [(means, 1), (pairs, 2)]:
+        header, rule, *rows = block.splitlines()
+        assert len(rows) == (3 if names == 1 else 6)
+        ends = {tuple(cell.end() for cell in re.finditer(r"\S+(?: \S+)*", line))[names:] for line in (header, *rows)}
+        assert len(ends) == 1
+        assert set(rule) == {"─"}
+        assert len(rule) == max(map(len, rows))
+
+
+def test_bold_adds_nothing_but_codes() -> None:
+    plain = render.text(clear())
+    assert render.text(clear(), bold=True).replace("\033[1m", "").replace("\033[0m", "") == plain
+
+
+def test_caption_states_queries_policy_gain_tests_and_correction(found: Comparison) -> None:
+    caption = " ".join(render.caption(found, render.LETTERS))
+    empty = dict(zip(found.measures, found.first.without_relevant.sum(axis=1).tolist(), strict=True))
+    assert f"30 queries; those without relevant documents ({empty['nDCG@5']} for nDCG@5," in caption
+    assert f"{empty['AP(rel=2)']} for AP(rel=2)) are left out." in caption
+    assert "nDCG has linear gain, as trec_eval." in caption
+    assert "nDCG(dcg='exp-log2') has gain 2^y - 1." in caption
+    assert "Against bm25/run, p < 0.05: t paired t-test, w Wilcoxon signed-rank test, r randomisation test" in caption
+    assert "(Holm-corrected over 6 comparisons)" in caption
+    missing = len(found.tables["model"].missing)
+    assert missing
+    assert f"model: {missing} queries without candidates score 0." in caption
+
+
+def test_markdown_is_a_table(found: Comparison) -> None:
+    blocks = render.markdown(found).split("\n\n")
+    for block in blocks[:2]:
+        rows = [re.split(r"(?<!\\)\|", line)[1:-1] for line in block.splitlines()]
+        assert {len(row) for row in rows} == {len(rows[0])}
+        assert set("".join(rows[1])) <= set("-: ")
+    assert "**0.8750**<sup>t,w,r</sup>" in render.markdown(clear())
+    assert r"a\|b" in render.markdown(clear(name="a|b"))
+
+
+def test_latex_is_a_booktabs_table() -> None:
+    shown = render.latex(clear(name="50%_of & more"))
+    assert r"50\%\_of \& more & \textbf{0.8750}$^{\mathrm{t,w,r}}$ & " in shown
+    body = shown[shown.index(r"\toprule") : shown.index(r"\bottomrule")]
+    rows = [line for line in body.splitlines() if line.endswith(r"\\")]
+    assert len(rows) == 3
+    assert {len(re.findall(r"(?<!\\)&", row)) for row in rows} == {2}
+    for opened in ("table", "tabular"):
+        assert shown.count(rf"\begin{{{opened}}}") == shown.count(rf"\end{{{opened}}}") == 1
+    assert shown.count("{") - shown.count(r"\{") == shown.count("}") - shown.count(r"\}")

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import gzip
+import json
+import lzma
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from rerank.errors import UserError
+from rerank.retrieval.runs import Scored, read_run, write_run
+
+RUN = {"7": [Scored("b", 2.5), Scored("a", 2.5), Scored("c", -1.0)], "q8": [Scored("a", 0.125)]}
+ROWS = [(query, document.id, document.score) for query, ranking in RUN.items() for document in ranking]
+
+
+def records(query: str = "query_id", document: str = "doc_id") -> list[dict[str, Any]]:
+    return [{query: q, "rank": "?", document: d, "score": s, "text": "…"} for q, d, s in ROWS]
+
+
+@pytest.mark.parametrize("names", [("query_id", "doc_id"), ("qid", "docid"), ("qid", "docno")])
+@pytest.mark.parametrize("suffix", [".jsonl", ".jsonl.gz", ".jsonl.xz", ".parquet"])
+def test_a_run_is_the_same_in_every_format(tmp_path: Path, names: tuple[str, str], suffix: str) -> None:
+    path = tmp_path / f"run{suffix}"
+    if suffix == ".parquet":
+        pq.write_table(pa.Table.from_pylist(records(*names)), path, row_group_size=2)
+    else:
+        lines = "".join(json.dumps(record) + "\n" for record in records(*names)).encode()
+        compress = {".gz": gzip.compress, ".xz": lzma.compress}.get(path.suffix, bytes)
+        path.write_bytes(compress(lines))
+    assert read_run(path) == RUN
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz", ".xz"])
+def test_trec_runs_may_be_compressed(tmp_path: Path, suffix: str) -> None:
+    write_run(tmp_path / "plain.trec", RUN)
+    data = (tmp_path / "plain.trec").read_bytes()
+    path = tmp_path / f"run.trec{suffix}"
+    path.write_bytes({".gz": gzip.compress, ".xz": lzma.compress}.get(suffix, bytes)(data))
+    assert read_run(path) == read_run(tmp_path / "plain.trec")
+
+
+def test_ids_that_are_numbers_become_text(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"qid": [1, 1], "docno": [10, 11], "score": [1, 2]}), tmp_path / "run.parquet")
+    assert read_run(tmp_path / "run.parquet") == {"1": [Scored("11", 2.0), Scored("10", 1.0)]}
+
+
+@pytest.mark.parametrize(
+    ("record", "said"),
+    [
+        ({"qid": "1", "docno": "a"}, "run.jsonl:2: no score"),
+        ({"qid": "1", "document_id": "a", "score": 1}, "run.jsonl:2: no document id (did you mean 'document_id'?)"),
+        ({"qid": "1", "docno": "a", "score": "high"}, "run.jsonl:2: score 'high'; expected a finite number"),
+        ({"qid": "1", "docno": "a", "score": None}, "run.jsonl:2: score None"),
+        ({"qid": "1", "docno": "a", "score": float("nan")}, "run.jsonl:2: score nan"),
+        ({"qid": "1", "docno": "x", "score": 1}, "run.jsonl:2: document 'x' is in the list of query '1' already"),
+        ({"qid": 1.5, "docno": "a", "score": 1}, "run.jsonl:2: no id"),
+        (["1", "a", 1], "run.jsonl:2: not a JSON object"),
+    ],
+)
+def test_bad_lines_are_named(tmp_path: Path, record: object, said: str) -> None:
+    path = tmp_path / "run.jsonl"
+    path.write_text(json.dumps({"qid": "1", "docno": "x", "score": 1}) + "\n" + json.dumps(record) + "\n")
+    with pytest.raises(UserError) as error:
+        read_run(path)
+    assert said in str(error.value)
+
+
+def test_bad_files_are_named(tmp_path: Path) -> None:
+    (tmp_path / "run.jsonl").write_text("1 Q0 a 1 2.5 tag\n")
+    with pytest.raises(UserError, match=r"run.jsonl:1: not JSON"):
+        read_run(tmp_path / "run.jsonl")
+    (tmp_path / "run.parquet").write_text("no parquet")
+    with pytest.raises(UserError, match=r"run.parquet: not a readable Parquet file"):
+        read_run(tmp_path / "run.parquet")
+    for name in ("none.jsonl", "none.parquet"):
+        with pytest.raises(UserError, match=f"{name}: no such file"):
+            read_run(tmp_path / name)
+    pq.write_table(pa.table({"qid": ["1"], "docno": ["a"]}), tmp_path / "run.parquet")
+    with pytest.raises(UserError, match=r"run.parquet: row 1: no score"):
+        read_run(tmp_path / "run.parquet")
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".parquet", ".json", ".gz"])
+def test_runs_are_not_written_under_a_name_that_would_be_read_otherwise(tmp_path: Path, suffix: str) -> None:
+    with pytest.raises(UserError, match="plain TREC files"):
+        write_run(tmp_path / f"run{suffix}", RUN)
+    assert list(tmp_path.iterdir()) == []
