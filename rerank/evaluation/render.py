@@ -12,8 +12,8 @@ from rerank.evaluation.measures import COUNTS, PerQuery
 from rerank.evaluation.significance import TEST_NAMES, Test
 
 ALPHA = 0.05
-MARKS: dict[Test, str] = {"t": "ᵗ", "wilcoxon": "ʷ", "randomisation": "ʳ"}
-LETTERS: dict[Test, str] = {"t": "t", "wilcoxon": "w", "randomisation": "r"}
+MARKS: dict[Test, str] = {"t-test": "ᵗ", "wilcoxon": "ʷ", "randomisation": "ʳ"}
+LETTERS: dict[Test, str] = {"t-test": "t", "wilcoxon": "w", "randomisation": "r"}
 
 
 class Cell(NamedTuple):

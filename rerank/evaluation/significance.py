@@ -13,9 +13,9 @@ import numpy as np
 from rerank.errors import UserError, nearest
 
 Correction = Literal["none", "bonferroni", "holm"]
-Test = Literal["t", "wilcoxon", "randomisation"]
+Test = Literal["t-test", "wilcoxon", "randomisation"]
 TEST_NAMES: dict[Test, str] = {
-    "t": "paired t-test",
+    "t-test": "paired t-test",
     "wilcoxon": "Wilcoxon signed-rank test",
     "randomisation": "randomisation test",
 }
@@ -85,7 +85,7 @@ def p_value(test: Test, difference: np.ndarray, seed: int = 0) -> float:
     Raises:
         UserError: no such test.
     """
-    if test == "t":
+    if test == "t-test":
         return paired_t(difference)
     if test == "wilcoxon":
         return wilcoxon(difference)

@@ -29,7 +29,7 @@ def test_everything_is_what_the_parts_give(files: Path) -> None:
         np.testing.assert_array_equal(found.tables[name].values, table.values)
     # counts are not tested, nor is the baseline against itself
     assert list(found.differences) == [(name, m) for name in ("rm3/run", "model") for m in ("nDCG@5", "AP")]
-    for test in ("t", "wilcoxon", "randomisation"):
+    for test in ("t-test", "wilcoxon", "randomisation"):
         given = []
         for (name, measure), cell in found.differences.items():
             difference = differences(tables[name][measure], tables["bm25/run"][measure])

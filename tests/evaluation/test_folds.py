@@ -44,7 +44,7 @@ def test_fold_means_can_be_compared() -> None:
     for fold in range(5):
         expected = np.nanmean(tables["2"]["AP"][fold::5])
         assert means["2"]["AP"][means["2"].queries.index(f"f{fold}")] == pytest.approx(expected)
-    found = compare(means, "2", tests=("t",)).differences["3", "AP"]
+    found = compare(means, "2", tests=("t-test",)).differences["3", "AP"]
     assert found.wins + found.ties + found.losses == 5
 
 

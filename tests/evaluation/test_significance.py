@@ -64,7 +64,7 @@ def test_randomisation_of_few_queries_is_exact(difference: np.ndarray) -> None:
 @few
 @given(values)
 def test_tests_do_not_mind_which_of_the_two_is_the_baseline(difference: np.ndarray) -> None:
-    for test in ("t", "wilcoxon"):
+    for test in ("t-test", "wilcoxon"):
         np.testing.assert_allclose(p_value(test, difference), p_value(test, -difference))  # type: ignore[arg-type]
     np.testing.assert_allclose(randomisation(difference), randomisation(-difference))
     np.testing.assert_allclose(cohens_d(difference), -cohens_d(-difference))
@@ -76,7 +76,7 @@ def test_tests_do_not_mind_which_of_the_two_is_the_baseline(difference: np.ndarr
 def test_without_an_effect_five_percent_are_significant() -> None:
     rng = np.random.default_rng(0)
     draws = [rng.normal(0, 0.2, 40) for _ in range(600)]
-    for test in ("t", "wilcoxon", "randomisation"):
+    for test in ("t-test", "wilcoxon", "randomisation"):
         share = np.mean([p_value(test, draw) < 0.05 for draw in draws])  # type: ignore[arg-type]
         assert share == pytest.approx(0.05, abs=4 * math.sqrt(0.05 * 0.95 / 600))
 
@@ -99,7 +99,7 @@ def test_intervals_are_seeded_wider_at_higher_levels_and_hold_the_mean() -> None
 
 def test_without_any_difference_there_is_nothing_to_test() -> None:
     nothing = np.zeros(10)
-    assert all(math.isnan(p_value(test, nothing)) for test in ("t", "wilcoxon", "randomisation"))  # type: ignore[arg-type]
+    assert all(math.isnan(p_value(test, nothing)) for test in ("t-test", "wilcoxon", "randomisation"))  # type: ignore[arg-type]
     assert cohens_d(nothing) == 0
     assert bootstrap_interval(nothing) == (0, 0)
     assert wins_ties_losses(nothing) == (0, 10, 0)
@@ -110,7 +110,7 @@ def test_one_query_or_none() -> None:
     assert math.isnan(cohens_d(np.array([0.5])))
     assert randomisation(np.array([0.5])) == 1  # both signs are as extreme
     assert all(map(math.isnan, bootstrap_interval(np.array([]))))
-    assert all(math.isnan(p_value(test, np.array([]))) for test in ("t", "wilcoxon", "randomisation"))  # type: ignore[arg-type]
+    assert all(math.isnan(p_value(test, np.array([]))) for test in ("t-test", "wilcoxon", "randomisation"))  # type: ignore[arg-type]
 
 
 def test_the_same_difference_everywhere() -> None:
