@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rerank import __version__
-from rerank.console import call, exit_code, log_file, make_parser, parse
+from rerank.console import call, exit_code
 from rerank.errors import UserError, nearest
 
 log = logging.getLogger("rerank")
@@ -33,6 +33,7 @@ def retrieve(
     depth: int = 150,
     run: str | None = None,
     index: str | None = None,
+    queries: str | None = None,
     qrels: str | None = None,
     fields: list[str] | None = None,
     k1: float = 0.9,
@@ -52,6 +53,7 @@ def retrieve(
         depth: candidates per query.
         run: a run file (TREC) to take the candidates from, in place of BM25.
         index: a Lucene index (folder, or name of a prebuilt one) to search, in place of one built here.
+        queries: queries (JSONL, TSV, TREC topics or a collection); null takes the collection's own.
         qrels: judgments (TREC file, BEIR TSV or collection); null takes the collection's own.
         fields: text fields of a document; null takes all.
         k1: BM25's term frequency saturation.
@@ -63,7 +65,8 @@ def retrieve(
         threads: threads for indexing and searching; null takes all cores.
         overwrite: replace an existing folder.
     """
-    from rerank.collections import open_collection, read_qrels
+    from rerank.collections import open_collection, read_qrels, read_queries
+    from rerank.collections.rankllm import RankLlmFile
     from rerank.evaluation.parsing import parse_measures
     from rerank.lists.build import build_lists
     from rerank.retrieval import bm25
@@ -71,17 +74,18 @@ def retrieve(
     from rerank.retrieval.tune import tune
 
     if Path(output).exists() and not overwrite:
-        raise UserError(f"output: {output} exists already; name another folder, or say --overwrite true")
+        raise UserError(f"output: {output} exists already; name another folder, or say --overwrite")
     if depth < 1:
         raise UserError(f"depth: must be at least 1, not {depth}")
     parse_measures(tune_measure)
     source = open_collection(collection, fields)
+    asked = list(read_queries(queries) if queries else source.queries())
     judgments = read_qrels(qrels) if qrels else source.qrels()
     retriever: dict[str, Any]
     if run is not None:
         first, retriever = read_run(run), {"run": run}
-    elif hasattr(source, "run"):
-        first, retriever = source.run(), {"run": collection}
+    elif isinstance(source, RankLlmFile):
+        first, retriever = read_run(source.path), {"run": collection}
     else:
         where = bm25.build_index(source, threads=threads) if index is None else bm25.find_index(index)
         model = bm25.BM25(k1=k1, b=b, rm3=rm3)
@@ -93,12 +97,13 @@ def retrieve(
             tuned = tune(where, training.queries(), grades, tune_measure, depth, rm3=rm3)
             model = tuned.best
             log.info("tuned on %s: k1 %g, b %g, %s %.4f", tune_on, model.k1, model.b, tune_measure, tuned.value)
-        first = model.search(where, source.queries(), depth, threads)
+        first = model.search(where, asked, depth, threads)
         retriever = {"bm25": vars(model), "tuned_on": tune_on}
     lists = build_lists(
         source,
         first,
         output,
+        queries=asked,
         depth=depth,
         qrels=judgments,
         retriever=retriever,
@@ -181,6 +186,13 @@ def _weight(text: str, contract: dict[str, Any], model: str) -> float:
     return weight
 
 
+def train(argv: Sequence[str]) -> None:
+    """Train a reranker as a YAML configuration says; goes on where an interrupted run stopped."""
+    from rerank.training.command import train as run_training
+
+    run_training(argv)
+
+
 def losses(name: str | None = None) -> None:
     """List the losses: name, parameters, defaults, paper; of one loss all that its documentation says.
 
@@ -192,37 +204,48 @@ def losses(name: str | None = None) -> None:
     print(listing(name))
 
 
-def train(argv: Sequence[str]) -> dict[str, Any]:
-    """Train a reranker as a YAML configuration says; goes on where an interrupted run stopped."""
-    parser = make_parser("train", train)
-    from rerank.training.config import TrainConfig
+def evaluate(
+    qrels: str,
+    runs: list[str],
+    measures: str = "nDCG@10 AP RR P@10",
+    baseline: str | None = None,
+    tests: list[Literal["t-test", "wilcoxon", "randomisation"]] | None = None,
+    correction: Literal["none", "bonferroni", "holm"] = "holm",
+    empty: Literal["0", "1", "drop"] = "0",
+    json: str | None = None,
+    table: list[str] | None = None,
+    per_query: str | None = None,
+) -> None:
+    """Score runs against judgments; with a baseline, test the differences.
 
-    parser.add_argument("--config", action="config", help="YAML file; options that follow it override its keys")
-    parser.add_class_arguments(TrainConfig)
-    if not {"-h", "--help"} & set(argv):  # known by their short names once they are imported
-        import rerank.models.cross_encoder  # noqa: F401
-        from rerank import losses, relaxations
+    Args:
+        qrels: judgments: a TREC file, a BEIR TSV, or a collection.
+        runs: run files (TREC, JSONL or Parquet, also .gz), or NAME=FILE.
+        measures: measures as ir-measures writes them, separated by spaces.
+        baseline: the run to test the others against, by its file or its name.
+        tests: significance tests on the values per query; null makes all.
+        correction: for the many p-values that a test gives over the whole table.
+        empty: what a query without relevant documents scores: 0 as trec_eval, 1, or drop to leave it out.
+        json: file for everything at full precision.
+        table: files for the table as shown; .md, .tex, .csv or .txt.
+        per_query: file for the values per query; .tsv, .csv or .jsonl.
+    """
+    from rerank.evaluation import compare, export, render
 
-        losses.load_all()
-        relaxations.load_all()
-    options = parse(parser, argv)
-    import torch
-
-    from rerank.training.run_folder import RunFolder
-    from rerank.training.trainer import Trainer
-
-    folder = RunFolder(options.output, parser.dump(options, skip_link_targets=False))
-    folder.check()
-    if (measures := folder.finished()) is not None:
-        log.info("%s is complete; name another output to train again", options.output)
-        return measures
-    torch.manual_seed(options.seed)  # a fresh head's weights
-    with log_file(folder.path):
-        measures = Trainer(parser.instantiate(options), folder).run()
-    for split, values in measures.items():
-        numbers = ", ".join(f"{name} {value:.4f}" for name, value in values.items() if isinstance(value, float))
-        log.info("%s: %s", split, numbers)
-    return measures
+    for path in table or []:
+        export.check_suffix(path, export.TABLE_SUFFIXES)
+    if per_query:
+        export.check_suffix(per_query, export.PER_QUERY_SUFFIXES)
+    comparison = compare.compare_runs(
+        qrels, runs, measures, baseline, tests or compare.TESTS, correction, empty, progress=sys.stderr.isatty()
+    )
+    for path in table or []:
+        export.write_table(comparison, path)
+    if json:
+        export.write_json(comparison, json)
+    if per_query:
+        export.write_per_query(comparison, per_query)
+    print(render.text(comparison, bold=sys.stdout.isatty()), end="")
 
 
 COMMANDS: dict[str, Callable[..., Any]] = {
@@ -230,6 +253,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "retrieve": retrieve,
     "train": train,
     "rerank": rerank,
+    "evaluate": evaluate,
     "losses": losses,
 }
 

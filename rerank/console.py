@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import errno
+import inspect
+import json
 import logging
 import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,11 +32,12 @@ def make_parser(name: str, documented: Callable[..., Any]) -> ArgumentParser:
 
 
 def parse(parser: ArgumentParser, argv: Sequence[str]) -> Namespace:
-    """Parse, turning what the parser refuses into a one-line :class:`UserError` with the nearest key."""
+    """Parse (``--per-query`` or ``--per_query``), turning what the parser refuses into a one-line :class:`UserError` with the nearest key."""
     from jsonargparse import ArgumentError
 
+    words = [re.sub(r"^--[^=]+", lambda key: "--" + key[0][2:].replace("-", "_"), word) for word in argv]
     try:
-        return parser.parse_args(list(argv))
+        return parser.parse_args(words)
     except ArgumentError as error:
         raise UserError(_one_line(str(error), parser)) from error
 
@@ -42,23 +46,35 @@ def call(name: str, function: Callable[..., Any], argv: Sequence[str]) -> Any:
     """Run a command whose options are the parameters of a function."""
     parser = make_parser(name, function)
     parser.add_function_arguments(function)
-    return function(**vars(parse(parser, argv)))
+    kinds = {key: str(parameter.annotation) for key, parameter in inspect.signature(function).parameters.items()}
+    return function(**vars(parse(parser, _shell_like(argv, kinds))))
+
+
+def _shell_like(argv: Sequence[str], kinds: dict[str, str]) -> list[str]:
+    """Let lists be written ``--runs A B`` and switches ``--overwrite``, as elsewhere in the shell."""
+    result: list[str] = []
+    position = 0
+    while position < len(argv):
+        word = argv[position]
+        position += 1
+        kind = kinds.get(word.removeprefix("--").replace("-", "_"), "") if word.startswith("--") else ""
+        values = list(takewhile(lambda value: not value.startswith("--"), argv[position:]))
+        if kind.startswith("list"):
+            result.append(f"{word}={json.dumps(values)}")
+            position += len(values)
+        elif kind == "bool" and not values:
+            result.append(f"{word}=true")
+        else:
+            result.append(word)
+    return result
 
 
 def _one_line(message: str, parser: ArgumentParser) -> str:
-    lines = [line.strip() for line in message.splitlines() if line.strip()]
-    text = " ".join(lines)
+    text = " ".join(line.strip() for line in message.splitlines() if line.strip())
     known = [option for action in parser._actions for option in action.option_strings]
-    for pattern in (
-        r"[Uu]nrecognized arguments: (\S+)",
-        r"Key '?([\w.]+)'? is not expected",
-        r"Option '([\w.]+)' is not",
-    ):
-        if found := re.search(pattern, text):
-            key = found[1].split("=")[0]
-            text += nearest(key if key.startswith("-") else f"--{key}", known).replace(
-                "'--", "'" if key[0] != "-" else "'--"
-            )
+    patterns = r"[Uu]nrecognized arguments: (\S+)", r"Key '?([\w.]+)'? is not expected", r"Option '([\w.]+)' is not"
+    for found in filter(None, (re.search(pattern, text) for pattern in patterns)):
+        text += nearest("--" + found[1].split("=")[0].lstrip("-"), known)
     return f"{text}; see {parser.prog} --help"
 
 

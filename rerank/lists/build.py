@@ -41,6 +41,7 @@ def build_lists(
     run: Run,
     folder: str | Path,
     *,
+    queries: list[Query] | None = None,
     depth: int = 150,
     qrels: Qrels | None = None,
     retriever: Mapping[str, Any] | None = None,
@@ -53,6 +54,7 @@ def build_lists(
         collection: where queries and documents come from.
         run: the first stage: query id -> candidates, best first.
         folder: the folder to make; it appears whole or not at all.
+        queries: the queries; None takes the collection's own.
         depth: candidates kept per query.
         qrels: judgments; None takes the collection's own.
         retriever: what made the run and its parameters, for the manifest.
@@ -62,7 +64,7 @@ def build_lists(
     Raises:
         UserError: the run names queries or documents that the collection does not have.
     """
-    queries = list(collection.queries())
+    queries = list(collection.queries()) if queries is None else queries
     known = {query.id for query in queries}
     for query_id in run:
         if query_id not in known:

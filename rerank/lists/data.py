@@ -63,17 +63,17 @@ class ListsData(Data):
 
     def splits(self, seed: int) -> Splits:
         """Open the folders; training lists see added relevant documents, the others never do."""
-        train = _judged(self.train, with_added=True)
+        train = judged_lists(self.train, with_added=True)
         validation = None
         if self.validation is not None:
-            validation = _judged(self.validation)
+            validation = judged_lists(self.validation)
         elif self.validation_share > 0:
             order = np.random.default_rng(seed).permutation(len(train))
             kept = max(1, round(len(train) * self.validation_share))
-            validation = _judged(self.train).select(np.sort(order[:kept]))
+            validation = judged_lists(self.train).select(np.sort(order[:kept]))
             train = train.select(np.sort(order[kept:]))
             log.info("%d of the training queries kept back for validation", kept)
-        test = None if self.test is None else _judged(self.test)
+        test = None if self.test is None else judged_lists(self.test)
         for name, lists in (("validation", validation), ("test", test)):
             if lists is not None and (shared := set(train.query_ids) & set(lists.query_ids)):
                 raise UserError(
@@ -87,7 +87,7 @@ class ListsData(Data):
         )
 
 
-def _judged(folder: str, with_added: bool = False) -> Lists:
+def judged_lists(folder: str, with_added: bool = False) -> Lists:
     """The lists of a folder whose queries have judgments."""
     lists = Lists.open(Path(folder), with_added=with_added)
     if lists.qrels is None:

@@ -281,6 +281,6 @@ def _keep_float32(module: nn.Module) -> None:
 
 
 def _positions(config: Any, tokenizer: Any) -> int:
-    """Tokens that fit a sequence: the model's positions, less the offset that RoBERTa's pad takes, or the tokenizer's."""
+    """Tokens that fit a sequence: the model's positions, or what its tokenizer allows."""
     positions = getattr(config, "max_position_embeddings", None) or 10**9
     return min(positions, tokenizer.model_max_length)

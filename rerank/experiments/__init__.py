@@ -1,0 +1,3 @@
+"""Whole experiments: the demo."""
+
+from __future__ import annotations

@@ -1,0 +1,54 @@
+"""Cross-validation over the queries of one lists folder."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rerank.errors import UserError
+from rerank.lists.data import Data, Splits, judged_lists
+from rerank.lists.ragged import Array
+from rerank.lists.sampling import seed_of
+
+
+def fold_of(query_ids: list[str], folds: int, seed: int) -> Array:
+    """The fold of every query, ``[Q]``: of nearly equal size, decided by the seed and the ids, not by their order."""
+    order = np.argsort([seed_of(seed, folds, query) for query in query_ids], kind="stable")
+    result = np.empty(len(query_ids), dtype=np.int64)
+    result[order] = np.arange(len(query_ids)) % folds
+    return result
+
+
+class FoldsData(Data):
+    """One fold of a lists folder as test lists, the others to train on."""
+
+    def __init__(
+        self, lists: str, fold: int, folds: int = 5, seed: int = 0, validation: bool = True, depth: int = 150
+    ) -> None:
+        """Name the folder and the fold.
+
+        Args:
+            lists: lists folder.
+            fold: the fold to test on, from 1.
+            folds: number of folds.
+            seed: decides which query is in which fold.
+            validation: whether the fold before (cyclically) validates; otherwise it is trained on as well.
+            depth: candidates reranked per validation and test query.
+        """
+        if folds < 2 + validation or not 1 <= fold <= folds:
+            raise ValueError(f"fold {fold} of {folds}: folds must be at least {2 + validation}, fold from 1 to folds")
+        self.lists, self.fold, self.folds, self.seed = lists, fold, folds, seed
+        self.validation, self.depth = validation, depth
+
+    def splits(self, seed: int) -> Splits:
+        """Training lists see added relevant documents, the others never do."""
+        lists, full = judged_lists(self.lists), judged_lists(self.lists, with_added=True)
+        if len(lists) < self.folds:
+            raise UserError(f"data.folds: {self.lists} has {len(lists)} judged queries, too few for {self.folds} folds")
+        folds = fold_of(lists.query_ids, self.folds, self.seed)
+        test = folds == self.fold - 1
+        validation = (folds == (self.fold - 2) % self.folds) & self.validation
+        return Splits(
+            train=full.select(np.flatnonzero(~test & ~validation)),
+            validation=lists.select(np.flatnonzero(validation)).top(self.depth) if self.validation else None,
+            test=lists.select(np.flatnonzero(test)).top(self.depth),
+        )
