@@ -29,12 +29,12 @@ __all__ = ["load_all", *_HOMES]
 
 
 def load_all() -> dict[str, type]:
-    """Import every relaxation: its class by name, so that configs may call it by its short name."""
+    """Import every relaxation to train with: its class by name, so that configs may call it by its short name."""
     from rerank.relaxations.base import RankIndicators, Relaxation, SoftRanks
 
     classes = {name: __getattr__(name) for name in _HOMES}
-    families = (Relaxation, RankIndicators, SoftRanks)
-    return {name: kind for name, kind in classes.items() if issubclass(kind, Relaxation) and kind not in families}
+    others = (Relaxation, RankIndicators, SoftRanks, classes["Exact"])  # families, and what has no gradient
+    return {name: kind for name, kind in classes.items() if issubclass(kind, Relaxation) and kind not in others}
 
 
 def __getattr__(name: str) -> Any:

@@ -128,7 +128,7 @@ class RankIndicators(Relaxation):
         Returns:
             ``[B, depth]``, finite; ranks beyond the length of a list are cut off by the caller.
         """
-        return (self.indicators(scores, mask, depth) @ values.unsqueeze(2)).squeeze(2)
+        return (self.indicators(scores, mask, depth) * values[:, None, :]).sum(dim=2)  # no matmul: autocast
 
     def weighted(
         self, scores: Tensor, values: Tensor, weights: Tensor, mask: Tensor, exponential: bool = False

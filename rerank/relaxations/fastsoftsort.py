@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from rerank.relaxations.backward import full_precision
 from rerank.relaxations.base import Lists, SoftRanks
 from rerank.relaxations.isotonic import antitonic_kl, antitonic_l2, blocks
 from rerank.relaxations.order import first, order_of
@@ -67,7 +67,7 @@ class _Projection(torch.autograd.Function):
         return result.to(descending.dtype)
 
     @staticmethod
-    @once_differentiable
+    @full_precision
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         block, share, result, real = ctx.saved_tensors
         slopes = torch.where(real, gradient * result if ctx.kl else gradient.double(), 0.0)

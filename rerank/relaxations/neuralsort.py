@@ -68,14 +68,13 @@ class NeuralSort(RankIndicators):
         """``[B, depth, N]``."""
         if not self.sinkhorn:
             return self._rows(scores, mask, depth)
-        every = torch.eye(scores.shape[1], dtype=scores.dtype, device=scores.device).expand(len(scores), -1, -1)
-        return self._balanced(scores, every, mask, depth)
+        return self._balanced(scores, torch.diag_embed(mask.to(scores.dtype)), mask)[:, :, :depth].transpose(1, 2)
 
     def expected(self, scores: Tensor, values: Tensor, mask: Tensor, depth: int) -> Tensor:
         """``[B, depth]``."""
         if not self.sinkhorn:
             return super().expected(scores, values, mask, depth)
-        return self._balanced(scores, values.unsqueeze(2), mask, depth).squeeze(2)
+        return self._balanced(scores, values[:, None, :], mask)[:, 0, :depth]
 
     def weighted(
         self, scores: Tensor, values: Tensor, weights: Tensor, mask: Tensor, exponential: bool = False
@@ -86,14 +85,15 @@ class NeuralSort(RankIndicators):
         if exponential:
             raise ValueError("NeuralSort(transposed=True) takes the gain of documents, not of ranks")
         size = scores.shape[1]
-        weights = torch.nn.functional.pad(weights, (0, size - weights.shape[1])).unsqueeze(2)
         matrix = self._rows(scores, mask, size).transpose(1, 2)
+        weights = torch.nn.functional.pad(weights, (0, size - weights.shape[1]))[:, None, :]
         discounts = balanced_product(matrix, weights, mask, first(mask), self.sinkhorn, self.tolerance)
-        return (discounts.squeeze(2) * values).sum(dim=1)
+        return (discounts[:, 0] * values).sum(dim=1)
 
-    def _balanced(self, scores: Tensor, values: Tensor, mask: Tensor, depth: int) -> Tensor:
+    def _balanced(self, scores: Tensor, values: Tensor, mask: Tensor) -> Tensor:
+        """``[B, V, N]``: values ``[B, V, N]`` over documents, as expected at the ranks."""
         matrix = self._rows(scores, mask, scores.shape[1])
-        return balanced_product(matrix, values, first(mask), mask, self.sinkhorn, self.tolerance)[:, :depth]
+        return balanced_product(matrix, values, first(mask), mask, self.sinkhorn, self.tolerance)
 
     def _rows(self, scores: Tensor, mask: Tensor, depth: int) -> Tensor:
         """The matrix before Sinkhorn scaling: ``[B, depth, N]``, 0 at pads."""
@@ -101,7 +101,7 @@ class NeuralSort(RankIndicators):
         ranks = torch.arange(1, depth + 1, device=scores.device)
         slopes = (count + 1 - 2 * ranks).to(scores.dtype)
         spread = torch.where(mask, total_distances(scores, mask) / self.tau, -lowest(scores))
-        return torch.baddbmm(-spread[:, None, :], slopes[:, :, None], (scores / self.tau)[:, None, :]).softmax(dim=2)
+        return (slopes[:, :, None] * (scores / self.tau)[:, None, :] - spread[:, None, :]).softmax(dim=2)
 
 
 def total_distances(scores: Tensor, mask: Tensor) -> Tensor:

@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from rerank.relaxations.backward import full_precision
 from rerank.relaxations.base import Lists
 
 Gradient = Literal[1, 2, 3]
@@ -57,7 +57,7 @@ class _Ranks(torch.autograd.Function):
         return ranks
 
     @staticmethod
-    @once_differentiable
+    @full_precision
     def backward(ctx: Any, slopes: Tensor) -> tuple[Tensor, None, None, None, None]:
         lists: Lists = ctx.lists
         own, own_labels = lists.at_rows(lists.scores.detach()), lists.at_rows(lists.labels)

@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from rerank.relaxations.backward import full_precision
 from rerank.relaxations.base import GainOf, RankIndicators
 from rerank.relaxations.order import lowest
 
@@ -145,7 +145,7 @@ class _Expected(torch.autograd.Function):
         return result
 
     @staticmethod
-    @once_differentiable
+    @full_precision
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         shifted, values, expected = ctx.saved_tensors
         total = torch.zeros_like(shifted)
@@ -176,7 +176,7 @@ class _Weighted(torch.autograd.Function):
         return result
 
     @staticmethod
-    @once_differentiable
+    @full_precision
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None]:
         (total,) = ctx.saved_tensors
         return gradient[:, None] * total, None, None, None, None

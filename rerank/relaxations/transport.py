@@ -39,23 +39,22 @@ class OptimalTransport(RankIndicators):
 
     def indicators(self, scores: Tensor, mask: Tensor, depth: int) -> Tensor:
         """``[B, depth, N]``."""
-        every = torch.eye(scores.shape[1], dtype=scores.dtype, device=scores.device).expand(len(scores), -1, -1)
-        return self._product(scores, every, mask, depth)
+        return self._product(scores, torch.diag_embed(mask.to(scores.dtype)), mask)[:, :, :depth].transpose(1, 2)
 
     def expected(self, scores: Tensor, values: Tensor, mask: Tensor, depth: int) -> Tensor:
         """``[B, depth]``."""
-        return self._product(scores, values.unsqueeze(2), mask, depth).squeeze(2)
+        return self._product(scores, values[:, None, :], mask)[:, 0, :depth]
 
-    def _product(self, scores: Tensor, values: Tensor, mask: Tensor, depth: int) -> Tensor:
-        """``E V`` of the first ranks."""
+    def _product(self, scores: Tensor, values: Tensor, mask: Tensor) -> Tensor:
+        """``[B, V, N]``: values ``[B, V, N]`` over documents, as expected at the ranks."""
         count = mask.sum(dim=1, keepdim=True)
         ranks = torch.arange(1, scores.shape[1] + 1, device=scores.device)
         anchors = (count - ranks) / (count - 1).clamp(min=1).to(scores.dtype)
         cost = (_squashed(scores, mask)[:, None, :] - anchors[:, :, None]).square()
         logits = cost / -self.epsilon
         if self.epsilon >= _PLAIN:
-            return balanced_product(logits.exp(), values, first(mask), mask, self.iterations)[:, :depth]
-        return log_balanced_product(logits, values, first(mask), mask, self.iterations)[:, :depth]
+            return balanced_product(logits.exp(), values, first(mask), mask, self.iterations)
+        return log_balanced_product(logits, values, first(mask), mask, self.iterations)
 
 
 def _squashed(scores: Tensor, mask: Tensor) -> Tensor:
@@ -63,4 +62,4 @@ def _squashed(scores: Tensor, mask: Tensor) -> Tensor:
     count = mask.sum(dim=1, keepdim=True).clamp(min=1)
     centred = (scores - scores.sum(dim=1, keepdim=True) / count).masked_fill(~mask, 0.0)
     variance = centred.square().sum(dim=1, keepdim=True) / count
-    return torch.sigmoid(centred / variance.clamp(min=torch.finfo(scores.dtype).tiny).sqrt())
+    return torch.sigmoid(centred / torch.where(variance > 0, variance, 1.0).sqrt())
