@@ -2,7 +2,7 @@
 
 - ``measures``: ``evaluate`` (a run against qrels, query by query), ``Evaluator``, ``parse_measures``, ``check_overlap``
 - ``compare``: ``compare_runs`` (files in, everything that a table says out), ``compare``
-- ``render``, ``output``: tables for people, files for machines
+- ``render``, ``export``: tables for people, files for machines
 - ``significance``: paired tests, corrections, effect sizes, intervals
 - ``folds``: cross-validation, pooled over folds or per fold
 - ``interpolate``: ``interpolate`` and ``tune_weight``, a model's scores mixed with the first stage's

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from rerank.errors import UserError
-from rerank.evaluation import output, render
+from rerank.evaluation import export, render
 from rerank.evaluation.compare import Comparison, compare, compare_runs
 from rerank.evaluation.measures import Evaluator
 from rerank.retrieval.runs import Scored
@@ -34,7 +34,7 @@ def clear(better: float = 1.0, name: str = "model") -> Comparison:
 
 
 def test_json_holds_everything_at_full_precision(found: Comparison, tmp_path: Path) -> None:
-    output.write(found, json=tmp_path / "table.json")
+    export.write_json(found, tmp_path / "table.json")
     read = json.loads((tmp_path / "table.json").read_text())
     assert read["baseline"] == "bm25/run"
     assert read["empty"] == "drop"
@@ -54,13 +54,13 @@ def test_json_holds_everything_at_full_precision(found: Comparison, tmp_path: Pa
 def test_json_has_null_where_there_is_no_number() -> None:
     evaluator = Evaluator({"q": {"a": 0}}, "AP", "drop")
     table = evaluator({"q": {"a": 1.0}})
-    text = output.to_json(compare({"x": table, "y": table}, "x"))
+    text = export.to_json(compare({"x": table, "y": table}, "x"))
     assert "NaN" not in text
     assert json.loads(text)["runs"]["x"]["measures"] == {"AP": None}
 
 
 def test_csv_has_a_line_per_run_and_measure(found: Comparison, tmp_path: Path) -> None:
-    output.write(found, csv=tmp_path / "table.csv")
+    export.write_table(found, tmp_path / "table.csv")
     rows = list(csv.DictReader((tmp_path / "table.csv").open()))
     assert [(row["run"], row["measure"]) for row in rows] == [(n, m) for n in found.tables for m in found.measures]
     for row in rows:
@@ -78,7 +78,7 @@ def test_csv_has_a_line_per_run_and_measure(found: Comparison, tmp_path: Path) -
 @pytest.mark.parametrize("suffix", ["tsv", "csv", "jsonl"])
 def test_per_query_values_come_back(found: Comparison, tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"queries.{suffix}"
-    output.write(found, per_query=path)
+    export.write_per_query(found, path)
     with path.open() as file:
         rows = (
             [json.loads(line) for line in file]
@@ -93,19 +93,14 @@ def test_per_query_values_come_back(found: Comparison, tmp_path: Path, suffix: s
             assert row[measure] in (None, "") if math.isnan(value) else float(row[measure]) == value
 
 
-def test_only_the_named_files_are_written(found: Comparison, tmp_path: Path) -> None:
-    output.write(found, markdown=tmp_path / "a.md", latex=tmp_path / "new" / "b.tex")
-    assert (tmp_path / "a.md").read_text() == render.markdown(found)
-    assert (tmp_path / "new" / "b.tex").read_text() == render.latex(found)
-    assert not (tmp_path / "table.json").exists()
-
-
-def test_an_unknown_suffix_writes_nothing(found: Comparison, tmp_path: Path) -> None:
-    with pytest.raises(
-        UserError, match=r"per_query: a file name must end in one of \.tsv, \.csv, \.jsonl, not '\.doc'"
-    ):
-        output.write(found, json=tmp_path / "a.json", per_query=tmp_path / "b.doc")
-    assert not (tmp_path / "a.json").exists()
+def test_suffixes_decide_and_unknown_ones_write_nothing(found: Comparison, tmp_path: Path) -> None:
+    for write, name in [(export.write_table, "table.doc"), (export.write_per_query, "queries.json")]:
+        with pytest.raises(UserError, match="the name must end in"):
+            write(found, tmp_path / name)
+        assert not (tmp_path / name).exists()
+    for name, render_as in [("t.txt", render.text), ("t.md", render.markdown), ("t.tex", render.latex)]:
+        export.write_table(found, tmp_path / name)
+        assert (tmp_path / name).read_text() == render_as(found)
 
 
 def test_text_marks_what_is_significant_and_the_best() -> None:

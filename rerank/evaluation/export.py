@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import io
+import json
 import math
 from collections.abc import Iterator
-from csv import writer
-from json import dumps
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from rerank.evaluation import render
 from rerank.evaluation.compare import Comparison
 from rerank.files import atomic_write
 
+TABLE_SUFFIXES = (".md", ".tex", ".csv", ".txt")
 PER_QUERY_SUFFIXES = (".tsv", ".csv", ".jsonl")
 
 
@@ -68,7 +69,7 @@ def as_dict(comparison: Comparison) -> dict[str, Any]:
 
 def to_json(comparison: Comparison) -> str:
     """:func:`as_dict` as JSON."""
-    return dumps(as_dict(comparison), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    return json.dumps(as_dict(comparison), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def to_csv(comparison: Comparison) -> str:
@@ -92,53 +93,42 @@ def to_csv(comparison: Comparison) -> str:
     return _separated([header, *rows], ",")
 
 
-def write(
-    comparison: Comparison,
-    json: str | Path | None = None,
-    csv: str | Path | None = None,
-    markdown: str | Path | None = None,
-    latex: str | Path | None = None,
-    per_query: str | Path | None = None,
-) -> None:
-    """Write a comparison to the files that are named; each is written whole or not at all.
-
-    Args:
-        comparison: what to write.
-        json: file for everything but the values per query, at full precision.
-        csv: file for one line per run and measure, at full precision.
-        markdown: file for the tables in Markdown.
-        latex: file for the table of means in LaTeX.
-        per_query: file for every run's value for every query, by its suffix: ``.tsv``, ``.csv`` or ``.jsonl``.
-
-    Raises:
-        UserError: another suffix of ``per_query``, before anything is written.
-    """
-    contents = {path: per_query_values(comparison, Path(path).suffix) for path in [per_query] if path is not None}
-    for path, render_as in ((json, to_json), (csv, to_csv), (markdown, render.markdown), (latex, render.latex)):
-        if path is not None:
-            contents[path] = render_as(comparison)
-    for path, content in contents.items():
-        with atomic_write(path) as file:
-            file.write(content)
+def check_suffix(path: str | Path, suffixes: tuple[str, ...]) -> str:
+    """The path's suffix; a UserError where it is none of these. Meant to be called before any work is done."""
+    suffix = Path(path).suffix
+    if suffix not in suffixes:
+        raise UserError(f"{path}: cannot tell the format; the name must end in {', '.join(suffixes)}")
+    return suffix
 
 
-def per_query_values(comparison: Comparison, suffix: str) -> str:
-    """Every run's value for every query, for a file with this suffix.
+def write_json(comparison: Comparison, path: str | Path) -> None:
+    """Write :func:`to_json`, whole or not at all."""
+    with atomic_write(path) as file:
+        file.write(to_json(comparison))
+
+
+def write_table(comparison: Comparison, path: str | Path) -> None:
+    """Write the table by the file's suffix: ``.md``, ``.tex``, ``.csv`` or ``.txt``."""
+    formats = dict(zip(TABLE_SUFFIXES, (render.markdown, render.latex, to_csv, render.text), strict=True))
+    content = formats[check_suffix(path, TABLE_SUFFIXES)](comparison)
+    with atomic_write(path) as file:
+        file.write(content)
+
+
+def write_per_query(comparison: Comparison, path: str | Path) -> None:
+    """Write every run's value for every query by the file's suffix: ``.tsv``, ``.csv`` or ``.jsonl``.
 
     One line per run and query, one column per measure; a value that the policy ``drop`` left out is empty (null).
-
-    Raises:
-        UserError: a suffix that is none of ``.tsv``, ``.csv`` and ``.jsonl``.
     """
-    if suffix not in PER_QUERY_SUFFIXES:
-        known = ", ".join(PER_QUERY_SUFFIXES)
-        raise UserError(f"per_query: a file name must end in one of {known}, not {suffix!r}")
+    suffix = check_suffix(path, PER_QUERY_SUFFIXES)
     header = ["run", "query_id", *comparison.measures]
     rows = _per_query_rows(comparison)
-    if suffix == ".jsonl":
-        lines = (dumps(dict(zip(header, row, strict=True)), ensure_ascii=False) for row in rows)
-        return "".join(f"{line}\n" for line in lines)
-    return _separated([header, *rows], "\t" if suffix == ".tsv" else ",")
+    with atomic_write(path) as file:
+        if suffix == ".jsonl":
+            for row in rows:
+                file.write(json.dumps(dict(zip(header, row, strict=True)), ensure_ascii=False) + "\n")
+        else:
+            file.write(_separated([header, *rows], "\t" if suffix == ".tsv" else ","))
 
 
 def _per_query_rows(comparison: Comparison) -> Iterator[list[Any]]:
@@ -149,7 +139,7 @@ def _per_query_rows(comparison: Comparison) -> Iterator[list[Any]]:
 
 def _separated(rows: list[list[Any]], delimiter: str) -> str:
     text = io.StringIO()
-    writer(text, delimiter=delimiter, lineterminator="\n").writerows(rows)
+    csv.writer(text, delimiter=delimiter, lineterminator="\n").writerows(rows)
     return text.getvalue()
 
 
