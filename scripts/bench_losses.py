@@ -42,6 +42,7 @@ class Measured:
 
     @property
     def median(self) -> float:
+        """Seconds of the step in the middle."""
         return statistics.median(self.seconds)
 
     def __str__(self) -> str:

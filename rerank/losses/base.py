@@ -69,9 +69,11 @@ class Loss(ABC):
         """
         import torch
 
+        from rerank.relaxations.backward import no_autocast
+
         mask = self._checked(scores, labels, mask, weights, seeds)
         dtype = torch.float64 if scores.dtype == torch.float64 else torch.float32
-        with torch.autocast(scores.device.type, enabled=False):
+        with no_autocast(scores):
             clean_scores = scores.to(dtype).masked_fill(~mask, 0.0)
             clean_labels = labels.to(dtype).masked_fill(~mask, 0.0)
             nothing = clean_scores.sum(dim=1) * 0.0

@@ -133,7 +133,7 @@ def neural_sort(tau: float = 1.0, sinkhorn: int = 30, tolerance: float = 1e-6) -
         n, apart = len(s), (s[:, None] - s[None, :]).abs().sum(dim=1)
         p = torch.stack([(((n + 1 - 2 * r) * s - apart) / tau).softmax(0) for r in range(1, n + 1)])
         for done in range(sinkhorn):
-            if done and float((p.sum(dim=0) - 1).abs().max()) <= tolerance:
+            if done and float((p.detach().sum(dim=0) - 1).abs().max()) <= tolerance:
                 break
             p = p / p.sum(dim=0, keepdim=True)
             p = p / p.sum(dim=1, keepdim=True)
@@ -148,7 +148,7 @@ def neural_sort_transposed(spec: Spec, tau: float = 1.0, sinkhorn: int = 30, tol
     def loss(s: Tensor, y: Tensor) -> Tensor:
         p = neural_sort(tau, 0)(s).T
         for done in range(sinkhorn):
-            if done and float((p.sum(dim=0) - 1).abs().max()) <= tolerance:
+            if done and float((p.detach().sum(dim=0) - 1).abs().max()) <= tolerance:
                 break
             p = p / p.sum(dim=0, keepdim=True)
             p = p / p.sum(dim=1, keepdim=True)

@@ -24,7 +24,8 @@ class Case:
     Attributes:
         name: the id of the test.
         make: the loss, from keywords of its constructor.
-        plain: its definition for one list; autograd of it is the gradient that the loss states.
+        plain: its definition for one list; autograd of it is the gradient that the loss states. None where random
+            noise belongs to the places of a list, so that the order of documents matters too.
         smooth: whether that gradient is the derivative of the value, so that finite differences agree.
         shift: whether a constant added to all scores of a list changes nothing.
         distinct: of what the lists are drawn without ties, because ties are broken at random.
@@ -33,7 +34,7 @@ class Case:
 
     name: str
     make: Callable[..., Loss]
-    plain: Plain
+    plain: Plain | None
     smooth: bool = True
     shift: bool = True
     distinct: Literal["scores", "labels and scores"] = "scores"
@@ -153,6 +154,7 @@ def check_definition(case: Case, lists: list[list[Doc]]) -> None:
     loss = case.make(reduction="none")
     scores, labels, mask, seeds = batch(lists)
     value, gradient = value_and_gradient(loss, scores, labels, mask, seeds=seeds)
+    assert case.plain is not None
     for row, docs in enumerate(lists):
         if not loss.learnable(labels[row : row + 1], mask[row : row + 1]):
             continue
@@ -205,14 +207,13 @@ def extremes() -> dict[str, tuple[Tensor, Tensor, Tensor | None]]:
 
 def check_extreme(case: Case, scores: Tensor, labels: Tensor, mask: Tensor | None) -> None:
     """6. Finite value and gradient, on the graph, of the dtype of the scores."""
-    for dtype in (torch.float32, torch.float64):
-        for reduction in ("mean", "none"):
-            leaf = scores.to(dtype).clone(memory_format=torch.preserve_format).requires_grad_()
-            seeds = torch.arange(len(scores))
-            value, gradient = value_and_gradient(case.make(reduction=reduction), leaf, labels, mask, seeds=seeds)
-            assert value.dtype == dtype and value.shape == (() if reduction == "mean" else (len(scores),))
-            assert value.isfinite().all(), value
-            assert gradient.isfinite().all(), gradient
+    for dtype, reduction in ((torch.float32, "none"), (torch.float32, "mean"), (torch.float64, "none")):
+        leaf = scores.to(dtype).clone(memory_format=torch.preserve_format).requires_grad_()
+        seeds = torch.arange(len(scores))
+        value, gradient = value_and_gradient(case.make(reduction=reduction), leaf, labels, mask, seeds=seeds)
+        assert value.dtype == dtype and value.shape == (() if reduction == "mean" else (len(scores),))
+        assert value.isfinite().all(), value
+        assert gradient.isfinite().all(), gradient
 
 
 def check_precision(case: Case, dtype: torch.dtype) -> None:
@@ -227,10 +228,12 @@ def check_precision(case: Case, dtype: torch.dtype) -> None:
     assert half.dtype == torch.float32 and half_gradient.dtype == dtype
     torch.testing.assert_close(half, value, atol=0, rtol=0)
     torch.testing.assert_close(half_gradient, gradient.to(dtype), atol=0, rtol=0)
+    leaf = scores.float().requires_grad_()
     with torch.autocast("cpu", torch.bfloat16):
-        cast, cast_gradient = value_and_gradient(loss, scores.float().requires_grad_(), labels, seeds=seeds)
+        cast = loss(leaf, labels, seeds=seeds)
+        cast.backward()
     torch.testing.assert_close(cast, value, atol=0, rtol=0)
-    torch.testing.assert_close(cast_gradient, gradient, atol=0, rtol=0)
+    torch.testing.assert_close(leaf.grad, gradient, atol=0, rtol=0)
 
 
 def check_no_waiting(case: Case) -> None:
@@ -240,5 +243,5 @@ def check_no_waiting(case: Case) -> None:
     seeds = torch.empty(3, device="meta", dtype=torch.int64)
     loss = case.make()
     assert loss.learnable(labels, mask).shape == (3,)
-    loss.per_list(scores, labels, mask, seeds).sum().backward()
+    loss(scores, labels, mask, seeds=seeds).backward()
     assert scores.grad is not None and scores.grad.shape == scores.shape
