@@ -211,6 +211,8 @@ def compare_runs(
     if baseline is not None:
         chosen = next((name for name, path in paths.items() if baseline in (name, path, f"{name}={path}")), None)
         if chosen is None:
+            if "=" not in baseline and not Path(baseline).is_file():
+                raise UserError(f"baseline {baseline!r}: neither a file nor one of the runs{nearest(baseline, paths)}")
             paths = name_runs([baseline, *runs])
             chosen = next(iter(paths))
     judgments = read_qrels(qrels)

@@ -114,9 +114,9 @@ def caption(comparison: Comparison, marks: dict[Test, str]) -> list[str]:
         tests = ", ".join(f"{marks[test]} {TEST_NAMES[test]}" for test in comparison.tests)
         over = " / ".join(str(count) for count in dict.fromkeys(comparison.comparisons.values()))
         how = {
-            "none": f"not corrected for {over} comparisons",
-            "bonferroni": f"Bonferroni-corrected over {over} comparisons",
-            "holm": f"Holm-corrected over {over} comparisons",
+            "none": f"p-values not corrected for {over} comparisons",
+            "bonferroni": f"p-values Bonferroni-corrected over {over} comparisons",
+            "holm": f"p-values Holm-corrected over {over} comparisons",
         }[comparison.correction]
         sentences.append(f"Against {comparison.baseline}, p < {ALPHA}: {tests} ({how}).")
     return sentences

@@ -101,7 +101,11 @@ def test_what_is_wrong_is_said_before_anything_is_scored(files: Path) -> None:
     qrels, runs = str(files / "qrels"), paths(files)
     for arguments, said in [
         ({"measures": "nDGC@10"}, "unknown measure"),
-        ({"baseline": str(files / "bm26.trec")}, "no such run file"),
+        (
+            {"baseline": "bm26/run"},
+            "baseline 'bm26/run': neither a file nor one of the runs \\(did you mean 'bm25/run'",
+        ),
+        ({"baseline": f"bm25={files}/none.trec"}, "no such run file"),
         ({"tests": ["student"]}, "unknown test 'student'"),
         ({"correction": "hol"}, "unknown correction 'hol' \\(did you mean 'holm'"),
         ({"empty": "2"}, "is none of"),
