@@ -8,13 +8,14 @@ from rerank.retrieval.runs import write_run
 from tests.evaluation.random_runs import random_qrels, random_run
 
 
-@pytest.fixture
-def files(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with ``qrels``, two first stages called ``run.trec`` and a model's run."""
+    folder = tmp_path_factory.mktemp("evaluate")
     qrels = random_qrels(7, queries=30)
     lines = [f"{query} 0 {doc} {grade}\n" for query, grades in qrels.items() for doc, grade in grades.items()]
-    (tmp_path / "qrels").write_text("".join(lines))
+    (folder / "qrels").write_text("".join(lines))
     for seed, name in enumerate(["bm25/run.trec", "rm3/run.trec", "model.trec"]):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        write_run(tmp_path / name, random_run(seed, queries=30, missing=seed > 0))
-    return tmp_path
+        (folder / name).parent.mkdir(exist_ok=True)
+        write_run(folder / name, random_run(seed, queries=30, missing=seed > 0))
+    return folder

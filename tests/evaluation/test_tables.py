@@ -16,7 +16,7 @@ from rerank.evaluation.measures import Evaluator
 from rerank.retrieval.runs import Scored
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def found(files: Path) -> Comparison:
     runs = [str(files / name) for name in ("bm25/run.trec", "rm3/run.trec", "model.trec")]
     return compare_runs(
