@@ -22,7 +22,7 @@ def those(wanted: Callable[[Case], bool]) -> pytest.MarkDecorator:
 
 every_loss = those(lambda case: True)
 every_defined_loss = those(lambda case: case.plain is not None)
-quick = settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @every_loss
