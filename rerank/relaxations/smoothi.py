@@ -88,9 +88,9 @@ class SmoothI(RankIndicators):
         shifted = (scores - above.amin(dim=1, keepdim=True)).masked_fill(~mask, 0.0)
         return shifted, torch.zeros_like(scores).masked_fill_(~mask, lowest(scores))
 
-    def _alpha(self, rank: int) -> float:
+    def _alpha(self, rank: Any) -> Any:
         """Alpha times the decay up to a rank (from 0), which is kept apart from C so that each step is one fused op."""
-        return self.alpha if self.steady else self.alpha * (1 - self.delta) ** rank
+        return self.alpha * (1 - (0 if self.steady else self.delta)) ** rank
 
 
 @dataclass
@@ -123,7 +123,8 @@ class _Recursion:
 
     def alphas(self, like: Tensor) -> Tensor:
         """Alpha at every rank, ``[depth, 1]``."""
-        return like.new_tensor([self.relaxation._alpha(rank) for rank in range(self.depth)])[:, None]
+        ranks = torch.arange(self.depth, dtype=like.dtype, device=like.device)[:, None]
+        return self.relaxation._alpha(ranks)
 
 
 def _gradient(rows: Tensor, kept: Tensor, values: Tensor, expected: Tensor, weights: Tensor) -> Tensor:

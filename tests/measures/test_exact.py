@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from rerank.measures import parse
+from rerank.measures.base import survival
+from tests.measures.evaluator import evaluate
+
+NAMES = [
+    "P@1",
+    "P@5",
+    "P@30",
+    "P(rel=2)@5",
+    "AP",
+    "AP@5",
+    "AP@30",
+    "AP(rel=3)",
+    "nDCG",
+    "nDCG@5",
+    "nDCG@30",
+    "nDCG(dcg='exp-log2')",
+    "nDCG(dcg='exp-log2')@5",
+    "RR",
+    "RR@5",
+    "RR(rel=3)@2",
+]
+
+
+def tensor(*rows: list[float]) -> Tensor:
+    return torch.tensor(rows, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("seed", range(3))
+def test_exact_values_are_those_of_ir_measures(name: str, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    lists, size = 12, 17
+    scores = torch.randperm(lists * size, generator=generator).reshape(lists, size).double() / 7 - 10
+    labels = torch.randint(0, 5, (lists, size), generator=generator) * (
+        torch.rand(lists, size, generator=generator) < torch.linspace(0, 1, lists)[:, None]
+    )
+    mask = torch.rand(lists, size, generator=generator) < 0.8
+    mask[:, 0] = True
+    assert (labels * mask).sum(dim=1).min() == 0, "one list has nothing relevant"
+    torch.testing.assert_close(
+        parse(name).exact(scores, labels, mask), evaluate(name, scores, labels, mask), atol=1e-5, rtol=0
+    )
+
+
+def test_values_are_arithmetic() -> None:
+    scores, labels = tensor([5, 4, 3, 2, 1]), tensor([0, 3, 0, 1, 2])
+    log = math.log2
+    ideal = 3 / log(2) + 2 / log(3) + 1 / log(4)
+    assert parse("nDCG").exact(scores, labels).item() == pytest.approx((3 / log(3) + 1 / log(5) + 2 / log(6)) / ideal)
+    ideal = 7 / log(2) + 3 / log(3) + 1 / log(4)
+    found = parse("nDCG(dcg='exp-log2')@4").exact(scores, labels).item()
+    assert found == pytest.approx((7 / log(3) + 1 / log(5)) / ideal)
+    assert parse("P@4").exact(scores, labels).item() == pytest.approx(2 / 4)
+    assert parse("P@10").exact(scores, labels).item() == pytest.approx(3 / 10)
+    assert parse("P").exact(scores, labels).item() == pytest.approx(3 / 5)
+    assert parse("AP").exact(scores, labels).item() == pytest.approx((1 / 2 + 2 / 4 + 3 / 5) / 3)
+    assert parse("AP@4").exact(scores, labels).item() == pytest.approx((1 / 2 + 2 / 4) / 3)
+    assert parse("AP(rel=2)").exact(scores, labels).item() == pytest.approx((1 / 2 + 2 / 5) / 2)
+    assert parse("RR").exact(scores, labels).item() == pytest.approx(1 / 2)
+    assert parse("RR@1").exact(scores, labels).item() == 0
+    assert parse("RR(rel=4)").exact(scores, labels).item() == 0
+
+
+@pytest.mark.parametrize(("name", "top"), [("nERR", 3), ("nERR(max_rel=4)", 4)])
+def test_nerr_is_arithmetic(name: str, top: int) -> None:
+    scores, labels = tensor([5, 4, 3, 2, 1]), tensor([0, 3, 0, 1, 2])
+    three, two, one = 7 / 2**top, 3 / 2**top, 1 / 2**top
+    found = three / 2 + (1 - three) * one / 4 + (1 - three) * (1 - one) * two / 5
+    ideal = three + (1 - three) * two / 2 + (1 - three) * (1 - two) * one / 3
+    assert parse(name).exact(scores, labels).item() == pytest.approx(found / ideal)
+    at_2 = three / 2 / (three + (1 - three) * two / 2)
+    assert parse(f"{name}@2").exact(scores, labels).item() == pytest.approx(at_2)
+
+
+def test_grades_above_the_largest_count_as_it() -> None:
+    scores, labels = tensor([3, 2, 1]), tensor([0, 9, 1])
+    measure = parse("nERR(max_rel=4)")
+    assert measure.exact(scores, labels).item() == measure.exact(scores, labels.clamp(max=4)).item()
+
+
+@pytest.mark.parametrize("name", [*NAMES, "nERR", "nERR(max_rel=4)@3", "P"])
+def test_nothing_relevant_is_zero_and_the_ideal_order_is_the_best(name: str) -> None:
+    labels = tensor([0, 0, 0, 0], [4, 3, 1, 0], [0, 0, 0, 4])
+    measure = parse(name)
+    values = measure.exact(labels + 0.01 * torch.arange(4), labels)
+    worst = measure.exact(-labels - 0.01 * torch.arange(4), labels)
+    assert values[0] == 0
+    assert (values >= worst).all()
+    assert (values <= 1 + 1e-12).all()
+    if measure.name in ("nDCG", "nERR", "AP") and measure.cutoff is None:
+        torch.testing.assert_close(values[1:], torch.ones_like(values[1:]))
+
+
+def test_tied_scores_keep_the_given_order() -> None:
+    assert parse("RR").exact(tensor([1, 1, 1, 2]), tensor([0, 1, 1, 0])).item() == pytest.approx(1 / 3)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=40))
+def test_survival_is_the_exclusive_product(stops: list[float]) -> None:
+    p = torch.tensor(stops, dtype=torch.float64, requires_grad=True)
+    expected = torch.tensor([math.prod(1 - x for x in stops[:i]) for i in range(len(stops))], dtype=torch.float64)
+    torch.testing.assert_close(survival(p.detach()), expected)
+    upstream = torch.linspace(1, 2, len(stops), dtype=torch.float64)
+    (gradient,) = torch.autograd.grad(survival(p), p, upstream)
+    slopes = [
+        -sum(
+            float(upstream[r]) * math.prod(1 - x for m, x in enumerate(stops[:r]) if m != i)
+            for r in range(i + 1, len(stops))
+        )
+        for i in range(len(stops))
+    ]
+    torch.testing.assert_close(gradient, torch.tensor(slopes, dtype=torch.float64))

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import ir_measures
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rerank.errors import UserError
+from rerank.measures import AP, RR, P, nDCG, nERR, parse
+
+COMMON = [
+    "P@10",
+    "P(rel=2)@5",
+    "AP",
+    "AP@100",
+    "AP(rel=2)",
+    "AP(rel=3)@1000",
+    "nDCG",
+    "nDCG@10",
+    "nDCG(dcg='exp-log2')",
+    "nDCG(dcg='exp-log2')@20",
+    "RR",
+    "RR@10",
+    "RR(rel=2)@10",
+]
+
+
+@pytest.mark.parametrize("name", COMMON)
+def test_names_are_those_of_ir_measures(name: str) -> None:
+    theirs = ir_measures.parse_measure(name)
+    assert str(parse(name)) == str(theirs)
+    assert parse(theirs) == parse(name)
+    assert parse(str(parse(name))) == parse(name)
+
+
+@pytest.mark.parametrize("name", ["nERR", "nERR@10", "nERR(max_rel=4)", "nERR(max_rel=4)@10", "P"])
+def test_names_of_our_own(name: str) -> None:
+    assert str(parse(name)) == name
+    assert parse(parse(name)) == parse(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("MAP", AP()),
+        ("MRR@10", RR(10)),
+        ("NDCG@5", nDCG(5)),
+        ("Precision(rel=2)@5", P(5, rel=2)),
+        (" nDCG@10 ", nDCG(10)),
+        ("nDCG(cutoff=10, dcg='log2')", nDCG(10)),
+        ("nERR(max_rel=4)@20", nERR(20, max_rel=4)),
+    ],
+)
+def test_other_spellings(name: str, meant: object) -> None:
+    assert parse(name) == meant
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("nDGC@10", "'nDCG'"),
+        ("NDGC@10", "did you mean"),
+        ("Bpref", "P, AP, nDCG, nERR, RR"),
+        ("P@0", "cutoff must be a whole number from 1, not 0"),
+        ("P@2.5", "2.5"),
+        ("P@True", "True"),
+        ("AP(re=2)", "did you mean 'rel'?"),
+        ("AP(rel='high')", "'high'"),
+        ("nDCG(dcg='exp')@10", "'exp-log2'"),
+        ("nDCG(judged_only=True)@10", "judged_only"),
+        ("nDCG(gains={0:0,1:10})", "gains"),
+        ("nDCG(10)", "of the form"),
+        ("nDCG(dcg=__import__('os'))", "of the form"),
+        ("nDCG@", "of the form"),
+        ("", "of the form"),
+    ],
+)
+def test_what_cannot_be_trained_on_is_named(name: str, says: str) -> None:
+    with pytest.raises(UserError) as error:
+        parse(name)
+    assert says in str(error.value)
+    assert repr(name.strip()) in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@given(
+    cutoff=st.none() | st.integers(1, 10_000),
+    rel=st.integers(1, 30),
+    gain=st.sampled_from(["log2", "exp-log2"]),
+    max_rel=st.none() | st.integers(1, 30),
+)
+def test_every_measure_reads_back(cutoff: int | None, rel: int, gain: str, max_rel: int | None) -> None:
+    for measure in (P(cutoff, rel), AP(cutoff, rel), RR(cutoff, rel), nDCG(cutoff, gain), nERR(cutoff, max_rel)):
+        assert parse(str(measure)) == measure
+        assert hash(parse(str(measure))) == hash(measure)
+
+
+def test_parsing_does_not_wait_for_torch() -> None:
+    code = "import sys; from rerank import measures; measures.parse('nDCG@10'); print('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"

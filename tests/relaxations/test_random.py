@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import math
+
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rerank.relaxations.order import order_of, ranks_of
+from rerank.relaxations.random import gumbel, uniform
+
+seeds = st.integers(-(2**63), 2**63 - 1)
+
+
+def full(batch: int, size: int) -> torch.Tensor:
+    return torch.ones(batch, size, dtype=torch.bool)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(seeds, min_size=1, max_size=5), st.integers(0, 3), st.data())
+def test_numbers_belong_to_the_list_and_the_place_among_real_documents(
+    values: list[int], draw: int, data: st.DataObject
+) -> None:
+    batch = uniform(torch.tensor(values), full(len(values), 6), draw)
+    places = sorted(data.draw(st.permutations(range(11)))[:6])
+    mask = torch.zeros(1, 11, dtype=torch.bool)
+    mask[0, places] = True
+    for row, value in enumerate(values):
+        alone = uniform(torch.tensor([value]), mask, draw)
+        assert torch.equal(alone[0, places], batch[row])
+
+
+def test_numbers_are_uniform_and_independent() -> None:
+    numbers = uniform(torch.arange(400), full(400, 500))
+    assert 0 < numbers.min() < 1e-4 and 1 - 1e-4 < numbers.max() < 1
+    share = torch.histc(numbers, 50, 0, 1) / numbers.numel()
+    assert (share - 1 / 50).abs().max() < 6 * math.sqrt(1 / 50 / numbers.numel())
+    others = uniform(torch.arange(400), full(400, 500), draw=1)
+    pairs = [(numbers, others), (numbers[1:], numbers[:-1]), (numbers[:, 1:], numbers[:, :-1])]
+    for a, b in pairs:  # between draws, lists and documents
+        assert torch.corrcoef(torch.stack([a.flatten(), b.flatten()]))[0, 1].abs() < 5 / math.sqrt(a.numel())
+
+
+def test_without_seeds_numbers_come_from_the_generator_of_torch() -> None:
+    torch.manual_seed(1)
+    first, second = uniform(None, full(2, 3)), uniform(None, full(2, 3))
+    torch.manual_seed(1)
+    assert torch.equal(uniform(None, full(2, 3)), first)
+    assert not torch.equal(first, second)
+
+
+def test_gumbel_has_its_mean_and_variance() -> None:
+    noise = gumbel(torch.arange(500), full(500, 400)).double()
+    assert abs(noise.mean() - 0.57721566) < 5 * math.pi / math.sqrt(6 * noise.numel())
+    assert abs(noise.var() / (math.pi**2 / 6) - 1) < 0.03
+
+
+def test_ties_are_broken_evenly_and_only_ties() -> None:
+    scores = torch.tensor([2.0, 1.0, 1.0, 1.0, 0.0]).expand(6000, 5)
+    mask = full(6000, 5)
+    ranks = ranks_of(order_of(scores, mask, torch.arange(6000), shuffle=True))
+    assert (ranks[:, 0] == 1).all() and (ranks[:, 4] == 5).all()
+    for rank in (2, 3, 4):
+        share = (ranks[:, 1:4] == rank).double().mean(dim=0)
+        assert (share - 1 / 3).abs().max() < 5 * math.sqrt(2 / 9 / 6000)
+    assert (ranks.sort(dim=1).values == torch.arange(1, 6)).all()
+
+
+def test_order_puts_pads_last_and_keeps_ties_unless_told_to_shuffle() -> None:
+    scores = torch.tensor([[9.0, 1.0, 5.0, 5.0, 1.0, 7.0]])
+    mask = torch.tensor([[False, True, True, True, True, False]])
+    assert order_of(scores, mask)[0, :4].tolist() == [2, 3, 1, 4]
+    assert set(order_of(scores, mask, torch.tensor([3]), shuffle=True)[0, 4:].tolist()) == {0, 5}
