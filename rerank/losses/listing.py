@@ -5,58 +5,82 @@ from __future__ import annotations
 import inspect
 import re
 import textwrap
+from collections.abc import Iterator
+from typing import Any
 
 from rerank.errors import UserError, nearest
 
 WIDTH = 110
 COMMON = ("reduction", "validate")
+HEAD = "Every loss also takes reduction='mean' ('sum', 'none') and validate=False. `rerank losses NAME` says more."
+DIRECT = (
+    "A DirectMetric is a measure (P, AP, nDCG, nERR or RR, as ir-measures writes it) times one of these relaxations:"
+)
 
 
 def listing(name: str | None = None) -> str:
-    """Name, parameters with defaults, and paper of every loss; of one loss its whole docstring.
+    """Name, parameters with defaults, and paper of every loss and relaxation; of one of them all that it says.
 
     Args:
-        name: a loss; None lists all.
+        name: a loss or relaxation; None lists all.
 
     Raises:
-        UserError: no loss of this name.
+        UserError: no loss or relaxation of this name.
     """
     from rerank.losses import load_all
 
-    classes = load_all()
+    losses, relaxations = load_all(), _relaxations()
     if name is None:
-        head = (
-            "Every loss also takes reduction='mean' ('sum', 'none') and validate=False. `rerank losses NAME` says more."
-        )
-        return "\n\n".join([head, *(_entry(known, kind) for known, kind in classes.items())])
-    if name not in classes:
-        raise UserError(f"no loss {name!r}{nearest(name, classes)}; known: {', '.join(classes)}")
-    return f"{_call(name, classes[name])}\n\n{inspect.cleandoc(classes[name].__doc__ or '')}"
+        entries = [_entry(*item) for item in losses.items()]
+        return "\n\n".join([HEAD, *entries, DIRECT, *(_entry(*item) for item in relaxations.items())])
+    known = {**losses, **relaxations}
+    if name not in known:
+        raise UserError(f"no loss {name!r}{nearest(name, known)}; known: {', '.join(known)}")
+    return f"{_call(name, known[name])}\n\n{inspect.getdoc(known[name])}"
 
 
-def source_of(kind: object) -> str:
-    """The sentence of a docstring that begins with ``Source:``, on one line without that word; or the empty string."""
-    paragraphs = (inspect.getdoc(kind) or "").split("\n\n")
-    found = re.search(r"\bSource: (.*)", " ".join(next((p for p in paragraphs if "Source: " in p), "").split()))
-    return found[1] if found else ""
+def _relaxations() -> dict[str, type]:
+    from rerank import relaxations
+
+    known = {name: getattr(relaxations, name) for name in relaxations.__all__}
+    return {
+        name: kind
+        for name, kind in known.items()
+        if inspect.isclass(kind) and issubclass(kind, relaxations.Relaxation) and "__init__" in vars(kind)
+    }
 
 
-def _call(name: str, kind: object) -> str:
-    shown = []
-    for key, parameter in inspect.signature(kind).parameters.items():  # type: ignore[arg-type]
-        default = parameter.default
-        if default is parameter.empty:
-            shown.append(key)
+def _call(name: str, kind: type) -> str:
+    return f"{name}({', '.join(_parameters(kind))})"
+
+
+def _parameters(kind: type) -> Iterator[str]:
+    """``name=default`` of every parameter; of a shorthand also those of its relaxation."""
+    for key, parameter in inspect.signature(kind).parameters.items():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            yield from _parameters(type(kind().relaxation))
+        elif parameter.default is parameter.empty:
+            yield key
         elif key not in COMMON:
-            shown.append(f"{key}={default:g}" if isinstance(default, float) else f"{key}={default!r}")
-    return f"{name}({', '.join(shown)})"
+            yield f"{key}={_short(parameter.default)}"
 
 
-def _entry(name: str, kind: object) -> str:
-    first = (inspect.getdoc(kind) or "").split("\n\n")[0].replace("\n", " ")
-    lines = [_call(name, kind), *(_indented(text) for text in (first, source_of(kind)) if text)]
-    return "\n".join(lines)
+def _short(default: Any) -> str:
+    return f"{default:g}" if isinstance(default, float) else repr(default)
 
 
-def _indented(text: str) -> str:
-    return textwrap.fill(text, WIDTH, initial_indent="    ", subsequent_indent="    ")
+def _entry(name: str, kind: type) -> str:
+    """A call and, indented, the first paragraph of the docstring and the one that names the source."""
+    paragraphs = [" ".join(text.split()) for text in (inspect.getdoc(kind) or "").split("\n\n")]
+    sources = [text.removeprefix("Source: ") for text in paragraphs[1:] if text.startswith("Source: ")]
+    wrapped = (_wrapped(_plain(text), 4) for text in paragraphs[:1] + sources)
+    return "\n".join([textwrap.fill(_call(name, kind), WIDTH, subsequent_indent=" " * (len(name) + 1)), *wrapped])
+
+
+def _plain(text: str) -> str:
+    """Without reStructuredText's marks."""
+    return re.sub(r":\w+:`([^`]*)`", r"\1", text).replace("``", "")
+
+
+def _wrapped(text: str, indent: int) -> str:
+    return textwrap.fill(text, WIDTH, initial_indent=" " * indent, subsequent_indent=" " * indent)
