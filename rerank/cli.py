@@ -145,7 +145,7 @@ def rerank(
     from rerank.evaluation.interpolate import interpolate
     from rerank.lists.store import Lists
     from rerank.models.cross_encoder import CrossEncoder, read_contract
-    from rerank.models.precision import resolve
+    from rerank.models.precision import on_cpu, resolve
     from rerank.retrieval.runs import write_run
     from rerank.training.validate import score_shared
 
@@ -154,7 +154,7 @@ def rerank(
     scorer = CrossEncoder(model)
     if scorer.missing:
         raise UserError(f"{model}: has no trained head ({', '.join(scorer.missing)} missing); train it first")
-    state = PartialState()
+    state = PartialState(cpu=on_cpu())
     scorer.to(state.device)
     ranked = ranked if depth is None else ranked.top(depth)
     with state.main_process_first():

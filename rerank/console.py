@@ -31,15 +31,24 @@ def make_parser(name: str, documented: Callable[..., Any]) -> ArgumentParser:
     return ArgumentParser(prog=f"rerank {name}", description=about, exit_on_error=False)
 
 
-def parse(parser: ArgumentParser, argv: Sequence[str]) -> Namespace:
-    """Parse (``--per-query`` or ``--per_query``), turning what the parser refuses into a one-line :class:`UserError` with the nearest key."""
+def parse(parser: ArgumentParser, argv: Sequence[str], classes: Sequence[str] = ()) -> Namespace:
+    """Parse options, in the spelling ``--per-query`` or ``--per_query``.
+
+    Args:
+        parser: the parser.
+        argv: the words of the command line.
+        classes: names of classes that values may mean, for suggestions.
+
+    Raises:
+        UserError: what the parser refuses, in one line with the nearest key or class.
+    """
     from jsonargparse import ArgumentError
 
     words = [re.sub(r"^--[^=]+", lambda key: "--" + key[0][2:].replace("-", "_"), word) for word in argv]
     try:
         return parser.parse_args(words)
     except ArgumentError as error:
-        raise UserError(_one_line(str(error), parser)) from error
+        raise UserError(_one_line(str(error), parser, classes)) from error
 
 
 def call(name: str, function: Callable[..., Any], argv: Sequence[str]) -> Any:
@@ -69,12 +78,14 @@ def _shell_like(argv: Sequence[str], kinds: dict[str, str]) -> list[str]:
     return result
 
 
-def _one_line(message: str, parser: ArgumentParser) -> str:
+def _one_line(message: str, parser: ArgumentParser, classes: Sequence[str]) -> str:
     text = " ".join(line.strip() for line in message.splitlines() if line.strip())
     known = [option for action in parser._actions for option in action.option_strings]
     patterns = r"[Uu]nrecognized arguments: (\S+)", r"Key '?([\w.]+)'? is not expected", r"Option '([\w.]+)' is not"
     for found in filter(None, (re.search(pattern, text) for pattern in patterns)):
         text += nearest("--" + found[1].split("=")[0].lstrip("-"), known)
+    if found := re.search(r"import path string: (\S+)", text):
+        text += nearest(found[1], classes)
     return f"{text}; see {parser.prog} --help"
 
 
@@ -85,9 +96,12 @@ def log_file(folder: Path) -> Iterator[None]:
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     handler.addFilter(lambda _: folder.is_dir())
     log.addHandler(handler)
+    level = log.level
+    log.setLevel(level or logging.INFO)
     try:
         yield
     finally:
+        log.setLevel(level)
         log.removeHandler(handler)
         handler.close()
 

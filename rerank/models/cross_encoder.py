@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -63,8 +64,8 @@ class CrossEncoder(nn.Module, Scorer):
         self.name = contract.get("name", name)
         self.head = head or contract.get("head", "hf")
         self.tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-        self.template = PairTemplate.of(self.tokenizer)
         self.network, self.missing = _load(folder, self.head, contract.get("head") == "cls", dropout)
+        self.template = PairTemplate.of(self.tokenizer, with_types=_knows_types(self.network))
         room = _positions(self.network.config, self.tokenizer) - self.template.special
         self.query_length = query_length or contract.get("query_length") or min(DEFAULT_LENGTHS[0], room // 4)
         self.document_length = (
@@ -261,8 +262,6 @@ def _load(folder: Path, head: str, saved_cls: bool, dropout: float | None) -> tu
 
 def _no_pooler(config: Any) -> dict[str, Any]:
     """BERT and its kin have a pooler that the raw CLS vector does not use."""
-    import inspect
-
     from transformers import MODEL_MAPPING
 
     takes = inspect.signature(MODEL_MAPPING[type(config)]).parameters
@@ -278,6 +277,15 @@ def _keep_float32(module: nn.Module) -> None:
             return forward(*(a.float() if torch.is_tensor(a) and a.is_floating_point() else a for a in args), **kwargs)
 
     module.forward = float32
+
+
+def _knows_types(network: Any) -> bool:
+    """Whether a model tells the two sides apart by token types (BERT does, DistilBERT and RoBERTa do not)."""
+    encoder = getattr(network, network.base_model_prefix)
+    return (
+        getattr(encoder.config, "type_vocab_size", 0) > 1
+        and "token_type_ids" in inspect.signature(encoder.forward).parameters
+    )
 
 
 def _positions(config: Any, tokenizer: Any) -> int:

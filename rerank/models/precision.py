@@ -41,3 +41,8 @@ def cpu_flags() -> set[str]:
 def autocast(precision: Precision, device: torch.device) -> AbstractContextManager[None]:
     """The context in which a model scores in this precision (head and losses step out of it)."""
     return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16")
+
+
+def on_cpu() -> bool:
+    """Whether there is no accelerator; Accelerate has to be told, or it does not see the processes of a CPU run."""
+    return not torch.accelerator.is_available()

@@ -35,8 +35,13 @@ class PairTemplate:
     pad: int
 
     @classmethod
-    def of(cls, tokenizer: PreTrainedTokenizerBase) -> PairTemplate:
-        """Encode a pair and see where the tokenizer puts its two sides."""
+    def of(cls, tokenizer: PreTrainedTokenizerBase, with_types: bool = True) -> PairTemplate:
+        """Encode a pair and see where the tokenizer puts its two sides.
+
+        Args:
+            tokenizer: a fast tokenizer.
+            with_types: whether the model knows token types; the tokenizer may give them to one that does not.
+        """
         encoded = tokenizer("a", "b", return_token_type_ids=True)
         sides = encoded.sequence_ids()
         if 0 not in sides or 1 not in sides or tokenizer.pad_token_id is None:
@@ -45,7 +50,7 @@ class PairTemplate:
         query, document = [i for i, s in enumerate(sides) if s == 0], [i for i, s in enumerate(sides) if s == 1]
         cuts = ids[: query[0]], ids[query[-1] + 1 : document[0]], ids[document[-1] + 1 :]
         types = None
-        if "token_type_ids" in tokenizer.model_input_names:
+        if with_types and "token_type_ids" in tokenizer.model_input_names:
             given = [*encoded["token_type_ids"]]
             types = (
                 given[0],

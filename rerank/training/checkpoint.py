@@ -90,7 +90,7 @@ def load_checkpoint(run: Path, model: torch.nn.Module, optimizer: torch.optim.Op
     per_parameter: dict[int, dict[str, torch.Tensor]] = {}
     for key, value in moments.items():
         index, name = key.split(".", 1)
-        per_parameter.setdefault(int(index), {})[name] = value
+        per_parameter.setdefault(int(index), {})[name] = value.clone()  # not the mapped file
     optimizer.load_state_dict(optimizer.state_dict() | {"state": per_parameter})
     return state
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rerank.console import log_file, make_parser, parse
+from rerank.errors import UserError
 
 log = logging.getLogger("rerank")
 
@@ -25,9 +26,9 @@ def train(argv: Sequence[str]) -> dict[str, Any]:
     parser = make_parser("train", train)
     parser.add_argument("--config", action="config", help="YAML file; options that follow it override its keys")
     parser.add_class_arguments(TrainConfig)
-    if not {"-h", "--help"} & set(argv):
-        _know_short_names()
-    options = parse(parser, argv)
+    parser.set_defaults(sampler={"class_path": "rerank.lists.sampling.Full"})  # as YAML, so that it can be dumped
+    classes = [] if {"-h", "--help"} & set(argv) else _import_classes()
+    options = parse(parser, argv, classes)
     import torch
 
     from rerank.training.run_folder import RunFolder
@@ -39,19 +40,23 @@ def train(argv: Sequence[str]) -> dict[str, Any]:
         log.info("%s is complete; name another output to train again", options.output)
         return measures
     torch.manual_seed(options.seed)  # a fresh head's weights
+    try:
+        config = parser.instantiate(options)
+    except ValueError as error:
+        raise UserError(str(error).splitlines()[0]) from error
     with log_file(folder.path):
-        measures = Trainer(parser.instantiate(options), folder).run()
+        measures = Trainer(config, folder).run()
         for split, values in measures.items():
             numbers = ", ".join(f"{name} {value:.4f}" for name, value in values.items() if isinstance(value, float))
             log.info("%s: %s", split, numbers)
     return measures
 
 
-def _know_short_names() -> None:
-    """Import our classes, so that a configuration may call them by their names alone."""
-    import rerank.lists.folds
-    import rerank.models.cross_encoder  # noqa: F401
+def _import_classes() -> list[str]:
+    """Import our classes, so that a configuration may call them by their names alone; returns the names."""
     from rerank import losses, relaxations
+    from rerank.lists import data, folds, sampling
+    from rerank.models import cross_encoder
 
-    losses.load_all()
-    relaxations.load_all()
+    own = [data.ListsData, folds.FoldsData, sampling.Full, sampling.PositivesNegatives, cross_encoder.CrossEncoder]
+    return [*losses.load_all(), *relaxations.load_all(), *(kind.__name__ for kind in own)]

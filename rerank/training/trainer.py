@@ -20,7 +20,7 @@ from rerank.lists.sampling import seed_of
 from rerank.lists.store import Lists
 from rerank.losses.base import Loss
 from rerank.models.base import Inputs
-from rerank.models.precision import resolve
+from rerank.models.precision import on_cpu, resolve
 from rerank.training.batches import Batches, pad
 from rerank.training.checkpoint import State, load_checkpoint, save_checkpoint
 from rerank.training.config import TrainConfig
@@ -59,7 +59,7 @@ class Trainer:
         self.usable = usable_lists(self.splits.train, config.loss)
         if not len(self.usable):
             raise UserError(f"data.train: no list of {self.splits.train.folder} has anything to learn from")
-        self.accelerator = Accelerator(log_with=config.tracker or None, project_dir=config.output)
+        self.accelerator = Accelerator(cpu=on_cpu(), log_with=config.tracker or None, project_dir=config.output)
         self.main = self.accelerator.is_main_process
         self.model: CrossEncoder = config.model.to(self.accelerator.device)  # type: ignore[attr-defined]
         self.precision, self.why = resolve(config.precision, self.accelerator.device)

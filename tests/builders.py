@@ -1,0 +1,81 @@
+"""Small real things for tests: a collection on disk, its lists, a tiny BERT."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+from rerank.collections import open_collection
+from rerank.lists import Lists, build_lists
+from rerank.retrieval import Scored
+from rerank.retrieval.runs import Run
+
+WORDS = [
+    *("wing", "flow", "pressure", "heat", "shock", "layer", "boundary", "plate", "cone", "jet", "mach", "laminar"),
+    *("supersonic", "drag", "lift", "nose", "body", "cylinder", "wave", "theory", "solution", "equation", "velocity"),
+    *("temperature", "transfer", "surface", "stream", "edge", "blunt", "slender"),
+]
+
+
+def write_collection(folder: Path, queries: int = 12, documents: int = 60, seed: int = 0) -> str:
+    """A BEIR folder of random sentences; a document is relevant (1 or 2) if it shares enough words with the query."""
+    rng = random.Random(seed)
+    texts = {f"d{i}": rng.choices(WORDS, k=rng.randint(1, 40)) for i in range(documents)}
+    asked = {f"q{i}": rng.sample(WORDS, k=3) for i in range(queries)}
+    (folder / "qrels").mkdir(parents=True)
+    with (folder / "corpus.jsonl").open("w") as file:
+        file.writelines(json.dumps({"_id": d, "title": "", "text": " ".join(t)}) + "\n" for d, t in texts.items())
+    with (folder / "queries.jsonl").open("w") as file:
+        file.writelines(json.dumps({"_id": q, "text": " ".join(t)}) + "\n" for q, t in asked.items())
+    with (folder / "qrels" / "test.tsv").open("w") as file:
+        file.write("query-id\tcorpus-id\tscore\n")
+        for query, words in asked.items():
+            for document, text in texts.items():
+                if grade := max(0, len(set(words) & set(text)) - 1):
+                    file.write(f"{query}\t{document}\t{grade}\n")
+    return f"beir:{folder}/test"
+
+
+def random_run(collection: str, lengths: list[int], seed: int = 0) -> Run:
+    """A run with lists of these lengths, best first."""
+    rng = random.Random(seed)
+    source = open_collection(collection)
+    documents = [document.id for document in source.documents()]
+    run: Run = {}
+    for query, length in zip(source.queries(), lengths, strict=False):
+        run[query.id] = [Scored(d, float(length - i)) for i, d in enumerate(rng.sample(documents, length))]
+    return run
+
+
+def make_lists(folder: Path, lengths: list[int] | None = None, seed: int = 0) -> Lists:
+    """Lists of uneven lengths over a collection of ``write_collection``."""
+    collection = write_collection(folder / "collection", seed=seed)
+    lengths = lengths or [20, 1, 7, 13, 20, 2, 16, 5, 20, 11, 3, 18]
+    return build_lists(open_collection(collection), random_run(collection, lengths, seed), folder / "lists")
+
+
+def make_model(folder: Path, dropout: float = 0.0, hidden: int = 32) -> Path:
+    """A BERT of two tiny layers with random weights (the same every time) and the real uncased vocabulary."""
+    import torch
+    from transformers import AutoTokenizer, BertConfig, BertModel
+
+    from rerank.models.weights import find_model
+
+    tokenizer = AutoTokenizer.from_pretrained(find_model("sentence-transformers/all-MiniLM-L6-v2"))
+    config = BertConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=hidden,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=2 * hidden,
+        max_position_embeddings=128,
+        hidden_dropout_prob=dropout,
+        attention_probs_dropout_prob=dropout,
+        initializer_range=0.2,
+    )
+    torch.manual_seed(0)
+    BertModel(config).save_pretrained(folder)
+    tokenizer.model_max_length = 128
+    tokenizer.save_pretrained(folder)
+    return folder

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rerank.lists.folds import fold_of
+from rerank.lists.sampling import Full, PositivesNegatives, seed_of
+
+grades = st.lists(st.integers(0, 4), min_size=1, max_size=40).map(np.asarray)
+
+
+@given(grades, st.integers(1, 50))
+def test_full_takes_the_top(labels: np.ndarray, depth: int) -> None:
+    chosen = Full(depth).sample(labels, np.random.default_rng(0))
+    assert chosen.tolist() == list(range(min(depth, len(labels))))
+
+
+@given(grades, st.integers(1, 5), st.integers(1, 5), st.integers(0, 2**32))
+def test_positives_and_negatives(labels: np.ndarray, positives: int, negatives: int, seed: int) -> None:
+    sampler = PositivesNegatives(positives, negatives)
+    chosen = sampler.sample(labels, np.random.default_rng(seed))
+    assert len(set(chosen.tolist())) == len(chosen)
+    assert (labels[chosen] > 0).sum() == min(positives, (labels > 0).sum())
+    assert (labels[chosen] == 0).sum() == min(negatives, (labels == 0).sum())
+    np.testing.assert_array_equal(chosen, sampler.sample(labels, np.random.default_rng(seed)))
+
+
+def test_every_candidate_is_drawn_equally_often() -> None:
+    labels = np.array([1, 0, 0, 0, 0])
+    sampler = PositivesNegatives(1, 2)
+    drawn = np.zeros(5)
+    for seed in range(2000):
+        drawn[sampler.sample(labels, np.random.default_rng(seed))] += 1
+    assert drawn[0] == 2000
+    np.testing.assert_allclose(drawn[1:], 1000, atol=5 * (2000 * 0.25) ** 0.5)
+
+
+def test_seeds_differ_by_everything_that_decides_them() -> None:
+    seeds = {seed_of(s, e, q) for s in range(3) for e in range(3) for q in ("1", "2", "11")}
+    assert len(seeds) == 27
+    assert all(0 <= seed < 2**63 for seed in seeds)
+
+
+@given(st.sets(st.text(min_size=1, max_size=4), min_size=5, max_size=60), st.integers(2, 5), st.randoms())
+def test_folds_are_even_and_do_not_depend_on_order(ids: set[str], folds: int, rng: object) -> None:
+    names = sorted(ids)
+    found = dict(zip(names, fold_of(names, folds, 0), strict=True))
+    sizes = np.bincount(list(found.values()), minlength=folds)
+    assert sizes.max() - sizes.min() <= 1
+    turned = names[::-1]
+    assert dict(zip(turned, fold_of(turned, folds, 0), strict=True)) == found
+
+
+@pytest.mark.parametrize("make", [lambda: Full(0), lambda: PositivesNegatives(0, 1), lambda: PositivesNegatives(1, 0)])
+def test_senseless_numbers_are_refused(make: object) -> None:
+    with pytest.raises(ValueError, match="at least 1"):
+        make()  # type: ignore[operator]

@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rerank.collections import open_collection
+from rerank.errors import UserError
+from rerank.lists import Lists, build_lists
+from rerank.lists.ragged import Ragged, read_arrow, write_arrow
+from rerank.retrieval import Scored, read_run
+from tests.builders import make_lists, random_run, write_collection
+
+
+def test_lists_hold_the_run_the_texts_and_the_grades(tmp_path: Path) -> None:
+    name = write_collection(tmp_path / "c")
+    collection = open_collection(name)
+    run = random_run(name, [20, 0, 7, 20])
+    lists = build_lists(collection, run, tmp_path / "lists", depth=10)
+
+    texts = {document.id: document.text for document in collection.documents()}
+    qrels = collection.qrels()
+    assert qrels is not None
+    assert lists.query_ids == [query.id for query in collection.queries()]
+    assert lists.lengths.tolist() == [10, 0, 7, 10] + [0] * 8
+    for i, query in enumerate(lists.query_ids):
+        rows = slice(lists.offsets[i], lists.offsets[i + 1])
+        expected = run.get(query, [])[:10]
+        ids = lists.document_ids(lists.documents[rows])
+        assert ids == [scored.id for scored in expected]
+        assert lists.first_stage[rows].tolist() == [scored.score for scored in expected]
+        assert lists.labels[rows].tolist() == [qrels.get(query, {}).get(d, 0) for d in ids]
+        assert lists.document_table.column("text").take(pa.array(lists.documents[rows])).to_pylist() == [
+            texts[d] for d in ids
+        ]
+    assert lists.qrels == qrels
+    assert read_run(tmp_path / "lists" / "run.trec") == {q: r[:10] for q, r in run.items() if r}
+    distinct = {scored.id for ranked in run.values() for scored in ranked[:10]}
+    assert sorted(lists.document_table.column("doc_id").to_pylist()) == sorted(distinct)
+
+
+def test_the_manifest_says_where_everything_came_from(tmp_path: Path) -> None:
+    lists = make_lists(tmp_path)
+    manifest = json.loads((lists.folder / "manifest.json").read_text())
+    assert manifest["collection"]["name"].startswith("beir:")
+    assert manifest["counts"]["queries"] == 12
+    assert manifest["counts"]["pairs"] == lists.lengths.sum()
+    assert manifest["counts"]["empty_documents"] == 0
+
+
+def test_selection_and_depth_agree_with_the_whole(tmp_path: Path) -> None:
+    lists = make_lists(tmp_path)
+    order = np.random.default_rng(1).permutation(len(lists))
+    part = lists.select(order).top(6)
+    for i, j in enumerate(order):
+        whole = slice(lists.offsets[j], lists.offsets[j] + min(6, lists.lengths[j]))
+        mine = slice(part.offsets[i], part.offsets[i + 1])
+        assert part.query_ids[i] == lists.query_ids[j]
+        assert part.query_rows[i] == j
+        for name in ("documents", "labels", "first_stage"):
+            np.testing.assert_array_equal(getattr(part, name)[mine], getattr(lists, name)[whole])
+
+
+def test_runs_break_ties_by_the_first_stage(tmp_path: Path) -> None:
+    lists = make_lists(tmp_path)
+    first = {query: [scored.id for scored in ranked] for query, ranked in lists.run().items()}
+    equal = lists.run(np.zeros(len(lists.documents), dtype=np.float32))
+    assert {query: [scored.id for scored in ranked] for query, ranked in equal.items()} == first
+    turned = lists.run(-lists.first_stage)
+    assert {query: [s.id for s in ranked] for query, ranked in turned.items()} == {q: d[::-1] for q, d in first.items()}
+
+
+def test_added_relevant_documents_are_for_training_only(tmp_path: Path) -> None:
+    name = write_collection(tmp_path / "c")
+    collection = open_collection(name)
+    run = {query: ranked[:2] for query, ranked in random_run(name, [20] * 12).items()}
+    build_lists(collection, run, tmp_path / "lists", add_relevant=True)
+    training, other = (Lists.open(tmp_path / "lists", with_added=flag) for flag in (True, False))
+    qrels = collection.qrels()
+    assert qrels is not None
+    relevant = [sum(grade > 0 for grade in qrels.get(query, {}).values()) for query in training.query_ids]
+    found = [
+        int((training.labels[s:e] > 0).sum()) for s, e in zip(training.offsets, training.offsets[1:], strict=False)
+    ]
+    assert found == relevant
+    assert other.lengths.tolist() == [2] * 12
+    assert other.run() == run
+
+
+def test_a_run_that_does_not_fit_the_collection_is_refused(tmp_path: Path) -> None:
+    collection = open_collection(write_collection(tmp_path / "c"))
+    with pytest.raises(UserError, match="'d99'"):
+        build_lists(collection, {"q1": [Scored("d99", 1.0)]}, tmp_path / "lists")
+    with pytest.raises(UserError, match="'q99'"):
+        build_lists(collection, {"q99": [Scored("d1", 1.0)]}, tmp_path / "lists")
+    with pytest.raises(UserError, match="another collection"):
+        build_lists(collection, {"q1": [Scored("d1", 1.0)]}, tmp_path / "lists", qrels={"x": {"d1": 1}})
+    assert [path.name for path in tmp_path.iterdir()] == ["c"], "nothing may be left behind"
+
+
+def test_other_versions_and_broken_folders_are_refused(tmp_path: Path) -> None:
+    folder = make_lists(tmp_path).folder
+    with pytest.raises(UserError, match="not a lists folder"):
+        Lists.open(tmp_path / "collection")
+    manifest = json.loads((folder / "manifest.json").read_text())
+    (folder / "manifest.json").write_text(json.dumps(manifest | {"version": 99}))
+    with pytest.raises(UserError, match="version 99"):
+        Lists.open(folder)
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    data = (folder / "queries.arrow").read_bytes()
+    (folder / "queries.arrow").write_bytes(data[: len(data) // 2])
+    with pytest.raises(UserError, match=r"queries\.arrow"):
+        Lists.open(folder)
+
+
+def test_empty_documents_and_queries_without_candidates_are_kept_and_counted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "c"
+    folder.mkdir()
+    (folder / "docs.tsv").write_text("a\thello\nb\t\n")
+    (folder / "queries.tsv").write_text("1\thello\n2\tworld\n")
+    (folder / "qrels").write_text("1 0 a 1\n1 0 b -2\n2 0 a 1\n")
+    lists = build_lists(
+        open_collection(f"files:{folder}"), {"1": [Scored("a", 2.0), Scored("b", 1.0)]}, tmp_path / "lists"
+    )
+    counts = lists.manifest["counts"]
+    assert (counts["empty_documents"], counts["queries_without_candidates"], counts["negative_grades"]) == (1, 1, 1)
+    assert lists.labels.tolist() == [1, 0]
+    for what in ("1 empty documents", "1 queries without candidates", "1 negative grades"):
+        assert what in caplog.text
+
+
+@given(
+    st.lists(st.lists(st.lists(st.integers(0, 100), max_size=5), min_size=1, max_size=4), min_size=1, max_size=4),
+)
+def test_ragged_columns_read_back(tmp_path_factory: pytest.TempPathFactory, batches: list[list[list[int]]]) -> None:
+    path = tmp_path_factory.mktemp("ragged") / "x.arrow"
+    schema = pa.schema([("ids", pa.list_(pa.int32()))])
+    assert write_arrow(path, schema, [{"ids": batch} for batch in batches]) == sum(map(len, batches))
+    ragged = Ragged(read_arrow(path).column("ids"))
+    rows = [row for batch in batches for row in batch]
+    assert len(ragged) == len(rows)
+    assert [ragged[i].tolist() for i in range(len(rows))] == rows
+    assert ragged.lengths().tolist() == [len(row) for row in rows]
+    assert ragged.flat().tolist() == [value for row in rows for value in row]
+
+
+def test_datasets_reads_the_arrow_files(tmp_path: Path) -> None:
+    from datasets import Dataset
+
+    lists = make_lists(tmp_path)
+    stored = Dataset.from_file(str(lists.folder / "documents.arrow"))
+    assert stored["doc_id"][:] == lists.document_table.column("doc_id").to_pylist()

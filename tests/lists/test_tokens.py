@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from transformers import AutoTokenizer
+
+from rerank.lists.tokens import tokenise
+from rerank.models.weights import find_model
+from tests.builders import make_lists
+
+TOKENIZER = AutoTokenizer.from_pretrained(find_model("sentence-transformers/all-MiniLM-L6-v2"))
+
+
+def test_tokens_are_those_of_the_tokenizer_cut_and_counted(tmp_path: Path) -> None:
+    lists = make_lists(tmp_path)
+    tokens = tokenise(lists, TOKENIZER, query_length=2, document_length=15)
+    texts = lists.document_table.column("text").to_pylist()
+    full = [TOKENIZER(text, add_special_tokens=False)["input_ids"] for text in texts]
+    assert [tokens.documents[i].tolist() for i in range(len(texts))] == [ids[:15] for ids in full]
+    assert tokens.document_lengths.tolist() == [min(15, len(ids)) for ids in full]
+    assert tokens.truncated == sum(len(ids) > 15 for ids in full) > 0
+    assert set(tokens.query_lengths.tolist()) == {2}
+
+
+def test_the_cache_is_found_again_and_keyed_by_what_decides_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lists = make_lists(tmp_path)
+    tokenise(lists, TOKENIZER, 8, 32)
+    tokenise(lists, TOKENIZER, 8, 16)
+    assert len(list((lists.folder / "tokens").iterdir())) == 2
+
+    def fail(*_: object) -> None:
+        raise AssertionError("tokenised again")
+
+    monkeypatch.setattr("rerank.lists.tokens.write_arrow", fail)
+    tokenise(lists, TOKENIZER, 8, 32)
+    with pytest.raises(AssertionError, match="again"):
+        tokenise(lists, TOKENIZER, 8, 24)

@@ -1,0 +1,110 @@
+"""4. In the limit every cell of the grid is the exact measure, by an evaluator that is not ours."""
+
+from __future__ import annotations
+
+import ir_measures
+import pytest
+import torch
+from hypothesis import given, settings
+
+from rerank.losses import DirectMetric
+from rerank.relaxations import (
+    Approx,
+    FastSoftSort,
+    NeuralSort,
+    OptimalTransport,
+    Relaxation,
+    SmoothI,
+    SoftSort,
+    TwinSigmoid,
+)
+from tests.losses.grid_reference import Spec
+from tests.losses.properties import Case, Doc, batch, ranked_lists
+
+LIMITS = {
+    "Approx": Approx(alpha=3e3, beta=300),
+    "TwinSigmoid-1": TwinSigmoid(1),
+    "TwinSigmoid-2": TwinSigmoid(2),
+    "TwinSigmoid-3": TwinSigmoid(3),
+    "SmoothI": SmoothI(alpha=1e5),
+    "SmoothI-full-gradient": SmoothI(alpha=1e5, stop_gradient=False),
+    "NeuralSort": NeuralSort(tau=1e-4),
+    "NeuralSort-no-sinkhorn": NeuralSort(tau=1e-4, sinkhorn=0),
+    "NeuralSort-transposed": NeuralSort(tau=1e-4, transposed=True),
+    "NeuralSort-samples": NeuralSort(tau=1e-5, samples=2, beta=1e-4),
+    "SoftSort": SoftSort(tau=1e-4),
+    "FastSoftSort": FastSoftSort(strength=1e-3, beta=300),
+    "FastSoftSort-kl": FastSoftSort(strength=1e-3, regularization="kl", beta=300),
+    "OptimalTransport": OptimalTransport(epsilon=1e-4, iterations=1000),
+}
+
+MEASURES = [
+    Spec("P", 1),
+    Spec("P", 3),
+    Spec("P", 8, rel=2),
+    Spec("AP"),
+    Spec("AP", 3),
+    Spec("AP", 2, rel=3),
+    Spec("nDCG"),
+    Spec("nDCG", 3),
+    Spec("nDCG", 9),
+    Spec("nDCG", exponential=True),
+    Spec("nDCG", 2, exponential=True),
+    Spec("RR"),
+    Spec("RR", 2),
+    Spec("RR", 4, rel=2),
+]
+lists_of_grades = ranked_lists(Case("", DirectMetric, None), most=6, longest=7)
+
+
+def name_of(spec: Spec) -> str:
+    """For ir-measures; the exponential gain as gains, which pytrec_eval takes."""
+    return f"nDCG(gains={{0:0,1:1,2:3,3:7,4:15}}){f'@{spec.k}' if spec.k else ''}" if spec.exponential else str(spec)
+
+
+def evaluated(specs: list[Spec], lists: list[list[Doc]]) -> dict[Spec, list[float]]:
+    """The measures of every list by ir-measures."""
+    names = {spec: ir_measures.parse_measure(name_of(spec)) for spec in specs}
+    qrels = [ir_measures.Qrel(str(q), str(d), int(y)) for q, docs in enumerate(lists) for d, (_, y) in enumerate(docs)]
+    run = [ir_measures.ScoredDoc(str(q), str(d), s) for q, docs in enumerate(lists) for d, (s, _) in enumerate(docs)]
+    found = {(m.measure, int(m.query_id)): m.value for m in ir_measures.iter_calc(names.values(), qrels, run)}
+    return {spec: [found[name, q] for q in range(len(lists))] for spec, name in names.items()}
+
+
+def expected_reciprocal_rank(spec: Spec, lists: list[list[Doc]]) -> list[float]:
+    """nERR by its definition (Chapelle et al. 2009), in plain Python: ir-measures has no provider for it."""
+
+    def err(grades: list[float]) -> float:
+        top = max(grades) if spec.max_rel is None else spec.max_rel
+        total, reach = 0.0, 1.0
+        for rank, grade in enumerate(grades[: spec.k], start=1):
+            stop = (2**grade - 1) / 2**top
+            total, reach = total + reach * stop / rank, reach * (1 - stop)
+        return total
+
+    grades = [[y for _, y in sorted(docs, reverse=True)] for docs in lists]
+    return [err(order) / (err(sorted(order, reverse=True)) or 1) for order in grades]
+
+
+def check(relaxation: Relaxation, spec: Spec, lists: list[list[Doc]], expected: list[float]) -> None:
+    scores, labels, mask, seeds = batch(lists)
+    loss = DirectMetric(str(spec), relaxation, reduction="none")
+    found = torch.where(loss.learnable(labels, mask), 1 - loss(scores, labels, mask, seeds=seeds), 0.0)
+    torch.testing.assert_close(found.tolist(), expected, atol=2e-3, rtol=0, msg=lambda text: f"{spec}: {text}")
+
+
+@pytest.mark.parametrize("name", LIMITS)
+@settings(max_examples=4, deadline=None)
+@given(lists=lists_of_grades)
+def test_the_limit_is_the_exact_measure(name: str, lists: list[list[Doc]]) -> None:
+    measures = [spec for spec in MEASURES if spec.name == "nDCG" or not name.endswith("transposed")]
+    for spec, values in evaluated(measures, lists).items():
+        check(LIMITS[name], spec, lists, values)
+
+
+@pytest.mark.parametrize("name", [name for name in LIMITS if not name.endswith("transposed")])
+@settings(max_examples=4, deadline=None)
+@given(lists=lists_of_grades)
+def test_the_limit_is_the_exact_nerr(name: str, lists: list[list[Doc]]) -> None:
+    for spec in (Spec("nERR"), Spec("nERR", 2), Spec("nERR", 3, max_rel=5)):
+        check(LIMITS[name], spec, lists, expected_reciprocal_rank(spec, lists))

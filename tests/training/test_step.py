@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from rerank.lists import Lists
+from rerank.lists.sampling import Full
+from rerank.losses import DirectMetric, ListNet, PairwiseHinge
+from rerank.losses.base import Loss
+from rerank.models.cross_encoder import CrossEncoder
+from rerank.relaxations import SmoothI
+from rerank.training.batches import Batches, pad
+from rerank.training.step import Gradients
+from rerank.training.trainer import usable_lists
+from tests.builders import make_lists
+
+
+@pytest.fixture(scope="module")
+def lists(tmp_path_factory: pytest.TempPathFactory) -> Lists:
+    return make_lists(tmp_path_factory.mktemp("step"))
+
+
+@pytest.fixture(scope="module")
+def model(tiny_model: Path) -> CrossEncoder:
+    torch.manual_seed(0)
+    return CrossEncoder(str(tiny_model), query_length=8, document_length=24)
+
+
+def gradients(
+    model: CrossEncoder, lists: Lists, loss: Loss, **options: object
+) -> tuple[float, dict[str, torch.Tensor]]:
+    """The gradient of one batch of all lists, those without relevant documents included."""
+    settings = {"precision": "fp32", "token_budget": 8192, "micro_batch_size": None} | options
+    model.zero_grad(set_to_none=True)
+    accumulator = Gradients(model, model.inputs(lists), lists, loss, **settings)  # type: ignore[arg-type]
+    batch = next(Batches(lists, np.arange(len(lists)), Full(), len(lists), None, seed=0).epoch(0))
+    value, _ = accumulator.accumulate(batch, 1)
+    return value, {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+
+@pytest.mark.parametrize(
+    "loss", [DirectMetric("nDCG@10", SmoothI()), PairwiseHinge(), ListNet()], ids=lambda x: type(x).__name__
+)
+def test_the_gradient_is_that_of_the_mean_over_learnable_lists(model: CrossEncoder, lists: Lists, loss: Loss) -> None:
+    """Against autograd over all lists scored one by one, in float32."""
+    value, found = gradients(model, lists, loss)
+    inputs = model.inputs(lists)
+    queries = np.repeat(lists.query_rows, lists.lengths)
+    scores = [model.score(inputs.collate(queries[i : i + 1], lists.documents[i : i + 1])) for i in range(len(queries))]
+    rows = [slice(start, end) for start, end in zip(lists.offsets, lists.offsets[1:], strict=False)]
+    labels, mask = pad([lists.labels[row] for row in rows], torch.float32)
+    flat = torch.cat(scores)
+    expected = loss(torch.zeros(mask.shape).masked_scatter(mask, flat), labels, mask, seeds=torch.arange(len(lists)))
+    model.zero_grad(set_to_none=True)
+    expected.backward()
+    assert value == pytest.approx(float(expected), rel=1e-5)
+    assert 0 < int(loss.learnable(labels, mask).sum()) < len(lists), "some list must have nothing to learn from"
+    for name, parameter in model.named_parameters():
+        if parameter.grad is not None:
+            torch.testing.assert_close(found[name], parameter.grad, rtol=1e-4, atol=1e-5, msg=name)
+
+
+@pytest.mark.parametrize("options", [{"micro_batch_size": 1}, {"micro_batch_size": 5}, {"token_budget": 1}])
+def test_cutting_a_batch_changes_nothing(model: CrossEncoder, lists: Lists, options: dict[str, int]) -> None:
+    loss = DirectMetric("nDCG@10", SmoothI())
+    whole, parts = gradients(model, lists, loss), gradients(model, lists, loss, **options)
+    assert parts[0] == pytest.approx(whole[0], rel=1e-5)
+    for name, gradient in whole[1].items():
+        torch.testing.assert_close(parts[1][name], gradient, rtol=1e-4, atol=1e-6, msg=name)
+
+
+def test_shares_of_processes_add_up(model: CrossEncoder, lists: Lists, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of three processes leaves out the others' lists; their gradients sum to that of one."""
+    loss = PairwiseHinge()
+    whole = gradients(model, lists, loss)
+    monkeypatch.setattr(Gradients, "_all_reduce", lambda self, *values: values)
+    parts = [gradients(model, lists, loss, process=i, processes=3) for i in range(3)]
+    assert sum(value for value, _ in parts) == pytest.approx(whole[0], rel=1e-5)
+    for name, gradient in whole[1].items():
+        torch.testing.assert_close(sum(part[name] for _, part in parts), gradient, rtol=1e-4, atol=1e-6, msg=name)
+
+
+@pytest.mark.parametrize("steps", [None, 7])
+def test_batches_pass_over_every_list_and_can_start_anywhere(lists: Lists, steps: int | None) -> None:
+    usable = usable_lists(lists, PairwiseHinge())
+    batches = Batches(lists, usable, Full(5), 4, steps, seed=3)
+    epochs = [list(batches.epoch(epoch)) for epoch in range(3)]
+    seen = [group.query for epoch in epochs for batch in epoch for group in batch]
+    for visit in range(len(seen) // len(usable)):
+        part = seen[visit * len(usable) : (visit + 1) * len(usable)]
+        assert sorted(part) == usable.tolist()
+    assert {len(epoch) for epoch in epochs} == {steps or -(-len(usable) // 4)}
+    fresh = Batches(lists, usable, Full(5), 4, steps, seed=3)
+    later = list(fresh.epoch(2, start=1))
+    assert [[g.query for g in b] for b in later] == [[g.query for g in b] for b in epochs[2][1:]]
+    assert [g.seed for b in later for g in b] == [g.seed for b in epochs[2][1:] for g in b]
+
+
+def test_usable_lists_are_those_with_something_to_learn(lists: Lists) -> None:
+    rows = [lists.labels[s:e] for s, e in zip(lists.offsets, lists.offsets[1:], strict=False)]
+    pairs = [i for i, labels in enumerate(rows) if len(set(labels.tolist())) > 1]
+    relevant = [i for i, labels in enumerate(rows) if (labels > 0).any()]
+    assert usable_lists(lists, PairwiseHinge()).tolist() == pairs
+    assert usable_lists(lists, DirectMetric("AP", SmoothI())).tolist() == relevant

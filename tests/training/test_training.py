@@ -1,0 +1,256 @@
+"""Training as a user starts it: small, but with every part real."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file
+
+from rerank.errors import UserError
+from rerank.models.cross_encoder import CrossEncoder
+from rerank.training.command import train
+from tests.builders import make_lists, make_model
+from tests.conftest import ROOT
+
+SCRIPT = str(ROOT / "scripts" / "train.py")
+
+
+@pytest.fixture
+def options(tmp_path: Path, tiny_model: Path) -> list[str]:
+    """A small run: 12 uneven lists, 2 of them for validation, batches of 3 lists."""
+    make_lists(tmp_path)
+    return [
+        "--data=ListsData",
+        f"--data.train={tmp_path / 'lists'}",
+        "--data.validation_share=0.2",
+        "--model=CrossEncoder",
+        f"--model.name={tiny_model}",
+        "--model.query_length=8",
+        "--model.document_length=24",
+        "--loss=DirectMetric",
+        "--loss.measure=nDCG@10",
+        "--loss.relaxation=SmoothI",
+        "--sampler.depth=8",
+        "--batch_size=3",
+        "--epochs=3",
+        "--precision=fp32",
+        "--optimization.encoder_lr=1e-3",
+        "--monitor=nDCG",
+    ]
+
+
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    newest = sorted((run / "checkpoints").glob("step-*"))[-1]
+    moments = {f"moment {name}": value for name, value in load_file(newest / "optimizer.safetensors").items()}
+    return {name: value.clone() for name, value in (load_file(newest / "model.safetensors") | moments).items()}
+
+
+def assert_same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> None:
+    """Bit for bit."""
+    assert one.keys() == other.keys()
+    for name in one:
+        torch.testing.assert_close(one[name], other[name], rtol=0, atol=0, msg=name)
+
+
+def assert_near(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> None:
+    """To what float32 sums in another order, and Adam after them, allow.
+
+    The bias of the keys has no gradient (softmax does not see it) but rounding errors, which Adam makes into steps of
+    full length; moments of other parameters are compared through the weights that they moved.
+    """
+    assert one.keys() == other.keys()
+    for name in one:
+        if not name.startswith("moment") and not name.endswith("key.bias"):
+            torch.testing.assert_close(one[name], other[name], rtol=1e-3, atol=2e-4, msg=name)
+
+
+def metrics(run: Path) -> list[dict[str, object]]:
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    timing = ("lists/s", "documents/s", "seconds")
+    return [{key: value for key, value in line.items() if key not in timing} for line in lines]
+
+
+def test_a_run_folder_holds_what_the_readme_says(options: list[str], tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    measures = train([*options, f"--output={run}"])
+    assert json.loads((run / "measures.json").read_text()) == measures
+    assert 0 < measures["validation"]["nDCG"] <= 1
+    lines = metrics(run)
+    steps = [line for line in lines if "loss" in line]
+    validations = [line for line in lines if "validation" in line]
+    assert len(validations) == 3
+    assert [line["step"] for line in steps] == list(range(1, len(steps) + 1))
+    best = max(line["validation"]["nDCG"] for line in validations)  # type: ignore[index]
+    assert measures["validation"]["nDCG"] == pytest.approx(best, abs=1e-9)
+    config = yaml.safe_load((run / "config.yaml").read_text())
+    assert config["loss"]["init_args"]["measure"] == "nDCG@10"
+    assert "best" in (run / "log.txt").read_text()
+    assert 0 <= json.loads((run / "best" / "rerank.json").read_text())["first_stage_weight"] <= 1
+    assert CrossEncoder(str(run / "best")).missing == []
+
+    again = tmp_path / "again"
+    train([f"--config={run / 'config.yaml'}", f"--output={again}"])
+    assert_same(weights(again), weights(run))
+    assert metrics(again) == metrics(run)
+
+
+def test_training_learns_to_rank_its_own_lists(options: list[str], tmp_path: Path) -> None:
+    train([*options, f"--output={tmp_path / 'run'}", "--data.validation_share=0", "--epochs=25"])
+    losses = [line["loss"] for line in metrics(tmp_path / "run") if "loss" in line]
+    assert np.mean(losses[-8:]) < 0.7 * np.mean(losses[:4])
+
+
+def test_accumulation_and_chunks_do_not_change_the_weights(options: list[str], tmp_path: Path) -> None:
+    train([*options, f"--output={tmp_path / 'whole'}"])
+    for name, extra in (
+        ("one", "--micro_batch_size=1"),
+        ("chunks", "--token_budget=40"),
+        ("two", "--micro_batch_size=2"),
+    ):
+        train([*options, f"--output={tmp_path / name}", extra])
+        assert_near(weights(tmp_path / name), weights(tmp_path / "whole"))
+
+
+def test_two_processes_do_as_one(options: list[str], tmp_path: Path) -> None:
+    train([*options, f"--output={tmp_path / 'one'}"])
+    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--master_port=29511", SCRIPT]
+    config = f"--config={tmp_path / 'one' / 'config.yaml'}"
+    subprocess.run([*launch, config, f"--output={tmp_path / 'two'}"], check=True, timeout=300)
+    assert_near(weights(tmp_path / "two"), weights(tmp_path / "one"))
+    one, two = metrics(tmp_path / "one"), metrics(tmp_path / "two")
+    assert [line["step"] for line in two] == [line["step"] for line in one]
+    for mine, other in zip(two, one, strict=True):
+        assert mine.get("loss") == pytest.approx(other.get("loss"), abs=1e-4)
+
+
+def test_accelerate_launch_runs_the_script(options: list[str], tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    command = [sys.executable, "-m", "accelerate.commands.launch", "--cpu", "--num_processes=1", SCRIPT]
+    subprocess.run([*command, *options, f"--output={run}", "--epochs=1"], check=True, timeout=300)
+    assert (run / "measures.json").is_file()
+
+
+def test_a_run_killed_at_any_moment_ends_as_one_left_alone(tmp_path: Path) -> None:
+    """Ten SIGKILLs at random moments, a checkpoint being written at most of them: the same weights, bit for bit."""
+    make_lists(tmp_path)
+    model = make_model(tmp_path / "model", dropout=0.1)
+    command = [
+        sys.executable,
+        SCRIPT,
+        "--data=ListsData",
+        f"--data.train={tmp_path / 'lists'}",
+        "--model=CrossEncoder",
+        f"--model.name={model}",
+        "--model.query_length=8",
+        "--model.document_length=24",
+        "--loss=PairwiseHinge",
+        "--batch_size=3",
+        "--epochs=60",
+        "--checkpoint_every=1",
+        "--monitor=nDCG",
+    ]
+    alone = tmp_path / "alone"
+    subprocess.run([*command, f"--output={alone}"], check=True, timeout=600)
+
+    killed, rng, kills, moments = tmp_path / "killed", random.Random(0), 0, set()
+    while kills < 10:
+        process = subprocess.Popen([*command, f"--output={killed}"], stderr=subprocess.PIPE, text=True)
+        before = progress(killed)
+        waited = time.monotonic()
+        while process.poll() is None and progress(killed) == before and time.monotonic() - waited < 120:
+            time.sleep(0.01)  # until it has done something: start-up is not what is tested
+        time.sleep(rng.uniform(0, 0.4))
+        process.send_signal(signal.SIGKILL)
+        _, errors = process.communicate()
+        if process.returncode != -signal.SIGKILL:
+            pytest.fail(f"ended with {process.returncode} before it was killed for the {kills + 1}. time: {errors}")
+        kills += 1
+        moments.add(progress(killed))
+    assert len(moments) == 10, "each attempt got further than the one before"
+    subprocess.run([*command, f"--output={killed}"], check=True, timeout=600)
+    assert_same(weights(killed), weights(alone))
+    assert_same(load_file(killed / "best" / "model.safetensors"), load_file(alone / "best" / "model.safetensors"))
+    assert metrics(killed) == metrics(alone)
+    assert (killed / "measures.json").read_text() == (alone / "measures.json").read_text()
+    left = [path for path in killed.rglob("*") if path.name.endswith((".tmp", ".old"))]
+    assert left == []
+
+
+def progress(run: Path) -> str:
+    return max((path.name for path in (run / "checkpoints").glob("step-*")), default="")
+
+
+def test_a_damaged_checkpoint_is_named(options: list[str], tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    train([*options, f"--output={run}"])
+    whole = weights(run)
+    (run / "measures.json").unlink()
+    newest = sorted((run / "checkpoints").glob("step-*"))[-1]
+    data = (newest / "optimizer.safetensors").read_bytes()
+    (newest / "optimizer.safetensors").write_bytes(data[: len(data) // 2])
+    with pytest.raises(UserError, match=f"{newest.name}.*remove this folder to go on from step-"):
+        train([*options, f"--output={run}"])
+    for file in newest.iterdir():
+        file.unlink()
+    newest.rmdir()
+    train([*options, f"--output={run}"])
+    assert_same(weights(run), whole)
+
+
+def test_early_stopping_keeps_the_best(options: list[str], tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    train([*options, f"--output={run}", "--epochs=30", "--patience=2", "--optimization.encoder_lr=0.03"])
+    values = [line["validation"]["nDCG"] for line in metrics(run) if "validation" in line]  # type: ignore[index]
+    assert len(values) < 30
+    assert len(values) - 1 - int(np.argmax(values)) == 2
+
+
+def test_a_loss_that_is_not_finite_stops_the_run(options: list[str], tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"step \d+, queries q\d+.*scores from"):
+        train([*options, f"--output={tmp_path / 'run'}", "--optimization.encoder_lr=1e38", "--epochs=9"])
+
+
+def test_what_cannot_work_is_refused_before_anything_is_written(options: list[str], tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    for extra, message in (
+        ("--monitor=nDGC@10", "did you mean 'nDCG'"),
+        ("--measures=nDCG@10 APP", "APP"),
+        ("--batch_size=0", "batch_size"),
+        ("--data.train=nowhere", "nowhere"),
+        ("--model.query_length=500", "positions"),
+        ("--loss.measure=ERR@10", "ERR"),
+        ("--loss=DirctMetric", "did you mean 'DirectMetric'"),
+        ("--epocs=3", "did you mean '--epochs'"),
+        (f"--data.validation={tmp_path / 'lists'}", "both training and validation"),
+    ):
+        with pytest.raises(UserError, match=message):
+            train([*options, f"--output={run}", extra])
+        assert not run.exists(), extra
+
+
+def test_another_configuration_does_not_go_on_with_a_run(options: list[str], tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    train([*options, f"--output={run}", "--epochs=1"])
+    (run / "measures.json").unlink()
+    with pytest.raises(UserError, match=r"config\.yaml:\d+: .*'epochs: 1', now it is 'epochs: 2'"):
+        train([*options, f"--output={run}", "--epochs=2"])
+    with pytest.raises(UserError, match="not a run folder"):
+        train([*options, f"--output={tmp_path}"])
+
+
+def test_environment_is_the_users(options: list[str], tmp_path: Path) -> None:
+    before = dict(os.environ)
+    train([*options, f"--output={tmp_path / 'run'}", "--epochs=1"])
+    changed = {key for key in before.keys() | os.environ.keys() if before.get(key) != os.environ.get(key)}
+    assert not {key for key in changed if not key.startswith(("ACCELERATE", "PYTEST", "FORK"))}
