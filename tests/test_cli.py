@@ -1,0 +1,166 @@
+"""The commands, started as a user starts them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rerank.cli import COMMANDS, main
+from rerank.collections import open_collection
+from rerank.retrieval import read_run, write_run
+from tests.builders import make_lists, random_run, write_collection
+
+
+def test_help_is_quick_and_imports_no_torch() -> None:
+    code = "import sys; from rerank.cli import main; main({}); print('torch' in sys.modules, file=sys.stderr)"
+    for words in (["--help"], ["train", "--help"], ["retrieve", "--help"], ["evaluate", "--help"]):
+        started = time.perf_counter()
+        done = subprocess.run([sys.executable, "-c", code.format(words)], capture_output=True, text=True, check=False)
+        assert "usage: rerank" in done.stdout
+        assert time.perf_counter() - started < 5, "seconds even on a busy machine; measured alone it is a fraction"
+        assert "True" not in done.stderr
+
+
+def test_every_command_is_listed_and_documented(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    usage = capsys.readouterr().out
+    for name, function in COMMANDS.items():
+        assert f"  {name}" in usage
+        assert function.__doc__
+
+
+def test_the_whole_way(tmp_path: Path, tiny_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """BM25, training, reranking, evaluation: each station by its command."""
+    collection = write_collection(tmp_path / "c", queries=20, documents=200)
+    lists, run = tmp_path / "lists", tmp_path / "run"
+    assert main(["retrieve", "--collection", collection, "--depth", "30", "--output", str(lists)]) == 0
+    settings = ["--data=FoldsData", f"--data.lists={lists}", "--data.fold=1", "--data.folds=4"]
+    settings += ["--model=CrossEncoder", f"--model.name={tiny_model}", "--model.query_length=8"]
+    settings += ["--model.document_length=48", "--loss=SmoothINDCG", "--batch_size=4", f"--output={run}"]
+    assert main(["train", *settings]) == 0
+    for weight in ("0", "tuned", "1"):
+        out = tmp_path / f"{weight}.trec"
+        words = ["--model", str(run / "best"), "--lists", str(lists), "--output", str(out)]
+        assert main(["rerank", *words, "--first-stage-weight", weight]) == 0
+    bm25 = lists / "run.trec"
+    ids = {query: [scored.id for scored in ranked] for query, ranked in read_run(bm25).items()}
+    same = {query: [scored.id for scored in ranked] for query, ranked in read_run(tmp_path / "1.trec").items()}
+    assert same == ids, "the first stage alone keeps its order"
+    reranked = read_run(tmp_path / "0.trec")
+    assert {q: {s.id for s in r} for q, r in reranked.items()} == {q: set(d) for q, d in ids.items()}
+    assert {q: [s.id for s in r] for q, r in reranked.items()} != ids
+
+    capsys.readouterr()
+    words = ["--qrels", collection, "--runs", str(bm25), str(tmp_path / "0.trec"), "--measures", "nDCG@10 P@20 AP RR"]
+    outputs = [
+        "--json",
+        str(tmp_path / "t.json"),
+        "--table",
+        str(tmp_path / "t.md"),
+        "--per-query",
+        str(tmp_path / "q.tsv"),
+    ]
+    assert main(["evaluate", *words, "--baseline", str(bm25), *outputs]) == 0
+    shown = capsys.readouterr().out
+    assert "nDCG@10" in shown
+    assert "t-test" in shown
+    result = json.loads((tmp_path / "t.json").read_text())
+    assert len(result["runs"]) == 2
+    assert {difference["measure"] for difference in result["differences"]} == {"nDCG@10", "P@20", "AP", "RR"}
+    assert (tmp_path / "t.md").read_text().startswith("|")
+    assert len((tmp_path / "q.tsv").read_text().splitlines()) == 1 + 2 * len(open_collection(collection).qrels() or {})
+
+
+def test_two_processes_write_the_run_of_one(tmp_path: Path, tiny_model: Path) -> None:
+    from rerank.models.cross_encoder import CrossEncoder
+
+    make_lists(tmp_path)
+    CrossEncoder(str(tiny_model), query_length=8, document_length=24).save(tmp_path / "model")
+    words = ["rerank", "--model", str(tmp_path / "model"), "--lists", str(tmp_path / "lists"), "--precision", "fp32"]
+    assert main([*words, "--output", str(tmp_path / "one.trec")]) == 0
+    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--master_port=29512"]
+    subprocess.run(
+        [*launch, "-m", "rerank.cli", *words, "--output", str(tmp_path / "two.trec")], check=True, timeout=300
+    )
+    one, two = read_run(tmp_path / "one.trec"), read_run(tmp_path / "two.trec")
+    assert list(one) == list(two)
+    for query, ranked in one.items():
+        assert [scored.id for scored in two[query]] == [scored.id for scored in ranked]
+        np.testing.assert_allclose([s.score for s in two[query]], [s.score for s in ranked], atol=1e-5)
+
+
+def test_candidates_of_a_given_run(tmp_path: Path) -> None:
+    collection = write_collection(tmp_path / "c")
+    run = random_run(collection, [9] * 12)
+    write_run(tmp_path / "given.trec", run)
+    words = ["--collection", collection, "--run", str(tmp_path / "given.trec"), "--depth", "5"]
+    assert main(["retrieve", *words, "--output", str(tmp_path / "lists")]) == 0
+    stored = read_run(tmp_path / "lists" / "run.trec")
+    assert stored == {query: ranked[:5] for query, ranked in read_run(tmp_path / "given.trec").items()}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["retreive"], "did you mean 'retrieve'"),
+        (["retrieve", "--collection", "beir:nowhere", "--output", "OUT"], "nowhere"),
+        (["retrieve", "--collection", "cranfeld", "--output", "OUT"], "did you mean 'cranfield'"),
+        (["retrieve", "--collection", "COLLECTION", "--output", "OUT", "--depht", "3"], "did you mean '--depth'"),
+        (["retrieve", "--collection", "COLLECTION", "--output", "OUT", "--depth", "0"], "depth"),
+        (["retrieve", "--collection", "COLLECTION", "--output", "OUT", "--k1", "-1"], "k1"),
+        (["retrieve", "--collection", "COLLECTION", "--output", "OUT", "--run", "BAD"], "bad.trec:2: "),
+        (["retrieve", "--collection", "COLLECTION", "--output", "OUT", "--qrels", "BAD"], "bad.trec:1: "),
+        (["rerank", "--model", "nowhere", "--lists", "COLLECTION", "--output", "OUT"], "not a lists folder"),
+        (["evaluate", "--qrels", "COLLECTION", "--runs", "OTHER"], "none of its"),
+        (["evaluate", "--qrels", "COLLECTION", "--runs", "OTHER", "--measures", "nDGC@10"], "did you mean"),
+        (["train", "--config", "nowhere.yaml"], "nowhere.yaml"),
+        (["losses", "--name", "SmothINDCG"], "did you mean 'SmoothINDCG'"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(
+    words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "bad.trec").write_text("q0 Q0 d1 1 2.0 x\nq0 Q0 d1 2 1.0 x\n")
+    (tmp_path / "other.trec").write_text("other Q0 d1 1 2.0 x\n")
+    names = {
+        "COLLECTION": write_collection(tmp_path / "c"),
+        "OUT": str(tmp_path / "out"),
+        "BAD": str(tmp_path / "bad.trec"),
+        "OTHER": str(tmp_path / "other.trec"),
+    }
+    assert main([names.get(word, word) for word in words]) == 2
+    error = capsys.readouterr().err.strip().splitlines()[-1]
+    assert error.startswith("rerank: error: ")
+    assert message in error
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_model_without_a_head_is_not_used(
+    tmp_path: Path, tiny_model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_lists(tmp_path)
+    words = ["--model", str(tiny_model), "--lists", str(tmp_path / "lists"), "--output", str(tmp_path / "x.trec")]
+    assert main(["rerank", *words]) == 2
+    assert "no trained head" in capsys.readouterr().err
+    assert main(["rerank", *words, "--first-stage-weight", "2"]) == 2
+    assert "from 0 to 1" in capsys.readouterr().err
+
+
+def test_a_full_disk_is_said_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """On a real file system without room: /dev/full takes no byte."""
+    if not Path("/dev/full").exists():
+        pytest.skip("no /dev/full on this system")
+    from rerank.console import exit_code
+
+    def write() -> None:
+        with open("/dev/full", "w") as file:
+            file.write("x" * 10_000)
+
+    assert exit_code(write) == 2
+    assert "no space left" in capsys.readouterr().err
