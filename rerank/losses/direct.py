@@ -51,11 +51,11 @@ class DirectMetric(Loss):
     def learnable(self, labels: Tensor, mask: Tensor | None = None) -> Tensor:
         """Lists with a relevant document."""
         relevant = self.measure.relevant(labels)
-        return (relevant if mask is None else relevant & mask).any(dim=1)
+        return (relevant if mask is None else relevant & mask).sum(dim=1) > 0
 
     def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:
         """One minus the relaxed measure."""
-        return 1 - self.measure.relaxed(self.relaxation, scores, labels, mask, seeds, self.gain_of)
+        return 1 - self.measure.compute(self.relaxation, scores, labels, mask, seeds, self.gain_of)
 
     def __repr__(self) -> str:
         return f"DirectMetric({str(self.measure)!r}, {self.relaxation!r})"

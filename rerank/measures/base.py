@@ -102,8 +102,21 @@ class Measure(ABC):
         self.check(relaxation, gain_of)
         if mask is None:
             mask = torch.ones_like(scores, dtype=torch.bool)
-        scores = scores.masked_fill(~mask, 0.0)
         labels = labels.to(scores.dtype).masked_fill(~mask, 0.0)
+        return self.compute(relaxation, scores.masked_fill(~mask, 0.0), labels, mask, seeds, gain_of)
+
+    def compute(
+        self,
+        relaxation: Relaxation,
+        scores: Tensor,
+        labels: Tensor,
+        mask: Tensor,
+        seeds: Tensor | None = None,
+        gain_of: GainOf | None = None,
+    ) -> Tensor:
+        """What :meth:`relaxed` does, for checked arguments that are zero where padded and of one dtype."""
+        import torch
+
         draws = relaxation.draws(scores, mask, seeds)
         if isinstance(relaxation, RankIndicators):
             gain_of = gain_of or relaxation.gain_of

@@ -40,26 +40,30 @@ class nDCG(Measure):
         """G, elementwise."""
         return labels.exp2() - 1 if self.dcg == "exp-log2" else labels
 
-    def _weights(self, labels: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Discounts ``[B, depth]``, 0 beyond the list, and IDCG ``[B]``; both from labels alone."""
-        depth = self.depth(mask)
-        discounts = (positions(depth, labels) + 1).log2().reciprocal() * within(mask, depth)
-        ideal = self.gain(labels).topk(depth, dim=1).values
-        return discounts, (discounts * ideal).sum(dim=1)
-
     def from_indicators(
         self, relaxation: RankIndicators, scores: Tensor, labels: Tensor, mask: Tensor, gain_of: GainOf
     ) -> Tensor:
         """Discounted gain at the ranks, over the ideal."""
-        discounts, best = self._weights(labels, mask)
-        weights = ratio(discounts, best[:, None])
+        depth = self.depth(mask)
+        gains = self.gain(labels)
+        weights = ratio(_discounts(depth, labels) * within(mask, depth), _ideal(gains, depth)[:, None])
         if gain_of == "ranks":
             return relaxation.weighted(scores, labels, weights, mask, exponential=self.dcg == "exp-log2")
-        return relaxation.weighted(scores, self.gain(labels), weights, mask)
+        return relaxation.weighted(scores, gains, weights, mask)
 
     def from_ranks(self, relaxation: SoftRanks, lists: Lists) -> Tensor:
         """Gain of the relevant documents discounted by their soft ranks, over the ideal."""
-        _, best = self._weights(lists.labels, lists.mask)
         ranks = relaxation.ranks(lists)
-        gains = lists.at_rows(self.gain(lists.labels)) * inside(relaxation, lists, ranks, self.cutoff)
-        return ratio((gains / (ranks + 1).log2()).sum(dim=1), best)
+        gains = self.gain(lists.at_rows(lists.labels))
+        value = gains * inside(relaxation, lists, ranks, self.cutoff) / (ranks + 1).log2()
+        return ratio(value.sum(dim=1), _ideal(gains, min(self.depth(lists.mask), gains.shape[1])))
+
+
+def _discounts(depth: int, like: Tensor) -> Tensor:
+    """``1 / log2(r + 1)`` of the ranks 1 to depth."""
+    return (positions(depth, like) + 1).log2().reciprocal()
+
+
+def _ideal(gains: Tensor, depth: int) -> Tensor:
+    """The discounted gain of the ideal order, ``[B]``; documents without gain may be left out."""
+    return (gains.topk(depth, dim=1).values * _discounts(depth, gains)).sum(dim=1)

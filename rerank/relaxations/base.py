@@ -40,6 +40,11 @@ class Lists:
 
         return ranks_of(order_of(self.scores, self.mask, self.seeds, shuffle=True)).to(self.scores.dtype)
 
+    @cached_property
+    def rivals(self) -> Tensor:
+        """The scores without gradient, minus infinity where padded: what documents are compared with, ``[B, N]``."""
+        return self.scores.detach().masked_fill(~self.mask, -float("inf"))
+
     def at_rows(self, values: Tensor) -> Tensor:
         """Values of the documents asked for: ``[B, N]`` to ``[B, R]``."""
         return values.gather(1, self.rows)
@@ -62,9 +67,9 @@ class Relaxation(ABC):  # noqa: B024 - its families have the abstract methods
 
     measures: tuple[str, ...] | None = None
 
-    def draws(self, scores: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:
-        """The scores to rank, ``[S, B, N]``; the measure is the mean over S. Unless overridden, the scores alone."""
-        return scores[None]
+    def draws(self, scores: Tensor, mask: Tensor, seeds: Tensor | None) -> list[Tensor]:
+        """The scores to rank, each ``[B, N]``; the measure is the mean over them. Unless overridden, just the scores."""
+        return [scores]
 
     def fidelity(
         self,

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import torch
 from torch import Tensor
 
+from rerank.relaxations.backward import full_precision
 from rerank.relaxations.base import RankIndicators
 from rerank.relaxations.order import first, lowest
 from rerank.relaxations.random import gumbel
@@ -57,12 +61,12 @@ class NeuralSort(RankIndicators):
         if transposed:
             self.measures = ("nDCG",)
 
-    def draws(self, scores: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:
-        """The scores, or ``samples`` noisy copies of them: ``[S, B, N]``."""
+    def draws(self, scores: Tensor, mask: Tensor, seeds: Tensor | None) -> list[Tensor]:
+        """The scores, or ``samples`` noisy copies of them."""
         if not self.samples:
-            return scores[None]
-        noise = torch.stack([gumbel(seeds, mask, draw) for draw in range(self.samples)])
-        return (scores + self.beta * noise.to(scores.dtype)).masked_fill(~mask, 0.0)
+            return [scores]
+        noises = [gumbel(seeds, mask, draw).to(scores.dtype) for draw in range(self.samples)]
+        return [(scores + self.beta * noise).masked_fill(~mask, 0.0) for noise in noises]
 
     def indicators(self, scores: Tensor, mask: Tensor, depth: int) -> Tensor:
         """``[B, depth, N]``."""
@@ -98,10 +102,37 @@ class NeuralSort(RankIndicators):
     def _rows(self, scores: Tensor, mask: Tensor, depth: int) -> Tensor:
         """The matrix before Sinkhorn scaling: ``[B, depth, N]``, 0 at pads."""
         count = mask.sum(dim=1, keepdim=True)
-        ranks = torch.arange(1, depth + 1, device=scores.device)
-        slopes = (count + 1 - 2 * ranks).to(scores.dtype)
+        slopes = (count + 1 - 2 * torch.arange(1, depth + 1, device=scores.device)).to(scores.dtype)
         spread = torch.where(mask, total_distances(scores, mask) / self.tau, -lowest(scores))
-        return (slopes[:, :, None] * (scores / self.tau)[:, None, :] - spread[:, None, :]).softmax(dim=2)
+        return _Softmax.apply(scores / self.tau, spread, slopes)
+
+
+class _Softmax(torch.autograd.Function):
+    """``softmax_j(slopes_r scores_j - spread_j)``, ``[B, depth, N]``, in one piece of memory.
+
+    Entries so small that products with them would be subnormal, which processors are slow at, are 0.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, spread: Tensor, slopes: Tensor) -> Tensor:
+        matrix = slopes[:, :, None] * scores[:, None, :]
+        matrix -= spread[:, None, :]
+        matrix -= matrix.amax(dim=2, keepdim=True)
+        least = math.log(torch.finfo(matrix.dtype).tiny) + 18
+        matrix.clamp_(min=least).exp_()
+        torch.nn.functional.threshold_(matrix, math.exp(least) * 1.001, 0.0)
+        matrix /= matrix.sum(dim=2, keepdim=True)
+        ctx.save_for_backward(matrix, slopes)
+        return matrix
+
+    @staticmethod
+    @full_precision
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
+        matrix, slopes = ctx.saved_tensors
+        to_logits = matrix * gradient
+        to_logits.addcmul_(matrix, to_logits.sum(dim=2, keepdim=True), value=-1)
+        both = torch.bmm(torch.stack([slopes, torch.full_like(slopes, -1.0)], dim=1), to_logits)
+        return both[:, 0], both[:, 1], None
 
 
 def total_distances(scores: Tensor, mask: Tensor) -> Tensor:

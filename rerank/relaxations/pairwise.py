@@ -40,8 +40,7 @@ def _blocks(lists: Lists) -> Iterator[slice]:
 
 def _behind(lists: Lists, own: Tensor, alpha: float) -> Tensor:
     """``sigmoid(alpha (s_j - s_i))`` for rows i and all j, ``[B, R, N]``; 0 where j is a pad."""
-    others = lists.scores.detach().masked_fill(~lists.mask, -float("inf"))
-    return (others[:, None, :] - own[:, :, None]).mul_(alpha).sigmoid_()
+    return (lists.rivals[:, None, :] - own[:, :, None]).mul_(alpha).sigmoid_()
 
 
 class _Ranks(torch.autograd.Function):

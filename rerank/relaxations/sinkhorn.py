@@ -50,8 +50,8 @@ def log_balanced_product(logits: Tensor, values: Tensor, rows: Tensor, columns: 
 
 
 def _reciprocal(x: Tensor, used: Tensor) -> Tensor:
-    """1/x, and 0 where x is 0 or not in use."""
-    return torch.where(used & (x >= torch.finfo(x.dtype).tiny), x, float("inf")).reciprocal_()
+    """1/x in place where used is 1, and 0 where it is 0."""
+    return x.clamp_(min=torch.finfo(x.dtype).tiny ** 0.5).reciprocal_().mul_(used)
 
 
 class _Balanced(torch.autograd.Function):
@@ -62,19 +62,19 @@ class _Balanced(torch.autograd.Function):
         ctx: Any, matrix: Tensor, values: Tensor, rows: Tensor, columns: Tensor, rounds: int, tolerance: float
     ) -> Tensor:
         transposed = matrix.transpose(1, 2)
-        rows, columns = rows[:, None, :], columns[:, None, :]
-        left, right = rows.to(matrix.dtype), columns.to(matrix.dtype)
+        left, right = rows[:, None, :].to(matrix.dtype), columns[:, None, :].to(matrix.dtype)
+        used_rows, used_columns = left, right
         lefts, rights = [left], [right]
         active: list[Tensor] = []
         for _ in range(rounds):
             sums = torch.bmm(left, matrix)
-            moving = ((sums * right - 1).abs() > tolerance).logical_and_(columns).any(dim=2, keepdim=True)
+            moving = (sums * right).sub_(used_columns).abs_().amax(dim=2, keepdim=True) > tolerance
             if not active:
                 moving = torch.ones_like(moving)  # nothing is scaled yet, so there is nothing to stop
             elif matrix.device.type == "cpu" and not moving.any():
                 break  # elsewhere the answer would have to be waited for
-            right = torch.where(moving, _reciprocal(sums, columns), right)
-            left = torch.where(moving, _reciprocal(torch.bmm(right, transposed), rows), left)
+            right = torch.where(moving, _reciprocal(sums, used_columns), right)
+            left = torch.where(moving, _reciprocal(torch.bmm(right, transposed), used_rows), left)
             lefts.append(left)
             rights.append(right)
             active.append(moving)
@@ -86,9 +86,9 @@ class _Balanced(torch.autograd.Function):
     @full_precision
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None, None]:
         matrix, values, *vectors = ctx.saved_tensors
+        transposed = matrix.transpose(1, 2)
         rounds = len(ctx.active)
         lefts, rights = vectors[: rounds + 1], vectors[rounds + 1 :]
-        transposed = matrix.transpose(1, 2)
         weighted, scaled = gradient * lefts[-1], rights[-1] * values
         # the gradient of the matrix is a sum of outer products, whose factors are collected here
         by_row, by_column = [weighted], [scaled]
