@@ -84,8 +84,8 @@ def _one_line(message: str, parser: ArgumentParser, classes: Sequence[str]) -> s
     patterns = r"[Uu]nrecognized arguments: (\S+)", r"Key '?([\w.]+)'? is not expected", r"Option '([\w.]+)' is not"
     for found in filter(None, (re.search(pattern, text) for pattern in patterns)):
         text += nearest("--" + found[1].split("=")[0].lstrip("-"), known)
-    if found := re.search(r"import path string: (\S+)", text):
-        text += nearest(found[1], classes)
+    if unknown := re.search(r"import path string: (\S+)", text):
+        text += nearest(unknown[1], classes)
     return f"{text}; see {parser.prog} --help"
 
 

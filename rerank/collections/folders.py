@@ -101,7 +101,8 @@ class BeirFolder(FilesFolder):
 
     def __init__(self, path: str, fields: Sequence[str] | None = None):
         whole = Path(path).expanduser().is_dir()
-        if not whole and not (Path(path).expanduser().parent / "qrels").is_dir():
+        parent = Path(path).expanduser().parent
+        if not whole and parent.is_dir() and not (parent / "qrels").is_dir():
             raise UserError(f"beir:{path}: neither a folder nor DIR/SPLIT of a folder with qrels/SPLIT.tsv")
         super().__init__(path if whole else str(Path(path).parent), fields)
         self.name = f"{self.prefix}:{path}"

@@ -20,7 +20,7 @@ class ListAP(Loss):
         \hat P_m = \frac{\sum_{l \le m} \sum_i \delta_l(x_i) b_i}{\sum_{l \le m} \sum_i \delta_l(x_i)}, \quad
         \Delta \hat r_m = \frac{\sum_i \delta_m(x_i) b_i}{\sum_i b_i}, \quad b_i = [y_i \ge rel]
 
-    Shapes: scores and labels ``[B, N]``. A list whose documents are all relevant, or none, is left out. A document
+    Shapes: scores and labels ``[B, N]``. A list without relevant documents, or without others, is left out. A document
     touches two bins, so time and memory are O(N + M). The paper's scores are similarities with known bounds; here the
     scaling supplies these, so the loss ignores shift and scale of the scores.
 

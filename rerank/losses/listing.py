@@ -13,9 +13,7 @@ from rerank.errors import UserError, nearest
 WIDTH = 110
 COMMON = ("reduction", "validate")
 HEAD = "Every loss also takes reduction='mean' ('sum', 'none') and validate=False. `rerank losses NAME` says more."
-DIRECT = (
-    "A DirectMetric is a measure (P, AP, nDCG, nERR or RR, as ir-measures writes it) times one of these relaxations:"
-)
+DIRECT = "A DirectMetric is a measure (P, AP, nDCG, nERR, RR, as ir-measures writes it) × one of these relaxations:"
 
 
 def listing(name: str | None = None) -> str:

@@ -264,7 +264,8 @@ def _no_pooler(config: Any) -> dict[str, Any]:
     """BERT and its kin have a pooler that the raw CLS vector does not use."""
     from transformers import MODEL_MAPPING
 
-    takes = inspect.signature(MODEL_MAPPING[type(config)]).parameters
+    architecture: Any = MODEL_MAPPING[type(config)]
+    takes = inspect.signature(architecture).parameters
     return {"add_pooling_layer": False} if "add_pooling_layer" in takes else {}
 
 

@@ -20,6 +20,7 @@ from rerank.relaxations import (
 )
 from tests.losses.grid_reference import Spec
 from tests.losses.properties import Case, Doc, batch, ranked_lists
+from tests.measures.evaluator import evaluable
 
 LIMITS = {
     "Approx": Approx(alpha=3e3, beta=300),
@@ -35,7 +36,7 @@ LIMITS = {
     "SoftSort": SoftSort(tau=1e-4),
     "FastSoftSort": FastSoftSort(strength=1e-3, beta=300),
     "FastSoftSort-kl": FastSoftSort(strength=1e-3, regularization="kl", beta=300),
-    "OptimalTransport": OptimalTransport(epsilon=1e-4, iterations=1000),
+    "OptimalTransport": OptimalTransport(epsilon=1e-3, iterations=300),
 }
 
 MEASURES = [
@@ -57,14 +58,9 @@ MEASURES = [
 lists_of_grades = ranked_lists(Case("", DirectMetric, None), most=6, longest=7)
 
 
-def name_of(spec: Spec) -> str:
-    """For ir-measures; the exponential gain as gains, which pytrec_eval takes."""
-    return f"nDCG(gains={{0:0,1:1,2:3,3:7,4:15}}){f'@{spec.k}' if spec.k else ''}" if spec.exponential else str(spec)
-
-
 def evaluated(specs: list[Spec], lists: list[list[Doc]]) -> dict[Spec, list[float]]:
     """The measures of every list by ir-measures."""
-    names = {spec: ir_measures.parse_measure(name_of(spec)) for spec in specs}
+    names = {spec: ir_measures.parse_measure(evaluable(str(spec))) for spec in specs}
     qrels = [ir_measures.Qrel(str(q), str(d), int(y)) for q, docs in enumerate(lists) for d, (_, y) in enumerate(docs)]
     run = [ir_measures.ScoredDoc(str(q), str(d), s) for q, docs in enumerate(lists) for d, (s, _) in enumerate(docs)]
     found = {(m.measure, int(m.query_id)): m.value for m in ir_measures.iter_calc(names.values(), qrels, run)}
@@ -87,6 +83,8 @@ def expected_reciprocal_rank(spec: Spec, lists: list[list[Doc]]) -> list[float]:
 
 
 def check(relaxation: Relaxation, spec: Spec, lists: list[list[Doc]], expected: list[float]) -> None:
+    if isinstance(relaxation, OptimalTransport):  # Sinkhorn takes very long where scores are close
+        lists = [[(float(sum(other < s for other, _ in docs)), y) for s, y in docs] for docs in lists]
     scores, labels, mask, seeds = batch(lists)
     loss = DirectMetric(str(spec), relaxation, reduction="none")
     found = torch.where(loss.learnable(labels, mask), 1 - loss(scores, labels, mask, seeds=seeds), 0.0)
@@ -94,7 +92,7 @@ def check(relaxation: Relaxation, spec: Spec, lists: list[list[Doc]], expected: 
 
 
 @pytest.mark.parametrize("name", LIMITS)
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(lists=lists_of_grades)
 def test_the_limit_is_the_exact_measure(name: str, lists: list[list[Doc]]) -> None:
     measures = [spec for spec in MEASURES if spec.name == "nDCG" or not name.endswith("transposed")]
@@ -103,7 +101,7 @@ def test_the_limit_is_the_exact_measure(name: str, lists: list[list[Doc]]) -> No
 
 
 @pytest.mark.parametrize("name", [name for name in LIMITS if not name.endswith("transposed")])
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(lists=lists_of_grades)
 def test_the_limit_is_the_exact_nerr(name: str, lists: list[list[Doc]]) -> None:
     for spec in (Spec("nERR"), Spec("nERR", 2), Spec("nERR", 3, max_rel=5)):
