@@ -1,0 +1,229 @@
+"""8. Surrogates on lists small enough to be worked out by hand, and where they lead in the limit."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from rerank.errors import UserError
+from rerank.losses import (
+    BCE,
+    MSE,
+    RMSE,
+    LambdaLoss,
+    ListAP,
+    ListMLE,
+    ListNet,
+    Loss,
+    PairwiseHinge,
+    PairwiseSoftmax,
+    RankNet,
+    WassRank,
+)
+
+E, LN2 = math.e, math.log(2)
+
+
+def of(loss: Loss, scores: list[float], labels: list[float], seed: int = 0) -> float:
+    """The loss of one list."""
+    return float(loss(torch.tensor([scores]).double(), torch.tensor([labels]), seeds=torch.tensor([seed])))
+
+
+def test_listnet_is_a_cross_entropy() -> None:
+    assert of(ListNet(), [0, 0], [1, 0]) == pytest.approx(LN2)
+    assert of(ListNet(), [math.log(3), 0], [1, 0]) == pytest.approx(-(E * math.log(3 / 4) + math.log(1 / 4)) / (1 + E))
+    assert of(ListNet(temperature=2), [math.log(9), 0], [1, 0]) == pytest.approx(
+        of(ListNet(), [math.log(3), 0], [1, 0])
+    )
+
+
+def test_listnet_is_least_where_scores_are_labels() -> None:
+    labels = torch.tensor([[3.0, 0.0, 1.0, 1.0]])
+    scores = (labels + 7).requires_grad_()
+    ListNet()(scores, labels).backward()
+    assert scores.grad is not None and scores.grad.abs().max() < 1e-6
+
+
+def test_listmle_is_minus_the_likelihood_of_the_order() -> None:
+    assert of(ListMLE(), [math.log(3), math.log(2), 0], [2, 1, 0]) == pytest.approx(-math.log(3 / 6 * 2 / 3))
+    assert of(ListMLE(), [math.log(3), math.log(2), 0], [0, 1, 2]) == pytest.approx(-math.log(1 / 6 * 2 / 5))
+    assert of(ListMLE(), [60, 0, -60], [2, 1, 0]) == pytest.approx(0, abs=1e-20)
+    assert of(ListMLE(), [60, 0, -60], [0, 1, 2]) == pytest.approx(60 + 60 + 60)
+
+
+def test_listmle_draws_the_order_of_ties_from_the_seed() -> None:
+    scores = [math.log(3), math.log(2), 0]  # the first two share a label: 3/6 · 2/3 or 2/6 · 3/4
+    orders = {round(-math.log(3 / 6 * 2 / 3), 6), round(-math.log(2 / 6 * 3 / 4), 6)}
+    assert {round(of(ListMLE(), scores, [1, 1, 0], seed), 6) for seed in range(30)} == orders
+    assert of(ListMLE(), scores, [1, 1, 0], 5) == of(ListMLE(), scores, [1, 1, 0], 5)
+
+
+def test_listap_is_average_precision_where_every_document_has_its_bin() -> None:
+    assert of(ListAP(bins=4), [3, 2, 1, 0], [1, 0, 2, 0]) == pytest.approx(1 - (1 + 2 / 3) / 2)
+    assert of(ListAP(bins=4), [3, 2, 1, 0], [0, 0, 0, 1]) == pytest.approx(1 - 1 / 4)
+    assert of(ListAP(bins=4, rel=2), [3, 2, 1, 0], [1, 0, 2, 0]) == pytest.approx(1 - 1 / 3)
+
+
+def test_listap_shares_a_document_between_two_bins() -> None:
+    # x = 1/4 of the way: 3/4 in the first bin, 1/4 in the last; precision 1/(7/4) there, then 1/3
+    first, last = 3 / 4, 1 / 4
+    expected = first * first / (1 + first) + last * 1 / 3
+    assert of(ListAP(bins=2), [4, 3, 0], [0, 1, 0]) == pytest.approx(1 - expected)
+
+
+def test_listap_of_equal_scores_is_the_share_of_relevant_documents() -> None:
+    assert of(ListAP(), [5, 5, 5, 5], [1, 0, 0, 0]) == pytest.approx(1 - 1 / 4)
+
+
+def test_wassrank_without_cost_in_the_plan_couples_independently() -> None:
+    p, q, cost = 1 / 2, E / (1 + E), 3 + 100
+    assert of(WassRank(lam=1e-9), [0, 0], [1, 0]) == pytest.approx(cost * (p * (1 - q) + (1 - p) * q))
+
+
+def test_wassrank_of_two_documents_solves_a_quadratic_equation() -> None:
+    p, q, cost = 1 / 2, E / (1 + E), 1 + 1
+    kappa = math.exp(-2 * cost)  # what the plan [[p - x, x], [q - p + x, 1 - q - x]] has for its cross-ratio
+    a, b, c = 1 - kappa, q - p + kappa * (p + 1 - q), -kappa * p * (1 - q)
+    x = (-b + math.sqrt(b * b - 4 * a * c)) / (2 * a)
+    loss = WassRank(gain_base=2, gap=1, lam=1, iterations=200)
+    assert of(loss, [0, 0], [1, 0]) == pytest.approx(cost * (2 * x + q - p))
+
+
+def test_lambdaloss_weights_a_pair_by_its_ranks() -> None:
+    first, second, third = 1.0, 1 / math.log2(3), 1 / math.log2(4)
+    pair, ideal = math.log2(1 + E), 3 * first  # the relevant document is a point behind, at rank 2
+
+    def found(weighting: str, measure: str = "nDCG(dcg='exp-log2')") -> float:
+        return of(LambdaLoss(weighting, measure), [0, 1], [2, 0])
+
+    assert found("lambdarank") == pytest.approx(3 / ideal * (first - second) * pair)
+    assert found("ndcg1") == pytest.approx(3 / ideal * second * pair)
+    assert found("ndcg2") == pytest.approx(3 / ideal * (first - second) * pair)
+    assert found("ndcg2++") == pytest.approx(11 * 3 / ideal * (first - second) * pair)
+    assert found("lambdarank", "nDCG") == pytest.approx(2 / 2 * (first - second) * pair)
+    # two ranks apart, and the ideal of a list with a second relevant document
+    three = of(LambdaLoss("ndcg2"), [0, 5, 2], [3, 0, 3])
+    far, near = math.log2(1 + E**5), math.log2(1 + E**3)
+    ideal = 3 * (first + second)
+    assert three == pytest.approx(3 / ideal * ((second - third) * far + (first - second) * near))
+
+
+def test_lambdaloss_looks_at_the_cutoff() -> None:
+    assert of(LambdaLoss(measure="nDCG@1"), [0, 1], [1, 0]) == 0  # no pair within the first rank
+    pair = math.log2(1 + E)
+    assert of(LambdaLoss(measure="P@1"), [0, 1], [1, 0]) == pytest.approx(pair)
+    assert of(LambdaLoss(measure="P@2"), [0, 1, -8], [1, 0, 0]) == pytest.approx(math.log2(1 + E**-8) / 2)
+    assert of(LambdaLoss(measure="P(rel=2)@1"), [0, 1], [1, 0]) == 0
+
+
+@pytest.mark.parametrize("measure", ["AP", "P", "RR@10", "nERR@10"])
+def test_lambdaloss_refuses_other_measures(measure: str) -> None:
+    with pytest.raises(UserError, match="LambdaLoss knows nDCG, nDCG@k and P@k"):
+        LambdaLoss(measure=measure)
+
+
+def test_pairwise_losses_are_means_over_ordered_pairs() -> None:
+    labels, scores = [1, 0, 0], [0.5, 0, 1]
+    assert of(PairwiseHinge(), scores, labels) == pytest.approx((0.5 + 1.5) / 2)
+    assert of(PairwiseHinge(margin=0.25), scores, labels) == pytest.approx((0 + 0.75) / 2)
+    assert of(RankNet(), scores, labels) == pytest.approx((math.log(1 + E**-0.5) + math.log(1 + E**0.5)) / 2)
+    assert of(RankNet(k=2, sigma=2), scores, labels) == pytest.approx(math.log(1 + E))  # ranks 1 and 2: one pair
+    assert of(PairwiseSoftmax(), scores, labels) == pytest.approx((1 / (1 + E**0.5) + 1 / (1 + E**-0.5)) / 2)
+    assert of(RankNet(), [0, 0, 0], [2, 1, 0]) == pytest.approx(LN2)
+
+
+def test_pairwise_losses_tend_to_what_they_count() -> None:
+    scores, labels = torch.randn(1, 9, dtype=torch.float64), torch.tensor([[0, 3, 1, 0, 0, 2, 1, 1, 0]])
+    behind = torch.stack(
+        [scores[0, j] - scores[0, i] for i in range(9) for j in range(9) if labels[0, i] > labels[0, j]]
+    )
+    torch.testing.assert_close(PairwiseSoftmax()(scores * 1e6, labels), (behind > 0).double().mean())
+    torch.testing.assert_close(RankNet(sigma=1e6)(scores, labels) / 1e6, behind.clamp(min=0).mean())
+
+
+def test_pointwise_losses_are_means_over_documents() -> None:
+    assert of(MSE(), [1, 0, 4], [1, 2, 1]) == pytest.approx((0 + 4 + 9) / 3)
+    assert of(RMSE(), [0, 0], [1, 0]) == pytest.approx(math.sqrt((1.5**2 + 2.5**2) / 2))
+    assert of(RMSE(levels=2), [0, math.log(3)], [1, 0]) == pytest.approx(math.sqrt(1.5**2 / 2))
+    assert of(BCE(), [math.log(3), 0], [2, 0]) == pytest.approx((math.log(4 / 3) + LN2) / 2)
+    assert of(BCE(rel=3), [math.log(3), 0], [2, 0]) == pytest.approx((math.log(4) + LN2) / 2)
+
+
+def test_a_perfect_rmse_has_no_gradient() -> None:
+    scores = torch.tensor([[200.0, -200.0]], requires_grad=True)
+    loss = RMSE()(scores, torch.tensor([[5.0, 0.0]]))
+    loss.backward()
+    assert loss < 1e-15
+    assert torch.equal(scores.grad, torch.zeros(1, 2))
+
+
+@pytest.mark.parametrize(
+    ("loss", "labels", "expected"),
+    [
+        (ListNet(), [[1, 1], [0, 1]], [False, True]),
+        (ListAP(), [[1, 2], [0, 1]], [False, True]),
+        (LambdaLoss(measure="P@5"), [[1, 2], [0, 1]], [False, True]),
+        (RankNet(), [[1, 2], [0, 0]], [True, False]),
+        (BCE(), [[0, 0], [1, 1]], [True, True]),
+    ],
+)
+def test_what_a_list_can_teach(loss: Loss, labels: list[list[int]], expected: list[bool]) -> None:
+    assert loss.learnable(torch.tensor(labels)).tolist() == expected
+    masked = loss.learnable(torch.tensor([[*row, 9] for row in labels]), torch.tensor([[True, True, False]] * 2))
+    assert masked.tolist() == expected
+
+
+def test_nothing_to_learn_from_an_unjudged_batch() -> None:
+    scores = torch.randn(3, 4, requires_grad=True)
+    loss = RankNet()(scores, torch.zeros(3, 4))
+    loss.backward()
+    assert loss == 0
+    assert torch.equal(scores.grad, torch.zeros(3, 4))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: ListAP(bins=1), "bins must be at least 2"),
+        (lambda: RankNet(k=1), "k must be at least 2"),
+        (lambda: WassRank(lam=0), "lam above 0"),
+        (lambda: LambdaLoss("ndcg3"), "weighting must be"),
+        (lambda: MSE(reduction="average"), "reduction must be"),
+    ],
+)
+def test_settings_without_meaning_are_refused(make: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+SCORES, LABELS = torch.zeros(2, 3), torch.zeros(2, 3)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ((torch.zeros(3), LABELS), r"scores must be \[B, N\]"),
+        ((SCORES.long(), LABELS), "scores must be .* floating point"),
+        ((SCORES, torch.zeros(2, 4)), "labels must be"),
+        ((SCORES, LABELS, torch.ones(2, 3)), "mask must be .* bool"),
+        ((SCORES, LABELS, None, torch.ones(3)), r"weights must be \[2\]"),
+        ((SCORES, LABELS, None, None, torch.zeros(3, dtype=torch.int64)), r"seeds must be \[2\]"),
+        ((SCORES, LABELS, None, None, torch.zeros(2)), "seeds must be int64"),
+    ],
+)
+def test_the_argument_of_a_wrong_shape_or_type_is_named(given: tuple[Tensor, ...], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        MSE()(*given)
+
+
+@pytest.mark.parametrize(("scores", "labels"), [([math.nan], [1.0]), ([math.inf], [1.0]), ([0.0], [-1.0])])
+def test_validate_looks_at_values(scores: list[float], labels: list[float]) -> None:
+    with pytest.raises(ValueError, match="must be finite"):
+        MSE(validate=True)(torch.tensor([scores]), torch.tensor([labels]))
+    padded = MSE(validate=True)(
+        torch.tensor([[0.0, *scores]]), torch.tensor([[0.0, *labels]]), torch.tensor([[True, False]])
+    )
+    assert padded == 0
