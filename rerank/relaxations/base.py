@@ -68,7 +68,7 @@ class Relaxation(ABC):  # noqa: B024 - its families have the abstract methods
     measures: tuple[str, ...] | None = None
 
     def draws(self, scores: Tensor, mask: Tensor, seeds: Tensor | None) -> list[Tensor]:
-        """The scores to rank, each ``[B, N]``; the measure is the mean over them. Unless overridden, just the scores."""
+        """The scores to rank, each ``[B, N]``; the measure is the mean over them. Unless overridden, the scores."""
         return [scores]
 
     def fidelity(

@@ -120,7 +120,7 @@ class _Softmax(torch.autograd.Function):
         matrix -= matrix.amax(dim=2, keepdim=True)
         least = math.log(torch.finfo(matrix.dtype).tiny) + 18
         matrix.clamp_(min=least).exp_()
-        torch.nn.functional.threshold_(matrix, math.exp(least) * 1.001, 0.0)
+        torch.threshold_(matrix, math.exp(least) * 1.001, 0.0)
         matrix /= matrix.sum(dim=2, keepdim=True)
         ctx.save_for_backward(matrix, slopes)
         return matrix

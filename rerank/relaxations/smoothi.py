@@ -14,7 +14,7 @@ from rerank.relaxations.backward import full_precision
 from rerank.relaxations.base import GainOf, RankIndicators
 from rerank.relaxations.order import lowest
 
-_CHUNK = 1 << 18  # numbers held at a time: some ranks of the whole batch, in a processor's cache
+_CHUNK = 1 << 19  # numbers held at a time: some ranks of the whole batch, in a processor's cache
 
 
 class SmoothI(RankIndicators):
@@ -122,16 +122,33 @@ class _Recursion:
             kept[0].copy_(kept[count])
 
     def alphas(self, like: Tensor) -> Tensor:
-        """Alpha at every rank, ``[depth, 1]``."""
-        ranks = torch.arange(self.depth, dtype=like.dtype, device=like.device)[:, None]
+        """Alpha at every rank, ``[depth]``."""
+        ranks = torch.arange(self.depth, dtype=like.dtype, device=like.device)
         return self.relaxation._alpha(ranks)
 
 
-def _gradient(rows: Tensor, kept: Tensor, values: Tensor, expected: Tensor, weights: Tensor) -> Tensor:
-    """``sum_r w_r de_r/ds`` over the ranks of a chunk, ``[B, N]``; ``expected`` and ``weights`` are ``[ranks, B]``."""
-    moves = rows.mul_(kept)
-    by_value = (moves * weights[:, :, None]).sum(dim=0)
-    return by_value.mul_(values).sub_(moves.mul_((weights * expected)[:, :, None]).sum(dim=0))
+def _expected(rows: Tensor, values: Tensor) -> Tensor:
+    """``e_v`` of the ranks of a chunk, ``[B, ranks]``."""
+    return torch.bmm(values[:, None, :], rows.permute(1, 2, 0)).squeeze(1)
+
+
+class _Gradient:
+    """``sum_r w_r de_r/ds``, gathered chunk by chunk.
+
+    With moves ``m = E C`` a rank adds ``w_r m_j (v_j - e_r)``: two sums of moves, of which the second loses v.
+    """
+
+    def __init__(self, shifted: Tensor) -> None:
+        self.sums = shifted.new_zeros((shifted.shape[0], 2, shifted.shape[1]))
+
+    def add(self, rows: Tensor, kept: Tensor, expected: Tensor, weights: Tensor) -> None:
+        """A chunk; its rows are overwritten. ``expected`` and ``weights`` are ``[B, ranks]``."""
+        moves = rows.mul_(kept).transpose(0, 1)
+        self.sums.baddbmm_(torch.stack([weights, weights * expected], dim=1), moves)
+
+    def total(self, values: Tensor) -> Tensor:
+        """``[B, N]``."""
+        return values * self.sums[:, 0] - self.sums[:, 1]
 
 
 class _Expected(torch.autograd.Function):
@@ -139,8 +156,7 @@ class _Expected(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, shifted: Tensor, values: Tensor, recursion: _Recursion) -> Tensor:
-        expected = [(rows * values).sum(dim=2) for _, rows, _ in recursion.chunks(shifted)]
-        result = torch.cat(expected).T
+        result = torch.cat([_expected(rows, values) for _, rows, _ in recursion.chunks(shifted)], dim=1)
         ctx.recursion = recursion
         ctx.save_for_backward(shifted, values, result)
         return result
@@ -149,11 +165,11 @@ class _Expected(torch.autograd.Function):
     @full_precision
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         shifted, values, expected = ctx.saved_tensors
-        total = torch.zeros_like(shifted)
-        weights = gradient.T * ctx.recursion.alphas(gradient)
+        total = _Gradient(shifted)
+        weights = gradient * ctx.recursion.alphas(gradient)
         for ranks, rows, kept in ctx.recursion.chunks(shifted):
-            total += _gradient(rows, kept, values, expected[:, ranks].T, weights[ranks])
-        return total, None, None
+            total.add(rows, kept, expected[:, ranks], weights[:, ranks])
+        return total.total(values), None, None
 
 
 class _Weighted(torch.autograd.Function):
@@ -164,16 +180,15 @@ class _Weighted(torch.autograd.Function):
         ctx: Any, shifted: Tensor, values: Tensor, weights: Tensor, exponential: bool, recursion: _Recursion
     ) -> Tensor:
         result = shifted.new_zeros(shifted.shape[0])
-        total = torch.zeros_like(shifted)
-        slopes = weights.T * recursion.alphas(weights) * (math.log(2) if exponential else 1.0)
+        total = _Gradient(shifted)
+        slopes = weights * recursion.alphas(weights) * (math.log(2) if exponential else 1.0)
         for ranks, rows, kept in recursion.chunks(shifted):
-            expected = (rows * values).sum(dim=2)
+            expected = _expected(rows, values)
             gain = expected.exp2() if exponential else expected
-            result += (weights.T[ranks] * (gain - 1 if exponential else gain)).sum(dim=0)
+            result += (weights[:, ranks] * (gain - 1 if exponential else gain)).sum(dim=1)
             if ctx.needs_input_grad[0]:
-                slope = slopes[ranks] * gain if exponential else slopes[ranks]
-                total += _gradient(rows, kept, values, expected, slope)
-        ctx.save_for_backward(total)
+                total.add(rows, kept, expected, slopes[:, ranks] * gain if exponential else slopes[:, ranks])
+        ctx.save_for_backward(total.total(values))
         return result
 
     @staticmethod
