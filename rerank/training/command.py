@@ -28,7 +28,7 @@ def train(argv: Sequence[str]) -> dict[str, Any]:
     parser.add_class_arguments(TrainConfig)
     parser.set_defaults(sampler={"class_path": "rerank.lists.sampling.Full"})  # as YAML, so that it can be dumped
     classes = [] if {"-h", "--help"} & set(argv) else _import_classes()
-    options = parse(parser, argv, classes)
+    options = parse(parser, classes_first(argv), classes)
     import torch
 
     from rerank.training.run_folder import RunFolder
@@ -50,6 +50,22 @@ def train(argv: Sequence[str]) -> dict[str, Any]:
             numbers = ", ".join(f"{name} {value:.4f}" for name, value in values.items() if isinstance(value, float))
             log.info("%s: %s", split, numbers)
     return measures
+
+
+def classes_first(argv: Sequence[str]) -> list[str]:
+    """Options in any order: the file, then what chooses a class (``--loss``), then what goes into it (``--loss.k``)."""
+    options: list[list[str]] = []
+    for word in argv:
+        if word.startswith("--") or not options:
+            options.append([word])
+        else:
+            options[-1].append(word)
+
+    def depth(option: list[str]) -> int:
+        key = option[0].split("=")[0]
+        return -1 if key == "--config" else key.count(".")
+
+    return [word for option in sorted(options, key=depth) for word in option]
 
 
 def _import_classes() -> list[str]:

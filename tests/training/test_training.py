@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 
 from rerank.errors import UserError
 from rerank.models.cross_encoder import CrossEncoder
-from rerank.training.command import train
+from rerank.training.command import classes_first, train
 from tests.builders import make_lists, make_model
 from tests.conftest import ROOT
 
@@ -254,3 +254,11 @@ def test_environment_is_the_users(options: list[str], tmp_path: Path) -> None:
     train([*options, f"--output={tmp_path / 'run'}", "--epochs=1"])
     changed = {key for key in before.keys() | os.environ.keys() if before.get(key) != os.environ.get(key)}
     assert not {key for key in changed if not key.startswith(("ACCELERATE", "PYTEST", "FORK"))}
+
+
+def test_options_may_come_in_any_order(options: list[str], tmp_path: Path) -> None:
+    train([*options, f"--output={tmp_path / 'one'}", "--epochs=1"])
+    turned = [*options[::-1], "--epochs", "1", "--output", str(tmp_path / "two")]
+    train(turned)
+    assert_same(weights(tmp_path / "two"), weights(tmp_path / "one"))
+    assert classes_first(["--a.b", "1", "--a", "X", "--config", "f"]) == ["--config", "f", "--a", "X", "--a.b", "1"]
