@@ -1,0 +1,175 @@
+"""What SmoothI's paper claims, what holds, and what helps."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from rerank.losses import DirectMetric
+from rerank.measures import parse
+from rerank.relaxations import SmoothI
+
+
+def error(scores: list[float], k: int, relaxation: SmoothI) -> float:
+    """The largest |E - I| over the first k ranks of positive scores, as the theorem has them.
+
+    SmoothI subtracts the smallest score, so one more document, of score 0, makes the others' S the given scores; that
+    document competes as well, which the bounds below count.
+    """
+    values = torch.tensor([[*scores, 0.0]], dtype=torch.float64)
+    rows = relaxation.indicators(values, torch.ones_like(values, dtype=torch.bool), k)[0]
+    exact = torch.zeros_like(rows)
+    exact[range(k), values[0].argsort(descending=True, stable=True)[:k]] = 1
+    return float((rows - exact).abs().max())
+
+
+def margin(scores: list[float]) -> tuple[float, float]:
+    """The smallest score, and how far the closest pair is apart: ``min(1, (beta - 1) / 2)``."""
+    levels = sorted(set(scores))
+    beta = min((b / a for a, b in pairwise(levels)), default=math.inf)
+    return levels[0], min(1, (beta - 1) / 2)
+
+
+def test_theorem_2_as_printed_fails() -> None:
+    """S = (4, 2, 1, ..., 1), K = 2, N = 2000: N - 1 documents compete for a rank, not K - 1."""
+    scores, k, alpha, delta = [4.0, 2.0] + [1.0] * 1998, 2, 9.3, 0.1
+    smallest, apart = margin(scores)
+    c = ((2 + 1) / 2) ** (1 / (k - 1))
+    gamma = min(delta, 0.5 - delta, (1 - delta) * (c - 1) / (c + 1))
+    assert alpha > 2 ** (k - 1) * (math.log(k - 1) - math.log(gamma)) / (smallest * apart), "its condition C1 holds"
+    printed = (k - 1) * math.exp(-alpha * smallest / 2 ** (k - 1) * apart)
+    assert printed == pytest.approx(0.098, abs=5e-4)
+    values = torch.tensor([scores], dtype=torch.float64)
+    kept, rows = torch.ones_like(values), []
+    for _ in range(k):  # the recursion on the scores themselves
+        rows.append((alpha * values * kept).softmax(dim=1))
+        kept = kept * (1 - rows[-1] - delta)
+    exact = torch.zeros(k, 2000, dtype=torch.float64)
+    exact[0, 0] = exact[1, 1] = 1
+    assert float((torch.cat(rows) - exact).abs().max()) == pytest.approx(0.32, abs=5e-3)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.floats(0.5, 20), min_size=2, max_size=8, unique=True),
+    st.integers(2, 5),
+    st.sampled_from([0.05, 0.1, 0.25, 0.4]),
+    st.floats(1.001, 3),
+    st.booleans(),
+)
+def test_theorem_2_corrected(scores: list[float], k: int, delta: float, slack: float, steady: bool) -> None:
+    """With N competitors in place of K - 1 the bound holds; with ``steady`` it holds without the factor 2^(K - 1).
+
+    Paper's form: alpha > 2^(K-1) (ln N - ln gamma) / (S_min m), error at most N exp(-alpha S_min m / 2^(K-1)), with
+    m = min(1, (beta - 1)/2) and N the number of documents beside the one at the rank.
+    """
+    k = min(k, len(scores))
+    smallest, apart = margin(scores)
+    if apart < 1e-3:
+        return
+    beta = 1 + 2 * apart  # at most the true one, which is all that the proof needs
+    others = len(scores)  # the document of score 0 makes up for the one at the rank
+    if steady:
+        # unselected documents keep at least 1 - (K-1) e/(1-delta) of their score, selected ones lose all of it
+        gamma = min(delta, (1 - delta) / (k - 1) * (beta - 1) / (2 * beta), (1 - delta) / 4)
+        share = min(0.5, apart)
+    else:
+        c = ((beta + 1) / 2) ** (1 / (k - 1))
+        gamma = min(delta, 0.5 - delta, (1 - delta) * (c - 1) / (c + 1))
+        share = apart / 2 ** (k - 1)
+    alpha = slack * math.log(others / gamma) / (smallest * share)
+    bound = others * math.exp(-alpha * smallest * share)
+    assert bound < gamma
+    assert error(scores, k, SmoothI(alpha, delta, steady=steady)) <= bound * (1 + 1e-9) + 1e-12
+
+
+def normal(size: int, lists: int = 200) -> Tensor:
+    return torch.randn(lists, size, dtype=torch.float64, generator=torch.Generator().manual_seed(size))
+
+
+def share_of_hits(relaxation: SmoothI, scores: Tensor, rank: int) -> float:
+    """How often the largest indicator of a rank is that of the document there."""
+    rows = relaxation.indicators(scores, torch.ones_like(scores, dtype=torch.bool), rank)[:, rank - 1]
+    return float((rows.argmax(dim=1) == scores.argsort(dim=1, descending=True)[:, rank - 1]).double().mean())
+
+
+@pytest.mark.parametrize(
+    ("size", "alpha", "measured"),
+    [
+        (40, 1, [1.00, 0.00, 0.00, 0.00]),
+        (40, 100, [1.00, 0.47, 0.02, 0.06]),
+        (40, 1000, [1.00, 0.94, 0.69, 0.12]),
+        (150, 10, [1.00, 0.00, 0.04, 0.05]),
+        (150, 100, [1.00, 0.28, 0.03, 0.01]),
+        (150, 1000, [1.00, 0.90, 0.54, 0.01]),
+    ],
+)
+def test_indicators_collapse_at_the_settings_of_the_paper(size: int, alpha: float, measured: list[float]) -> None:
+    """Share of ranks 1, 5, 10 and 20 whose largest indicator is right, for standard normal scores."""
+    found = [share_of_hits(SmoothI(alpha), normal(size), rank) for rank in (1, 5, 10, 20)]
+    assert found == pytest.approx(measured, abs=0.12)
+
+
+def test_fidelity_shows_the_collapse() -> None:
+    found = SmoothI(1).fidelity(normal(150, 20))
+    assert float(found.sharpness.max()) < 0.05  # most indicators are nearly uniform: 1/150 = 0.007
+    assert float(found.hits.max()) < 0.1
+    sharp = SmoothI(1e5).fidelity(torch.arange(6, dtype=torch.float64)[None])
+    assert float(sharp.sharpness) > 0.999 and float(sharp.hits) == 1 and float(sharp.rank_error) < 1e-6
+
+
+@pytest.mark.parametrize(("size", "alpha"), [(40, 100), (40, 1000), (150, 1000)])
+def test_steady_makes_up_for_the_decay(size: int, alpha: float) -> None:
+    """At the same alpha: more hits and sharper indicators at depth; where these are sharp, a smaller gap to nDCG."""
+    scores = normal(size)
+    labels = (torch.rand(scores.shape, generator=torch.Generator().manual_seed(1)) < 0.2).double()
+    paper, steady = SmoothI(alpha), SmoothI(alpha, steady=True)
+    assert share_of_hits(steady, scores, 10) > share_of_hits(paper, scores, 10) + 0.05
+    before, after = (kind.fidelity(scores, labels=labels, measure=parse("nDCG")) for kind in (paper, steady))
+    assert after.sharpness.mean() > before.sharpness.mean() + 0.1
+    assert after.rank_error.mean() < before.rank_error.mean()
+    if alpha == 1000:
+        assert after.gap.abs().mean() < 0.7 * before.gap.abs().mean()
+
+
+def test_steady_multiplies_alpha_and_nothing_else() -> None:
+    scores, mask = normal(12, 3), torch.ones(3, 12, dtype=torch.bool)
+    rows = SmoothI(2, delta=0.1, steady=True).indicators(scores, mask, 3)
+    shifted, kept = scores - scores.amin(dim=1, keepdim=True), torch.ones_like(scores)
+    for rank in range(3):
+        torch.testing.assert_close(rows[:, rank], (2 / 0.9**rank * shifted * kept).softmax(dim=1))
+        kept = kept * (1 - rows[:, rank] - 0.1)
+
+
+def saved_bytes(depth: int, measure: str, **settings: bool) -> int:
+    scores = normal(200, 4).requires_grad_()
+    storages: dict[int, int] = {}
+
+    def keep(tensor: Tensor) -> Tensor:
+        storages[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        DirectMetric(f"{measure}@{depth}", SmoothI(**settings))(scores, (scores.detach() > 1).double())
+    return sum(storages.values())
+
+
+@pytest.mark.parametrize("measure", ["nDCG", "P", "AP"])
+def test_memory_does_not_grow_with_the_depth(measure: str) -> None:
+    per_rank = (saved_bytes(200, measure) - saved_bytes(10, measure)) / 190
+    assert per_rank < 4 * 8 * 20, "numbers per rank and list, not N of them"
+    assert (saved_bytes(200, measure, stop_gradient=False) - saved_bytes(10, measure, stop_gradient=False)) / 190 > (
+        4 * 8 * 200
+    )
+
+
+@pytest.mark.parametrize("settings", [{"alpha": 0}, {"alpha": -1}, {"alpha": math.nan}, {"delta": 1}, {"delta": -0.1}])
+def test_settings_out_of_range_are_refused(settings: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match=next(iter(settings))):
+        SmoothI(**settings)
