@@ -76,7 +76,8 @@ def _index(collection: Collection, folder: Path, threads: int) -> dict[str, int]
     arguments = ["-index", str(folder), "-input", "", "-collection", "JsonCollection", "-threads", str(threads)]
     indexer = java_class("io.anserini.index.SimpleIndexer")([*arguments, "-storeDocvectors"])
     count = added = indexed = 0
-    with tqdm(collection.documents(), f"indexing {collection.name}", collection.document_count(), unit="doc") as bar:
+    documents, total = collection.documents(), collection.document_count()
+    with tqdm(documents, f"indexing {collection.name}", total, unit=" documents", disable=None) as bar:
         for batch in _batches(bar, BATCH):
             count += len(batch)
             lines = [json.dumps({"id": id, "contents": text}) for id, text in batch if text.strip(BLANK)]
@@ -164,7 +165,7 @@ class BM25:
         run: Run = {}
         with (
             open_index(index) as searcher,
-            tqdm(desc="BM25", total=len(queries), unit="query", disable=not progress) as bar,
+            tqdm(desc="BM25", total=len(queries), unit=" queries", disable=None if progress else True) as bar,
         ):
             self._configure(searcher, index)
             for batch in _batches(queries, 32 * threads):

@@ -70,11 +70,13 @@ def tune(
         run = setting.search(index, judged, depth, progress=False)
         return float(evaluator.calc_aggregate(_scores(run))[parsed])
 
-    tried = [(setting, value_of(setting)) for setting in tqdm(grid, "tuning BM25", unit="setting")]
+    tried = [(setting, value_of(setting)) for setting in tqdm(grid, "tuning BM25", unit="setting", disable=None)]
     if rm3:
         best = _best(tried)[0]
         expanded = [replace(setting, k1=best.k1, b=best.b) for setting in RM3_GRID]
-        tried += [(setting, value_of(setting)) for setting in tqdm(expanded, "tuning RM3", unit="setting")]
+        tried += [
+            (setting, value_of(setting)) for setting in tqdm(expanded, "tuning RM3", unit="setting", disable=None)
+        ]
     return Tuned(*_best(tried), tried)
 
 

@@ -59,7 +59,12 @@ class Trainer:
         self.usable = usable_lists(self.splits.train, config.loss)
         if not len(self.usable):
             raise UserError(f"data.train: no list of {self.splits.train.folder} has anything to learn from")
-        self.accelerator = Accelerator(cpu=on_cpu(), log_with=config.tracker or None, project_dir=config.output)
+        try:
+            self.accelerator = Accelerator(cpu=on_cpu(), log_with=config.tracker or None, project_dir=config.output)
+        except ValueError as error:
+            raise UserError(f"tracker: {str(error).splitlines()[0]}") from error
+        if len(self.accelerator.log_with) < len(config.tracker):
+            raise UserError(f"tracker: not all of {', '.join(config.tracker)} are installed")
         self.main = self.accelerator.is_main_process
         self.model: CrossEncoder = config.model.to(self.accelerator.device)  # type: ignore[attr-defined]
         self.precision, self.why = resolve(config.precision, self.accelerator.device)

@@ -232,6 +232,8 @@ def test_what_cannot_work_is_refused_before_anything_is_written(options: list[st
         ("--loss.measure=ERR@10", "ERR"),
         ("--loss=DirctMetric", "did you mean 'DirectMetric'"),
         ("--epocs=3", "did you mean '--epochs'"),
+        ("--tracker=[tensorbord]", "tensorbord"),
+        ("--tracker=[comet_ml]", "not all of comet_ml are installed"),
         (f"--data.validation={tmp_path / 'lists'}", "both training and validation"),
     ):
         with pytest.raises(UserError, match=message):

