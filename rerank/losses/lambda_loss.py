@@ -10,9 +10,9 @@ from torch import Tensor
 
 from rerank.errors import UserError
 from rerank.losses.base import Loss, Reduction
-from rerank.losses.pairs import Weight, by_label, has_ordered_pair, logistic, pair_sum, take
+from rerank.losses.pairs import Weight, better, excess, has_ordered_pair, logistic, pair_sum, take
 from rerank.measures import P, nDCG, parse
-from rerank.relaxations.order import order_of, ranks_of
+from rerank.relaxations.order import order_of
 
 Weighting = Literal["lambdarank", "ndcg1", "ndcg2", "ndcg2++"]
 
@@ -76,63 +76,49 @@ class LambdaLoss(Loss):
         """The weighted sum over pairs."""
         measure = self.measure
         order = order_of(scores, mask, seeds, shuffle=True)
-        ranks = ranks_of(order)
         if isinstance(measure, nDCG):
             gains = _normalised_gains(measure, labels, mask)
-            top = order[:, : measure.depth(mask)]
-            scores, labels, mask, ranks, gains = take(top, scores, labels, mask, ranks, gains)
+            order = order[:, : measure.depth(mask)]
         else:
             gains = measure.relevant(labels).to(scores.dtype)
-        order, rows = by_label(labels, mask)
-        scores, labels, mask, ranks, gains = take(order, scores, labels, mask, ranks, gains)
-        stake = self._between_ranks(ranks, scores)
+        scores, gains, mask = take(order, scores, gains, mask)  # by rank, of which only the first k are looked at
+        return pair_sum(scores, better(gains, mask), self._weight(gains, mask), self._pair)[0]
 
-        def weight(block: slice) -> Tensor:
-            ordered = (labels[:, block, None] > labels[:, None, :]) & mask[:, None, :]
-            gain = gains[:, block, None]
-            return (
-                ordered
-                * (gain if self.weighting == "ndcg1" and isinstance(measure, nDCG) else gain - gains[:, None, :])
-                * stake(block)
-            )
+    def _pair(self, difference: Tensor) -> tuple[Tensor, Tensor]:
+        value, slope = logistic(difference, self.sigma)
+        return value.div_(math.log(2)), slope.div_(math.log(2))
 
-        def loss(difference: Tensor) -> tuple[Tensor, Tensor]:
-            value, slope = logistic(difference, self.sigma)
-            return value / math.log(2), slope / math.log(2)
-
-        return pair_sum(scores, rows, weight, loss)[0]
-
-    def _between_ranks(self, ranks: Tensor, like: Tensor) -> Weight:
-        """The factor of a pair's weight that comes from its ranks."""
+    def _weight(self, gains: Tensor, mask: Tensor) -> Weight:
+        """The weights of pairs of documents that are in the order of their ranks."""
+        above = excess(gains, mask)  # |g_i - g_j| of the ordered pairs
+        ranks = torch.arange(1, gains.shape[1] + 1, dtype=gains.dtype, device=gains.device)
         if isinstance(self.measure, P):
             assert self.measure.cutoff is not None
-            inside, k = ranks <= self.measure.cutoff, self.measure.cutoff
-            return lambda block: (inside[:, block, None] != inside[:, None, :]).to(like.dtype) / k
-        table = _discounts(ranks.shape[1] + 2, like)
-        discounts, steps = table[ranks], (table[:-1] - table[1:]).abs()
+            inside, k = (ranks <= self.measure.cutoff).to(gains.dtype), self.measure.cutoff
+            return lambda places: above(places).mul_((inside[places][:, :, None] - inside).abs_().div_(k))
+        discounts = 1 / (ranks + 1).log2()
+        if self.weighting == "ndcg1":
+            discounted = gains * discounts
+            return lambda places: above(places).sign_().mul_(discounted.gather(1, places)[:, :, None])
+        if self.weighting == "lambdarank":
+            return lambda places: above(places).mul_((discounts[places][:, :, None] - discounts).abs_())
+        # a row of |D(d) - D(d + 1)| is a window on one vector, which is 0 in its middle, where d is
+        steps = 1 / (ranks + 1).log2() - 1 / (ranks + 2).log2()
+        steps = torch.cat([steps.flip(0)[1:], steps.new_zeros(1), steps[:-1]])
+        windows = steps.unfold(0, len(ranks), 1).flip(0)
+        if self.weighting == "ndcg2":
+            return lambda places: above(places).mul_(windows[places])
 
-        def swapped(block: slice) -> Tensor:
-            return (discounts[:, block, None] - discounts[:, None, :]).abs()
+        def both(places: Tensor) -> Tensor:
+            swapped = (discounts[places][:, :, None] - discounts).abs_()
+            return swapped.add_(windows[places], alpha=self.mu).mul_(above(places))
 
-        def apart(block: slice) -> Tensor:
-            return steps[(ranks[:, block, None] - ranks[:, None, :]).abs()]
-
-        return {
-            "lambdarank": swapped,
-            "ndcg1": lambda block: discounts[:, block, None],
-            "ndcg2": apart,
-            "ndcg2++": lambda block: self.mu * apart(block) + swapped(block),
-        }[self.weighting]
+        return both
 
 
 def _normalised_gains(measure: nDCG, labels: Tensor, mask: Tensor) -> Tensor:
     gains = measure.gain(labels)
     ideal = gains.topk(measure.depth(mask), dim=1).values
-    best = (ideal * _discounts(ideal.shape[1] + 1, ideal)[1:]).sum(dim=1, keepdim=True)
+    ranks = torch.arange(1, ideal.shape[1] + 1, dtype=gains.dtype, device=gains.device)
+    best = (ideal / (ranks + 1).log2()).sum(dim=1, keepdim=True)
     return gains / torch.where(best > 0, best, 1.0)
-
-
-def _discounts(size: int, like: Tensor) -> Tensor:
-    """``D(r) = 1 / log2(r + 1)`` for r from 0, where it is set to 0, to ``size - 1``."""
-    ranks = torch.arange(size, dtype=like.dtype, device=like.device)
-    return torch.where(ranks > 0, 1 / (ranks.clamp(min=1) + 1).log2(), 0.0)

@@ -1,21 +1,23 @@
-"""Sums over ordered pairs of documents, with O(N) memory for the backward pass."""
+"""Sums over pairs of documents, with O(N) memory for the backward pass."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn.functional import logsigmoid
 
-CHUNKS = {"cpu": 1 << 17}  # elements of a block of pairs: fits a core's cache, and bounds memory for long lists
-CHUNK = 1 << 24  # on a GPU large blocks are the fast ones
+BLOCKS = {"cpu": 1 << 16}  # pairs held at a time: a block fits a core's cache, and bounds memory for long lists
+BLOCK = 1 << 24  # elsewhere large blocks are the fast ones
 
-Weight = Callable[[slice], Tensor]
-"""Rows of documents -> ``[B, rows, N]`` (bool or float): the weight of every pair (row, column)."""
+Weight = Callable[[Tensor], Tensor]
+"""Places of better documents ``[B, R]`` -> a new ``[B, R, N]``, the weight of every pair (better, any), 0 for most."""
 
 PairLoss = Callable[[Tensor], tuple[Tensor, Tensor]]
-"""Differences ``s_i - s_j`` -> (loss, derivative), of the same shape."""
+"""Differences ``s_i - s_j`` -> (loss, derivative), two new tensors of the same shape."""
 
 
 def has_ordered_pair(labels: Tensor, mask: Tensor | None) -> Tensor:
@@ -29,7 +31,7 @@ def has_ordered_pair(labels: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def take(order: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
-    """Each ``[B, N]`` tensor with its documents in this order (``[B, K]`` positions)."""
+    """Each ``[B, N]`` tensor with its documents in this order (``[B, K]`` places)."""
     return tuple(tensor.gather(1, order) for tensor in tensors)
 
 
@@ -38,46 +40,61 @@ def largest(counts: Tensor, limit: int) -> int:
     return int(counts.amax()) if counts.device.type == "cpu" else limit
 
 
-def by_label(labels: Tensor, mask: Tensor) -> tuple[Tensor, int]:
-    """The documents by descending label, padding last, and how many can be the better of a pair (:func:`largest`)."""
-    order = labels.masked_fill(~mask, -torch.inf).argsort(dim=1, descending=True, stable=True)
-    lowest = labels.masked_fill(~mask, torch.inf).amin(dim=1, keepdim=True)
-    return order, largest(((labels > lowest) & mask).sum(dim=1), labels.shape[1])
+def better(values: Tensor, mask: Tensor) -> Tensor:
+    """Places of the documents above the lowest value of their list, filled up with others: ``[B, R]``."""
+    lowest = values.masked_fill(~mask, torch.inf).amin(dim=1, keepdim=True)
+    above = (values > lowest) & mask
+    count = largest(above.sum(dim=1), values.shape[1])
+    if count == values.shape[1]:
+        return torch.arange(count, device=values.device).expand(values.shape)
+    return above.to(torch.float32).topk(count, dim=1).indices
+
+
+def excess(values: Tensor, mask: Tensor) -> Weight:
+    """The weight ``max(0, v_i - v_j)``, 0 where a document is padding."""
+    others, own = values.masked_fill(~mask, torch.inf)[:, None, :], values.masked_fill(~mask, -torch.inf)
+    return lambda places: (own.gather(1, places)[:, :, None] - others).clamp_(min=0)
 
 
 def logistic(difference: Tensor, sigma: float) -> tuple[Tensor, Tensor]:
     """``ln(1 + e^(-sigma * difference))`` and its derivative."""
-    return -logsigmoid(sigma * difference), -sigma * torch.sigmoid(-sigma * difference)
+    scaled = difference * sigma
+    return logsigmoid(scaled).neg_(), scaled.neg_().sigmoid_().mul_(-sigma)
 
 
-def pair_sum(scores: Tensor, rows: int, weight: Weight, loss: PairLoss) -> tuple[Tensor, Tensor]:
-    r"""``[B]`` sums over pairs :math:`\sum_{i \le rows, j} w_{ij} \ell(s_i - s_j)` and :math:`\sum w_{ij}`.
+def pair_sum(scores: Tensor, places: Tensor, weight: Weight, loss: PairLoss) -> tuple[Tensor, Tensor]:
+    r"""The sums :math:`\sum_{i, j} w_{ij} \ell(s_i - s_j)` and :math:`\sum_{i, j} w_{ij}`, ``[B]`` each.
 
-    Loss and gradient are computed in one pass over blocks of rows, so that the graph keeps one ``[B, N]`` tensor.
+    Loss and gradient are computed in one pass over blocks of pairs, so that the graph keeps one ``[B, N]`` tensor.
+
+    Args:
+        scores: ``[B, N]``.
+        places: ``[B, R]``, the documents i; j is any document.
+        weight: the weights of pairs.
+        loss: the loss of a pair.
     """
-    return _PairSum.apply(scores, rows, weight, loss)
+    return _PairSum.apply(scores, places, weight, loss)
 
 
 class _PairSum(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, scores, rows, weight, loss):  # type: ignore[no-untyped-def]
+    def forward(ctx: Any, scores: Tensor, places: Tensor, weight: Weight, loss: PairLoss) -> tuple[Tensor, Tensor]:
         total, weights = scores.new_zeros(len(scores)), scores.new_zeros(len(scores))
         gradient = torch.zeros_like(scores)
-        step = max(1, CHUNKS.get(scores.device.type, CHUNK) // scores.numel())
-        for start in range(0, rows, step):
-            block = slice(start, min(start + step, rows))
-            w = weight(block)
-            value, slope = loss(scores[:, block, None] - scores[:, None, :])
-            total += (w * value).sum(dim=(1, 2))
-            weights += w.sum(dim=(1, 2))
-            slope = w * slope
-            gradient[:, block] += slope.sum(dim=2)
+        for some in places.split(max(1, BLOCKS.get(scores.device.type, BLOCK) // scores.numel()), dim=1):
+            value, slope = loss(scores.gather(1, some)[:, :, None] - scores[:, None, :])
+            weighed = weight(some)
+            weights += weighed.sum(dim=(1, 2))
+            total += value.mul_(weighed).sum(dim=(1, 2))
+            slope.mul_(weighed)
+            gradient.scatter_add_(1, some, slope.sum(dim=2))
             gradient -= slope.sum(dim=1)
         ctx.save_for_backward(gradient)
         ctx.mark_non_differentiable(weights)
         return total, weights
 
     @staticmethod
-    def backward(ctx, total, weights):  # type: ignore[no-untyped-def]
+    @once_differentiable
+    def backward(ctx: Any, total: Tensor, _: Tensor) -> tuple[Tensor, None, None, None]:
         (gradient,) = ctx.saved_tensors
         return gradient * total[:, None], None, None, None

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rerank.losses.base import Loss, Reduction
-from rerank.losses.pairs import by_label, has_ordered_pair, logistic, pair_sum, take
+from rerank.losses.pairs import better, excess, has_ordered_pair, logistic, pair_sum, take
 from rerank.relaxations.order import order_of
 
 
@@ -25,13 +25,8 @@ class _Pairwise(Loss):
 
     def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:
         """The mean over ordered pairs, 0 where there is none."""
-        order, rows = by_label(labels, mask)
-        scores, labels, mask = take(order, scores, labels, mask)
-
-        def ordered(block: slice) -> Tensor:
-            return (labels[:, block, None] > labels[:, None, :]) & mask[:, None, :]
-
-        total, pairs = pair_sum(scores, rows, ordered, self.pair)
+        above = excess(labels, mask)
+        total, pairs = pair_sum(scores, better(labels, mask), lambda places: above(places).sign_(), self.pair)
         return total / pairs.clamp(min=1)
 
 
@@ -98,8 +93,8 @@ class PairwiseHinge(_Pairwise):
 
     def pair(self, difference: Tensor) -> tuple[Tensor, Tensor]:
         """Hinge and its derivative."""
-        value = (self.margin - difference).clamp(min=0)
-        return value, -(value > 0).to(difference.dtype)
+        value = (self.margin - difference).clamp_(min=0)
+        return value, value.sign().neg_()
 
 
 class PairwiseSoftmax(_Pairwise):
@@ -121,4 +116,4 @@ class PairwiseSoftmax(_Pairwise):
     def pair(self, difference: Tensor) -> tuple[Tensor, Tensor]:
         """``sigmoid(-difference)`` and its derivative."""
         value = torch.sigmoid(-difference)
-        return value, -value * (1 - value)
+        return value, value * (value - 1)

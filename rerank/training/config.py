@@ -46,9 +46,9 @@ class TrainConfig:
         epochs: passes over the training lists (or rounds of ``steps_per_epoch``) at most.
         steps_per_epoch: optimizer steps between validations; null passes once over the training lists.
         batch_size: lists per optimizer step, over all processes and accumulation steps together.
-        micro_batch_size: lists that one process holds in memory at once; its share of a batch is accumulated in
-            pieces of this size. The gradient does not depend on it.
-        token_budget: padded tokens per forward pass.
+        micro_batch_size: lists that one process holds in memory at once; null takes as many as fit ``token_budget``.
+            Its share of a batch is accumulated in pieces of this size; the gradient does not depend on it.
+        token_budget: padded tokens per forward pass (a list is held whole, whatever its length).
         precision: arithmetic of the encoder; auto takes bf16 where the hardware is fast at it. Head and loss are
             always float32.
         seed: decides every random choice.

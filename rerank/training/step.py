@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from rerank.errors import UserError
+from rerank.lists.ragged import Array
 from rerank.lists.store import Lists
 from rerank.losses.base import Loss
 from rerank.models.base import Inputs
@@ -38,7 +40,7 @@ class Gradients:
         loss: the loss.
         precision: arithmetic of the encoder.
         token_budget: padded tokens per forward pass.
-        micro_batch_size: lists in memory at once; None for all.
+        micro_batch_size: lists in memory at once; None for as many as fit ``token_budget``, at least one.
         process: index of this process.
         processes: number of processes.
     """
@@ -79,10 +81,8 @@ class Gradients:
         mine = [g for g, useful in zip(groups, learnable.tolist(), strict=True) if useful][
             self.process :: self.processes
         ]
-        size = self.micro_batch_size or max(1, len(mine))
         total = torch.zeros((), device=self._device)
-        for start in range(0, len(mine), size):
-            piece = mine[start : start + size]
+        for piece in self._pieces(mine):
             value = self._piece(piece, max(1, count))
             if not torch.isfinite(value):
                 raise UserError(self._not_finite(piece, step, float(value)))
@@ -91,11 +91,35 @@ class Gradients:
         total, documents = self._all_reduce(total, documents)
         return float(total), int(documents)
 
+    def _pieces(self, groups: list[Group]) -> Iterator[list[Group]]:
+        """Cut lists into micro-batches: of the size asked for, or of as many as fit the token budget, at least one."""
+        piece: list[Group] = []
+        tokens = 0
+        for group in groups:
+            queries, documents = self._pairs([group])
+            cost = int(self.inputs.lengths(queries, documents).sum())
+            full = (
+                tokens + cost > self.token_budget
+                if self.micro_batch_size is None
+                else len(piece) == self.micro_batch_size
+            )
+            if piece and full:
+                yield piece
+                piece, tokens = [], 0
+            piece.append(group)
+            tokens += cost
+        if piece:
+            yield piece
+
+    def _pairs(self, groups: list[Group]) -> tuple[Array, Array]:
+        """Rows of queries and documents in the store, list after list."""
+        rows = self.lists.query_rows[[group.query for group in groups]]
+        queries = np.repeat(rows, [len(group.rows) for group in groups])
+        return queries, self.lists.documents[np.concatenate([group.rows for group in groups])]
+
     def _piece(self, groups: list[Group], count: int) -> Tensor:
         """Score some lists, backpropagate their share of the loss, return it detached."""
-        rows = np.concatenate([group.rows for group in groups])
-        queries = np.repeat(self.lists.query_rows[[g.query for g in groups]], [len(g.rows) for g in groups])
-        documents = self.lists.documents[rows]
+        queries, documents = self._pairs(groups)
         chunks = pack(self.inputs.lengths(queries, documents), self.token_budget)
         with autocast(self.precision, self._device):
             parts = [self.model.score(self._collate(queries[chunk], documents[chunk])) for chunk in chunks]
@@ -109,7 +133,7 @@ class Gradients:
         self._range = flat.detach()
         return value.detach()
 
-    def _collate(self, queries: np.ndarray, documents: np.ndarray) -> dict[str, Tensor]:
+    def _collate(self, queries: Array, documents: Array) -> dict[str, Tensor]:
         batch = self.inputs.collate(queries, documents)
         return {name: value.to(self._device, non_blocking=True) for name, value in batch.items()}
 
