@@ -76,20 +76,16 @@ def build_lists(
         raise UserError(f"no query of {collection.name} is judged in the qrels; are they of another collection?")
     counts: dict[str, int] = {"queries": len(queries)}
     candidates, added = _candidates(queries, run, depth, qrels if add_relevant else None)
-    counts["added_relevant"] = sum(added.values())
 
     with atomic_folder(folder, replace=replace) as temporary:
         rows: dict[str, int] = dict.fromkeys((doc for docs, _ in candidates.values() for doc in docs), -1)
-        wanted = len(rows)
         found = _Documents(rows)
         total = collection.document_count()
         stream = tqdm(collection.documents(), desc="documents", total=total, unit=" documents", disable=None)
         counts["documents"] = write_arrow(temporary / "documents.arrow", DOCUMENTS, found.batches(stream))
-        if counts["documents"] < wanted:
-            lost = next(doc for doc, row in rows.items() if row < 0)
-            raise UserError(
-                f"{wanted - counts['documents']} of the run's documents are not in {collection.name}, e.g. {lost!r}"
-            )
+        if lost := {doc for doc, row in rows.items() if row < 0}:
+            _forget_unknown(candidates, added, lost, collection.name)
+        counts["added_relevant"] = sum(added.values())
         counts["empty_documents"] = found.empty
         counts["pairs"] = sum(len(docs) for docs, _ in candidates.values())
         counts["queries_without_candidates"] = sum(not docs for docs, _ in candidates.values())
@@ -132,6 +128,19 @@ def _candidates(
             added[query.id] = len(missed)
         candidates[query.id] = (docs, scores)
     return candidates, added
+
+
+def _forget_unknown(
+    candidates: dict[str, tuple[list[str], list[float]]], added: dict[str, int], lost: set[str], name: str
+) -> None:
+    """Judged documents that the collection does not have cannot be added; retrieved ones must be there."""
+    for query_id, (docs, scores) in candidates.items():
+        retrieved = len(docs) - added.get(query_id, 0)
+        if unknown := [doc for doc in docs[:retrieved] if doc in lost]:
+            raise UserError(f"query {query_id}: the run's document {unknown[0]!r} is not in {name}")
+        kept = [doc for doc in docs if doc not in lost]
+        candidates[query_id] = (kept, scores[: len(kept)])  # what was added all has one score
+        added[query_id] = len(kept) - retrieved
 
 
 class _Documents:

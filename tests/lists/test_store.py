@@ -92,6 +92,17 @@ def test_added_relevant_documents_are_for_training_only(tmp_path: Path) -> None:
     assert other.run() == run
 
 
+def test_judged_documents_that_do_not_exist_are_not_added(tmp_path: Path) -> None:
+    name = write_collection(tmp_path / "c")
+    run = random_run(name, [3] * 12)
+    qrels = {"q0": {"gone": 2, "d1": 1, "d2": 1}}
+    build_lists(open_collection(name), run, tmp_path / "lists", add_relevant=True, qrels=qrels)
+    lists = Lists.open(tmp_path / "lists", with_added=True)
+    ids = lists.document_ids(lists.documents[: lists.lengths[0]])
+    assert set(ids) == {scored.id for scored in run["q0"]} | {"d1", "d2"}
+    assert lists.lengths[1:].tolist() == [3] * 11
+
+
 def test_a_run_that_does_not_fit_the_collection_is_refused(tmp_path: Path) -> None:
     collection = open_collection(write_collection(tmp_path / "c"))
     with pytest.raises(UserError, match="'d99'"):
