@@ -136,7 +136,8 @@ class Measure(ABC):
             return
         if gain_of not in ("documents", "ranks"):
             raise ValueError(f"gain_of must be 'documents' or 'ranks', not {gain_of!r}")
-        if gain_of == "ranks" and not (self.name == "nDCG" and isinstance(relaxation, RankIndicators)):
+        gains = relaxation.gains if self.name == "nDCG" and isinstance(relaxation, RankIndicators) else ("documents",)
+        if gain_of not in gains:
             raise ValueError(f"gain_of='ranks' needs nDCG from rank indicators, not {self} from {relaxation!r}")
 
     def depth(self, mask: Tensor) -> int:

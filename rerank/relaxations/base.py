@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
@@ -91,7 +92,8 @@ class Relaxation(ABC):  # noqa: B024 - its families have the abstract methods
         return fidelity(self, scores, mask, labels, measure)
 
     def __repr__(self) -> str:
-        settings = ", ".join(f"{name}={value!r}" for name, value in vars(self).items() if not name.startswith("_"))
+        names = inspect.signature(type(self).__init__).parameters
+        settings = ", ".join(f"{name}={value!r}" for name, value in vars(self).items() if name in names)
         return f"{type(self).__name__}({settings})"
 
 
@@ -103,9 +105,11 @@ class RankIndicators(Relaxation):
 
     Attributes:
         gain_of: what nDCG takes the gain of by default, the documents or the expected grades at the ranks.
+        gains: what it can take the gain of.
     """
 
     gain_of: ClassVar[GainOf] = "documents"
+    gains: tuple[GainOf, ...] = ("documents", "ranks")
 
     @abstractmethod
     def indicators(self, scores: Tensor, mask: Tensor, depth: int) -> Tensor:

@@ -60,6 +60,7 @@ class NeuralSort(RankIndicators):
         self.beta = beta
         if transposed:
             self.measures = ("nDCG",)
+            self.gains = ("documents",)
 
     def draws(self, scores: Tensor, mask: Tensor, seeds: Tensor | None) -> list[Tensor]:
         """The scores, or ``samples`` noisy copies of them."""
@@ -86,8 +87,6 @@ class NeuralSort(RankIndicators):
         """``[B]``; transposed, the weight expected for every document times its value."""
         if not self.transposed:
             return super().weighted(scores, values, weights, mask, exponential)
-        if exponential:
-            raise ValueError("NeuralSort(transposed=True) takes the gain of documents, not of ranks")
         size = scores.shape[1]
         matrix = self._rows(scores, mask, size).transpose(1, 2)
         weights = torch.nn.functional.pad(weights, (0, size - weights.shape[1]))[:, None, :]

@@ -10,7 +10,7 @@ from torch import Tensor
 def evaluate(name: str, scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tensor:
     """The measure of every list, ``[B]``, as ir-measures computes it; scores must be distinct."""
     mask = torch.ones_like(labels, dtype=torch.bool) if mask is None else mask
-    qrels, run = {}, {}
+    scores, qrels, run = scores.detach(), {}, {}
     for row in range(len(scores)):
         documents = mask[row].nonzero().flatten().tolist()
         qrels[f"q{row}"] = {f"d{j}": int(labels[row, j]) for j in documents}

@@ -1,0 +1,235 @@
+"""DirectMetric: limits against ir-measures, ties, settings, and the use of one's own relaxations."""
+
+from __future__ import annotations
+
+import math
+
+import ir_measures
+import pytest
+import torch
+from torch import Tensor
+
+from rerank.errors import UserError
+from rerank.losses import DirectMetric
+from rerank.measures import nDCG, parse
+from rerank.relaxations import (
+    Approx,
+    FastSoftSort,
+    Lists,
+    NeuralSort,
+    OptimalTransport,
+    RankIndicators,
+    Relaxation,
+    SmoothI,
+    SoftRanks,
+    SoftSort,
+    TwinSigmoid,
+)
+from tests.measures.evaluator import evaluate
+
+EXP = "nDCG(dcg='exp-log2')"
+NAMES = ["P@3", "P(rel=2)@5", "AP", "AP@4", "AP(rel=3)", "nDCG", "nDCG@5", EXP, f"{EXP}@5", "RR", "RR@2", "RR(rel=4)"]
+SHARP: list[Relaxation] = [
+    Approx(300),
+    Approx(300, 80),
+    TwinSigmoid(1),
+    TwinSigmoid(2),
+    TwinSigmoid(3),
+    SmoothI(1e7),
+    SmoothI(1e7, stop_gradient=False),
+    SmoothI(1e4, steady=True),
+    NeuralSort(0.01),
+    NeuralSort(0.01, sinkhorn=0),
+    NeuralSort(0.01, samples=2, beta=1e-6),
+    NeuralSort(0.01, transposed=True),
+    SoftSort(0.005),
+    FastSoftSort(0.001, beta=80),
+    FastSoftSort(0.001, "kl", beta=80),
+    OptimalTransport(2e-4, 2000),
+]
+
+
+def lists(count: int = 10, size: int = 11) -> tuple[Tensor, Tensor, Tensor]:
+    """Distinct scores, well apart; grades 0 to 4 with many ties; some padding and one list without relevant."""
+    generator = torch.Generator().manual_seed(5)
+    scores = torch.rand(count, size, generator=generator).argsort(dim=1).double() / 3 - 1
+    labels = torch.randint(0, 5, (count, size), generator=generator)
+    labels[0] = 0
+    mask = torch.rand(count, size, generator=generator) < 0.85
+    return scores, labels, mask
+
+
+@pytest.mark.parametrize(
+    ("name", "relaxation"),
+    [
+        (name, relaxation)
+        for name in (*NAMES, "nERR", "nERR(max_rel=4)@3")
+        for relaxation in SHARP
+        if relaxation.measures is None or parse(name).name in relaxation.measures
+    ],
+    ids=str,
+)
+def test_the_limit_is_the_measure(name: str, relaxation: Relaxation) -> None:
+    scores, labels, mask = lists()
+    loss = DirectMetric(name, relaxation, reduction="none")
+    value = loss(scores.requires_grad_(), labels, mask, seeds=torch.arange(len(scores)))
+    # nERR is not in ir-measures: its exact value is checked against arithmetic in tests/measures
+    exact = loss.measure.exact(scores, labels, mask) if "nERR" in name else evaluate(name, scores, labels, mask)
+    learnable = loss.learnable(labels, mask)
+    torch.testing.assert_close(value[learnable], 1 - exact[learnable], atol=1e-3, rtol=0)
+    assert not learnable[0] and value[0] == 0
+    (gradient,) = torch.autograd.grad(value.sum(), scores)
+    assert gradient.isfinite().all()
+
+
+@pytest.mark.parametrize("gradient", [1, 2, 3])
+@pytest.mark.parametrize("name", NAMES)
+def test_twin_sigmoid_has_the_value_of_the_measure(name: str, gradient: int) -> None:
+    scores, labels, mask = lists()
+    loss = DirectMetric(name, TwinSigmoid(gradient), reduction="none")
+    exact = evaluate(name, scores, labels, mask)
+    learnable = loss.learnable(labels, mask)
+    torch.testing.assert_close(loss(scores, labels, mask)[learnable], 1 - exact[learnable], atol=1e-5, rtol=0)
+
+
+def test_twin_sigmoid_draws_an_order_for_tied_scores() -> None:
+    scores, labels = torch.zeros(4000, 2), torch.tensor([1.0, 0.0]).expand(4000, 2)
+    loss = DirectMetric("RR", TwinSigmoid(), reduction="none")
+    values = loss(scores, labels, seeds=torch.arange(4000))
+    assert set(values.tolist()) == {0.0, 0.5}
+    assert abs(float(values.mean()) - 0.25) < 5 * 0.25 / math.sqrt(4000)
+    assert torch.equal(values, loss(scores, labels, seeds=torch.arange(4000)))
+
+
+@pytest.mark.parametrize("relaxation", [NeuralSort(1e-3), NeuralSort(1e-3, sinkhorn=0), SoftSort(1e-3)], ids=repr)
+def test_averages_over_tied_rows(relaxation: Relaxation) -> None:
+    """Documents tied at ranks 2 and 3: their gain is shared by both ranks."""
+    scores, labels = torch.tensor([[3.0, 1.0, 1.0, 0.0]]), torch.tensor([[0, 1, 0, 0]])
+    value = DirectMetric("nDCG", relaxation)(scores, labels)
+    assert float(value) == pytest.approx(1 - (1 / math.log2(3) + 1 / math.log2(4)) / 2, abs=1e-5)
+
+
+def test_approx_gives_tied_documents_their_mean_rank() -> None:
+    value = DirectMetric("nDCG", Approx(1000))(torch.tensor([[3.0, 1.0, 1.0, 0.0]]), torch.tensor([[0, 1, 0, 0]]))
+    assert float(value) == pytest.approx(1 - 1 / math.log2(2.5 + 1), abs=1e-5)
+
+
+def test_twin_sigmoid_gradient_by_hand() -> None:
+    """Two documents, the relevant one below: Yu's Eqs 17, 18, 20, 21 and 32 (with 1/ln 2) for each gradient."""
+    gap = 1.5
+    z = 1 / (1 + math.exp(gap))  # sigmoid of s_i - s_j for the relevant document i
+    weights = {1: z * (1 - z), 2: z * (1 - z), 3: 2 * (1 - z)}
+    by_rank = 1 / (math.log(2) * 3 * math.log2(3) ** 2)  # of 1 - nDCG, at rank 2, with IDCG 1
+    for kind, weight in weights.items():
+        scores = torch.tensor([[0.0, gap]], dtype=torch.float64, requires_grad=True)
+        (gradient,) = torch.autograd.grad(
+            DirectMetric("nDCG", TwinSigmoid(kind))(scores, torch.tensor([[1, 0]])), scores
+        )
+        expected = torch.tensor([[-by_rank * weight, by_rank * weight]], dtype=torch.float64)
+        torch.testing.assert_close(gradient, expected)
+
+
+def test_the_gain_of_ranks_and_of_documents() -> None:
+    """SmoothI's 2^(sum y E) - 1 against the expected 2^y - 1, for a rank shared evenly by grades 0 and 2."""
+    scores, labels = torch.zeros(1, 2), torch.tensor([[2, 0]])
+    values = {
+        kind: DirectMetric(f"{EXP}@1", SmoothI(), gain_of=kind)(scores, labels) for kind in ("ranks", "documents")
+    }
+    assert float(values["ranks"]) == pytest.approx(1 - (2**1 - 1) / 3)
+    assert float(values["documents"]) == pytest.approx(1 - (3 / 2) / 3)
+    assert torch.equal(DirectMetric(f"{EXP}@1", SmoothI())(scores, labels), values["ranks"])
+    for kind in ("ranks", "documents"):  # no difference for the linear gain
+        assert float(DirectMetric("nDCG@1", SmoothI(), gain_of=kind)(scores, labels)) == pytest.approx(1 - 1 / 2)
+
+
+def test_every_way_to_name_a_measure() -> None:
+    scores, labels = torch.tensor([[1.0, 2.0, 3.0]]), torch.tensor([[2, 0, 1]])
+    names = ["nDCG@2", ir_measures.nDCG @ 2, nDCG(2)]
+    values = [DirectMetric(name, SoftSort())(scores, labels) for name in names]
+    assert values[0] == values[1] == values[2]
+    assert repr(DirectMetric("NDCG@2", SoftSort(0.5))) == "DirectMetric('nDCG@2', SoftSort(tau=0.5))"
+
+
+def test_learnable_is_a_relevant_document() -> None:
+    labels = torch.tensor([[0, 0, 1], [0, 2, 0], [0, 0, 0], [0, 0, 2]])
+    mask = torch.ones_like(labels, dtype=torch.bool)
+    mask[3, 2] = False
+    assert DirectMetric("nDCG", SoftSort()).learnable(labels, mask).tolist() == [True, True, False, False]
+    assert DirectMetric("AP(rel=2)", SoftSort()).learnable(labels, mask).tolist() == [False, True, False, False]
+    assert DirectMetric("AP(rel=2)", SoftSort()).learnable(labels).tolist() == [False, True, False, True]
+
+
+@pytest.mark.parametrize("relaxation", [SmoothI(), Approx(), NeuralSort(), TwinSigmoid(), FastSoftSort()], ids=repr)
+def test_p_divides_by_the_cutoff_of_longer_ranks(relaxation: Relaxation) -> None:
+    scores, labels = torch.tensor([[2.0, 1.0]]), torch.tensor([[1, 1]])
+    assert float(DirectMetric("P@8", relaxation)(scores, labels)) == pytest.approx(1 - 2 / 8, abs=1e-4)
+
+
+def test_what_does_not_go_together_is_refused_at_once() -> None:
+    with pytest.raises(UserError, match="did you mean"):
+        DirectMetric("nDGC@10", SmoothI())
+    for name in ("AP", "P@5", "RR", "nERR@5"):
+        with pytest.raises(ValueError, match=rf"transposed=True.*nDCG, not for {name}"):
+            DirectMetric(name, NeuralSort(transposed=True))
+    for name, relaxation in ((EXP, NeuralSort(transposed=True)), ("nDCG", Approx()), ("AP", SmoothI())):
+        with pytest.raises(ValueError, match="gain_of='ranks' needs nDCG from rank indicators"):
+            DirectMetric(name, relaxation, gain_of="ranks")
+    with pytest.raises(ValueError, match="gain_of must be"):
+        DirectMetric("nDCG", SmoothI(), gain_of="rank")
+
+
+class Halves(RankIndicators):
+    """A toy: the exact indicators, blurred with the uniform ones and tied to the scores by SoftSort."""
+
+    def __init__(self, blur: float = 0.0) -> None:
+        self.blur = blur
+
+    def indicators(self, scores: Tensor, mask: Tensor, depth: int) -> Tensor:
+        uniform = (mask / mask.sum(dim=1, keepdim=True))[:, None, :].to(scores.dtype)
+        return (1 - self.blur) * SoftSort(1e-4).indicators(scores, mask, depth) + self.blur * uniform
+
+
+class Tanh(SoftRanks):
+    """A toy: hyperbolic tangents in place of sigmoids."""
+
+    beta = 60.0
+
+    def __init__(self, steepness: float = 50.0) -> None:
+        self.steepness = steepness
+
+    def ranks(self, lists: Lists) -> Tensor:
+        behind = (1 + (self.steepness * (lists.scores[:, None, :] - lists.scores[:, :, None])).tanh()) / 2
+        return lists.at_rows(0.5 + (behind * lists.mask[:, None, :]).sum(dim=2))
+
+
+@pytest.mark.parametrize("relaxation", [Halves(), Tanh()], ids=repr)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_relaxation_of_ones_own_works_in_every_measure(name: str, relaxation: Relaxation) -> None:
+    scores, labels, mask = lists()
+    loss = DirectMetric(name, relaxation, reduction="none")
+    value = loss(scores.requires_grad_(), labels, mask)
+    learnable = loss.learnable(labels, mask)
+    exact = evaluate(name, scores, labels, mask)
+    torch.testing.assert_close(value[learnable], 1 - exact[learnable], atol=1e-3, rtol=0)
+    assert torch.autograd.grad(value.sum(), scores)[0].isfinite().all()
+
+
+def test_a_relaxation_must_be_of_a_family() -> None:
+    with pytest.raises(ValueError, match="RankIndicators or SoftRanks"):
+        DirectMetric("nDCG", Relaxation())(torch.zeros(1, 2), torch.tensor([[1, 0]]))
+
+
+def test_ones_own_by_import_path_in_a_config() -> None:
+    from jsonargparse import ArgumentParser
+
+    from rerank.losses import Loss
+
+    parser = ArgumentParser(exit_on_error=False)
+    parser.add_subclass_arguments(Loss, "loss")
+    arguments = ["--loss=rerank.losses.DirectMetric", "--loss.measure=nDCG@10"]
+    arguments += ["--loss.relaxation=tests.losses.test_direct.Halves", "--loss.relaxation.blur=0.5"]
+    loss = parser.instantiate_classes(parser.parse_args(arguments)).loss
+    assert repr(loss) == "DirectMetric('nDCG@10', Halves(blur=0.5))"
+    arguments = ["--loss=rerank.losses.SmoothINDCG", "--loss.measure=nDCG@10", "--loss.alpha=3"]
+    loss = parser.instantiate_classes(parser.parse_args(arguments)).loss
+    assert str(loss.measure) == "nDCG@10" and loss.relaxation.alpha == 3

@@ -1,0 +1,210 @@
+"""NeuralSort, SoftSort, OptimalTransport and FastSoftSort: against their definitions, and what is said of them."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import isotonic_regression
+from torch import Tensor
+
+from rerank.losses import DirectMetric
+from rerank.relaxations import FastSoftSort, Lists, NeuralSort, OptimalTransport, SoftSort
+from rerank.relaxations.isotonic import antitonic_l2, antitonic_minimax, blocks
+from rerank.relaxations.neuralsort import total_distances
+from rerank.relaxations.sinkhorn import balanced_product, log_balanced_product
+
+numbers = st.lists(st.floats(-50, 50) | st.integers(-3, 3).map(float), min_size=1, max_size=12)
+
+
+def every(scores: Tensor) -> Tensor:
+    return torch.ones_like(scores, dtype=torch.bool)
+
+
+@settings(max_examples=60, deadline=None)
+@given(numbers, st.integers(0, 4))
+def test_total_distances_with_ties_and_pads(values: list[float], pads: int) -> None:
+    scores = torch.tensor([values + [0.0] * pads], dtype=torch.float64, requires_grad=True)
+    mask = torch.tensor([[True] * len(values) + [False] * pads])
+    real = scores[:, : len(values)]
+    plain = (real[:, :, None] - real[:, None, :]).abs().sum(dim=2)
+    found = total_distances(scores, mask)[:, : len(values)]
+    torch.testing.assert_close(found, plain, atol=1e-9, rtol=1e-9)
+    upstream = torch.linspace(-1, 2, len(values), dtype=torch.float64)[None]
+    slopes = [torch.autograd.grad(value, scores, upstream)[0] for value in (found, plain)]
+    torch.testing.assert_close(*slopes)
+
+
+def scaled(matrix: Tensor, rounds: int, tolerance: float = 0.0) -> Tensor:
+    """Sinkhorn scaling of the matrix itself, as papers and libraries write it."""
+    for done in range(rounds):
+        if done and float((matrix.detach().sum(dim=0) - 1).abs().max()) <= tolerance:
+            break
+        matrix = matrix / matrix.sum(dim=0, keepdim=True)
+        matrix = matrix / matrix.sum(dim=1, keepdim=True)
+    return matrix
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 7), st.integers(1, 40), st.sampled_from([0.0, 1e-6, 1e-2]), st.integers(0, 2**31))
+def test_products_with_vectors_are_sinkhorn_scaling(size: int, rounds: int, tolerance: float, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    logits = 3 * torch.randn(2, size, size, dtype=torch.float64, generator=generator)
+    values = torch.randn(2, 3, size, dtype=torch.float64, generator=generator)
+    upstream = torch.randn(2, 3, size, dtype=torch.float64, generator=generator)
+    used = torch.ones(2, size, dtype=torch.bool)
+    logits.requires_grad_()
+    plain = torch.stack([values[b] @ scaled(logits[b].exp(), rounds, tolerance).T for b in range(2)])
+    found = {"plain": balanced_product(logits.exp(), values, used, used, rounds, tolerance)}
+    if tolerance == 0:
+        found["log"] = log_balanced_product(logits, values, used, used, rounds)
+    (slope,) = torch.autograd.grad(plain, logits, upstream)
+    for value in found.values():
+        torch.testing.assert_close(value, plain)
+        torch.testing.assert_close(torch.autograd.grad(value, logits, upstream)[0], slope, atol=1e-9, rtol=1e-7)
+
+
+def test_rows_and_columns_left_out() -> None:
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(1, 6, 6, dtype=torch.float64, generator=generator)
+    rows, columns = torch.tensor([[True] * 4 + [False] * 2]), torch.tensor([[True, False, True, True, False, True]])
+    values = torch.randn(1, 1, 6, dtype=torch.float64, generator=generator) * columns[:, None]
+    plain = values[0, :, columns[0]] @ scaled(logits[0][rows[0]][:, columns[0]].exp(), 9).T
+    torch.testing.assert_close(balanced_product(logits.exp(), values, rows, columns, 9)[0, :, :4], plain)
+    torch.testing.assert_close(log_balanced_product(logits, values, rows, columns, 9)[0, :, :4], plain)
+
+
+def test_lists_stop_one_by_one() -> None:
+    """A list that has converged stays as it is, however long others in its batch take."""
+    easy, hard = torch.tensor([9.0, 5.0, 1.0]), torch.tensor([0.0, 0.3, 0.31])
+    both, mask = torch.stack([easy, hard]).double(), torch.ones(2, 3, dtype=torch.bool)
+    relaxation = NeuralSort(1.0, sinkhorn=200, tolerance=1e-3)
+    together = relaxation.indicators(both, mask, 3)
+    for row in range(2):
+        assert torch.equal(relaxation.indicators(both[row : row + 1], mask[:1], 3)[0], together[row])
+    assert not torch.allclose(together, NeuralSort(1.0, sinkhorn=200, tolerance=0).indicators(both, mask, 3), atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "relaxation",
+    [NeuralSort(0.5), NeuralSort(0.5, sinkhorn=0), SoftSort(0.5), OptimalTransport(), OptimalTransport(0.02)],
+    ids=repr,
+)
+def test_indicators_are_distributions_and_ties_share_their_ranks(relaxation: NeuralSort) -> None:
+    scores = torch.tensor([[2.0, 0.5, 2.0, -1.0], [0.0, 1.0, 2.0, 3.0]], dtype=torch.float64)
+    rows = relaxation.indicators(scores, every(scores), 4)
+    assert (rows >= 0).all()
+    torch.testing.assert_close(rows.sum(dim=2), torch.ones(2, 4, dtype=torch.float64))
+    torch.testing.assert_close(rows[0, :, 0], rows[0, :, 2])
+    values = torch.randn(2, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(
+        relaxation.expected(scores, values, every(scores), 3), (rows[:, :3] @ values[:, :, None])[..., 0]
+    )
+    torch.testing.assert_close(relaxation.indicators(scores, every(scores), 2), rows[:, :2])
+
+
+@pytest.mark.parametrize("relaxation", [NeuralSort(), OptimalTransport()], ids=repr)
+def test_balanced_columns_sum_to_one(relaxation: NeuralSort) -> None:
+    scores = torch.randn(3, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    columns = relaxation.indicators(scores, every(scores), 8).sum(dim=1)
+    torch.testing.assert_close(columns, torch.ones_like(columns), atol=2e-3, rtol=0)
+
+
+def test_transport_does_not_see_the_scale_of_scores() -> None:
+    scores = torch.randn(3, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    found = [OptimalTransport().indicators(s, every(s), 8) for s in (scores, 1000 * scores - 7)]
+    torch.testing.assert_close(*found)
+
+
+@settings(max_examples=60, deadline=None)
+@given(numbers)
+def test_antitonic_regression_two_ways(values: list[float]) -> None:
+    target = torch.tensor([values], dtype=torch.float64)
+    fitted = antitonic_l2(target, every(target))
+
+    def mean(start: slice) -> Tensor:
+        return torch.tensor(
+            [
+                [
+                    [sum(values[j : k + 1]) / (k - j + 1) if k >= j else 0.0 for k in range(len(values))]
+                    for j in range(start.start, start.stop)
+                ]
+            ],
+            dtype=torch.float64,
+        )
+
+    torch.testing.assert_close(antitonic_minimax(mean, every(target)), fitted)
+    assert (fitted.diff(dim=1) <= 0).all()
+    same = torch.tensor(isotonic_regression(values, increasing=False).blocks).diff()
+    assert int(blocks(fitted).max()) + 1 <= len(same)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.floats(-5, 5), min_size=1, max_size=5), st.sampled_from([0.1, 1.0, 10.0]))
+def test_soft_ranks_are_the_projection_on_the_permutahedron(values: list[float], strength: float) -> None:
+    """A point of a convex set is the nearest one if no corner lies further in the direction of the target."""
+    scores, size = torch.tensor([values], dtype=torch.float64), len(values)
+    ranks = _ranks(FastSoftSort(strength), scores)[0]
+    every_rank = torch.arange(1, size + 1, dtype=torch.float64)
+    assert (ranks.sort().values.cumsum(0) >= every_rank.cumsum(0) - 1e-8).all(), "within the permutahedron"
+    assert float(ranks.sum()) == pytest.approx(float(every_rank.sum()))
+    corners = torch.tensor(list(itertools.permutations(every_rank.tolist())), dtype=torch.float64)
+    assert ((corners - ranks) @ (-scores[0] / strength - ranks) <= 1e-7).all()
+
+
+def _ranks(relaxation: FastSoftSort, scores: Tensor) -> Tensor:
+    rows = torch.arange(scores.shape[1]).expand(scores.shape)
+    return relaxation.ranks(Lists(scores, torch.zeros_like(scores), every(scores), rows))
+
+
+@pytest.mark.parametrize("regularization", ["l2", "kl"])
+def test_soft_ranks_from_exact_to_all_alike(regularization: str) -> None:
+    scores = torch.tensor([[3.0, 1.0, 2.0, 5.0, 4.0]], dtype=torch.float64)
+    exact = torch.tensor([[3.0, 5, 4, 1, 2]], dtype=torch.float64)
+    torch.testing.assert_close(_ranks(FastSoftSort(1e-3, regularization), scores), exact, atol=1e-6, rtol=0)
+    torch.testing.assert_close(
+        _ranks(FastSoftSort(1e6, regularization), scores), torch.full_like(exact, 3.0), atol=1e-4, rtol=0
+    )
+    tied = torch.tensor([[1.0, 7.0, 1.0]], dtype=torch.float64)
+    ranks = _ranks(FastSoftSort(1e-3, regularization), tied)[0]
+    torch.testing.assert_close(ranks, torch.tensor([2.5, 1, 2.5], dtype=torch.float64), atol=1e-6, rtol=0)
+    assert float(_ranks(FastSoftSort(2.0, regularization), scores).sum()) == pytest.approx(15)
+
+
+def test_stochastic_draws_belong_to_the_list() -> None:
+    loss = DirectMetric("nDCG", NeuralSort(samples=4, beta=1.0), reduction="none")
+    scores = torch.randn(3, 9, generator=torch.Generator().manual_seed(0))
+    labels = torch.arange(27).reshape(3, 9) % 3
+    seeds = torch.tensor([5, 6, 5])
+    together = loss(scores, labels, seeds=seeds)
+    for row in range(3):
+        one = slice(row, row + 1)
+        torch.testing.assert_close(loss(scores[one], labels[one], seeds=seeds[one]), together[one])
+    assert not torch.allclose(together, loss(scores, labels, seeds=seeds + 1), atol=1e-4)
+    none = DirectMetric("nDCG", NeuralSort(), reduction="none")(scores, labels)
+    torch.testing.assert_close(
+        DirectMetric("nDCG", NeuralSort(samples=3, beta=0.0), reduction="none")(scores, labels), none
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [
+        (NeuralSort, {"tau": 0}),
+        (NeuralSort, {"sinkhorn": -1}),
+        (NeuralSort, {"sinkhorn": 0, "transposed": True}),
+        (NeuralSort, {"samples": -1}),
+        (SoftSort, {"tau": -1}),
+        (OptimalTransport, {"epsilon": 0}),
+        (OptimalTransport, {"iterations": 0}),
+        (FastSoftSort, {"strength": 0}),
+        (FastSoftSort, {"regularization": "l1"}),
+        (FastSoftSort, {"beta": 0}),
+    ],
+)
+def test_settings_out_of_range_are_refused(kind: type, settings: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=next(iter(settings))):
+        kind(**settings)
