@@ -22,6 +22,7 @@ from rerank.retrieval.runs import Run, write_run
 
 log = logging.getLogger("rerank")
 
+ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
 FOLDS = 3
 DEPTH = 50
 WEIGHT = 0.5
@@ -90,8 +91,7 @@ def run_demo(output: Path, ask: str | None = None) -> None:
     from rerank.models.weights import find_model
 
     start = time.perf_counter()
-    encoder = "sentence-transformers/all-MiniLM-L6-v2"
-    find_model(encoder)  # before any work: without it nothing can be trained
+    find_model(ENCODER)  # before any work: without it nothing can be trained
     demo = DemoCollection()
     _check(output, demo)
     log.info("1. BM25: %d docstrings, %d questions", demo.document_count(), len(list(demo.queries())))
@@ -102,7 +102,7 @@ def run_demo(output: Path, ask: str | None = None) -> None:
     _lists(WeakCollection(demo, WEAK_QUERIES, SEED), output / "weak-lists", add_relevant=True)
     weak = ["--data=ListsData", f"--data.train={output / 'weak-lists'}", "--data.validation_share=0"]
     sample = ["--sampler.positives=1", "--sampler.negatives=7"]
-    train([*MODEL, f"--output={output / 'warm-up'}", f"--model.name={encoder}", *weak, *sample])
+    train([*MODEL, f"--output={output / 'warm-up'}", f"--model.name={ENCODER}", *weak, *sample])
 
     log.info("3. SmoothI-nDCG on the questions, %d-fold cross-validation", FOLDS)
     for fold in range(1, FOLDS + 1):
@@ -124,7 +124,8 @@ def run_demo(output: Path, ask: str | None = None) -> None:
     log.info("4. the held-out questions of all folds, against BM25")
     print(_table(output))
     _plot(output / "training.png", [output / "warm-up", *(output / f"fold-{fold}" for fold in range(1, FOLDS + 1))])
-    _finish(output, time.perf_counter() - start)
+    seconds = time.perf_counter() - start
+    log.info("%s: runs/*.trec, table.txt, training.png, fold-*/best (models); %.0f s", output, seconds)
     question = ask or "how do I flatten a list of lists into one list"
     print(f"{question}\n")
     print(answer(question, demo, output))
@@ -220,14 +221,11 @@ def _plot(path: Path, runs: list[Path]) -> None:
         losses = np.array([line["loss"] for line in lines if "loss" in line])
         colour = f"C{number}"
         axes.plot(np.arange(1, len(losses) + 1), losses, color=colour, alpha=0.25, linewidth=1)
-        smooth = np.convolve(losses, np.ones(10) / 10, mode="valid")
-        axes.plot(np.arange(10, len(losses) + 1), smooth, color=colour, label=run.name)
+        window = min(10, len(losses))
+        smooth = np.convolve(losses, np.ones(window) / window, mode="valid")
+        axes.plot(np.arange(window, len(losses) + 1), smooth, color=colour, label=run.name)
     axes.set(xlabel="step (8 lists)", ylabel="1 - SmoothI-nDCG", title="Training loss, mean of the last 10 steps")
     axes.legend(frameon=False)
     axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=150)
     pyplot.close(figure)
-
-
-def _finish(output: Path, seconds: float) -> None:
-    log.info("%s: runs/*.trec, table.txt, training.png, fold-*/best (models); %.0f s", output, seconds)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -71,6 +72,7 @@ class Trainer:
         self.batches = Batches(
             self.splits.train, self.usable, config.sampler, config.batch_size, config.steps_per_epoch, config.seed
         )
+        self._prepared: dict[Path, Inputs] = {}
         self.steps = self.batches.steps_per_epoch * config.epochs
 
     def run(self) -> dict[str, Any]:
@@ -82,11 +84,9 @@ class Trainer:
         self._say("precision %s (%s)", self.precision, self.why)
         train, skipped = self.splits.train, len(self.splits.train) - len(self.usable)
         self._say("%d training lists, %d of them without anything to learn from (left out)", len(train), skipped)
-        with self.accelerator.main_process_first():  # one process fills the token cache, the others find it
-            inputs = self.model.inputs(train)
         gradients = Gradients(
             self.model,
-            inputs,
+            self._inputs(train),
             train,
             config.loss,
             self.precision,
@@ -198,12 +198,17 @@ class Trainer:
         self.accelerator.wait_for_everyone()
         return result
 
+    def _inputs(self, lists: Lists) -> Inputs:
+        """What the model reads of a folder; one process fills the token cache, the others find it."""
+        if lists.folder not in self._prepared:
+            with self.accelerator.main_process_first():
+                self._prepared[lists.folder] = self.model.inputs(lists)
+        return self._prepared[lists.folder]
+
     def _scores(self, lists: Lists, name: str) -> Array:
-        with self.accelerator.main_process_first():
-            inputs: Inputs = self.model.inputs(lists)
         return score_shared(
             self.model,
-            inputs,
+            self._inputs(lists),
             lists,
             precision=self.precision,
             budget=self.config.token_budget,
