@@ -57,19 +57,22 @@ class SmoothI(RankIndicators):
 
     def indicators(self, scores: Tensor, mask: Tensor, depth: int) -> Tensor:
         """``[B, depth, N]``, by the recursion."""
+        return torch.stack(list(self._rows(scores, mask, depth)), dim=1)
+
+    def _rows(self, scores: Tensor, mask: Tensor, depth: int) -> Iterator[Tensor]:
+        """The indicators of one rank after the other, ``[B, N]`` each."""
         shifted, pads = self._shifted(scores, mask)
         kept = torch.ones_like(shifted)
-        rows = []
         for rank in range(depth):
             row = (pads + self._alpha(rank) * shifted * kept).softmax(dim=1)
-            rows.append(row)
+            yield row
             kept = kept * (1 - (row.detach() if self.stop_gradient else row) / (1 - self.delta))
-        return torch.stack(rows, dim=1)
 
     def expected(self, scores: Tensor, values: Tensor, mask: Tensor, depth: int) -> Tensor:
-        """``[B, depth]``; the backward pass runs the recursion again rather than keep its indicators."""
+        """``[B, depth]``; with ``stop_gradient`` the backward pass runs the recursion again, and nothing is kept."""
         if not self.stop_gradient:
-            return super().expected(scores, values, mask, depth)
+            found = [(row * values).sum(dim=1) for row in self._rows(scores, mask, depth)]
+            return torch.stack(found, dim=1)
         shifted, pads = self._shifted(scores, mask)
         return _Expected.apply(shifted, values, _Recursion(pads, self, depth))
 

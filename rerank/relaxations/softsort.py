@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import torch
 from torch import Tensor
 
+from rerank.relaxations.backward import full_precision
 from rerank.relaxations.base import RankIndicators
-from rerank.relaxations.order import lowest
+
+_BLOCK = 1 << 18  # numbers held at a time: some ranks of the whole batch, in a processor's cache
 
 
 class SoftSort(RankIndicators):
@@ -13,7 +20,8 @@ class SoftSort(RankIndicators):
 
     .. math:: E_{rj} = \operatorname{softmax}_j(-|s_{[r]} - s_j| / \tau)
 
-    with :math:`s_{[r]}` the r-th largest score. Tied documents share their ranks evenly. Memory grows with depth x N.
+    with :math:`s_{[r]}` the r-th largest score. Tied documents share their ranks evenly. Time grows with depth x N,
+    memory with N: the backward pass computes the indicators anew.
 
     Args:
         tau: temperature; exact as it goes to 0.
@@ -26,7 +34,56 @@ class SoftSort(RankIndicators):
 
     def indicators(self, scores: Tensor, mask: Tensor, depth: int) -> Tensor:
         """``[B, depth, N]``."""
-        low = lowest(scores)
-        ordered = scores.masked_fill(~mask, low).topk(depth, dim=1).values.clamp(min=low / 2)
-        distance = (ordered[:, :, None] - scores[:, None, :]).abs() / -self.tau
-        return distance.masked_fill(~mask[:, None, :], low).softmax(dim=2)
+        weights = _weights(self._ordered(scores, mask, depth), scores / self.tau, mask)
+        return weights / weights.sum(dim=2, keepdim=True).clamp(min=1)  # at least 1 unless the list is empty
+
+    def expected(self, scores: Tensor, values: Tensor, mask: Tensor, depth: int) -> Tensor:
+        """``[B, depth]``."""
+        return _Expected.apply(self._ordered(scores, mask, depth), scores / self.tau, values, mask)
+
+    def _ordered(self, scores: Tensor, mask: Tensor, depth: int) -> Tensor:
+        """The largest scores over tau, ``[B, depth]``; 0 beyond the list."""
+        ordered = scores.masked_fill(~mask, -float("inf")).topk(depth, dim=1).values
+        return ordered.masked_fill(ordered.isinf(), 0.0) / self.tau
+
+
+def _weights(ordered: Tensor, scores: Tensor, mask: Tensor) -> Tensor:
+    """``exp(-|a_r - b_j|)``, ``[B, ranks, N]``, 0 where padded; never subnormal, which processors are slow at."""
+    least = math.log(torch.finfo(scores.dtype).tiny) + 18
+    distance = (ordered[:, :, None] - scores[:, None, :]).abs()
+    return distance.neg().clamp(min=least).exp() * mask[:, None, :]
+
+
+class _Expected(torch.autograd.Function):
+    """``sum_j E[r, j] v_j`` of every rank, some ranks at a time."""
+
+    @staticmethod
+    def forward(ctx: Any, ordered: Tensor, scores: Tensor, values: Tensor, mask: Tensor) -> Tensor:
+        totals = torch.empty_like(ordered)
+        result = torch.empty_like(ordered)
+        for ranks in _blocks(ordered, scores):
+            weights = _weights(ordered[:, ranks], scores, mask)
+            totals[:, ranks] = weights.sum(dim=2).clamp_(min=1)
+            result[:, ranks] = torch.bmm(values[:, None, :], weights.transpose(1, 2)).squeeze(1) / totals[:, ranks]
+        ctx.save_for_backward(ordered, scores, values, mask, totals, result)
+        return result
+
+    @staticmethod
+    @full_precision
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None, None]:
+        ordered, scores, values, mask, totals, result = ctx.saved_tensors
+        to_ordered, to_scores = torch.empty_like(ordered), torch.zeros_like(scores)
+        slopes = gradient / totals
+        for ranks in _blocks(ordered, scores):
+            pulls = _weights(ordered[:, ranks], scores, mask)
+            pulls *= (scores[:, None, :] - ordered[:, ranks, None]).sign_()
+            pulls *= values[:, None, :] - result[:, ranks, None]
+            to_ordered[:, ranks] = pulls.sum(dim=2) * slopes[:, ranks]
+            to_scores -= torch.bmm(slopes[:, None, ranks], pulls).squeeze(1)
+        return to_ordered, to_scores, None, None
+
+
+def _blocks(ordered: Tensor, scores: Tensor) -> Iterator[slice]:
+    size = max(1, _BLOCK // max(1, scores.numel()))
+    for start in range(0, ordered.shape[1], size):
+        yield slice(start, start + size)
