@@ -2,9 +2,10 @@
 
     python scripts/bench_losses.py [--quick] [--threads 2] [--seconds 3] [--device cuda]
 
-prints Markdown: the targets with what was reached, then every loss over list lengths. Contenders of a row take turns
-step by step, so that a busy machine slows all of them alike; times are medians, with quartiles. Memory is what the
-graph keeps for the backward pass ("kept") and the most that is allocated at any time ("peak").
+prints Markdown: the targets with what was reached, then every loss over list lengths. Contenders of a row take short
+turns, many times over, so that a busy machine slows all of them alike; times are medians, with quartiles, by the clock on the
+wall, or of the processor with ``--threads 1``, which other programs do not disturb. Memory is what the graph keeps for
+the backward pass ("kept") and the most that is allocated at any time ("peak").
 """
 
 from __future__ import annotations
@@ -113,23 +114,27 @@ def measure(
 ) -> dict[str, Measured]:
     """Every contender on the same lists, in turns, for about so many seconds each."""
     results = {name: Measured() for name in contenders}
+    clock = time.process_time if device == "cpu" and torch.get_num_threads() == 1 else time.perf_counter
 
     def turn(name: str) -> float:
         leaf = scores.clone().requires_grad_()
         _wait(device)
-        start = time.perf_counter()
+        start = clock()
         value = contenders[name](leaf, labels)
         value.backward()
         _wait(device)
-        took = time.perf_counter() - start
+        took = clock() - start
         results[name].value, results[name].gradient = float(value), leaf.grad
         return took
 
-    slowest = max(turn(name) for name in contenders)
-    rounds = max(3, min(101, int(seconds / slowest)))
+    first = {name: turn(name) for name in contenders}
+    bursts = {name: max(1, min(20, int(BURST / took))) for name, took in first.items()}
+    rounds = max(3, min(15, int(seconds / max(first.values()))))
     for _ in range(rounds):
-        for name in contenders:
-            results[name].seconds.append(turn(name))
+        for name, steps in bursts.items():
+            if steps > 1:
+                turn(name)  # warms up code and caches after the others' turns
+            results[name].seconds += [turn(name) for _ in range(steps)]
     for name, step in contenders.items():
         results[name].kept = kept_bytes(step, scores.clone(), labels)
         results[name].peak = peak_bytes(step, scores.clone(), labels, device)
@@ -283,6 +288,7 @@ def contenders() -> dict[str, dict[str, peers.Step]]:
 
 
 DIRECT = ("rerank.losses.direct", "rerank.losses.shorthands")
+BURST = 0.1  # seconds of a contender's turn, if a step is shorter
 HEAVY = 2**32  # bytes that one step of a contender may hold; beyond it is not run
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Literal
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from rerank.errors import UserError
 from rerank.losses.base import Loss, Reduction
-from rerank.losses.pairs import Weight, better, excess, has_ordered_pair, logistic, pair_sum, take
+from rerank.losses.pairs import Weight, better, excess, has_ordered_pair, logistic, ordered, pair_sum, take
 from rerank.measures import P, nDCG, parse
 from rerank.relaxations.order import order_of
 
@@ -82,43 +83,51 @@ class LambdaLoss(Loss):
         else:
             gains = measure.relevant(labels).to(scores.dtype)
         scores, gains, mask = take(order, scores, gains, mask)  # by rank, of which only the first k are looked at
-        return pair_sum(scores, better(gains, mask), self._weight(gains, mask), self._pair)[0]
-
-    def _pair(self, difference: Tensor) -> tuple[Tensor, Tensor]:
-        value, slope = logistic(difference, self.sigma)
-        return value.div_(math.log(2)), slope.div_(math.log(2))
+        total, _ = pair_sum(scores * self.sigma, better(gains, mask), self._weight(gains, mask), logistic)
+        return total / math.log(2)
 
     def _weight(self, gains: Tensor, mask: Tensor) -> Weight:
         """The weights of pairs of documents that are in the order of their ranks."""
         above = excess(gains, mask)  # |g_i - g_j| of the ordered pairs
-        ranks = torch.arange(1, gains.shape[1] + 1, dtype=gains.dtype, device=gains.device)
+        depth = gains.shape[1]
+        discounts, steps = _by_rank(depth, gains.dtype, gains.device)
         if isinstance(self.measure, P):
             assert self.measure.cutoff is not None
-            inside, k = (ranks <= self.measure.cutoff).to(gains.dtype), self.measure.cutoff
-            return lambda places: above(places).mul_((inside[places][:, :, None] - inside).abs_().div_(k))
-        discounts = 1 / (ranks + 1).log2()
+            inside, k = torch.zeros_like(discounts), self.measure.cutoff
+            inside[:k] = 1 / k
+            return lambda places: above(places).mul_((inside[places][:, :, None] - inside).abs_())
         if self.weighting == "ndcg1":
             discounted = gains * discounts
-            return lambda places: above(places).sign_().mul_(discounted.gather(1, places)[:, :, None])
+            pairs = ordered(gains, mask)
+            return lambda places: pairs(places).mul_(discounted.gather(1, places)[:, :, None])
         if self.weighting == "lambdarank":
             return lambda places: above(places).mul_((discounts[places][:, :, None] - discounts).abs_())
-        # a row of |D(d) - D(d + 1)| is a window on one vector, which is 0 in its middle, where d is
-        steps = 1 / (ranks + 1).log2() - 1 / (ranks + 2).log2()
-        steps = torch.cat([steps.flip(0)[1:], steps.new_zeros(1), steps[:-1]])
-        windows = steps.unfold(0, len(ranks), 1).flip(0)
         if self.weighting == "ndcg2":
-            return lambda places: above(places).mul_(windows[places])
+            return lambda places: above(places).mul_(steps[depth - 1 - places])
 
         def both(places: Tensor) -> Tensor:
             swapped = (discounts[places][:, :, None] - discounts).abs_()
-            return swapped.add_(windows[places], alpha=self.mu).mul_(above(places))
+            return swapped.add_(steps[depth - 1 - places], alpha=self.mu).mul_(above(places))
 
         return both
 
 
+@lru_cache(maxsize=32)
+def _by_rank(depth: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+    """``D(r)`` of the ranks from 1, ``[depth]``; and ``|D(d) - D(d + 1)|`` of two ranks d apart, ``[depth, depth]``.
+
+    The second is upside down, the first rank in the last row: a view, of windows on one vector, whose middle is 0.
+    """
+    ranks = torch.arange(1, depth + 2, dtype=dtype, device=device)
+    discounts = 1 / (ranks + 1).log2()
+    steps = discounts[:-1] - discounts[1:]
+    around = torch.cat([steps[:-1].flip(0), steps.new_zeros(1), steps[:-1]])
+    return discounts[:-1], around.unfold(0, depth, 1)
+
+
 def _normalised_gains(measure: nDCG, labels: Tensor, mask: Tensor) -> Tensor:
     gains = measure.gain(labels)
-    ideal = gains.topk(measure.depth(mask), dim=1).values
-    ranks = torch.arange(1, ideal.shape[1] + 1, dtype=gains.dtype, device=gains.device)
-    best = (ideal / (ranks + 1).log2()).sum(dim=1, keepdim=True)
+    depth = measure.depth(mask)
+    ideal = gains.topk(depth, dim=1).values
+    best = (ideal * _by_rank(depth, gains.dtype, gains.device)[0]).sum(dim=1, keepdim=True)
     return gains / torch.where(best > 0, best, 1.0)

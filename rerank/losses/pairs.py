@@ -8,16 +8,17 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
-from torch.nn.functional import logsigmoid
 
-BLOCKS = {"cpu": 1 << 16}  # pairs held at a time: a block fits a core's cache, and bounds memory for long lists
+BLOCKS = {"cpu": 1 << 15}  # pairs held at a time: a block fits a core's cache, and bounds memory for long lists
 BLOCK = 1 << 24  # elsewhere large blocks are the fast ones
+
+FEW = 16  # documents of which it costs more to leave some out than to pair them all
 
 Weight = Callable[[Tensor], Tensor]
 """Places of better documents ``[B, R]`` -> a new ``[B, R, N]``, the weight of every pair (better, any), 0 for most."""
 
 PairLoss = Callable[[Tensor], tuple[Tensor, Tensor]]
-"""Differences ``s_i - s_j`` -> (loss, derivative), two new tensors of the same shape."""
+"""How far the better document is behind, ``s_j - s_i`` (to be overwritten) -> its loss and derivative."""
 
 
 def has_ordered_pair(labels: Tensor, mask: Tensor | None) -> Tensor:
@@ -42,6 +43,8 @@ def largest(counts: Tensor, limit: int) -> int:
 
 def better(values: Tensor, mask: Tensor) -> Tensor:
     """Places of the documents above the lowest value of their list, filled up with others: ``[B, R]``."""
+    if values.shape[1] <= FEW:
+        return torch.arange(values.shape[1], device=values.device).expand(values.shape)
     lowest = values.masked_fill(~mask, torch.inf).amin(dim=1, keepdim=True)
     above = (values > lowest) & mask
     count = largest(above.sum(dim=1), values.shape[1])
@@ -56,14 +59,26 @@ def excess(values: Tensor, mask: Tensor) -> Weight:
     return lambda places: (own.gather(1, places)[:, :, None] - others).clamp_(min=0)
 
 
-def logistic(difference: Tensor, sigma: float) -> tuple[Tensor, Tensor]:
-    """``ln(1 + e^(-sigma * difference))`` and its derivative."""
-    scaled = difference * sigma
-    return logsigmoid(scaled).neg_(), scaled.neg_().sigmoid_().mul_(-sigma)
+def ordered(values: Tensor, mask: Tensor) -> Weight:
+    """The weight 1 where ``v_i > v_j``, else 0; and 0 where a document is padding."""
+    others, own = values.masked_fill(~mask, torch.inf)[:, None, :], values.masked_fill(~mask, -torch.inf)
+
+    def weight(places: Tensor) -> Tensor:
+        into = values.new_empty(*places.shape, values.shape[1])
+        return torch.gt(own.gather(1, places)[:, :, None], others, out=into)
+
+    return weight
+
+
+def logistic(behind: Tensor) -> tuple[Tensor, Tensor]:
+    """``ln(1 + e^x)``, as ``max(0, x) - ln sigmoid(|x|)``, and its derivative ``sigmoid(x)``."""
+    wrong = behind.sigmoid()
+    surer = (wrong - 0.5).abs_().add_(0.5)  # sigmoid(|x|), at least 1/2, so that its logarithm is safe
+    return behind.clamp_(min=0).sub_(surer.log_()), wrong
 
 
 def pair_sum(scores: Tensor, places: Tensor, weight: Weight, loss: PairLoss) -> tuple[Tensor, Tensor]:
-    r"""The sums :math:`\sum_{i, j} w_{ij} \ell(s_i - s_j)` and :math:`\sum_{i, j} w_{ij}`, ``[B]`` each.
+    r"""The sums :math:`\sum_{i, j} w_{ij} \ell(s_j - s_i)` and :math:`\sum_{i, j} w_{ij}`, ``[B]`` each.
 
     Loss and gradient are computed in one pass over blocks of pairs, so that the graph keeps one ``[B, N]`` tensor.
 
@@ -82,13 +97,13 @@ class _PairSum(torch.autograd.Function):
         total, weights = scores.new_zeros(len(scores)), scores.new_zeros(len(scores))
         gradient = torch.zeros_like(scores)
         for some in places.split(max(1, BLOCKS.get(scores.device.type, BLOCK) // scores.numel()), dim=1):
-            value, slope = loss(scores.gather(1, some)[:, :, None] - scores[:, None, :])
+            value, slope = loss(scores[:, None, :] - scores.gather(1, some)[:, :, None])
             weighed = weight(some)
             weights += weighed.sum(dim=(1, 2))
             total += value.mul_(weighed).sum(dim=(1, 2))
             slope.mul_(weighed)
-            gradient.scatter_add_(1, some, slope.sum(dim=2))
-            gradient -= slope.sum(dim=1)
+            gradient += slope.sum(dim=1)
+            gradient.scatter_add_(1, some, -slope.sum(dim=2))
         ctx.save_for_backward(gradient)
         ctx.mark_non_differentiable(weights)
         return total, weights
