@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from rerank.measures.base import Measure, positions, ratio, within
+from rerank.measures.base import BinaryMeasure, positions, ratio, within
 from rerank.measures.smooth import behind, inside
 from rerank.relaxations.base import GainOf, Lists, RankIndicators, SoftRanks
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class AP(Measure):
+class AP(BinaryMeasure):
     r"""Average precision; its mean over queries is MAP.
 
     .. math:: \mathrm{AP@}k = \frac{1}{R} \sum_{r=1}^{k} b_{o_r} \frac{1}{r} \sum_{l \le r} b_{o_l}, \quad
@@ -31,12 +31,6 @@ class AP(Measure):
     """
 
     name: ClassVar[str] = "AP"
-
-    rel: int = 1
-
-    def relevant(self, labels: Tensor) -> Tensor:
-        """Documents of grade ``rel`` or above."""
-        return labels >= self.rel
 
     def from_indicators(
         self, relaxation: RankIndicators, scores: Tensor, labels: Tensor, mask: Tensor, gain_of: GainOf

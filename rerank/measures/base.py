@@ -161,6 +161,22 @@ class Measure(ABC):
         return relevant.to(torch.float32).topk(count, dim=1).indices
 
 
+@dataclass(frozen=True)
+class BinaryMeasure(Measure):
+    """A measure that only asks whether a document is relevant, ``b_i = [y_i >= rel]``.
+
+    Args:
+        cutoff: the number of ranks that are looked at; None for the whole list.
+        rel: the lowest grade that counts as relevant.
+    """
+
+    rel: int = 1
+
+    def relevant(self, labels: Tensor) -> Tensor:
+        """Documents of grade ``rel`` or above."""
+        return labels >= self.rel
+
+
 def within(mask: Tensor, depth: int) -> Tensor:
     """Which of the ranks 1 to depth a list has documents for: ``[B, depth]`` bool."""
     import torch

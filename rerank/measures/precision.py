@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from rerank.measures.base import Measure, within
+from rerank.measures.base import BinaryMeasure, within
 from rerank.measures.smooth import inside
 from rerank.relaxations.base import GainOf, Lists, RankIndicators, SoftRanks
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class P(Measure):
+class P(BinaryMeasure):
     r"""Precision: the share of relevant documents among the first k.
 
     .. math:: \mathrm{P@}k = \frac{1}{k} \sum_{r=1}^{k} b_{o_r}, \quad b_i = [y_i \ge \mathrm{rel}]
@@ -31,12 +31,6 @@ class P(Measure):
     """
 
     name: ClassVar[str] = "P"
-
-    rel: int = 1
-
-    def relevant(self, labels: Tensor) -> Tensor:
-        """Documents of grade ``rel`` or above."""
-        return labels >= self.rel
 
     def _size(self, labels: Tensor, mask: Tensor) -> Tensor:
         """What the number of relevant documents is divided by, ``[B, 1]``."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from rerank.measures.base import Measure, positions, survival, within
+from rerank.measures.base import BinaryMeasure, positions, survival, within
 from rerank.measures.smooth import behind, inside
 from rerank.relaxations.base import GainOf, Lists, RankIndicators, SoftRanks
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class RR(Measure):
+class RR(BinaryMeasure):
     r"""Reciprocal rank of the first relevant document; its mean over queries is MRR.
 
     .. math:: \mathrm{RR@}k = \sum_{r=1}^{k} \frac{b_{o_r}}{r} \prod_{l<r} (1 - b_{o_l}), \quad
@@ -31,12 +31,6 @@ class RR(Measure):
     """
 
     name: ClassVar[str] = "RR"
-
-    rel: int = 1
-
-    def relevant(self, labels: Tensor) -> Tensor:
-        """Documents of grade ``rel`` or above."""
-        return labels >= self.rel
 
     def from_indicators(
         self, relaxation: RankIndicators, scores: Tensor, labels: Tensor, mask: Tensor, gain_of: GainOf

@@ -14,7 +14,7 @@ from rerank.relaxations.backward import full_precision
 from rerank.relaxations.base import GainOf, RankIndicators
 from rerank.relaxations.order import lowest
 
-_CHUNK = 1 << 19  # numbers held at a time: some ranks of the whole batch, in a processor's cache
+_CHUNK = 1 << 18  # numbers held at a time: some ranks of the whole batch, in a processor's cache
 
 
 class SmoothI(RankIndicators):

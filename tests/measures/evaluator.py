@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+
 import ir_measures
 import torch
 from torch import Tensor
 
 
-def evaluate(name: str, scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tensor:
+def evaluate(
+    name: str,
+    scores: Tensor,
+    labels: Tensor,
+    mask: Tensor | None = None,
+    iter_calc: Callable[..., Iterator[ir_measures.Metric]] = ir_measures.iter_calc,
+) -> Tensor:
     """The measure of every list, ``[B]``, as ir-measures computes it; scores must be distinct."""
     mask = torch.ones_like(labels, dtype=torch.bool) if mask is None else mask
     scores, qrels, run = scores.detach(), {}, {}
@@ -18,7 +26,7 @@ def evaluate(name: str, scores: Tensor, labels: Tensor, mask: Tensor | None = No
         order = sorted(documents, key=lambda j: -float(scores[row, j]))
         run[f"q{row}"] = {f"d{j}": -float(position) for position, j in enumerate(order)}
     measure = ir_measures.parse_measure(evaluable(name))
-    found = {metric.query_id: metric.value for metric in ir_measures.iter_calc([measure], qrels, run)}
+    found = {metric.query_id: metric.value for metric in iter_calc([measure], qrels, run)}
     return torch.tensor([found.get(f"q{row}", 0.0) for row in range(len(scores))], dtype=torch.float64)
 
 

@@ -122,3 +122,14 @@ def test_survival_is_the_exclusive_product(stops: list[float]) -> None:
         for i in range(len(stops))
     ]
     torch.testing.assert_close(gradient, torch.tensor(slopes, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("name", ["nERR@3", "nERR@20", "nERR(max_rel=4)@5"])
+def test_nerr_of_training_is_nerr_of_evaluation(name: str) -> None:
+    from rerank.evaluation.providers import PIPELINE
+
+    generator = torch.Generator().manual_seed(3)
+    scores = torch.rand(8, 12, generator=generator, dtype=torch.float64)
+    labels = torch.randint(0, 4, (8, 12), generator=generator)
+    found = evaluate(name, scores, labels, iter_calc=PIPELINE.iter_calc)
+    torch.testing.assert_close(parse(name).exact(scores, labels), found, atol=1e-6, rtol=0)

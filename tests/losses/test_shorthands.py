@@ -1,0 +1,55 @@
+"""Shorthands are points of the grid: the same loss as the DirectMetric that they stand for."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from rerank import losses
+from rerank.losses import DirectMetric, Loss, load_all
+from rerank.relaxations import Approx, FastSoftSort, NeuralSort, OptimalTransport, SmoothI, SoftSort, TwinSigmoid
+
+EXP = "nDCG(dcg='exp-log2')"
+MEANT = {
+    "SmoothIP": DirectMetric("P@10", SmoothI()),
+    "SmoothIAP": DirectMetric("AP", SmoothI()),
+    "SmoothINDCG": DirectMetric(EXP, SmoothI(), gain_of="ranks"),
+    "NeuralNDCG": DirectMetric(EXP, NeuralSort(tau=1, sinkhorn=30)),
+    "SoftSortNDCG": DirectMetric(EXP, SoftSort()),
+    "FastSoftSortNDCG": DirectMetric(EXP, FastSoftSort()),
+    "OptimalTransportNDCG": DirectMetric(EXP, OptimalTransport()),
+    "ApproxP": DirectMetric("P@10", Approx()),
+    "ApproxAP": DirectMetric("AP", Approx()),
+    "ApproxMRR": DirectMetric("RR", Approx()),
+    "ApproxNDCG": DirectMetric(EXP, Approx(alpha=10)),
+    "TwinSigmoidP": DirectMetric("P@10", TwinSigmoid()),
+    "TwinSigmoidAP": DirectMetric("AP", TwinSigmoid()),
+    "TwinSigmoidNDCG": DirectMetric(EXP, TwinSigmoid(gradient=3, alpha=1)),
+    "TwinSigmoidNERR": DirectMetric("nERR@10", TwinSigmoid()),
+}
+
+
+def test_every_shorthand_is_here() -> None:
+    shorthands = {name for name, kind in load_all().items() if kind.__module__ == "rerank.losses.shorthands"}
+    assert shorthands == set(MEANT)
+
+
+@pytest.mark.parametrize(("name", "meant"), MEANT.items(), ids=list(MEANT))
+def test_shorthand(name: str, meant: Loss) -> None:
+    scores = torch.randn(4, 15, generator=torch.Generator().manual_seed(0))
+    labels = torch.randint(0, 5, (4, 15), generator=torch.Generator().manual_seed(1))
+    values, gradients = [], []
+    for loss in (getattr(losses, name)(), meant):
+        leaf = scores.clone().requires_grad_()
+        values.append(loss(leaf, labels, seeds=torch.arange(4)))
+        gradients.append(torch.autograd.grad(values[-1], leaf)[0])
+    assert torch.equal(*values) and torch.equal(*gradients)
+
+
+def test_settings_reach_the_relaxation() -> None:
+    loss = losses.SmoothINDCG("nDCG@10", alpha=3, steady=True, reduction="sum")
+    assert repr(loss.relaxation) == repr(SmoothI(alpha=3, steady=True))
+    assert (str(loss.measure), loss.reduction) == ("nDCG@10", "sum")
+    assert repr(losses.NeuralNDCG(transposed=True).relaxation) == repr(NeuralSort(transposed=True))
+    with pytest.raises(TypeError, match="alhpa"):
+        losses.ApproxNDCG(alhpa=3)

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from rerank.measures import parse
+from rerank.relaxations import Approx, NeuralSort, SmoothI, SoftSort, TwinSigmoid, load_all
+from rerank.relaxations.base import Relaxation
+
+SCORES = torch.tensor([[0.0, 3.0, 1.0, 2.0], [5.0, 4.0, 9.0, 9.0]], dtype=torch.float64)
+MASK = torch.tensor([[True] * 4, [True, True, False, False]])
+LABELS = torch.tensor([[2, 0, 1, 0], [0, 1, 4, 4]])
+
+
+def test_soft_ranks_by_arithmetic() -> None:
+    """Sigmoids of alpha -> 0 give everyone the mean rank."""
+    found = Approx(1e-9).fidelity(SCORES, MASK)
+    assert found.rank_error.tolist() == pytest.approx([1.5 + 1.5 + 0.5 + 0.5, 0.5 + 0.5])
+    assert found.sharpness is None and found.hits is None and found.gap is None
+    assert TwinSigmoid().fidelity(SCORES, MASK).rank_error.tolist() == [0, 0]
+
+
+def test_indicators_by_arithmetic() -> None:
+    """Uniform indicators: mean ranks again, and a largest indicator of 1/N."""
+    found = SoftSort(1e9).fidelity(SCORES, MASK)
+    assert found.rank_error.tolist() == pytest.approx([4, 1])
+    assert found.sharpness.tolist() == pytest.approx([1 / 4, 1 / 2])
+    exact = SoftSort(1e-6).fidelity(SCORES, MASK)
+    assert exact.rank_error.tolist() == pytest.approx([0, 0])
+    assert exact.sharpness.tolist() == pytest.approx([1, 1])
+    assert exact.hits.tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("relaxation", [SmoothI(), NeuralSort(), SoftSort(), Approx(), TwinSigmoid()], ids=repr)
+def test_the_gap_is_relaxed_less_exact(relaxation: Relaxation) -> None:
+    measure = parse("nDCG@3")
+    found = relaxation.fidelity(SCORES.requires_grad_(), MASK, LABELS, measure)
+    relaxed, exact = measure.relaxed(relaxation, SCORES, LABELS, MASK), measure.exact(SCORES, LABELS, MASK)
+    torch.testing.assert_close(found.gap, (relaxed - exact).detach())
+    assert not found.gap.requires_grad and not found.rank_error.requires_grad
+    with pytest.raises(ValueError, match="labels"):
+        relaxation.fidelity(SCORES, MASK, measure=measure)
+
+
+@pytest.mark.parametrize("name", load_all())
+def test_sharper_is_closer(name: str) -> None:
+    """The knob of every relaxation turns from smooth to exact."""
+    kind = load_all()[name]
+    smooth, sharp = {
+        "Approx": ({"alpha": 0.1}, {"alpha": 100}),
+        "FastSoftSort": ({"strength": 100}, {"strength": 0.01}),
+        "NeuralSort": ({"tau": 10}, {"tau": 0.05}),
+        "OptimalTransport": ({"epsilon": 1}, {"epsilon": 0.03}),
+        "SmoothI": ({"alpha": 0.1}, {"alpha": 1e6}),
+        "SoftSort": ({"tau": 10}, {"tau": 0.05}),
+        "TwinSigmoid": ({}, {}),
+    }[name]
+    scores = torch.randn(5, 12, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    before, after = (kind(**settings).fidelity(scores).rank_error.mean() for settings in (smooth, sharp))
+    assert after < 0.5 * before or (name == "TwinSigmoid" and after == before == 0)
