@@ -25,9 +25,10 @@ def listing(name: str | None = None) -> str:
     Raises:
         UserError: no loss or relaxation of this name.
     """
-    from rerank.losses import load_all
+    from rerank import losses as all_losses
+    from rerank import relaxations as all_relaxations
 
-    losses, relaxations = load_all(), _relaxations()
+    losses, relaxations = all_losses.load_all(), all_relaxations.load_all()
     if name is None:
         entries = [_entry(*item) for item in losses.items()]
         return "\n\n".join([HEAD, *entries, DIRECT, *(_entry(*item) for item in relaxations.items())])
@@ -35,17 +36,6 @@ def listing(name: str | None = None) -> str:
     if name not in known:
         raise UserError(f"no loss {name!r}{nearest(name, known)}; known: {', '.join(known)}")
     return f"{_call(name, known[name])}\n\n{inspect.getdoc(known[name])}"
-
-
-def _relaxations() -> dict[str, type]:
-    from rerank import relaxations
-
-    known = {name: getattr(relaxations, name) for name in relaxations.__all__}
-    return {
-        name: kind
-        for name, kind in known.items()
-        if inspect.isclass(kind) and issubclass(kind, relaxations.Relaxation) and "__init__" in vars(kind)
-    }
 
 
 def _call(name: str, kind: type) -> str:

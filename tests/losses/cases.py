@@ -71,6 +71,7 @@ MEASURES = [
 INDICATORS = {
     "SmoothI": (SmoothI(), plain.smooth_i(), False),
     "SmoothI-steep": (SmoothI(alpha=7, delta=0.3), plain.smooth_i(7, 0.3), False),
+    "SmoothI-steady": (SmoothI(steady=True), plain.smooth_i(steady=True), False),
     "SmoothI-full-gradient": (SmoothI(stop_gradient=False), plain.smooth_i(stop_gradient=False), True),
     "NeuralSort": (NeuralSort(), plain.neural_sort(), True),
     "NeuralSort-no-sinkhorn": (NeuralSort(tau=0.4, sinkhorn=0), plain.neural_sort(0.4, 0), True),

@@ -115,14 +115,15 @@ def from_ranks(spec: Spec, r: Tensor, s: Tensor, y: Tensor, beta: float | None) 
     return total
 
 
-def smooth_i(alpha: float = 1.0, delta: float = 0.1, stop_gradient: bool = True) -> Indicators:
+def smooth_i(alpha: float = 1.0, delta: float = 0.1, stop_gradient: bool = True, steady: bool = False) -> Indicators:
     def indicators(s: Tensor) -> Tensor:
         shifted, rows = s - s.min(), []
         for rank in range(len(s)):
             factor = torch.ones_like(s)
             for row in rows[:rank]:
                 factor = factor * (1 - (row.detach() if stop_gradient else row) - delta)
-            rows.append((alpha * shifted * factor).softmax(0))
+            steepness = alpha / (1 - delta) ** rank if steady else alpha
+            rows.append((steepness * shifted * factor).softmax(0))
         return torch.stack(rows)
 
     return indicators

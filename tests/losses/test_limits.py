@@ -28,6 +28,7 @@ LIMITS = {
     "TwinSigmoid-2": TwinSigmoid(2),
     "TwinSigmoid-3": TwinSigmoid(3),
     "SmoothI": SmoothI(alpha=1e5),
+    "SmoothI-steady": SmoothI(alpha=3e4, steady=True),
     "SmoothI-full-gradient": SmoothI(alpha=1e5, stop_gradient=False),
     "NeuralSort": NeuralSort(tau=1e-4),
     "NeuralSort-no-sinkhorn": NeuralSort(tau=1e-4, sinkhorn=0),

@@ -1,0 +1,35 @@
+"""Lists of 5,000 documents with 20 relevant ones: finite, and not slow."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+import torch
+
+from rerank.losses import DirectMetric, Loss, load_all
+from rerank.relaxations import load_all as load_relaxations
+
+LOSSES = {name: kind() for name, kind in load_all().items() if not issubclass(kind, DirectMetric)}
+LOSSES |= {name: DirectMetric("nDCG@10", kind()) for name, kind in load_relaxations().items()}
+
+
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
+def test_five_thousand_documents(loss: Loss) -> None:
+    scores = torch.randn(1, 5000, generator=torch.Generator().manual_seed(1))
+    scores[0, :5] += 3  # some of the relevant documents come among the first ten
+    labels, scores = torch.zeros(1, 5000), scores.requires_grad_()
+    labels[0, :20] = torch.arange(20) % 4 + 1
+    start = time.process_time()
+    value = loss(scores, labels, seeds=torch.tensor([4]))
+    value.backward()
+    assert value.isfinite() and scores.grad is not None and scores.grad.isfinite().all() and scores.grad.any()
+    assert time.process_time() - start < 20  # a loop over pairs in Python would take minutes
+
+
+def test_figures_are_drawn(tmp_path_factory: pytest.TempPathFactory) -> None:
+    from rerank.losses.__main__ import PICTURES, draw
+
+    paths = draw(tmp_path_factory.mktemp("figures") / "new")
+    assert [path.stem for path in paths] == list(PICTURES)
+    assert all(path.read_bytes().startswith(b"\x89PNG") and path.stat().st_size > 10_000 for path in paths)
