@@ -3,9 +3,9 @@
     python scripts/bench_losses.py [--quick] [--threads 2] [--seconds 3] [--device cuda]
 
 prints Markdown: the targets with what was reached, then every loss over list lengths. Contenders of a row take short
-turns, many times over, so that a busy machine slows all of them alike; times are medians, with quartiles, by the clock on the
-wall, or of the processor with ``--threads 1``, which other programs do not disturb. Memory is what the graph keeps for
-the backward pass ("kept") and the most that is allocated at any time ("peak").
+turns, many times over, so that a busy machine slows all of them alike. Times are medians, with quartiles, by the clock
+on the wall; with ``--threads 1`` by that of the processor, which other programs do not disturb. Memory is what the
+graph keeps for the backward pass ("kept") and the most that is allocated at any time ("peak").
 """
 
 from __future__ import annotations

@@ -8,10 +8,14 @@ import pytest
 import torch
 
 from rerank.losses import DirectMetric, Loss, load_all
+from rerank.relaxations import RankIndicators
 from rerank.relaxations import load_all as load_relaxations
 
 LOSSES = {name: kind() for name, kind in load_all().items() if not issubclass(kind, DirectMetric)}
-LOSSES |= {name: DirectMetric("nDCG@10", kind()) for name, kind in load_relaxations().items()}
+LOSSES |= {
+    name: DirectMetric("nDCG@10" if issubclass(kind, RankIndicators) else "nDCG", kind())
+    for name, kind in load_relaxations().items()
+}
 
 
 @pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
