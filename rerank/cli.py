@@ -284,6 +284,8 @@ def run(argv: Sequence[str]) -> None:
         raise UserError(f"{argv[0]}: no such command{nearest(argv[0], COMMANDS)}; see rerank --help")
     elif argv[0] == "train":
         train(argv[1:])
+    elif argv[0] == "losses" and len(argv) == 2 and not argv[1].startswith("-"):
+        losses(argv[1])
     else:
         call(argv[0], COMMANDS[argv[0]], argv[1:])
 

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("rerank")
 
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""No space on the disk, none in the quota, a file larger than allowed; Rust libraries say ``(os error N)``."""
+
 
 def make_parser(name: str, documented: Callable[..., Any]) -> ArgumentParser:
     """An empty parser for ``rerank NAME``, described by the first paragraph of a docstring."""
@@ -122,7 +125,7 @@ def exit_code(command: Callable[[], Any]) -> int:
         print("rerank: interrupted", file=sys.stderr)
         return 130
     except Exception as error:
-        if getattr(error, "errno", None) == errno.ENOSPC or "No space left on device" in str(error):
+        if getattr(error, "errno", None) in FULL or any(f"os error {number})" in str(error) for number in FULL):
             print(f"rerank: error: no space left on the disk ({error}); free some and run again", file=sys.stderr)
             return 2
         if isinstance(error, PermissionError | NotADirectoryError | IsADirectoryError):

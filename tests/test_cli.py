@@ -120,7 +120,7 @@ def test_candidates_of_a_given_run(tmp_path: Path) -> None:
         (["evaluate", "--qrels", "COLLECTION", "--runs", "OTHER"], "none of its"),
         (["evaluate", "--qrels", "COLLECTION", "--runs", "OTHER", "--measures", "nDGC@10"], "did you mean"),
         (["train", "--config", "nowhere.yaml"], "nowhere.yaml"),
-        (["losses", "--name", "SmothINDCG"], "did you mean 'SmoothINDCG'"),
+        (["losses", "SmothINDCG"], "did you mean 'SmoothINDCG'"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(
@@ -152,15 +152,26 @@ def test_a_model_without_a_head_is_not_used(
     assert "from 0 to 1" in capsys.readouterr().err
 
 
-def test_a_full_disk_is_said_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """On a real file system without room: /dev/full takes no byte."""
-    if not Path("/dev/full").exists():
-        pytest.skip("no /dev/full on this system")
-    from rerank.console import exit_code
-
-    def write() -> None:
-        with open("/dev/full", "w") as file:
-            file.write("x" * 10_000)
-
-    assert exit_code(write) == 2
-    assert "no space left" in capsys.readouterr().err
+@pytest.mark.parametrize("limit", [2_000, 2_000_000, 5_000_000])
+def test_a_full_disk_is_said_so_and_leaves_nothing_half_written(tmp_path: Path, tiny_model: Path, limit: int) -> None:
+    """Files may not grow beyond a limit: the lists, then the model, then the checkpoint do not fit."""
+    collection = write_collection(tmp_path / "c", queries=40, documents=900)
+    write_run(tmp_path / "given.trec", random_run(collection, [30] * 40))
+    lists, run = tmp_path / "lists", tmp_path / "run"
+    retrieve = ["retrieve", "--collection", collection, "--run", str(tmp_path / "given.trec"), "--output", str(lists)]
+    train = ["train", f"--data.train={lists}", "--data=ListsData", "--model=CrossEncoder", f"--output={run}"]
+    train += [f"--model.name={tiny_model}", "--model.query_length=8", "--model.document_length=8", "--loss=ListNet"]
+    limited = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit})); "
+    code = limited + "import sys; from rerank.cli import main; sys.exit(main({}))"
+    done = subprocess.run([sys.executable, "-c", code.format(retrieve)], capture_output=True, text=True, check=False)
+    if limit > 2_000:
+        assert done.returncode == 0, done.stderr
+        done = subprocess.run([sys.executable, "-c", code.format(train)], capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done.stderr
+    assert "no space left" in done.stderr.splitlines()[-1]
+    left = [path for path in tmp_path.rglob("*") if path.name.endswith(".tmp")]
+    assert left == []
+    assert (run / "best").exists() == (limit == 5_000_000), "a model of 4 MB fits only there, its checkpoint nowhere"
+    assert lists.exists() == (limit > 2_000)
+    if limit > 2_000:  # with room again, the run goes on
+        assert main(train) == 0

@@ -52,7 +52,7 @@ def test_a_room_imports_only_from_rooms_below() -> None:
     upward = []
     for path in sorted((ROOT / "rerank").rglob("*.py")):
         room = path.relative_to(ROOT / "rerank").parts[0].removesuffix(".py")
-        if room == "__init__":
+        if room == "__init__":  # the names that the package offers, from wherever they live
             continue
         for other in imports(path):
             if other != room and FLOORS[other] >= FLOORS[room]:

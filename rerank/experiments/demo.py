@@ -27,7 +27,7 @@ FOLDS = 3
 DEPTH = 50
 WEIGHT = 0.5
 """BM25's share in the interpolated run: equal shares, fixed beforehand, so that nothing is tuned on the questions."""
-WEAK_QUERIES = 600
+WEAK_QUERIES = 2000
 SEED = 42
 MEASURES = "nDCG@10 P@5 AP RR"
 MODEL = [
@@ -41,7 +41,7 @@ MODEL = [
     "--loss.measure=nDCG(dcg='exp-log2')",
     "--loss.relaxation=SmoothI",
     "--sampler=PositivesNegatives",
-    "--batch_size=8",
+    "--batch_size=4",
     f"--seed={SEED}",
     f"--measures={MEASURES}",
 ]
@@ -99,7 +99,7 @@ def run_demo(output: Path, ask: str | None = None) -> None:
     from rerank.training.command import train
 
     log.info("2. warm-up: %d first sentences of docstrings against the rest of them", WEAK_QUERIES)
-    _lists(WeakCollection(demo, WEAK_QUERIES, SEED), output / "weak-lists", add_relevant=True)
+    _lists(WeakCollection(demo, WEAK_QUERIES, SEED), output / "weak-lists")
     weak = ["--data=ListsData", f"--data.train={output / 'weak-lists'}", "--data.validation_share=0"]
     sample = ["--sampler.positives=1", "--sampler.negatives=7"]
     train([*MODEL, f"--output={output / 'warm-up'}", f"--model.name={ENCODER}", *weak, *sample])
@@ -165,12 +165,12 @@ def _check(output: Path, demo: Collection) -> None:
         raise UserError(f"output: {output} exists and is not a demo; name another folder")
 
 
-def _lists(collection: Collection, folder: Path, add_relevant: bool = False) -> Lists:
+def _lists(collection: Collection, folder: Path) -> Lists:
     if (folder / "manifest.json").is_file():
         return Lists.open(folder)
     model = BM25()
     run = model.search(build_index(collection), collection.queries(), depth=DEPTH)
-    return build_lists(collection, run, folder, depth=DEPTH, retriever={"bm25": vars(model)}, add_relevant=add_relevant)
+    return build_lists(collection, run, folder, depth=DEPTH, retriever={"bm25": vars(model)})
 
 
 def _runs(lists: Lists, output: Path) -> None:
@@ -224,7 +224,7 @@ def _plot(path: Path, runs: list[Path]) -> None:
         window = min(10, len(losses))
         smooth = np.convolve(losses, np.ones(window) / window, mode="valid")
         axes.plot(np.arange(window, len(losses) + 1), smooth, color=colour, label=run.name)
-    axes.set(xlabel="step (8 lists)", ylabel="1 - SmoothI-nDCG", title="Training loss, mean of the last 10 steps")
+    axes.set(xlabel="step (4 lists)", ylabel="1 - SmoothI-nDCG", title="Training loss, mean of the last 10 steps")
     axes.legend(frameon=False)
     axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=150)
