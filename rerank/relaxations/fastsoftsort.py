@@ -22,7 +22,7 @@ class FastSoftSort(SoftRanks):
     with "l2"; with "kl" the projection is by Kullback-Leibler divergence, of :math:`e^{-s/\varepsilon}`. Tied
     documents share the mean of their ranks. The ranks are exact once scores are further apart than the strength; as
     the strength grows they all go to their mean. Comparisons with the cut-off and between ranks are as for Approx.
-    Time and memory do not grow with N x N on the CPU with "l2"; otherwise time does.
+    On the CPU time is that of sorting; on other devices it grows with N x N, for not waiting for them. Memory is N.
 
     Args:
         strength: epsilon; exact as it goes to 0.

@@ -24,8 +24,9 @@ class NeuralSort(RankIndicators):
     real documents. Tied documents share their ranks evenly. The logits grow with N, so a temperature is smoother for
     a short list than for a long one.
 
-    With Sinkhorn, memory is that of two N x N matrices a list whatever the number of rounds; without
-    (``sinkhorn=0``) it grows with depth x N.
+    With Sinkhorn a list keeps one N x N matrix (100 MB at N = 5,000 in float32) and three at its peak, whatever the
+    number of rounds, and takes four products of it with a vector a round (about a second there); without
+    (``sinkhorn=0``) it is depth x N.
 
     Args:
         tau: temperature; exact as it goes to 0.

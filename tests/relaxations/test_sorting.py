@@ -13,7 +13,7 @@ from torch import Tensor
 
 from rerank.losses import DirectMetric
 from rerank.relaxations import FastSoftSort, Lists, NeuralSort, OptimalTransport, SoftSort
-from rerank.relaxations.isotonic import antitonic_l2, antitonic_minimax, blocks
+from rerank.relaxations.isotonic import antitonic_kl, antitonic_l2, antitonic_minimax, block_means, block_ratios, blocks
 from rerank.relaxations.neuralsort import total_distances
 from rerank.relaxations.sinkhorn import balanced_product, log_balanced_product
 
@@ -125,21 +125,20 @@ def test_antitonic_regression_two_ways(values: list[float]) -> None:
     target = torch.tensor([values], dtype=torch.float64)
     fitted = antitonic_l2(target, every(target))
 
-    def mean(start: slice) -> Tensor:
-        return torch.tensor(
-            [
-                [
-                    [sum(values[j : k + 1]) / (k - j + 1) if k >= j else 0.0 for k in range(len(values))]
-                    for j in range(start.start, start.stop)
-                ]
-            ],
-            dtype=torch.float64,
-        )
-
-    torch.testing.assert_close(antitonic_minimax(mean, every(target)), fitted)
+    torch.testing.assert_close(antitonic_minimax(block_means(target), every(target)), fitted)
     assert (fitted.diff(dim=1) <= 0).all()
     same = torch.tensor(isotonic_regression(values, increasing=False).blocks).diff()
     assert int(blocks(fitted).max()) + 1 <= len(same)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.floats(-300, 300), min_size=1, max_size=12))
+def test_antitonic_kl_two_ways(values: list[float]) -> None:
+    logits = torch.tensor([sorted(values, reverse=True)], dtype=torch.float64)
+    weights = torch.arange(len(values), 0, -1, dtype=torch.float64)[None]
+
+    fitted = antitonic_kl(logits, weights, every(logits))
+    torch.testing.assert_close(antitonic_minimax(block_ratios(logits, weights), every(logits)), fitted)
 
 
 @settings(max_examples=40, deadline=None)
