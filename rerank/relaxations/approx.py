@@ -9,7 +9,7 @@ from rerank.relaxations.pairwise import sigmoid_ranks
 
 
 class Approx(SoftRanks):
-    r"""Ranks by pairwise sigmoids (Qin, Liu and Li 2010; Bruch, Zoghi, Bendersky and Najork 2019, Eq 6).
+    r"""Ranks by pairwise sigmoids (Qin, Liu and Li 2010; Bruch, Zoghi, Bendersky and Najork 2019, Eqs 5 and 6).
 
     .. math:: r_i = 1 + \sum_{j \ne i} \sigma(\alpha (s_j - s_i)), \quad T_i = \sigma(\beta (k + 1/2 - r_i))
 

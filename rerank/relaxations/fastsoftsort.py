@@ -14,7 +14,7 @@ from rerank.relaxations.order import first, order_of
 
 
 class FastSoftSort(SoftRanks):
-    r"""Soft ranks by projection on the permutahedron (Blondel, Teboul, Berthet and Djolonga 2020, Eq 6).
+    r"""Soft ranks by projection on the permutahedron (Blondel, Teboul, Berthet and Djolonga 2020).
 
     .. math:: r = \arg\min_{\mu \in \mathcal{P}(\rho)} \tfrac{1}{2} \|\mu + s / \varepsilon\|^2, \quad
         \rho = (N, N - 1, \ldots, 1)
@@ -50,7 +50,7 @@ class FastSoftSort(SoftRanks):
 
 
 class _Projection(torch.autograd.Function):
-    """Projection of a descending vector on the permutahedron of (N, ..., 1): Propositions 3 and 4 of the paper."""
+    """Projection of a descending vector on the permutahedron of (N, ..., 1), and its Jacobian."""
 
     @staticmethod
     def forward(ctx: Any, descending: Tensor, real: Tensor, kl: bool) -> Tensor:

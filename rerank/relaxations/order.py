@@ -8,7 +8,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-def order_of(scores: Tensor, mask: Tensor, seeds: Tensor | None = None, shuffle: bool = False) -> Tensor:
+def order_of(
+    scores: Tensor, mask: Tensor, seeds: Tensor | None = None, shuffle: bool = False, depth: int | None = None
+) -> Tensor:
     """The documents by descending score, real ones first.
 
     Args:
@@ -16,23 +18,25 @@ def order_of(scores: Tensor, mask: Tensor, seeds: Tensor | None = None, shuffle:
         mask: ``[B, N]`` bool, True for real documents.
         seeds: ``[B]`` int64 or None, for ``shuffle``.
         shuffle: break ties at random; otherwise the document that comes first in the list stays first.
+        depth: how many documents to return, all if None.
 
     Returns:
-        ``[B, N]`` int64 indices.
+        ``[B, depth]`` int64 indices.
     """
     from rerank.relaxations.random import uniform
 
     keys = scores.detach().masked_fill(~mask, -float("inf"))
-    ordered, order = keys.sort(dim=1, descending=True, stable=True)
+    depth = scores.shape[1] if depth is None else min(depth, scores.shape[1])
     if not shuffle:
-        return order
-    if scores.device.type == "cpu":  # elsewhere the answer would have to be waited for
-        again = ordered[:, 1:] == ordered[:, :-1]
-        if not again.logical_and_(mask.gather(1, order[:, 1:])).any():
-            return order
+        return keys.argsort(dim=1, descending=True, stable=True)[:, :depth]
+    if scores.device.type == "cpu":  # shuffled only if there are ties; elsewhere the answer would have to be waited for
+        ordered, order = keys.topk(min(depth + 1, scores.shape[1]), dim=1)
+        tied = ordered[:, 1:] == ordered[:, :-1]
+        if not tied.logical_and_(mask.gather(1, order[:, 1:])).any():
+            return order[:, :depth]
     permutation = uniform(seeds, mask).masked_fill(~mask, 2.0).argsort(dim=1, stable=True)
     order = keys.gather(1, permutation).argsort(dim=1, descending=True, stable=True)
-    return permutation.gather(1, order)
+    return permutation.gather(1, order[:, :depth])
 
 
 def ranks_of(order: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ _CHUNK = 1 << 18  # numbers held at a time: some ranks of the whole batch, in a 
 
 
 class SmoothI(RankIndicators):
-    r"""SmoothI (Thonet, Cinar, Gaussier, Li and Renders, "SmoothI: Smooth Rank Indicators", 2021, Eqs 7 and 9).
+    r"""SmoothI: rank indicators by recursive elimination (Thonet et al. 2021, Eqs 7 and 9).
 
     .. math:: E_{rj} = \operatorname{softmax}_j(\alpha S_j C_{rj}), \quad
         C_{1j} = 1,\ C_{r+1,j} = C_{rj} (1 - E_{rj} - \delta), \quad S = s - \min_j s_j
@@ -36,6 +36,9 @@ class SmoothI(RankIndicators):
 
     Tied scores have no limit: their indicators stay shared at the first of their ranks, and all of them are eliminated
     in part.
+
+    Source: Thonet, Cinar, Gaussier, Li and Renders, "SmoothI: Smooth Rank Indicators for Differentiable IR Metrics",
+    2021.
 
     Memory grows with B x N, not with the depth, unless ``stop_gradient`` is off.
 

@@ -16,7 +16,7 @@ _BLOCK = 1 << 18  # numbers held at a time: some ranks of the whole batch, in a 
 
 
 class SoftSort(RankIndicators):
-    r"""SoftSort (Prillo and Eisenschlos 2020, Eq 3, with the absolute difference).
+    r"""SoftSort (Prillo and Eisenschlos 2020, with the absolute difference).
 
     .. math:: E_{rj} = \operatorname{softmax}_j(-|s_{[r]} - s_j| / \tau)
 
