@@ -9,7 +9,7 @@ from torch import Tensor
 
 from rerank.relaxations.backward import full_precision
 from rerank.relaxations.base import Lists, SoftRanks
-from rerank.relaxations.isotonic import antitonic_kl, antitonic_l2, blocks
+from rerank.relaxations.isotonic import antitonic_kl, antitonic_l2, block_ids
 from rerank.relaxations.order import first, order_of
 
 
@@ -60,7 +60,7 @@ class _Projection(torch.autograd.Function):
         solution = antitonic_kl(z, rho, real) if kl else antitonic_l2(z - rho, real)
         result = (z - solution).exp() if kl else z - solution
         result = torch.where(real, result, 1.0)
-        block = torch.where(real, blocks(solution), z.shape[1] - 1)
+        block = torch.where(real, block_ids(solution), z.shape[1] - 1)
         totals = torch.zeros_like(z).scatter_add_(1, block, rho if kl else torch.ones_like(z))
         ctx.save_for_backward(block, (result if kl else torch.ones_like(z)) / totals.gather(1, block), result, real)
         ctx.kl = kl

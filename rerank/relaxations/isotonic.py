@@ -122,7 +122,7 @@ def antitonic_minimax(block_values: Blocks, real: Tensor) -> Tensor:
     return torch.where(real, result, 0.0)
 
 
-def blocks(solution: Tensor) -> Tensor:
+def block_ids(solution: Tensor) -> Tensor:
     """Which block each entry of a decreasing solution is in: ``[B, N]`` int64, from 0."""
     scale = 1 + solution.abs().amax(dim=1, keepdim=True)
     steps = solution[:, :-1] - solution[:, 1:] > 1e-11 * scale

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -45,6 +46,13 @@ def ranks_of(order: Tensor) -> Tensor:
 
     positions = torch.arange(1, order.shape[1] + 1, device=order.device).expand_as(order)
     return torch.empty_like(order).scatter_(1, order, positions)
+
+
+def blocks(count: int, each: int, like: Tensor) -> Iterator[slice]:
+    """Cuts ``count`` things of ``each`` numbers into blocks that stay in a processor's cache, or fill a GPU."""
+    size = max(1, (1 << 18 if like.device.type == "cpu" else 1 << 24) // max(1, each))
+    for start in range(0, count, size):
+        yield slice(start, min(count, start + size))
 
 
 def lowest(scores: Tensor) -> float:

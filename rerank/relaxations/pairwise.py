@@ -10,10 +10,9 @@ from torch import Tensor
 
 from rerank.relaxations.backward import full_precision
 from rerank.relaxations.base import Lists
+from rerank.relaxations.order import blocks
 
 Gradient = Literal[1, 2, 3]
-
-_BLOCK = 1 << 22  # pairs held at a time
 
 
 def sigmoid_ranks(lists: Lists, alpha: float) -> Tensor:
@@ -32,10 +31,7 @@ def twin_ranks(lists: Lists, alpha: float, gradient: Gradient) -> Tensor:
 
 
 def _blocks(lists: Lists) -> Iterator[slice]:
-    batch, rows = lists.rows.shape
-    size = max(1, _BLOCK // max(1, batch * lists.scores.shape[1]))
-    for start in range(0, rows, size):
-        yield slice(start, start + size)
+    return blocks(lists.rows.shape[1], lists.scores.numel(), lists.scores)
 
 
 def _behind(lists: Lists, own: Tensor, alpha: float) -> Tensor:

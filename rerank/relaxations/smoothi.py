@@ -12,9 +12,7 @@ from torch import Tensor
 
 from rerank.relaxations.backward import full_precision
 from rerank.relaxations.base import GainOf, RankIndicators
-from rerank.relaxations.order import lowest
-
-_CHUNK = 1 << 18  # numbers held at a time: some ranks of the whole batch, in a processor's cache
+from rerank.relaxations.order import blocks, lowest
 
 
 class SmoothI(RankIndicators):
@@ -118,18 +116,19 @@ class _Recursion:
         The tensors are overwritten by the next chunk.
         """
         alpha, eliminate = self.relaxation._alpha, -1 / (1 - self.relaxation.delta)
-        size = max(1, min(self.depth, _CHUNK // max(1, shifted.numel())))
+        chunks = list(blocks(self.depth, shifted.numel(), shifted))
+        size = chunks[0].stop if chunks else 0
         all_rows = shifted.new_empty((size, *shifted.shape))
         all_kept = shifted.new_ones((size + 1, *shifted.shape))
         rows, kept = all_rows.unbind(), all_kept.unbind()
         logits = torch.empty_like(shifted)
-        for start in range(0, self.depth, size):
-            count = min(size, self.depth - start)
+        for ranks in chunks:
+            count = ranks.stop - ranks.start
             for i in range(count):
-                torch.addcmul(self.pads, shifted, kept[i], value=alpha(start + i), out=logits)
+                torch.addcmul(self.pads, shifted, kept[i], value=alpha(ranks.start + i), out=logits)
                 torch.softmax(logits, dim=1, out=rows[i])
                 torch.addcmul(kept[i], kept[i], rows[i], value=eliminate, out=kept[i + 1])
-            yield slice(start, start + count), all_rows[:count], all_kept[:count]
+            yield ranks, all_rows[:count], all_kept[:count]
             kept[0].copy_(kept[count])
 
     def alphas(self, like: Tensor) -> Tensor:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -11,8 +10,7 @@ from torch import Tensor
 
 from rerank.relaxations.backward import full_precision
 from rerank.relaxations.base import RankIndicators
-
-_BLOCK = 1 << 18  # numbers held at a time: some ranks of the whole batch, in a processor's cache
+from rerank.relaxations.order import blocks
 
 
 class SoftSort(RankIndicators):
@@ -61,7 +59,7 @@ class _Expected(torch.autograd.Function):
     def forward(ctx: Any, ordered: Tensor, scores: Tensor, values: Tensor, mask: Tensor) -> Tensor:
         totals = torch.empty_like(ordered)
         result = torch.empty_like(ordered)
-        for ranks in _blocks(ordered, scores):
+        for ranks in blocks(ordered.shape[1], scores.numel(), scores):
             weights = _weights(ordered[:, ranks], scores, mask)
             totals[:, ranks] = weights.sum(dim=2).clamp_(min=1)
             result[:, ranks] = torch.bmm(values[:, None, :], weights.transpose(1, 2)).squeeze(1) / totals[:, ranks]
@@ -74,16 +72,10 @@ class _Expected(torch.autograd.Function):
         ordered, scores, values, mask, totals, result = ctx.saved_tensors
         to_ordered, to_scores = torch.empty_like(ordered), torch.zeros_like(scores)
         slopes = gradient / totals
-        for ranks in _blocks(ordered, scores):
+        for ranks in blocks(ordered.shape[1], scores.numel(), scores):
             pulls = _weights(ordered[:, ranks], scores, mask)
             pulls *= (scores[:, None, :] - ordered[:, ranks, None]).sign_()
             pulls *= values[:, None, :] - result[:, ranks, None]
             to_ordered[:, ranks] = pulls.sum(dim=2) * slopes[:, ranks]
             to_scores -= torch.bmm(slopes[:, None, ranks], pulls).squeeze(1)
         return to_ordered, to_scores, None, None
-
-
-def _blocks(ordered: Tensor, scores: Tensor) -> Iterator[slice]:
-    size = max(1, _BLOCK // max(1, scores.numel()))
-    for start in range(0, ordered.shape[1], size):
-        yield slice(start, start + size)

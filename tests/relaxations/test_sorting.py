@@ -13,7 +13,14 @@ from torch import Tensor
 
 from rerank.losses import DirectMetric
 from rerank.relaxations import FastSoftSort, Lists, NeuralSort, OptimalTransport, SoftSort
-from rerank.relaxations.isotonic import antitonic_kl, antitonic_l2, antitonic_minimax, block_means, block_ratios, blocks
+from rerank.relaxations.isotonic import (
+    antitonic_kl,
+    antitonic_l2,
+    antitonic_minimax,
+    block_ids,
+    block_means,
+    block_ratios,
+)
 from rerank.relaxations.neuralsort import total_distances
 from rerank.relaxations.sinkhorn import balanced_product, log_balanced_product
 
@@ -128,7 +135,7 @@ def test_antitonic_regression_two_ways(values: list[float]) -> None:
     torch.testing.assert_close(antitonic_minimax(block_means(target), every(target)), fitted)
     assert (fitted.diff(dim=1) <= 0).all()
     same = torch.tensor(isotonic_regression(values, increasing=False).blocks).diff()
-    assert int(blocks(fitted).max()) + 1 <= len(same)
+    assert int(block_ids(fitted).max()) + 1 <= len(same)
 
 
 @settings(max_examples=40, deadline=None)
