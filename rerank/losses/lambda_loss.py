@@ -76,13 +76,12 @@ class LambdaLoss(Loss):
     def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:
         """The weighted sum over pairs."""
         measure = self.measure
-        order = order_of(scores, mask, seeds, shuffle=True)
         if isinstance(measure, nDCG):
-            gains = _normalised_gains(measure, labels, mask)
-            order = order[:, : measure.depth(mask)]
+            gains, depth = _normalised_gains(measure, labels, mask), measure.depth(mask)
         else:
-            gains = measure.relevant(labels).to(scores.dtype)
-        scores, gains, mask = take(order, scores, gains, mask)  # by rank, of which only the first k are looked at
+            gains, depth = measure.relevant(labels).to(scores.dtype), scores.shape[1]
+        order = order_of(scores, mask, seeds, shuffle=True, depth=depth)
+        scores, gains, mask = take(order, scores, gains, mask)
         total, _ = pair_sum(scores * self.sigma, better(gains, mask), self._weight(gains, mask), logistic)
         return total / math.log(2)
 

@@ -63,7 +63,7 @@ class RankNet(_Pairwise):
     def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:
         """The mean over ordered pairs of the top k, 0 where there is none."""
         if self.k is not None and self.k < scores.shape[1]:
-            top = order_of(scores, mask, seeds, shuffle=True)[:, : self.k]
+            top = order_of(scores, mask, seeds, shuffle=True, depth=self.k)
             scores, labels, mask = take(top, scores, labels, mask)
         return super().per_list(scores * self.sigma, labels, mask, seeds)
 
