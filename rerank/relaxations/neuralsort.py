@@ -12,7 +12,7 @@ from rerank.relaxations.backward import full_precision
 from rerank.relaxations.base import RankIndicators
 from rerank.relaxations.order import first, lowest
 from rerank.relaxations.random import gumbel
-from rerank.relaxations.sinkhorn import balanced_product
+from rerank.relaxations.sinkhorn import balanced_product, by_lists
 
 
 class NeuralSort(RankIndicators):
@@ -74,13 +74,14 @@ class NeuralSort(RankIndicators):
         """``[B, depth, N]``."""
         if not self.sinkhorn:
             return self._rows(scores, mask, depth)
-        return self._balanced(scores, torch.diag_embed(mask.to(scores.dtype)), mask)[:, :, :depth].transpose(1, 2)
+        every = torch.diag_embed(mask.to(scores.dtype))
+        return by_lists(self._balanced, scores, every, mask)[:, :, :depth].transpose(1, 2)
 
     def expected(self, scores: Tensor, values: Tensor, mask: Tensor, depth: int) -> Tensor:
         """``[B, depth]``."""
         if not self.sinkhorn:
             return super().expected(scores, values, mask, depth)
-        return self._balanced(scores, values[:, None, :], mask)[:, 0, :depth]
+        return by_lists(self._balanced, scores, values[:, None, :], mask)[:, 0, :depth]
 
     def weighted(
         self, scores: Tensor, values: Tensor, weights: Tensor, mask: Tensor, exponential: bool = False
@@ -88,11 +89,13 @@ class NeuralSort(RankIndicators):
         """``[B]``; transposed, the weight expected for every document times its value."""
         if not self.transposed:
             return super().weighted(scores, values, weights, mask, exponential)
-        size = scores.shape[1]
-        matrix = self._rows(scores, mask, size).transpose(1, 2)
-        weights = torch.nn.functional.pad(weights, (0, size - weights.shape[1]))[:, None, :]
-        discounts = balanced_product(matrix, weights, mask, first(mask), self.sinkhorn, self.tolerance)
-        return (discounts[:, 0] * values).sum(dim=1)
+        weights = torch.nn.functional.pad(weights, (0, scores.shape[1] - weights.shape[1]))
+        return (by_lists(self._discounts, scores, weights, mask) * values).sum(dim=1)
+
+    def _discounts(self, scores: Tensor, weights: Tensor, mask: Tensor) -> Tensor:
+        """``[B, N]``: weights over ranks, as expected for the documents."""
+        matrix = self._rows(scores, mask, scores.shape[1]).transpose(1, 2)
+        return balanced_product(matrix, weights[:, None, :], mask, first(mask), self.sinkhorn, self.tolerance)[:, 0]
 
     def _balanced(self, scores: Tensor, values: Tensor, mask: Tensor) -> Tensor:
         """``[B, V, N]``: values ``[B, V, N]`` over documents, as expected at the ranks."""

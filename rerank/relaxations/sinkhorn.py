@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from rerank.relaxations.backward import full_precision
-from rerank.relaxations.order import lowest
+from rerank.relaxations.order import blocks, lowest
+
+
+def by_lists(compute: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
+    """``compute(*tensors)`` on some lists at a time, so that their N x N matrices stay in a processor's cache.
+
+    Args:
+        compute: from tensors of some lists to a tensor of these lists.
+        tensors: each with the lists first and N last.
+    """
+    lists, size = tensors[0].shape[0], tensors[0].shape[-1]
+    # a quarter of the size of a matrix: rounds read it and do little else, so more than the nearest cache is in use
+    parts = list(blocks(lists, size * size // 4, tensors[0])) or [slice(None)]
+    found = [compute(*(tensor[part] for tensor in tensors)) for part in parts]
+    return found[0] if len(found) == 1 else torch.cat(found)
 
 
 def balanced_product(

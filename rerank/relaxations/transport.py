@@ -7,7 +7,7 @@ from torch import Tensor
 
 from rerank.relaxations.base import RankIndicators
 from rerank.relaxations.order import first
-from rerank.relaxations.sinkhorn import balanced_product, log_balanced_product
+from rerank.relaxations.sinkhorn import balanced_product, by_lists, log_balanced_product
 
 _PLAIN = 0.03  # from here on exp(-cost / epsilon), with costs up to 1, and its potentials are far from underflow
 
@@ -39,11 +39,12 @@ class OptimalTransport(RankIndicators):
 
     def indicators(self, scores: Tensor, mask: Tensor, depth: int) -> Tensor:
         """``[B, depth, N]``."""
-        return self._product(scores, torch.diag_embed(mask.to(scores.dtype)), mask)[:, :, :depth].transpose(1, 2)
+        every = torch.diag_embed(mask.to(scores.dtype))
+        return by_lists(self._product, scores, every, mask)[:, :, :depth].transpose(1, 2)
 
     def expected(self, scores: Tensor, values: Tensor, mask: Tensor, depth: int) -> Tensor:
         """``[B, depth]``."""
-        return self._product(scores, values[:, None, :], mask)[:, 0, :depth]
+        return by_lists(self._product, scores, values[:, None, :], mask)[:, 0, :depth]
 
     def _product(self, scores: Tensor, values: Tensor, mask: Tensor) -> Tensor:
         """``[B, V, N]``: values ``[B, V, N]`` over documents, as expected at the ranks."""

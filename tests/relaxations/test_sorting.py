@@ -214,3 +214,16 @@ def test_stochastic_draws_belong_to_the_list() -> None:
 def test_settings_out_of_range_are_refused(kind: type, settings: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=next(iter(settings))):
         kind(**settings)
+
+
+def test_long_lists_are_computed_in_parts() -> None:
+    """Lists so long that a batch is cut, for matrices to stay in cache: the same as one by one, none and some."""
+    loss = DirectMetric("nDCG", NeuralSort(sinkhorn=2), reduction="none")
+    scores = torch.randn(3, 1100, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    labels = (torch.arange(3 * 1100).reshape(3, 1100) % 7 == 0).float()
+    (together,) = torch.autograd.grad(loss(scores, labels).sum(), scores)
+    for row in range(3):
+        one = scores[row : row + 1].detach().requires_grad_()
+        (alone,) = torch.autograd.grad(loss(one, labels[row : row + 1]).sum(), one)
+        torch.testing.assert_close(together[row], alone[0])
+    assert loss(scores[:0], labels[:0]).shape == (0,)
