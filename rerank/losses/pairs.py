@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-BLOCKS = {"cpu": 1 << 15}  # pairs held at a time: a block fits a core's cache, and bounds memory for long lists
-BLOCK = 1 << 24  # elsewhere large blocks are the fast ones
+from rerank.relaxations.order import blocks
+
+HELD = 8  # numbers that a pair takes while its block is computed
 
 FEW = 16  # documents of which it costs more to leave some out than to pair them all
 
@@ -96,7 +97,8 @@ class _PairSum(torch.autograd.Function):
     def forward(ctx: Any, scores: Tensor, places: Tensor, weight: Weight, loss: PairLoss) -> tuple[Tensor, Tensor]:
         total, weights = scores.new_zeros(len(scores)), scores.new_zeros(len(scores))
         gradient = torch.zeros_like(scores)
-        for some in places.split(max(1, BLOCKS.get(scores.device.type, BLOCK) // scores.numel()), dim=1):
+        for block in blocks(places.shape[1], HELD * scores.numel(), scores):
+            some = places[:, block]
             value, slope = loss(scores[:, None, :] - scores.gather(1, some)[:, :, None])
             weighed = weight(some)
             weights += weighed.sum(dim=(1, 2))
