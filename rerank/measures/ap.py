@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from rerank.measures.base import BinaryMeasure, positions, ratio, within
+from rerank.measures.base import BinaryMeasure, positions, ratio
 from rerank.measures.smooth import behind, inside
 from rerank.relaxations.base import GainOf, Lists, RankIndicators, SoftRanks
+from rerank.relaxations.order import first
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -38,7 +39,7 @@ class AP(BinaryMeasure):
         """Relevance expected at each rank times the precision expected there."""
         relevant = self.relevant(labels).to(scores.dtype)
         depth = self.depth(mask)
-        hits = relaxation.expected(scores, relevant, mask, depth) * within(mask, depth)
+        hits = relaxation.expected(scores, relevant, mask, depth) * first(mask, depth)
         precision = hits.cumsum(dim=1) / positions(depth, scores)
         return ratio((hits * precision).sum(dim=1), relevant.sum(dim=1))
 

@@ -177,13 +177,6 @@ class BinaryMeasure(Measure):
         return labels >= self.rel
 
 
-def within(mask: Tensor, depth: int) -> Tensor:
-    """Which of the ranks 1 to depth a list has documents for: ``[B, depth]`` bool."""
-    import torch
-
-    return torch.arange(depth, device=mask.device) < mask.sum(dim=1, keepdim=True)
-
-
 def positions(depth: int, like: Tensor) -> Tensor:
     """The ranks 1 to depth as ``[depth]`` of the dtype of ``like``."""
     import torch

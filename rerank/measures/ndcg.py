@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from rerank.measures.base import Measure, positions, ratio, within
+from rerank.measures.base import Measure, positions, ratio
 from rerank.measures.smooth import inside
 from rerank.relaxations.base import GainOf, Lists, RankIndicators, SoftRanks
+from rerank.relaxations.order import first
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -46,7 +47,7 @@ class nDCG(Measure):
         """Discounted gain at the ranks, over the ideal."""
         depth = self.depth(mask)
         gains = self.gain(labels)
-        weights = ratio(_discounts(depth, labels) * within(mask, depth), _ideal(gains, depth)[:, None])
+        weights = ratio(_discounts(depth, labels) * first(mask, depth), _ideal(gains, depth)[:, None])
         if gain_of == "ranks":
             return relaxation.weighted(scores, labels, weights, mask, exponential=self.dcg == "exp-log2")
         return relaxation.weighted(scores, gains, weights, mask)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from rerank.measures.base import Measure, positions, ratio, survival, within
+from rerank.measures.base import Measure, positions, ratio, survival
 from rerank.relaxations.base import GainOf, Lists, RankIndicators, SoftRanks
+from rerank.relaxations.order import first
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -51,7 +52,7 @@ class nERR(Measure):
         """ERR of the probabilities expected at the ranks, over the ideal."""
         depth = self.depth(mask)
         stops = self._stops(labels)
-        expected = relaxation.expected(scores, stops, mask, depth) * within(mask, depth)
+        expected = relaxation.expected(scores, stops, mask, depth) * first(mask, depth)
         return ratio(_err(expected), self._best(stops, depth))
 
     def from_ranks(self, relaxation: SoftRanks, lists: Lists) -> Tensor:

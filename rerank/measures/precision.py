@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from rerank.measures.base import BinaryMeasure, within
+from rerank.measures.base import BinaryMeasure
 from rerank.measures.smooth import inside
 from rerank.relaxations.base import GainOf, Lists, RankIndicators, SoftRanks
+from rerank.relaxations.order import first
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -42,7 +43,7 @@ class P(BinaryMeasure):
         self, relaxation: RankIndicators, scores: Tensor, labels: Tensor, mask: Tensor, gain_of: GainOf
     ) -> Tensor:
         """The mean relevance expected at the ranks."""
-        weights = within(mask, self.depth(mask)) / self._size(labels, mask)
+        weights = first(mask, self.depth(mask)) / self._size(labels, mask)
         return relaxation.weighted(scores, self.relevant(labels).to(scores.dtype), weights, mask)
 
     def from_ranks(self, relaxation: SoftRanks, lists: Lists) -> Tensor:

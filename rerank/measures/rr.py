@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from rerank.measures.base import BinaryMeasure, positions, survival, within
+from rerank.measures.base import BinaryMeasure, positions, survival
 from rerank.measures.smooth import behind, inside
 from rerank.relaxations.base import GainOf, Lists, RankIndicators, SoftRanks
+from rerank.relaxations.order import first
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -38,7 +39,7 @@ class RR(BinaryMeasure):
         """Reciprocal rank of the relevance expected at the ranks."""
         depth = self.depth(mask)
         relevant = self.relevant(labels).to(scores.dtype)
-        hits = relaxation.expected(scores, relevant, mask, depth) * within(mask, depth)
+        hits = relaxation.expected(scores, relevant, mask, depth) * first(mask, depth)
         return (hits * survival(hits) / positions(depth, scores)).sum(dim=1)
 
     def from_ranks(self, relaxation: SoftRanks, lists: Lists) -> Tensor:

@@ -62,8 +62,9 @@ def lowest(scores: Tensor) -> float:
     return torch.finfo(scores.dtype).min / 4
 
 
-def first(mask: Tensor) -> Tensor:
-    """Which ranks there are, ``[B, N]`` bool: as many of the first as the list has real documents."""
+def first(mask: Tensor, depth: int | None = None) -> Tensor:
+    """Which of the ranks 1 to depth (None: N) a list has documents for: ``[B, depth]`` bool."""
     import torch
 
-    return torch.arange(mask.shape[1], device=mask.device) < mask.sum(dim=1, keepdim=True)
+    ranks = torch.arange(mask.shape[1] if depth is None else depth, device=mask.device)
+    return ranks < mask.sum(dim=1, keepdim=True)
