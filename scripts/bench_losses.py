@@ -289,7 +289,7 @@ def contenders() -> dict[str, dict[str, peers.Step]]:
 
 DIRECT = ("rerank.losses.direct", "rerank.losses.shorthands")
 BURST = 0.1  # seconds of a contender's turn, if a step is shorter
-HEAVY = 2**32  # bytes that one step of a contender may hold; beyond it is not run
+HEAVY = 2**31  # bytes that one step of a contender may hold; beyond it is not run
 
 
 def _bytes_of(who: str, name: str, batch: int, length: int) -> int:
@@ -297,7 +297,10 @@ def _bytes_of(who: str, name: str, batch: int, length: int) -> int:
     rounds = {"NeuralNDCG": 100, "TransportNDCG": 200}.get(name, 16)
     if who == "ours":
         return 4 * batch * length**2 * (4 if name in ("NeuralNDCG", "TransportNDCG", "SoftSortNDCG") else 0)
-    return 4 * batch * length**2 * (rounds if name not in ("ListNet", "ListMLE", "RMSE", "BCE") else 0)
+    if name in ("ListNet", "ListMLE", "RMSE", "BCE"):
+        return 0
+    tuples = 200 * length**2 if (who, name) == ("allRank", "RankNet") else 0  # it lists all pairs in Python
+    return 4 * batch * length**2 * rounds + tuples
 
 
 def print_lengths(options: argparse.Namespace) -> None:
