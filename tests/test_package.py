@@ -15,6 +15,7 @@ from tests.conftest import ROOT
 
 FLOORS = {
     "errors": 0,
+    "lazy": 0,
     "files": 1,
     "jvm": 2,
     "relaxations": 2,

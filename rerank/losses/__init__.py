@@ -5,9 +5,9 @@ Names are imported at their first use, so that ``import rerank.losses`` does not
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
+from rerank.lazy import find
 from rerank.losses.base import Loss, Reduction
 
 _MODULES = {
@@ -48,11 +48,7 @@ def load_all() -> dict[str, type[Loss]]:
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
+    return find(__name__, _HOMES, name)
 
 
 def __dir__() -> list[str]:

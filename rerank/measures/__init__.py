@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
+
+from rerank.lazy import find
 
 _HOMES = {
     "AP": "ap",
@@ -19,11 +20,7 @@ __all__ = [*_HOMES]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
+    return find(__name__, _HOMES, name)
 
 
 def __dir__() -> list[str]:

@@ -1,0 +1,26 @@
+"""Names of a package that are imported at their first use, so that importing the package stays cheap (PEP 562)."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+
+def find(package: str, homes: Mapping[str, str], name: str) -> Any:
+    """Import a name from its module and keep it in the package, for a module's ``__getattr__``.
+
+    Args:
+        package: the package, ``__name__`` there.
+        homes: module of each name, relative to the package.
+        name: what is asked for.
+
+    Raises:
+        AttributeError: the package has no such name.
+    """
+    if name not in homes:
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{package}.{homes[name]}"), name)
+    setattr(sys.modules[package], name, value)
+    return value
