@@ -18,7 +18,7 @@ from rerank.files import atomic_folder, atomic_write
 from rerank.lists.build import build_lists
 from rerank.lists.store import Lists
 from rerank.retrieval.bm25 import BM25, build_index
-from rerank.retrieval.runs import Run, write_run
+from rerank.retrieval.runs import Run, read_run, write_run
 
 log = logging.getLogger("rerank")
 
@@ -174,24 +174,18 @@ def _lists(collection: Collection, folder: Path) -> Lists:
 
 
 def _runs(lists: Lists, output: Path) -> None:
-    """Rerank each fold's questions with the model that has not seen them; pool the folds."""
+    """Pool the folds: each question is ranked by the model that has not seen it."""
     from rerank.evaluation.interpolate import interpolate
-    from rerank.lists.folds import FoldsData
-    from rerank.models.cross_encoder import CrossEncoder
-    from rerank.models.score import score_lists
 
     if (output / "runs").exists():
         return
     pooled: Run = {}
     for fold in range(1, FOLDS + 1):
-        held_out = FoldsData(str(output / "lists"), fold, FOLDS, validation=False, depth=DEPTH).splits(SEED).test
-        assert held_out is not None
-        model = CrossEncoder(str(output / f"fold-{fold}" / "best"))
-        pooled |= held_out.run(score_lists(model, model.inputs(held_out), held_out, progress=f"fold {fold}"))
+        pooled |= read_run(output / f"fold-{fold}" / "test.trec")
     first = lists.run()
     with atomic_folder(output / "runs") as folder:
         write_run(folder / "bm25.trec", first)
-        write_run(folder / "reranked.trec", {query: pooled[query] for query in first}, tag="reranked")
+        write_run(folder / "reranked.trec", {query: pooled.get(query, []) for query in first}, tag="reranked")
         write_run(folder / "with-bm25.trec", interpolate(pooled, first, WEIGHT), tag="with-bm25")
 
 

@@ -18,7 +18,7 @@ log = logging.getLogger("rerank")
 
 
 class RunFolder:
-    """``config.yaml``, ``log.txt``, ``metrics.jsonl``, ``measures.json``, ``checkpoints/`` and ``best/`` of one run.
+    """One run: ``config.yaml``, ``log.txt``, ``metrics.jsonl``, ``measures.json``, ``checkpoints/`` and ``best/``.
 
     Args:
         path: the folder.

@@ -22,6 +22,7 @@ from rerank.lists.store import Lists
 from rerank.losses.base import Loss
 from rerank.models.base import Inputs
 from rerank.models.precision import on_cpu, resolve
+from rerank.retrieval.runs import write_run
 from rerank.training.batches import Batches, pad
 from rerank.training.checkpoint import State, load_checkpoint, save_checkpoint
 from rerank.training.config import TrainConfig
@@ -183,6 +184,8 @@ class Trainer:
                 continue
             assert lists.qrels is not None
             run, first = lists.run(self._scores(lists, name)), lists.run()
+            if name == "test" and self.main:
+                write_run(self.folder.path / "test.trec", run)
             result[name] = evaluate(run, lists.qrels, measures, name=name).mean
             if name == "validation":
                 mixed["first_stage_weight"], _ = tune_weight(run, first, lists.qrels, self.monitor)

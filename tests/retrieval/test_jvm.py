@@ -96,6 +96,7 @@ def test_interrupts_stay_with_python() -> None:
     script = """
 import os, signal, time
 from rerank.jvm import start_jvm
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job of a shell starts with it ignored
 start_jvm()
 try:
     os.kill(os.getpid(), signal.SIGINT)

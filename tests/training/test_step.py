@@ -56,7 +56,7 @@ def test_the_gradient_is_that_of_the_mean_over_learnable_lists(model: CrossEncod
     expected = loss(torch.zeros(mask.shape).masked_scatter(mask, flat), labels, mask, seeds=torch.arange(len(lists)))
     model.zero_grad(set_to_none=True)
     expected.backward()
-    assert value == pytest.approx(float(expected), rel=1e-5)
+    assert value == pytest.approx(expected.item(), rel=1e-5)
     assert 0 < int(loss.learnable(labels, mask).sum()) < len(lists), "some list must have nothing to learn from"
     for name, parameter in model.named_parameters():
         if parameter.grad is not None:
