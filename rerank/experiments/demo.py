@@ -27,7 +27,7 @@ FOLDS = 3
 DEPTH = 50
 WEIGHT = 0.5
 """BM25's share in the interpolated run: equal shares, fixed beforehand, so that nothing is tuned on the questions."""
-WEAK_QUERIES = 2000
+WEAK_QUERIES = 1500
 SEED = 42
 MEASURES = "nDCG@10 P@5 AP RR"
 MODEL = [

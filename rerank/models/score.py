@@ -18,9 +18,15 @@ if TYPE_CHECKING:
 BUDGET = 8192
 """Padded tokens per forward pass; the time per token is flat around it on a CPU, and memory is small."""
 
+ENOUGH = 8
+"""A chunk has at least this part (an eighth) of the budget before it ends for the sake of shorter pairs."""
+
 
 def pack(lengths: Array, budget: int) -> list[Array]:
     """Cut pairs into chunks of similar length.
+
+    A chunk ends where the budget does, or earlier where what follows is shorter by a quarter and there are enough
+    tokens for a matrix product to be efficient: padding costs as much as text.
 
     Args:
         lengths: ``[n]`` tokens of every pair.
@@ -33,9 +39,14 @@ def pack(lengths: Array, budget: int) -> list[Array]:
     order = np.argsort(-lengths, kind="stable")
     chunks, start = [], 0
     while start < len(order):
-        size = max(1, budget // max(1, int(lengths[order[start]])))
-        chunks.append(order[start : start + size])
-        start += size
+        longest = max(1, int(lengths[order[start]]))
+        chunk = order[start : start + max(1, budget // longest)]
+        enough = max(1, budget // ENOUGH // longest)
+        shorter = np.flatnonzero(lengths[chunk] < 0.75 * longest)
+        if len(shorter):
+            chunk = chunk[: max(enough, int(shorter[0]))]
+        chunks.append(chunk)
+        start += len(chunk)
     return chunks
 
 

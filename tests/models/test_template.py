@@ -59,3 +59,9 @@ def test_packing_takes_everything_once_within_the_budget(lengths: list[int], bud
         assert len(chunk) == 1 or len(chunk) * array[chunk].max() <= budget
     heads = [int(array[chunk].max()) for chunk in chunks]
     assert heads == sorted(heads, reverse=True)
+
+
+def test_short_pairs_are_not_padded_to_long_ones() -> None:
+    lengths = np.array([200] * 10 + [20] * 100)
+    padded = sum(len(chunk) * lengths[chunk].max() for chunk in pack(lengths, 8192))
+    assert padded <= 1.2 * lengths.sum()
