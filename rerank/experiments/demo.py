@@ -94,6 +94,9 @@ def run_demo(output: Path, ask: str | None = None) -> None:
     find_model(ENCODER)  # before any work: without it nothing can be trained
     demo = DemoCollection()
     _check(output, demo)
+    if ask is not None and (output / "table.txt").is_file():
+        print(answer(ask, demo, output))
+        return
     log.info("1. BM25: %d docstrings, %d questions", demo.document_count(), len(list(demo.queries())))
     lists = _lists(demo, output / "lists")
     from rerank.training.command import train

@@ -49,8 +49,11 @@ def test_the_demo_in_small(
     assert min((folds == fold).sum() for fold in range(demo.FOLDS)) >= len(lists) // demo.FOLDS
 
     before = {path: path.stat().st_mtime_ns for path in output.rglob("*.safetensors")}
-    run_demo(output, "open a web page")
-    assert "open a web page" in capsys.readouterr().out
+    run_demo(output)
+    assert "flatten a list" in capsys.readouterr().out
+    run_demo(output, "open a web page in the browser")
+    answers = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in answers] == ["1.", "2.", "3.", "4.", "5."]
     assert {path: path.stat().st_mtime_ns for path in output.rglob("*.safetensors")} == before
 
     with pytest.raises(UserError, match="not a demo"):
