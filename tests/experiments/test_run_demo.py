@@ -37,7 +37,7 @@ def test_the_demo_in_small(
     output = tmp_path / "demo"
     run_demo(output)
     shown = capsys.readouterr().out
-    for words in ("BM25", "SmoothI-nDCG", "nDCG@10", "t-test", "flatten a list", "--ask"):
+    for words in ("BM25", "SmoothI-nDCG", "nDCG@10", "t-test", "cut a string", "--ask"):
         assert words in shown
     for file in ("table.txt", "training.png", "runs/bm25.trec", "runs/reranked.trec", "fold-3/best/model.safetensors"):
         assert (output / file).stat().st_size > 0
@@ -50,7 +50,7 @@ def test_the_demo_in_small(
 
     before = {path: path.stat().st_mtime_ns for path in output.rglob("*.safetensors")}
     run_demo(output)
-    assert "flatten a list" in capsys.readouterr().out
+    assert "cut a string" in capsys.readouterr().out
     run_demo(output, "open a web page in the browser")
     answers = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in answers] == ["1.", "2.", "3.", "4.", "5."]
