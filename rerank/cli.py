@@ -126,41 +126,49 @@ def rerank(
     depth: int | None = None,
     first_stage_weight: str = "0",
     precision: Literal["auto", "bf16", "fp32"] = "auto",
-    token_budget: int = 8192,
+    token_budget: int | None = None,
 ) -> None:
     """Score ranked lists with a trained model and write the run.
 
     Args:
         model: folder of a trained model, such as runs/x/best.
-        lists: lists folder made by ``rerank retrieve``.
+        lists: lists folder made by ``rerank retrieve``, or a file of feature vectors (LETOR, svmlight).
         output: run file to write (TREC).
         depth: candidates reranked per query; null takes all of the list. Deeper ones are left out.
         first_stage_weight: share of the first stage's scores (z-normalised per query) in the final score, 0 to 1, or
             "tuned" for the share that the model's training found best on its validation lists.
         precision: arithmetic of the encoder; auto takes bf16 where the hardware is fast at it.
-        token_budget: padded tokens per forward pass.
+        token_budget: padded tokens (documents, for feature vectors) per forward pass; null takes the model's own.
     """
+    import torch
     from accelerate import PartialState
 
     from rerank.evaluation.interpolate import interpolate
-    from rerank.lists.store import Lists
-    from rerank.models.cross_encoder import CrossEncoder, read_contract
+    from rerank.lists.letor import open_lists
+    from rerank.models.base import Scorer
+    from rerank.models.contract import read_contract
+    from rerank.models.load import load_model
     from rerank.models.precision import on_cpu, resolve
+    from rerank.models.trees import Trees
     from rerank.retrieval.runs import write_run
     from rerank.training.validate import score_shared
 
-    ranked = Lists.open(lists)
+    ranked = open_lists(lists)
     weight = _weight(first_stage_weight, read_contract(Path(model)), model)
-    scorer = CrossEncoder(model)
-    if scorer.missing:
-        raise UserError(f"{model}: has no trained head ({', '.join(scorer.missing)} missing); train it first")
-    state = PartialState(cpu=on_cpu())
-    scorer.to(state.device)
+    if weight and ranked.features is not None:
+        raise UserError(f"first_stage_weight: {lists} holds feature vectors, which have no first stage")
     ranked = ranked if depth is None else ranked.top(depth)
-    with state.main_process_first():
-        inputs = scorer.inputs(ranked)
-    resolved, _ = resolve(precision, state.device)
-    scores = score_shared(scorer, inputs, ranked, precision=resolved, budget=token_budget, progress="reranking")
+    scorer = load_model(model)
+    state = PartialState(cpu=on_cpu())
+    if isinstance(scorer, Trees):
+        scores = scorer.predict(ranked)
+    else:
+        assert isinstance(scorer, Scorer) and isinstance(scorer, torch.nn.Module)
+        scorer.to(state.device)
+        with state.main_process_first():
+            inputs = scorer.inputs(ranked)
+        resolved, _ = resolve(precision, state.device, scorer.bf16)
+        scores = score_shared(scorer, inputs, ranked, precision=resolved, budget=token_budget, progress="reranking")
     if state.is_main_process:
         run = ranked.run(scores)
         if weight:

@@ -20,12 +20,12 @@ class Sampler(ABC):
     """Chooses candidates of a list, in the first stage's order."""
 
     @abstractmethod
-    def sample(self, labels: Array, rng: np.random.Generator) -> Array:
+    def sample(self, labels: Array, seed: int) -> Array:
         """Positions of the chosen candidates.
 
         Args:
             labels: ``[N]`` the grades of the list, best first by first stage.
-            rng: where every random choice comes from.
+            seed: decides every random choice.
         """
 
 
@@ -42,7 +42,7 @@ class Full(Sampler):
             raise ValueError(f"depth must be at least 1, not {depth}")
         self.depth = depth
 
-    def sample(self, labels: Array, rng: np.random.Generator) -> Array:
+    def sample(self, labels: Array, seed: int) -> Array:
         """The first ``depth`` positions."""
         return np.arange(min(self.depth, len(labels)))
 
@@ -62,9 +62,9 @@ class PositivesNegatives(Sampler):
             raise ValueError(f"positives and negatives must be at least 1, not {positives} and {negatives}")
         self.positives, self.negatives, self.depth = positives, negatives, depth
 
-    def sample(self, labels: Array, rng: np.random.Generator) -> Array:
+    def sample(self, labels: Array, seed: int) -> Array:
         """Draw relevant candidates, then others."""
-        chosen = []
+        rng, chosen = np.random.default_rng(seed), []
         for pool, count in (
             (np.flatnonzero(labels > 0), self.positives),
             (np.flatnonzero(labels[: self.depth] <= 0), self.negatives),

@@ -5,17 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from rerank.models.packing import pack
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from rerank.lists.ragged import Array
     from rerank.lists.store import Lists
-
-
-CONTRACT = "rerank.json"
-"""The file beside a model's weights that says what its inputs look like."""
 
 
 class Inputs(ABC):
@@ -34,9 +32,40 @@ class Inputs(ABC):
             documents: ``[n]`` rows of documents in the store.
         """
 
+    def chunks(self, queries: Array, documents: Array, budget: int) -> list[Array]:
+        """Positions of the pairs that go through the model together, every pair once, the largest first."""
+        return pack(self.lengths(queries, documents), budget)
 
-class Scorer(ABC):
-    """A model that scores query-document pairs; implementations are also ``torch.nn.Module``."""
+
+class Model(ABC):
+    """What a run leaves in ``best/``: a scorer, or trees."""
+
+    @abstractmethod
+    def save(self, folder: Path) -> None:
+        """Write the model (safetensors, or its library's own format) and all that scoring needs (JSON)."""
+
+    @classmethod
+    @abstractmethod
+    def load(cls, folder: Path) -> Self:
+        """Read what :meth:`save` wrote."""
+
+    @abstractmethod
+    def contract(self) -> dict[str, Any]:
+        """What an input looks like (tokenizer, lengths, head; features, normalisers); saved as ``rerank.json``."""
+
+
+class Scorer(Model):
+    """A network that scores query-document pairs; implementations are also ``torch.nn.Module``."""
+
+    budget: ClassVar[int] = 8192
+    """Rows of its matrix products (padded tokens, feature vectors) per forward pass, unless told otherwise."""
+
+    bf16: ClassVar[bool] = True
+    """Whether ``precision: auto`` may choose bf16."""
+
+    def prepare(self, train: Lists) -> None:
+        """Fit what depends on the training lists (normalisers, the number of features) before training starts."""
+        del train
 
     @abstractmethod
     def inputs(self, lists: Lists) -> Inputs:
@@ -49,11 +78,3 @@ class Scorer(ABC):
     @abstractmethod
     def head_parameters(self) -> set[str]:
         """Names of the parameters that ``head_lr`` trains; ``encoder_lr`` trains the others."""
-
-    @abstractmethod
-    def save(self, folder: Path) -> None:
-        """Write weights (safetensors) and everything needed to score with them again (JSON)."""
-
-    @abstractmethod
-    def contract(self) -> dict[str, Any]:
-        """What an input looks like: tokenizer, lengths, head."""

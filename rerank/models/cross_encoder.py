@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -17,7 +16,8 @@ from rerank.errors import UserError
 from rerank.lists.ragged import Array
 from rerank.lists.store import Lists
 from rerank.lists.tokens import Tokens, tokenise
-from rerank.models.base import CONTRACT, Inputs, Scorer
+from rerank.models.base import Inputs, Scorer
+from rerank.models.contract import class_path, read_contract, write_contract
 from rerank.models.template import PairTemplate
 from rerank.models.weights import check_safetensors, find_model
 
@@ -78,9 +78,22 @@ class CrossEncoder(nn.Module, Scorer):
             )
         self._encoder_prefix = f"network.{self.network.base_model_prefix}."
 
+    @classmethod
+    def load(cls, folder: Path) -> CrossEncoder:
+        """A trained model of ours, or any folder that has a head for one score.
+
+        Raises:
+            UserError: it has no trained head.
+        """
+        model = cls(str(folder))
+        if model.missing:
+            raise UserError(f"{folder}: has no trained head ({', '.join(model.missing)} missing); train it first")
+        return model
+
     def contract(self) -> dict[str, Any]:
         """What an input looks like; saved with the weights."""
         return {
+            "class": class_path(type(self)),
             "name": self.name,
             "head": self.head,
             "query_length": self.query_length,
@@ -114,7 +127,7 @@ class CrossEncoder(nn.Module, Scorer):
         """Write weights, configuration, tokenizer and contract; ``hf`` heads load in other libraries."""
         self.network.save_pretrained(folder, safe_serialization=True)
         self.tokenizer.save_pretrained(folder)
-        (folder / CONTRACT).write_text(json.dumps(self.contract(), indent=2) + "\n")
+        write_contract(folder, self.contract())
 
     def predict(self, pairs: Sequence[tuple[str, str]], budget: int = 8192) -> Array:
         """Raw scores of (query, document) text pairs, ``[n]`` float32, whatever their order and batch mates.
@@ -173,12 +186,6 @@ class TokenInputs(PairInputs):
     def lengths(self, queries: Array, documents: Array) -> Array:
         """Tokens of every pair, special ones included."""
         return self.tokens.query_lengths[queries] + self.tokens.document_lengths[documents] + self.template.special
-
-
-def read_contract(folder: Path) -> dict[str, Any]:
-    """The input contract saved with a model of ours; empty for other models."""
-    path = folder / CONTRACT
-    return json.loads(path.read_text()) if path.is_file() else {}
 
 
 class ClsHead(nn.Module):

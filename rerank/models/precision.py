@@ -11,14 +11,16 @@ import torch
 Precision = Literal["auto", "bf16", "fp32"]
 
 
-def resolve(precision: Precision, device: torch.device) -> tuple[Precision, str]:
+def resolve(precision: Precision, device: torch.device, bf16: bool = True) -> tuple[Precision, str]:
     """What ``auto`` means on this device, and why.
 
     bf16 where the hardware multiplies in it: a GPU that supports it, a CPU with AMX or AVX512-BF16. Elsewhere bf16
-    is emulated and slower than float32.
+    is emulated and slower than float32. Models that gain little from it (``bf16`` false) stay in float32.
     """
     if precision != "auto":
         return precision, "as asked"
+    if not bf16:
+        return "fp32", "the network is small"
     if device.type == "cuda":
         return ("bf16", "the GPU has it") if torch.cuda.is_bf16_supported(False) else ("fp32", "the GPU has no bf16")
     if device.type == "cpu":

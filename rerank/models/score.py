@@ -1,4 +1,4 @@
-"""Scoring: pairs sorted by length, packed by token budget, largest first."""
+"""Scoring pairs and lists without a graph."""
 
 from __future__ import annotations
 
@@ -15,40 +15,6 @@ from rerank.models.precision import Precision, autocast, resolve
 if TYPE_CHECKING:
     from rerank.lists.store import Lists
 
-BUDGET = 8192
-"""Padded tokens per forward pass; the time per token is flat around it on a CPU, and memory is small."""
-
-ENOUGH = 8
-"""A chunk has at least this part (an eighth) of the budget before it ends for the sake of shorter pairs."""
-
-
-def pack(lengths: Array, budget: int) -> list[Array]:
-    """Cut pairs into chunks of similar length.
-
-    A chunk ends where the budget does, or earlier where what follows is shorter by a quarter and there are enough
-    tokens for a matrix product to be efficient: padding costs as much as text.
-
-    Args:
-        lengths: ``[n]`` tokens of every pair.
-        budget: padded tokens of a chunk at most (a single longer pair is a chunk of its own).
-
-    Returns:
-        Chunks of positions into ``lengths``, longest first (so that a lack of memory shows at once); every position
-        is in one chunk. Deterministic: ties keep their order.
-    """
-    order = np.argsort(-lengths, kind="stable")
-    chunks, start = [], 0
-    while start < len(order):
-        longest = max(1, int(lengths[order[start]]))
-        chunk = order[start : start + max(1, budget // longest)]
-        enough = max(1, budget // ENOUGH // longest)
-        shorter = np.flatnonzero(lengths[chunk] < 0.75 * longest)
-        if len(shorter):
-            chunk = chunk[: max(enough, int(shorter[0]))]
-        chunks.append(chunk)
-        start += len(chunk)
-    return chunks
-
 
 def score_pairs(
     scorer: Scorer,
@@ -56,7 +22,7 @@ def score_pairs(
     queries: Array,
     documents: Array,
     *,
-    budget: int = BUDGET,
+    budget: int | None = None,
     precision: Precision = "auto",
     progress: str | None = None,
 ) -> Array:
@@ -67,7 +33,7 @@ def score_pairs(
         inputs: what ``scorer.inputs`` made of the lists.
         queries: ``[n]`` rows of queries in the store.
         documents: ``[n]`` rows of documents in the store.
-        budget: padded tokens per forward pass.
+        budget: rows of its matrix products (padded tokens, feature vectors) per forward pass; None for its own.
         precision: arithmetic of the encoder.
         progress: what a progress bar says; None shows none.
 
@@ -76,14 +42,14 @@ def score_pairs(
     """
     assert isinstance(scorer, torch.nn.Module)
     device = next(scorer.parameters()).device
-    precision, _ = resolve(precision, device)
+    precision, _ = resolve(precision, device, scorer.bf16)
     scores = np.empty(len(queries), dtype=np.float32)
     training = scorer.training
     scorer.eval()
     bar = tqdm(total=len(queries), desc=progress, unit=" documents", disable=None if progress else True, leave=False)
     try:
         with bar, torch.inference_mode(), autocast(precision, device):
-            for chunk in pack(inputs.lengths(queries, documents), budget):
+            for chunk in inputs.chunks(queries, documents, budget or scorer.budget):
                 batch = inputs.collate(queries[chunk], documents[chunk])
                 batch = {name: value.to(device, non_blocking=True) for name, value in batch.items()}
                 scores[chunk] = scorer.score(batch).cpu().numpy()

@@ -68,7 +68,7 @@ class Batches:
         query = int(self._order[position])
         start, end = self.lists.offsets[query], self.lists.offsets[query + 1]
         seed = seed_of(self.seed, visit, self.lists.query_ids[query])
-        chosen = self.sampler.sample(self.lists.labels[start:end], np.random.default_rng(seed))
+        chosen = self.sampler.sample(self.lists.labels[start:end], seed)
         return Group(query, start + chosen, seed)
 
 

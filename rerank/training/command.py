@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from rerank.console import log_file, make_parser, parse
 from rerank.errors import UserError
+
+if TYPE_CHECKING:
+    from jsonargparse import ArgumentParser, Namespace
+
+    from rerank.training.config import TrainConfig
+    from rerank.training.run_folder import RunFolder
+    from rerank.training.trainer import Trainer
+    from rerank.training.trees import TreeTrainer
 
 log = logging.getLogger("rerank")
 
@@ -21,35 +30,87 @@ def train(argv: Sequence[str]) -> dict[str, Any]:
     Returns:
         What ``measures.json`` of the run holds.
     """
-    from rerank.training.config import TrainConfig
-
-    parser = make_parser("train", train)
-    parser.add_argument("--config", action="config", help="YAML file; options that follow it override its keys")
-    parser.add_class_arguments(TrainConfig)
-    parser.set_defaults(sampler={"class_path": "rerank.lists.sampling.Full"})  # as YAML, so that it can be dumped
+    parser = _parser()
     classes = [] if {"-h", "--help"} & set(argv) else _import_classes()
     options = parse(parser, classes_first(argv), classes)
-    import torch
-
     from rerank.training.run_folder import RunFolder
-    from rerank.training.trainer import Trainer
 
     folder = RunFolder(options.output, parser.dump(options))
     folder.check()
     if (measures := folder.finished()) is not None:
         log.info("%s is complete; name another output to train again", options.output)
         return measures
+    config = _instantiate(parser, options)
+    with log_file(folder.path):
+        measures = _trainer(config, folder).run()
+        _report(measures)
+    return measures
+
+
+def measure_test(path: str | Path) -> dict[str, Any]:
+    """Measure the test lists of a finished run that was trained with ``test: false``, once.
+
+    Args:
+        path: its folder; ``test.trec`` is written there, and ``measures.json`` gets the test's measures.
+
+    Returns:
+        What ``measures.json`` holds.
+
+    Raises:
+        UserError: the run is not finished.
+    """
+    from rerank.training.run_folder import RunFolder
+
+    config_file = Path(path) / "config.yaml"
+    if not config_file.is_file():
+        raise UserError(f"{path}: not a run folder (no config.yaml)")
+    parser = _parser()
+    _import_classes()
+    folder = RunFolder(path, config_file.read_text())
+    measures = folder.finished()
+    if measures is None:
+        raise UserError(f"{path}: the run is not finished; go on with rerank train --config {config_file}")
+    if "test" in measures:
+        return measures
+    options = parse(parser, ["--config", str(config_file), "--test", "true"])
+    with log_file(folder.path):
+        measures = _trainer(_instantiate(parser, options), folder).finish()
+        _report(measures)
+    return measures
+
+
+def _parser() -> ArgumentParser:
+    from rerank.training.config import TrainConfig
+
+    parser = make_parser("train", train)
+    parser.add_argument("--config", action="config", help="YAML file; options that follow it override its keys")
+    parser.add_class_arguments(TrainConfig)
+    parser.set_defaults(sampler={"class_path": "rerank.lists.sampling.Full"})  # as YAML, so that it can be dumped
+    return parser
+
+
+def _instantiate(parser: ArgumentParser, options: Namespace) -> TrainConfig:
+    import torch
+
     torch.manual_seed(options.seed)  # a fresh head's weights
     try:
-        config = parser.instantiate(options)
+        return parser.instantiate(options)
     except ValueError as error:
         raise UserError(str(error).splitlines()[0]) from error
-    with log_file(folder.path):
-        measures = Trainer(config, folder).run()
-        for split, values in measures.items():
-            numbers = ", ".join(f"{name} {value:.4f}" for name, value in values.items() if isinstance(value, float))
-            log.info("%s: %s", split, numbers)
-    return measures
+
+
+def _trainer(config: TrainConfig, folder: RunFolder) -> Trainer | TreeTrainer:
+    from rerank.models.trees import Trees
+    from rerank.training.trainer import Trainer
+    from rerank.training.trees import TreeTrainer
+
+    return (TreeTrainer if isinstance(config.model, Trees) else Trainer)(config, folder)
+
+
+def _report(measures: dict[str, Any]) -> None:
+    for split, values in measures.items():
+        numbers = ", ".join(f"{name} {value:.4f}" for name, value in values.items() if isinstance(value, float))
+        log.info("%s: %s", split, numbers)
 
 
 def classes_first(argv: Sequence[str]) -> list[str]:
@@ -71,8 +132,11 @@ def classes_first(argv: Sequence[str]) -> list[str]:
 def _import_classes() -> list[str]:
     """Import our classes, so that a configuration may call them by their names alone; returns the names."""
     from rerank import losses, relaxations
-    from rerank.lists import data, folds, sampling
-    from rerank.models import cross_encoder
+    from rerank.lists import data, folds, letor, normalise, sampling
+    from rerank.models import attention, cross_encoder, mlp, trees
 
-    own = [data.ListsData, folds.FoldsData, sampling.Full, sampling.PositivesNegatives, cross_encoder.CrossEncoder]
+    own = [data.ListsData, folds.FoldsData, letor.LetorData, sampling.Full, sampling.PositivesNegatives]
+    own += [normalise.QueryZScore, normalise.QueryMinMax, normalise.Standardise, normalise.SignedLog1p]
+    own += [normalise.Quantile, cross_encoder.CrossEncoder, mlp.MLP, attention.SelfAttention]
+    own += [trees.LightGBM, trees.XGBoost]
     return [*losses.load_all(), *relaxations.load_all(), *(kind.__name__ for kind in own)]

@@ -8,7 +8,7 @@ from typing import Literal
 from rerank.lists.data import Data
 from rerank.lists.sampling import Full, Sampler
 from rerank.losses.base import Loss
-from rerank.models.base import Scorer
+from rerank.models.base import Model
 
 
 @dataclass
@@ -18,8 +18,9 @@ class Optimization:
     Attributes:
         encoder_lr: learning rate of the encoder.
         head_lr: learning rate of the head (all parameters outside the encoder).
-        weight_decay: AdamW's decoupled decay; 0 makes it Adam.
-        schedule: constant, or falling linearly to 0 over the run.
+        weight_decay: decay of the weights (not of biases and norms).
+        decay: how it is done: decoupled from the gradient (AdamW), or as an L2 penalty in it (Adam).
+        schedule: constant, falling linearly to 0 over the run, or a tenth in its second half.
         warmup: share of all steps over which the rates rise linearly from 0.
         max_grad_norm: gradients longer than this are scaled down to it; null never does.
     """
@@ -27,7 +28,8 @@ class Optimization:
     encoder_lr: float = 2e-5
     head_lr: float = 1e-3
     weight_decay: float = 0.0
-    schedule: Literal["constant", "linear"] = "linear"
+    decay: Literal["decoupled", "l2"] = "decoupled"
+    schedule: Literal["constant", "linear", "half"] = "linear"
     warmup: float = 0.1
     max_grad_norm: float | None = 1.0
 
@@ -40,7 +42,7 @@ class TrainConfig:
         output: run folder to make, or to go on with where it was interrupted.
         data: where the lists come from.
         model: what scores them.
-        loss: what is minimised.
+        loss: what is minimised; null leaves trees to their own objective, networks need one.
         sampler: what of a list a step sees.
         optimization: how the weights move.
         epochs: passes over the training lists (or rounds of ``steps_per_epoch``) at most.
@@ -48,32 +50,36 @@ class TrainConfig:
         batch_size: lists per optimizer step, over all processes and accumulation steps together.
         micro_batch_size: lists that one process holds in memory at once; null takes as many as fit ``token_budget``.
             Its share of a batch is accumulated in pieces of this size; the gradient does not depend on it.
-        token_budget: padded tokens per forward pass (a list is held whole, whatever its length).
+        token_budget: padded tokens (documents, for feature vectors) per forward pass; null takes the model's own. A list
+            is held whole, whatever its length.
         precision: arithmetic of the encoder; auto takes bf16 where the hardware is fast at it. Head and loss are
             always float32.
         seed: decides every random choice.
         monitor: measure (as ir-measures writes it) that decides which epoch is best.
         measures: measures reported for validation and test, separated by spaces.
+        test: whether the test lists are measured at the end; no while something is still being chosen.
         patience: epochs without a better monitor before training stops; null trains all epochs.
-        checkpoint_every: optimizer steps between checkpoints; one is written at the end of each epoch anyway.
+        checkpoint_every: optimizer steps between checkpoints; one is written at the end of an epoch as well, unless the
+            last one is only seconds old.
         tracker: Accelerate's trackers to log to as well, such as tensorboard or wandb.
     """
 
     output: str
     data: Data
-    model: Scorer
-    loss: Loss
+    model: Model
+    loss: Loss | None = None
     sampler: Sampler = field(default_factory=Full)
     optimization: Optimization = field(default_factory=Optimization)
     epochs: int = 1
     steps_per_epoch: int | None = None
     batch_size: int = 16
     micro_batch_size: int | None = None
-    token_budget: int = 8192
+    token_budget: int | None = None
     precision: Literal["auto", "bf16", "fp32"] = "auto"
     seed: int = 42
     monitor: str = "nDCG@10"
     measures: str = "nDCG@10 nDCG AP RR P@10"
+    test: bool = True
     patience: int | None = None
     checkpoint_every: int = 200
     tracker: list[str] = field(default_factory=list)

@@ -12,7 +12,7 @@ from typing import Any
 
 from rerank.errors import UserError
 from rerank.files import atomic_write
-from rerank.models.base import CONTRACT
+from rerank.models.contract import read_contract, write_contract
 
 log = logging.getLogger("rerank")
 
@@ -86,11 +86,7 @@ class RunFolder:
 
     def add_to_contract(self, values: dict[str, Any]) -> None:
         """Add what was found out after the best model was saved to its input contract."""
-        path = self.best / CONTRACT
-        contract = json.loads(path.read_text()) | values
-        with atomic_write(path) as file:
-            json.dump(contract, file, indent=2)
-            file.write("\n")
+        write_contract(self.best, read_contract(self.best) | values)
 
     def write_measures(self, measures: dict[str, Any]) -> None:
         """Write ``measures.json``: the run is complete."""

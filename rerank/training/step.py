@@ -5,8 +5,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
 import numpy as np
 import torch
 import torch.distributed as dist
@@ -16,13 +14,13 @@ from rerank.errors import UserError
 from rerank.lists.ragged import Array
 from rerank.lists.store import Lists
 from rerank.losses.base import Loss
-from rerank.models.base import Inputs
+from rerank.models.base import Inputs, Scorer
 from rerank.models.precision import Precision, autocast
-from rerank.models.score import pack
 from rerank.training.batches import Group, pad
 
-if TYPE_CHECKING:
-    from rerank.models.cross_encoder import CrossEncoder
+ELEMENTS = 2048
+"""Padded scores from which on lists of different lengths go through the loss apart: padding costs as much as lists do,
+and a call costs as much as this many scores."""
 
 
 @dataclass
@@ -45,7 +43,7 @@ class Gradients:
         processes: number of processes.
     """
 
-    model: CrossEncoder
+    model: Scorer
     inputs: Inputs
     lists: Lists
     loss: Loss
@@ -60,7 +58,9 @@ class Gradients:
             raise UserError("loss.reduction: training needs mean or sum, not none")
         self._sum = copy.copy(self.loss)
         self._sum.reduction = "sum"
-        self._device = next(self.model.parameters()).device
+        assert isinstance(self.model, torch.nn.Module)
+        self._parameters = [p for p in self.model.parameters() if p.requires_grad]
+        self._device = self._parameters[0].device
 
     def accumulate(self, groups: list[Group], step: int) -> tuple[float, int]:
         """Leave the batch's gradient in the parameters, the same in every process.
@@ -93,23 +93,22 @@ class Gradients:
 
     def _pieces(self, groups: list[Group]) -> Iterator[list[Group]]:
         """Cut lists into micro-batches: of the size asked for, or of as many as fit the token budget, at least one."""
-        piece: list[Group] = []
-        tokens = 0
-        for group in groups:
-            queries, documents = self._pairs([group])
-            cost = int(self.inputs.lengths(queries, documents).sum())
+        if not groups:
+            return
+        starts = np.cumsum([0] + [len(group.rows) for group in groups[:-1]])
+        costs = np.add.reduceat(self.inputs.lengths(*self._pairs(groups)), starts)
+        first, tokens = 0, 0
+        for i, cost in enumerate(costs.tolist()):
             full = (
                 tokens + cost > self.token_budget
                 if self.micro_batch_size is None
-                else len(piece) == self.micro_batch_size
+                else i - first == self.micro_batch_size
             )
-            if piece and full:
-                yield piece
-                piece, tokens = [], 0
-            piece.append(group)
+            if i > first and full:
+                yield groups[first:i]
+                first, tokens = i, 0
             tokens += cost
-        if piece:
-            yield piece
+        yield groups[first:]
 
     def _pairs(self, groups: list[Group]) -> tuple[Array, Array]:
         """Rows of queries and documents in the store, list after list."""
@@ -119,19 +118,32 @@ class Gradients:
 
     def _piece(self, groups: list[Group], count: int) -> Tensor:
         """Score some lists, backpropagate their share of the loss, return it detached."""
-        queries, documents = self._pairs(groups)
-        chunks = pack(self.inputs.lengths(queries, documents), self.token_budget)
+        flat = self._scores(*self._pairs(groups))
+        lengths = np.array([len(group.rows) for group in groups])
+        starts = np.cumsum(lengths) - lengths
+        total = torch.zeros((), device=self._device)
+        for chosen in alike(lengths):
+            labels, mask = pad([self.lists.labels[groups[i].rows] for i in chosen], torch.float32)
+            positions = torch.from_numpy(starts[chosen])[:, None] + torch.arange(mask.shape[1])
+            positions = positions.masked_fill_(~mask, 0).to(self._device)
+            labels, mask = labels.to(self._device), mask.to(self._device)
+            scores = flat[positions.flatten()].view_as(mask).masked_fill(~mask, 0.0)
+            seeds = torch.tensor([groups[i].seed for i in chosen], device=self._device)
+            total = total + self._sum(scores, labels, mask, seeds=seeds)
+        total = total / count
+        total.backward()
+        self._range = flat.detach()
+        return total.detach()
+
+    def _scores(self, queries: Array, documents: Array) -> Tensor:
+        """Scores of pairs, in their order, with the graph."""
+        chunks = self.inputs.chunks(queries, documents, self.token_budget)
         with autocast(self.precision, self._device):
             parts = [self.model.score(self._collate(queries[chunk], documents[chunk])) for chunk in chunks]
+        if len(parts) == 1 and (np.diff(chunks[0]) == 1).all():
+            return parts[0]
         order = torch.from_numpy(np.argsort(np.concatenate(chunks), kind="stable")).to(self._device)
-        flat = torch.cat(parts)[order]
-        labels, mask = (t.to(self._device) for t in pad([self.lists.labels[g.rows] for g in groups], torch.float32))
-        scores = flat.new_zeros(mask.shape).masked_scatter(mask, flat)
-        seeds = torch.tensor([group.seed for group in groups], device=self._device)
-        value = self._sum(scores, labels, mask, seeds=seeds) / count
-        value.backward()
-        self._range = flat.detach()
-        return value.detach()
+        return torch.cat(parts)[order]
 
     def _collate(self, queries: Array, documents: Array) -> dict[str, Tensor]:
         batch = self.inputs.collate(queries, documents)
@@ -141,7 +153,7 @@ class Gradients:
         """Sum gradients and values over the processes, in one message."""
         if self.processes == 1:
             return values
-        parameters = [p for p in self.model.parameters() if p.requires_grad]
+        parameters = self._parameters
         for parameter in parameters:
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
@@ -161,3 +173,23 @@ class Gradients:
             f"the loss is {value} at step {step}, queries {queries}, scores from {low:g} to {high:g}; "
             "lower optimization.encoder_lr and head_lr, or set precision to fp32"
         )
+
+
+def alike(lengths: Array) -> list[Array]:
+    """Cut a batch into lists of similar length, for the loss.
+
+    Args:
+        lengths: ``[n]`` documents of every list.
+
+    Returns:
+        Positions into ``lengths``; every position is in one part. What is padded stays below about two fifths of a part,
+        or of ``ELEMENTS``.
+    """
+    order = np.argsort(-lengths, kind="stable")
+    parts, start = [], 0
+    while start < len(order):
+        longest = max(1, int(lengths[order[start]]))
+        stop = max(start + -(-ELEMENTS // longest), start + int((lengths[order[start:]] > 0.6 * longest).sum()))
+        parts.append(order[start:stop])
+        start = stop
+    return parts

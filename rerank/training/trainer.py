@@ -5,36 +5,34 @@ from __future__ import annotations
 import logging
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from tqdm import tqdm
 
 from rerank.errors import UserError
-from rerank.evaluation.interpolate import interpolate, tune_weight
-from rerank.evaluation.measures import evaluate, parse_measures
+from rerank.evaluation.measures import Evaluator, parse_measures
 from rerank.files import atomic_folder
 from rerank.lists.data import Splits
 from rerank.lists.ragged import Array
 from rerank.lists.sampling import seed_of
 from rerank.lists.store import Lists
 from rerank.losses.base import Loss
-from rerank.models.base import Inputs
+from rerank.models.base import Inputs, Scorer
 from rerank.models.precision import on_cpu, resolve
-from rerank.retrieval.runs import write_run
 from rerank.training.batches import Batches, pad
 from rerank.training.checkpoint import State, load_checkpoint, save_checkpoint
 from rerank.training.config import TrainConfig
 from rerank.training.optimizer import make_optimizer, set_rates
 from rerank.training.run_folder import RunFolder
 from rerank.training.step import Gradients
-from rerank.training.validate import measure, score_shared
-
-if TYPE_CHECKING:
-    from rerank.models.cross_encoder import CrossEncoder
+from rerank.training.validate import finish, score_shared
 
 log = logging.getLogger("rerank")
+
+CHECKPOINT_SECONDS = 5.0
+"""An epoch that ends within this time of a checkpoint writes none: doing it again is cheaper."""
 
 
 class Trainer:
@@ -52,13 +50,17 @@ class Trainer:
         from accelerate import Accelerator
 
         self.config, self.folder = config, folder
-        for name in ("epochs", "batch_size", "checkpoint_every", "token_budget"):
-            if getattr(config, name) < 1:
-                raise UserError(f"{name}: must be at least 1, not {getattr(config, name)}")
+        for name in ("epochs", "batch_size", "checkpoint_every", "token_budget", "micro_batch_size"):
+            value = getattr(config, name)
+            if value is not None and value < 1:
+                raise UserError(f"{name}: must be at least 1, not {value}")
         parse_measures(config.measures)
         self.monitor = str(parse_measures(config.monitor)[0])
         self.splits: Splits = config.data.splits(config.seed)
-        self.usable = usable_lists(self.splits.train, config.loss)
+        if config.loss is None:
+            raise UserError("loss: a network needs one, such as SmoothINDCG; `rerank losses` lists them")
+        self.loss = config.loss
+        self.usable = usable_lists(self.splits.train, self.loss)
         if not len(self.usable):
             raise UserError(f"data.train: no list of {self.splits.train.folder} has anything to learn from")
         try:
@@ -68,12 +70,19 @@ class Trainer:
         if len(self.accelerator.log_with) < len(config.tracker):
             raise UserError(f"tracker: not all of {', '.join(config.tracker)} are installed")
         self.main = self.accelerator.is_main_process
-        self.model: CrossEncoder = config.model.to(self.accelerator.device)  # type: ignore[attr-defined]
-        self.precision, self.why = resolve(config.precision, self.accelerator.device)
+        if not isinstance(config.model, Scorer):
+            raise UserError(f"model: {type(config.model).__name__} is not a network")
+        self.model: Scorer = config.model
+        torch.manual_seed(config.seed)  # the weights of a network whose size the lists decide
+        self.model.prepare(self.splits.train)
+        self.network.to(self.accelerator.device)
+        self.precision, self.why = resolve(config.precision, self.accelerator.device, self.model.bf16)
         self.batches = Batches(
             self.splits.train, self.usable, config.sampler, config.batch_size, config.steps_per_epoch, config.seed
         )
-        self._prepared: dict[Path, Inputs] = {}
+        self._prepared: dict[int, tuple[Lists, Inputs]] = {}
+        self._evaluator: Evaluator | None = None
+        self._written = time.monotonic()
         self.steps = self.batches.steps_per_epoch * config.epochs
 
     def run(self) -> dict[str, Any]:
@@ -89,20 +98,20 @@ class Trainer:
             self.model,
             self._inputs(train),
             train,
-            config.loss,
+            self.loss,
             self.precision,
-            config.token_budget,
+            config.token_budget or self.model.budget,
             config.micro_batch_size,
             self.accelerator.process_index,
             self.accelerator.num_processes,
         )
         optimizer = make_optimizer(self.model, config.optimization)
-        state = load_checkpoint(self.folder.path, self.model, optimizer)
+        state = load_checkpoint(self.folder.path, self.network, optimizer)
         identity = {"train": train.text_digest(), "run": train.manifest["hashes"]["run"]}
         if state is None:
             state = State(data=identity)
             if self.accelerator.num_processes > 1:  # a fresh head may differ between processes
-                for parameter in self.model.parameters():
+                for parameter in self.network.parameters():
                     torch.distributed.broadcast(parameter.data, 0)
         elif state.data != identity:
             raise UserError(f"data.train: {train.folder} changed since this run was started; name another output")
@@ -116,11 +125,11 @@ class Trainer:
             self._epoch(state, gradients, optimizer)
         if config.tracker:
             self.accelerator.end_training()
-        return self._finish()
+        return self.finish()
 
     def _epoch(self, state: State, gradients: Gradients, optimizer: torch.optim.Optimizer) -> None:
         config = self.config
-        self.model.train()
+        self.network.train()
         bar = tqdm(
             total=self.batches.steps_per_epoch,
             initial=state.epoch_step,
@@ -134,7 +143,7 @@ class Trainer:
             factor = set_rates(optimizer, config.optimization, state.step, self.steps)
             loss, scored = gradients.accumulate(groups, state.step + 1)
             if config.optimization.max_grad_norm is not None:
-                torch.nn.utils.clip_grad_norm_(self.model.parameters(), config.optimization.max_grad_norm)
+                torch.nn.utils.clip_grad_norm_(self.network.parameters(), config.optimization.max_grad_norm)
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
             state.step += 1
@@ -143,7 +152,9 @@ class Trainer:
             lists, documents = lists + len(groups), documents + scored
             seconds = time.perf_counter() - started
             speed = {"lists/s": lists / seconds, "documents/s": documents / seconds}
-            bar.set_postfix({"loss": f"{loss:.4f}"} | {name: f"{value:.1f}" for name, value in speed.items()})
+            bar.set_postfix(
+                {"loss": f"{loss:.4f}"} | {name: f"{value:.1f}" for name, value in speed.items()}, refresh=False
+            )
             bar.update()
             self._log(state, {"loss": loss, "rate": factor, **speed})
             if state.step % config.checkpoint_every == 0 and state.epoch_step < self.batches.steps_per_epoch:
@@ -151,7 +162,8 @@ class Trainer:
         bar.close()
         self._validate(state)
         state.epoch, state.epoch_step, state.loss_sum = state.epoch + 1, 0, 0.0
-        self._checkpoint(state, optimizer)
+        if self._due():
+            self._checkpoint(state, optimizer)
 
     def _validate(self, state: State) -> None:
         """Measure the validation lists; keep the model if the monitor is better than ever."""
@@ -163,7 +175,10 @@ class Trainer:
             self._log(state, {"epoch": epoch, "mean_loss": mean_loss})
             return
         started = time.perf_counter()
-        values = measure(lists, self._scores(lists, "validation"), f"{self.monitor} {self.config.measures}")
+        if self._evaluator is None:
+            assert lists.qrels is not None
+            self._evaluator = Evaluator(lists.qrels, f"{self.monitor} {self.config.measures}")
+        values = self._evaluator(lists.run(self._scores(lists, "validation")), "validation").mean
         seconds = time.perf_counter() - started
         value = values[self.monitor]
         self._log(state, {"epoch": epoch, "mean_loss": mean_loss, "validation": values, "seconds": seconds})
@@ -173,40 +188,30 @@ class Trainer:
             state.best, state.best_epoch = value, epoch
             self._save_best()
 
-    def _finish(self) -> dict[str, Any]:
-        """Measure the best model on validation and test, with and without the first stage, and write it down."""
-        self.model = type(self.model)(str(self.folder.best)).to(self.accelerator.device)
-        measures = f"{self.monitor} {self.config.measures}"
-        result: dict[str, Any] = {}
-        mixed: dict[str, Any] = {}
-        for name, lists in (("validation", self.splits.validation), ("test", self.splits.test)):
-            if lists is None:
-                continue
-            assert lists.qrels is not None
-            run, first = lists.run(self._scores(lists, name)), lists.run()
-            if name == "test" and self.main:
-                write_run(self.folder.path / "test.trec", run)
-            result[name] = evaluate(run, lists.qrels, measures, name=name).mean
-            if name == "validation":
-                mixed["first_stage_weight"], _ = tune_weight(run, first, lists.qrels, self.monitor)
-            if mixed:
-                both = interpolate(run, first, mixed["first_stage_weight"])
-                mixed[name] = evaluate(both, lists.qrels, measures, name=name).mean
-        if mixed:
-            result["with_first_stage"] = mixed
-        if self.main:
-            if mixed:
-                self.folder.add_to_contract({"first_stage_weight": mixed["first_stage_weight"]})
-            self.folder.write_measures(result)
+    def finish(self) -> dict[str, Any]:
+        """Measure the best model, and write it down."""
+        self.model = type(self.model).load(self.folder.best)
+        self.network.to(self.accelerator.device)
+        self._prepared.clear()
+        config = self.config
+        result = finish(
+            self.folder, self.splits, self._scores, self.monitor, config.measures, config.test, self.main
+        )
         self.accelerator.wait_for_everyone()
         return result
 
+    @property
+    def network(self) -> torch.nn.Module:
+        """The scorer as a module."""
+        assert isinstance(self.model, torch.nn.Module)
+        return self.model
+
     def _inputs(self, lists: Lists) -> Inputs:
-        """What the model reads of a folder; one process fills the token cache, the others find it."""
-        if lists.folder not in self._prepared:
+        """What the model reads of some lists; one process fills the token cache, the others find it."""
+        if id(lists) not in self._prepared:
             with self.accelerator.main_process_first():
-                self._prepared[lists.folder] = self.model.inputs(lists)
-        return self._prepared[lists.folder]
+                self._prepared[id(lists)] = lists, self.model.inputs(lists)
+        return self._prepared[id(lists)][1]
 
     def _scores(self, lists: Lists, name: str) -> Array:
         return score_shared(
@@ -226,8 +231,14 @@ class Trainer:
 
     def _checkpoint(self, state: State, optimizer: torch.optim.Optimizer) -> None:
         if self.main:
-            save_checkpoint(self.folder.path, state, self.model, optimizer)
+            save_checkpoint(self.folder.path, state, self.network, optimizer)
+            self._written = time.monotonic()
         self.accelerator.wait_for_everyone()
+
+    def _due(self) -> bool:
+        """Whether the last checkpoint is old enough for another one to be worth its time, in every process alike."""
+        due = torch.tensor(float(time.monotonic() - self._written > CHECKPOINT_SECONDS), device=self.accelerator.device)
+        return bool(self.accelerator.reduce(due, "sum").item())
 
     def _out_of_patience(self, state: State) -> bool:
         patience = self.config.patience

@@ -1,30 +1,32 @@
-"""Measuring a model on lists, the lists shared between the processes."""
+"""Measuring a model on lists, which the processes share."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch.distributed as dist
 
+from rerank.evaluation.interpolate import interpolate, tune_weight
 from rerank.evaluation.measures import evaluate
+from rerank.lists.data import Splits
 from rerank.lists.ragged import Array
 from rerank.lists.store import Lists
-from rerank.models.base import Inputs
+from rerank.models.base import Inputs, Scorer
 from rerank.models.precision import Precision
 from rerank.models.score import score_lists
-
-if TYPE_CHECKING:
-    from rerank.models.cross_encoder import CrossEncoder
+from rerank.retrieval.runs import write_run
+from rerank.training.run_folder import RunFolder
 
 
 def score_shared(
-    model: CrossEncoder,
+    model: Scorer,
     inputs: Inputs,
     lists: Lists,
     *,
     precision: Precision,
-    budget: int,
+    budget: int | None,
     progress: str | None = None,
 ) -> Array:
     """Scores of every candidate, ``[T]`` float32, in every process; each process scores every n-th list."""
@@ -45,7 +47,51 @@ def score_shared(
     return whole
 
 
-def measure(lists: Lists, scores: Array, measures: str) -> dict[str, float]:
-    """Means of measures over the lists' judged queries, full qrels, by ir-measures name."""
-    assert lists.qrels is not None
-    return evaluate(lists.run(scores), lists.qrels, measures, name=str(lists.folder)).mean
+def finish(
+    folder: RunFolder,
+    splits: Splits,
+    score: Callable[[Lists, str], Array],
+    monitor: str,
+    measures: str,
+    test: bool = True,
+    main: bool = True,
+) -> dict[str, Any]:
+    """Measure the best model on validation and test, with and without the first stage, and write it down.
+
+    Args:
+        folder: the run folder; ``test.trec``, ``measures.json`` and the first stage's weight are written there.
+        splits: the lists.
+        score: gives a score per candidate of lists of this name, in every process.
+        monitor: the measure that decides the first stage's weight, on validation.
+        measures: further measures.
+        test: whether the test lists are measured; nothing else looks at them.
+        main: whether this process writes.
+
+    Returns:
+        What ``measures.json`` holds: ``{"validation": {...}, "test": {...}, "with_first_stage": {...}}``.
+    """
+    result: dict[str, Any] = {}
+    mixed: dict[str, Any] = {}
+    names = f"{monitor} {measures}"
+    for name, lists in (("validation", splits.validation), ("test", splits.test if test else None)):
+        if lists is None:
+            continue
+        assert lists.qrels is not None
+        run, first = lists.run(score(lists, name)), lists.run()
+        if name == "test" and main:
+            write_run(folder.path / "test.trec", run)
+        result[name] = evaluate(run, lists.qrels, names, name=name).mean
+        if lists.features is not None:  # feature lists have no first stage
+            continue
+        if name == "validation":
+            mixed["first_stage_weight"], _ = tune_weight(run, first, lists.qrels, monitor)
+        if mixed:
+            both = interpolate(run, first, mixed["first_stage_weight"])
+            mixed[name] = evaluate(both, lists.qrels, names, name=name).mean
+    if mixed:
+        result["with_first_stage"] = mixed
+    if main:
+        if mixed:
+            folder.add_to_contract({"first_stage_weight": mixed["first_stage_weight"]})
+        folder.write_measures(result)
+    return result

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from rerank.models.score import pack
+from rerank.models.packing import pack
 from rerank.models.template import PairTemplate
 from rerank.models.weights import find_model
 
