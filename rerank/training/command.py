@@ -47,6 +47,11 @@ def train(argv: Sequence[str]) -> dict[str, Any]:
     return measures
 
 
+def check(argv: Sequence[str]) -> None:
+    """Raise a UserError for keys or values that :func:`train` would refuse; builds and writes nothing."""
+    parse(_parser(), classes_first(argv), _import_classes())
+
+
 def measure_test(path: str | Path) -> dict[str, Any]:
     """Measure the test lists of a finished run that was trained with ``test: false``, once.
 
