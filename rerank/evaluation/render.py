@@ -31,6 +31,27 @@ def text(comparison: Comparison, bold: bool = False) -> str:
         comparison: what to show.
         bold: set the best of each column in bold by terminal codes; meant for where ``sys.stdout.isatty()``.
     """
+    lines = text_table(*_means(comparison, unjudged=True), bold=bold)
+    if comparison.differences:
+        lines += ["", *text_table(*_differences(comparison), names=2, bold=bold)]
+    return "\n".join([*lines, "", *caption(comparison, MARKS)]) + "\n"
+
+
+def markdown(comparison: Comparison) -> str:
+    """Markdown tables, the best in bold, marks as superscripts."""
+    lines = markdown_table(*_means(comparison, unjudged=True))
+    if comparison.differences:
+        lines += ["", *markdown_table(*_differences(comparison))]
+    return "\n".join([*lines, "", " ".join(caption(comparison, LETTERS))]) + "\n"
+
+
+def latex(comparison: Comparison) -> str:
+    """A LaTeX table of the means (package booktabs), the best in bold, marks as superscripts."""
+    return latex_table(*_means(comparison, unjudged=False), " ".join(caption(comparison, LETTERS)))
+
+
+def text_table(header: Sequence[str], rows: Sequence[Sequence[Cell]], names: int = 1, bold: bool = False) -> list[str]:
+    """Lines of plain text; the first ``names`` columns are aligned to the left."""
 
     def show(cell: Cell, width: int, left: bool) -> str:
         marks = "".join(MARKS[test] for test in cell.significant)
@@ -39,57 +60,44 @@ def text(comparison: Comparison, bold: bool = False) -> str:
         shown = f"\033[1m{shown}\033[0m" if bold and cell.best else shown
         return shown + padding if left else padding + shown
 
-    def table(header: Sequence[str], rows: Sequence[Sequence[Cell]], names: int) -> list[str]:
-        cells = [[Cell(name) for name in header], *rows]
-        widths = [max(len(cell.text) + len(cell.significant) for cell in column) for column in zip(*cells, strict=True)]
-        lines = [
-            "  ".join(
-                show(cell, width, i < names) for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-            ).rstrip()
-            for row in cells
-        ]
-        return [lines[0], "─" * (sum(widths) + 2 * len(widths) - 2), *lines[1:]]
-
-    lines = table(*_means(comparison, unjudged=True), names=1)
-    if comparison.differences:
-        lines += ["", *table(*_differences(comparison), names=2)]
-    return "\n".join([*lines, "", *caption(comparison, MARKS)]) + "\n"
+    cells = [[Cell(name) for name in header], *rows]
+    widths = [max(len(cell.text) + len(cell.significant) for cell in column) for column in zip(*cells, strict=True)]
+    lines = [
+        "  ".join(
+            show(cell, width, i < names) for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in cells
+    ]
+    return [lines[0], "─" * (sum(widths) + 2 * len(widths) - 2), *lines[1:]]
 
 
-def markdown(comparison: Comparison) -> str:
-    """Markdown tables, the best in bold, marks as superscripts."""
+def markdown_table(header: Sequence[str], rows: Sequence[Sequence[Cell]]) -> list[str]:
+    """Lines of a Markdown table."""
 
     def show(cell: Cell) -> str:
         shown = f"**{cell.text}**" if cell.best else cell.text.replace("|", r"\|")
         letters = ",".join(LETTERS[test] for test in cell.significant)
         return f"{shown}<sup>{letters}</sup>" if letters else shown
 
-    def table(header: Sequence[str], rows: Sequence[Sequence[Cell]]) -> list[str]:
-        ruler = ["---", *["---:"] * (len(header) - 1)]
-        lines = [[show(Cell(name)) for name in header], ruler, *[[show(cell) for cell in row] for row in rows]]
-        return ["| " + " | ".join(line) + " |" for line in lines]
-
-    lines = table(*_means(comparison, unjudged=True))
-    if comparison.differences:
-        lines += ["", *table(*_differences(comparison))]
-    return "\n".join([*lines, "", " ".join(caption(comparison, LETTERS))]) + "\n"
+    ruler = ["---", *["---:"] * (len(header) - 1)]
+    lines = [[show(Cell(name)) for name in header], ruler, *[[show(cell) for cell in row] for row in rows]]
+    return ["| " + " | ".join(line) + " |" for line in lines]
 
 
-def latex(comparison: Comparison) -> str:
-    """A LaTeX table of the means (package booktabs), the best in bold, marks as superscripts."""
+def latex_table(header: Sequence[str], rows: Sequence[Sequence[Cell]], caption: str) -> str:
+    """A LaTeX table (package booktabs)."""
 
     def show(cell: Cell) -> str:
         shown = rf"\textbf{{{_escaped(cell.text)}}}" if cell.best else _escaped(cell.text)
         letters = ",".join(LETTERS[test] for test in cell.significant)
         return rf"{shown}$^{{\mathrm{{{letters}}}}}$" if letters else shown
 
-    header, rows = _means(comparison, unjudged=False)
     lines = [" & ".join(map(_escaped, header)), *(" & ".join(map(show, row)) for row in rows)]
     return "\n".join(
         [
             r"\begin{table}",
             r"\centering",
-            rf"\caption{{{_escaped(' '.join(caption(comparison, LETTERS)))}}}",
+            rf"\caption{{{_escaped(caption)}}}",
             rf"\begin{{tabular}}{{l{'r' * (len(header) - 1)}}}",
             r"\toprule",
             lines[0] + r" \\",
@@ -106,7 +114,7 @@ def latex(comparison: Comparison) -> str:
 def caption(comparison: Comparison, marks: dict[Test, str]) -> list[str]:
     """Sentences that say what the numbers are: queries and the policy for empty ones, gain, tests, correction."""
     table = comparison.first
-    sentences = [_queries_sentence(table), *_gain_sentences(table)]
+    sentences = [queries_sentence(table), *gain_sentences(table)]
     for name, run in comparison.tables.items():
         if run.missing:
             sentences.append(f"{name}: {len(run.missing)} queries without candidates score 0.")
@@ -122,7 +130,8 @@ def caption(comparison: Comparison, marks: dict[Test, str]) -> list[str]:
     return sentences
 
 
-def _queries_sentence(table: PerQuery) -> str:
+def queries_sentence(table: PerQuery) -> str:
+    """How many queries there are, and what those without relevant documents score."""
     lacking = {
         str(measure): int(lacks.sum())
         for measure, lacks in zip(table.measures, table.without_relevant, strict=True)
@@ -140,7 +149,8 @@ def _queries_sentence(table: PerQuery) -> str:
     return f"{count}; those without relevant documents ({which}) {fate}."
 
 
-def _gain_sentences(table: PerQuery) -> list[str]:
+def gain_sentences(table: PerQuery) -> list[str]:
+    """Which gain each form of nDCG has."""
     sentences = {}
     for measure in table.measures:
         if measure.NAME == "nDCG" and "gains" not in measure.params:
@@ -212,6 +222,7 @@ def _p(value: float) -> str:
 
 _LATEX: dict[str, str] = {character: f"\\{character}" for character in "&%$#_{}"} | {
     "\\": r"\textbackslash{}",
+    "±": r"$\pm$",
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
     "<": r"$<$",

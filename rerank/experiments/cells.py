@@ -1,0 +1,150 @@
+"""The cells of an experiment: a training configuration for each method, fold, seed and point of a search."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from rerank.errors import UserError, nearest
+from rerank.evaluation.compare import check_choices
+from rerank.evaluation.measures import parse_measures
+from rerank.experiments.config import ExperimentConfig
+from rerank.experiments.search import Point, check_space
+from rerank.experiments.settings import Settings, assign, file_name, merged, point_name
+
+OURS = ("output", "seed", "test")
+"""Keys of a training configuration that the experiment sets."""
+
+CELL = "cell.json"
+"""In a run folder: the cell is finished; what it was told, and the seconds that it took."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """The cells among which validation chooses: a method on a fold with a seed."""
+
+    method: str
+    fold: int | str | None
+    seed: int
+
+    def __str__(self) -> str:
+        fold = "" if self.fold is None else f", fold {self.fold}"
+        return f"{self.method}{fold}, seed {self.seed}"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One training run.
+
+    Attributes:
+        group: its method, fold and seed.
+        point: the values of the search, by dotted key.
+        folder: the run folder.
+        settings: its training configuration.
+        select: the measure that validation chooses by.
+    """
+
+    group: Group
+    point: Point
+    folder: Path
+    settings: Settings
+    select: str
+
+    def __str__(self) -> str:
+        return f"{self.group}, {self.folder.name}" if self.point else str(self.group)
+
+    def finished(self) -> dict[str, Any] | None:
+        """What ``measures.json`` holds if this very cell was trained already, and ``seconds``; None otherwise."""
+        told, measures = self.folder / CELL, self.folder / "measures.json"
+        if not (told.is_file() and measures.is_file()):
+            return None
+        cell = json.loads(told.read_text())
+        if cell["settings"] != json.loads(json.dumps(self.settings)):
+            return None
+        return json.loads(measures.read_text()) | {"seconds": cell["seconds"]}
+
+
+class Plan:
+    """What an experiment will do.
+
+    Args:
+        config: the experiment.
+
+    Raises:
+        UserError: whatever in it cannot work and can be told without training's own parser.
+    """
+
+    def __init__(self, config: ExperimentConfig) -> None:
+        from rerank.training.config import TrainConfig
+
+        self.config = config
+        self.output = Path(config.output)
+        self._defaults = {field.name: field.default for field in fields(TrainConfig)}
+        _check(config, self._defaults)
+        self.groups = [
+            Group(method, fold, seed)
+            for method in config.methods
+            for fold in (config.folds or [None])
+            for seed in config.seeds
+        ]
+
+    def cell(self, group: Group, point: Point) -> Cell:
+        """The cell of a point."""
+        settings = merged(self.config.base, self.config.methods[group.method].set)
+        for key, value in point.items():
+            assign(settings, key, value)
+        if group.fold is not None:
+            assign(settings, "data.fold", group.fold)
+        monitor = settings.get("monitor", self._defaults["monitor"])
+        select = str(parse_measures(self.config.select or monitor)[0])
+        measures = settings.get("measures", self._defaults["measures"])
+        if select not in map(str, parse_measures(f"{monitor} {measures}")):
+            settings["measures"] = f"{measures} {select}"
+        fold = "all" if group.fold is None else f"fold-{file_name(str(group.fold))}"
+        folder = self.output / "cells" / file_name(group.method) / fold / f"seed-{group.seed}" / point_name(point)
+        settings |= {"output": str(folder), "seed": group.seed, "test": False}
+        return Cell(group, point, folder, settings, select)
+
+
+def _check(config: ExperimentConfig, known: Mapping[str, Any]) -> None:
+    parse_measures(config.measures)
+    if config.select is not None and len(parse_measures(config.select)) > 1:
+        raise UserError(f"select: one measure, not {config.select!r}")
+    check_choices([config.test], config.correction, 1 - config.level)
+    for name in ("methods", "seeds"):
+        if not getattr(config, name):
+            raise UserError(f"{name}: at least one is needed")
+    for name, values in (("folds", config.folds), ("seeds", config.seeds)):
+        if values is not None and (not values or len({str(value) for value in values}) < len(values)):
+            raise UserError(f"{name}: {values!r} must name each once, and at least one")
+    if config.jobs is not None and config.jobs < 1:
+        raise UserError(f"jobs: must be at least 1, not {config.jobs}")
+    if config.baseline is not None and config.baseline not in config.methods:
+        raise UserError(f"baseline: no method {config.baseline!r}{nearest(config.baseline, config.methods)}")
+    _check_keys("base", config.base, known)
+    folders: dict[str, str] = {}
+    for name, method in config.methods.items():
+        _check_keys(f"methods.{name}.set", method.set, known)
+        _check_keys(f"methods.{name}.search", method.search, known)
+        check_space(name, method.search, config.trials)
+        if (other := folders.setdefault(file_name(name), name)) != name:
+            raise UserError(f"methods: {other!r} and {name!r} would share a folder; rename one")
+    if config.published is not None:
+        count = len(parse_measures(config.measures))
+        for name, row in config.published.rows.items():
+            if name not in config.methods:
+                raise UserError(f"published.rows: no method {name!r}{nearest(name, config.methods)}")
+            if len(row) != count:
+                raise UserError(f"published.rows.{name}: has {len(row)} numbers, the table {count} measures")
+
+
+def _check_keys(where: str, settings: Mapping[str, Any], known: Mapping[str, Any]) -> None:
+    for key in settings:
+        name = key.split(".")[0]
+        if name in OURS:
+            raise UserError(f"{where}.{key}: is set by the experiment" + (", see seeds" if name == "seed" else ""))
+        if name not in known:
+            raise UserError(f"{where}.{key}: training has no key {name!r}{nearest(name, known)}")

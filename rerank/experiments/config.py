@@ -1,0 +1,79 @@
+"""Everything that an experiment is told; each field is a key of its YAML file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from rerank.evaluation.measures import Empty
+from rerank.evaluation.significance import Correction, Test
+
+
+@dataclass
+class Method:
+    """A row of the table.
+
+    Attributes:
+        set: keys of a training configuration that differ from the base. Mappings are merged key by key, but one with
+            ``class_path`` replaces what was there. Keys may be dotted, ``init_args`` left out: ``loss.alpha: 10``.
+        search: dotted keys with what to choose from on validation lists: a list of values, or a range
+            ``{low: 0.001, high: 1, log: true}``.
+    """
+
+    set: dict[str, Any] = field(default_factory=dict)
+    search: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Published:
+    """Numbers to print beside ours.
+
+    Attributes:
+        source: where they are from, for the caption.
+        rows: numbers by method, one per measure of the table, null where there is none.
+    """
+
+    source: str
+    rows: dict[str, list[float | None]]
+
+
+@dataclass
+class ExperimentConfig:
+    """An experiment: methods x folds x seeds, each searched over its own points.
+
+    Attributes:
+        output: folder to make, or to go on with where it was interrupted.
+        base: keys of a training configuration (see ``rerank train --help``) that all cells share.
+        methods: the rows of the table, by name.
+        folds: values of ``data.fold``; null where the data has no folds.
+        seeds: values of ``seed``; the table has their mean.
+        trials: points tried per search by Optuna's TPE where the full grid has more; null tries the full grid.
+        select: validation measure that picks the point of a search; null takes the monitor.
+        measures: measures of the table, on test lists, separated by spaces.
+        empty: what a query without relevant documents scores on test: 0 as trec_eval, 1, or drop to leave it out.
+        spread: what follows a mean: its standard error over folds (seeds, where there is one fold), or the half-width
+            of its 95 % interval by Student's t.
+        baseline: the method to test the others against; null tests against the best of each column.
+        test: paired test on the values per query, pooled over folds.
+        correction: for the many p-values of the table.
+        level: p-values below it are marked.
+        published: numbers to print beside ours.
+        jobs: cells trained side by side; null takes one per core, or one per GPU where there are some.
+    """
+
+    output: str
+    base: dict[str, Any]
+    methods: dict[str, Method]
+    folds: list[int | str] | None = None
+    seeds: list[int] = field(default_factory=lambda: [42])
+    trials: int | None = None
+    select: str | None = None
+    measures: str = "nDCG@10 nDCG AP RR P@10"
+    empty: Empty = "0"
+    spread: Literal["error", "interval"] = "error"
+    baseline: str | None = None
+    test: Test = "t-test"
+    correction: Correction = "holm"
+    level: float = 0.05
+    published: Published | None = None
+    jobs: int | None = None

@@ -1,0 +1,202 @@
+"""An experiment from its configuration to its tables: trains cells, chooses on validation, measures on test."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections import deque
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rerank.errors import UserError
+from rerank.experiments.cells import Cell, Group, Plan
+from rerank.experiments.outcome import QUERIES, Failure, Outcome, read_queries
+from rerank.experiments.progress import Progress
+from rerank.experiments.search import Search, make_search
+from rerank.experiments.worker import note
+from rerank.experiments.workers import Workers, cores_at_hand, devices_at_hand, environments
+
+log = logging.getLogger("rerank")
+
+
+@dataclass
+class _State:
+    """How far a group is.
+
+    Attributes:
+        search: where its points come from.
+        asked: the folders of the points asked for, in that order.
+        waiting: how many of them are not through yet.
+        trained: value, cell and measures of those that were trained, by folder.
+    """
+
+    search: Search
+    asked: list[Path] = field(default_factory=list)
+    waiting: int = 0
+    trained: dict[Path, tuple[float, Cell, dict[str, Any]]] = field(default_factory=dict)
+
+    @property
+    def best(self) -> tuple[float, Cell, dict[str, Any]]:
+        """The best on validation; of equal ones the one asked for first, whichever was through first."""
+        ordered = [self.trained[folder] for folder in self.asked if folder in self.trained]
+        return max(ordered, key=lambda found: found[0])
+
+
+@dataclass
+class Experiment:
+    """Runs what a plan says.
+
+    A cell that is finished is not trained again, and test lists are looked at for the chosen points only, once each.
+
+    Attributes:
+        plan: the cells.
+        outcomes: what came out, by group, in the order of the plan; groups that failed are missing.
+        failures: cells that failed.
+    """
+
+    plan: Plan
+    outcomes: dict[Group, Outcome] = field(default_factory=dict)
+    failures: list[Failure] = field(default_factory=list)
+
+    def run(self) -> None:
+        """Do all that is not done yet."""
+        config = self.plan.config
+        cores = cores_at_hand()
+        workers = Workers(environments(config.jobs, cores, devices_at_hand()), self.plan.output / "workers")
+        states = {group: _State(search_of(self.plan, group)) for group in self.plan.groups}
+        totals = dict.fromkeys(config.methods, 0)
+        for group, state in states.items():
+            totals[group.method] += state.search.size
+        with workers, Progress(totals, live=sys.stderr.isatty()) as progress:
+            self._states, self._progress = states, progress
+            self._ready: deque[tuple[str, Cell]] = deque()
+            for group in states:
+                self._ask(group)
+            running: dict[Future[dict[str, Any]], tuple[str, Cell]] = {}
+            while running or self._ready:
+                while self._ready and len(running) < workers.count:
+                    what, cell = self._ready.popleft()
+                    progress.start(cell)
+                    running[workers.submit(_job(what, cell, self.plan))] = what, cell
+                done, _ = wait(running, return_when=FIRST_COMPLETED)
+                for future in done:
+                    what, cell = running.pop(future)
+                    progress.end(cell)
+                    self._through(what, cell, future.result().get("error"))
+        self.outcomes = {group: self.outcomes[group] for group in states if group in self.outcomes}
+
+    def _ask(self, group: Group) -> None:
+        """Queue the points that can be tried now; where there are none left, the chosen one is to be measured."""
+        state = self._states[group]
+        while points := state.search.ask():
+            state.waiting += len(points)
+            for point in points:
+                cell = self.plan.cell(group, point)
+                state.asked.append(cell.folder)
+                if cell.finished() is not None:
+                    self._trained(cell, found=True)
+                else:
+                    self._ready.append(("train", cell))
+        if not state.waiting and state.trained:
+            self._measure(state.best[1])
+
+    def _through(self, what: str, cell: Cell, error: str | None) -> None:
+        if error is not None:
+            self._fail(cell, error)
+        if what == "measure":
+            if error is None:
+                self._measured(cell)
+            return
+        if error is None:
+            self._trained(cell)
+        else:
+            self._states[cell.group].waiting -= 1
+            self._states[cell.group].search.tell(cell.point, None)
+        self._ask(cell.group)
+
+    def _fail(self, cell: Cell, error: str) -> None:
+        if not (cell.folder / "log.txt").is_file():
+            note(cell.folder, error)
+        self.failures.append(Failure(cell, error))
+        self._progress.fail(cell, error)
+
+    def _trained(self, cell: Cell, found: bool = False) -> None:
+        state, measures = self._states[cell.group], cell.finished()
+        assert measures is not None
+        value = measures.get("validation", {}).get(cell.select)
+        state.waiting -= 1
+        state.search.tell(cell.point, value)
+        if value is None and state.search.size > 1:
+            self._fail(cell, f"no validation {cell.select} to choose by; the data must give validation lists")
+            return
+        state.trained[cell.folder] = value or 0.0, cell, measures
+        self._progress.add(cell, value or 0.0, measures["seconds"], found)
+
+    def _measure(self, cell: Cell) -> None:
+        config = self.plan.config
+        if read_queries(cell.folder / QUERIES, config.measures, config.empty) is not None:
+            self._measured(cell)
+        else:
+            self._ready.appendleft(("measure", cell))
+
+    def _measured(self, cell: Cell) -> None:
+        state, config = self._states[cell.group], self.plan.config
+        table = read_queries(cell.folder / QUERIES, config.measures, config.empty)
+        assert table is not None
+        _, _, measures = state.trained[cell.folder]
+        validation = measures.get("validation", {})
+        self.outcomes[cell.group] = Outcome(cell, len(state.trained), validation, table, measures["seconds"])
+        self._progress.measure(cell)
+
+
+def search_of(plan: Plan, group: Group) -> Search:
+    """The search of a method on a fold with a seed."""
+    return make_search(plan.config.methods[group.method].search, plan.config.trials, group.seed)
+
+
+def check_cells(plan: Plan) -> None:
+    """Let training's own parser read every method, and every value of its search.
+
+    Raises:
+        UserError: what it refuses, with the method.
+    """
+    import tempfile
+
+    import yaml
+
+    from rerank.training.command import check
+
+    with tempfile.TemporaryDirectory() as folder:
+        for group in {group.method: group for group in plan.groups}.values():
+            for point in _corners(plan.config.methods[group.method].search):
+                file = Path(folder) / "cell.yaml"
+                file.write_text(yaml.safe_dump(plan.cell(group, point).settings, sort_keys=False))
+                try:
+                    check([f"--config={file}"])
+                except UserError as error:
+                    shown = ", ".join(f"{key}: {value}" for key, value in point.items())
+                    raise UserError(f"methods.{group.method}{f' ({shown})' if shown else ''}: {error}") from error
+
+
+def _corners(space: dict[str, Any]) -> list[dict[str, Any]]:
+    """As few points as have every value of every key in them."""
+    values = {key: options if isinstance(options, list) else list(_bounds(options)) for key, options in space.items()}
+    count = max(map(len, values.values()), default=1)
+    return [{key: options[min(i, len(options) - 1)] for key, options in values.items()} for i in range(count)]
+
+
+def _bounds(options: dict[str, Any]) -> tuple[Any, Any]:
+    return options["low"], options["high"]
+
+
+def _job(what: str, cell: Cell, plan: Plan) -> dict[str, Any]:
+    if what == "train":
+        return {"do": "train", "settings": cell.settings}
+    return {"do": "measure", "output": str(cell.folder), "measures": plan.config.measures, "empty": plan.config.empty}
+
+
+def cell_count(plan: Plan) -> int:
+    """How many cells there are in all."""
+    return sum(search_of(plan, group).size for group in plan.groups)
