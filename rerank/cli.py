@@ -201,6 +201,14 @@ def train(argv: Sequence[str]) -> None:
     run_training(argv)
 
 
+def experiment(argv: Sequence[str]) -> None:
+    """Compare methods over folds and seeds as a YAML configuration says, up to the tables of a paper."""
+    from rerank.experiments.command import experiment as run_experiment
+
+    if run_experiment(argv):
+        sys.exit(1)
+
+
 def losses(name: str | None = None) -> None:
     """List the losses: name, parameters, defaults, paper; of one loss all that its documentation says.
 
@@ -262,13 +270,14 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "train": train,
     "rerank": rerank,
     "evaluate": evaluate,
+    "experiment": experiment,
     "losses": losses,
 }
 
 
 def usage() -> str:
     """The commands, a line each."""
-    lines = [f"  {name:<10} {(function.__doc__ or '').splitlines()[0]}" for name, function in COMMANDS.items()]
+    lines = [f"  {name:<11} {(function.__doc__ or '').splitlines()[0]}" for name, function in COMMANDS.items()]
     return "\n".join(
         [
             "usage: rerank COMMAND [OPTIONS]",
@@ -290,8 +299,8 @@ def run(argv: Sequence[str]) -> None:
         print(__version__)
     elif argv[0] not in COMMANDS:
         raise UserError(f"{argv[0]}: no such command{nearest(argv[0], COMMANDS)}; see rerank --help")
-    elif argv[0] == "train":
-        train(argv[1:])
+    elif argv[0] in ("train", "experiment"):
+        COMMANDS[argv[0]](argv[1:])
     elif argv[0] == "losses" and len(argv) == 2 and not argv[1].startswith("-"):
         losses(argv[1])
     else:

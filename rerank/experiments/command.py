@@ -1,0 +1,108 @@
+"""From options and a YAML file to a finished experiment."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Sequence
+
+from rerank.console import log_file, make_parser, parse
+from rerank.errors import UserError
+from rerank.experiments.config import ExperimentConfig
+
+log = logging.getLogger("rerank")
+
+
+def experiment(argv: Sequence[str]) -> int:
+    """Compare methods over folds and seeds: train all, choose on validation, measure on test, make the tables.
+
+    Goes on where it was interrupted. Keys of cells can be set by options too: ``--base.data.path=DIR``.
+
+    Args:
+        argv: ``--config FILE``, options that override its keys, ``--dry-run``.
+
+    Returns:
+        The number of cells that failed.
+    """
+    from rerank.experiments.cells import Plan
+    from rerank.experiments.run import Experiment, check_cells, search_of
+    from rerank.experiments.table import listing, text
+
+    parser = make_parser("experiment", experiment)
+    parser.add_argument("--config", action="config", help="YAML file; options that follow it override its keys")
+    parser.add_argument("--dry_run", action="store_true", help="check the configuration and say what would be done")
+    parser.add_class_arguments(ExperimentConfig)
+    words, inside = split_options(argv)
+    options = parse(parser, words)
+    dry_run = options.pop("dry_run")
+    options.pop("config")
+    config: ExperimentConfig = ExperimentConfig(**vars(parser.instantiate(options)))
+    set_inside(config, inside)
+    plan = Plan(config)
+    check_cells(plan)
+    if dry_run:
+        print(listing(plan, [(group, search_of(plan, group).size) for group in plan.groups]))
+        return 0
+    from rerank.experiments.results import write_results
+    from rerank.experiments.summary import summarise
+
+    plan.output.mkdir(parents=True, exist_ok=True)
+    with log_file(plan.output):
+        done = Experiment(plan)
+        done.run()
+        summary = summarise(config, done.outcomes)
+        write_results(done, summary)
+    print(text(summary, bold=sys.stdout.isatty()), end="")
+    log.info("%s: results.json, results.parquet, queries.parquet, table.md, table.tex", plan.output)
+    if done.failures:
+        log.warning("%d cells failed; run again to try them again", len(done.failures))
+    return len(done.failures)
+
+
+def split_options(argv: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:
+    """Apart from the other words: options that reach into cells (``--base.x=1``, ``--base.x 1``), with their values.
+
+    Raises:
+        UserError: such an option without a value.
+    """
+    words: list[str] = []
+    inside: list[tuple[str, str]] = []
+    remaining = list(argv)
+    while remaining:
+        word = remaining.pop(0)
+        key, equals, value = word.partition("=")
+        if not key.startswith(("--base.", "--methods.")):
+            words.append(word)
+            continue
+        if not equals:
+            if not remaining:
+                raise UserError(f"{key}: needs a value")
+            value = remaining.pop(0)
+        inside.append((key.removeprefix("--"), value))
+    return words, inside
+
+
+def set_inside(config: ExperimentConfig, options: Sequence[tuple[str, str]]) -> None:
+    """Set keys of the base (``base.KEY``) or of a method (``methods.NAME.set.KEY``) to values written as YAML.
+
+    Raises:
+        UserError: a method that there is not, a key of another form, a value that is no YAML.
+    """
+    import yaml
+
+    from rerank.errors import nearest
+    from rerank.experiments.settings import assign
+
+    for key, text in options:
+        try:
+            value = yaml.safe_load(text)
+        except yaml.YAMLError as error:
+            raise UserError(f"{key}: {text!r} is not YAML") from error
+        if key.startswith("base."):
+            assign(config.base, key.removeprefix("base."), value)
+            continue
+        name = next((name for name in config.methods if key.startswith(f"methods.{name}.set.")), None)
+        if name is None:
+            known = nearest(key, [f"methods.{name}.set" for name in config.methods])
+            raise UserError(f"--{key}: options reach into methods as --methods.NAME.set.KEY{known}")
+        assign(config.methods[name].set, key.removeprefix(f"methods.{name}.set."), value)

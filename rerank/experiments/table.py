@@ -1,0 +1,177 @@
+"""The tables of an experiment for people: terminal, Markdown, LaTeX."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from rerank.evaluation.measures import COUNTS, parse_measures
+from rerank.evaluation.render import (
+    LETTERS,
+    Cell,
+    gain_sentences,
+    latex_table,
+    markdown_table,
+    queries_sentence,
+    text_table,
+)
+from rerank.evaluation.significance import TEST_NAMES
+from rerank.experiments.cells import Group, Plan
+from rerank.experiments.config import ExperimentConfig
+from rerank.experiments.outcome import Failure, Outcome
+from rerank.experiments.summary import Row, Summary, Value
+
+Table = tuple[list[str], list[list[Cell]]]
+
+
+def markdown(summary: Summary, outcomes: Mapping[Group, Outcome], failures: Sequence[Failure]) -> str:
+    """All that there is to say: the means, the published numbers, the chosen points, what failed."""
+    lines = [*markdown_table(*means(summary)), "", " ".join(caption(summary))]
+    if summary.config.published is not None:
+        lines += ["", *markdown_table(*published(summary)), "", published_caption(summary)]
+    lines += ["", *markdown_table(*choices(summary.config, outcomes)), "", CHOICES]
+    if failures:
+        lines += ["", "Failed:", "", *(f"- {escape(failure)}" for failure in failures)]
+    return "\n".join(lines) + "\n"
+
+
+def latex(summary: Summary) -> str:
+    """The means, and the published numbers beside them (package booktabs)."""
+    parts = [latex_table(*means(summary), " ".join(caption(summary)))]
+    if summary.config.published is not None:
+        parts.append(latex_table(*published(summary), published_caption(summary)))
+    return "\n".join(parts)
+
+
+def text(summary: Summary, bold: bool = False) -> str:
+    """The means and the published numbers for a terminal."""
+    lines = [*text_table(*means(summary), bold=bold), "", *caption(summary)]
+    if summary.config.published is not None:
+        lines += ["", *text_table(*published(summary), bold=bold), "", published_caption(summary)]
+    return "\n".join(lines) + "\n"
+
+
+def means(summary: Summary) -> Table:
+    """Header and rows: a method a row, a measure a column."""
+    counts = {str(measure) for measure in parse_measures(summary.config.measures) if measure.NAME in COUNTS}
+    rows = []
+    for method, row in summary.rows.items():
+        cells = [Cell(_name(summary.config, method, row))]
+        for measure in summary.measures:
+            value = row.values[measure]
+            best = len(summary.rows) > 1 and row.whole and measure not in counts
+            marked = value.corrected < summary.config.level
+            cells.append(
+                Cell(
+                    _value(summary.config, value),
+                    best=best and value.mean >= summary.best(measure) - 1e-12,
+                    significant=(summary.config.test,) if marked else (),
+                )
+            )
+        rows.append(cells)
+    return ["method", *summary.measures], rows
+
+
+def published(summary: Summary) -> Table:
+    """Header and rows: the published numbers, and how many standard errors ours are above them."""
+    rows = [
+        [Cell(method), *(Cell(_published(row.values[measure])) for measure in summary.measures)]
+        for method, row in summary.rows.items()
+        if any(value.published is not None for value in row.values.values())
+    ]
+    return ["method (published)", *summary.measures], rows
+
+
+def choices(config: ExperimentConfig, outcomes: Mapping[Group, Outcome]) -> Table:
+    """Header and rows: what validation chose, how often, and how long such a cell trained."""
+    rows = []
+    for method in config.methods:
+        found = [outcome for group, outcome in outcomes.items() if group.method == method]
+        if not found:
+            rows.append([Cell(method), Cell("-"), Cell("-"), Cell("-")])
+            continue
+        points = Counter(", ".join(f"{key} {value}" for key, value in outcome.cell.point.items()) for outcome in found)
+        shown = "; ".join(f"{point} ({count})" if point else "-" for point, count in points.most_common())
+        tried = sorted({outcome.tried for outcome in found})
+        seconds = float(np.mean([outcome.seconds for outcome in found]))
+        rows.append([Cell(method), Cell("-".join(map(str, tried))), Cell(shown), Cell(f"{seconds:.1f}")])
+    return ["method", "points", "chosen", "seconds"], rows
+
+
+CHOICES = (
+    "Points tried on each fold and seed, those that validation chose (with how often), and the mean time that the "
+    "training of a chosen one took."
+)
+
+
+def caption(summary: Summary) -> list[str]:
+    """Sentences that say what the numbers are."""
+    config = summary.config
+    folds, seeds = len(config.folds or []), len(config.seeds)
+    over = f"{folds} folds" if folds > 1 else f"{seeds} seeds" if seeds > 1 else "one fold and seed"
+    within = f", each the mean of {seeds} seeds" if folds > 1 and seeds > 1 else ""
+    how = {"error": "standard error", "interval": "95 % interval (Student's t)"}[config.spread]
+    several = folds > 1 or seeds > 1
+    sentences = [f"Test means over {over}{within}{f', ± {how}' if several else ''}."]
+    sentences += [f"Seed{'s' if seeds > 1 else ''} {', '.join(map(str, config.seeds))}."]
+    tables = summary.pooled
+    if tables:
+        first = next(iter(tables.values()))
+        sentences += [queries_sentence(first), *gain_sentences(first)]
+    if any(method.search for method in config.methods.values()):
+        from rerank.training.config import TrainConfig
+
+        select = config.select or config.base.get("monitor", TrainConfig.monitor)
+        sentences.append(f"Hyper-parameters chosen on validation by {select}.")
+    if len(tables) > 1 and summary.comparisons:
+        against = config.baseline or "the best of the column"
+        corrected = {"none": "not corrected", "bonferroni": "Bonferroni-corrected", "holm": "Holm-corrected"}
+        sentences.append(
+            f"{LETTERS[config.test]}: differs from {against}, p < {config.level:g} by the "
+            f"{TEST_NAMES[config.test]} over queries pooled over folds "
+            f"({corrected[config.correction]} for {summary.comparisons} comparisons)."
+        )
+    return sentences
+
+
+def published_caption(summary: Summary) -> str:
+    """What the table of published numbers shows."""
+    assert summary.config.published is not None
+    return (
+        f"Published: {summary.config.published.source}. In brackets: ours minus the published mean, in our standard "
+        "errors."
+    )
+
+
+def listing(plan: Plan, cells: Sequence[tuple[Group, int]]) -> str:
+    """What an experiment would do: its groups with the number of their cells."""
+    lines = [f"{group}: {count} cell{'s' if count > 1 else ''}" for group, count in cells]
+    total = sum(count for _, count in cells)
+    return "\n".join([*lines, f"{total} cells, {len(cells)} of them measured on test, in {plan.output}"])
+
+
+def escape(failure: Failure) -> str:
+    """A failure as Markdown shows it."""
+    shown = f"{failure.cell}: {failure.message} ({failure.cell.folder}/log.txt)"
+    return "".join(f"\\{sign}" if sign in "\\`*_[]<>|" else sign for sign in shown)
+
+
+def _name(config: ExperimentConfig, method: str, row: Row) -> str:
+    name = f"{method} (baseline)" if method == config.baseline else method
+    return name if row.whole else f"{name} ({row.found} of {row.wanted} cells)"
+
+
+def _value(config: ExperimentConfig, value: Value) -> str:
+    if np.isnan(value.mean):
+        return "-"
+    width = value.error if config.spread == "error" else value.interval
+    return f"{value.mean:.4f}" + ("" if np.isnan(width) else f" ± {width:.4f}")
+
+
+def _published(value: Value) -> str:
+    if value.published is None:
+        return "-"
+    distance = "" if np.isnan(value.distance) else f" ({value.distance:+.1f})"
+    return f"{value.published:g}{distance}"
