@@ -1,0 +1,74 @@
+"""Any loss as the objective of gradient-boosted trees."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import torch
+
+from rerank.lists.ragged import Array
+from rerank.lists.sampling import seed_of
+from rerank.lists.store import Lists
+from rerank.losses.base import Loss
+from rerank.training.padded import Padded
+
+
+class Objective:
+    r"""Gradient and Hessian of a loss, summed over the lists from which something can be learned.
+
+    The gradient :math:`g_i = \partial \sum_q \ell_q / \partial s_i` is autograd's. A tree's leaf has the value
+    :math:`-\eta \sum g_i / (\sum h_i + \lambda)`, so that the Hessian decides how far a step goes. That of a direct
+    metric has a diagonal of either sign, and some losses have a gradient that is no derivative, so it is not taken:
+    :math:`h_i` is the mean of :math:`|g|` over all documents of these lists. A leaf is then the mean gradient of its
+    documents (Friedman's gradient boosting) in units of the typical one: the learning rate means the same for every
+    loss and measure. Both are divided by that mean, which changes no leaf and gives :math:`h_i = 1`: what the
+    libraries ask of a leaf's Hessian, and add to it, counts documents. Documents of other lists have 0 and 0.
+
+    Args:
+        loss: the loss.
+        lists: training lists.
+        usable: positions of the lists from which something can be learned.
+        seed: decides the loss's random choices, anew for every tree.
+    """
+
+    def __init__(self, loss: Loss, lists: Lists, usable: Array, seed: int) -> None:
+        self.loss = copy.copy(loss)
+        self.loss.reduction = "sum"
+        self.padded = Padded(lists, usable)
+        self.lists = len(usable)
+        self.taught = np.zeros(len(lists.documents), dtype=bool)
+        for batch in self.padded:
+            self.taught[batch.rows[batch.mask].numpy()] = True
+        self._seeds = np.array([seed_of(seed, 0, query) for query in lists.query_ids], dtype=np.int64)
+        self.calls = 0
+        self.value = float("nan")
+
+    def gradient(self, scores: Array, draw: int = 0) -> tuple[Array, float]:
+        """Derivative of the sum of the losses by every score.
+
+        Args:
+            scores: ``[T]``, in the order of the lists.
+            draw: which of the loss's independent random choices.
+
+        Returns:
+            ``[T]`` float32, and the mean loss of a list.
+        """
+        flat = torch.from_numpy(np.asarray(scores, dtype=np.float32))
+        gradient, total = torch.zeros(len(flat)), 0.0
+        for batch in self.padded:
+            padded = flat[batch.rows].requires_grad_()
+            seeds = torch.from_numpy((self._seeds[batch.lists] + draw) & (2**63 - 1))
+            loss = self.loss(padded, batch.labels, batch.mask, seeds=seeds)
+            loss.backward()
+            assert padded.grad is not None
+            gradient[batch.rows[batch.mask]] = padded.grad[batch.mask]
+            total += loss.item()
+        return gradient.numpy(), total / max(1, self.lists)
+
+    def __call__(self, scores: Array) -> tuple[Array, Array]:
+        """Gradient and Hessian, ``[T]`` each; ``value`` is the mean loss then."""
+        gradient, self.value = self.gradient(scores, self.calls)
+        self.calls += 1
+        scale = float(np.abs(gradient[self.taught]).mean())
+        return gradient / (scale or 1.0), self.taught.astype(np.float32)

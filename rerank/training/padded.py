@@ -1,0 +1,59 @@
+"""Lists that do not change, padded once to batches of similar length."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rerank.lists.ragged import Array
+from rerank.lists.store import Lists
+
+CELLS = 1 << 20
+"""Numbers in the pairwise matrices of a batch at most (a longer list is a batch of its own)."""
+
+
+class Batch(NamedTuple):
+    """Some lists.
+
+    Attributes:
+        lists: their positions, ``[B]``.
+        rows: position of each document in the flat arrays, ``[B, N]``; 0 where padded.
+        mask: ``[B, N]`` bool, True for real documents.
+        labels: ``[B, N]`` float32, 0 where padded.
+    """
+
+    lists: Array
+    rows: Tensor
+    mask: Tensor
+    labels: Tensor
+
+
+class Padded:
+    """Lists in padded batches, sorted by length so that little of a batch is padding.
+
+    Args:
+        lists: the lists.
+        chosen: positions of the lists to take; None for all.
+    """
+
+    def __init__(self, lists: Lists, chosen: Array | None = None) -> None:
+        self.documents = len(lists.documents)
+        chosen = np.arange(len(lists)) if chosen is None else chosen
+        lengths = lists.lengths
+        chosen = chosen[np.argsort(-lengths[chosen], kind="stable")]
+        self._batches, start = [], 0
+        while start < len(chosen):
+            longest = max(1, int(lengths[chosen[start]]))
+            part = chosen[start : start + max(1, CELLS // longest**2)]
+            mask = np.arange(longest) < lengths[part][:, None]
+            rows = np.where(mask, lists.offsets[part][:, None] + np.arange(longest), 0)
+            labels = np.where(mask, lists.labels[rows], 0).astype(np.float32)
+            self._batches.append(Batch(part, torch.from_numpy(rows), torch.from_numpy(mask), torch.from_numpy(labels)))
+            start += len(part)
+
+    def __iter__(self) -> Iterator[Batch]:
+        return iter(self._batches)

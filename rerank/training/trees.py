@@ -1,0 +1,160 @@
+"""Growing trees: tree by tree, validated, the best number of trees kept."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from rerank.errors import UserError
+from rerank.evaluation.measures import parse_measures
+from rerank.files import atomic_folder, warn_once
+from rerank.lists.data import Splits
+from rerank.measures.ndcg import nDCG
+from rerank.measures.parsing import parse
+from rerank.models.boosting import Gain, Trees
+from rerank.models.features import width
+from rerank.training.config import TrainConfig
+from rerank.training.monitor import Monitor
+from rerank.training.objective import Objective
+from rerank.training.run_folder import RunFolder
+from rerank.training.trainer import usable_lists
+from rerank.training.validate import finish
+
+log = logging.getLogger("rerank")
+
+
+class TreeTrainer:
+    """Trains trees on ranked lists and leaves the run folder that networks leave.
+
+    A tree counts as an epoch: ``patience`` trees without a better monitor end the training (null grows all), and the
+    first trees up to the best monitor are kept; without validation lists all are. Every tree sees every list as a
+    whole, so that sampler, batch sizes, optimization and precision mean nothing here. ``metrics.jsonl`` gets a line
+    per tree: the monitor on training and validation lists, with a loss of ours also its mean before the tree.
+
+    Args:
+        config: what to do.
+        folder: the run folder, checked.
+
+    Raises:
+        UserError: anything in the configuration or data that cannot work; nothing has been written then.
+    """
+
+    def __init__(self, config: TrainConfig, folder: RunFolder) -> None:
+        self.config, self.folder = config, folder
+        assert isinstance(config.model, Trees)
+        self.model: Trees = config.model
+        if config.patience is not None and config.patience < 1:
+            raise UserError(f"patience: must be at least 1, not {config.patience}")
+        if int(os.environ.get("WORLD_SIZE", 1)) > 1:
+            raise UserError("trees are grown by one process; start one, and set model.threads")
+        if config.tracker:
+            warn_once("trees log to metrics.jsonl alone; tracker is left aside")
+        parse_measures(config.measures)
+        self.monitor = str(parse_measures(config.monitor)[0])
+        self.splits: Splits = config.data.splits(config.seed)
+        train = self.splits.train
+        width(train)
+        self.objective: Objective | None = None
+        if config.loss is not None:
+            usable = usable_lists(train, config.loss)
+            self.objective = Objective(config.loss, train, usable, config.seed)
+            self.skipped = len(train) - len(usable)
+        else:
+            self.skipped = len(train) - _with_unequal_labels(train)
+        if self.skipped == len(train):
+            raise UserError(f"data.train: no list of {train.folder} has anything to learn from")
+
+    def run(self) -> dict[str, Any]:
+        """Train to the end; returns what ``measures.json`` holds."""
+        train, validation = self.splits.train, self.splits.validation
+        again = (self.folder.path / "metrics.jsonl").exists()
+        self.folder.open()
+        if again:
+            log.info("this run was interrupted; trees are grown from the start again")
+        self.folder.keep_metrics(0)
+        log.info("%d training lists, %d of them without anything to learn from", len(train), self.skipped)
+        self.model.begin(train, validation, self.config.seed, gain_of(self.monitor), self.objective is not None)
+        self._grow(_monitor(train, self.monitor), None if validation is None else Monitor(validation, self.monitor))
+        with atomic_folder(self.folder.best, replace=True) as temporary:
+            self.model.save(temporary)
+        return self.finish()
+
+    def finish(self) -> dict[str, Any]:
+        """Measure the best model, and write it down."""
+        model = type(self.model).load(self.folder.best)
+        return finish(
+            self.folder,
+            self.splits,
+            lambda lists, name: model.predict(lists),
+            self.monitor,
+            self.config.measures,
+            self.config.test,
+        )
+
+    def _grow(self, train: Monitor | None, validation: Monitor | None) -> None:
+        """Grow trees and keep the best number of them."""
+        best, best_trees, patience = -1.0, 0, self.config.patience
+        started = time.perf_counter()
+        bar = tqdm(range(1, self.model.trees + 1), desc="growing", unit=" trees", disable=None)
+        for number in bar:
+            grown = self.model.grow(self.objective)
+            scores = self.model.scores("train")
+            if number == 1 and (scores == scores[0]).all():
+                raise UserError(f"model: the first tree finds nothing to split; {_SMALLER}")
+            if not grown:
+                log.info("tree %d finds nothing to split: stopping early", number)
+                break
+            line: dict[str, Any] = {"step": number, "epoch": number}
+            if self.objective is not None:
+                line["loss"] = self.objective.value
+                if not np.isfinite(self.objective.value):
+                    raise UserError(f"the loss is {self.objective.value} at tree {number}; lower model.learning_rate")
+            if train is not None:
+                line["train"] = {self.monitor: train(scores)}
+            if validation is None:
+                best_trees = number
+            else:
+                value = validation(self.model.scores("validation"))
+                line["validation"] = {self.monitor: value}
+                if value > best:
+                    best, best_trees = value, number
+                bar.set_postfix({self.monitor: f"{value:.4f}", "best": f"{best:.4f} ({best_trees})"})
+            self.folder.add_metrics(line | {"seconds": time.perf_counter() - started})
+            if validation is not None and patience is not None and number - best_trees >= patience:
+                log.info("no better %s for %d trees: stopping early", self.monitor, patience)
+                break
+        bar.close()
+        self.model.keep(best_trees)
+        if validation is not None:
+            log.info("best %s %.4f with %d trees, of %d", self.monitor, best, best_trees, number)
+
+
+_SMALLER = "lower the sum of Hessians, or the number of documents, that a leaf must have at least"
+
+
+def gain_of(monitor: str) -> Gain:
+    """What LambdaMART takes for a gain: that of the monitor, 2^y - 1 where it has none."""
+    try:
+        measure = parse(monitor)
+    except UserError:
+        return "exp-log2"
+    return measure.dcg if isinstance(measure, nDCG) else "exp-log2"
+
+
+def _monitor(train: Any, measure: str) -> Monitor | None:
+    """The monitor on training lists; None for a measure that ir-measures alone computes, where they have no qrels."""
+    try:
+        return Monitor(train, measure)
+    except UserError:
+        return None
+
+
+def _with_unequal_labels(lists: Any) -> int:
+    """The number of lists that hold a pair to be ordered."""
+    filled = lists.offsets[:-1][lists.lengths > 0]
+    return int((np.maximum.reduceat(lists.labels, filled) > np.minimum.reduceat(lists.labels, filled)).sum())
