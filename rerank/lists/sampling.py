@@ -30,21 +30,21 @@ class Sampler(ABC):
 
 
 class Full(Sampler):
-    """The best ``depth`` candidates of the first stage, all of them."""
+    """The whole list, or its best ``depth`` candidates by the first stage."""
 
-    def __init__(self, depth: int = 150) -> None:
+    def __init__(self, depth: int | None = None) -> None:
         """Set the depth.
 
         Args:
-            depth: candidates per list.
+            depth: candidates per list; null takes all that the list has.
         """
-        if depth < 1:
+        if depth is not None and depth < 1:
             raise ValueError(f"depth must be at least 1, not {depth}")
         self.depth = depth
 
     def sample(self, labels: Array, seed: int) -> Array:
         """The first ``depth`` positions."""
-        return np.arange(min(self.depth, len(labels)))
+        return np.arange(len(labels) if self.depth is None else min(self.depth, len(labels)))
 
 
 class PositivesNegatives(Sampler):
