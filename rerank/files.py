@@ -81,6 +81,11 @@ def digest(*parts: str | bytes | Path) -> str:
     return total.hexdigest()[:16]
 
 
+def cache_folder() -> Path:
+    """Where indexes and the like are kept: ``$RERANK_HOME``, or ``~/.cache/rerank``."""
+    return Path(os.environ.get("RERANK_HOME") or "~/.cache/rerank").expanduser()
+
+
 def _temporary_beside(path: Path) -> str:
     return f".{path.name}.{os.getpid()}.tmp"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -68,18 +69,9 @@ class ListsData(Data):
         if self.validation is not None:
             validation = judged_lists(self.validation)
         elif self.validation_share > 0:
-            order = np.random.default_rng(seed).permutation(len(train))
-            kept = max(1, round(len(train) * self.validation_share))
-            validation = judged_lists(self.train).select(np.sort(order[:kept]))
-            train = train.select(np.sort(order[kept:]))
-            log.info("%d of the training queries kept back for validation", kept)
+            train, validation = keep_back(train, judged_lists(self.train), self.validation_share, seed)
         test = None if self.test is None else judged_lists(self.test)
-        for name, lists in (("validation", validation), ("test", test)):
-            if lists is not None and (shared := set(train.query_ids) & set(lists.query_ids)):
-                raise UserError(
-                    f"{len(shared)} queries are in both training and {name} lists, e.g. {min(shared)!r}; "
-                    "measures on them would not mean anything"
-                )
+        check_disjoint(train, {"validation": validation, "test": test})
         return Splits(
             train,
             None if validation is None else validation.top(self.depth),
@@ -98,3 +90,28 @@ def judged_lists(folder: str, with_added: bool = False) -> Lists:
             "%s: %d of %d queries have no judgments and are left out", folder, len(lists) - len(judged), len(lists)
         )
     return lists.select(judged)
+
+
+def keep_back(train: Lists, same: Lists, share: float, seed: int) -> tuple[Lists, Lists]:
+    """The training lists without a share of the queries, and that share, to validate on.
+
+    Args:
+        train: training lists.
+        same: lists of the same queries as validation shall see them.
+        share: share of the queries, above 0; one query at least.
+        seed: decides which.
+    """
+    order = np.random.default_rng(seed).permutation(len(train))
+    kept = max(1, round(len(train) * share))
+    log.info("%d of the training queries kept back for validation", kept)
+    return train.select(np.sort(order[kept:])), same.select(np.sort(order[:kept]))
+
+
+def check_disjoint(train: Lists, others: Mapping[str, Lists | None]) -> None:
+    """Refuse validation and test lists that share a query with the training lists."""
+    for name, lists in others.items():
+        if lists is not None and (shared := set(train.query_ids) & set(lists.query_ids)):
+            raise UserError(
+                f"{len(shared)} queries are in both training and {name} lists, e.g. {min(shared)!r}; "
+                "measures on them would not mean anything"
+            )

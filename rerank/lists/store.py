@@ -36,7 +36,8 @@ class Lists:
         labels: grade of each candidate, ``[T]`` int16; 0 where unjudged or judged negative.
         first_stage: first-stage score of each candidate, ``[T]`` float32.
         query_table: Arrow table of the store's queries (``query_id``, ``text``, ...).
-        document_table: Arrow table of the store's documents (``doc_id``, ``text``), each distinct document once.
+        document_table: Arrow table of the store's documents (``doc_id``, ``text``), each distinct document once; for
+            features (``doc_id``, ``features``), a document per row of the file.
         qrels: all judgments of these queries, also of documents that are no candidates; None where there are none.
     """
 
@@ -96,6 +97,16 @@ class Lists:
 
     def __len__(self) -> int:
         return len(self.query_ids)
+
+    @property
+    def features(self) -> Array | None:
+        """Features of the store's documents, ``[D, F]`` float32, a read-only view of the mapped file; None for text."""
+        if "features" not in self.document_table.column_names:
+            return None
+        column = self.document_table.column("features")
+        parts = [chunk.flatten().to_numpy(zero_copy_only=True) for chunk in column.chunks]
+        flat = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return flat.reshape(-1, column.type.list_size)
 
     @property
     def lengths(self) -> Array:

@@ -16,7 +16,7 @@ from tqdm import tqdm
 from rerank.collections.base import Collection, Query
 from rerank.collections.lucene import LuceneCollection, find_index, open_index
 from rerank.errors import UserError
-from rerank.files import atomic_folder, atomic_write, digest, warn_once
+from rerank.files import atomic_folder, atomic_write, cache_folder, digest, warn_once
 from rerank.jvm import anserini_jar, java_class
 from rerank.retrieval.runs import Run, Scored
 
@@ -27,11 +27,6 @@ MANIFEST = "rerank.json"
 BATCH = 1000
 # Java's trim() takes these away, and Anserini refuses a document without anything else.
 BLANK = "".join(map(chr, range(0x21)))
-
-
-def cache_folder() -> Path:
-    """Where indexes and the like are kept: ``$RERANK_HOME``, or ``~/.cache/rerank``."""
-    return Path(os.environ.get("RERANK_HOME") or "~/.cache/rerank").expanduser()
 
 
 def build_index(collection: Collection, folder: Path | None = None, threads: int | None = None) -> Path:
