@@ -86,6 +86,7 @@ class Experiment:
                     progress.end(cell)
                     self._through(what, cell, future.result().get("error"))
         self.outcomes = {group: self.outcomes[group] for group in states if group in self.outcomes}
+        self.failures.sort(key=lambda failure: self.plan.groups.index(failure.cell.group))
 
     def _ask(self, group: Group) -> None:
         """Queue the points that can be tried now; where there are none left, the chosen one is to be measured."""

@@ -168,7 +168,7 @@ def _corrected(p: Iterable[float], correction: Correction) -> list[float]:
 
 
 def _row(config: ExperimentConfig, method: str, names: list[str], outcomes: Mapping[Group, Outcome]) -> Row:
-    folds = config.folds or [None]
+    folds: list[int | str | None] = [*config.folds] if config.folds else [None]
     tables = {
         fold: [outcomes[group].test for seed in config.seeds if (group := Group(method, fold, seed)) in outcomes]
         for fold in folds

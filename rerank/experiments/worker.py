@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,7 @@ def train_cell(settings: dict[str, Any]) -> None:
     """Train a cell, or go on with it; its configuration lies beside its folder, for ``rerank train --config``."""
     import yaml
 
+    import rerank.training.trainer  # noqa: F401 - before the clock starts
     from rerank.training.command import train
 
     folder = Path(settings["output"])
@@ -79,7 +81,7 @@ def load_splits(folder: Path) -> Splits:
 
 def answer(job: dict[str, Any]) -> dict[str, Any]:
     """Do one job; whatever goes wrong is written to the cell's log and said in a line."""
-    work = {"train": train_cell, "measure": measure_cell}[job.pop("do")]
+    work: Callable[..., None] = {"train": train_cell, "measure": measure_cell}[job.pop("do")]
     folder = Path(job["output"] if "output" in job else job["settings"]["output"])
     try:
         work(**job)

@@ -1,0 +1,326 @@
+"""Whole experiments, tiny but real: what is trained, chosen, measured, kept and told."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from markdown_it import MarkdownIt
+from scipy import stats
+
+from rerank.cli import main
+from rerank.experiments.command import experiment
+from rerank.experiments.workers import Worker, environments
+from tests.builders import make_lists, make_model
+
+MEASURES = ["nDCG@5", "AP", "P@1"]
+
+
+def write_config(folder: Path, **changes: Any) -> Path:
+    """Three methods over three folds: a grid, a range for Optuna, and one whose loss stops being finite."""
+    smoothi = {"class_path": "DirectMetric", "init_args": {"measure": "nDCG", "relaxation": "SmoothI"}}
+    config: dict[str, Any] = {
+        "output": str(folder / "out"),
+        "base": {
+            "data": {"class_path": "FoldsData", "init_args": {"lists": str(folder / "lists"), "folds": 3}},
+            "model": {
+                "class_path": "CrossEncoder",
+                "init_args": {"name": str(folder / "model"), "query_length": 8, "document_length": 16},
+            },
+            "epochs": 1,
+            "batch_size": 4,
+            "precision": "fp32",
+            "monitor": "nDCG@5",
+            "measures": "AP",
+        },
+        "folds": [1, 2, 3],
+        "methods": {
+            "SmoothI": {
+                "set": {"loss": smoothi, "optimization.encoder_lr": 0.001},
+                "search": {"loss.relaxation.alpha": [0.1, 1000.0]},
+            },
+            "Tuned | 50%": {
+                "set": {"loss": "ListNet"},
+                "search": {"optimization.encoder_lr": {"low": 1e-5, "high": 1e-2, "log": True}},
+            },
+            "Broken": {"set": {"loss": "ListNet", "batch_size": 1, "optimization": {"encoder_lr": 1e30}}},
+        },
+        "trials": 2,
+        "measures": " ".join(MEASURES),
+        "published": {"source": "Nobody, 2020", "rows": {"SmoothI": [0.5, None, 0.25]}},
+        "jobs": 2,
+    }
+    (folder / "experiment.yaml").write_text(yaml.safe_dump(config | changes, sort_keys=False))
+    return folder / "experiment.yaml"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An experiment that is through."""
+    folder = tmp_path_factory.mktemp("experiment")
+    make_lists(folder)
+    make_model(folder / "model")
+    assert experiment([f"--config={write_config(folder)}"]) == 3, "the broken method fails on each fold"
+    return folder
+
+
+@pytest.fixture(scope="module")
+def results(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / "out" / "results.json").read_text())
+
+
+def read_measures(cell: Path) -> dict[str, Any]:
+    return json.loads((cell / "measures.json").read_text())
+
+
+def runs(output: Path) -> list[Path]:
+    return sorted(path.parent for path in output.glob("cells/*/*/*/*/measures.json"))
+
+
+def test_validation_chooses_and_test_is_measured_for_the_chosen_only(folder: Path, results: dict[str, Any]) -> None:
+    chosen = {Path(cell["folder"]) for cell in results["cells"]}
+    assert len(chosen) == 6
+    assert {cell["method"] for cell in results["cells"]} == {"SmoothI", "Tuned | 50%"}
+    trained = runs(folder / "out")
+    assert len(trained) == 12
+    for cell in trained:
+        value = read_measures(cell)["validation"]["nDCG@5"]
+        best = max(read_measures(other)["validation"]["nDCG@5"] for other in trained if other.parent == cell.parent)
+        if cell in chosen:
+            assert value == best
+        assert (cell in chosen) == ("test" in read_measures(cell)) == (cell / "test.trec").exists()
+    assert len({cell.parent for cell in chosen}) == 6
+
+
+def test_cells_differ_in_what_they_should(folder: Path, results: dict[str, Any]) -> None:
+    seen = set()
+    for cell in runs(folder / "out"):
+        config = yaml.safe_load((cell / "config.yaml").read_text())
+        assert f"fold-{config['data']['init_args']['fold']}" == cell.parent.parent.name
+        assert f"seed-{config['seed']}" == cell.parent.name
+        if cell.parts[-4] == "SmoothI":
+            seen.add(config["loss"]["init_args"]["relaxation"]["init_args"]["alpha"])
+            assert config["optimization"]["encoder_lr"] == 0.001
+        else:
+            assert 1e-5 <= config["optimization"]["encoder_lr"] <= 1e-2
+    assert seen == {0.1, 1000.0}
+
+
+def test_a_failed_cell_leaves_a_hole_and_its_last_line(folder: Path, results: dict[str, Any]) -> None:
+    assert [(failed["method"], failed["fold"]) for failed in results["failed"]] == [("Broken", f) for f in (1, 2, 3)]
+    for failed in results["failed"]:
+        assert "finite" in failed["message"]
+        assert Path(failed["log"]).read_text().splitlines()[-1].endswith(failed["message"])
+    rows = [
+        line for line in (folder / "out" / "table.md").read_text().splitlines() if line.startswith("| Broken (0 of")
+    ]
+    assert [cell.strip() for cell in rows[0].split("|")[2:-1]] == ["-"] * len(MEASURES)
+
+
+def test_the_table_is_arithmetic_over_folds_and_queries(folder: Path, results: dict[str, Any]) -> None:
+    """Means and standard errors from the runs' own measures; p-values by scipy from the values per query."""
+    names = ["SmoothI", "Tuned | 50%"]
+    queries = pq.read_table(folder / "out" / "queries.parquet").to_pandas()
+    raw = {}
+    for measure in MEASURES:
+        means = {}
+        for name in names:
+            chosen = [cell for cell in results["cells"] if cell["method"] == name]
+            folds = [cell["test"][measure] for cell in chosen]
+            for cell in chosen:
+                own = read_measures(Path(cell["folder"]))["test"]
+                assert measure not in own or own[measure] == pytest.approx(cell["test"][measure])
+            value = results["table"][name]["values"][measure]
+            means[name] = value["mean"]
+            assert value["mean"] == pytest.approx(np.mean(folds))
+            assert value["error"] == pytest.approx(stats.sem(folds))
+            low, high = stats.t.interval(0.95, 2, np.mean(folds), stats.sem(folds))
+            assert value["interval"] == pytest.approx((high - low) / 2)
+        best = max(names, key=lambda name: means[name])
+        assert results["against"][measure] == best
+        other = names[1 - names.index(best)]
+        columns = [queries[queries.method == name].sort_values("query_id")[measure] for name in names]
+        assert len(columns[0]) == 12
+        expected = stats.ttest_rel(*columns).pvalue
+        p = results["table"][other]["values"][measure]["p"]
+        assert p is None if np.isnan(expected) else p == pytest.approx(expected)
+        assert results["table"][best]["values"][measure]["p"] is None
+        raw[measure] = (p, results["table"][other]["values"][measure]["corrected"])
+    known = sorted(pair for pair in raw.values() if pair[0] is not None)
+    assert results["comparisons"] == len(known)
+    smallest = 0.0
+    for rank, (p, corrected) in enumerate(known):
+        smallest = max(smallest, min(1.0, p * (len(known) - rank)))
+        assert corrected == pytest.approx(smallest)
+    value = results["table"]["SmoothI"]["values"]["nDCG@5"]
+    assert value["distance"] == pytest.approx((value["mean"] - 0.5) / value["error"])
+    assert results["table"]["SmoothI"]["values"]["AP"]["distance"] is None
+
+
+def test_parquet_has_a_row_per_method_fold_and_seed(folder: Path, results: dict[str, Any]) -> None:
+    rows = pq.read_table(folder / "out" / "results.parquet").to_pylist()
+    assert len(rows) == 6
+    for row, cell in zip(rows, results["cells"], strict=True):
+        assert (row["method"], row["fold"], row["seed"]) == (cell["method"], str(cell["fold"]), cell["seed"])
+        assert json.loads(row["point"]) == cell["point"]
+        assert row["validation/nDCG@5"] == read_measures(Path(row["folder"]))["validation"]["nDCG@5"]
+        assert row["test/AP"] == cell["test"]["AP"]
+        assert row["seconds"] > 0
+
+
+def test_markdown_and_latex_are_tables(folder: Path, results: dict[str, Any]) -> None:
+    tokens = MarkdownIt().enable("table").parse((folder / "out" / "table.md").read_text())
+    rows: list[list[str]] = []
+    for previous, token in pairwise(tokens):
+        if token.type == "tr_open":
+            rows.append([])
+        elif previous.type in ("th_open", "td_open"):
+            rows[-1].append(token.content)
+    means = rows[: 1 + 3]
+    assert means[0] == ["method", *MEASURES]
+    assert [row[0] for row in means[1:]] == ["SmoothI", "Tuned | 50%", "Broken (0 of 3 cells)"]
+    assert {len(row) for row in means} == {4}
+    for column, measure in enumerate(MEASURES, 1):
+        best = max(results["table"][row[0]]["values"][measure]["mean"] for row in means[1:3])
+        for row in means[1:3]:
+            value = results["table"][row[0]]["values"][measure]
+            assert row[column].strip("*").startswith(f"{value['mean']:.4f} ± {value['error']:.4f}")
+            assert row[column].startswith("**") == (value["mean"] == best)
+    latex = (folder / "out" / "table.tex").read_text()
+    assert r"Tuned | 50\% & " in latex
+    assert r" $\pm$ " in latex
+    assert latex.count(r"\begin{tabular}") == latex.count(r"\end{tabular}") == 2
+    assert latex.count("{") - latex.count(r"\{") == latex.count("}") - latex.count(r"\}")
+    for said in ("12 queries", "linear gain", "3 folds", "Seed 42", "t-test", "Holm", "standard error"):
+        assert said in results["caption"]
+
+
+def test_what_is_finished_is_not_done_again(folder: Path, results: dict[str, Any]) -> None:
+    """Other measures and policies are taken from the runs that are there; without anything new, no process starts."""
+    config = yaml.safe_load((folder / "experiment.yaml").read_text())
+    del config["methods"]["Broken"]
+    path = folder / "whole.yaml"
+    path.write_text(yaml.safe_dump(config, sort_keys=False))
+    logs = folder / "out" / "workers"
+    before = {path: path.stat().st_mtime_ns for path in folder.glob("out/cells/**/measures.json")}
+    for log in logs.iterdir():
+        log.unlink()
+    assert experiment([f"--config={path}"]) == 0
+    assert list(logs.iterdir()) == []
+    again = json.loads((folder / "out" / "results.json").read_text())
+    assert again["table"]["SmoothI"]["values"] == results["table"]["SmoothI"]["values"]
+    assert experiment([f"--config={path}", "--measures=RR P@1", "--empty=drop", "--published=null"]) == 0
+    other = json.loads((folder / "out" / "results.json").read_text())
+    assert other["measures"] == ["RR", "P@1"]
+    assert {path: path.stat().st_mtime_ns for path in folder.glob("out/cells/**/measures.json")} == before
+
+
+def test_a_killed_experiment_goes_on_and_ends_as_one_left_alone(folder: Path, results: dict[str, Any]) -> None:
+    output = folder / "killed"
+    command = [sys.executable, "-m", "rerank.cli", "experiment", f"--config={folder / 'experiment.yaml'}"]
+    command += [f"--output={output}"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    waited = time.monotonic()
+    while len(list(output.glob("cells/**/cell.json"))) < 3 and process.poll() is None:
+        assert time.monotonic() - waited < 300
+        time.sleep(0.05)
+    workers = psutil.Process(process.pid).children(recursive=True)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    assert len(workers) == 2
+    _, alive = psutil.wait_procs(workers, timeout=30)
+    assert alive == [], "no worker outlives its experiment"
+    assert not (output / "results.json").exists()
+    trained = {path: path.stat().st_mtime_ns for path in output.glob("cells/**/metrics.jsonl")}
+    complete = {path for path in trained if (path.parent / "cell.json").exists()}
+
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, "the broken cells still fail"
+    assert all(path.stat().st_mtime_ns == trained[path] for path in complete)
+    found = json.loads((output / "results.json").read_text())
+    assert found["table"] == results["table"]
+    assert [cell["point"] for cell in found["cells"]] == [cell["point"] for cell in results["cells"]]
+    assert "Broken" in done.stdout
+
+
+def test_dry_run_counts_cells_and_writes_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["experiment", "--config", str(folder / "experiment.yaml"), "--output", str(folder / "dry"), "--dry-run"]
+    assert main(words) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[0] == "SmoothI, fold 1, seed 42: 2 cells"
+    assert shown[-1].startswith("15 cells, 9 of them measured on test")
+    assert not (folder / "dry").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"baseline": "SmothI"}, "did you mean 'SmoothI'"),
+        ({"select": "nDGC@10"}, "did you mean"),
+        ({"measures": "nDCG@5 AP"}, "published.rows.SmoothI: has 3 numbers, the table 2"),
+        ({"folds": [1, 1]}, "folds"),
+        ({"seeds": []}, "seeds"),
+        ({"jobs": 0}, "jobs"),
+        ({"trials": None}, "methods.Tuned | 50%.search.optimization.encoder_lr: a range needs"),
+        ({"methods": {"A": {"set": {"lose": "ListNet"}}}}, "did you mean 'loss'"),
+        ({"methods": {"A": {"set": {"loss": "ListNot"}}}, "published": None}, "did you mean 'ListNet'"),
+        ({"methods": {"A": {"search": {"loss.alpha": 3}}}}, "must be a list of values or a range"),
+        ({"methods": {"A": {"search": {"batch_size": [4, "many"]}}}, "published": None}, "(batch_size: many)"),
+        ({"methods": {"A/B": {}, "A B": {}}}, "would share a folder"),
+        ({"base": {"seed": 3}}, "base.seed: is set by the experiment, see seeds"),
+    ],
+)
+def test_bad_configurations_are_one_line(
+    changes: dict[str, Any], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["experiment", "--config", str(write_config(tmp_path, **changes))]) == 2
+    error = capsys.readouterr().err.strip().splitlines()[-1]
+    assert error.startswith("rerank: error: ")
+    assert message in error
+    assert not (tmp_path / "out").exists()
+
+
+def test_options_reach_into_cells(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = f"--config={folder / 'experiment.yaml'}"
+    assert main(["experiment", config, "--dry-run", "--base.data.lists", "elsewhere", "--base.epochs=2"]) == 0
+    for words, message in (
+        (["--base.epochs=two"], "epochs"),
+        (["--base.data.list=x"], "data"),
+        (["--methods.SmothI.set.epochs=2"], "did you mean 'methods.SmoothI.set'"),
+        (["--base.epochs"], "needs a value"),
+    ):
+        assert main(["experiment", config, "--dry-run", *words]) == 2
+        assert message in capsys.readouterr().err
+
+
+def test_a_worker_that_dies_is_said_so_and_replaced(tmp_path: Path) -> None:
+    worker = Worker({}, tmp_path / "log" / "worker.log")
+    job = {"do": "measure", "output": str(tmp_path / "no run"), "measures": "AP", "empty": "0"}
+    try:
+        assert "measures.json" in worker.do(job)["error"]
+        assert worker._process is not None
+        worker._process.kill()
+        assert "SIGKILL" in worker.do(job)["error"]
+        assert "measures.json" in worker.do(job)["error"]
+    finally:
+        worker.stop()
+    assert "measures.json" in (tmp_path / "no run" / "log.txt").read_text().splitlines()[-1]
+
+
+def test_threads_and_devices_are_shared_out() -> None:
+    assert [env["OMP_NUM_THREADS"] for env in environments(None, 4, [])] == ["1"] * 4
+    assert [env["OMP_NUM_THREADS"] for env in environments(3, 8, [])] == ["2"] * 3
+    assert [env["CUDA_VISIBLE_DEVICES"] for env in environments(None, 8, ["0", "5"])] == ["0", "5"]
+    assert [env["CUDA_VISIBLE_DEVICES"] for env in environments(3, 2, ["0", "5"])] == ["0", "5", "0"]
+    assert all("CUDA_VISIBLE_DEVICES" not in env for env in environments(2, 2, []))
