@@ -1,0 +1,183 @@
+"""The numbers of a table against numpy, scipy and arithmetic, on values per query that are made up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from rerank.errors import UserError
+from rerank.evaluation.measures import PerQuery, parse_measures
+from rerank.experiments import table
+from rerank.experiments.cells import Cell, Group
+from rerank.experiments.config import ExperimentConfig, Method, Published
+from rerank.experiments.outcome import Failure, Outcome, read_queries, write_queries
+from rerank.experiments.summary import summarise
+
+MEASURES = "nDCG@10 AP"
+FOLDS, SEEDS, QUERIES = [1, 2, 3], [5, 6], 20
+
+
+def make_config(**changes: Any) -> ExperimentConfig:
+    settings: dict[str, Any] = {"output": "o", "base": {}, "measures": MEASURES, "folds": FOLDS, "seeds": SEEDS}
+    settings["methods"] = {name: Method() for name in ("bad", "middle", "good")}
+    return ExperimentConfig(**settings | changes)
+
+
+def make_outcomes(config: ExperimentConfig, nan: bool = False) -> dict[Group, Outcome]:
+    """Methods that are better the later they come, with noise."""
+    rng = np.random.default_rng(0)
+    outcomes = {}
+    for quality, method in enumerate(config.methods):
+        for fold in config.folds or [None]:
+            for seed in config.seeds:
+                values = rng.beta(2 + quality, 3, (2, QUERIES))
+                empty = np.zeros((2, QUERIES), dtype=bool)
+                empty[:, 0] = nan
+                values[empty] = np.nan
+                queries = tuple(f"{fold}-{i}" for i in range(QUERIES))
+                policy: Any = "drop" if nan else "0"
+                test = PerQuery(tuple(parse_measures(MEASURES)), queries, values, (), empty, policy)
+                group = Group(method, fold, seed)
+                cell = Cell(group, {"alpha": quality}, Path("o") / method, {}, "AP")
+                outcomes[group] = Outcome(cell, 4, {"AP": 0.5}, test, 2.0)
+    return outcomes
+
+
+def values(outcomes: dict[Group, Outcome], method: str, measure: int) -> np.ndarray:
+    """``[folds, seeds, queries]``."""
+    found = [[outcomes[Group(method, fold, seed)].test.values[measure] for seed in SEEDS] for fold in FOLDS]
+    return np.array(found)
+
+
+@pytest.mark.parametrize("test", ["t-test", "wilcoxon"])
+def test_means_errors_and_tests_over_folds_and_seeds(test: Any) -> None:
+    config = make_config(test=test, correction="bonferroni")
+    outcomes = make_outcomes(config)
+    summary = summarise(config, outcomes)
+    assert summary.against == {"nDCG@10": "good", "AP": "good"}
+    assert summary.comparisons == 4
+    for i, measure in enumerate(summary.measures):
+        good = values(outcomes, "good", i).mean(axis=1).ravel()
+        for method, row in summary.rows.items():
+            cells = values(outcomes, method, i)
+            folds = cells.mean(axis=(1, 2))
+            value = row.values[measure]
+            assert value.mean == pytest.approx(folds.mean())
+            assert value.error == pytest.approx(stats.sem(folds))
+            assert value.interval == pytest.approx(stats.sem(folds) * stats.t.ppf(0.975, 2))
+            if method == "good":
+                assert np.isnan(value.p)
+                continue
+            mine = cells.mean(axis=1).ravel()
+            expected = (stats.ttest_rel if test == "t-test" else stats.wilcoxon)(mine, good).pvalue
+            assert value.p == pytest.approx(expected)
+            assert value.corrected == pytest.approx(min(1, 4 * expected))
+
+
+def test_against_a_baseline_both_directions_are_marked() -> None:
+    config = make_config(baseline="middle")
+    summary = summarise(config, make_outcomes(config))
+    assert set(summary.against.values()) == {"middle"}
+    _, rows = table.means(summary)
+    assert [row[0].text for row in rows] == ["bad", "middle (baseline)", "good"]
+    assert not any(cell.significant for cell in rows[1])
+    assert all(cell.significant == ("t-test",) for cell in rows[2][1:])
+    assert all(cell.best for cell in rows[2][1:])
+    assert "differs from middle" in " ".join(table.caption(summary))
+
+
+def test_with_one_fold_the_spread_is_over_seeds() -> None:
+    config = make_config(folds=None, seeds=list(range(10)), spread="interval")
+    outcomes = make_outcomes(config)
+    summary = summarise(config, outcomes)
+    means = [outcomes[Group("good", None, seed)].test.mean["AP"] for seed in config.seeds]
+    low, high = stats.t.interval(0.95, 9, np.mean(means), stats.sem(means))
+    value = summary.rows["good"].values["AP"]
+    assert (value.mean, value.error) == (pytest.approx(np.mean(means)), pytest.approx(stats.sem(means)))
+    _, rows = table.means(summary)
+    assert rows[2][2].text == f"{np.mean(means):.4f} ± {(high - low) / 2:.4f}"
+    assert "10 seeds" in table.caption(summary)[0]
+    assert "95 % interval" in table.caption(summary)[0]
+
+
+def test_a_single_number_has_no_spread() -> None:
+    config = make_config(folds=[1], seeds=[5])
+    summary = summarise(config, make_outcomes(config))
+    assert np.isnan(summary.rows["good"].values["AP"].error)
+    assert "±" not in table.markdown(summary, {}, [])
+
+
+def test_dropped_queries_are_in_no_mean_and_no_test() -> None:
+    config = make_config(empty="drop")
+    outcomes = make_outcomes(config, nan=True)
+    summary = summarise(config, outcomes)
+    cells = values(outcomes, "bad", 1)[:, :, 1:]
+    assert summary.rows["bad"].values["AP"].mean == pytest.approx(cells.mean())
+    good = values(outcomes, "good", 1)[:, :, 1:]
+    expected = stats.ttest_rel(cells.mean(axis=1).ravel(), good.mean(axis=1).ravel()).pvalue
+    assert summary.rows["bad"].values["AP"].p == pytest.approx(expected)
+    assert f"without relevant documents ({len(FOLDS)}) are left out" in " ".join(table.caption(summary))
+
+
+def test_a_row_with_holes_is_shown_but_not_compared() -> None:
+    config = make_config()
+    outcomes = make_outcomes(config)
+    del outcomes[Group("good", 2, 5)], outcomes[Group("good", 2, 6)]
+    summary = summarise(config, outcomes)
+    assert set(summary.against.values()) == {"middle"}
+    _, rows = table.means(summary)
+    assert rows[2][0].text == "good (4 of 6 cells)"
+    assert not any(cell.best or cell.significant for cell in rows[2])
+    assert all(cell.best for cell in rows[1][1:])
+    assert rows[2][1].text != "-"
+
+
+def test_published_numbers_with_their_distance() -> None:
+    config = make_config(published=Published("them, 2020 & later", {"good": [0.5, None]}))
+    summary = summarise(config, make_outcomes(config))
+    value = summary.rows["good"].values["nDCG@10"]
+    assert value.distance == pytest.approx((value.mean - 0.5) / value.error)
+    (row,) = table.published(summary)[1]
+    assert [cell.text for cell in row] == ["good", f"0.5 ({value.distance:+.1f})", "-"]
+    assert r"them, 2020 \& later" in table.latex(summary)
+    assert "them, 2020 & later" in table.text(summary)
+
+
+def test_markdown_says_what_was_chosen_and_what_failed() -> None:
+    config = make_config()
+    outcomes = make_outcomes(config)
+    cell = next(iter(outcomes.values())).cell
+    shown = table.markdown(summarise(config, outcomes), outcomes, [Failure(cell, "a <b>|* c_d")])
+    assert "| good | 4 | alpha 2 (6) | 2.0 |" in shown
+    assert r"a \<b\>\|\* c\_d" in shown
+
+
+def test_methods_measured_on_other_queries_are_not_compared() -> None:
+    config = make_config()
+    outcomes = make_outcomes(config)
+    group = Group("bad", 1, 5)
+    other = replace(outcomes[group].test, queries=tuple(f"x{i}" for i in range(QUERIES)))
+    with pytest.raises(UserError, match="depend on the seed"):
+        summarise(config, outcomes | {group: replace(outcomes[group], test=other)})
+    both = {Group("bad", 1, seed): replace(outcomes[Group("bad", 1, seed)], test=other) for seed in SEEDS}
+    with pytest.raises(UserError, match="measured on other queries"):
+        summarise(config, outcomes | both)
+
+
+def test_values_per_query_come_back(tmp_path: Path) -> None:
+    config = make_config(empty="drop")
+    written = next(iter(make_outcomes(config, nan=True).values())).test
+    write_queries(tmp_path / "q.json", written)
+    read = read_queries(tmp_path / "q.json", MEASURES, "drop")
+    assert read is not None
+    np.testing.assert_array_equal(read.values, written.values)
+    np.testing.assert_array_equal(read.without_relevant, written.without_relevant)
+    assert (read.measures, read.queries, read.empty) == (written.measures, written.queries, "drop")
+    assert read_queries(tmp_path / "q.json", "AP", "drop") is None
+    assert read_queries(tmp_path / "q.json", MEASURES, "0") is None
+    assert read_queries(tmp_path / "nothing.json", MEASURES, "0") is None
