@@ -188,5 +188,5 @@ def open_lists(path: str | Path, layout: dict[str, int] | None = None) -> Lists:
     """
     path = Path(path).expanduser()
     if path.is_file():
-        return letor_lists(path, layout and Layout(layout["first"], layout["width"], "the model's training file"))
+        return letor_lists(path, Layout(**layout, source="the model's training file") if layout else None)
     return Lists.open(path)

@@ -73,3 +73,18 @@ class Ragged:
         """All values, one list after the other (a copy only where the file has several record batches)."""
         parts = [values[offsets[0] : offsets[-1]] for values, offsets in zip(self._values, self._offsets, strict=True)]
         return parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else np.zeros(0)
+
+
+def blocks(offsets: Array, rows: int) -> list[tuple[int, int]]:
+    """Ranges ``(first, last)`` of consecutive lists with about so many rows each, one list at least.
+
+    Args:
+        offsets: ``[Q + 1]`` where each list starts, and the last one ends.
+        rows: rows in a range, exceeded only by a single list.
+    """
+    ranges, first, lists = [], 0, len(offsets) - 1
+    while first < lists:
+        last = int(np.searchsorted(offsets, offsets[first] + rows, side="right")) - 1
+        ranges.append((first, last := min(max(last, first + 1), lists)))
+        first = last
+    return ranges
