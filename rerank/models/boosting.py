@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from abc import abstractmethod
 from collections.abc import Callable
 from importlib import import_module
@@ -11,8 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 
 from rerank.errors import UserError
+from rerank.files import digest
 from rerank.models.base import Model
-from rerank.models.contract import class_path, read_contract, write_contract
+from rerank.models.contract import CONTRACT, class_path, read_contract, write_contract
 
 if TYPE_CHECKING:
     from rerank.lists.ragged import Array
@@ -24,6 +26,15 @@ Objective = Callable[["Array"], tuple["Array", "Array"]]
 Split = Literal["train", "validation"]
 
 Gain = Literal["log2", "exp-log2"]
+
+_SHARES = ("feature_fraction", "bagging_fraction", "colsample_bytree", "subsample")
+_RANGES: dict[str, tuple[int, int | None]] = {
+    **dict.fromkeys(("trees", "threads", "truncation_level", "pairs"), (1, None)),
+    **dict.fromkeys(("num_leaves", "max_bin"), (2, None)),
+    **dict.fromkeys(_SHARES, (0, 1)),
+}
+"""Smallest and largest value of settings; others are at least 0."""
+_POSITIVE = {"learning_rate", *_SHARES}
 
 
 class Trees(Model):
@@ -43,14 +54,17 @@ class Trees(Model):
     file: ClassVar[str]
 
     def __init__(self, settings: dict[str, Any]) -> None:
-        for name in ("trees", "threads", "num_leaves", "max_bin", "pairs", "truncation_level"):
-            if settings.get(name) is not None and settings[name] < (2 if name in ("num_leaves", "max_bin") else 1):
-                raise ValueError(f"{name} must be at least 1 (2 leaves, 2 bins), not {settings[name]}")
-        if not settings["learning_rate"] > 0:
-            raise ValueError(f"learning_rate must be above 0, not {settings['learning_rate']}")
+        for name, value in settings.items():
+            low, high = _RANGES.get(name, (0, None))
+            if isinstance(value, int | float) and (value < low or (high is not None and value > high)):
+                raise ValueError(
+                    f"{name} must be at least {low}{'' if high is None else f', at most {high}'}, not {value}"
+                )
+        for name in _POSITIVE & settings.keys():
+            if settings[name] == 0:
+                raise ValueError(f"{name} must be above 0")
         self.settings = settings
         self.trees: int = settings["trees"]
-        self.threads: int = settings["threads"] or 0  # 0: the library takes OMP_NUM_THREADS, or all cores
         self.features = 0
         self.booster: Any = None
         self.module = self._import()
@@ -124,7 +138,7 @@ class Trees(Model):
     def save(self, folder: Path) -> None:
         """The trees in their library's own format, and ``rerank.json``."""
         self._write(folder / self.file)
-        write_contract(folder, self.contract())
+        write_contract(folder, self.contract() | {"hash": digest(folder / self.file)})
 
     @classmethod
     def load(cls, folder: Path) -> Self:
@@ -137,19 +151,30 @@ class Trees(Model):
         path = folder / cls.file
         if not path.is_file():
             raise UserError(f"{path}: no such file; train again")
+        if digest(path) != contract.get("hash"):  # LightGBM ends the process over a file that is cut short
+            raise UserError(f"{path}: not the file that training wrote; copy the model again, or train again")
         try:
             model = cls(**contract["settings"])
             model.features = int(contract["features"])
-            model._read(path)
-            if model.count != contract["trees"]:
-                raise ValueError(f"{model.count} trees, not {contract['trees']}")
-        except (KeyError, TypeError, ValueError) as error:  # XGBoostError is a ValueError, LightGBMError is not
-            raise UserError(f"{path}: not a whole model ({str(error).splitlines()[0]}); train it again") from error
+        except (KeyError, TypeError, ValueError) as error:
+            raise UserError(f"{folder / CONTRACT}: not a whole contract ({error}); train again") from error
+        model._read(path)
         return model
 
     def _params(self, *others: str) -> dict[str, Any]:
         """The settings that go to the library under their own names: all but the others."""
         return {name: value for name, value in self.settings.items() if name not in others}
+
+    def _threads(self, rows: int) -> int:
+        """How many threads work on so many documents.
+
+        Without a setting one for every 50,000: on fewer the threads wait for each other longer than they work, and
+        where other programs keep the cores busy they wait a hundred times longer than one thread takes.
+        """
+        if self.settings["threads"] is not None:
+            return int(self.settings["threads"])
+        cores = int(os.environ.get("OMP_NUM_THREADS", "").split(",")[0] or os.cpu_count() or 1)
+        return max(1, min(cores, rows // 50_000))
 
     @classmethod
     def _import(cls) -> Any:

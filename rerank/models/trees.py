@@ -67,7 +67,7 @@ class LightGBM(Trees):
             max_bin: values that a feature is rounded to at most.
             truncation_level: ranks from which LambdaMART takes pairs; a little more than the monitor's cut-off is
                 enough.
-            threads: threads; null takes OMP_NUM_THREADS, or all cores.
+            threads: threads; null takes one for every 50,000 documents, up to OMP_NUM_THREADS or the number of cores.
         """
         super().__init__({name: value for name, value in locals().items() if name not in ("self", "__class__")})
 
@@ -77,7 +77,7 @@ class LightGBM(Trees):
         params |= {
             "objective": "none" if own else "lambdarank",
             "metric": "None",
-            "num_threads": self.threads,
+            "num_threads": self._threads(len(train.documents)),
             "bagging_freq": int(self.settings["bagging_fraction"] < 1),
             "seed": seed,
             "deterministic": True,
@@ -122,16 +122,13 @@ class LightGBM(Trees):
         self.booster = self.module.Booster(model_str=self.booster.model_to_string(num_iteration=trees))
 
     def _predict(self, features: Array) -> Array:
-        return self.booster.predict(features, raw_score=True, num_threads=self.threads)
+        return self.booster.predict(features, raw_score=True, num_threads=self._threads(len(features)))
 
     def _write(self, path: Path) -> None:
         self.booster.save_model(path)
 
     def _read(self, path: Path) -> None:
-        try:
-            self.booster = self.module.Booster(model_file=path)
-        except self.module.basic.LightGBMError as error:
-            raise ValueError(str(error)) from error
+        self.booster = self.module.Booster(model_file=path)
 
     @property
     def count(self) -> int:
@@ -182,7 +179,7 @@ class XGBoost(Trees):
             max_bin: values that a feature is rounded to at most.
             pair_method: take pairs with each of the first ``pairs`` ranks, or draw ``pairs`` for every document.
             pairs: how many.
-            threads: threads; null takes OMP_NUM_THREADS, or all cores.
+            threads: threads; null takes one for every 50,000 documents, up to OMP_NUM_THREADS or the number of cores.
         """
         super().__init__({name: value for name, value in locals().items() if name not in ("self", "__class__")})
 
@@ -195,7 +192,7 @@ class XGBoost(Trees):
             "tree_method": "hist",
             "grow_policy": "lossguide" if self.settings["max_leaves"] else "depthwise",
             "disable_default_eval_metric": True,
-            "nthread": self.threads,
+            "nthread": self._threads(len(train.documents)),
             "seed": seed,
             "verbosity": 0,
         }
@@ -218,7 +215,7 @@ class XGBoost(Trees):
             group=lists.lengths,
             max_bin=self.settings["max_bin"],
             ref=reference,
-            nthread=self.threads,
+            nthread=self._threads(len(lists.documents)),
         )
 
     def grow(self, objective: Objective | None) -> bool:
@@ -240,13 +237,14 @@ class XGBoost(Trees):
         self.booster, self._sets = self.booster[:trees], {}
 
     def _predict(self, features: Array) -> Array:
+        self.booster.set_param({"nthread": self._threads(len(features))})
         return self.booster.inplace_predict(features, predict_type="margin")
 
     def _write(self, path: Path) -> None:
         self.booster.save_model(path)
 
     def _read(self, path: Path) -> None:
-        self.booster = self.module.Booster({"nthread": self.threads}, model_file=path)
+        self.booster = self.module.Booster(model_file=path)
 
     @property
     def count(self) -> int:

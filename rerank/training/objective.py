@@ -70,5 +70,10 @@ class Objective:
         """Gradient and Hessian, ``[T]`` each; ``value`` is the mean loss then."""
         gradient, self.value = self.gradient(scores, self.calls)
         self.calls += 1
-        scale = float(np.abs(gradient[self.taught]).mean())
-        return gradient / (scale or 1.0), self.taught.astype(np.float32)
+        hessian = self.hessian(gradient)
+        scale = float(hessian[self.taught].mean()) or 1.0
+        return gradient / scale, hessian / scale
+
+    def hessian(self, gradient: Array) -> Array:
+        """The diagonal that a step is divided by: the mean of ``|g|``, for documents of lists that teach something."""
+        return np.where(self.taught, np.abs(gradient[self.taught]).mean(), np.float32(0))

@@ -103,17 +103,17 @@ class TreeTrainer:
         bar = tqdm(range(1, self.model.trees + 1), desc="growing", unit=" trees", disable=None)
         for number in bar:
             grown = self.model.grow(self.objective)
+            line: dict[str, Any] = {"step": number, "epoch": number}
+            if self.objective is not None:
+                line["loss"] = self.objective.value
+                if not np.isfinite(self.objective.value):
+                    raise UserError(f"the loss is {self.objective.value} at tree {number}; lower model.learning_rate")
             scores = self.model.scores("train")
             if number == 1 and (scores == scores[0]).all():
                 raise UserError(f"model: the first tree finds nothing to split; {_SMALLER}")
             if not grown:
                 log.info("tree %d finds nothing to split: stopping early", number)
                 break
-            line: dict[str, Any] = {"step": number, "epoch": number}
-            if self.objective is not None:
-                line["loss"] = self.objective.value
-                if not np.isfinite(self.objective.value):
-                    raise UserError(f"the loss is {self.objective.value} at tree {number}; lower model.learning_rate")
             if train is not None:
                 line["train"] = {self.monitor: train(scores)}
             if validation is None:
