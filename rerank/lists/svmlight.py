@@ -84,12 +84,12 @@ def parse_block(text: bytes, path: str, line: int = 1, *, qid: bool = True, layo
     Raises:
         UserError: with file and line, and what would be right.
     """
-    block = _parse_regular(text, qid, layout)
+    block = parse_regularly(text, qid, layout)
     return parse_carefully(text, path, line, qid=qid, layout=layout) if block is None else block
 
 
-def _parse_regular(text: bytes, qid: bool, layout: Layout | None) -> Block | None:
-    """The block, or None where anything is out of the ordinary."""
+def parse_regularly(text: bytes, qid: bool, layout: Layout | None) -> Block | None:
+    """What `parse_block` does, in columns; None where anything is out of the ordinary."""
     grades: list[int] = []
     bodies: list[bytes] = []
     documents: list[str | None] = []
