@@ -1,0 +1,308 @@
+"""Trees through the trainer: LambdaMART, and any loss of ours as an objective."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import ir_measures
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from rerank.errors import UserError
+from rerank.evaluation.measures import evaluate
+from rerank.lists.letor import letor_lists, with_judgments
+from rerank.lists.store import Lists
+from rerank.losses import BCE, ApproxNDCG, DirectMetric, LambdaLoss, ListMLE, ListNet, NeuralNDCG, RankNet, SmoothINDCG
+from rerank.losses import TwinSigmoidNDCG as TwinSigmoid
+from rerank.losses.base import Loss
+from rerank.models.load import load_model
+from rerank.models.trees import Trees
+from rerank.relaxations import SmoothI
+from rerank.training.command import measure_test, train
+from rerank.training.monitor import Monitor
+from rerank.training.objective import Objective
+from rerank.training.trainer import usable_lists
+from tests.builders import write_features, write_folds
+
+LENGTHS = [20, 1, 7, 13, 20, 2, 16, 5, 20, 11, 3, 18] * 3
+MEASURES = ["nDCG@5", "nDCG(dcg='exp-log2')@10", "nDCG", "AP", "AP(rel=2)", "P@3", "RR@10"]
+
+
+def name(value: object) -> str:
+    """The same in every process, which a loss without a ``repr`` of its own is not."""
+    if isinstance(value, DirectMetric):
+        return f"{value.measure} {type(value.relaxation).__name__}"
+    return type(value).__name__ if isinstance(value, Loss) else str(value)
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RERANK_HOME", str(tmp_path / "home"))
+
+
+@pytest.fixture
+def lists(tmp_path: Path) -> Lists:
+    return with_judgments(letor_lists(write_features(tmp_path / "features.txt", LENGTHS)))
+
+
+def objective(loss: Loss, lists: Lists, seed: int = 0) -> Objective:
+    return Objective(loss, lists, usable_lists(lists, loss), seed)
+
+
+def slices(lists: Lists) -> Iterator[slice]:
+    for start, end in zip(lists.offsets[:-1], lists.offsets[1:], strict=True):
+        yield slice(int(start), int(end))
+
+
+FIXED: list[Loss] = [
+    SmoothINDCG(),
+    DirectMetric("AP", SmoothI()),
+    ApproxNDCG(),
+    NeuralNDCG(),
+    ListNet(),
+    RankNet(),
+    BCE(),
+]
+RANDOM: list[Loss] = [TwinSigmoid(), ListMLE(), LambdaLoss()]
+"""Break ties at random: of scores, or of labels."""
+
+
+@pytest.mark.parametrize(
+    ("loss", "tied"), [*((loss, tied) for loss in FIXED for tied in (False, True)), (LambdaLoss(), False)], ids=name
+)
+def test_the_gradient_is_that_of_the_lists_one_by_one(loss: Loss, tied: bool, lists: Lists) -> None:
+    scores = np.random.default_rng(0).normal(size=len(lists.documents)) * (not tied)
+    found, value = objective(loss, lists).gradient(scores)
+    total = 0.0
+    for part in slices(lists):
+        alone = torch.tensor(scores[None, part], dtype=torch.float32, requires_grad=True)
+        one = loss(alone, torch.tensor(lists.labels[None, part], dtype=torch.float32))
+        one.backward()
+        assert alone.grad is not None
+        np.testing.assert_allclose(found[part], alone.grad[0], rtol=2e-4, atol=2e-6)
+        total += one.item()
+    assert value == pytest.approx(total / len(usable_lists(lists, loss)), rel=1e-5)
+
+
+@pytest.mark.parametrize("loss", RANDOM, ids=name)
+def test_random_choices_belong_to_the_list_and_the_tree(loss: Loss, lists: Lists) -> None:
+    zeros = np.zeros(len(lists.documents))
+    first, _ = objective(loss, lists).gradient(zeros, 3)
+    again, _ = objective(loss, lists).gradient(zeros, 3)
+    np.testing.assert_array_equal(first, again)
+    for other in (objective(loss, lists).gradient(zeros, 4)[0], objective(loss, lists, seed=1).gradient(zeros, 3)[0]):
+        assert (first != other).any()
+    order = np.random.default_rng(0).permutation(len(lists))[:20]
+    moved, _ = objective(loss, lists.select(order)).gradient(zeros[: int(lists.lengths[order].sum())], 3)
+    parts = list(slices(lists))
+    np.testing.assert_allclose(moved, np.concatenate([first[parts[i]] for i in order]), rtol=1e-4, atol=1e-7)
+
+
+class Scaled(Loss):
+    """Another loss times a factor."""
+
+    def __init__(self, loss: Loss, factor: float) -> None:
+        super().__init__()
+        self.loss, self.factor = loss, factor
+
+    def learnable(self, labels: Tensor, mask: Tensor | None = None) -> Tensor:
+        return self.loss.learnable(labels, mask)
+
+    def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:
+        return self.factor * self.loss.per_list(scores, labels, mask, seeds)
+
+
+def test_the_hessian_counts_documents_and_makes_steps_independent_of_the_loss_s_scale(lists: Lists) -> None:
+    scores = np.random.default_rng(0).normal(size=len(lists.documents))
+    loss = SmoothINDCG()
+    made = objective(loss, lists)
+    gradient, hessian = made(scores)
+    for i, part in enumerate(slices(lists)):
+        learnable = i in usable_lists(lists, loss)
+        np.testing.assert_allclose(hessian[part], float(learnable), rtol=1e-5)
+        assert (gradient[part] == 0).all() or learnable
+    assert np.abs(gradient[hessian > 0]).mean() == pytest.approx(1, rel=1e-5)
+    plain, _ = made.gradient(scores)
+    assert np.corrcoef(gradient, plain)[0, 1] == pytest.approx(1)
+    scaled, same = objective(Scaled(loss, 1024.0), lists)(scores)
+    np.testing.assert_allclose(scaled, gradient, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(same, hessian, rtol=1e-6)
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("measure", [*MEASURES, "Rprec"])
+def test_the_monitor_is_what_ir_measures_computes(measure: str, tied: bool, lists: Lists) -> None:
+    scores = np.random.default_rng(1).integers(0, 4 if tied else 10**6, len(lists.documents)) / 7
+    assert Monitor(lists, measure)(scores) == pytest.approx(
+        evaluate(lists.run(scores), lists.qrels, measure).mean[measure]
+    )
+    if not tied:
+        run = {query: dict(documents) for query, documents in lists.run(scores).items()}
+        direct = ir_measures.calc_aggregate([ir_measures.parse_measure(measure)], lists.qrels, run)
+        assert Monitor(lists, measure)(scores) == pytest.approx(next(iter(direct.values())))
+
+
+@pytest.mark.parametrize("measure", ["nDCG@5", "AP"])
+def test_relevant_documents_that_are_no_candidates_count(measure: str, lists: Lists) -> None:
+    assert lists.qrels is not None
+    qrels = {query: grades | {"missed": 2} for query, grades in lists.qrels.items()}
+    scores = np.random.default_rng(1).normal(size=len(lists.documents))
+    more = Monitor(replace(lists, qrels=qrels), measure)(scores)
+    assert more == pytest.approx(evaluate(lists.run(scores), qrels, measure).mean[measure])
+    assert more < Monitor(lists, measure)(scores)
+
+
+@pytest.fixture
+def options(tmp_path: Path) -> list[str]:
+    folder = write_folds(tmp_path / "made")
+    for seed, name in enumerate(("train", "vali", "test"), start=1):
+        write_features(folder / "Fold1" / f"{name}.txt", LENGTHS, seed=seed)
+    return [
+        "--data=LetorData",
+        f"--data.path={folder}",
+        "--data.fold=1",
+        "--model=LightGBM",
+        "--model.trees=30",
+        "--model.learning_rate=0.2",
+        "--monitor=nDCG@5",
+    ]
+
+
+def lines(run: Path) -> list[dict[str, object]]:
+    found = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [{key: value for key, value in line.items() if key != "seconds"} for line in found]
+
+
+@pytest.mark.parametrize("kind", ["LightGBM", "XGBoost"])
+@pytest.mark.parametrize("loss", [[], ["--loss=SmoothINDCG"]])
+def test_the_run_folder_is_that_of_a_network(kind: str, loss: list[str], options: list[str], tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    measures = train([*options, f"--model={kind}", *loss, f"--output={run}", "--test=false"])
+    assert json.loads((run / "measures.json").read_text()) == measures
+    assert set(measures) == {"validation"}
+    curve = lines(run)
+    assert [line["step"] for line in curve] == list(range(1, 31))
+    values = [line["validation"]["nDCG@5"] for line in curve]  # type: ignore[index]
+    assert max(values) > 0.75
+    assert measures["validation"]["nDCG@5"] == pytest.approx(max(values))
+    contract = json.loads((run / "best" / "rerank.json").read_text())
+    assert contract["trees"] == 1 + int(np.argmax(values))
+    fitted = [line["train"]["nDCG@5"] for line in curve]  # type: ignore[index]
+    assert fitted[-1] > max(0.98 * 31 / 36, fitted[0])  # 5 of the 36 lists have nothing relevant, and count as 0
+    if loss:
+        assert curve[-1]["loss"] < curve[0]["loss"]  # type: ignore[operator]
+
+    model = load_model(run / "best")
+    assert isinstance(model, Trees)
+    tested = measure_test(run)
+    lists = with_judgments(letor_lists(tmp_path / "made" / "Fold1" / "test.txt"))
+    direct = evaluate(lists.run(model.predict(lists)), lists.qrels, "nDCG@5").mean["nDCG@5"]
+    assert tested["test"]["nDCG@5"] == pytest.approx(direct)
+    assert (run / "test.trec").is_file()
+    assert train([*options, f"--model={kind}", *loss, f"--output={run}", "--test=false"]) == tested
+
+    again = tmp_path / "again"
+    assert train([*options, f"--model={kind}", *loss, f"--output={again}"]) == tested
+    assert lines(again) == curve
+
+
+def test_patience_ends_the_training_and_leaves_the_best(options: list[str], tmp_path: Path) -> None:
+    long, short = tmp_path / "long", tmp_path / "short"
+    train([*options, f"--output={long}"])
+    train([*options, f"--output={short}", "--patience=3"])
+    values = [line["validation"]["nDCG@5"] for line in lines(long)]  # type: ignore[index]
+    best = 0
+    for number, value in enumerate(values):
+        if value > values[best]:
+            best = number
+        if number - best == 3:
+            break
+    assert lines(short) == lines(long)[: number + 1]
+    assert number + 1 < len(values)
+    assert json.loads((short / "best" / "rerank.json").read_text())["trees"] == best + 1
+
+
+def test_an_interrupted_run_starts_anew(options: list[str], tmp_path: Path) -> None:
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    measures = train([*options, f"--output={whole}"])
+    train([*options, f"--output={cut}"])
+    (cut / "measures.json").unlink()
+    (cut / "metrics.jsonl").write_text("".join((cut / "metrics.jsonl").read_text().splitlines(keepends=True)[:7]))
+    assert train([*options, f"--output={cut}"]) == measures
+    assert lines(cut) == lines(whole)
+    assert "interrupted" in (cut / "log.txt").read_text()
+    assert (cut / "best" / "model.txt").read_bytes() == (whole / "best" / "model.txt").read_bytes()
+
+
+def test_without_validation_all_trees_are_kept(options: list[str], tmp_path: Path) -> None:
+    data = [
+        "--data=LetorData",
+        f"--data.train={tmp_path / 'made' / 'Fold1' / 'train.txt'}",
+        "--data.validation_share=0",
+    ]
+    rest = [option for option in options if not option.startswith("--data")]
+    assert train([*data, *rest, f"--output={tmp_path / 'run'}"]) == {}
+    assert json.loads((tmp_path / "run" / "best" / "rerank.json").read_text())["trees"] == 30
+
+
+@pytest.mark.parametrize(
+    "loss", [SmoothINDCG(), ApproxNDCG(), TwinSigmoid(), NeuralNDCG(), ListNet(), LambdaLoss()], ids=name
+)
+def test_every_loss_gets_away_from_equal_scores(loss: Loss, lists: Lists) -> None:
+    from rerank.models.trees import LightGBM
+
+    model, made, monitor = LightGBM(num_leaves=7, learning_rate=0.2), objective(loss, lists), Monitor(lists, "nDCG")
+    start = monitor(np.zeros(len(lists.documents)))
+    model.begin(lists, None, 0, "log2", True)
+    for _ in range(25):
+        assert model.grow(made)
+    assert monitor(model.scores("train")) > start + 0.6 * (Monitor(lists, "nDCG")(lists.labels) - start)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (["--model.min_sum_hessian_in_leaf=200", "--model.num_leaves=400"], "first tree finds nothing to split"),
+        (["--model=XGBoost", "--model.min_child_weight=1e6"], "first tree finds nothing to split"),
+        (["--patience=0"], "patience"),
+        (["--model.num_leaves=1"], "num_leaves"),
+    ],
+)
+def test_what_cannot_work_is_said(change: list[str], message: str, options: list[str], tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=message):
+        train([*options, *change, f"--output={tmp_path / 'run'}"])
+
+
+def test_lists_without_grades_are_refused(options: list[str], tmp_path: Path) -> None:
+    file = tmp_path / "made" / "Fold1" / "train.txt"
+    file.write_text("".join("0" + line[1:] for line in file.read_text().splitlines(keepends=True)))
+    for loss in ([], ["--loss=ListNet"]):
+        with pytest.raises(UserError, match="has anything to learn from"):
+            train([*options, *loss, f"--output={tmp_path / 'run'}"])
+    assert not (tmp_path / "run" / "config.yaml").exists()
+
+
+def test_lambdamart_on_mq2008_is_where_the_literature_has_it(shared_data: Path, tmp_path: Path) -> None:
+    """The five-fold test mean of nDCG@10 is .51 to .52; fold 1 is a hard one, as it is for the published baselines."""
+    run = tmp_path / "run"
+    measures = train(
+        [
+            "--data=LetorData",
+            f"--data.path={shared_data / 'MQ2008'}",
+            "--data.fold=1",
+            "--model=LightGBM",
+            "--model.num_leaves=7",
+            "--model.min_data_in_leaf=50",
+            "--patience=50",
+            f"--output={run}",
+        ]
+    )
+    lists = with_judgments(letor_lists(shared_data / "MQ2008" / "Fold1" / "test.txt"))
+    chance = Monitor(lists, "nDCG@10")(np.random.default_rng(0).normal(size=len(lists.documents)))
+    assert 0.46 < measures["test"]["nDCG@10"] < 0.54
+    assert measures["test"]["nDCG@10"] > chance + 0.15
