@@ -16,7 +16,7 @@ from rerank.errors import UserError
 from rerank.files import atomic_write, cache_folder, digest
 from rerank.lists.data import Data, Splits, check_disjoint, keep_back
 from rerank.lists.feature_store import sizes_file, store_features
-from rerank.lists.store import Lists
+from rerank.lists.store import VERSION, Lists
 from rerank.lists.svmlight import Layout
 
 log = logging.getLogger("rerank")
@@ -137,7 +137,7 @@ def letor_lists(path: Path, layout: Layout | None = None) -> Lists:
         raise UserError(f"{path}: no such file")
     sizes = sizes_file(path)
     parts = [file_hash(path), *([sizes.name, file_hash(sizes)] if sizes.is_file() else [])]
-    key = digest(FORMAT, *parts, f"{layout.first} {layout.width}" if layout else "")
+    key = digest(FORMAT, str(VERSION), *parts, f"{layout.first} {layout.width}" if layout else "")
     cache = cache_folder() / "letor"
     cache.mkdir(parents=True, exist_ok=True)
     slug = re.sub(r"[^a-zA-Z0-9]+", "-", "-".join(path.parts[-3:])).strip("-")[-60:]

@@ -16,7 +16,7 @@ from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
 from rerank.errors import UserError
 from rerank.lists import Lists, feature_store
-from rerank.lists.letor import LetorData, letor_lists
+from rerank.lists.letor import LetorData, letor_lists, open_lists
 from rerank.lists.ragged import Array
 from rerank.lists.svmlight import Block, Layout, parse_block, parse_carefully, parse_regularly
 
@@ -257,6 +257,15 @@ def test_a_file_is_parsed_once_and_again_when_it_has_changed(tmp_path: Path, cac
         assert columns(letor_lists(file)).tolist() == [[value]]
     write(file, "1 qid:1 1:1\n")
     assert letor_lists(file).folder == first.folder
+
+
+def test_a_folder_or_a_file_can_be_opened_with_a_models_features(tmp_path: Path) -> None:
+    file = write(tmp_path / "new.txt", "1 qid:1 1:1\n")
+    lists = open_lists(file, {"first": 1, "width": 3})
+    assert columns(lists).tolist() == [[1, 0, 0]]
+    assert rows(open_lists(lists.folder)) == rows(lists)
+    with pytest.raises(UserError, match=r"new\.txt:1: feature 1, but the model's training file has features 2 to 4"):
+        open_lists(file, {"first": 2, "width": 3})
 
 
 def fold(folder: Path, train: str, vali: str | None, test: str | None) -> Path:
