@@ -74,14 +74,14 @@ class Loss(ABC):
         mask = self._checked(scores, labels, mask, weights, seeds)
         dtype = torch.float64 if scores.dtype == torch.float64 else torch.float32
         with no_autocast(scores):
-            clean_scores = scores.to(dtype).masked_fill(~mask, 0.0)
-            clean_labels = labels.to(dtype).masked_fill(~mask, 0.0)
-            nothing = clean_scores.sum(dim=1) * 0.0
+            pads = ~mask
+            clean_scores, clean_labels = scores.to(dtype).masked_fill(pads, 0.0), labels.to(dtype).masked_fill(pads, 0.0)
             if clean_scores.numel() == 0:
-                learnable, losses = nothing.bool(), nothing
+                losses = clean_scores.sum(dim=1)
+                learnable = losses.bool()
             else:
                 learnable = self.learnable(clean_labels, mask)
-                losses = torch.where(learnable, self.per_list(clean_scores, clean_labels, mask, seeds), nothing)
+                losses = torch.where(learnable, self.per_list(clean_scores, clean_labels, mask, seeds), 0.0)
             if weights is not None:
                 losses = losses * weights.to(dtype)
             if self.reduction == "none":

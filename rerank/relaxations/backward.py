@@ -15,7 +15,8 @@ from torch.autograd.function import once_differentiable
 def no_autocast(tensor: Tensor) -> AbstractContextManager[Any]:
     """A block in which operations have the dtype of their arguments, on the device of this tensor."""
     device = tensor.device.type
-    return torch.autocast(device, enabled=False) if torch.amp.is_autocast_available(device) else nullcontext()
+    running = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
+    return torch.autocast(device, enabled=False) if running else nullcontext()
 
 
 def full_precision(backward: Callable[..., Any]) -> Callable[..., Any]:

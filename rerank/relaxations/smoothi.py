@@ -110,55 +110,113 @@ class _Recursion:
     relaxation: SmoothI
     depth: int
 
-    def chunks(self, shifted: Tensor) -> Iterator[tuple[slice, Tensor, Tensor]]:
-        """The ranks, their indicators, and C without its decay, each ``[ranks, B, N]``.
-
-        The tensors are overwritten by the next chunk.
-        """
-        alpha, eliminate = self.relaxation._alpha, -1 / (1 - self.relaxation.delta)
-        chunks = list(blocks(self.depth, shifted.numel(), shifted))
+    def parts(self, shifted: Tensor) -> Iterator[_Chunk | _Late]:
+        """The ranks in order; a chunk's tensors are overwritten by the next chunk."""
+        eliminate = -1 / (1 - self.relaxation.delta)
+        steps = self._steps(shifted)
+        # half of the usual for each of two tensors that a rank writes and the next one reads
+        chunks = list(blocks(steps, 2 * shifted.numel(), shifted))
         size = chunks[0].stop if chunks else 0
         all_rows = shifted.new_empty((size, *shifted.shape))
-        all_kept = shifted.new_ones((size + 1, *shifted.shape))
+        all_kept = shifted.new_empty((size + 1, *shifted.shape))
         rows, kept = all_rows.unbind(), all_kept.unbind()
         logits = torch.empty_like(shifted)
+        alphas = self.relaxation._alpha(torch.arange(self.depth, dtype=shifted.dtype, device=shifted.device))
+        kept[0].fill_(1)
         for ranks in chunks:
             count = ranks.stop - ranks.start
             for i in range(count):
-                torch.addcmul(self.pads, shifted, kept[i], value=alpha(ranks.start + i), out=logits)
+                torch.addcmul(self.pads, shifted, kept[i], value=self.relaxation._alpha(ranks.start + i), out=logits)
                 torch.softmax(logits, dim=1, out=rows[i])
                 torch.addcmul(kept[i], kept[i], rows[i], value=eliminate, out=kept[i + 1])
-            yield ranks, all_rows[:count], all_kept[:count]
+            yield _Chunk(ranks, all_rows[:count], all_kept[:count], alphas[ranks])
             kept[0].copy_(kept[count])
+        if steps < self.depth:
+            used = (self.pads == 0).to(shifted.dtype)
+            yield _late(slice(steps, self.depth), shifted, kept[0] * used, used, alphas[steps:], eliminate)
 
-    def alphas(self, like: Tensor) -> Tensor:
-        """Alpha at every rank, ``[depth]``."""
-        ranks = torch.arange(self.depth, dtype=like.dtype, device=like.device)
-        return self.relaxation._alpha(ranks)
+    def _steps(self, shifted: Tensor) -> int:
+        """How many ranks to go through one by one; the logits of the others are small, see :class:`_Late`.
+
+        A rank multiplies C by a number from -delta to 1 - delta. Only on a CPU is the largest score known at once.
+        """
+        shrinks = max(self.relaxation.delta, 1 - self.relaxation.delta)
+        if shifted.device.type != "cpu" or not shifted.numel() or self.relaxation.steady or shrinks == 1:
+            return self.depth
+        largest = self.relaxation.alpha * float(shifted.amax())
+        small = math.sqrt(torch.finfo(shifted.dtype).eps)
+        if not math.isfinite(largest):
+            return self.depth
+        return 0 if largest <= small else min(self.depth, math.ceil(math.log(small / largest, shrinks)))
 
 
-def _expected(rows: Tensor, values: Tensor) -> Tensor:
-    """``e_v`` of the ranks of a chunk, ``[B, ranks]``."""
-    return torch.bmm(values[:, None, :], rows.permute(1, 2, 0)).squeeze(1)
+@dataclass
+class _Chunk:
+    """Some ranks: indicators and C without its decay, ``[ranks, B, N]``, alpha ``[ranks]``."""
+
+    ranks: slice
+    rows: Tensor
+    kept: Tensor
+    alphas: Tensor
+
+    def expected(self, values: Tensor) -> Tensor:
+        """``e_v``, ``[B, ranks]``."""
+        return torch.bmm(values[:, None, :], self.rows.permute(1, 2, 0)).squeeze(1)
+
+    def add(self, sums: Tensor, weights: Tensor) -> None:
+        """Adds ``sum_r w_r m_r`` of the moves ``m = alpha E C`` to ``[B, 2, N]``; overwrites the rows.
+
+        Args:
+            sums: ``[B, 2, N]``.
+            weights: ``[B, 2, ranks]``.
+        """
+        sums.baddbmm_(weights * self.alphas, self.rows.mul_(self.kept).transpose(0, 1))
 
 
-class _Gradient:
-    """``sum_r w_r de_r/ds``, gathered chunk by chunk.
+@dataclass
+class _Late:
+    r"""The ranks at which every logit x is below the square root of the rounding unit, in closed form.
 
-    With moves ``m = E C`` a rank adds ``w_r m_j (v_j - e_r)``: two sums of moves, of which the second loses v.
+    To within rounding :math:`E = (1 + x - \bar x) / n`, and C without its decay shrinks by
+    :math:`1 - 1 / ((1 - \delta) n)` per rank, so that x is one vector times a factor per rank.
+
+    Attributes:
+        ranks: which ranks.
+        factors: what x is multiplied by at a rank, with alpha, ``[B, ranks]``.
+        kept: C / n, zero where padded, ``[B, N]``.
+        apart: ``x - mean x`` for a factor of 1, ``[B, N]``.
+        shares: 1/n, zero where padded, ``[B, N]``.
     """
 
-    def __init__(self, shifted: Tensor) -> None:
-        self.sums = shifted.new_zeros((shifted.shape[0], 2, shifted.shape[1]))
+    ranks: slice
+    factors: Tensor
+    kept: Tensor
+    apart: Tensor
+    shares: Tensor
 
-    def add(self, rows: Tensor, kept: Tensor, expected: Tensor, weights: Tensor) -> None:
-        """A chunk; its rows are overwritten. ``expected`` and ``weights`` are ``[B, ranks]``."""
-        moves = rows.mul_(kept).transpose(0, 1)
-        self.sums.baddbmm_(torch.stack([weights, weights * expected], dim=1), moves)
+    def expected(self, values: Tensor) -> Tensor:
+        """As for a chunk."""
+        values = values * self.shares
+        return values.sum(dim=1, keepdim=True) + self.factors * (values * self.apart).sum(dim=1, keepdim=True)
 
-    def total(self, values: Tensor) -> Tensor:
-        """``[B, N]``."""
-        return values * self.sums[:, 0] - self.sums[:, 1]
+    def add(self, sums: Tensor, weights: Tensor) -> None:
+        """As for a chunk."""
+        weights = weights * self.factors[:, None, :]
+        steep = (weights * self.factors[:, None, :]).sum(dim=2, keepdim=True)
+        sums += self.kept[:, None, :] * (weights.sum(dim=2, keepdim=True) + steep * self.apart[:, None, :])
+
+
+def _late(ranks: slice, shifted: Tensor, kept: Tensor, used: Tensor, alphas: Tensor, eliminate: float) -> _Late:
+    """The late ranks, from S, C without its decay at the first of them, and alpha at each."""
+    count = used.sum(dim=1, keepdim=True).clamp_(min=1)
+    factors = alphas * (1 + eliminate / count) ** torch.arange(len(alphas), dtype=count.dtype)
+    logits, kept, shares = shifted * kept, kept / count, used / count
+    return _Late(ranks, factors, kept, logits - (logits * shares).sum(dim=1, keepdim=True), shares)
+
+
+def _gradient(sums: Tensor, values: Tensor) -> Tensor:
+    """``sum_r w_r de_r/ds``, as a rank adds ``w_r m_j (v_j - e_r)``, from the sums of ``w m`` and ``w e m``."""
+    return values * sums[:, 0] - sums[:, 1]
 
 
 class _Expected(torch.autograd.Function):
@@ -166,7 +224,7 @@ class _Expected(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, shifted: Tensor, values: Tensor, recursion: _Recursion) -> Tensor:
-        result = torch.cat([_expected(rows, values) for _, rows, _ in recursion.chunks(shifted)], dim=1)
+        result = torch.cat([part.expected(values) for part in recursion.parts(shifted)], dim=1)
         ctx.recursion = recursion
         ctx.save_for_backward(shifted, values, result)
         return result
@@ -175,11 +233,11 @@ class _Expected(torch.autograd.Function):
     @full_precision
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         shifted, values, expected = ctx.saved_tensors
-        total = _Gradient(shifted)
-        weights = gradient * ctx.recursion.alphas(gradient)
-        for ranks, rows, kept in ctx.recursion.chunks(shifted):
-            total.add(rows, kept, expected[:, ranks], weights[:, ranks])
-        return total.total(values), None, None
+        sums = shifted.new_zeros((shifted.shape[0], 2, shifted.shape[1]))
+        weights = torch.stack([gradient, gradient * expected], dim=1)
+        for part in ctx.recursion.parts(shifted):
+            part.add(sums, weights[:, :, part.ranks])
+        return _gradient(sums, values), None, None
 
 
 class _Weighted(torch.autograd.Function):
@@ -189,17 +247,18 @@ class _Weighted(torch.autograd.Function):
     def forward(
         ctx: Any, shifted: Tensor, values: Tensor, weights: Tensor, exponential: bool, recursion: _Recursion
     ) -> Tensor:
-        result = shifted.new_zeros(shifted.shape[0])
-        total = _Gradient(shifted)
-        slopes = weights * recursion.alphas(weights) * (math.log(2) if exponential else 1.0)
-        for ranks, rows, kept in recursion.chunks(shifted):
-            expected = _expected(rows, values)
-            gain = expected.exp2() if exponential else expected
-            result += (weights[:, ranks] * (gain - 1 if exponential else gain)).sum(dim=1)
+        found = []
+        sums = shifted.new_zeros((shifted.shape[0], 2, shifted.shape[1]))
+        slopes = weights * math.log(2) if exponential else weights
+        for part in recursion.parts(shifted):
+            expected, slope = part.expected(values), slopes[:, part.ranks]
+            found.append(expected)
             if ctx.needs_input_grad[0]:
-                total.add(rows, kept, expected, slopes[:, ranks] * gain if exponential else slopes[:, ranks])
-        ctx.save_for_backward(total.total(values))
-        return result
+                slope = slope * expected.exp2() if exponential else slope
+                part.add(sums, torch.stack([slope, slope * expected], dim=1))
+        ctx.save_for_backward(_gradient(sums, values))
+        expected = torch.cat(found, dim=1)
+        return (weights * (expected.exp2() - 1 if exponential else expected)).sum(dim=1)
 
     @staticmethod
     @full_precision
