@@ -153,8 +153,9 @@ def rerank(
     from rerank.retrieval.runs import write_run
     from rerank.training.validate import score_shared
 
-    ranked = open_lists(lists)
-    weight = _weight(first_stage_weight, read_contract(Path(model)), model)
+    contract = read_contract(Path(model))
+    weight = _weight(first_stage_weight, contract, model)
+    ranked = open_lists(lists, contract.get("layout"))
     if weight and ranked.features is not None:
         raise UserError(f"first_stage_weight: {lists} holds feature vectors, which have no first stage")
     ranked = ranked if depth is None else ranked.top(depth)

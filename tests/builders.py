@@ -79,3 +79,27 @@ def make_model(folder: Path, dropout: float = 0.0, hidden: int = 32) -> Path:
     tokenizer.model_max_length = 128
     tokenizer.save_pretrained(folder)
     return folder
+
+
+def write_features(
+    path: Path, lengths: list[int] | None = None, features: int = 6, seed: int = 0, learnable: bool = True
+) -> Path:
+    """A LETOR file of random lists; the grade (0 to 2) follows the first two features where something can be learned."""
+    rng = random.Random(seed)
+    lengths = lengths or [20, 1, 7, 13, 20, 2, 16, 5, 20, 11, 3, 18]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        for query, length in enumerate(lengths):
+            for document in range(length):
+                values = [rng.gauss(0, 1) for _ in range(features)]
+                grade = min(2, max(0, round(values[0] - values[1]))) if learnable else rng.randint(0, 2)
+                cells = " ".join(f"{i}:{value:.6f}" for i, value in enumerate(values, start=1))
+                file.write(f"{grade} qid:{seed}{query} {cells} #docid = D{query}-{document}\n")
+    return path
+
+
+def write_folds(folder: Path, features: int = 6) -> Path:
+    """``Fold1/{train,vali,test}.txt`` of lists that can be learned."""
+    for seed, name in enumerate(("train", "vali", "test"), start=1):
+        write_features(folder / "Fold1" / f"{name}.txt", features=features, seed=seed)
+    return folder

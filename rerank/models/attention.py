@@ -56,9 +56,7 @@ class SelfAttention(FeatureNetwork):
         block = nn.TransformerEncoderLayer(
             s["width"], s["heads"], s["hidden"], s["dropout"], batch_first=True, norm_first=True
         )
-        self.encoder = nn.TransformerEncoder(
-            block, s["blocks"], nn.LayerNorm(s["width"]), enable_nested_tensor=False
-        )
+        self.encoder = nn.TransformerEncoder(block, s["blocks"], nn.LayerNorm(s["width"]), enable_nested_tensor=False)
         self.last = nn.Sequential(
             nn.Linear(s["width"], 1), *([] if s["output"] == "none" else [activation(s["output"])])
         )

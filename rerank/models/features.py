@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from rerank.errors import UserError
-from rerank.lists.ragged import Array
+from rerank.lists.ragged import Array, blocks
 from rerank.models.base import Inputs
 from rerank.models.packing import pack
 
@@ -51,7 +51,7 @@ class FeatureInputs(Inputs):
             raise UserError(f"{lists.folder}: has {found} features, the model was trained on {features}")
         assert lists.features is not None
         values = np.empty((len(lists.documents), features), dtype=np.float32)
-        for first, last in _blocks(lists.offsets):
+        for first, last in blocks(lists.offsets, ROWS):
             start, end = int(lists.offsets[first]), int(lists.offsets[last])
             block = np.asarray(lists.features[lists.documents[start:end]], dtype=np.float32)
             offsets = lists.offsets[first : last + 1] - start
@@ -96,13 +96,3 @@ def _runs(queries: Array) -> tuple[Array, Array]:
     """Start and length of every run of equal values."""
     starts = np.concatenate([[0], np.flatnonzero(np.diff(queries)) + 1])
     return starts, np.diff([*starts, len(queries)])
-
-
-def _blocks(offsets: Array) -> list[tuple[int, int]]:
-    """Ranges of lists that hold about ``ROWS`` rows each."""
-    cuts, first = [0], 0
-    while first < len(offsets) - 1:
-        last = int(np.searchsorted(offsets, offsets[first] + ROWS, side="right")) - 1
-        first = min(max(last, first + 1), len(offsets) - 1)
-        cuts.append(first)
-    return list(zip(cuts[:-1], cuts[1:], strict=True))

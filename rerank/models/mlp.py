@@ -18,10 +18,13 @@ PRESETS: dict[str, dict[str, Any]] = {
     "CE5": {"hidden": [100] * 4, "batch_norm": "before", "activation": "celu", "output": "celu"},
     "R4.L": {"hidden": [100] * 4, "batch_norm": "before"},
     "CE4.L": {"hidden": [100] * 4, "batch_norm": "before", "activation": "celu"},
-} | {
-    f"B{2**top}": {"hidden": [2**i for i in range(top, 3, -1)], "batch_norm": "before", "input_norm": True}
-    for top in range(6, 12)
 }
+for _top in range(6, 12):
+    PRESETS[f"B{2**_top}"] = {
+        "hidden": [2**i for i in range(_top, 3, -1)],
+        "batch_norm": "before",
+        "input_norm": True,
+    }
 """The papers' networks: ``1024`` of Thonet et al. 2021, ``R5`` to ``CE4.L`` of Yu 2020 (five layers, the last of them
 with an activation or linear), ``B64`` to ``B2048`` of Bruch et al. 2019 (halving down to 16)."""
 
@@ -48,8 +51,8 @@ class MLP(FeatureNetwork):
         """Say what the network looks like.
 
         Args:
-            preset: a network of a paper: 1024 (SmoothI), R5, CE5, R4.L, CE4.L (Yu), B64 to B2048 (Bruch) or linear; what
-                is given beside it overrides it.
+            preset: a network of a paper: 1024 (SmoothI), R5, CE5, R4.L, CE4.L (Yu), B64 to B2048 (Bruch) or linear;
+                what is given beside it overrides it.
             hidden: width of every hidden layer; null is [1024].
             activation: of the hidden layers; null is relu.
             batch_norm: before or after the activation of every hidden layer; null is none.
@@ -63,7 +66,8 @@ class MLP(FeatureNetwork):
         given |= {"output": output}
         if preset is not None and preset not in PRESETS:
             raise ValueError(f"model.preset: there is no {preset!r}{nearest(preset, PRESETS)}")
-        settings = {"hidden": [1024], "activation": "relu", "batch_norm": "none", "input_norm": False, "output": "none"}
+        settings: dict[str, Any] = {"hidden": [1024], "activation": "relu", "batch_norm": "none", "input_norm": False}
+        settings |= {"output": "none"}
         settings |= PRESETS[preset] if preset else {}
         settings |= {name: value for name, value in given.items() if value is not None}
         settings |= {"momentum": momentum, "dropout": dropout}

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rerank.lists.normalise import Normaliser
     from rerank.lists.store import Lists
 
+
 class FeatureNetwork(nn.Module, Scorer):
     """A network whose width the lists decide; subclasses build the layers, and score.
 
@@ -128,4 +129,3 @@ def activation(name: str) -> nn.Module:
     if name not in ACTIVATIONS:
         raise ValueError(f"{name}: no such activation; one of {', '.join(ACTIVATIONS)}")
     return ACTIVATIONS[name]()
-

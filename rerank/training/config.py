@@ -50,8 +50,8 @@ class TrainConfig:
         batch_size: lists per optimizer step, over all processes and accumulation steps together.
         micro_batch_size: lists that one process holds in memory at once; null takes as many as fit ``token_budget``.
             Its share of a batch is accumulated in pieces of this size; the gradient does not depend on it.
-        token_budget: padded tokens (documents, for feature vectors) per forward pass; null takes the model's own. A list
-            is held whole, whatever its length.
+        token_budget: padded tokens (documents, for feature vectors) per forward pass; null takes the model's own. A
+            list is held whole, whatever its length.
         precision: arithmetic of the encoder; auto takes bf16 where the hardware is fast at it. Head and loss are
             always float32.
         seed: decides every random choice.

@@ -8,7 +8,6 @@ from rerank.models.base import Scorer
 from rerank.training.config import Optimization
 
 
-
 def make_optimizer(model: Scorer, options: Optimization) -> torch.optim.Optimizer:
     """Adam or AdamW with the groups ``encoder`` and ``head``; biases and norms are not decayed."""
     head = model.head_parameters()
@@ -20,7 +19,9 @@ def make_optimizer(model: Scorer, options: Optimization) -> torch.optim.Optimize
             decay = options.weight_decay if parameter.dim() > 1 else 0.0
             groups.setdefault((rate, decay), []).append(parameter)
     kind = torch.optim.AdamW if options.decay == "decoupled" else torch.optim.Adam
-    return kind([{"params": p, "lr": rate, "base_lr": rate, "weight_decay": decay} for (rate, decay), p in groups.items()])
+    return kind(
+        [{"params": p, "lr": rate, "base_lr": rate, "weight_decay": decay} for (rate, decay), p in groups.items()]
+    )
 
 
 def set_rates(optimizer: torch.optim.Optimizer, options: Optimization, step: int, steps: int) -> float:

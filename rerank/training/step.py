@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from dataclasses import dataclass
+
 import numpy as np
 import torch
 import torch.distributed as dist
@@ -182,8 +183,8 @@ def alike(lengths: Array) -> list[Array]:
         lengths: ``[n]`` documents of every list.
 
     Returns:
-        Positions into ``lengths``; every position is in one part. What is padded stays below about two fifths of a part,
-        or of ``ELEMENTS``.
+        Positions into ``lengths``; every position is in one part. What is padded stays below about two fifths of a
+        part, or of ``ELEMENTS``.
     """
     order = np.argsort(-lengths, kind="stable")
     parts, start = [], 0

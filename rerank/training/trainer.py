@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -194,9 +193,7 @@ class Trainer:
         self.network.to(self.accelerator.device)
         self._prepared.clear()
         config = self.config
-        result = finish(
-            self.folder, self.splits, self._scores, self.monitor, config.measures, config.test, self.main
-        )
+        result = finish(self.folder, self.splits, self._scores, self.monitor, config.measures, config.test, self.main)
         self.accelerator.wait_for_everyone()
         return result
 

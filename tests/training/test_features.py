@@ -1,0 +1,176 @@
+"""Feature-based learning to rank through the same trainer."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rerank.cli import main
+from rerank.errors import UserError
+from rerank.evaluation.measures import evaluate
+from rerank.lists.letor import letor_lists, with_judgments
+from rerank.lists.sampling import Full
+from rerank.losses import DirectMetric, NeuralNDCG, TwinSigmoidAP
+from rerank.losses.base import Loss
+from rerank.models.attention import SelfAttention
+from rerank.models.mlp import MLP
+from rerank.models.network import FeatureNetwork
+from rerank.relaxations import SmoothI
+from rerank.retrieval.runs import read_run
+from rerank.training.batches import Batches
+from rerank.training.command import measure_test, train
+from rerank.training.step import ELEMENTS, Gradients, alike
+from tests.builders import write_features, write_folds
+from tests.conftest import ROOT
+from tests.training.test_training import assert_near, assert_same, metrics, weights
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RERANK_HOME", str(tmp_path / "home"))
+
+
+@pytest.fixture
+def options(tmp_path: Path) -> list[str]:
+    folder = write_folds(tmp_path / "made")
+    return [
+        "--data=LetorData",
+        f"--data.path={folder}",
+        "--data.fold=1",
+        "--model=MLP",
+        "--model.hidden=[16]",
+        "--loss=DirectMetric",
+        "--loss.measure=nDCG",
+        "--loss.relaxation=SmoothI",
+        "--batch_size=4",
+        "--epochs=3",
+        "--optimization.head_lr=1e-2",
+        "--optimization.schedule=constant",
+        "--monitor=nDCG@5",
+    ]
+
+
+@given(st.lists(st.integers(1, 1500), min_size=1, max_size=200))
+def test_lists_that_go_through_the_loss_together_are_alike(lengths: list[int]) -> None:
+    parts = alike(np.array(lengths))
+    assert sorted(np.concatenate(parts).tolist()) == list(range(len(lengths)))
+    for part in parts:
+        chosen = np.array(lengths)[part]
+        assert chosen.min() > 0.6 * chosen.max() or chosen.max() * (len(chosen) - 1) < ELEMENTS
+
+
+@pytest.mark.parametrize("loss", [DirectMetric("nDCG@10", SmoothI()), TwinSigmoidAP(), NeuralNDCG()])
+@pytest.mark.parametrize("make", [lambda: MLP(hidden=[8]), lambda: SelfAttention(8, 16, dropout=0.0)])
+def test_cutting_a_batch_changes_nothing(
+    make: object, loss: Loss, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lists = letor_lists(write_features(tmp_path / "train.txt"))
+    torch.manual_seed(0)
+    model: FeatureNetwork = make()  # type: ignore[operator]
+    model.prepare(lists)
+
+    def gradient(budget: int, micro: int | None, elements: int) -> tuple[float, dict[str, torch.Tensor]]:
+        monkeypatch.setattr("rerank.training.step.ELEMENTS", elements)
+        model.zero_grad(set_to_none=True)
+        step = Gradients(model, model.inputs(lists), lists, loss, "fp32", budget, micro)
+        batch = next(Batches(lists, np.arange(len(lists)), Full(), len(lists), None, seed=0).epoch(0))
+        value, documents = step.accumulate(batch, 1)
+        assert 0 < documents <= len(lists.documents)
+        return value, {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+    whole = gradient(10**6, None, 10**6)
+    for budget, micro, elements in ((7, None, 10**6), (10**6, 2, 1), (10**6, None, 1), (1, 1, 40)):
+        parts = gradient(budget, micro, elements)
+        assert parts[0] == pytest.approx(whole[0], rel=1e-5)
+        for name, value in whole[1].items():
+            torch.testing.assert_close(parts[1][name], value, rtol=1e-4, atol=1e-6, msg=name)
+
+
+def test_a_network_learns_and_its_run_can_be_made_again(options: list[str], tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    measures = train([*options, "--epochs=20", f"--output={run}"])
+    assert "with_first_stage" not in measures
+    assert measures["test"]["nDCG"] > 0.85  # the first two features decide; a random order has about 0.6
+    test_file = tmp_path / "made" / "Fold1" / "test.txt"
+    assert (
+        main(["rerank", "--model", str(run / "best"), "--lists", str(test_file), "--output", str(run / "x.trec")]) == 0
+    )
+    assert read_run(run / "x.trec") == read_run(run / "test.trec")
+    lists = with_judgments(letor_lists(test_file))
+    assert lists.qrels is not None
+    found = evaluate(read_run(run / "x.trec"), lists.qrels, "nDCG").mean["nDCG"]
+    assert found == pytest.approx(measures["test"]["nDCG"], abs=1e-9)
+    again = train([f"--config={run / 'config.yaml'}", f"--output={tmp_path / 'again'}"])
+    assert again == measures
+
+
+def test_the_test_lists_are_left_alone_until_asked_for(options: list[str], tmp_path: Path) -> None:
+    run, other = tmp_path / "run", tmp_path / "other"
+    assert "test" not in train([*options, f"--output={run}", "--test=false"])
+    assert not (run / "test.trec").exists()
+    later = measure_test(run)
+    assert later == train([*options, f"--output={other}"])
+    assert json.loads((run / "measures.json").read_text()) == later
+    assert read_run(run / "test.trec") == read_run(other / "test.trec")
+    assert measure_test(run) == later
+    with pytest.raises(UserError, match="not a run folder"):
+        measure_test(tmp_path)
+
+
+def test_an_interrupted_run_goes_on(options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stopped in the middle of an epoch, with and without checkpoints at the ends of epochs."""
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    options = [*options, "--checkpoint_every=2", "--epochs=6"]
+    monkeypatch.setattr("rerank.training.trainer.CHECKPOINT_SECONDS", 0.0)
+    train([*options, f"--output={whole}"])
+    accumulate = Gradients.accumulate
+    for stop in (3, 8):
+
+        def interrupted(self: Gradients, groups: list, step: int, stop: int = stop) -> tuple[float, int]:
+            if step == stop:
+                raise KeyboardInterrupt
+            return accumulate(self, groups, step)
+
+        monkeypatch.setattr(Gradients, "accumulate", interrupted)
+        monkeypatch.setattr("rerank.training.trainer.CHECKPOINT_SECONDS", 1e9 if stop == 3 else 0.0)
+        with pytest.raises(KeyboardInterrupt):
+            train([*options, f"--output={parts}"])
+    monkeypatch.setattr(Gradients, "accumulate", accumulate)
+    train([*options, f"--output={parts}"])
+    assert_same(weights(parts), weights(whole))
+    assert metrics(parts) == metrics(whole)
+
+
+def test_two_processes_do_as_one(options: list[str], tmp_path: Path) -> None:
+    options = [*options, "--checkpoint_every=1"]
+    train([*options, f"--output={tmp_path / 'one'}"])
+    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--master_port=29513"]
+    config = f"--config={tmp_path / 'one' / 'config.yaml'}"
+    script = str(ROOT / "scripts" / "train.py")
+    subprocess.run([*launch, script, config, f"--output={tmp_path / 'two'}"], check=True, timeout=300)
+    assert_near(weights(tmp_path / "two"), weights(tmp_path / "one"), last="layers.2.bias")
+    one, two = (json.loads((tmp_path / name / "measures.json").read_text()) for name in ("one", "two"))
+    assert one["validation"] == pytest.approx(two["validation"], abs=1e-6)
+
+
+def test_a_network_needs_a_loss(options: list[str], tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="loss"):
+        train([word for word in options if not word.startswith("--loss")] + [f"--output={tmp_path / 'run'}"])
+
+
+def test_mq2008_as_the_readme_says(shared_data: Path, tmp_path: Path) -> None:
+    """One fold, a few epochs: far above a random order (NDCG about .3), in the place where the literature is."""
+    config = ROOT / "configs" / "letor" / "mq2008-smoothi.yaml"
+    words = [f"--config={config}", f"--data.path={shared_data / 'MQ2008'}", "--data.fold=1", "--epochs=5"]
+    measures = train([*words, f"--output={tmp_path / 'run'}"])
+    assert 0.42 < measures["test"]["nDCG"] < 0.6
+    shutil.rmtree(tmp_path / "run")
