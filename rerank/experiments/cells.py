@@ -84,11 +84,9 @@ class Plan:
         self.output = Path(config.output)
         self._defaults = {field.name: field.default for field in fields(TrainConfig)}
         _check(config, self._defaults)
+        folds: list[int | str | None] = [*config.folds] if config.folds else [None]
         self.groups = [
-            Group(method, fold, seed)
-            for method in config.methods
-            for fold in (config.folds or [None])
-            for seed in config.seeds
+            Group(method, fold, seed) for method in config.methods for fold in folds for seed in config.seeds
         ]
 
     def cell(self, group: Group, point: Point) -> Cell:

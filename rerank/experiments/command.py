@@ -53,7 +53,7 @@ def experiment(argv: Sequence[str]) -> int:
         summary = summarise(config, done.outcomes)
         write_results(done, summary)
     print(text(summary, bold=sys.stdout.isatty()), end="")
-    log.info("%s: results.json, results.parquet, queries.parquet, table.md, table.tex", plan.output)
+    log.info("%s: results.json, results.parquet, points.parquet, queries.parquet, table.md, table.tex", plan.output)
     if done.failures:
         log.warning("%d cells failed; run again to try them again", len(done.failures))
     return len(done.failures)

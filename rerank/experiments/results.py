@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rerank.experiments import table
+from rerank.experiments.cells import Cell
 from rerank.experiments.outcome import Failure, Outcome
 from rerank.experiments.run import Experiment
 from rerank.experiments.summary import Summary, Value
@@ -17,12 +18,20 @@ from rerank.files import atomic_write
 
 
 def write_results(experiment: Experiment, summary: Summary) -> None:
-    """Write ``results.json``, ``results.parquet``, ``queries.parquet``, ``table.md`` and ``table.tex``."""
+    """Write the files that an experiment's folder holds.
+
+    ``results.json``: everything but the values per query. ``results.parquet``: a row per method, fold and seed.
+    ``points.parquet``: a row per trained cell, chosen or not, with its validation measures. ``queries.parquet``: the
+    test measures of every query. ``table.md`` and ``table.tex``.
+    """
     folder, outcomes = experiment.plan.output, experiment.outcomes
     with atomic_write(folder / "results.json") as file:
         json.dump(as_dict(experiment, summary), file, indent=1, ensure_ascii=False, allow_nan=False)
         file.write("\n")
     _write_parquet(folder / "results.parquet", [_flat(outcome) for outcome in outcomes.values()])
+    chosen = {outcome.cell.folder for outcome in outcomes.values()}
+    points = [_point(cell, measures, cell.folder in chosen) for cell, measures in experiment.trained]
+    _write_parquet(folder / "points.parquet", points)
     _write_parquet(folder / "queries.parquet", [row for outcome in outcomes.values() for row in _queries(outcome)])
     with atomic_write(folder / "table.md") as file:
         file.write(table.markdown(summary, outcomes, experiment.failures))
@@ -58,12 +67,7 @@ def _value(value: Value) -> dict[str, float | None]:
 
 
 def _cell(outcome: Outcome) -> dict[str, Any]:
-    group = outcome.group
-    return {
-        "method": group.method,
-        "fold": group.fold,
-        "seed": group.seed,
-        "point": outcome.cell.point,
+    return _where(outcome.cell) | {
         "tried": outcome.tried,
         "folder": str(outcome.cell.folder),
         "seconds": outcome.seconds,
@@ -75,20 +79,33 @@ def _cell(outcome: Outcome) -> dict[str, Any]:
 def _flat(outcome: Outcome) -> dict[str, Any]:
     cell = _cell(outcome)
     splits = {f"{split}/{name}": mean for split in ("validation", "test") for name, mean in cell.pop(split).items()}
-    fold = None if cell["fold"] is None else str(cell["fold"])
-    return cell | {"fold": fold, "point": json.dumps(cell["point"])} | splits
+    return _as_text(cell) | splits
+
+
+def _point(cell: Cell, measures: dict[str, Any], chosen: bool) -> dict[str, Any]:
+    validation = {f"validation/{name}": mean for name, mean in measures.get("validation", {}).items()}
+    common = _as_text(_where(cell)) | {"folder": str(cell.folder), "seconds": measures["seconds"], "chosen": chosen}
+    return common | {key: json.dumps(value) for key, value in cell.point.items()} | validation
+
+
+def _where(cell: Cell) -> dict[str, Any]:
+    return {"method": cell.group.method, "fold": cell.group.fold, "seed": cell.group.seed, "point": cell.point}
+
+
+def _as_text(where: dict[str, Any]) -> dict[str, Any]:
+    """What has several types in one column becomes text."""
+    fold = None if where["fold"] is None else str(where["fold"])
+    return where | {"fold": fold, "point": json.dumps(where["point"])}
 
 
 def _failed(failure: Failure) -> dict[str, Any]:
-    group = failure.cell.group
-    where = {"method": group.method, "fold": group.fold, "seed": group.seed, "point": failure.cell.point}
-    return where | {"message": failure.message, "log": str(failure.cell.folder / "log.txt")}
+    return _where(failure.cell) | {"message": failure.message, "log": str(failure.cell.folder / "log.txt")}
 
 
 def _queries(outcome: Outcome) -> list[dict[str, Any]]:
-    group, test = outcome.group, outcome.test
-    fold = None if group.fold is None else str(group.fold)
-    common = {"method": group.method, "fold": fold, "seed": group.seed}
+    test = outcome.test
+    common = _as_text(_where(outcome.cell))
+    del common["point"]
     names = [str(measure) for measure in test.measures]
     return [
         common | {"query_id": query} | {n: None if math.isnan(v) else v for n, v in zip(names, values, strict=True)}

@@ -37,11 +37,14 @@ class _State:
     waiting: int = 0
     trained: dict[Path, tuple[float, Cell, dict[str, Any]]] = field(default_factory=dict)
 
+    def in_order(self) -> list[tuple[float, Cell, dict[str, Any]]]:
+        """What was trained, in the order in which it was asked for, whichever was through first."""
+        return [self.trained[folder] for folder in dict.fromkeys(self.asked) if folder in self.trained]
+
     @property
     def best(self) -> tuple[float, Cell, dict[str, Any]]:
-        """The best on validation; of equal ones the one asked for first, whichever was through first."""
-        ordered = [self.trained[folder] for folder in self.asked if folder in self.trained]
-        return max(ordered, key=lambda found: found[0])
+        """The best on validation; of equal ones the first."""
+        return max(self.in_order(), key=lambda found: found[0])
 
 
 @dataclass
@@ -54,11 +57,13 @@ class Experiment:
         plan: the cells.
         outcomes: what came out, by group, in the order of the plan; groups that failed are missing.
         failures: cells that failed.
+        trained: all cells that were trained, with what their ``measures.json`` holds, and ``seconds``.
     """
 
     plan: Plan
     outcomes: dict[Group, Outcome] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
+    trained: list[tuple[Cell, dict[str, Any]]] = field(default_factory=list)
 
     def run(self) -> None:
         """Do all that is not done yet."""
@@ -86,6 +91,7 @@ class Experiment:
                     progress.end(cell)
                     self._through(what, cell, future.result().get("error"))
         self.outcomes = {group: self.outcomes[group] for group in states if group in self.outcomes}
+        self.trained = [found[1:] for state in states.values() for found in state.in_order()]
         self.failures.sort(key=lambda failure: self.plan.groups.index(failure.cell.group))
 
     def _ask(self, group: Group) -> None:

@@ -81,7 +81,7 @@ def load_splits(folder: Path) -> Splits:
 
 def answer(job: dict[str, Any]) -> dict[str, Any]:
     """Do one job; whatever goes wrong is written to the cell's log and said in a line."""
-    work: Callable[..., None] = {"train": train_cell, "measure": measure_cell}[job.pop("do")]
+    work: Callable[..., None] = train_cell if job.pop("do") == "train" else measure_cell
     folder = Path(job["output"] if "output" in job else job["settings"]["output"])
     try:
         work(**job)

@@ -179,6 +179,16 @@ def test_parquet_has_a_row_per_method_fold_and_seed(folder: Path, results: dict[
         assert row["seconds"] > 0
 
 
+def test_points_are_all_that_was_trained(folder: Path, results: dict[str, Any]) -> None:
+    rows = pq.read_table(folder / "out" / "points.parquet").to_pylist()
+    assert {row["folder"] for row in rows} == {str(cell) for cell in runs(folder / "out")}
+    assert {row["folder"] for row in rows if row["chosen"]} == {cell["folder"] for cell in results["cells"]}
+    for row in rows:
+        assert row["validation/nDCG@5"] == read_measures(Path(row["folder"]))["validation"]["nDCG@5"]
+        if row["method"] == "SmoothI":
+            assert json.loads(row["loss.relaxation.alpha"]) == json.loads(row["point"])["loss.relaxation.alpha"]
+
+
 def test_markdown_and_latex_are_tables(folder: Path, results: dict[str, Any]) -> None:
     tokens = MarkdownIt().enable("table").parse((folder / "out" / "table.md").read_text())
     rows: list[list[str]] = []

@@ -1,0 +1,26 @@
+"""The experiments under configs/ are read by their own parser and by training's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rerank.experiments.command import experiment
+from tests.conftest import ROOT
+
+EXPERIMENTS = sorted(path for path in (ROOT / "configs").rglob("*.yaml") if "methods" in yaml.safe_load(path.open()))
+
+
+def test_there_are_some() -> None:
+    assert len(EXPERIMENTS) >= 16
+
+
+@pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)
+def test_every_cell_is_a_training_configuration(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert experiment([f"--config={path}", "--base.data.path=elsewhere", "--dry-run"]) == 0
+    config = yaml.safe_load(path.read_text())
+    groups = len(config["methods"]) * len(config.get("folds") or [None]) * len(config.get("seeds", [42]))
+    assert f" cells, {groups} of them measured on test" in capsys.readouterr().out
+    assert f"--config configs/{path.relative_to(ROOT / 'configs')}" in path.read_text(), "it says how to run it"
