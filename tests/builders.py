@@ -84,7 +84,7 @@ def make_model(folder: Path, dropout: float = 0.0, hidden: int = 32) -> Path:
 def write_features(
     path: Path, lengths: list[int] | None = None, features: int = 6, seed: int = 0, learnable: bool = True
 ) -> Path:
-    """A LETOR file of random lists; the grade (0 to 2) follows the first two features where something can be learned."""
+    """A LETOR file of random lists; grades (0 to 2) follow the first two features, or nothing."""
     rng = random.Random(seed)
     lengths = lengths or [20, 1, 7, 13, 20, 2, 16, 5, 20, 11, 3, 18]
     path.parent.mkdir(parents=True, exist_ok=True)
