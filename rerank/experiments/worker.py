@@ -36,7 +36,6 @@ def train_cell(settings: dict[str, Any]) -> None:
     """Train a cell, or go on with it; its configuration lies beside its folder, for ``rerank train --config``."""
     import yaml
 
-    import rerank.training.trainer  # noqa: F401 - before the clock starts
     from rerank.training.command import train
 
     folder = Path(settings["output"])
@@ -103,6 +102,19 @@ def note(folder: Path, message: str) -> None:
             file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} ERROR {message}\n")
 
 
+def warm_up() -> None:
+    """Import what the first cell would import otherwise, on its time."""
+    import accelerate  # noqa: F401
+    import torch
+
+    import rerank.models.trees
+    import rerank.training.trainer  # noqa: F401
+
+    weight = torch.nn.Parameter(torch.zeros(1))
+    weight.sum().backward()
+    torch.optim.AdamW([weight]).step()  # imports half of torch
+
+
 def main() -> None:
     """Answer jobs until the input ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the experiment decides, by ending the input
@@ -117,8 +129,13 @@ def main() -> None:
 
     threading.Thread(target=listen, daemon=True).start()
     log.setLevel(logging.INFO)
+    warm = False
     while True:
-        reply = answer(json.loads(jobs.get()))
+        job = json.loads(jobs.get())
+        if not warm and job["do"] == "train":
+            warm_up()
+            warm = True
+        reply = answer(job)
         replies.write(json.dumps(reply) + "\n")
         replies.flush()
 
