@@ -71,27 +71,31 @@ class Loss(ABC):
 
         from rerank.relaxations.backward import no_autocast
 
-        mask = self._checked(scores, labels, mask, weights, seeds)
+        self._check(scores, labels, mask, weights, seeds)
         dtype = torch.float64 if scores.dtype == torch.float64 else torch.float32
         with no_autocast(scores):
-            pads = ~mask
-            clean_scores, clean_labels = scores.to(dtype).masked_fill(pads, 0.0), labels.to(dtype).masked_fill(pads, 0.0)
+            clean_scores, clean_labels = scores.to(dtype), labels.to(dtype)
+            if mask is not None:
+                pads = ~mask
+                clean_scores, clean_labels = clean_scores.masked_fill(pads, 0.0), clean_labels.masked_fill(pads, 0.0)
             if clean_scores.numel() == 0:
                 losses = clean_scores.sum(dim=1)
-                learnable = losses.bool()
+                shares = losses.detach()
             else:
-                learnable = self.learnable(clean_labels, mask)
-                losses = torch.where(learnable, self.per_list(clean_scores, clean_labels, mask, seeds), 0.0)
+                shares = self.learnable(clean_labels, mask).to(dtype)
+                real = torch.ones_like(scores, dtype=torch.bool) if mask is None else mask
+                losses = self.per_list(clean_scores, clean_labels, real, seeds)
+            if clean_scores.requires_grad and not losses.requires_grad:  # a loss that scores cannot change
+                losses = losses + clean_scores.sum(dim=1) * 0.0
+            if self.reduction == "mean":
+                shares = shares / shares.sum().clamp_(min=1)
             if weights is not None:
-                losses = losses * weights.to(dtype)
-            if self.reduction == "none":
-                return losses
-            total = losses.sum()
-            return total if self.reduction == "sum" else total / learnable.sum().clamp(min=1)
+                shares = shares * weights.to(dtype)
+            return losses * shares if self.reduction == "none" else losses.dot(shares)
 
-    def _checked(
+    def _check(
         self, scores: Tensor, labels: Tensor, mask: Tensor | None, weights: Tensor | None, seeds: Tensor | None
-    ) -> Tensor:
+    ) -> None:
         import torch
 
         if scores.dim() != 2 or not scores.is_floating_point():
@@ -100,9 +104,7 @@ class Loss(ABC):
             raise ValueError(
                 f"labels must be {list(scores.shape)} like scores, not {list(labels.shape)} {labels.dtype}"
             )
-        if mask is None:
-            mask = torch.ones_like(scores, dtype=torch.bool)
-        elif mask.shape != scores.shape or mask.dtype != torch.bool:
+        if mask is not None and (mask.shape != scores.shape or mask.dtype != torch.bool):
             raise ValueError(f"mask must be {list(scores.shape)} bool, not {list(mask.shape)} {mask.dtype}")
         for name, value in (("weights", weights), ("seeds", seeds)):
             if value is not None and value.shape != scores.shape[:1]:
@@ -110,9 +112,8 @@ class Loss(ABC):
         if seeds is not None and seeds.dtype != torch.int64:
             raise ValueError(f"seeds must be int64, not {seeds.dtype}")
         if self.validate:
-            if not torch.isfinite(scores[mask]).all():
+            given, real = (scores, labels) if mask is None else (scores[mask], labels[mask])
+            if not torch.isfinite(given).all():
                 raise ValueError("scores must be finite")
-            real = labels[mask]
             if (real < 0).any() or not torch.isfinite(real.double()).all():
                 raise ValueError("labels must be finite and at least 0")
-        return mask

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from rerank.errors import UserError
 from rerank.losses.base import Loss, Reduction
-from rerank.losses.pairs import Weight, better, excess, has_ordered_pair, logistic, ordered, pair_sum, take
+from rerank.losses.pairs import Weight, better, excess, has_ordered_pair, ordered, pair_sum, take
 from rerank.measures import P, nDCG, parse
 from rerank.relaxations.order import order_of
 
@@ -82,8 +82,7 @@ class LambdaLoss(Loss):
             gains, depth = measure.relevant(labels).to(scores.dtype), scores.shape[1]
         order = order_of(scores, mask, seeds, shuffle=True, depth=depth)
         scores, gains, mask = take(order, scores, gains, mask)
-        total, _ = pair_sum(scores * self.sigma, better(gains, mask), self._weight(gains, mask), logistic)
-        return total / math.log(2)
+        return pair_sum(scores * self.sigma, better(gains, mask), self._weight(gains, mask)) / math.log(2)
 
     def _weight(self, gains: Tensor, mask: Tensor) -> Weight:
         """The weights of pairs of documents that are in the order of their ranks."""

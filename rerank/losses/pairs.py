@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -11,25 +12,27 @@ from torch.autograd.function import once_differentiable
 
 from rerank.relaxations.order import blocks
 
-HELD = 8  # numbers that a pair takes while its block is computed
+HELD = 3  # numbers that a pair takes while its block is computed
 
 FEW = 16  # documents of which it costs more to leave some out than to pair them all
+
+NEVER = -1e30  # how far the better document of a pair that does not count is behind: no loss, no derivative
 
 Weight = Callable[[Tensor], Tensor]
 """Places of better documents ``[B, R]`` -> a new ``[B, R, N]``, the weight of every pair (better, any), 0 for most."""
 
-PairLoss = Callable[[Tensor], tuple[Tensor, Tensor]]
-"""How far the better document is behind, ``s_j - s_i`` (to be overwritten) -> its loss and derivative."""
+PairLoss = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+"""How far better documents are behind, ``s_j - s_i`` ``[B, R, C]``, :data:`NEVER` for pairs that do not count, and
+another tensor of this size, both to be overwritten -> the losses summed over R and C, and the derivative of each."""
 
 
 def has_ordered_pair(labels: Tensor, mask: Tensor | None) -> Tensor:
     """Which lists hold two documents of unequal labels: ``[B]`` bool."""
-    if mask is None:
-        mask = torch.ones_like(labels, dtype=torch.bool)
     labels = labels.float()
-    highest = labels.masked_fill(~mask, -torch.inf).amax(dim=1)
-    lowest = labels.masked_fill(~mask, torch.inf).amin(dim=1)
-    return highest > lowest
+    if mask is None:
+        return labels.amax(dim=1) > labels.amin(dim=1)
+    pads = ~mask
+    return labels.masked_fill(pads, -torch.inf).amax(dim=1) > labels.masked_fill(pads, torch.inf).amin(dim=1)
 
 
 def take(order: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
@@ -74,12 +77,57 @@ def ordered(values: Tensor, mask: Tensor) -> Weight:
 def logistic(behind: Tensor) -> tuple[Tensor, Tensor]:
     """``ln(1 + e^x)``, as ``max(0, x) - ln sigmoid(|x|)``, and its derivative ``sigmoid(x)``."""
     wrong = behind.sigmoid()
-    surer = (wrong - 0.5).abs_().add_(0.5)  # sigmoid(|x|), at least 1/2, so that its logarithm is safe
+    surer = torch.maximum(wrong, 1 - wrong)  # sigmoid(|x|), at least 1/2, so that its logarithm is safe
     return behind.clamp_(min=0).sub_(surer.log_()), wrong
 
 
-def pair_sum(scores: Tensor, places: Tensor, weight: Weight, loss: PairLoss) -> tuple[Tensor, Tensor]:
-    r"""The sums :math:`\sum_{i, j} w_{ij} \ell(s_j - s_i)` and :math:`\sum_{i, j} w_{ij}`, ``[B]`` each.
+def logistic_sum(behind: Tensor, spare: Tensor) -> tuple[Tensor, Tensor]:
+    """The same as a :data:`PairLoss`, with one logarithm for the product of many ``sigmoid(|x|)``."""
+    wrong = torch.sigmoid(behind, out=spare)
+    total = behind.clamp_(min=0).sum(dim=(1, 2))
+    surer = torch.maximum(torch.sub(wrong.new_ones(()), wrong, out=behind), wrong, out=behind)
+    for some in surer.split(64, dim=1):  # a product of at least 2^-64
+        total -= some.prod(dim=1).log_().sum(dim=1)
+    return total, wrong
+
+
+def ordered_mean(scores: Tensor, labels: Tensor, mask: Tensor, loss: PairLoss) -> Tensor:
+    r"""The mean of :math:`\ell(s_j - s_i)` over the pairs with :math:`y_i > y_j`, ``[B]``; 0 where there is none.
+
+    Loss and gradient are computed in one pass over blocks of pairs of documents in the order of their labels, so that
+    only later documents are looked at, and the graph keeps one ``[B, N]`` tensor.
+
+    Args:
+        scores: ``[B, N]``.
+        labels: ``[B, N]``.
+        mask: ``[B, N]`` bool, True for real documents.
+        loss: the loss of some pairs.
+    """
+    grades, order = labels.masked_fill(~mask, -torch.inf).sort(dim=1, descending=True)
+    others = grades.masked_fill(grades == -torch.inf, torch.inf)
+    count = largest((grades > others.amin(dim=1, keepdim=True)).sum(dim=1), scores.shape[1] - 1)
+    ordered_scores = scores.detach().gather(1, order)
+    total, pairs = scores.new_zeros(2, len(scores))
+    gradient = torch.zeros_like(ordered_scores)
+    cuts = list(blocks(count, HELD * scores.numel(), scores))
+    space = scores.new_empty(2, (cuts[0].stop if cuts else 0) * scores.numel())
+    for rows in cuts:
+        later = slice(rows.start + 1, None)
+        shape = len(scores), rows.stop - rows.start, scores.shape[1] - later.start
+        behind, unordered = (part[: math.prod(shape)].view(shape) for part in space)
+        torch.sub(ordered_scores[:, None, later], ordered_scores[:, rows, None], out=behind)
+        torch.le(grades[:, rows, None], others[:, None, later], out=unordered)
+        pairs += shape[1] * shape[2] - unordered.sum(dim=(1, 2))
+        value, slope = loss(behind.add_(unordered, alpha=NEVER), unordered)
+        total += value
+        gradient[:, later].add_(slope.sum(dim=1))
+        gradient[:, rows].sub_(slope.sum(dim=2))
+    pairs.clamp_(min=1)
+    return _Known.apply(scores, total / pairs, torch.empty_like(gradient).scatter_(1, order, gradient / pairs[:, None]))
+
+
+def pair_sum(scores: Tensor, places: Tensor, weight: Weight) -> Tensor:
+    r"""The sum :math:`\sum_{i, j} w_{ij} \ln(1 + e^{s_j - s_i})`, ``[B]``.
 
     Loss and gradient are computed in one pass over blocks of pairs, so that the graph keeps one ``[B, N]`` tensor.
 
@@ -87,31 +135,30 @@ def pair_sum(scores: Tensor, places: Tensor, weight: Weight, loss: PairLoss) -> 
         scores: ``[B, N]``.
         places: ``[B, R]``, the documents i; j is any document.
         weight: the weights of pairs.
-        loss: the loss of a pair.
     """
-    return _PairSum.apply(scores, places, weight, loss)
+    given = scores.detach()
+    total, gradient = given.new_zeros(len(given)), torch.zeros_like(given)
+    for block in blocks(places.shape[1], HELD * given.numel(), given):
+        some = places[:, block]
+        value, slope = logistic(given[:, None, :] - given.gather(1, some)[:, :, None])
+        weighed = weight(some)
+        total += value.mul_(weighed).sum(dim=(1, 2))
+        slope.mul_(weighed)
+        gradient += slope.sum(dim=1)
+        gradient.scatter_add_(1, some, -slope.sum(dim=2))
+    return _Known.apply(scores, total, gradient)
 
 
-class _PairSum(torch.autograd.Function):
+class _Known(torch.autograd.Function):
+    """Values of lists, ``[B]``, whose gradient ``[B, N]`` is known."""
+
     @staticmethod
-    def forward(ctx: Any, scores: Tensor, places: Tensor, weight: Weight, loss: PairLoss) -> tuple[Tensor, Tensor]:
-        total, weights = scores.new_zeros(len(scores)), scores.new_zeros(len(scores))
-        gradient = torch.zeros_like(scores)
-        for block in blocks(places.shape[1], HELD * scores.numel(), scores):
-            some = places[:, block]
-            value, slope = loss(scores[:, None, :] - scores.gather(1, some)[:, :, None])
-            weighed = weight(some)
-            weights += weighed.sum(dim=(1, 2))
-            total += value.mul_(weighed).sum(dim=(1, 2))
-            slope.mul_(weighed)
-            gradient += slope.sum(dim=1)
-            gradient.scatter_add_(1, some, -slope.sum(dim=2))
+    def forward(ctx: Any, scores: Tensor, total: Tensor, gradient: Tensor) -> Tensor:
         ctx.save_for_backward(gradient)
-        ctx.mark_non_differentiable(weights)
-        return total, weights
+        return total
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, total: Tensor, _: Tensor) -> tuple[Tensor, None, None, None]:
+    def backward(ctx: Any, total: Tensor) -> tuple[Tensor, None, None]:
         (gradient,) = ctx.saved_tensors
-        return gradient * total[:, None], None, None, None
+        return gradient * total[:, None], None, None

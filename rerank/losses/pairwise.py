@@ -7,7 +7,7 @@ from abc import abstractmethod
 from torch import Tensor
 
 from rerank.losses.base import Loss, Reduction
-from rerank.losses.pairs import better, has_ordered_pair, logistic, ordered, pair_sum, take
+from rerank.losses.pairs import has_ordered_pair, logistic_sum, ordered_mean, take
 from rerank.relaxations.order import order_of
 
 
@@ -15,8 +15,8 @@ class _Pairwise(Loss):
     """The mean of :meth:`pair` over the pairs (i, j) of a list with ``y_i > y_j``."""
 
     @abstractmethod
-    def pair(self, behind: Tensor) -> tuple[Tensor, Tensor]:
-        """Loss of a pair and its derivative, from ``s_j - s_i``, which may be overwritten."""
+    def pair(self, behind: Tensor, spare: Tensor) -> tuple[Tensor, Tensor]:
+        """A :data:`rerank.losses.pairs.PairLoss`."""
 
     def learnable(self, labels: Tensor, mask: Tensor | None = None) -> Tensor:
         """Lists with an ordered pair."""
@@ -24,8 +24,7 @@ class _Pairwise(Loss):
 
     def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:
         """The mean over ordered pairs, 0 where there is none."""
-        total, pairs = pair_sum(scores, better(labels, mask), ordered(labels, mask), self.pair)
-        return total / pairs.clamp(min=1)
+        return ordered_mean(scores, labels, mask, self.pair)
 
 
 class RankNet(_Pairwise):
@@ -56,16 +55,16 @@ class RankNet(_Pairwise):
         self.k = k
         self.sigma = sigma
 
-    def pair(self, behind: Tensor) -> tuple[Tensor, Tensor]:
+    def pair(self, behind: Tensor, spare: Tensor) -> tuple[Tensor, Tensor]:
         """Logistic loss and its derivative."""
-        return logistic(behind)
+        return logistic_sum(behind, spare)
 
     def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:
         """The mean over ordered pairs of the top k, 0 where there is none."""
         if self.k is not None and self.k < scores.shape[1]:
             top = order_of(scores, mask, seeds, shuffle=True, depth=self.k)
             scores, labels, mask = take(top, scores, labels, mask)
-        return super().per_list(scores * self.sigma, labels, mask, seeds)
+        return super().per_list(scores if self.sigma == 1 else scores * self.sigma, labels, mask, seeds)
 
 
 class PairwiseHinge(_Pairwise):
@@ -89,10 +88,10 @@ class PairwiseHinge(_Pairwise):
         super().__init__(reduction, validate)
         self.margin = margin
 
-    def pair(self, behind: Tensor) -> tuple[Tensor, Tensor]:
+    def pair(self, behind: Tensor, spare: Tensor) -> tuple[Tensor, Tensor]:
         """Hinge and its derivative."""
         value = behind.add_(self.margin).clamp_(min=0)
-        return value, value.sign()
+        return value.sum(dim=(1, 2)), value.sign()
 
 
 class PairwiseSoftmax(_Pairwise):
@@ -111,7 +110,7 @@ class PairwiseSoftmax(_Pairwise):
         validate: look at the values of scores and labels, and refuse what is not finite or negative.
     """
 
-    def pair(self, behind: Tensor) -> tuple[Tensor, Tensor]:
+    def pair(self, behind: Tensor, spare: Tensor) -> tuple[Tensor, Tensor]:
         """The sigmoid and its derivative."""
         value = behind.sigmoid_()
-        return value, value * (1 - value)
+        return value.sum(dim=(1, 2)), value * (1 - value)
