@@ -20,7 +20,6 @@ class SelfAttention(FeatureNetwork):
     (2 blocks, 1 head, hidden 384, first layer 96; 128 for Istella), which puts Tanh on the output for its own loss.
     """
 
-    budget: ClassVar[int] = 16_384
     reads: ClassVar[type[FeatureInputs]] = ListInputs
 
     def __init__(
@@ -48,6 +47,11 @@ class SelfAttention(FeatureNetwork):
             raise ValueError(f"model.width {width} must be a multiple of model.heads {heads}, and all of them above 0")
         settings = {"width": width, "hidden": hidden, "blocks": blocks, "heads": heads}
         super().__init__(settings | {"dropout": dropout, "output": output}, normalise)
+
+    @property
+    def budget(self) -> int:
+        """Padded documents whose hidden vectors are some megabytes."""
+        return 16_384
 
     def build(self, features: int) -> None:
         """Make the layers."""

@@ -57,11 +57,13 @@ class Model(ABC):
 class Scorer(Model):
     """A network that scores query-document pairs; implementations are also ``torch.nn.Module``."""
 
-    budget: ClassVar[int] = 8192
-    """Rows of its matrix products (padded tokens, feature vectors) per forward pass, unless told otherwise."""
-
     bf16: ClassVar[bool] = True
     """Whether ``precision: auto`` may choose bf16."""
+
+    @property
+    def budget(self) -> int:
+        """Rows of its matrix products (padded tokens, feature vectors) per forward pass, unless told otherwise."""
+        return 8192
 
     def prepare(self, train: Lists) -> None:
         """Fit what depends on the training lists (normalisers, the number of features) before training starts."""

@@ -28,7 +28,6 @@ class FeatureNetwork(nn.Module, Scorer):
         normalisers: what is done to the features, in this order.
     """
 
-    budget: ClassVar[int] = 131_072
     bf16: ClassVar[bool] = False
     reads: ClassVar[type[FeatureInputs]] = FeatureInputs
 
@@ -45,6 +44,11 @@ class FeatureNetwork(nn.Module, Scorer):
     @abstractmethod
     def score(self, batch: Mapping[str, Tensor]) -> Tensor:
         """Scores ``[n]`` float32."""
+
+    @property
+    def budget(self) -> int:
+        """As many documents as an effective batch has, almost always."""
+        return 131_072
 
     def forward(self, batch: Mapping[str, Tensor]) -> Tensor:
         """The same as :meth:`score`."""
