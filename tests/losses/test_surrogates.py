@@ -135,6 +135,29 @@ def test_pairwise_losses_are_means_over_ordered_pairs() -> None:
     assert of(RankNet(), [0, 0, 0], [2, 1, 0]) == pytest.approx(LN2)
 
 
+@pytest.mark.parametrize("name", ["RankNet", "PairwiseHinge", "PairwiseSoftmax"])
+def test_pairwise_losses_of_long_lists(name: str) -> None:
+    """Many documents of many grades, with pads and scores far apart: the mean over the matrix of all pairs."""
+    generator = torch.Generator().manual_seed(5)
+    scores = (torch.randn(3, 500, generator=generator) * torch.tensor([[1.0], [30.0], [1000.0]])).double()
+    labels = torch.randint(0, 9, scores.shape, generator=generator).double()
+    mask = torch.rand(scores.shape, generator=generator) < torch.tensor([[1.0], [0.9], [0.3]])
+    kinds = {"RankNet": RankNet(), "PairwiseHinge": PairwiseHinge(), "PairwiseSoftmax": PairwiseSoftmax()}
+    formulas = {
+        "RankNet": lambda x: torch.nn.functional.softplus(x, threshold=50.0),
+        "PairwiseHinge": lambda x: (1 + x).clamp(min=0),
+        "PairwiseSoftmax": torch.sigmoid,
+    }
+    scores.requires_grad_()
+    pairs = (labels[:, :, None] > labels[:, None, :]) & mask[:, :, None] & mask[:, None, :]
+    values = formulas[name](scores[:, None, :] - scores[:, :, None]) * pairs
+    plain = (values.sum(dim=(1, 2)) / pairs.sum(dim=(1, 2))).mean()
+    loss = kinds[name](scores, labels, mask)
+    torch.testing.assert_close(loss, plain)
+    found, true = (torch.autograd.grad(value, scores)[0] for value in (loss, plain))
+    torch.testing.assert_close(found, true, rtol=1e-7, atol=1e-12)
+
+
 def test_pairwise_losses_tend_to_what_they_count() -> None:
     scores, labels = torch.randn(1, 9, dtype=torch.float64), torch.tensor([[0, 3, 1, 0, 0, 2, 1, 1, 0]])
     behind = torch.stack(

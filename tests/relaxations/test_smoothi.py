@@ -147,6 +147,38 @@ def test_steady_multiplies_alpha_and_nothing_else() -> None:
         kept = kept * (1 - rows[:, rank] - 0.1)
 
 
+@pytest.mark.parametrize(("dtype", "late", "close"), [(torch.float64, 300, 1e-9), (torch.float32, 150, 1e-4)])
+@pytest.mark.parametrize("delta", [0.1, 0.8])
+def test_ranks_beyond_the_collapse(dtype: torch.dtype, late: int, close: float, delta: float) -> None:
+    """Long lists, one with pads, down to the last rank: the recursion, with its gradient, weighed at late ranks alone.
+
+    Logits there are so small that the indicators need not be computed one rank after the other.
+    """
+    size = 400
+    mask = torch.ones(2, size, dtype=torch.bool)
+    mask[1, 350:] = False
+    scores = normal(size, 2).to(dtype).masked_fill(~mask, 0.0).requires_grad_()
+    values = torch.arange(size, dtype=dtype).remainder(5).expand(2, size) * mask
+    row, ranks = scores - scores.masked_fill(~mask, math.inf).amin(dim=1, keepdim=True), []
+    kept = torch.ones_like(scores)
+    for _ in range(size):
+        rows = (row * kept).masked_fill(~mask, -math.inf).softmax(dim=1)
+        ranks.append((rows * values).sum(dim=1))
+        kept = kept * (1 - rows.detach() - delta)
+    expected = torch.stack(ranks, dim=1)
+    relaxation = SmoothI(1, delta)
+    torch.testing.assert_close(relaxation.expected(scores, values, mask, size), expected, rtol=close, atol=0)
+    for first in (0, late):
+        weights = (torch.arange(size) >= first) * torch.linspace(2, 1, size, dtype=dtype).expand(2, size)
+        (true,) = torch.autograd.grad((weights * expected).sum(), scores, retain_graph=True)
+        for found in (
+            (weights * relaxation.expected(scores, values, mask, size)).sum(),
+            relaxation.weighted(scores, values, weights, mask).sum(),
+        ):
+            (gradient,) = torch.autograd.grad(found, scores)
+            assert (gradient - true).abs().max() <= close * true.abs().max(), first
+
+
 def saved_bytes(depth: int, measure: str, **settings: bool) -> int:
     scores = normal(200, 4).requires_grad_()
     storages: dict[int, int] = {}
