@@ -101,10 +101,14 @@ class Plan:
         measures = settings.get("measures", self._defaults["measures"])
         if select not in map(str, parse_measures(f"{monitor} {measures}")):
             settings["measures"] = f"{measures} {select}"
-        fold = "all" if group.fold is None else f"fold-{file_name(str(group.fold))}"
-        folder = self.output / "cells" / file_name(group.method) / fold / f"seed-{group.seed}" / point_name(point)
+        folder = self.folder(group) / point_name(point)
         settings |= {"output": str(folder), "seed": group.seed, "test": False}
         return Cell(group, point, folder, settings, select)
+
+    def folder(self, group: Group) -> Path:
+        """Where the cells of a group are."""
+        fold = "all" if group.fold is None else f"fold-{file_name(str(group.fold))}"
+        return self.output / "cells" / file_name(group.method) / fold / f"seed-{group.seed}"
 
 
 def _check(config: ExperimentConfig, known: Mapping[str, Any]) -> None:
@@ -122,6 +126,14 @@ def _check(config: ExperimentConfig, known: Mapping[str, Any]) -> None:
         raise UserError(f"jobs: must be at least 1, not {config.jobs}")
     if config.baseline is not None and config.baseline not in config.methods:
         raise UserError(f"baseline: no method {config.baseline!r}{nearest(config.baseline, config.methods)}")
+    for name, members in config.ensembles.items():
+        if name in config.methods:
+            raise UserError(f"ensembles.{name}: a method has this name; choose another")
+        for member in members:
+            if member not in config.methods:
+                raise UserError(f"ensembles.{name}: no method {member!r}{nearest(member, config.methods)}")
+        if len(members) * len(config.seeds) < 2:
+            raise UserError(f"ensembles.{name}: needs two methods, or two seeds")
     _check_keys("base", config.base, known)
     folders: dict[str, str] = {}
     for name, method in config.methods.items():

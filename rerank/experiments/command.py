@@ -43,6 +43,7 @@ def experiment(argv: Sequence[str]) -> int:
     if dry_run:
         print(listing(plan, [(group, search_of(plan, group).size) for group in plan.groups]))
         return 0
+    from rerank.experiments.ensembles import ensembles
     from rerank.experiments.results import write_results
     from rerank.experiments.summary import summarise
 
@@ -50,6 +51,7 @@ def experiment(argv: Sequence[str]) -> int:
     with log_file(plan.output):
         done = Experiment(plan)
         done.run()
+        done.outcomes |= ensembles(plan, done.outcomes)
         summary = summarise(config, done.outcomes)
         write_results(done, summary)
     print(text(summary, bold=sys.stdout.isatty()), end="")

@@ -45,6 +45,8 @@ class ExperimentConfig:
         output: folder to make, or to go on with where it was interrupted.
         base: keys of a training configuration (see ``rerank train --help``) that all cells share.
         methods: the rows of the table, by name.
+        ensembles: further rows: by name, the methods whose chosen models, of all seeds, rank together, by the mean of
+            their z-normalised scores.
         folds: values of ``data.fold``; null where the data has no folds.
         seeds: values of ``seed``; the table has their mean.
         trials: points tried per search by Optuna's TPE where the full grid has more; null tries the full grid.
@@ -64,6 +66,7 @@ class ExperimentConfig:
     output: str
     base: dict[str, Any]
     methods: dict[str, Method]
+    ensembles: dict[str, list[str]] = field(default_factory=dict)
     folds: list[int | str] | None = None
     seeds: list[int] = field(default_factory=lambda: [42])
     trials: int | None = None

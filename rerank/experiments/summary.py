@@ -102,7 +102,7 @@ def summarise(config: ExperimentConfig, outcomes: Mapping[Group, Outcome]) -> Su
     """The numbers of the table of an experiment."""
     measures = parse_measures(config.measures)
     names = [str(measure) for measure in measures]
-    rows = {method: _row(config, method, names, outcomes) for method in config.methods}
+    rows = {method: _row(config, method, names, outcomes) for method in [*config.methods, *config.ensembles]}
     pooled = {name: row.pooled for name, row in rows.items() if row.whole and row.pooled is not None}
     tested = [str(measure) for measure in measures if measure.NAME not in COUNTS]
     against = {name: _reference(config, rows, pooled, name) if name in tested else None for name in names}
@@ -183,7 +183,8 @@ def _row(config: ExperimentConfig, method: str, names: list[str], outcomes: Mapp
         mean = float(numbers.mean()) if len(numbers) else float("nan")
         values[name] = Value(mean, error, interval, published=given[i] if given else None)
     pooled = pool([_over_seeds(method, seeds) for seeds in found]) if found else None
-    return Row(values, sum(map(len, found)), len(folds) * len(config.seeds), pooled)
+    wanted = len(folds) * (1 if method in config.ensembles else len(config.seeds))
+    return Row(values, sum(map(len, found)), wanted, pooled)
 
 
 def _over_seeds(method: str, tables: list[PerQuery]) -> PerQuery:

@@ -1,0 +1,85 @@
+"""Rows of a table that are made of other rows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from scipy import stats
+
+from rerank.cli import main
+from rerank.evaluation.measures import evaluate
+from rerank.experiments.command import experiment
+from rerank.lists.letor import letor_lists, with_judgments
+from rerank.retrieval.runs import read_run
+from tests.builders import write_folds
+
+
+def write_config(folder: Path, ensembles: dict[str, list[str]], seeds: tuple[int, ...] = (1, 2)) -> str:
+    config = {
+        "output": str(folder / "out"),
+        "base": {
+            "data": {"class_path": "LetorData", "init_args": {"path": str(folder / "made")}},
+            "model": {"class_path": "MLP", "init_args": {"hidden": [4]}},
+            "epochs": 2,
+            "batch_size": 4,
+        },
+        "folds": [1],
+        "seeds": list(seeds),
+        "methods": {"ListNet": {"set": {"loss": "ListNet"}}, "Hinge": {"set": {"loss": "PairwiseHinge"}}},
+        "ensembles": ensembles,
+        "measures": "nDCG AP",
+        "jobs": 1,
+    }
+    (folder / "experiment.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
+    return f"--config={folder / 'experiment.yaml'}"
+
+
+def test_an_ensemble_is_the_mean_of_its_members_scores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Against z-scores computed here, from the runs of all members and seeds."""
+    monkeypatch.setenv("RERANK_HOME", str(tmp_path / "home"))
+    made = write_folds(tmp_path / "made")
+    assert experiment([write_config(tmp_path, {"Both": ["ListNet", "Hinge"]})]) == 0
+    results: dict[str, Any] = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert results["table"]["Both"]["cells"] == results["table"]["Both"]["wanted"] == 1
+    assert results["table"]["ListNet"]["wanted"] == 2
+    runs = {}
+    for cell in results["cells"]:
+        runs.setdefault(cell["method"], []).append(read_run(Path(cell["folder"]) / "test.trec"))
+    members, (both,) = runs["ListNet"] + runs["Hinge"], runs["Both"]
+    assert len(members) == 4
+    for query, ranked in both.items():
+        total: dict[str, float] = {}
+        for member in members:
+            values = dict(member[query])
+            z = np.nan_to_num(stats.zscore(list(values.values()))) if len(values) > 1 else np.zeros(1)
+            for document, value in zip(values, z, strict=True):
+                total[document] = total.get(document, 0.0) + float(value) / 4
+        assert [total[scored.id] for scored in ranked] == pytest.approx(sorted(total.values(), reverse=True), abs=1e-5)
+    qrels = with_judgments(letor_lists(made / "Fold1" / "test.txt")).qrels
+    assert qrels is not None
+    assert results["table"]["Both"]["values"]["AP"]["mean"] == pytest.approx(evaluate(both, qrels, "AP").mean["AP"])
+
+
+@pytest.mark.parametrize(
+    ("ensembles", "seeds", "message"),
+    [
+        ({"Both": ["ListNet", "Hnige"]}, (1,), "Hinge"),
+        ({"Hinge": ["ListNet", "Hinge"]}, (1,), "choose another"),
+        ({"Alone": ["ListNet"]}, (1,), "two"),
+    ],
+)
+def test_ensembles_are_of_methods(
+    ensembles: dict[str, list[str]],
+    seeds: tuple[int, ...],
+    message: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    write_folds(tmp_path / "made")
+    assert main(["experiment", write_config(tmp_path, ensembles, seeds), "--dry-run"]) == 2
+    assert message in capsys.readouterr().err
