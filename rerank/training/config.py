@@ -58,7 +58,9 @@ class TrainConfig:
         monitor: measure (as ir-measures writes it) that decides which epoch is best.
         measures: measures reported for validation and test, separated by spaces.
         test: whether the test lists are measured at the end; no while something is still being chosen.
-        patience: epochs without a better monitor before training stops; null trains all epochs.
+        fidelity: whether to log with every validation how close the loss's relaxation is to sorting (rank error,
+            sharpness of indicators, gap to the exact measure).
+        patience: epochs (trees, for trees) without a better monitor before training stops; null trains all.
         checkpoint_every: optimizer steps between checkpoints; one is written at the end of an epoch as well, unless the
             last one is only seconds old.
         tracker: Accelerate's trackers to log to as well, such as tensorboard or wandb.
@@ -80,6 +82,7 @@ class TrainConfig:
     monitor: str = "nDCG@10"
     measures: str = "nDCG@10 nDCG AP RR P@10"
     test: bool = True
+    fidelity: bool = False
     patience: int | None = None
     checkpoint_every: int = 200
     tracker: list[str] = field(default_factory=list)

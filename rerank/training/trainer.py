@@ -18,11 +18,13 @@ from rerank.lists.ragged import Array
 from rerank.lists.sampling import seed_of
 from rerank.lists.store import Lists
 from rerank.losses.base import Loss
+from rerank.losses.direct import DirectMetric
 from rerank.models.base import Inputs, Scorer
 from rerank.models.precision import on_cpu, resolve
 from rerank.training.batches import Batches, pad
 from rerank.training.checkpoint import State, load_checkpoint, save_checkpoint
 from rerank.training.config import TrainConfig
+from rerank.training.diagnose import fidelity
 from rerank.training.optimizer import make_optimizer, set_rates
 from rerank.training.run_folder import RunFolder
 from rerank.training.step import Gradients
@@ -59,6 +61,8 @@ class Trainer:
         if config.loss is None:
             raise UserError("loss: a network needs one, such as SmoothINDCG; `rerank losses` lists them")
         self.loss = config.loss
+        if config.fidelity and not isinstance(self.loss, DirectMetric):
+            raise UserError(f"fidelity: {type(self.loss).__name__} relaxes nothing; only direct metrics do")
         self.usable = usable_lists(self.splits.train, self.loss)
         if not len(self.usable):
             raise UserError(f"data.train: no list of {self.splits.train.folder} has anything to learn from")
@@ -177,10 +181,16 @@ class Trainer:
         if self._evaluator is None:
             assert lists.qrels is not None
             self._evaluator = Evaluator(lists.qrels, f"{self.monitor} {self.config.measures}")
-        values = self._evaluator(lists.run(self._scores(lists, "validation")), "validation").mean
+        scores = self._scores(lists, "validation")
+        values = self._evaluator(lists.run(scores), "validation").mean
         seconds = time.perf_counter() - started
         value = values[self.monitor]
-        self._log(state, {"epoch": epoch, "mean_loss": mean_loss, "validation": values, "seconds": seconds})
+        logged = {"epoch": epoch, "mean_loss": mean_loss, "validation": values, "seconds": seconds}
+        if self.config.fidelity:
+            assert isinstance(self.loss, DirectMetric)
+            logged["fidelity"] = found = fidelity(self.loss, lists, scores)
+            self._say("fidelity: %s", ", ".join(f"{name} {value:.3f}" for name, value in found.items()))
+        self._log(state, logged)
         better = state.best is None or value > state.best
         self._say("epoch %d: loss %.4f, %s %.4f%s", epoch, mean_loss, self.monitor, value, " (best)" if better else "")
         if better:
@@ -250,7 +260,8 @@ class Trainer:
             self.folder.add_metrics({"step": state.step, **values})
         if self.config.tracker:
             flat = {k: v for k, v in values.items() if isinstance(v, int | float)}
-            flat |= {f"validation/{k}": v for k, v in values.get("validation", {}).items()}
+            for group in ("validation", "fidelity"):
+                flat |= {f"{group}/{k}": v for k, v in values.get(group, {}).items()}
             self.accelerator.log(flat, step=state.step)
 
     def _say(self, message: str, *values: Any) -> None:

@@ -162,6 +162,25 @@ def test_two_processes_do_as_one(options: list[str], tmp_path: Path) -> None:
     assert one["validation"] == pytest.approx(two["validation"], abs=1e-6)
 
 
+def test_fidelity_is_logged_on_request(options: list[str], tmp_path: Path) -> None:
+    """Twin-sigmoid's forward pass is exact; SmoothI's indicators are less sharp the smaller alpha is."""
+    values = {}
+    for name, relaxation in (("twin", "TwinSigmoid"), ("sharp", "SmoothI"), ("soft", "SmoothI")):
+        words = [f"--loss.relaxation={relaxation}", "--fidelity=true", f"--output={tmp_path / name}"]
+        words += {"twin": [], "sharp": ["--loss.relaxation.alpha=1000"], "soft": ["--loss.relaxation.alpha=0.01"]}[name]
+        train([*[word for word in options if "relaxation" not in word], *words])
+        logged = [line["fidelity"] for line in metrics(tmp_path / name) if "validation" in line]
+        assert len(logged) == 3
+        values[name] = logged[-1]
+    assert values["twin"] == pytest.approx({"rank_error": 0, "gap": 0}, abs=1e-6)
+    assert values["sharp"]["sharpness"] > values["soft"]["sharpness"]
+    assert values["sharp"]["rank_error"] < values["soft"]["rank_error"]
+    with pytest.raises(UserError, match="fidelity: ListNet"):
+        train(
+            [*(w for w in options if "--loss" not in w), "--loss=ListNet", "--fidelity=true", f"--output={tmp_path}/x"]
+        )
+
+
 def test_a_network_needs_a_loss(options: list[str], tmp_path: Path) -> None:
     with pytest.raises(UserError, match="loss"):
         train([word for word in options if not word.startswith("--loss")] + [f"--output={tmp_path / 'run'}"])
