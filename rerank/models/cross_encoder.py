@@ -15,15 +15,21 @@ from torch import Tensor, nn
 from rerank.errors import UserError
 from rerank.lists.ragged import Array
 from rerank.lists.store import Lists
-from rerank.lists.tokens import Tokens, tokenise
-from rerank.models.base import Inputs, Scorer
+from rerank.lists.tokens import tokenise
+from rerank.models.base import Scorer
 from rerank.models.contract import class_path, read_contract, write_contract
+from rerank.models.long import Long, check_long, make_inputs, score_rows
+from rerank.models.pairs import PairInputs
 from rerank.models.template import PairTemplate
 from rerank.models.weights import check_safetensors, find_model
 
 log = logging.getLogger("rerank")
 
 DEFAULT_LENGTHS = (64, 256)
+"""Word pieces of a query and of a document that is cut."""
+
+DEFAULT_LONG = 800
+"""Word pieces of a document that is read in chunks (CEDR's)."""
 
 
 class CrossEncoder(nn.Module, Scorer):
@@ -40,6 +46,7 @@ class CrossEncoder(nn.Module, Scorer):
         query_length: int | None = None,
         document_length: int | None = None,
         dropout: float | None = None,
+        long: Long | None = None,
     ) -> None:
         """Load an encoder, or a cross-encoder that was trained before.
 
@@ -49,12 +56,18 @@ class CrossEncoder(nn.Module, Scorer):
                 CEDR's linear layer on the raw CLS vector. Null takes the saved model's own, else ``hf``.
             query_length: word pieces kept of a query; null takes the saved model's own, else 64.
             document_length: word pieces kept of a document; null takes the saved model's own, else 256 or as many
-                as the model has positions for.
+                as the model has positions for; 800 where ``long`` is another than ``truncate``.
             dropout: every dropout rate of the model while it trains; null keeps the model's own. On a CPU dropout
                 takes more than half of the time of a training step.
+            long: what becomes of documents beyond the model's positions. ``truncate`` cuts them; the others read equal
+                chunks: ``cls_mean`` scores the mean of their CLS vectors (CEDR), ``max``, ``sum`` and ``first`` are the
+                best chunk's score, the sum of all, the first one's. Chunks are those of the document alone;
+                ``literal_cedr``, for reproduction only, gives CEDR's, which depend on batch mates, and so do its
+                scores. Null takes the saved model's own, else ``truncate``.
 
         Raises:
-            UserError: no such model, no safetensors weights, or lengths beyond the model's positions.
+            UserError: no such model, no safetensors weights, lengths beyond the model's positions, or a head that
+                cannot do what ``long`` asks for.
         """
         super().__init__()
         from transformers import AutoTokenizer
@@ -66,15 +79,18 @@ class CrossEncoder(nn.Module, Scorer):
         self.tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         self.network, self.missing = _load(folder, self.head, contract.get("head") == "cls", dropout)
         self.template = PairTemplate.of(self.tokenizer, with_types=_knows_types(self.network))
-        room = _positions(self.network.config, self.tokenizer) - self.template.special
+        self.long: Long = long or contract.get("long", "truncate")
+        check_long(self.long, self.network, self.head)
+        self.room = room = _positions(self.network.config, self.tokenizer) - self.template.special
         self.query_length = query_length or contract.get("query_length") or min(DEFAULT_LENGTHS[0], room // 4)
-        self.document_length = (
-            document_length or contract.get("document_length") or min(DEFAULT_LENGTHS[1], room - self.query_length)
-        )
-        if min(self.query_length, self.document_length) < 1 or self.query_length + self.document_length > room:
+        longest = min(DEFAULT_LENGTHS[1], room - self.query_length) if self.long == "truncate" else DEFAULT_LONG
+        self.document_length = document_length or contract.get("document_length") or longest
+        needed = self.query_length + (self.document_length if self.long == "truncate" else 1)
+        if min(self.query_length, self.document_length) < 1 or needed > room:
             raise UserError(
                 f"model.query_length {self.query_length} and model.document_length {self.document_length} with "
                 f"{self.template.special} special tokens do not fit {name}'s {room + self.template.special} positions"
+                + ("; model.long cls_mean reads longer documents" if self.query_length < room else "")
             )
         self._encoder_prefix = f"network.{self.network.base_model_prefix}."
 
@@ -98,13 +114,14 @@ class CrossEncoder(nn.Module, Scorer):
             "head": self.head,
             "query_length": self.query_length,
             "document_length": self.document_length,
+            "long": self.long,
         }
 
     def head_parameters(self) -> set[str]:
         """Names of the parameters outside the encoder."""
         return {name for name, _ in self.named_parameters() if not name.startswith(self._encoder_prefix)}
 
-    def inputs(self, lists: Lists) -> TokenInputs:
+    def inputs(self, lists: Lists) -> PairInputs:
         """The lists' token ids, from the cache inside their folder."""
         tokens = tokenise(lists, self.tokenizer, self.query_length, self.document_length)
         if tokens.truncated:
@@ -115,11 +132,16 @@ class CrossEncoder(nn.Module, Scorer):
                 len(tokens.documents),
                 self.document_length,
             )
-        return TokenInputs(tokens, self.template)
+        if self.long == "literal_cedr":
+            log.warning("literal_cedr: scores depend on which documents are scored together, as in CEDR's code")
+        return self._pairs(tokens.queries, tokens.documents)
+
+    def _pairs(self, queries: Any, documents: Any) -> PairInputs:
+        return make_inputs(self.long, queries, documents, self.template, self.query_length, self.room)
 
     def score(self, batch: Mapping[str, Tensor]) -> Tensor:
-        """Raw scores ``[n]`` float32 of a collated batch."""
-        return self.network(**batch).logits[:, 0].float()
+        """Raw scores ``[n]`` float32 of a collated batch, one per pair."""
+        return score_rows(self.network, batch, self.long)
 
     forward = score
 
@@ -133,7 +155,7 @@ class CrossEncoder(nn.Module, Scorer):
         """Raw scores of (query, document) text pairs, ``[n]`` float32, whatever their order and batch mates.
 
         Args:
-            pairs: the texts; a document longer than the model's length is cut, as in training.
+            pairs: the texts; a document longer than ``document_length`` is cut, as in training.
             budget: padded tokens per forward pass.
         """
         from rerank.models.score import score_pairs
@@ -146,7 +168,7 @@ class CrossEncoder(nn.Module, Scorer):
             encoded = self.tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"] if texts else []
             sides.append([np.asarray(ids[:limit], dtype=np.int64) for ids in encoded])
         rows = np.arange(len(pairs))
-        return score_pairs(self, PairInputs(sides[0], sides[1], self.template), rows, rows, budget=budget)
+        return score_pairs(self, self._pairs(sides[0], sides[1]), rows, rows, budget=budget)
 
     def rank(
         self, query: str, documents: Sequence[str], top_k: int | None = None, return_documents: bool = False
@@ -156,36 +178,6 @@ class CrossEncoder(nn.Module, Scorer):
         order = np.argsort(-scores, kind="stable")[:top_k]
         ranked: list[dict[str, Any]] = [{"corpus_id": int(i), "score": float(scores[i])} for i in order]
         return [r | {"text": documents[r["corpus_id"]]} for r in ranked] if return_documents else ranked
-
-
-class PairInputs(Inputs):
-    """Pairs given as token ids."""
-
-    def __init__(self, queries: Any, documents: Any, template: PairTemplate) -> None:
-        self.queries, self.documents, self.template = queries, documents, template
-
-    def lengths(self, queries: Array, documents: Array) -> Array:
-        """Tokens of every pair, special ones included."""
-        pairs = zip(queries, documents, strict=True)
-        found = [len(self.queries[q]) + len(self.documents[d]) for q, d in pairs]
-        return np.asarray(found, dtype=np.int64) + self.template.special
-
-    def collate(self, queries: Array, documents: Array) -> dict[str, Tensor]:
-        """Padded ``input_ids``, ``attention_mask`` and, where the model has them, ``token_type_ids``."""
-        joined = self.template.join([self.queries[q] for q in queries], [self.documents[d] for d in documents])
-        return {name: torch.from_numpy(array) for name, array in joined.items()}
-
-
-class TokenInputs(PairInputs):
-    """Pairs of a lists folder, addressed by their rows in the store."""
-
-    def __init__(self, tokens: Tokens, template: PairTemplate) -> None:
-        super().__init__(tokens.queries, tokens.documents, template)
-        self.tokens = tokens
-
-    def lengths(self, queries: Array, documents: Array) -> Array:
-        """Tokens of every pair, special ones included."""
-        return self.tokens.query_lengths[queries] + self.tokens.document_lengths[documents] + self.template.special
 
 
 class ClsHead(nn.Module):
