@@ -6,6 +6,7 @@ import numpy as np
 
 from rerank.errors import UserError
 from rerank.lists.data import Data, Splits, judged_lists
+from rerank.lists.fold_files import read_folds
 from rerank.lists.ragged import Array
 from rerank.lists.sampling import seed_of
 
@@ -22,7 +23,14 @@ class FoldsData(Data):
     """One fold of a lists folder as test lists, the others to train on."""
 
     def __init__(
-        self, lists: str, fold: int, folds: int = 5, seed: int = 0, validation: bool = True, depth: int = 150
+        self,
+        lists: str,
+        fold: int,
+        folds: int = 5,
+        seed: int = 0,
+        validation: bool = True,
+        depth: int = 150,
+        assignment: str | None = None,
     ) -> None:
         """Name the folder and the fold.
 
@@ -33,18 +41,24 @@ class FoldsData(Data):
             seed: decides which query is in which fold.
             validation: whether the fold before (cyclically) validates; otherwise it is trained on as well.
             depth: candidates reranked per validation and test query.
+            assignment: which query is in which fold: a JSON list of lists of query ids, a folder with CEDR's
+                ``f1.test.run``, ``f2.test.run``, …, or an ir_datasets id with folds below it, such as
+                ``disks45/nocr/trec-robust-2004``; null draws them by the seed.
         """
         if folds < 2 + validation or not 1 <= fold <= folds:
             raise ValueError(f"fold {fold} of {folds}: folds must be at least {2 + validation}, fold from 1 to folds")
         self.lists, self.fold, self.folds, self.seed = lists, fold, folds, seed
-        self.validation, self.depth = validation, depth
+        self.validation, self.depth, self.assignment = validation, depth, assignment
 
     def splits(self, seed: int) -> Splits:
         """Training lists see added relevant documents, the others never do."""
         lists, full = judged_lists(self.lists), judged_lists(self.lists, with_added=True)
         if len(lists) < self.folds:
             raise UserError(f"data.folds: {self.lists} has {len(lists)} judged queries, too few for {self.folds} folds")
-        folds = fold_of(lists.query_ids, self.folds, self.seed)
+        if self.assignment is None:
+            folds = fold_of(lists.query_ids, self.folds, self.seed)
+        else:
+            folds = self._assigned(self.assignment, lists.query_ids)
         test = folds == self.fold - 1
         validation = (folds == (self.fold - 2) % self.folds) & self.validation
         return Splits(
@@ -52,3 +66,16 @@ class FoldsData(Data):
             validation=lists.select(np.flatnonzero(validation)).top(self.depth) if self.validation else None,
             test=lists.select(np.flatnonzero(test)).top(self.depth),
         )
+
+    def _assigned(self, source: str, query_ids: list[str]) -> Array:
+        """The fold of every query, ``[Q]``, as others have it; there may be more queries in theirs."""
+        assigned = read_folds(source)
+        if len(assigned) != self.folds:
+            raise UserError(f"data.folds: is {self.folds}, but {source} has {len(assigned)} folds")
+        where = {query: i for i, queries in enumerate(assigned) for query in queries}
+        if missing := [query for query in query_ids if query not in where]:
+            raise UserError(f"data.assignment: {source} has no query {missing[0]!r}, which {self.lists} has")
+        folds = np.array([where[query] for query in query_ids])
+        if empty := set(range(self.folds)) - set(folds.tolist()):
+            raise UserError(f"data.assignment: {self.lists} has no judged query of fold {min(empty) + 1} of {source}")
+        return folds
