@@ -92,3 +92,5 @@ def _available(name: str) -> Iterator[None]:
         reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
         advice = "check the network, or place them where the message above says"
         raise UserError(f"{name}: ir_datasets cannot get its files ({reason}); {advice}") from error
+    except ImportError as error:  # it asks for the packages of some collections only when they are read
+        raise UserError(f"{name}: {' '.join(str(error).split())}") from error
