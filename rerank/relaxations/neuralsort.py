@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ from rerank.relaxations.backward import full_precision
 from rerank.relaxations.base import RankIndicators
 from rerank.relaxations.order import first, lowest
 from rerank.relaxations.random import gumbel
-from rerank.relaxations.sinkhorn import balanced_product, by_lists
+from rerank.relaxations.sinkhorn import balanced_product, by_lists, sums_by_lists
 
 
 class NeuralSort(RankIndicators):
@@ -24,9 +25,9 @@ class NeuralSort(RankIndicators):
     real documents. Tied documents share their ranks evenly. The logits grow with N, so a temperature is smoother for
     a short list than for a long one.
 
-    With Sinkhorn a list keeps one N x N matrix (100 MB at N = 5,000 in float32) and three at its peak, whatever the
-    number of rounds, and takes four products of it with a vector a round (about a second there); without
-    (``sinkhorn=0``) it is depth x N.
+    With Sinkhorn a list has two N x N matrices at its peak (100 MB each at N = 5,000 in float32), whatever the number of
+    rounds, of which the graph keeps one; none for P and nDCG, whose gradient is computed at once, some lists at a time.
+    A round takes four products of a matrix with a vector. Without Sinkhorn (``sinkhorn=0``) it is depth x N.
 
     Args:
         tau: temperature; exact as it goes to 0.
@@ -73,7 +74,7 @@ class NeuralSort(RankIndicators):
     def indicators(self, scores: Tensor, mask: Tensor, depth: int) -> Tensor:
         """``[B, depth, N]``."""
         if not self.sinkhorn:
-            return self._rows(scores, mask, depth)
+            return self._logits(scores, mask, depth).softmax(dim=2)
         every = torch.diag_embed(mask.to(scores.dtype))
         return by_lists(self._balanced, scores, every, mask)[:, :, :depth].transpose(1, 2)
 
@@ -87,72 +88,90 @@ class NeuralSort(RankIndicators):
         self, scores: Tensor, values: Tensor, weights: Tensor, mask: Tensor, exponential: bool = False
     ) -> Tensor:
         """``[B]``; transposed, the weight expected for every document times its value."""
-        if not self.transposed:
+        if not self.sinkhorn:
             return super().weighted(scores, values, weights, mask, exponential)
-        weights = torch.nn.functional.pad(weights, (0, scores.shape[1] - weights.shape[1]))
-        return (by_lists(self._discounts, scores, weights, mask) * values).sum(dim=1)
+        if self.transposed:
+            weights = torch.nn.functional.pad(weights, (0, scores.shape[1] - weights.shape[1]))
+            return sums_by_lists(self._discounted, scores, values, weights, mask)
+        return sums_by_lists(partial(super().weighted, exponential=exponential), scores, values, weights, mask)
 
-    def _discounts(self, scores: Tensor, weights: Tensor, mask: Tensor) -> Tensor:
-        """``[B, N]``: weights over ranks, as expected for the documents."""
-        matrix = self._rows(scores, mask, scores.shape[1]).transpose(1, 2)
-        return balanced_product(matrix, weights[:, None, :], mask, first(mask), self.sinkhorn, self.tolerance)[:, 0]
+    def _discounted(self, scores: Tensor, values: Tensor, weights: Tensor, mask: Tensor) -> Tensor:
+        """``[B]``: the weight ``[B, N]`` expected for every document, times its value, summed."""
+        logits = self._logits(scores, mask, scores.shape[1]).transpose(1, 2)  # whose columns are scaled first
+        balanced = balanced_product(logits, weights[:, None, :], mask, first(mask), self.sinkhorn, self.tolerance)
+        return (balanced[:, 0] * values).sum(dim=1)
 
     def _balanced(self, scores: Tensor, values: Tensor, mask: Tensor) -> Tensor:
         """``[B, V, N]``: values ``[B, V, N]`` over documents, as expected at the ranks."""
-        matrix = self._rows(scores, mask, scores.shape[1])
-        return balanced_product(matrix, values, first(mask), mask, self.sinkhorn, self.tolerance)
+        logits = self._logits(scores, mask, scores.shape[1])
+        return balanced_product(logits, values, first(mask), mask, self.sinkhorn, self.tolerance, softmax=True)
 
-    def _rows(self, scores: Tensor, mask: Tensor, depth: int) -> Tensor:
-        """The matrix before Sinkhorn scaling: ``[B, depth, N]``, 0 at pads."""
+    def _logits(self, scores: Tensor, mask: Tensor, depth: int) -> Tensor:
+        """What the indicators before Sinkhorn scaling are the softmax of: ``[B, depth, N]``."""
         count = mask.sum(dim=1, keepdim=True)
         slopes = (count + 1 - 2 * torch.arange(1, depth + 1, device=scores.device)).to(scores.dtype)
         spread = torch.where(mask, total_distances(scores, mask) / self.tau, -lowest(scores))
-        return _Softmax.apply(scores / self.tau, spread, slopes)
+        return _Logits.apply(scores / self.tau, spread, slopes)
 
 
-class _Softmax(torch.autograd.Function):
-    """``softmax_j(slopes_r scores_j - spread_j)``, ``[B, depth, N]``, in one piece of memory.
+class _Logits(torch.autograd.Function):
+    """``slopes_r scores_j - spread_j`` less the largest of a row, ``[B, depth, N]``, in one piece of memory.
 
-    Entries so small that products with them would be subnormal, which processors are slow at, are 0.
+    It is cut off where products with the exponential would be subnormal, which processors are slow at.
     """
 
     @staticmethod
     def forward(ctx: Any, scores: Tensor, spread: Tensor, slopes: Tensor) -> Tensor:
-        matrix = slopes[:, :, None] * scores[:, None, :]
-        matrix -= spread[:, None, :]
-        matrix -= matrix.amax(dim=2, keepdim=True)
-        least = math.log(torch.finfo(matrix.dtype).tiny) + 18
-        matrix.clamp_(min=least).exp_()
-        torch.threshold_(matrix, math.exp(least) * 1.001, 0.0)
-        matrix /= matrix.sum(dim=2, keepdim=True)
-        ctx.save_for_backward(matrix, slopes)
-        return matrix
+        ctx.save_for_backward(slopes)
+        logits = (slopes[:, :, None] * scores[:, None, :]).sub_(spread[:, None, :])
+        logits.sub_(logits.amax(dim=2, keepdim=True))
+        return logits.clamp_(min=math.log(torch.finfo(logits.dtype).tiny) + 18)
 
     @staticmethod
     @full_precision
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
-        matrix, slopes = ctx.saved_tensors
-        to_logits = matrix * gradient
-        to_logits.addcmul_(matrix, to_logits.sum(dim=2, keepdim=True), value=-1)
-        both = torch.bmm(torch.stack([slopes, torch.full_like(slopes, -1.0)], dim=1), to_logits)
+        (slopes,) = ctx.saved_tensors
+        both = torch.bmm(torch.stack([slopes, torch.full_like(slopes, -1.0)], dim=1), gradient)
         return both[:, 0], both[:, 1], None
 
 
 def total_distances(scores: Tensor, mask: Tensor) -> Tensor:
-    """``sum_l |s_j - s_l|`` over real documents, ``[B, N]``, in O(N log N).
+    """``sum_l |s_j - s_l|`` over real documents, ``[B, N]``, in O(N log N); at pads anything finite."""
+    return _Distances.apply(scores, mask)
 
-    Between sorted scores it is s_j times the surplus of lower over higher scores, plus the sum of the higher less
-    that of the lower ones. Prefix sums are in float64, because they cancel.
+
+class _Distances(torch.autograd.Function):
+    """Among sorted scores: s_j times the surplus of lower over higher ones, plus the sum of the higher less the lower.
+
+    Prefix sums are in float64, because they cancel.
     """
-    ordered, _ = scores.double().masked_fill(~mask, float("inf")).sort(dim=1)
-    keys = ordered.detach()
-    own = scores.double()
-    lower = torch.searchsorted(keys, own.detach().contiguous())
-    upto = torch.searchsorted(keys, own.detach().contiguous(), right=True)
-    count = mask.sum(dim=1, keepdim=True)
-    upto = upto.minimum(count)
-    sums = torch.nn.functional.pad(torch.where(keys.isinf(), 0.0, ordered).cumsum(dim=1), (1, 0))
-    everything = sums[:, -1:]
-    surplus = lower - (count - upto)
-    distances = own * surplus - sums.gather(1, lower.minimum(count)) + everything - sums.gather(1, upto)
-    return distances.to(scores.dtype)
+
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, mask: Tensor) -> Tensor:
+        ordered, order = scores.masked_fill(~mask, torch.inf).sort(dim=1)
+        places = torch.arange(scores.shape[1] + 1, device=scores.device)
+        count = mask.sum(dim=1, keepdim=True)
+        # how many scores are lower, and how many are lower or equal
+        new = torch.nn.functional.pad(ordered[:, 1:] != ordered[:, :-1], (1, 1), value=True)
+        lower = torch.where(new[:, :-1], places[:-1], 0).cummax(dim=1).values
+        upto = torch.where(new[:, 1:], places[1:], len(places)).flip(1).cummin(dim=1).values.flip(1)
+        lower, upto = lower.minimum(count), upto.minimum(count)
+        surplus = lower + upto - count
+        own = ordered.masked_fill_(ordered.isinf(), 0.0).double()
+        distances = own * surplus - _between(own, lower, upto)
+        ctx.save_for_backward(order, lower, upto, surplus, places[:-1] >= count)
+        return torch.empty_like(scores).scatter_(1, order, distances.to(scores.dtype))
+
+    @staticmethod
+    @full_precision
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        order, lower, upto, surplus, pads = ctx.saved_tensors
+        own = gradient.gather(1, order).masked_fill_(pads, 0.0).double()
+        moved = (own * surplus + _between(own, lower, upto)).masked_fill_(pads, 0.0)
+        return torch.empty_like(gradient).scatter_(1, order, moved.to(gradient.dtype)), None
+
+
+def _between(values: Tensor, lower: Tensor, upto: Tensor) -> Tensor:
+    """The sum of the first ``lower`` values of a list less that of those from ``upto`` on, for each, ``[B, N]``."""
+    sums = torch.nn.functional.pad(values.cumsum(dim=1), (1, 0))
+    return sums.gather(1, lower) + sums.gather(1, upto) - sums[:, -1:]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -17,35 +18,82 @@ def by_lists(compute: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
 
     Args:
         compute: from tensors of some lists to a tensor of these lists.
-        tensors: each with the lists first and N last.
+        tensors: each with the lists first; the first of them with N last.
     """
+    return torch.cat([compute(*some) for some in _parts(tensors)])
+
+
+def sums_by_lists(compute: Callable[..., Tensor], scores: Tensor, *others: Tensor) -> Tensor:
+    """The same for a number per list, whose gradient is computed at once, so that no matrix is kept for it.
+
+    Args:
+        compute: from scores and other tensors of some lists to ``[B]``.
+        scores: ``[B, N]``.
+        others: more tensors, without gradient, each with the lists first.
+    """
+    return _Sums.apply(scores, compute, *others)
+
+
+def _parts(tensors: tuple[Tensor, ...]) -> Iterator[tuple[Tensor, ...]]:
     lists, size = tensors[0].shape[0], tensors[0].shape[-1]
-    # a quarter of the size of a matrix: rounds read it and do little else, so more than the nearest cache is in use
-    parts = list(blocks(lists, size * size // 4, tensors[0])) or [slice(None)]
-    found = [compute(*(tensor[part] for tensor in tensors)) for part in parts]
-    return found[0] if len(found) == 1 else torch.cat(found)
+    # an eighth of the size of a matrix: rounds read it and do little else, so more than the nearest cache is in use
+    part = next(blocks(lists, size * size // 8, tensors[0]), slice(0, 1)).stop
+    return zip(*(tensor.split(part) for tensor in tensors), strict=True)
+
+
+class _Sums(torch.autograd.Function):
+    """Numbers of lists, with their gradients from the forward pass."""
+
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, compute: Callable[..., Tensor], *others: Tensor) -> Tensor:
+        if not ctx.needs_input_grad[0]:
+            return by_lists(compute, scores, *others)
+        found: list[Tensor] = []
+        gradients: list[Tensor] = []
+        for own, *rest in _parts((scores, *others)):
+            with torch.enable_grad():
+                leaf = own.detach().requires_grad_()
+                sums = compute(leaf, *rest)
+            gradients += torch.autograd.grad(sums, leaf, torch.ones_like(sums))
+            found.append(sums.detach())
+        ctx.save_for_backward(torch.cat(gradients))
+        return torch.cat(found)
+
+    @staticmethod
+    @full_precision
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        (slopes,) = ctx.saved_tensors
+        return slopes * gradient[:, None], *[None] * (len(ctx.needs_input_grad) - 1)
 
 
 def balanced_product(
-    matrix: Tensor, values: Tensor, rows: Tensor, columns: Tensor, rounds: int, tolerance: float = 0.0
+    logits: Tensor,
+    values: Tensor,
+    rows: Tensor,
+    columns: Tensor,
+    rounds: int,
+    tolerance: float = 0.0,
+    softmax: bool = False,
 ) -> Tensor:
     """``(diag(a) M diag(b) V')'`` after rounds that make the columns and then the rows of diag(a) M diag(b) sum to one.
 
-    The iterates are those of scaling the matrix itself, but a round costs two products with a vector and keeps two
-    vectors, and the backward pass, which is that of these very rounds, needs nothing more.
+    The iterates are those of scaling the matrix M = exp(logits) itself, but a round costs two products with a vector
+    and keeps two vectors, and the backward pass, which is that of these very rounds, needs nothing more.
 
     Args:
-        matrix: M, ``[B, N, N]``, at least 0; every row and column in use has an entry that is not tiny.
+        logits: ``[B, N, N]``, overwritten; every row and column in use has an entry that is not far below 0, and none
+            is so far below that its exponential is subnormal, which processors are slow at.
         values: V, ``[B, V, N]``, without gradient, zero in columns that are not in use.
         rows: ``[B, N]`` bool, the rows in use.
         columns: ``[B, N]`` bool, the columns in use, as many.
         rounds: the largest number of rounds, at least 1.
         tolerance: a list whose columns sum to one within this after a round has no further rounds.
+        softmax: whether rows are divided by their sums before the first round.
 
     Returns:
         ``[B, V, N]``.
     """
-    return _Balanced.apply(matrix, values, rows, columns, rounds, tolerance)
+    return _Balanced.apply(logits, values, rows, columns, rounds, tolerance, softmax)
 
 
 def log_balanced_product(logits: Tensor, values: Tensor, rows: Tensor, columns: Tensor, rounds: int) -> Tensor:
@@ -64,64 +112,84 @@ def log_balanced_product(logits: Tensor, values: Tensor, rows: Tensor, columns: 
     return _LogBalanced.apply(logits, values, rows, columns, rounds)
 
 
-def _reciprocal(x: Tensor, used: Tensor) -> Tensor:
-    """1/x in place where used is 1, and 0 where it is 0."""
-    return x.clamp_(min=torch.finfo(x.dtype).tiny ** 0.5).reciprocal_().mul_(used)
+LOOK = 8  # rounds between two looks at whether lists have converged
 
 
 class _Balanced(torch.autograd.Function):
-    """Vectors are ``[B, 1, N]`` and products have them on the left: those are the fast ones."""
+    """Vectors are ``[B, 1, N]`` and products have them on the left: those are the fast ones.
+
+    All lists have the same rounds; which of them count for a list, ``active``, is told from the vectors afterwards.
+    """
 
     @staticmethod
     def forward(
-        ctx: Any, matrix: Tensor, values: Tensor, rows: Tensor, columns: Tensor, rounds: int, tolerance: float
+        ctx: Any,
+        logits: Tensor,
+        values: Tensor,
+        rows: Tensor,
+        columns: Tensor,
+        rounds: int,
+        tolerance: float,
+        softmax: bool,
     ) -> Tensor:
+        matrix = logits.mul_(math.log2(math.e)).exp2_()  # faster than exp
         transposed = matrix.transpose(1, 2)
-        left, right = rows[:, None, :].to(matrix.dtype), columns[:, None, :].to(matrix.dtype)
-        used_rows, used_columns = left, right
-        lefts, rights = [left], [right]
-        active: list[Tensor] = []
-        for _ in range(rounds):
-            sums = torch.bmm(left, matrix)
-            moving = (sums * right).sub_(used_columns).abs_().amax(dim=2, keepdim=True) > tolerance
-            if not active:
-                moving = torch.ones_like(moving)  # nothing is scaled yet, so there is nothing to stop
-            elif matrix.device.type == "cpu" and not moving.any():
+        to_rows, to_columns = _offsets(rows, matrix), _offsets(columns, matrix)
+        lefts = matrix.new_empty(rounds + 1, len(matrix), 1, matrix.shape[2])
+        rights = torch.empty_like(lefts)
+        lefts[0, :, 0], rights[0, :, 0] = rows, columns
+        left_at, right_at = lefts.unbind(), rights.unbind()
+        if softmax:
+            torch.reciprocal(torch.baddbmm(to_rows, right_at[0], transposed), out=left_at[0])
+        active = [torch.ones_like(rows[None, :, :1])]
+        done = 0
+        while done < rounds:
+            first, done = done + 1, min(done + LOOK, rounds)
+            for t in range(first, done + 1):
+                torch.reciprocal(torch.baddbmm(to_columns, left_at[t - 1], matrix), out=right_at[t])
+                torch.reciprocal(torch.baddbmm(to_rows, right_at[t], transposed), out=left_at[t])
+            # before round t the columns sum to rights[t - 1] / rights[t]; nothing is scaled before the first round
+            before, after = rights[max(1, first - 1) : done, :, 0], rights[max(2, first) : done + 1, :, 0]
+            if len(before):
+                moving = ((before - after).abs_() - tolerance * after).amax(dim=2, keepdim=True) > 0
+                active.append(torch.cat([active[-1][-1:], moving]).cummin(dim=0).values[1:])
+            if matrix.device.type == "cpu" and not active[-1][-1].any():
                 break  # elsewhere the answer would have to be waited for
-            right = torch.where(moving, _reciprocal(sums, used_columns), right)
-            left = torch.where(moving, _reciprocal(torch.bmm(right, transposed), used_rows), left)
-            lefts.append(left)
-            rights.append(right)
-            active.append(moving)
-        ctx.active = active
-        ctx.save_for_backward(matrix, values, *lefts, *rights)
+        ctx.active, ctx.softmax = torch.cat(active), softmax
+        last = ctx.active.sum(dim=0)[None, :, None].expand(1, -1, 1, matrix.shape[2])
+        left, right = lefts.gather(0, last)[0], rights.gather(0, last)[0]
+        ctx.save_for_backward(matrix, values, lefts[: done + 1], rights[: done + 1], left, right)
         return left * torch.bmm(right * values, transposed)
 
     @staticmethod
     @full_precision
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None, None]:
-        matrix, values, *vectors = ctx.saved_tensors
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None, None, None]:
+        matrix, values, lefts, rights, left, right = ctx.saved_tensors
         transposed = matrix.transpose(1, 2)
-        rounds = len(ctx.active)
-        lefts, rights = vectors[: rounds + 1], vectors[rounds + 1 :]
-        weighted, scaled = gradient * lefts[-1], rights[-1] * values
-        # the gradient of the matrix is a sum of outer products, whose factors are collected here
-        by_row, by_column = [weighted], [scaled]
+        weighted, scaled = gradient * left, right * values
         to_left = (gradient * torch.bmm(scaled, transposed)).sum(dim=1, keepdim=True)
         to_right = (values * torch.bmm(weighted, matrix)).sum(dim=1, keepdim=True)
-        for t in range(rounds, 0, -1):
-            moving = ctx.active[t - 1]
-            to_sums = torch.where(moving, -to_left * lefts[t].square(), 0.0)
-            to_right = to_right + torch.bmm(to_sums, matrix)
-            by_row.append(to_sums)
-            by_column.append(rights[t])
-            to_sums = torch.where(moving, -to_right * rights[t].square(), 0.0)
-            by_row.append(lefts[t - 1])
-            by_column.append(to_sums)
-            to_left = torch.where(moving, 0.0, to_left) + torch.bmm(to_sums, transposed)
-            to_right = torch.where(moving, 0.0, to_right)
-        total = torch.bmm(torch.cat(by_row, dim=1).transpose(1, 2), torch.cat(by_column, dim=1))
-        return total, None, None, None, None, None
+        active = ctx.active[:, :, None].to(matrix.dtype)
+        # derivatives of reciprocals, 0 in rounds that a list did not have, to become those of sums
+        to_row_sums, to_column_sums = lefts[1:].square().mul_(-active), rights[1:].square().mul_(-active)
+        rounds = zip(to_row_sums.unbind(), to_column_sums.unbind(), (1 - active).unbind(), strict=True)
+        for row_sums, column_sums, passed in reversed(list(rounds)):
+            to_right = torch.baddbmm(to_right, row_sums.mul_(to_left), matrix)
+            to_left = torch.baddbmm(to_left.mul_(passed), column_sums.mul_(to_right), transposed)
+            to_right.mul_(passed)
+        # the gradient of the matrix is a sum of outer products
+        total = torch.bmm(weighted.transpose(1, 2), scaled)
+        total.baddbmm_(to_row_sums[:, :, 0].permute(1, 2, 0), rights[1:, :, 0].transpose(0, 1))
+        total.baddbmm_(lefts[:-1, :, 0].permute(1, 2, 0), to_column_sums[:, :, 0].transpose(0, 1))
+        if ctx.softmax:
+            total.sub_(to_left.mul_(lefts[0].square()).transpose(1, 2))
+        return total.mul_(matrix), None, None, None, None, None, None
+
+
+def _offsets(used: Tensor, like: Tensor) -> Tensor:
+    """What is added to sums, ``[B, 1, N]``, for reciprocals to be 0 where not used and finite elsewhere."""
+    least = torch.finfo(like.dtype).tiny ** 0.5
+    return torch.full_like(like[:, :1], torch.inf).masked_fill_(used[:, None, :], least)
 
 
 class _LogBalanced(torch.autograd.Function):

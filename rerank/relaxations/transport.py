@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
 from rerank.relaxations.base import RankIndicators
 from rerank.relaxations.order import first
-from rerank.relaxations.sinkhorn import balanced_product, by_lists, log_balanced_product
+from rerank.relaxations.sinkhorn import balanced_product, by_lists, log_balanced_product, sums_by_lists
 
 _PLAIN = 0.03  # from here on exp(-cost / epsilon), with costs up to 1, and its potentials are far from underflow
 
@@ -46,6 +48,12 @@ class OptimalTransport(RankIndicators):
         """``[B, depth]``."""
         return by_lists(self._product, scores, values[:, None, :], mask)[:, 0, :depth]
 
+    def weighted(
+        self, scores: Tensor, values: Tensor, weights: Tensor, mask: Tensor, exponential: bool = False
+    ) -> Tensor:
+        """``[B]``; the gradient is computed at once, and no matrix kept."""
+        return sums_by_lists(partial(super().weighted, exponential=exponential), scores, values, weights, mask)
+
     def _product(self, scores: Tensor, values: Tensor, mask: Tensor) -> Tensor:
         """``[B, V, N]``: values ``[B, V, N]`` over documents, as expected at the ranks."""
         count = mask.sum(dim=1, keepdim=True)
@@ -54,7 +62,7 @@ class OptimalTransport(RankIndicators):
         cost = (_squashed(scores, mask)[:, None, :] - anchors[:, :, None]).square()
         logits = cost / -self.epsilon
         if self.epsilon >= _PLAIN:
-            return balanced_product(logits.exp(), values, first(mask), mask, self.iterations)
+            return balanced_product(logits, values, first(mask), mask, self.iterations)
         return log_balanced_product(logits, values, first(mask), mask, self.iterations)
 
 

@@ -65,9 +65,14 @@ def test_products_with_vectors_are_sinkhorn_scaling(size: int, rounds: int, tole
     used = torch.ones(2, size, dtype=torch.bool)
     logits.requires_grad_()
     plain = torch.stack([values[b] @ scaled(logits[b].exp(), rounds, tolerance).T for b in range(2)])
-    found = {"plain": balanced_product(logits.exp(), values, used, used, rounds, tolerance)}
+    found = {"plain": balanced_product(logits.clone(), values, used, used, rounds, tolerance)}
+    start = torch.stack([values[b] @ scaled(logits[b].softmax(dim=1), rounds, tolerance).T for b in range(2)])
+    rows_first = balanced_product(logits.clone(), values, used, used, rounds, tolerance, softmax=True)
     if tolerance == 0:
         found["log"] = log_balanced_product(logits, values, used, used, rounds)
+    torch.testing.assert_close(rows_first, start)
+    slopes = [torch.autograd.grad(value, logits, upstream)[0] for value in (rows_first, start)]
+    torch.testing.assert_close(*slopes, atol=1e-9, rtol=1e-7)
     (slope,) = torch.autograd.grad(plain, logits, upstream)
     for value in found.values():
         torch.testing.assert_close(value, plain)
@@ -80,7 +85,7 @@ def test_rows_and_columns_left_out() -> None:
     rows, columns = torch.tensor([[True] * 4 + [False] * 2]), torch.tensor([[True, False, True, True, False, True]])
     values = torch.randn(1, 1, 6, dtype=torch.float64, generator=generator) * columns[:, None]
     plain = values[0, :, columns[0]] @ scaled(logits[0][rows[0]][:, columns[0]].exp(), 9).T
-    torch.testing.assert_close(balanced_product(logits.exp(), values, rows, columns, 9)[0, :, :4], plain)
+    torch.testing.assert_close(balanced_product(logits.clone(), values, rows, columns, 9)[0, :, :4], plain)
     torch.testing.assert_close(log_balanced_product(logits, values, rows, columns, 9)[0, :, :4], plain)
 
 
