@@ -1,0 +1,147 @@
+"""Robust04: documents in the formats of TREC disks 4 and 5, the real topics, folds, judgments and CEDR's runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import ir_measures
+import numpy as np
+import pytest
+import yaml
+from ir_measures import AP, P, nDCG
+
+from rerank.experiments.cells import Plan
+from rerank.experiments.config import ExperimentConfig, Method
+from rerank.experiments.outcome import QUERIES, read_queries
+from rerank.experiments.worker import measure_cell, train_cell
+from rerank.lists import Lists
+from rerank.lists.fold_files import read_folds
+from rerank.lists.folds import FoldsData
+from rerank.retrieval import read_run
+from tests.collections.disks45 import FILES, make_text, write_disks
+from tests.conftest import ROOT
+
+NAME = "disks45/nocr/trec-robust-2004"
+DEPTH = 4
+RETRIEVE = """
+import json, sys
+from rerank.cli import main
+from rerank.lists.fold_files import read_folds
+name, run, depth, output = sys.argv[1:]
+words = ["--collection", name, "--run", run, "--depth", depth, "--output", output]
+assert main(["retrieve", *words]) == 0
+print(json.dumps([sorted(fold) for fold in read_folds(name)]))
+"""
+
+
+class Robust04(NamedTuple):
+    """Lists built through ir_datasets from CEDR's candidates, and the folds that it knows."""
+
+    lists: Lists
+    folds: list[list[str]]
+    cedr: Path
+
+
+@pytest.fixture(scope="module")
+def robust04(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Robust04:
+    """In a process of its own: ir_datasets reads its home when it is imported."""
+    folder = tmp_path_factory.mktemp("robust04")
+    cedr = shared_data / "robust04" / "cedr"
+    run = folder / "cedr.run"
+    run.write_text("".join((cedr / f"f{i}.test.run").read_text() for i in range(1, 6)))
+    home = folder / "home"
+    shutil.copytree(shared_data / "ir_datasets" / "disks45", home / "disks45")
+    wanted = {scored.id for ranked in read_run(run).values() for scored in ranked[:DEPTH]}
+    write_disks(home / "disks45" / "corpus", sorted(wanted))
+    assert sum(path.is_file() for path in (home / "disks45" / "corpus").rglob("*")) == FILES
+    done = subprocess.run(
+        [sys.executable, "-c", RETRIEVE, NAME, str(run), str(DEPTH), str(folder / "lists")],
+        env=os.environ | {"IR_DATASETS_HOME": str(home)},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return Robust04(Lists.open(folder / "lists"), json.loads(done.stdout), cedr)
+
+
+def test_the_text_of_all_four_sources_is_read_plain_and_compressed(robust04: Robust04) -> None:
+    table = robust04.lists.document_table
+    ids, texts = table.column("doc_id").to_pylist(), table.column("text").to_pylist()
+    assert {id[:2] for id in ids} == {"FT", "FB", "LA", "FR"}
+    for id, text in zip(ids, texts, strict=True):
+        title, words = make_text(id)
+        assert title in text
+        assert words in text
+        assert "<" not in text and "PJG" not in text, "markup"
+
+
+def test_candidates_topics_and_labels_are_the_real_ones(robust04: Robust04, shared_data: Path) -> None:
+    lists = robust04.lists
+    assert len(lists) == 250
+    titles = [line.split("\t") for line in (robust04.cedr / "queries.tsv").read_text().splitlines()]
+    assert dict(zip(lists.query_ids, lists.query_table.column("text").to_pylist(), strict=True)) == {
+        id: text for kind, id, text in titles if kind == "query"
+    }
+    qrels: dict[str, dict[str, int]] = {}
+    for line in (shared_data / "robust04" / "qrels.robust04.301-450.txt").read_text().splitlines():
+        query, _, document, grade = line.split()
+        qrels.setdefault(query, {})[document] = int(grade)
+    for i in range(1, 6):
+        for query, ranked in read_run(robust04.cedr / f"f{i}.test.run").items():
+            row = lists.query_ids.index(query)
+            part = slice(lists.offsets[row], lists.offsets[row + 1])
+            ids = [scored.id for scored in ranked[:DEPTH]]
+            assert lists.document_ids(lists.documents[part]) == ids
+            assert lists.labels[part].tolist() == [max(0, qrels.get(query, {}).get(id, 0)) for id in ids]
+
+
+def test_cedrs_folds_are_those_of_ir_datasets(robust04: Robust04) -> None:
+    assert [set(fold) for fold in robust04.folds] == read_folds(str(robust04.cedr))
+    for fold in (1, 4):
+        splits = FoldsData(str(robust04.lists.folder), fold, assignment=str(robust04.cedr)).splits(0)
+        judged = set(robust04.lists.qrels or {})
+        theirs = [
+            {line.split()[0] for line in (robust04.cedr / f"f{fold}.{name}").read_text().splitlines()}
+            for name in ("train.pairs", "valid.run", "test.run")
+        ]
+        for lists, queries in zip((splits.train, splits.validation, splits.test), theirs, strict=True):
+            assert lists is not None
+            assert set(lists.query_ids) == queries & judged
+
+
+def test_the_recipe_runs_to_its_measures(robust04: Robust04, tiny_model: Path, tmp_path: Path) -> None:
+    """SmoothI's recipe, shortened: one fold, one epoch of two steps, a tiny BERT."""
+    recipe = yaml.safe_load((ROOT / "configs" / "robust04" / "smoothi.yaml").read_text())
+    base = recipe["base"]
+    base["data"]["init_args"] |= {"lists": str(robust04.lists.folder), "assignment": str(robust04.cedr)}
+    base["model"]["init_args"]["name"] = str(tiny_model)
+    base |= {"epochs": 1, "steps_per_epoch": 2}
+    method = Method(**recipe["methods"]["SmoothI-nDCG"])
+    plan = Plan(ExperimentConfig(str(tmp_path), base, {"SmoothI": method}, folds=[1], measures=recipe["measures"]))
+    cell = plan.cell(plan.groups[0], {})
+    train_cell(cell.settings)
+    measure_cell(str(cell.folder), recipe["measures"], recipe["empty"])
+
+    contract = json.loads((cell.folder / "best" / "rerank.json").read_text())
+    assert [contract[key] for key in ("head", "long", "query_length", "document_length")] == [
+        "cls",
+        "cls_mean",
+        20,
+        800,
+    ]
+    logged = [json.loads(line) for line in (cell.folder / "metrics.jsonl").read_text().splitlines()]
+    assert sum(np.isfinite(step["loss"]) for step in logged if "loss" in step) == 2
+    judged = {q: v for q, v in (robust04.lists.qrels or {}).items() if q in robust04.folds[0]}
+    run = ir_measures.read_trec_run(str(cell.folder / "test.trec"))
+    theirs = ir_measures.calc_aggregate([nDCG @ 20, P @ 20, AP], judged, run)
+    table = read_queries(cell.folder / QUERIES, recipe["measures"], recipe["empty"])
+    assert table is not None
+    for measure, value in theirs.items():
+        assert table.mean[str(measure)] == pytest.approx(value, abs=1e-9)
+        assert value > 0
