@@ -25,9 +25,10 @@ class NeuralSort(RankIndicators):
     real documents. Tied documents share their ranks evenly. The logits grow with N, so a temperature is smoother for
     a short list than for a long one.
 
-    With Sinkhorn a list has two N x N matrices at its peak (100 MB each at N = 5,000 in float32), whatever the number of
-    rounds, of which the graph keeps one; none for P and nDCG, whose gradient is computed at once, some lists at a time.
-    A round takes four products of a matrix with a vector. Without Sinkhorn (``sinkhorn=0``) it is depth x N.
+    With Sinkhorn a list has two N x N matrices at its peak (100 MB each at N = 5,000 in float32), whatever the number
+    of rounds, of which the graph keeps one. A round takes four products of a matrix with a vector. Without Sinkhorn
+    (``sinkhorn=0``) matrices are depth x N. For P and nDCG the gradient is computed at once, some lists at a time, and
+    the graph keeps none.
 
     Args:
         tau: temperature; exact as it goes to 0.
@@ -88,12 +89,12 @@ class NeuralSort(RankIndicators):
         self, scores: Tensor, values: Tensor, weights: Tensor, mask: Tensor, exponential: bool = False
     ) -> Tensor:
         """``[B]``; transposed, the weight expected for every document times its value."""
-        if not self.sinkhorn:
-            return super().weighted(scores, values, weights, mask, exponential)
         if self.transposed:
             weights = torch.nn.functional.pad(weights, (0, scores.shape[1] - weights.shape[1]))
-            return sums_by_lists(self._discounted, scores, values, weights, mask)
-        return sums_by_lists(partial(super().weighted, exponential=exponential), scores, values, weights, mask)
+            return sums_by_lists(self._discounted, scores.shape[1], scores, values, weights, mask)
+        compute = partial(super().weighted, exponential=exponential)
+        ranks = scores.shape[1] if self.sinkhorn else weights.shape[1]
+        return sums_by_lists(compute, ranks, scores, values, weights, mask)
 
     def _discounted(self, scores: Tensor, values: Tensor, weights: Tensor, mask: Tensor) -> Tensor:
         """``[B]``: the weight ``[B, N]`` expected for every document, times its value, summed."""

@@ -20,43 +20,44 @@ def by_lists(compute: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
         compute: from tensors of some lists to a tensor of these lists.
         tensors: each with the lists first; the first of them with N last.
     """
-    return torch.cat([compute(*some) for some in _parts(tensors)])
+    return torch.cat([compute(*some) for some in _parts(tensors[0].shape[-1], *tensors)])
 
 
-def sums_by_lists(compute: Callable[..., Tensor], scores: Tensor, *others: Tensor) -> Tensor:
+def sums_by_lists(compute: Callable[..., Tensor], ranks: int, scores: Tensor, *others: Tensor) -> Tensor:
     """The same for a number per list, whose gradient is computed at once, so that no matrix is kept for it.
 
     Args:
         compute: from scores and other tensors of some lists to ``[B]``.
+        ranks: the rows of the matrix of a list.
         scores: ``[B, N]``.
         others: more tensors, without gradient, each with the lists first.
     """
-    return _Sums.apply(scores, compute, *others)
+    return _Sums.apply(scores, compute, ranks, *others)
 
 
-def _parts(tensors: tuple[Tensor, ...]) -> Iterator[tuple[Tensor, ...]]:
-    lists, size = tensors[0].shape[0], tensors[0].shape[-1]
+def _parts(ranks: int, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
     # an eighth of the size of a matrix: rounds read it and do little else, so more than the nearest cache is in use
-    part = next(blocks(lists, size * size // 8, tensors[0]), slice(0, 1)).stop
-    return zip(*(tensor.split(part) for tensor in tensors), strict=True)
+    each = ranks * tensors[0].shape[-1] // 8
+    lists = next(blocks(tensors[0].shape[0], each, tensors[0]), slice(0, 1)).stop
+    return zip(*(tensor.split(lists) for tensor in tensors), strict=True)
 
 
 class _Sums(torch.autograd.Function):
     """Numbers of lists, with their gradients from the forward pass."""
 
     @staticmethod
-    def forward(ctx: Any, scores: Tensor, compute: Callable[..., Tensor], *others: Tensor) -> Tensor:
-        if not ctx.needs_input_grad[0]:
-            return by_lists(compute, scores, *others)
+    def forward(ctx: Any, scores: Tensor, compute: Callable[..., Tensor], ranks: int, *others: Tensor) -> Tensor:
         found: list[Tensor] = []
         gradients: list[Tensor] = []
-        for own, *rest in _parts((scores, *others)):
-            with torch.enable_grad():
-                leaf = own.detach().requires_grad_()
+        for own, *rest in _parts(ranks, scores, *others):
+            with torch.set_grad_enabled(ctx.needs_input_grad[0]):
+                leaf = own.detach().requires_grad_(ctx.needs_input_grad[0])
                 sums = compute(leaf, *rest)
-            gradients += torch.autograd.grad(sums, leaf, torch.ones_like(sums))
+            if ctx.needs_input_grad[0]:
+                gradients += torch.autograd.grad(sums, leaf, torch.ones_like(sums))
             found.append(sums.detach())
-        ctx.save_for_backward(torch.cat(gradients))
+        if gradients:
+            ctx.save_for_backward(torch.cat(gradients))
         return torch.cat(found)
 
     @staticmethod

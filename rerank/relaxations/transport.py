@@ -52,7 +52,8 @@ class OptimalTransport(RankIndicators):
         self, scores: Tensor, values: Tensor, weights: Tensor, mask: Tensor, exponential: bool = False
     ) -> Tensor:
         """``[B]``; the gradient is computed at once, and no matrix kept."""
-        return sums_by_lists(partial(super().weighted, exponential=exponential), scores, values, weights, mask)
+        compute = partial(super().weighted, exponential=exponential)
+        return sums_by_lists(compute, scores.shape[1], scores, values, weights, mask)
 
     def _product(self, scores: Tensor, values: Tensor, mask: Tensor) -> Tensor:
         """``[B, V, N]``: values ``[B, V, N]`` over documents, as expected at the ranks."""
