@@ -103,6 +103,11 @@ class CedrInputs(PairInputs):
         super().__init__(queries, documents, template)
         self.capacity, self.query_length = capacity, query_length
 
+    def lengths(self, queries: Array, documents: Array) -> Array:
+        """Tokens of the rows that every pair would have by itself."""
+        counts = np.maximum(1, -(-self.document_lengths[documents] // self.capacity))
+        return self.document_lengths[documents] + counts * (self.query_length + self.template.special)
+
     def chunks(self, queries: Array, documents: Array, budget: int) -> list[Array]:
         """Pairs in their order, 16 together, whatever the budget: the batch is part of the recipe."""
         del documents, budget

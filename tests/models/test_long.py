@@ -15,10 +15,14 @@ import torch
 from rerank.collections import open_collection
 from rerank.errors import UserError
 from rerank.lists import Lists, build_lists
+from rerank.lists.sampling import Full
+from rerank.losses import ListNet
 from rerank.models.cross_encoder import CrossEncoder
 from rerank.models.load import load_model
 from rerank.models.long import make_inputs
 from rerank.models.score import score_lists, score_pairs
+from rerank.training.batches import Batches
+from rerank.training.step import Gradients
 from tests.builders import WORDS, make_model, random_run, write_collection
 
 POSITIONS, QUERY, DOCUMENT = 40, 6, 100
@@ -167,6 +171,24 @@ def test_scores_depend_on_neither_order_nor_batch_mates(short_model: Path, lists
     asked = np.repeat(lists.query_rows, lists.lengths)
     turned = score_pairs(model, inputs, asked[order], lists.documents[order], precision="fp32")
     np.testing.assert_allclose(turned, whole[order], atol=1e-5)
+
+
+@pytest.mark.parametrize("long", ["max", "cls_mean"])
+def test_training_gradients_do_not_depend_on_how_a_batch_is_cut(short_model: Path, lists: Lists, long: str) -> None:
+    """All lists in one micro-batch and few passes, against a pass per pair; documents are counted, not chunks."""
+    model = model_of(short_model, long)
+    found = []
+    for budget, size in ((10**6, None), (1, 1)):
+        model.zero_grad(set_to_none=True)
+        step = Gradients(model, model.inputs(lists), lists, ListNet(), "fp32", budget, size)
+        batch = next(Batches(lists, np.arange(len(lists)), Full(), len(lists), None, seed=0).epoch(0))
+        loss, documents = step.accumulate(batch, 1)
+        learnable = [n for n in lists.lengths if n > 1]  # every list of several documents has unequal labels
+        assert documents == sum(learnable)
+        found.append((loss, {name: p.grad for name, p in model.named_parameters() if p.grad is not None}))
+    assert found[1][0] == pytest.approx(found[0][0], rel=1e-5)
+    for name, gradient in found[0][1].items():
+        torch.testing.assert_close(found[1][1][name], gradient, rtol=1e-3, atol=1e-6, msg=name)
 
 
 @pytest.mark.parametrize("long", STRATEGIES)
