@@ -17,14 +17,23 @@ def seed_of(seed: int, epoch: int, query_id: str) -> int:
 
 
 class Sampler(ABC):
-    """Chooses candidates of a list, in the first stage's order."""
+    """Chooses candidates of a list.
+
+    Attributes:
+        refresh: whether the list is ranked by the first stage in the first epoch only, and by the model itself, scored
+            anew when an epoch starts, after that.
+        queries: lists of different queries that one list of ``batch_size`` stands for.
+    """
+
+    refresh: bool = False
+    queries: int = 1
 
     @abstractmethod
     def sample(self, labels: Array, seed: int) -> Array:
-        """Positions of the chosen candidates.
+        """Positions of the chosen candidates, ascending.
 
         Args:
-            labels: ``[N]`` the grades of the list, best first by first stage.
+            labels: ``[N]`` the grades of the list, best first.
             seed: decides every random choice.
         """
 
@@ -50,17 +59,22 @@ class Full(Sampler):
 class PositivesNegatives(Sampler):
     """Up to ``positives`` relevant candidates and ``negatives`` others, drawn uniformly without replacement."""
 
-    def __init__(self, positives: int = 2, negatives: int = 10, depth: int = 150) -> None:
+    def __init__(self, positives: int = 2, negatives: int = 10, depth: int = 150, refresh: bool = False) -> None:
         """Set the numbers.
 
         Args:
             positives: relevant candidates (grade above 0) per list at most.
             negatives: other candidates per list at most.
-            depth: how deep in the first stage's order the others are looked for; relevant ones may lie deeper.
+            depth: how deep in the ranking the others are looked for; relevant ones may lie deeper.
+            refresh: look for them in the model's own ranking, made anew when an epoch starts (the first has the first
+                stage's). It costs a pass over the training lists an epoch, and makes negatives hard only where
+                ``depth`` is less than the lists hold.
         """
-        if positives < 1 or negatives < 1:
-            raise ValueError(f"positives and negatives must be at least 1, not {positives} and {negatives}")
-        self.positives, self.negatives, self.depth = positives, negatives, depth
+        if positives < 1 or negatives < 1 or depth < 1:
+            raise ValueError(
+                f"positives, negatives and depth must be at least 1, not {positives}, {negatives} and {depth}"
+            )
+        self.positives, self.negatives, self.depth, self.refresh = positives, negatives, depth, refresh
 
     def sample(self, labels: Array, seed: int) -> Array:
         """Draw relevant candidates, then others."""
@@ -70,4 +84,39 @@ class PositivesNegatives(Sampler):
             (np.flatnonzero(labels[: self.depth] <= 0), self.negatives),
         ):
             chosen.append(rng.choice(pool, size=min(count, len(pool)), replace=False))
+        return np.sort(np.concatenate(chosen)).astype(np.int64)
+
+
+class Pairs(Sampler):
+    """Pairs of a relevant and another candidate of a query.
+
+    With ``same_query``, ``n`` pairs of one query form its list: 2 n documents, on which a listwise loss is computed
+    (Thonet et al. 2021, section 5.5, with n = 2). Without, a list is one pair, and ``n`` of them, of ``n`` different
+    queries, take the place of every list of ``batch_size`` (MacAvaney et al. 2019, CEDR): a step sees as many
+    documents, of more queries. Documents of different queries are never ranked against each other, so a listwise loss
+    then sees two documents at a time.
+    """
+
+    def __init__(self, n: int = 2, same_query: bool = True, distinct: bool = False) -> None:
+        """Set the number of pairs.
+
+        Args:
+            n: pairs.
+            same_query: whether they are of one query.
+            distinct: draw without replacement; a query with fewer than n relevant (other) candidates then gives all
+                that it has. Otherwise pairs are drawn independently, and a candidate may be in several, scored for
+                each.
+        """
+        if n < 1:
+            raise ValueError(f"n must be at least 1, not {n}")
+        self.pairs = n if same_query else 1
+        self.queries = 1 if same_query else n
+        self.distinct = distinct
+
+    def sample(self, labels: Array, seed: int) -> Array:
+        """Draw relevant candidates, then as many others; a kind that the list lacks is left out."""
+        rng, chosen = np.random.default_rng(seed), []
+        for pool in (np.flatnonzero(labels > 0), np.flatnonzero(labels <= 0)):
+            count = min(self.pairs, len(pool)) if self.distinct else self.pairs * bool(len(pool))
+            chosen.append(rng.choice(pool, size=count, replace=not self.distinct) if count else pool[:0])
         return np.sort(np.concatenate(chosen)).astype(np.int64)

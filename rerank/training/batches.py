@@ -36,16 +36,20 @@ class Batches:
         lists: training lists.
         usable: positions of the lists from which something can be learned.
         sampler: what of a list a step sees.
-        batch_size: lists per step.
+        batch_size: lists per step, each standing for ``sampler.queries`` lists.
         steps_per_epoch: steps of an epoch; None passes once over the lists, the last batch being smaller.
         seed: decides order and samples.
+
+    Attributes:
+        scores: ``[T]`` scores that rank the candidates before a sampler sees them; None leaves them as they are.
     """
 
     def __init__(
         self, lists: Lists, usable: Array, sampler: Sampler, batch_size: int, steps_per_epoch: int | None, seed: int
     ) -> None:
         self.lists, self.usable, self.sampler, self.seed = lists, usable, sampler, seed
-        self.batch_size = batch_size
+        self.batch_size = batch_size = batch_size * sampler.queries
+        self.scores: Array | None = None
         self.single_pass = steps_per_epoch is None
         self.steps_per_epoch = steps_per_epoch or -(-len(usable) // batch_size)
 
@@ -68,8 +72,18 @@ class Batches:
         query = int(self._order[position])
         start, end = self.lists.offsets[query], self.lists.offsets[query + 1]
         seed = seed_of(self.seed, visit, self.lists.query_ids[query])
-        chosen = self.sampler.sample(self.lists.labels[start:end], seed)
-        return Group(query, start + chosen, seed)
+        labels = self.lists.labels[start:end]
+        if self.scores is None:
+            return Group(query, start + self.sampler.sample(labels, seed), seed)
+        order = np.argsort(-self.scores[start:end], kind="stable")
+        return Group(query, start + np.sort(order[self.sampler.sample(labels[order], seed)]), seed)
+
+    def spread(self, scores: Array) -> Array:
+        """Scores of the usable lists' candidates as ``[T]``, one of every candidate (0 elsewhere)."""
+        starts, lengths = self.lists.offsets[self.usable], self.lists.lengths[self.usable]
+        whole = np.zeros(len(self.lists.documents), dtype=np.float32)
+        whole[np.repeat(starts - np.cumsum(lengths) + lengths, lengths) + np.arange(len(scores))] = scores
+        return whole
 
 
 def pad(values: list[Array], dtype: torch.dtype) -> tuple[Tensor, Tensor]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import torch
 
 from rerank.errors import UserError
 from rerank.files import atomic_folder
+from rerank.lists.ragged import Array
 from rerank.models.weights import check_safetensors
 
 KEEP = 2
@@ -32,6 +33,9 @@ class State:
         loss_sum: sum of the losses of the epoch under way.
         metrics_lines: lines of metrics.jsonl that belong to the steps completed.
         data: hash of the training lists and configuration, to notice a changed input.
+        token_budget: padded tokens per forward pass, as memory allowed; 0 before that is known.
+        full_tokens: tokens of a micro-batch up to which its graph fits in memory; None where nothing tells.
+        scores: ``[T]`` the model's scores at the start of the epoch under way, where its samples depend on them.
     """
 
     epoch: int = 0
@@ -42,6 +46,9 @@ class State:
     loss_sum: float = 0.0
     metrics_lines: int = 0
     data: dict[str, str] = field(default_factory=dict)
+    token_budget: int = 0
+    full_tokens: int | None = None
+    scores: Array | None = None
 
 
 def save_checkpoint(run: Path, state: State, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
@@ -57,7 +64,11 @@ def save_checkpoint(run: Path, state: State, model: torch.nn.Module, optimizer: 
             for name, value in values.items()
         }
         save_file(_copied(moments), str(temporary / "optimizer.safetensors"))
-        (temporary / "state.json").write_text(json.dumps(asdict(state), indent=2) + "\n")
+        if state.scores is not None:
+            save_file({"scores": torch.from_numpy(state.scores)}, str(temporary / "scores.safetensors"))
+        values = asdict(replace(state, scores=None))
+        del values["scores"]
+        (temporary / "state.json").write_text(json.dumps(values, indent=2) + "\n")
         for file in temporary.iterdir():
             with file.open("rb") as opened:
                 os.fsync(opened.fileno())
@@ -82,6 +93,9 @@ def load_checkpoint(run: Path, model: torch.nn.Module, optimizer: torch.optim.Op
         for name in ("model.safetensors", "optimizer.safetensors"):
             check_safetensors(folder / name)
         state = State(**json.loads((folder / "state.json").read_text()))
+        if (folder / "scores.safetensors").is_file():
+            check_safetensors(folder / "scores.safetensors")
+            state.scores = load_file(str(folder / "scores.safetensors"))["scores"].numpy().copy()
         model.load_state_dict(load_file(str(folder / "model.safetensors")))
         moments = load_file(str(folder / "optimizer.safetensors"))
     except (UserError, OSError, ValueError, TypeError, RuntimeError) as error:

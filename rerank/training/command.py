@@ -140,7 +140,7 @@ def _import_classes() -> list[str]:
     from rerank.lists import data, folds, letor, normalise, sampling
     from rerank.models import attention, cross_encoder, mlp, trees
 
-    own = [data.ListsData, folds.FoldsData, letor.LetorData, sampling.Full, sampling.PositivesNegatives]
+    own = [data.ListsData, folds.FoldsData, letor.LetorData, sampling.Full, sampling.PositivesNegatives, sampling.Pairs]
     own += [normalise.QueryZScore, normalise.QueryMinMax, normalise.Standardise, normalise.SignedLog1p]
     own += [normalise.Quantile, cross_encoder.CrossEncoder, mlp.MLP, attention.SelfAttention]
     own += [trees.LightGBM, trees.XGBoost]

@@ -48,10 +48,15 @@ class TrainConfig:
         epochs: passes over the training lists (or rounds of ``steps_per_epoch``) at most.
         steps_per_epoch: optimizer steps between validations; null passes once over the training lists.
         batch_size: lists per optimizer step, over all processes and accumulation steps together.
-        micro_batch_size: lists that one process holds in memory at once; null takes as many as fit ``token_budget``.
-            Its share of a batch is accumulated in pieces of this size; the gradient does not depend on it.
-        token_budget: padded tokens (documents, for feature vectors) per forward pass; null takes the model's own. A
-            list is held whole, whatever its length.
+        micro_batch_size: lists whose loss one process takes at once; its share of a batch is accumulated in pieces of
+            this size, and the gradient does not depend on it. Null takes as many as fit ``token_budget`` where their
+            graph is kept, the whole share where it is not.
+        token_budget: padded tokens (documents, for feature vectors) per forward pass; null takes the model's own, or
+            what fits in memory if that is less. Halved, with a warning, where memory runs out.
+        gradient: full keeps the graph of a micro-batch in memory, lists being held whole. cached scores without a
+            graph, takes the loss's gradient on the scores and goes through the model again, in the memory of one
+            forward pass whatever the length of a list; checkpoint does so by torch's activation checkpointing. auto
+            is full where the tokens of a micro-batch fit in memory, else cached. The gradient is the same.
         precision: arithmetic of the encoder; auto takes bf16 where the hardware is fast at it. Head and loss are
             always float32.
         seed: decides every random choice.
@@ -77,6 +82,7 @@ class TrainConfig:
     batch_size: int = 16
     micro_batch_size: int | None = None
     token_budget: int | None = None
+    gradient: Literal["auto", "full", "checkpoint", "cached"] = "auto"
     precision: Literal["auto", "bf16", "fp32"] = "auto"
     seed: int = 42
     monitor: str = "nDCG@10"

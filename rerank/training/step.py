@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
@@ -16,8 +18,12 @@ from rerank.lists.ragged import Array
 from rerank.lists.store import Lists
 from rerank.losses.base import Loss
 from rerank.models.base import Inputs, Scorer
-from rerank.models.precision import Precision, autocast
+from rerank.models.memory import out_of_memory
+from rerank.models.precision import Precision
 from rerank.training.batches import Group, pad
+from rerank.training.gradient import Chunked, Mode, RandomState, backpropagate
+
+log = logging.getLogger("rerank")
 
 ELEMENTS = 2048
 """Padded scores from which on lists of different lengths go through the loss apart: padding costs as much as lists do,
@@ -38,10 +44,16 @@ class Gradients:
         lists: the training lists.
         loss: the loss.
         precision: arithmetic of the encoder.
-        token_budget: padded tokens per forward pass.
-        micro_batch_size: lists in memory at once; None for as many as fit ``token_budget``, at least one.
+        token_budget: padded tokens per forward pass; halved where memory runs out.
+        micro_batch_size: lists whose loss is taken at once. None for as many as fit ``token_budget``, at least one,
+            where their graph is kept, and for all of them where it is not.
         process: index of this process.
         processes: number of processes.
+        gradient: how the gradient of a micro-batch is taken (:func:`~rerank.training.gradient.backpropagate`);
+            ``auto`` keeps the graph where it fits.
+        full_tokens: tokens of a micro-batch up to which ``auto`` keeps the graph; None for any number. Lowered where
+            memory runs out.
+        why: where ``full_tokens`` comes from, for the log.
     """
 
     model: Scorer
@@ -53,6 +65,9 @@ class Gradients:
     micro_batch_size: int | None
     process: int = 0
     processes: int = 1
+    gradient: Mode | Literal["auto"] = "full"
+    full_tokens: int | None = None
+    why: str = "as told"
 
     def __post_init__(self) -> None:
         if self.loss.reduction == "none":
@@ -62,6 +77,7 @@ class Gradients:
         assert isinstance(self.model, torch.nn.Module)
         self._parameters = [p for p in self.model.parameters() if p.requires_grad]
         self._device = self._parameters[0].device
+        self._said: set[str] = set()
 
     def accumulate(self, groups: list[Group], step: int) -> tuple[float, int]:
         """Leave the batch's gradient in the parameters, the same in every process.
@@ -74,7 +90,8 @@ class Gradients:
             The loss of the batch, and the number of documents scored by all processes.
 
         Raises:
-            UserError: the loss is not finite; says the step, the queries and the range of scores.
+            UserError: the loss is not finite; says the step, the queries and the range of scores. Or memory runs out
+                and nothing can be cut smaller.
         """
         labels, mask = pad([self.lists.labels[group.rows] for group in groups], torch.float32)
         learnable = self.loss.learnable(labels, mask)
@@ -82,34 +99,41 @@ class Gradients:
         mine = [g for g, useful in zip(groups, learnable.tolist(), strict=True) if useful][
             self.process :: self.processes
         ]
-        total = torch.zeros((), device=self._device)
-        for piece in self._pieces(mine):
-            value = self._piece(piece, max(1, count))
-            if not torch.isfinite(value):
-                raise UserError(self._not_finite(piece, step, float(value)))
-            total += value
+        start = RandomState(self._device)
+        while True:
+            try:
+                total = torch.zeros((), device=self._device)
+                for piece, tokens in self._pieces(mine):
+                    total += self._piece(piece, tokens, max(1, count), step)
+                break
+            except (RuntimeError, MemoryError) as error:
+                if not out_of_memory(error):
+                    raise
+            self._back_off(step)  # when the error is gone, and with it what its frames held
+            start.restore()
+            for parameter in self._parameters:
+                parameter.grad = None
         documents = torch.tensor(float(sum(len(group.rows) for group in mine)), device=self._device)
         total, documents = self._all_reduce(total, documents)
         return float(total), int(documents)
 
-    def _pieces(self, groups: list[Group]) -> Iterator[list[Group]]:
-        """Cut lists into micro-batches: of the size asked for, or of as many as fit the token budget, at least one."""
+    def _pieces(self, groups: list[Group]) -> Iterator[tuple[list[Group], int]]:
+        """Cut lists into micro-batches; gives each with its number of tokens."""
         if not groups:
             return
         starts = np.cumsum([0] + [len(group.rows) for group in groups[:-1]])
         costs = np.add.reduceat(self.inputs.lengths(*self._pairs(groups)), starts)
         first, tokens = 0, 0
         for i, cost in enumerate(costs.tolist()):
-            full = (
-                tokens + cost > self.token_budget
-                if self.micro_batch_size is None
-                else i - first == self.micro_batch_size
-            )
+            if self.micro_batch_size is not None:
+                full = i - first == self.micro_batch_size
+            else:
+                full = self.gradient in ("full", "auto") and tokens + cost > self.token_budget
             if i > first and full:
-                yield groups[first:i]
+                yield groups[first:i], tokens
                 first, tokens = i, 0
             tokens += cost
-        yield groups[first:]
+        yield groups[first:], tokens
 
     def _pairs(self, groups: list[Group]) -> tuple[Array, Array]:
         """Rows of queries and documents in the store, list after list."""
@@ -117,38 +141,67 @@ class Gradients:
         queries = np.repeat(rows, [len(group.rows) for group in groups])
         return queries, self.lists.documents[np.concatenate([group.rows for group in groups])]
 
-    def _piece(self, groups: list[Group], count: int) -> Tensor:
-        """Score some lists, backpropagate their share of the loss, return it detached."""
-        flat = self._scores(*self._pairs(groups))
+    def _piece(self, groups: list[Group], tokens: int, count: int, step: int) -> Tensor:
+        """Score some lists, backpropagate their share of the loss, return it."""
+        mode = self._mode(tokens)
+        self._doing = mode, groups, tokens
         lengths = np.array([len(group.rows) for group in groups])
         starts = np.cumsum(lengths) - lengths
-        total = torch.zeros((), device=self._device)
-        for chosen in alike(lengths):
-            labels, mask = pad([self.lists.labels[groups[i].rows] for i in chosen], torch.float32)
-            positions = torch.from_numpy(starts[chosen])[:, None] + torch.arange(mask.shape[1])
-            positions = positions.masked_fill_(~mask, 0).to(self._device)
-            labels, mask = labels.to(self._device), mask.to(self._device)
-            scores = flat[positions.flatten()].view_as(mask).masked_fill(~mask, 0.0)
-            seeds = torch.tensor([groups[i].seed for i in chosen], device=self._device)
-            total = total + self._sum(scores, labels, mask, seeds=seeds)
-        total = total / count
-        total.backward()
-        self._range = flat.detach()
-        return total.detach()
 
-    def _scores(self, queries: Array, documents: Array) -> Tensor:
-        """Scores of pairs, in their order, with the graph."""
-        chunks = self.inputs.chunks(queries, documents, self.token_budget)
-        with autocast(self.precision, self._device):
-            parts = [self.model.score(self._collate(queries[chunk], documents[chunk])) for chunk in chunks]
-        if len(parts) == 1 and (np.diff(chunks[0]) == 1).all():
-            return parts[0]
-        order = torch.from_numpy(np.argsort(np.concatenate(chunks), kind="stable")).to(self._device)
-        return torch.cat(parts)[order]
+        def loss(flat: Tensor) -> Tensor:
+            total = torch.zeros((), device=self._device)
+            for chosen in alike(lengths):
+                labels, mask = pad([self.lists.labels[groups[i].rows] for i in chosen], torch.float32)
+                positions = torch.from_numpy(starts[chosen])[:, None] + torch.arange(mask.shape[1])
+                positions = positions.masked_fill_(~mask, 0).to(self._device)
+                labels, mask = labels.to(self._device), mask.to(self._device)
+                scores = flat[positions.flatten()].view_as(mask).masked_fill(~mask, 0.0)
+                seeds = torch.tensor([groups[i].seed for i in chosen], device=self._device)
+                total = total + self._sum(scores, labels, mask, seeds=seeds)
+            total = total / count
+            if not torch.isfinite(total):
+                raise UserError(self._not_finite(groups, step, total.item(), flat.detach()))
+            return total
 
-    def _collate(self, queries: Array, documents: Array) -> dict[str, Tensor]:
-        batch = self.inputs.collate(queries, documents)
-        return {name: value.to(self._device, non_blocking=True) for name, value in batch.items()}
+        budget = self.token_budget
+        pairs = Chunked(self.model, self.inputs, *self._pairs(groups), budget, self.precision, self._device)
+        return backpropagate(mode, pairs, loss)
+
+    def _mode(self, tokens: int) -> Mode:
+        """How the gradient of a micro-batch of so many tokens is taken; what ``auto`` picks is logged once."""
+        if self.gradient != "auto":
+            return self.gradient
+        fits = self.full_tokens is None or tokens <= self.full_tokens
+        mode: Mode = "full" if fits else "cached"
+        if mode not in self._said and self.process == 0:
+            self._said.add(mode)
+            room = "any number" if self.full_tokens is None else f"{self.full_tokens}"
+            log.info(
+                "gradient %s (%d tokens in a micro-batch, %s fit with their graph: %s)", mode, tokens, room, self.why
+            )
+        return mode
+
+    def _back_off(self, step: int) -> None:
+        """Cut smaller after memory ran out: the micro-batch where its graph is kept, else the chunk.
+
+        Raises:
+            UserError: there is nothing to cut.
+        """
+        mode, groups, tokens = self._doing
+        if self._device.type == "cuda":
+            torch.cuda.empty_cache()
+        if mode == "full" and self.gradient == "auto":
+            self.full_tokens, self.why = tokens // 2, "memory ran out with more"
+            log.warning("out of memory at step %d: gradient cached from %d tokens on", step, self.full_tokens + 1)
+            return
+        if mode == "full" and (len(groups) == 1 or self.micro_batch_size is not None):
+            raise UserError(
+                f"out of memory at step {step}, {tokens} tokens in {len(groups)} lists; set gradient to auto or cached"
+            )
+        if self.token_budget <= int(self.inputs.lengths(*self._pairs(groups)).max()):
+            raise UserError(f"out of memory at step {step}, with one document at a time; shorten the documents")
+        self.token_budget //= 2
+        log.warning("out of memory at step %d: token_budget %d from now on", step, self.token_budget)
 
     def _all_reduce(self, *values: Tensor) -> tuple[Tensor, ...]:
         """Sum gradients and values over the processes, in one message."""
@@ -167,11 +220,11 @@ class Gradients:
             start += parameter.numel()
         return tuple(flat[start:])
 
-    def _not_finite(self, groups: list[Group], step: int, value: float) -> str:
+    def _not_finite(self, groups: list[Group], step: int, value: float, scores: Tensor) -> str:
         queries = ", ".join(self.lists.query_ids[group.query] for group in groups)
-        low, high = float(self._range.min()), float(self._range.max())
         return (
-            f"the loss is {value} at step {step}, queries {queries}, scores from {low:g} to {high:g}; "
+            f"the loss is {value} at step {step}, queries {queries}, "
+            f"scores from {float(scores.min()):g} to {float(scores.max()):g}; "
             "lower optimization.encoder_lr and head_lr, or set precision to fp32"
         )
 

@@ -22,6 +22,7 @@ from rerank.losses.direct import DirectMetric
 from rerank.models.base import Inputs, Scorer
 from rerank.models.precision import on_cpu, resolve
 from rerank.training.batches import Batches, pad
+from rerank.training.budget import tokens_that_fit
 from rerank.training.checkpoint import State, load_checkpoint, save_checkpoint
 from rerank.training.config import TrainConfig
 from rerank.training.diagnose import fidelity
@@ -97,17 +98,6 @@ class Trainer:
         self._say("precision %s (%s)", self.precision, self.why)
         train, skipped = self.splits.train, len(self.splits.train) - len(self.usable)
         self._say("%d training lists, %d of them without anything to learn from (left out)", len(train), skipped)
-        gradients = Gradients(
-            self.model,
-            self._inputs(train),
-            train,
-            self.loss,
-            self.precision,
-            config.token_budget or self.model.budget,
-            config.micro_batch_size,
-            self.accelerator.process_index,
-            self.accelerator.num_processes,
-        )
         optimizer = make_optimizer(self.model, config.optimization)
         state = load_checkpoint(self.folder.path, self.network, optimizer)
         identity = {"train": train.text_digest(), "run": train.manifest["hashes"]["run"]}
@@ -120,6 +110,7 @@ class Trainer:
             raise UserError(f"data.train: {train.folder} changed since this run was started; name another output")
         else:
             self._say("going on at step %d of %d", state.step, self.steps)
+        gradients = self._gradients(state)
         if self.main:
             self.folder.keep_metrics(state.metrics_lines)
         if config.tracker:
@@ -130,8 +121,52 @@ class Trainer:
             self.accelerator.end_training()
         return self.finish()
 
+    def _gradients(self, state: State) -> Gradients:
+        """What takes the gradients, within the memory that there is; a run that goes on keeps what it found."""
+        config, train, why = self.config, self.splits.train, "found before"
+        inputs = self._inputs(train)
+        if not state.token_budget:
+            state.token_budget = config.token_budget or self.model.budget
+            if config.gradient == "auto" or config.token_budget is None:
+                self.network.train()
+                fits, why = tokens_that_fit(self.model, inputs, train, self.usable, self.precision)
+                state.full_tokens = fits
+                if config.token_budget is None and fits is not None:
+                    state.token_budget = min(state.token_budget, fits)
+        return Gradients(
+            self.model,
+            inputs,
+            train,
+            self.loss,
+            self.precision,
+            state.token_budget,
+            config.micro_batch_size,
+            self.accelerator.process_index,
+            self.accelerator.num_processes,
+            config.gradient,
+            state.full_tokens,
+            why,
+        )
+
+    def _rank_anew(self, state: State) -> None:
+        """Rank the training lists by the model as it is, for samplers that want it so, after the first epoch."""
+        if self.config.sampler.refresh and state.epoch and state.scores is None:
+            lists = self.splits.train.select(self.usable)
+            scores = score_shared(
+                self.model,
+                self._inputs(self.splits.train),
+                lists,
+                precision=self.precision,
+                budget=self.config.token_budget,
+                progress="training lists",
+            )
+            state.scores = self.batches.spread(scores)
+            self._say("epoch %d: %d training lists ranked by the model itself", state.epoch + 1, len(lists))
+        self.batches.scores = state.scores
+
     def _epoch(self, state: State, gradients: Gradients, optimizer: torch.optim.Optimizer) -> None:
         config = self.config
+        self._rank_anew(state)
         self.network.train()
         bar = tqdm(
             total=self.batches.steps_per_epoch,
@@ -152,6 +187,7 @@ class Trainer:
             state.step += 1
             state.epoch_step += 1
             state.loss_sum += loss
+            state.token_budget, state.full_tokens = gradients.token_budget, gradients.full_tokens
             lists, documents = lists + len(groups), documents + scored
             seconds = time.perf_counter() - started
             speed = {"lists/s": lists / seconds, "documents/s": documents / seconds}
@@ -164,7 +200,7 @@ class Trainer:
                 self._checkpoint(state, optimizer)
         bar.close()
         self._validate(state)
-        state.epoch, state.epoch_step, state.loss_sum = state.epoch + 1, 0, 0.0
+        state.epoch, state.epoch_step, state.loss_sum, state.scores = state.epoch + 1, 0, 0.0, None
         if self._due():
             self._checkpoint(state, optimizer)
 

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rerank.lists.folds import fold_of
-from rerank.lists.sampling import Full, PositivesNegatives, seed_of
+from rerank.lists.sampling import Full, Pairs, PositivesNegatives, Sampler, seed_of
 
 grades = st.lists(st.integers(0, 4), min_size=1, max_size=40).map(np.asarray)
 
@@ -25,6 +27,35 @@ def test_positives_and_negatives(labels: np.ndarray, positives: int, negatives: 
     assert (labels[chosen] > 0).sum() == min(positives, (labels > 0).sum())
     assert (labels[chosen] == 0).sum() == min(negatives, (labels == 0).sum())
     np.testing.assert_array_equal(chosen, sampler.sample(labels, seed))
+
+
+@given(grades, st.integers(1, 5), st.booleans(), st.integers(0, 2**32))
+def test_pairs(labels: np.ndarray, n: int, distinct: bool, seed: int) -> None:
+    """As many relevant as other candidates, unless the list has too few for distinct ones, or none of a kind."""
+    sampler = Pairs(n, distinct=distinct)
+    chosen = sampler.sample(labels, seed)
+    assert (np.diff(chosen) >= distinct).all()
+    for kind in (labels > 0, labels <= 0):
+        drawn = int(kind[chosen].sum())
+        assert drawn == (min(n, kind.sum()) if distinct else n * kind.any())
+    np.testing.assert_array_equal(chosen, sampler.sample(labels, seed))
+
+
+@pytest.mark.parametrize("distinct", [False, True])
+def test_every_pair_is_drawn_equally_often(distinct: bool) -> None:
+    """Of 2 relevant and 3 other candidates; two independent draws of three meet a given one 2 · 1/3 times."""
+    labels = np.array([1, 0, 2, 0, 0])
+    drawn = np.zeros(5)
+    for seed in range(3000):
+        np.add.at(drawn, Pairs(2, distinct=distinct).sample(labels, seed), 1)
+    np.testing.assert_allclose(drawn, 3000 * np.array([1, 2 / 3, 1, 2 / 3, 2 / 3]), atol=5 * (3000 * 0.5) ** 0.5)
+
+
+def test_pairs_of_different_queries_are_lists_of_their_own() -> None:
+    sampler = Pairs(4, same_query=False)
+    assert sampler.queries == 4
+    assert len(sampler.sample(np.array([0, 1, 0, 2]), 0)) == 2
+    assert Pairs(4).queries == 1
 
 
 def test_every_candidate_is_drawn_equally_often() -> None:
@@ -53,7 +84,16 @@ def test_folds_are_even_and_do_not_depend_on_order(ids: set[str], folds: int, rn
     assert dict(zip(turned, fold_of(turned, folds, 0), strict=True)) == found
 
 
-@pytest.mark.parametrize("make", [lambda: Full(0), lambda: PositivesNegatives(0, 1), lambda: PositivesNegatives(1, 0)])
-def test_senseless_numbers_are_refused(make: object) -> None:
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Full(0),
+        lambda: PositivesNegatives(0, 1),
+        lambda: PositivesNegatives(1, 0),
+        lambda: PositivesNegatives(1, 1, 0),
+        lambda: Pairs(0),
+    ],
+)
+def test_senseless_numbers_are_refused(make: Callable[[], Sampler]) -> None:
     with pytest.raises(ValueError, match="at least 1"):
-        make()  # type: ignore[operator]
+        make()

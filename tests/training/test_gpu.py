@@ -17,7 +17,7 @@ from rerank.relaxations import SmoothI
 from rerank.training.batches import Batches
 from rerank.training.command import train
 from rerank.training.step import Gradients
-from tests.builders import make_lists
+from tests.builders import make_lists, make_model
 
 pytestmark = pytest.mark.gpu
 
@@ -48,6 +48,57 @@ def test_gradients_on_the_gpu_are_those_of_the_cpu(lists: Lists, tiny_model: Pat
         found[device] = {name: p.grad.cpu() for name, p in model.named_parameters() if p.grad is not None}
     for name, gradient in found["cpu"].items():
         torch.testing.assert_close(found["cuda"][name], gradient, rtol=1e-2, atol=1e-4, msg=name)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_the_second_pass_has_the_dropout_of_the_first(lists: Lists, tmp_path: Path, precision: str) -> None:
+    """On the device, whose random numbers are its own; and the gradient is that of the whole graph."""
+    torch.manual_seed(0)
+    model = CrossEncoder(str(make_model(tmp_path / "model", dropout=0.1)), query_length=8, document_length=24)
+    model.to("cuda").train()
+    seen: list[torch.Tensor] = []
+    plain = model.network.forward
+
+    def forward(**batch: torch.Tensor) -> object:
+        result = plain(**batch)
+        seen.append(result.logits.detach().clone())
+        return result
+
+    model.network.forward = forward
+    batch = next(Batches(lists, np.arange(len(lists)), Full(), len(lists), None, seed=0).epoch(0))
+    found = {}
+    for mode in ("full", "cached", "checkpoint"):
+        torch.manual_seed(1)
+        model.zero_grad(set_to_none=True)
+        loss = DirectMetric("nDCG@10", SmoothI())
+        step = Gradients(model, model.inputs(lists), lists, loss, precision, 200, len(lists), gradient=mode)  # type: ignore[arg-type]
+        step.accumulate(batch, 1)
+        found[mode] = torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
+        if mode == "cached":
+            chunks = (len(seen) + 1) // 2
+            assert chunks > 2
+            for one, other in zip(seen[: chunks - 1], seen[chunks:][::-1], strict=True):
+                assert torch.equal(one, other)
+        del seen[:]
+    tolerance = 1e-5 if precision == "fp32" else 2e-2
+    for mode in ("cached", "checkpoint"):
+        assert (found[mode] - found["full"]).norm() <= tolerance * found["full"].norm(), mode
+
+
+def test_cached_takes_the_memory_of_a_chunk(lists: Lists, tiny_model: Path) -> None:
+    model = CrossEncoder(str(tiny_model), query_length=8, document_length=24).to("cuda")
+    batch = next(Batches(lists, np.arange(len(lists)), Full(), len(lists), None, seed=0).epoch(0))
+    peaks = {}
+    for mode in ("cached", "checkpoint", "full"):
+        loss = DirectMetric("nDCG@10", SmoothI())
+        step = Gradients(model, model.inputs(lists), lists, loss, "fp32", 100, len(lists), gradient=mode)  # type: ignore[arg-type]
+        for _ in range(2):  # the first has the parameters' gradients to make
+            model.zero_grad(set_to_none=False)
+            torch.cuda.reset_peak_memory_stats()
+            before = torch.cuda.memory_allocated()
+            step.accumulate(batch, 1)
+            peaks[mode] = torch.cuda.max_memory_allocated() - before
+    assert max(peaks["cached"], peaks["checkpoint"]) < 0.5 * peaks["full"]
 
 
 def test_training_runs_in_bf16(lists: Lists, tiny_model: Path, tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -7,15 +9,18 @@ import pytest
 import torch
 
 from rerank.lists import Lists
-from rerank.lists.sampling import Full
+from rerank.lists.sampling import Full, Pairs, PositivesNegatives
 from rerank.losses import DirectMetric, ListNet, PairwiseHinge
 from rerank.losses.base import Loss
+from rerank.models.base import Scorer
 from rerank.models.cross_encoder import CrossEncoder
 from rerank.relaxations import SmoothI
 from rerank.training.batches import Batches, pad
+from rerank.training.command import train
 from rerank.training.step import Gradients
 from rerank.training.trainer import usable_lists
 from tests.builders import make_lists
+from tests.training.test_training import assert_same, metrics, weights
 
 
 @pytest.fixture(scope="module")
@@ -29,12 +34,12 @@ def model(tiny_model: Path) -> CrossEncoder:
     return CrossEncoder(str(tiny_model), query_length=8, document_length=24)
 
 
-def gradients(
-    model: CrossEncoder, lists: Lists, loss: Loss, **options: object
-) -> tuple[float, dict[str, torch.Tensor]]:
+def gradients(model: Scorer, lists: Lists, loss: Loss, **options: object) -> tuple[float, dict[str, torch.Tensor]]:
     """The gradient of one batch of all lists, those without relevant documents included."""
     settings = {"precision": "fp32", "token_budget": 8192, "micro_batch_size": None} | options
     model.zero_grad(set_to_none=True)
+    model.train()
+    torch.manual_seed(1)
     accumulator = Gradients(model, model.inputs(lists), lists, loss, **settings)  # type: ignore[arg-type]
     batch = next(Batches(lists, np.arange(len(lists)), Full(), len(lists), None, seed=0).epoch(0))
     value, _ = accumulator.accumulate(batch, 1)
@@ -105,3 +110,57 @@ def test_usable_lists_are_those_with_something_to_learn(lists: Lists) -> None:
     relevant = [i for i, labels in enumerate(rows) if (labels > 0).any()]
     assert usable_lists(lists, PairwiseHinge()).tolist() == pairs
     assert usable_lists(lists, DirectMetric("AP", SmoothI())).tolist() == relevant
+
+
+def test_pairs_of_different_queries_take_the_place_of_lists(lists: Lists) -> None:
+    usable = usable_lists(lists, PairwiseHinge())
+    batches = Batches(lists, usable, Pairs(3, same_query=False), 2, None, seed=0)
+    steps = list(batches.epoch(0))
+    assert [len(step) for step in steps[:-1]] == [6] * (len(steps) - 1)
+    assert sorted(group.query for step in steps for group in step) == usable.tolist()
+    for group in (group for step in steps for group in step):
+        own = lists.labels[lists.offsets[group.query] : lists.offsets[group.query + 1]]
+        kinds = sorted(set((own > 0).tolist()))  # some lists have relevant documents only
+        assert sorted(lists.labels[group.rows] > 0) == kinds
+
+
+def test_samplers_see_the_ranking_that_they_are_given(lists: Lists) -> None:
+    """Negatives are the best by the scores; rows stay in the first stage's order."""
+    usable = usable_lists(lists, PairwiseHinge())
+    batches = Batches(lists, usable, PositivesNegatives(1, 3, depth=3), len(usable), None, seed=0)
+    flat = np.random.default_rng(0).normal(size=lists.lengths[usable].sum()).astype(np.float32)
+    batches.scores = batches.spread(flat)
+    rows = [np.arange(lists.offsets[i], lists.offsets[i + 1]) for i in usable]
+    np.testing.assert_array_equal(batches.scores[np.concatenate(rows)], flat)
+    for group in next(batches.epoch(0)):
+        own = np.arange(lists.offsets[group.query], lists.offsets[group.query + 1])
+        best = own[np.argsort(-batches.scores[own], kind="stable")][:3]
+        expected = [row for row in best if lists.labels[row] == 0]
+        assert sorted(row for row in group.rows if lists.labels[row] == 0) == sorted(expected)
+        assert (np.diff(group.rows) > 0).all()
+
+
+def test_negatives_from_the_models_own_ranking(lists: Lists, tiny_model: Path, tmp_path: Path) -> None:
+    """The first epoch draws from the first stage's, the others from the model's, also where a run is taken up again."""
+    options = ["--data=ListsData", f"--data.train={lists.folder}", "--data.validation_share=0", "--model=CrossEncoder"]
+    options += [f"--model.name={tiny_model}", "--model.query_length=8", "--model.document_length=24"]
+    options += ["--loss=SmoothINDCG", "--batch_size=3", "--precision=fp32", "--monitor=nDCG", "--epochs=3"]
+    options += ["--checkpoint_every=1", "--sampler=PositivesNegatives", "--sampler.depth=4"]
+    options += ["--optimization.encoder_lr=1e-3"]
+    train([*options, f"--output={tmp_path / 'first'}"])
+    run = tmp_path / "refreshed"
+    train([*options, "--sampler.refresh=true", f"--output={run}"])
+    assert re.search("epoch 2: .* ranked by the model itself", (run / "log.txt").read_text())
+    one, other = metrics(tmp_path / "first"), metrics(run)
+    steps = len(other) // 3
+    assert one[:steps] == other[:steps]
+    assert one[steps]["loss"] != other[steps]["loss"]
+
+    whole, lines = weights(run), metrics(run)
+    (run / "measures.json").unlink()
+    newest = sorted((run / "checkpoints").glob("step-*"))[-1]
+    assert (newest / "scores.safetensors").is_file()
+    shutil.rmtree(newest)
+    train([*options, "--sampler.refresh=true", f"--output={run}"])
+    assert_same(weights(run), whole)
+    assert metrics(run) == lines

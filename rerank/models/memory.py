@@ -1,0 +1,98 @@
+"""How much memory there is, how much a graph keeps, and whether it ran out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+CGROUP = Path("/sys/fs/cgroup")
+
+
+@dataclass
+class Kept:
+    """What graphs built within :func:`kept` hold for the backward pass.
+
+    Attributes:
+        bytes: size of the distinct tensors that are held now; parameters are not counted.
+        peak: the most that was held at any time.
+    """
+
+    bytes: int = 0
+    peak: int = 0
+    _holders: dict[int, int] = field(default_factory=dict)
+
+    def hold(self, tensor: Tensor) -> None:
+        """Count a tensor, unless its memory is counted already."""
+        storage = tensor.untyped_storage()
+        self._holders[storage.data_ptr()] = self._holders.get(storage.data_ptr(), 0) + 1
+        if self._holders[storage.data_ptr()] == 1:
+            self.bytes += storage.nbytes()
+            self.peak = max(self.peak, self.bytes)
+
+    def release(self, tensor: Tensor) -> None:
+        """Take a tensor off the count once nobody holds it."""
+        storage = tensor.untyped_storage()
+        self._holders[storage.data_ptr()] -= 1
+        if not self._holders[storage.data_ptr()]:
+            del self._holders[storage.data_ptr()]
+            self.bytes -= storage.nbytes()
+
+
+class _Held:
+    """A saved tensor that says when the graph lets go of it."""
+
+    def __init__(self, tensor: Tensor, kept: Kept) -> None:
+        self.tensor, self.kept = tensor, kept
+        kept.hold(tensor)
+
+    def __del__(self) -> None:
+        self.kept.release(self.tensor)
+
+
+@contextmanager
+def kept(module: torch.nn.Module) -> Iterator[Kept]:
+    """Count what the graphs that are built inside keep for their backward passes, without the module's parameters."""
+    own = {parameter.untyped_storage().data_ptr() for parameter in module.parameters()}
+    count = Kept()
+
+    def pack(tensor: Tensor) -> Tensor | _Held:
+        return tensor if tensor.untyped_storage().data_ptr() in own else _Held(tensor, count)
+
+    def unpack(value: Tensor | _Held) -> Tensor:
+        return value.tensor if isinstance(value, _Held) else value
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
+        yield count
+
+
+def free_memory(device: torch.device) -> int | None:
+    """Bytes that this process may still take on a device; None where nothing tells.
+
+    On a CPU this is what Linux calls available, or what the control group allows if that is less, divided by the
+    processes that the launcher started on this machine.
+    """
+    if device.type == "cuda":
+        idle = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return torch.cuda.mem_get_info(device)[0] + idle
+    if device.type != "cpu" or not Path("/proc/meminfo").is_file():
+        return None
+    lines = (line.split() for line in Path("/proc/meminfo").read_text().splitlines())
+    free = next((int(words[1]) * 1024 for words in lines if words[0] == "MemAvailable:"), None)
+    limit = CGROUP / "memory.max"
+    if free is not None and limit.is_file() and (allowed := limit.read_text().strip()) != "max":
+        used = dict(line.split() for line in (CGROUP / "memory.stat").read_text().splitlines())
+        free = max(0, min(free, int(allowed) - int(used["anon"])))
+    return None if free is None else free // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that memory ran out, and nothing else."""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    return isinstance(error, RuntimeError) and "DefaultCPUAllocator" in str(error)

@@ -1,0 +1,86 @@
+"""How many tokens fit in memory while their graph is kept."""
+
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from rerank.lists.ragged import Array
+from rerank.lists.store import Lists
+from rerank.models.base import Inputs, Scorer
+from rerank.models.memory import free_memory, kept
+from rerank.models.precision import Precision
+from rerank.training.gradient import Chunked
+
+log = logging.getLogger("rerank")
+
+PROBE = 2048
+"""Tokens of the forward pass that is measured."""
+
+LOOKED_AT = 256
+"""Lists among which the one with the most tokens is measured."""
+
+SHARE = 0.5
+"""Share of the free memory that graphs may take; the rest is for what forward and backward passes need in between."""
+
+PER_PARAMETER = 12
+"""Bytes: a gradient and two moments."""
+
+
+def tokens_that_fit(
+    model: Scorer, inputs: Inputs, lists: Lists, usable: Array, precision: Precision
+) -> tuple[int | None, str]:
+    """How many tokens (documents, for feature vectors) fit the free memory with their graph, and why.
+
+    One forward pass over long pairs says what a token costs; the count is rounded down to a power of two, so that it
+    does not follow every change of the memory that other programs leave. All processes get the smallest of their
+    counts.
+
+    Args:
+        model: the scorer, in training mode, where it will train.
+        inputs: the training lists as it reads them.
+        lists: the training lists.
+        usable: positions of the lists that will be trained on.
+        precision: arithmetic of the encoder.
+
+    Returns:
+        The count, None where the free memory cannot be told, and a reason for the log.
+    """
+    assert isinstance(model, torch.nn.Module)
+    device = next(model.parameters()).device
+    free = free_memory(device)
+    if free is None:
+        return None, f"free memory unknown on {device.type}"
+    room = SHARE * max(0, free - PER_PARAMETER * sum(p.numel() for p in model.parameters() if p.requires_grad))
+    each = bytes_per_token(model, inputs, lists, usable[:LOOKED_AT], precision)
+    fitting = torch.tensor(2 ** int(np.log2(max(1.0, room / each))), device=device)
+    if dist.is_available() and dist.is_initialized():
+        dist.all_reduce(fitting, dist.ReduceOp.MIN)
+    return int(fitting), f"{room / 1e9:.1f} GB of memory, {each / 1e3:.1f} kB a token"
+
+
+def bytes_per_token(model: Scorer, inputs: Inputs, lists: Lists, among: Array, precision: Precision) -> float:
+    """Bytes that the graph keeps for a padded token, measured on the longest pairs of the longest of some lists."""
+    assert isinstance(model, torch.nn.Module)
+    device = next(model.parameters()).device
+    costs = []
+    for i in among:
+        documents = lists.documents[lists.offsets[i] : lists.offsets[i + 1]]
+        costs.append(inputs.lengths(np.repeat(lists.query_rows[i], len(documents)), documents).sum())
+    longest = among[int(np.argmax(costs))]
+    documents = lists.documents[lists.offsets[longest] : lists.offsets[longest + 1]]
+    queries = np.repeat(lists.query_rows[longest], len(documents))
+    pairs = Chunked(model, inputs, queries, documents, PROBE, precision, device)
+    chunk = pairs.chunks[0]
+    lengths = inputs.lengths(queries[chunk], documents[chunk])
+    was = {name: value.clone() for name, value in model.named_buffers()}
+    with kept(model) as count:
+        scores = pairs.score(pairs.collate(chunk))
+        size = count.bytes
+        del scores
+    for name, value in model.named_buffers():
+        value.copy_(was[name])  # running statistics do not see the probe
+    return max(1.0, size / (len(chunk) * int(lengths.max())))

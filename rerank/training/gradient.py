@@ -1,0 +1,174 @@
+"""The gradient of a loss over many scores: with the whole graph in memory, or a chunk of it at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from rerank.lists.ragged import Array
+from rerank.models.base import Inputs, Scorer
+from rerank.models.precision import Precision, autocast
+
+Mode = Literal["full", "checkpoint", "cached"]
+
+ALIKE = 0.01
+"""How far a score may be from that of the first pass, as a share of the largest score; other dropout is further."""
+
+
+class RandomState:
+    """Where torch's random numbers stand, on the CPU and on the device."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = None if device.type == "cpu" else device
+        self.cpu = torch.get_rng_state()
+        self.own = torch.get_device_module(device).get_rng_state(device) if self.device else None
+
+    def restore(self) -> None:
+        """Make the next random numbers those that came after this was made."""
+        torch.set_rng_state(self.cpu)
+        if self.device:
+            torch.get_device_module(self.device).set_rng_state(self.own, self.device)
+
+
+class Chunked:
+    """Pairs of queries and documents, cut into chunks that go through the model one after the other.
+
+    Args:
+        model: the scorer.
+        inputs: the lists as the model reads them.
+        queries: ``[N]`` rows of queries in the store.
+        documents: ``[N]`` rows of documents in the store.
+        budget: padded tokens of a chunk.
+        precision: arithmetic of the encoder.
+        device: where the model is.
+    """
+
+    def __init__(
+        self,
+        model: Scorer,
+        inputs: Inputs,
+        queries: Array,
+        documents: Array,
+        budget: int,
+        precision: Precision,
+        device: torch.device,
+    ) -> None:
+        self.model, self.inputs, self.precision, self.device = model, inputs, precision, device
+        self.queries, self.documents = queries, documents
+        self.chunks = inputs.chunks(queries, documents, budget)
+
+    def collate(self, chunk: Array) -> dict[str, Tensor]:
+        """The model's input for the pairs at some positions."""
+        batch = self.inputs.collate(self.queries[chunk], self.documents[chunk])
+        return {name: value.to(self.device, non_blocking=True) for name, value in batch.items()}
+
+    def score(self, batch: dict[str, Tensor]) -> Tensor:
+        """Scores of a collated chunk."""
+        with autocast(self.precision, self.device):
+            return self.model.score(batch)
+
+    def in_order(self, parts: list[Tensor]) -> Tensor:
+        """Scores of all chunks as one vector ``[N]`` in the order of the pairs."""
+        if len(parts) == 1 and (np.diff(self.chunks[0]) == 1).all():
+            return parts[0]
+        order = torch.from_numpy(np.argsort(np.concatenate(self.chunks), kind="stable")).to(self.device)
+        return torch.cat(parts)[order]
+
+
+def backpropagate(mode: Mode, pairs: Chunked, loss: Callable[[Tensor], Tensor]) -> Tensor:
+    r"""Add the gradient of ``loss(scores)`` to the parameters of the model.
+
+    With scores :math:`s(\theta) \in R^N`, the gradient is :math:`\sum_i \frac{\partial \ell}{\partial s_i}
+    \nabla_\theta s_i`: the loss needs all scores, but no more than one chunk's graph at a time is needed for the
+    rest. All modes compute this sum, with the same random numbers.
+
+    Args:
+        mode: ``full`` keeps the graph of every chunk. ``checkpoint`` keeps none of them, and lets torch compute each
+            again when the backward pass arrives there. ``cached`` scores all chunks without a graph, takes the
+            gradient of the loss on the scores, then scores each chunk again, and backpropagates its share (Gao et
+            al. 2021). The last chunk keeps its graph at once: a list of one chunk is scored once.
+        pairs: what is scored.
+        loss: a scalar of scores ``[N]`` in the order of the pairs.
+
+    Returns:
+        The loss, detached.
+
+    Raises:
+        RuntimeError: the second scores of a chunk are not the first: the model draws random numbers elsewhere than
+            from torch's generators, and its gradient would be wrong.
+    """
+    if mode == "cached":
+        return _cached(pairs, loss)
+    if mode == "checkpoint":
+        parts = [_checkpointed(pairs, pairs.collate(chunk)) for chunk in pairs.chunks]
+    else:
+        with autocast(pairs.precision, pairs.device):  # one for all: weights are cast once
+            parts = [pairs.score(pairs.collate(chunk)) for chunk in pairs.chunks]
+    value = loss(pairs.in_order(parts))
+    value.backward()
+    return value.detach()
+
+
+def _checkpointed(pairs: Chunked, batch: dict[str, Tensor]) -> Tensor:
+    """Scores whose graph is made when it is needed; torch finds the device's generator by the batch it is given."""
+    again = lambda: (nullcontext(), _statistics_kept(pairs.model))  # noqa: E731
+    return checkpoint(pairs.score, batch, use_reentrant=False, preserve_rng_state=True, context_fn=again)
+
+
+def _cached(pairs: Chunked, loss: Callable[[Tensor], Tensor]) -> Tensor:
+    *others, last = pairs.chunks
+    parts, states = [], []
+    with torch.no_grad(), autocast(pairs.precision, pairs.device):
+        for chunk in others:
+            states.append(RandomState(pairs.device))
+            parts.append(pairs.score(pairs.collate(chunk)))
+    kept = pairs.score(pairs.collate(last))
+    scores = pairs.in_order([*parts, kept.detach()]).requires_grad_()
+    value = loss(scores)
+    value.backward()
+    gradient = scores.grad
+    assert gradient is not None
+    kept.backward(gradient[_on(pairs.device, last)])
+    del kept
+    after, off = RandomState(pairs.device), torch.zeros((), device=pairs.device)
+    for chunk, state, first in reversed(list(zip(others, states, parts, strict=True))):  # the order of a full graph
+        state.restore()
+        with _statistics_kept(pairs.model):
+            again = pairs.score(pairs.collate(chunk))
+        off = torch.maximum(off, (again.detach() - first).abs().max())
+        again.backward(gradient[_on(pairs.device, chunk)])
+        del again
+    after.restore()
+    if off > ALIKE * scores.detach().abs().max():
+        raise RuntimeError(
+            f"a score differs by {float(off):g} when it is computed again: the model draws random numbers that "
+            "torch's generators do not decide; train with gradient: full"
+        )
+    return value.detach()
+
+
+def _on(device: torch.device, positions: Array) -> Tensor:
+    return torch.from_numpy(positions).to(device)
+
+
+@contextmanager
+def _statistics_kept(model: Scorer) -> Iterator[None]:
+    """Let batch norm use a chunk's own statistics without adding them to the running ones a second time."""
+    assert isinstance(model, torch.nn.Module)
+    norms: list[Any] = [module for module in model.modules() if getattr(module, "track_running_stats", False)]
+    before = [(module.momentum, module.num_batches_tracked) for module in norms]
+    counts = [count.clone() for _, count in before]
+    for module in norms:
+        module.momentum = 0.0
+    try:
+        yield
+    finally:
+        for module, (momentum, tracked), count in zip(norms, before, counts, strict=True):
+            module.momentum = momentum
+            tracked.copy_(count)

@@ -1,0 +1,266 @@
+"""Ways to take the gradient: the same numbers, in more or less memory."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.multiprocessing.spawn import start_processes
+
+from rerank.collections import open_collection
+from rerank.errors import UserError
+from rerank.lists import Lists, build_lists
+from rerank.lists.letor import letor_lists
+from rerank.lists.sampling import Full
+from rerank.losses import DirectMetric, ListNet, PairwiseHinge
+from rerank.losses.base import Loss
+from rerank.models.attention import SelfAttention
+from rerank.models.cross_encoder import CrossEncoder
+from rerank.models.memory import free_memory, kept
+from rerank.models.mlp import MLP
+from rerank.relaxations import SmoothI
+from rerank.training.batches import Batches
+from rerank.training.budget import bytes_per_token, tokens_that_fit
+from rerank.training.step import Gradients
+from tests.builders import make_model, random_run, write_collection, write_features
+from tests.training.test_step import gradients
+
+LENGTHS = {"query_length": 8, "document_length": 24}
+LOSS = DirectMetric("nDCG@10", SmoothI())
+
+
+@pytest.fixture(scope="module")
+def lists(tmp_path_factory: pytest.TempPathFactory) -> Lists:
+    """Lists of 1 to 150 documents."""
+    folder = tmp_path_factory.mktemp("gradient")
+    name = write_collection(folder / "collection", queries=7, documents=160)
+    return build_lists(open_collection(name), random_run(name, [150, 1, 2, 40, 150, 3, 97]), folder / "lists")
+
+
+@pytest.fixture(scope="module")
+def dropping(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_model(tmp_path_factory.mktemp("dropping"), dropout=0.1)
+
+
+@pytest.fixture
+def model(tiny_model: Path) -> CrossEncoder:
+    torch.manual_seed(0)
+    return CrossEncoder(str(tiny_model), **LENGTHS)  # type: ignore[arg-type]
+
+
+def assert_equal(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
+    """Every parameter's gradient to 1e-5 of its length; those that are zero but for rounding, to 1e-6 of all."""
+    assert found.keys() == expected.keys()
+    whole = torch.stack([gradient.norm() for gradient in expected.values()]).norm()
+    for name, gradient in expected.items():
+        assert (found[name] - gradient).norm() <= 1e-5 * gradient.norm() + 1e-6 * whole, name
+
+
+@pytest.mark.parametrize(
+    ("loss", "options"),
+    [
+        (LOSS, {"token_budget": 300}),
+        (PairwiseHinge(), {"token_budget": 300}),
+        (ListNet(), {"token_budget": 100}),
+        (LOSS, {"micro_batch_size": 2, "token_budget": 1000}),
+        (LOSS, {}),
+    ],
+)
+@pytest.mark.parametrize("gradient", ["cached", "checkpoint", "auto"])
+def test_the_gradient_is_that_of_the_whole_graph(
+    model: CrossEncoder, lists: Lists, loss: Loss, gradient: str, options: dict[str, int]
+) -> None:
+    whole = gradients(model, lists, loss)
+    found = gradients(model, lists, loss, gradient=gradient, full_tokens=1500, **options)
+    assert found[0] == pytest.approx(whole[0], rel=1e-5)
+    assert_equal(found[1], whole[1])
+
+
+class Recording(CrossEncoder):
+    """Remembers its scores."""
+
+    def score(self, batch: Mapping[str, Tensor]) -> Tensor:
+        scores = super().score(batch)
+        self.__dict__.setdefault("seen", []).append(scores.detach().clone())
+        return scores
+
+
+def test_the_second_pass_has_the_dropout_of_the_first(dropping: Path, lists: Lists) -> None:
+    model = Recording(str(dropping), **LENGTHS)  # type: ignore[arg-type]
+    gradients(model, lists, LOSS, gradient="cached", token_budget=300)
+    seen = model.seen
+    chunks = (len(seen) + 1) // 2
+    assert chunks > 10
+    first, second = seen[: chunks - 1], seen[chunks:][::-1]
+    for one, other in zip(first, second, strict=True):
+        assert torch.equal(one, other)
+    del seen[:]
+    gradients(model, lists, LOSS, gradient="full", token_budget=300, micro_batch_size=len(lists))
+    for one, other in zip(first, seen, strict=False):
+        assert torch.equal(one, other)
+    model.eval()
+    inputs = model.inputs(lists)
+    plain = model.score(inputs.collate(np.repeat(lists.query_rows, lists.lengths)[:1], lists.documents[:1]))
+    assert not torch.isin(plain, torch.cat(first)).any(), "there is dropout"
+
+
+@pytest.mark.parametrize("gradient", ["cached", "checkpoint"])
+@pytest.mark.parametrize("micro", [2, 7])
+def test_the_gradient_under_dropout_is_that_of_the_whole_graph(
+    dropping: Path, lists: Lists, gradient: str, micro: int
+) -> None:
+    """With the same micro-batches; and the random numbers that follow are the same."""
+    model = CrossEncoder(str(dropping), **LENGTHS)  # type: ignore[arg-type]
+    whole = gradients(model, lists, LOSS, micro_batch_size=micro, token_budget=300)
+    state = torch.get_rng_state()
+    found = gradients(model, lists, LOSS, micro_batch_size=micro, token_budget=300, gradient=gradient)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert_equal(found[1], whole[1])
+
+
+class Elsewhere(CrossEncoder):
+    """Draws noise from a generator of its own."""
+
+    def score(self, batch: Mapping[str, Tensor]) -> Tensor:
+        generator = self.__dict__.setdefault("generator", torch.Generator())
+        scores = super().score(batch)
+        return scores + torch.rand(scores.shape, generator=generator)
+
+
+def test_randomness_that_cannot_be_repeated_is_noticed(tiny_model: Path, lists: Lists) -> None:
+    model = Elsewhere(str(tiny_model), **LENGTHS)  # type: ignore[arg-type]
+    with pytest.raises(RuntimeError, match=r"differs.*gradient: full"):
+        gradients(model, lists, LOSS, gradient="cached", token_budget=300)
+
+
+@pytest.mark.parametrize("gradient", ["cached", "checkpoint"])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: MLP(hidden=[8], batch_norm="before", input_norm=True, dropout=0.2),
+        lambda: SelfAttention(8, 16, dropout=0.2),
+    ],
+    ids=["batch norm", "attention"],
+)
+def test_networks_over_features(make: object, gradient: str, tmp_path: Path) -> None:
+    """Batch norm normalises the chunks as the whole graph does, and its running statistics see each of them once."""
+    lists, states = letor_lists(write_features(tmp_path / "train.txt")), {}
+    for mode in ("full", gradient):
+        torch.manual_seed(0)
+        model: MLP = make()  # type: ignore[operator]
+        model.prepare(lists)
+        states[mode] = gradients(model, lists, LOSS, gradient=mode, token_budget=25, micro_batch_size=20)
+        states[mode] = (*states[mode], dict(model.named_buffers()))
+    assert_equal(states[gradient][1], states["full"][1])
+    for name, value in states["full"][2].items():
+        assert torch.equal(states[gradient][2][name], value), name
+
+
+def test_memory_does_not_grow_with_the_list(model: CrossEncoder, lists: Lists) -> None:
+    """Bytes that graphs keep: cached, those of a chunk; full, those of all documents."""
+    peaks = {}
+    for mode in ("cached", "full"):
+        for depth in (20, 150):
+            batch = next(Batches(lists, np.array([0]), Full(depth), 1, None, seed=0).epoch(0))
+            step = Gradients(model, model.inputs(lists), lists, LOSS, "fp32", 300, None, gradient=mode)  # type: ignore[arg-type]
+            with kept(model) as count:
+                step.accumulate(batch, 1)
+            assert count.bytes == 0
+            peaks[mode, depth] = count.peak
+    assert peaks["cached", 150] < 1.2 * peaks["cached", 20]
+    assert peaks["full", 150] > 5 * peaks["full", 20]
+    assert peaks["full", 150] > 8 * peaks["cached", 150]
+
+
+def test_auto_says_what_it_picks(model: CrossEncoder, lists: Lists, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "rerank"):
+        gradients(model, lists, LOSS, gradient="auto", full_tokens=1500, micro_batch_size=1, why="a reason")
+    said = [record.getMessage() for record in caplog.records if record.getMessage().startswith("gradient")]
+    assert sorted(line.split(" (")[0] for line in said) == ["gradient cached", "gradient full"]
+    assert all("1500 fit with their graph: a reason" in line for line in said)
+
+
+class Hungry(CrossEncoder):
+    """Asks for more memory than there is when it is given more than 250 tokens."""
+
+    def score(self, batch: Mapping[str, Tensor]) -> Tensor:
+        if batch["input_ids"].numel() > self.__dict__.setdefault("room", 250):
+            torch.empty(2**60, dtype=torch.uint8)
+        return super().score(batch)
+
+
+@pytest.mark.parametrize("gradient", ["cached", "auto"])
+def test_out_of_memory_makes_chunks_smaller(model: CrossEncoder, tiny_model: Path, lists: Lists, gradient: str) -> None:
+    hungry = Hungry(str(tiny_model), **LENGTHS)  # type: ignore[arg-type]
+    hungry.load_state_dict(model.state_dict())
+    whole = gradients(model, lists, LOSS)
+    found = gradients(hungry, lists, LOSS, gradient=gradient, token_budget=1000)
+    assert found[0] == pytest.approx(whole[0], rel=1e-5)
+    assert_equal(found[1], whole[1])
+
+
+def test_out_of_memory_with_nothing_left_to_cut(tiny_model: Path, lists: Lists) -> None:
+    hungry = Hungry(str(tiny_model), **LENGTHS)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="set gradient to auto or cached"):
+        gradients(hungry, lists, LOSS, gradient="full", token_budget=1000)
+    hungry.room = 5
+    with pytest.raises(UserError, match="one document at a time"):
+        gradients(hungry, lists, LOSS, gradient="cached")
+
+
+class Broken(CrossEncoder):
+    """Fails for another reason."""
+
+    def score(self, batch: Mapping[str, Tensor]) -> Tensor:
+        self.calls = self.__dict__.get("calls", 0) + 1
+        raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
+
+
+def test_other_errors_are_not_taken_for_a_lack_of_memory(tiny_model: Path, lists: Lists) -> None:
+    broken = Broken(str(tiny_model), **LENGTHS)  # type: ignore[arg-type]
+    with pytest.raises(RuntimeError, match="mat1 and mat2"):
+        gradients(broken, lists, LOSS, gradient="auto")
+    assert broken.calls == 1
+
+
+def test_what_a_token_costs(tmp_path: Path) -> None:
+    """A network with one hidden layer keeps its input and the hidden vector, 4 bytes a number."""
+    lists = letor_lists(write_features(tmp_path / "train.txt", features=6))
+    model = MLP(hidden=[10], input_norm=False)
+    model.prepare(lists)
+    inputs = model.inputs(lists)
+    assert bytes_per_token(model, inputs, lists, np.arange(len(lists)), "fp32") == 4 * (6 + 10)
+    tokens, why = tokens_that_fit(model, inputs, lists, np.arange(len(lists)), "fp32")
+    available = psutil.virtual_memory().available
+    assert tokens is not None and tokens & (tokens - 1) == 0
+    assert tokens * 64 <= 0.6 * available
+    assert "0.1 kB a token" in why
+    free = free_memory(torch.device("cpu"))
+    assert free is not None and 0 < free < 1.2 * available
+
+
+def _share(process: int, folder: Path, model: CrossEncoder, lists: Lists) -> None:
+    """What one of two processes does."""
+    dist.init_process_group("gloo", init_method=f"file://{folder / 'meeting'}", rank=process, world_size=2)
+    for mode in ("cached", "checkpoint"):
+        found = gradients(model, lists, LOSS, gradient=mode, token_budget=300, process=process, processes=2)
+        torch.save(found, folder / f"{mode}-{process}")
+    dist.destroy_process_group()
+
+
+def test_two_processes_with_unequal_lists(model: CrossEncoder, lists: Lists, tmp_path: Path) -> None:
+    """They have different numbers of lists, documents and chunks; both end with the gradient that one process gets."""
+    whole = gradients(model, lists, LOSS)
+    start_processes(_share, (tmp_path, model, lists), nprocs=2, start_method="fork")
+    for mode in ("cached", "checkpoint"):
+        for process in range(2):
+            value, found = torch.load(tmp_path / f"{mode}-{process}")
+            assert value == pytest.approx(whole[0], rel=1e-5)
+            assert_equal(found, whole[1])
