@@ -44,6 +44,7 @@ def options(tmp_path: Path, tiny_model: Path) -> list[str]:
         "--sampler.depth=8",
         "--batch_size=3",
         "--epochs=3",
+        "--checkpoint_every=1",
         "--precision=fp32",
         "--optimization.encoder_lr=1e-3",
         "--monitor=nDCG",
