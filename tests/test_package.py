@@ -27,6 +27,7 @@ FLOORS = {
     "evaluation": 6,
     "models": 6,
     "training": 7,
+    "pyterrier": 7,
     "console": 2,
     "experiments": 8,
     "cli": 9,

@@ -1,0 +1,79 @@
+"""Rerankers as PyTerrier transformers (extra ``pyterrier``); no Java is needed for them.
+
+    bm25 % 50 >> RerankTransformer("runs/x/best")
+
+reranks the 50 best of any retriever whose results carry the documents' text (``pt.text.get_text`` adds it).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyterrier as pt
+
+from rerank.errors import UserError
+from rerank.evaluation.interpolate import interpolate
+from rerank.models.cross_encoder import CrossEncoder
+from rerank.retrieval.runs import Run, Scored
+
+
+class RerankTransformer(pt.Transformer):
+    """Scores the documents of each query anew and ranks them.
+
+    Takes the columns ``qid``, ``query``, ``docno`` and the text; sets ``score`` (raw, float32) and ``rank`` (from 0),
+    leaves every other column as it is, and returns queries in the order in which they came, their documents best
+    first. Ties keep the order of the ranking that came in.
+
+    Args:
+        model: a trained cross-encoder, or the folder of one, such as ``runs/x/best``.
+        text_field: the column with the documents' text.
+        first_stage_weight: share of the ``score`` column that comes in (z-normalised per query, as the model's) in
+            the score that goes out, 0 to 1; ``rerank.json`` beside the model says what training found best.
+
+    Raises:
+        UserError: no such model, or a weight outside 0 to 1.
+    """
+
+    def __init__(
+        self, model: str | Path | CrossEncoder, *, text_field: str = "text", first_stage_weight: float = 0.0
+    ) -> None:
+        super().__init__()
+        if not 0 <= first_stage_weight <= 1:
+            raise UserError(f"first_stage_weight: must be from 0 to 1, not {first_stage_weight}")
+        self.model = model if isinstance(model, CrossEncoder) else CrossEncoder.load(Path(model))
+        self.text_field = text_field
+        self.first_stage_weight = first_stage_weight
+
+    def transform(self, inp: pd.DataFrame) -> pd.DataFrame:
+        """Rerank a frame of results.
+
+        Raises:
+            pt.validate.InputValidationError: a column is missing.
+        """
+        needed = ["query", self.text_field, *(["score"] if self.first_stage_weight else [])]
+        pt.validate.result_frame(inp, extra_columns=needed, context=self)
+        came = np.lexsort((inp["rank"] if "rank" in inp else np.arange(len(inp)), pd.factorize(inp["qid"])[0]))
+        results = inp.iloc[came]
+        texts = results[self.text_field].fillna("").astype(str)
+        scores = self.model.predict(list(zip(results["query"].astype(str), texts, strict=True)))
+        if self.first_stage_weight:
+            scores = self._mixed(results, scores)
+        best = np.lexsort((-scores, pd.factorize(results["qid"])[0]))  # stable: ties stay as they came
+        results = results.assign(score=scores).iloc[best].reset_index(drop=True)
+        return results.assign(rank=results.groupby("qid", sort=False).cumcount() + pt.model.FIRST_RANK)
+
+    def _mixed(self, results: pd.DataFrame, scores: np.ndarray) -> np.ndarray:
+        """The model's scores and those that came in, per query."""
+        model: Run = {}
+        first: Run = {}
+        for query, document, new, old in zip(results["qid"], results["docno"], scores, results["score"], strict=True):
+            model.setdefault(query, []).append(Scored(document, float(new)))
+            first.setdefault(query, []).append(Scored(document, float(old)))
+        mixed = {query: dict(run) for query, run in interpolate(model, first, self.first_stage_weight).items()}
+        pairs = zip(results["qid"], results["docno"], strict=True)
+        return np.array([mixed[query][document] for query, document in pairs], dtype=np.float32)
+
+    def __repr__(self) -> str:
+        return f"RerankTransformer({self.model.name!r})"

@@ -1,0 +1,130 @@
+"""The transformer inside PyTerrier's own pipelines and experiments."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from ir_measures import RR, nDCG
+
+from rerank.errors import UserError
+from rerank.evaluation.interpolate import z_normalise
+from rerank.evaluation.measures import evaluate
+from rerank.models.cross_encoder import CrossEncoder
+from rerank.retrieval.runs import Run, Scored
+
+pt = pytest.importorskip("pyterrier")
+pd = pytest.importorskip("pandas")
+
+TEXTS = {
+    "d1": "the shock wave on a blunt body",
+    "d2": "heat transfer in the laminar boundary layer of a flat plate",
+    "d3": "jet",
+    "d4": "a slender wing at supersonic speed",
+    "d5": "the theory of lift",
+}
+QUERIES = pd.DataFrame({"qid": ["q2", "q1", "q3"], "query": ["heat", "shock wave", "nothing was found"]})
+
+
+def first_stage(lengths: dict[str, int] | None = None) -> object:
+    """A retriever: the documents in their order with falling scores."""
+    rows = []
+    for qid, length in (lengths or {"q2": 5, "q1": 3}).items():
+        for rank, docno in enumerate(list(TEXTS)[:length]):
+            rows.append((qid, docno, TEXTS[docno], 10.0 - rank**2, rank))
+    return pt.Transformer.from_df(pd.DataFrame(rows, columns=["qid", "docno", "text", "score", "rank"]))
+
+
+@pytest.fixture(scope="module")
+def model(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> CrossEncoder:
+    folder = tmp_path_factory.mktemp("trained")
+    CrossEncoder(str(tiny_model), query_length=8, document_length=24).save(folder)
+    return CrossEncoder.load(folder)
+
+
+def reranker(model: CrossEncoder, **options: object) -> object:
+    from rerank.pyterrier import RerankTransformer
+
+    return RerankTransformer(model, **options)
+
+
+def test_a_pipeline_ranks_as_the_model_does(model: CrossEncoder) -> None:
+    results = (first_stage() >> reranker(model))(QUERIES)
+    assert results["qid"].drop_duplicates().tolist() == ["q2", "q1"]
+    for qid, query, length in (("q2", "heat", 5), ("q1", "shock wave", 3)):
+        found = results[results["qid"] == qid]
+        expected = model.rank(query, list(TEXTS.values())[:length])
+        assert found["docno"].tolist() == [list(TEXTS)[e["corpus_id"]] for e in expected]
+        np.testing.assert_allclose(found["score"], [e["score"] for e in expected], atol=2e-2)
+        assert found["rank"].tolist() == list(range(length))
+        assert found["text"].tolist() == [TEXTS[d] for d in found["docno"]]
+    assert pt.model.add_ranks(results.copy())["rank"].tolist() == results["rank"].tolist(), "ranks as PyTerrier's own"
+
+
+def test_cut_offs_before_and_after(model: CrossEncoder) -> None:
+    whole = (first_stage() >> reranker(model))(QUERIES)
+    top = (first_stage() >> reranker(model) % 2)(QUERIES)
+    pd.testing.assert_frame_equal(
+        top.reset_index(drop=True), whole[whole["rank"] < 2].reset_index(drop=True), check_exact=False
+    )
+    shallow = (first_stage() % 2 >> reranker(model))(QUERIES)
+    assert set(shallow["docno"]) == {"d1", "d2"}
+    assert len(shallow) == 4
+
+
+def test_experiment_gives_ir_measures_values(model: CrossEncoder) -> None:
+    qrels = pd.DataFrame({"qid": ["q1", "q2", "q2"], "docno": ["d3", "d2", "d5"], "label": [1, 2, 1]})
+    table = pt.Experiment(
+        [first_stage(), first_stage() >> reranker(model)],
+        QUERIES[:2],
+        qrels,
+        [nDCG @ 10, RR],
+        names=["first", "reranked"],
+        validate="error",
+    ).set_index("name")
+    grades = {"q1": {"d3": 1}, "q2": {"d2": 2, "d5": 1}}
+    for name, pipeline in (("first", first_stage()), ("reranked", first_stage() >> reranker(model))):
+        run: Run = {}
+        for row in pipeline(QUERIES).itertuples():
+            run.setdefault(row.qid, []).append(Scored(row.docno, row.score))
+        ours = evaluate(run, grades, "nDCG@10 RR", name=name).mean
+        for measure in ("nDCG@10", "RR"):
+            assert table.loc[name, measure] == pytest.approx(ours[measure], abs=1e-9)
+    assert not pt.java.started()
+
+
+def test_ties_keep_the_order_that_came_in(model: CrossEncoder) -> None:
+    frame = pd.DataFrame({"qid": "q", "query": "heat", "docno": ["c", "a", "b"], "text": "the same", "rank": [2, 0, 1]})
+    assert reranker(model)(frame)["docno"].tolist() == ["a", "b", "c"]
+    assert reranker(model)(frame.drop(columns="rank"))["docno"].tolist() == ["c", "a", "b"]
+    pd.testing.assert_index_equal(frame.columns, pd.Index(["qid", "query", "docno", "text", "rank"]))
+
+
+def test_first_stage_takes_its_share(model: CrossEncoder) -> None:
+    came = first_stage({"q1": 5})(QUERIES)
+    scored = reranker(model)(came).set_index("docno").loc[came["docno"], "score"].to_numpy()
+    mixed = reranker(model, first_stage_weight=0.25)(came).set_index("docno").loc[came["docno"], "score"]
+    expected = 0.75 * z_normalise(scored) + 0.25 * z_normalise(came["score"].to_numpy())
+    np.testing.assert_allclose(mixed, expected, atol=1e-5)
+    kept = reranker(model, first_stage_weight=1.0)(came)
+    assert kept["docno"].tolist() == came["docno"].tolist()
+
+
+def test_inspection_knows_the_columns(model: CrossEncoder) -> None:
+    inputs = pt.inspect.transformer_inputs(reranker(model))
+    assert {"qid", "docno", "query", "text"} in [set(columns) for columns in inputs]
+    columns = pt.inspect.transformer_outputs(reranker(model), ["qid", "query", "docno", "body", "text", "url"])
+    assert set(columns) == {"qid", "query", "docno", "body", "text", "url", "score", "rank"}
+
+
+def test_what_cannot_work_is_refused(model: CrossEncoder, tiny_model: Path) -> None:
+    frame = pd.DataFrame({"qid": ["1"], "query": ["heat"], "docno": ["d"], "body": ["a wing"]})
+    with pytest.raises(pt.validate.InputValidationError, match="text"):
+        reranker(model)(frame)
+    assert len(reranker(model, text_field="body")(frame)) == 1
+    assert len(reranker(model, text_field="body")(frame[:0])) == 0
+    with pytest.raises(UserError, match="from 0 to 1"):
+        reranker(model, first_stage_weight=2)
+    with pytest.raises(UserError, match="no trained head"):
+        reranker(tiny_model)
