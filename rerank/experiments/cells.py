@@ -96,14 +96,18 @@ class Plan:
             assign(settings, key, value)
         if group.fold is not None:
             assign(settings, "data.fold", group.fold)
-        monitor = settings.get("monitor", self._defaults["monitor"])
-        select = str(parse_measures(self.config.select or monitor)[0])
-        measures = settings.get("measures", self._defaults["measures"])
-        if select not in map(str, parse_measures(f"{monitor} {measures}")):
-            settings["measures"] = f"{measures} {select}"
+        validated = self.validated(settings)
+        select = str(parse_measures(self.config.select)[0]) if self.config.select else validated[0]
+        if select not in validated:
+            settings["measures"] = f"{settings.get('measures', self._defaults['measures'])} {select}"
         folder = self.folder(group) / point_name(point)
         settings |= {"output": str(folder), "seed": group.seed, "test": False}
         return Cell(group, point, folder, settings, select)
+
+    def validated(self, settings: Settings) -> list[str]:
+        """What a training configuration measures on validation lists, the monitor first."""
+        given = self._defaults | settings
+        return [str(measure) for measure in parse_measures(f"{given['monitor']} {given['measures']}")]
 
     def folder(self, group: Group) -> Path:
         """Where the cells of a group are."""

@@ -14,36 +14,44 @@ log = logging.getLogger("rerank")
 
 
 def experiment(argv: Sequence[str]) -> int:
-    """Compare methods over folds and seeds: train all, choose on validation, measure on test, make the tables.
+    """Compare methods over folds and seeds: train all, choose on validation, measure on test, make tables and figures.
 
     Goes on where it was interrupted. Keys of cells can be set by options too: ``--base.data.path=DIR``.
 
     Args:
-        argv: ``--config FILE``, options that override its keys, ``--dry-run``.
+        argv: ``--config FILE``, options that override its keys, ``--dry-run``, ``--html FILE``.
 
     Returns:
         The number of cells that failed.
     """
     from rerank.experiments.cells import Plan
+    from rerank.experiments.figure_data import check_figures
     from rerank.experiments.run import Experiment, check_cells, search_of
     from rerank.experiments.table import listing, text
 
     parser = make_parser("experiment", experiment)
     parser.add_argument("--config", action="config", help="YAML file; options that follow it override its keys")
     parser.add_argument("--dry_run", action="store_true", help="check the configuration and say what would be done")
+    parser.add_argument("--html", help="file for a report: tables, differences per query, rankings, training curves")
     parser.add_class_arguments(ExperimentConfig)
     words, inside = split_options(argv)
     options = parse(parser, words)
     dry_run = options.pop("dry_run")
     options.pop("config")
+    if html := options.pop("html"):
+        from rerank.report.page import check_suffix
+
+        check_suffix(html)
     config: ExperimentConfig = ExperimentConfig(**vars(parser.instantiate(options)))
     set_inside(config, inside)
     plan = Plan(config)
     check_cells(plan)
+    check_figures(plan)
     if dry_run:
         print(listing(plan, [(group, search_of(plan, group).size) for group in plan.groups]))
         return 0
     from rerank.experiments.ensembles import ensembles
+    from rerank.experiments.figures import write_figures
     from rerank.experiments.results import write_results
     from rerank.experiments.summary import summarise
 
@@ -54,8 +62,14 @@ def experiment(argv: Sequence[str]) -> int:
         done.outcomes |= ensembles(plan, done.outcomes)
         summary = summarise(config, done.outcomes)
         write_results(done, summary)
+        if html:
+            from rerank.experiments.report import write_experiment
+
+            write_experiment(done, summary, html)
+        pictures = write_figures(done, summary)
     print(text(summary, bold=sys.stdout.isatty()), end="")
-    log.info("%s: results.json, results.parquet, points.parquet, queries.parquet, table.md, table.tex", plan.output)
+    files = ["results.json", "results.parquet", "points.parquet", "queries.parquet", "table.md", "table.tex"]
+    log.info("%s: %s", plan.output, ", ".join([*files, *(path.name for path in pictures)]))
     if done.failures:
         log.warning("%d cells failed; run again to try them again", len(done.failures))
     return len(done.failures)

@@ -38,6 +38,28 @@ class Published:
 
 
 @dataclass
+class Figure:
+    """A picture, ``NAME.png`` in the experiment's folder.
+
+    Attributes:
+        kind: ``search`` shows validation measures over the values of a searched key, ``methods`` the test means of the
+            table, ``curves`` loss and monitor over the epochs or trees of the models that validation chose.
+        x: of ``search``: the dotted key whose values are the horizontal axis. Of the other keys that are searched, each
+            fold and seed shows what validation chooses.
+        lines: of ``search``: what has a line each: ``methods``, ``measures``, or the values of another searched key.
+        measures: those shown, separated by spaces; null takes what the search chooses by, or those of the table.
+            ``curves`` show the monitor.
+        methods: those shown; null shows all.
+    """
+
+    kind: Literal["search", "methods", "curves"]
+    x: str | None = None
+    lines: str = "methods"
+    measures: str | None = None
+    methods: list[str] | None = None
+
+
+@dataclass
 class ExperimentConfig:
     """An experiment: methods x folds x seeds, each searched over its own points.
 
@@ -60,6 +82,7 @@ class ExperimentConfig:
         correction: for the many p-values of the table.
         level: p-values below it are marked.
         published: numbers to print beside ours.
+        figures: pictures of it, by name.
         jobs: cells trained side by side; null takes one per core, or one per GPU where there are some.
     """
 
@@ -79,4 +102,5 @@ class ExperimentConfig:
     correction: Correction = "holm"
     level: float = 0.05
     published: Published | None = None
+    figures: dict[str, Figure] = field(default_factory=dict)
     jobs: int | None = None

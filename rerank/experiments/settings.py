@@ -58,10 +58,10 @@ def point_name(point: Mapping[str, Any]) -> str:
     whole = json.dumps(point, sort_keys=True)
     last = [key.rpartition(".")[2] for key in point]
     keys = last if len(set(last)) == len(last) else list(point)
-    shown = ",".join(f"{key}={_shown(value)}" for key, value in zip(keys, point.values(), strict=True))
+    text = ",".join(f"{key}={shown(value)}" for key, value in zip(keys, point.values(), strict=True))
     plain = all(isinstance(value, int | float | bool | None) for value in point.values())
-    safe = file_name(shown)
-    return safe if plain and safe == shown and len(safe) <= 100 else f"{safe[:80]}-{digest(whole)[:8]}"
+    safe = file_name(text)
+    return safe if plain and safe == text and len(safe) <= 100 else f"{safe[:80]}-{digest(whole)[:8]}"
 
 
 def file_name(text: str) -> str:
@@ -69,7 +69,8 @@ def file_name(text: str) -> str:
     return re.sub(r"[^\w.,=@+-]+", "_", text)
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
+    """A value in a word: a class by its name."""
     return str(value.get("class_path", "set")) if isinstance(value, dict) else str(value)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -155,6 +155,17 @@ def spread(values: np.ndarray) -> tuple[float, float]:
     return error, error * float(t.ppf(0.975, len(values) - 1))
 
 
+def over_folds(found: Sequence[np.ndarray], folds: int) -> tuple[float, float, float]:
+    """Mean of an experiment's numbers, its standard error, and the half-width of its 95 % interval.
+
+    Args:
+        found: for each fold that has some, the numbers of its seeds.
+        folds: how many folds there should be; the spread is that of their means, with one fold that of its seeds.
+    """
+    numbers = found[0] if folds == 1 and found else np.array([seeds.mean() for seeds in found])
+    return float(numbers.mean()) if len(numbers) else float("nan"), *spread(numbers)
+
+
 def _reference(
     config: ExperimentConfig, rows: Mapping[str, Row], pooled: Mapping[str, PerQuery], measure: str
 ) -> str | None:
@@ -177,10 +188,8 @@ def _row(config: ExperimentConfig, method: str, names: list[str], outcomes: Mapp
     values = {}
     for i, name in enumerate(names):
         means = [np.array([table.mean[name] for table in seeds]) for seeds in found]
-        numbers = means[0] if len(folds) == 1 and found else np.array([seeds.mean() for seeds in means])
-        error, interval = spread(numbers)
+        mean, error, interval = over_folds(means, len(folds))
         given = config.published.rows.get(method) if config.published else None
-        mean = float(numbers.mean()) if len(numbers) else float("nan")
         values[name] = Value(mean, error, interval, published=given[i] if given else None)
     pooled = pool([_over_seeds(method, seeds) for seeds in found]) if found else None
     wanted = len(folds) * (1 if method in config.ensembles else len(config.seeds))

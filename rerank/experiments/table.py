@@ -109,12 +109,8 @@ CHOICES = (
 def caption(summary: Summary) -> list[str]:
     """Sentences that say what the numbers are."""
     config = summary.config
-    folds, seeds = len(config.folds or []), len(config.seeds)
-    over = f"{folds} folds" if folds > 1 else f"{seeds} seeds" if seeds > 1 else "one fold and seed"
-    within = f", each the mean of {seeds} seeds" if folds > 1 and seeds > 1 else ""
-    how = {"error": "standard error", "interval": "95 % interval (Student's t)"}[config.spread]
-    several = folds > 1 or seeds > 1
-    sentences = [f"Test means over {over}{within}{f', ± {how}' if several else ''}."]
+    seeds = len(config.seeds)
+    sentences = [f"Test means over {over(config)}."]
     sentences += [f"Seed{'s' if seeds > 1 else ''} {', '.join(map(str, config.seeds))}."]
     tables = summary.pooled
     if tables:
@@ -134,6 +130,15 @@ def caption(summary: Summary) -> list[str]:
             f"({corrected[config.correction]} for {summary.comparisons} comparisons)."
         )
     return sentences
+
+
+def over(config: ExperimentConfig) -> str:
+    """What the means of an experiment are over, and what follows their ±."""
+    folds, seeds = len(config.folds or []), len(config.seeds)
+    over = f"{folds} folds" if folds > 1 else f"{seeds} seeds" if seeds > 1 else "one fold and seed"
+    within = f", each the mean of {seeds} seeds" if folds > 1 and seeds > 1 else ""
+    how = {"error": "standard error", "interval": "95 % interval (Student's t)"}[config.spread]
+    return f"{over}{within}{f', ± {how}' if folds > 1 or seeds > 1 else ''}"
 
 
 def published_caption(summary: Summary) -> str:

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from markdown_it import MarkdownIt
+from matplotlib.image import imread
 from scipy import stats
 
 from rerank.cli import main
@@ -59,6 +60,11 @@ def write_config(folder: Path, **changes: Any) -> Path:
         "trials": 2,
         "measures": " ".join(MEASURES),
         "published": {"source": "Nobody, 2020", "rows": {"SmoothI": [0.5, None, 0.25]}},
+        "figures": {
+            "alpha": {"kind": "search", "x": "loss.relaxation.alpha", "methods": ["SmoothI"]},
+            "table": {"kind": "methods"},
+            "training": {"kind": "curves"},
+        },
         "jobs": 2,
     }
     (folder / "experiment.yaml").write_text(yaml.safe_dump(config | changes, sort_keys=False))
@@ -216,6 +222,11 @@ def test_markdown_and_latex_are_tables(folder: Path, results: dict[str, Any]) ->
         assert said in results["caption"]
 
 
+def test_pictures_lie_beside_the_tables(folder: Path) -> None:
+    for name in ("alpha", "table", "training"):
+        assert imread(folder / "out" / f"{name}.png").shape[1] > 500
+
+
 def test_what_is_finished_is_not_done_again(folder: Path, results: dict[str, Any]) -> None:
     """Other measures and policies are taken from the runs that are there; without anything new, no process starts."""
     config = yaml.safe_load((folder / "experiment.yaml").read_text())
@@ -282,6 +293,8 @@ def test_dry_run_counts_cells_and_writes_nothing(folder: Path, capsys: pytest.Ca
         ({"folds": [1, 1]}, "folds"),
         ({"seeds": []}, "seeds"),
         ({"jobs": 0}, "jobs"),
+        ({"figures": {"f": {"kind": "serch"}}}, "serch"),
+        ({"figures": {"f": {"kind": "search"}}}, "figures.f.x: a search needs one"),
         ({"trials": None}, "methods.Tuned | 50%.search.optimization.encoder_lr: a range needs"),
         ({"methods": {"A": {"set": {"lose": "ListNet"}}}}, "did you mean 'loss'"),
         ({"methods": {"A": {"set": {"loss": "ListNot"}}}, "published": None}, "did you mean 'ListNet'"),

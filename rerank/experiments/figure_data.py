@@ -1,0 +1,216 @@
+"""The numbers of an experiment's pictures, and whether it can have those that are asked for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+from rerank.errors import UserError, nearest
+from rerank.evaluation.measures import parse_measures
+from rerank.experiments.cells import Cell, Group, Plan
+from rerank.experiments.config import Figure
+from rerank.experiments.outcome import Outcome
+from rerank.experiments.settings import file_name, shown
+from rerank.experiments.summary import over_folds
+
+NAMES = ("methods", "measures")
+"""What the lines of a search can be, besides the values of a key."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a search.
+
+    Attributes:
+        label: its method, measure or value.
+        x: values of the key on the horizontal axis, at which every fold and seed came out.
+        mean: validation means over folds (of means over seeds).
+        width: what the experiment's ``spread`` says, for each mean; NaN for a single number.
+    """
+
+    label: str
+    x: list[Any]
+    mean: list[float]
+    width: list[float]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """What was logged at the end of every epoch, or after every tree, from the first on.
+
+    Attributes:
+        what: ``loss``, ``training`` or ``validation``.
+        unit: ``epoch`` or ``tree``.
+        runs: the values of each fold and seed.
+    """
+
+    what: str
+    unit: str
+    runs: list[np.ndarray]
+
+    @property
+    def mean(self) -> np.ndarray:
+        """Mean over folds and seeds, as far as all of them go."""
+        shortest = min(map(len, self.runs))
+        return np.mean([run[:shortest] for run in self.runs], axis=0)
+
+
+def search_lines(plan: Plan, figure: Figure, trained: Iterable[tuple[Cell, Mapping[str, Any]]]) -> list[Line]:
+    """The lines of a ``search``: validation measures of trained cells over the values of a key.
+
+    Among the cells of a fold and seed that share what is shown, the one that validation chooses counts.
+
+    Args:
+        plan: the experiment.
+        figure: what is asked for, checked.
+        trained: cells with what their ``measures.json`` holds.
+    """
+    methods, measures = figure.methods or list(plan.config.methods), measures_of(plan, figure)
+    key = figure.x or ""
+    best: dict[tuple[str, str, str], dict[Group, Mapping[str, float]]] = {}
+    for cell, found in trained:
+        if cell.group.method not in methods:
+            continue
+        values = found.get("validation", {})
+        line = "" if figure.lines in NAMES else json.dumps(cell.point[figure.lines])
+        groups = best.setdefault((cell.group.method, line, json.dumps(cell.point[key])), {})
+        if cell.group not in groups or values[cell.select] > groups[cell.group][cell.select]:
+            groups[cell.group] = values
+    lines = []
+    for method in methods:
+        space = plan.config.methods[method].search
+        whole = [group for group in plan.groups if group.method == method]
+        for value in [""] if figure.lines in NAMES else [json.dumps(value) for value in space[figure.lines]]:
+            for measure in measures:
+                x, rows = [], []
+                for at in _sorted(space[key]):
+                    groups = best.get((method, value, json.dumps(at)), {})
+                    if len(groups) == len(whole):
+                        x.append(at)
+                        rows.append(_mean_and_width(plan, groups, measure))
+                label = {"methods": method, "measures": measure}.get(figure.lines) or label_of(json.loads(value))
+                lines.append(Line(label, x, [row[0] for row in rows], [row[1] for row in rows]))
+    return lines
+
+
+def curves(plan: Plan, figure: Figure, outcomes: Mapping[Group, Outcome]) -> dict[str, list[Curve]]:
+    """The curves of the chosen cells, by method: mean loss, monitor on training (trees) and validation lists.
+
+    They are read from ``metrics.jsonl``. There is none over test lists: these are measured once, with the epoch or the
+    number of trees that validation chose; a curve over them would be looking at them again and again.
+    """
+    drawn: dict[str, list[Curve]] = {}
+    for method in figure.methods or list(plan.config.methods):
+        logs = [_epochs(outcome) for group, outcome in outcomes.items() if group.method == method]
+        if not logs:
+            continue
+        cell = next(outcome.cell for group, outcome in outcomes.items() if group.method == method)
+        monitor = plan.validated(cell.settings)[0]
+        unit = "epoch" if "mean_loss" in logs[0][0] else "tree"
+        found = {
+            "loss": [[line.get("mean_loss", line.get("loss")) for line in log] for log in logs],
+            "training": [[line.get("train", {}).get(monitor) for line in log] for log in logs],
+            "validation": [[line.get("validation", {}).get(monitor) for line in log] for log in logs],
+        }
+        drawn[method] = [
+            Curve(what, unit, [np.array(run, dtype=np.float64) for run in runs])
+            for what, runs in found.items()
+            if all(value is not None for run in runs for value in run)
+        ]
+    return drawn
+
+
+def measures_of(plan: Plan, figure: Figure) -> list[str]:
+    """The measures that a picture shows."""
+    if figure.measures is not None:
+        return [str(measure) for measure in parse_measures(figure.measures)]
+    if figure.kind == "methods":
+        return [str(measure) for measure in parse_measures(plan.config.measures)]
+    cell = plan.cell(plan.groups[0], {})
+    return [cell.select] if figure.kind == "search" else plan.validated(cell.settings)[:1]
+
+
+def check_figures(plan: Plan) -> None:
+    """See that every picture can be drawn, before anything is trained.
+
+    Raises:
+        UserError: a picture that there cannot be, with the key; matplotlib is missing.
+    """
+    names: dict[str, str] = {}
+    for name, figure in plan.config.figures.items():
+        if (other := names.setdefault(file_name(name), name)) != name:
+            raise UserError(f"figures: {other!r} and {name!r} would share a file; rename one")
+        _check(plan, f"figures.{name}", figure)
+    if names and find_spec("matplotlib") is None:
+        raise UserError("figures: needs matplotlib; pip install 'rerank[demo]', or --figures={}")
+
+
+def _check(plan: Plan, where: str, figure: Figure) -> None:
+    known = list(plan.config.methods) + (list(plan.config.ensembles) if figure.kind == "methods" else [])
+    for method in figure.methods or []:
+        if method not in known:
+            raise UserError(f"{where}.methods: no method {method!r}{nearest(method, known)}")
+    measures = measures_of(plan, figure)
+    if figure.kind == "curves" and figure.measures is not None:
+        raise UserError(f"{where}.measures: curves show the monitor, {measures_of(plan, Figure('curves'))[0]}")
+    if figure.kind == "methods":
+        _among(f"{where}.measures", measures, list(map(str, parse_measures(plan.config.measures))), "measures")
+    if figure.kind != "search":
+        if figure.x is not None:
+            raise UserError(f"{where}.x: only a search has one")
+        return
+    methods = figure.methods or list(plan.config.methods)
+    if figure.x is None:
+        raise UserError(f"{where}.x: a search needs one, a dotted key that methods search")
+    for what, key in (("x", figure.x), ("lines", figure.lines)):
+        for method in methods if key not in NAMES else []:
+            space = plan.config.methods[method].search
+            if not isinstance(space.get(key), list):
+                lists = [name for name, values in space.items() if isinstance(values, list)]
+                raise UserError(f"{where}.{what}: {method} searches no list of {key!r}{nearest(key, lists)}")
+    counts = {"methods": methods, "measures": measures}
+    for what, several in counts.items():
+        if figure.lines != what and len(several) > 1:
+            raise UserError(f"{where}.{what}: one, not {len(several)}, unless lines: {what}")
+    for method in methods:
+        group = next(group for group in plan.groups if group.method == method)
+        _among(f"{where}.measures", measures, plan.validated(plan.cell(group, {}).settings), "base.measures")
+
+
+def _among(where: str, measures: Sequence[str], known: Sequence[str], key: str) -> None:
+    for measure in measures:
+        if measure not in known:
+            raise UserError(f"{where}: {measure} is not among {', '.join(known)}; add it to {key}")
+
+
+def _mean_and_width(plan: Plan, found: Mapping[Group, Mapping[str, float]], measure: str) -> tuple[float, float]:
+    folds = list(dict.fromkeys(group.fold for group in found))
+    numbers = [np.array([values[measure] for group, values in found.items() if group.fold == fold]) for fold in folds]
+    mean, error, interval = over_folds(numbers, len(folds))
+    return mean, error if plan.config.spread == "error" else interval
+
+
+def _sorted(values: list[Any]) -> list[Any]:
+    """Numbers by size; anything else as it is listed."""
+    return sorted(values) if is_numeric(values) else values
+
+
+def label_of(value: Any) -> str:
+    """A value as an axis shows it."""
+    return f"{value:g}" if isinstance(value, float) else shown(value)
+
+
+def is_numeric(values: Iterable[Any]) -> bool:
+    """Whether all are numbers."""
+    return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+
+
+def _epochs(outcome: Outcome) -> list[dict[str, Any]]:
+    """What a run logged at the end of every epoch, or after every tree."""
+    with (outcome.cell.folder / "metrics.jsonl").open(encoding="utf-8") as file:
+        return [line for line in map(json.loads, file) if "epoch" in line]
