@@ -232,6 +232,9 @@ def evaluate(
     json: str | None = None,
     table: list[str] | None = None,
     per_query: str | None = None,
+    html: str | None = None,
+    lists: str | None = None,
+    training: list[str] | None = None,
 ) -> None:
     """Score runs against judgments; with a baseline, test the differences.
 
@@ -246,8 +249,19 @@ def evaluate(
         json: file for everything at full precision.
         table: files for the table as shown; .md, .tex, .csv or .txt.
         per_query: file for the values per query; .tsv, .csv or .jsonl.
+        html: file for a report: tables, differences per query, rankings side by side, precision and recall.
+        lists: lists folder with the texts that the report shows.
+        training: run folders whose training curves the report shows.
     """
     from rerank.evaluation import compare, export, render
+
+    if html:
+        from rerank.report.evaluation import write_evaluation
+        from rerank.report.page import check_suffix
+
+        check_suffix(html)
+    elif lists or training:
+        raise UserError(f"{'lists' if lists else 'training'}: only a report shows it; name one with --html FILE")
 
     for path in table or []:
         export.check_suffix(path, export.TABLE_SUFFIXES)
@@ -262,6 +276,8 @@ def evaluate(
         export.write_json(comparison, json)
     if per_query:
         export.write_per_query(comparison, per_query)
+    if html:
+        write_evaluation(comparison, html, lists, training or [])
     print(render.text(comparison, bold=sys.stdout.isatty()), end="")
 
 

@@ -26,6 +26,7 @@ FLOORS = {
     "lists": 5,
     "evaluation": 6,
     "models": 6,
+    "report": 7,
     "training": 7,
     "pyterrier": 7,
     "console": 2,

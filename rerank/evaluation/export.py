@@ -73,7 +73,10 @@ def to_json(comparison: Comparison) -> str:
 
 
 def to_csv(comparison: Comparison) -> str:
-    """One line per run and measure: mean, queries in it, and the difference from the baseline with its p-values."""
+    """One line per run and measure: mean, queries in it, and the difference from the baseline with its p-values.
+
+    Then a line per run and depth, ``unjudged@k``: the share of the documents in the top ``k`` without a judgment.
+    """
     header = ["run", "measure", "mean", "queries", "difference", "low", "high", "cohens_d", "wins", "ties", "losses"]
     header += [f"p_{test}{suffix}" for test in comparison.tests for suffix in ("", "_corrected")]
     rows = []
@@ -89,7 +92,11 @@ def to_csv(comparison: Comparison) -> str:
                     found.losses,
                 ]
                 row += [_number(p[test]) for test in comparison.tests for p in (found.p, found.corrected)]
-            rows.append(row + [None] * (len(header) - len(row)))
+            rows.append(row)
+        for depth, top in comparison.unjudged.get(name, {}).items():
+            share = top.count / top.retrieved if top.retrieved else None
+            rows.append([name, f"unjudged@{depth}", share, len(table.queries)])
+    rows = [row + [None] * (len(header) - len(row)) for row in rows]
     return _separated([header, *rows], ",")
 
 

@@ -31,23 +31,27 @@ def text(comparison: Comparison, bold: bool = False) -> str:
         comparison: what to show.
         bold: set the best of each column in bold by terminal codes; meant for where ``sys.stdout.isatty()``.
     """
-    lines = text_table(*_means(comparison, unjudged=True), bold=bold)
+    lines = text_table(*means(comparison, unjudged=True), bold=bold)
     if comparison.differences:
-        lines += ["", *text_table(*_differences(comparison), names=2, bold=bold)]
+        lines += ["", *text_table(*differences(comparison), names=2, bold=bold)]
     return "\n".join([*lines, "", *caption(comparison, MARKS)]) + "\n"
 
 
 def markdown(comparison: Comparison) -> str:
     """Markdown tables, the best in bold, marks as superscripts."""
-    lines = markdown_table(*_means(comparison, unjudged=True))
+    lines = markdown_table(*means(comparison, unjudged=True))
     if comparison.differences:
-        lines += ["", *markdown_table(*_differences(comparison))]
+        lines += ["", *markdown_table(*differences(comparison))]
     return "\n".join([*lines, "", " ".join(caption(comparison, LETTERS))]) + "\n"
 
 
 def latex(comparison: Comparison) -> str:
-    """A LaTeX table of the means (package booktabs), the best in bold, marks as superscripts."""
-    return latex_table(*_means(comparison, unjudged=False), " ".join(caption(comparison, LETTERS)))
+    """LaTeX tables (package booktabs), as for Markdown: the best in bold, marks as superscripts."""
+    parts = [latex_table(*means(comparison, unjudged=True), " ".join(caption(comparison, LETTERS)))]
+    if comparison.differences:
+        against = f"Differences from {comparison.baseline}, with the p-values after the correction."
+        parts.append(latex_table(*differences(comparison), against))
+    return "\n".join(parts)
 
 
 def text_table(header: Sequence[str], rows: Sequence[Sequence[Cell]], names: int = 1, bold: bool = False) -> list[str]:
@@ -160,9 +164,9 @@ def gain_sentences(table: PerQuery) -> list[str]:
     return list(sentences.values())
 
 
-def _means(comparison: Comparison, unjudged: bool) -> tuple[list[str], list[list[Cell]]]:
+def means(comparison: Comparison, unjudged: bool) -> tuple[list[str], list[list[Cell]]]:
     """Header and rows: a run a row, a measure a column."""
-    means = {name: table.mean for name, table in comparison.tables.items()}
+    by_run = {name: table.mean for name, table in comparison.tables.items()}
     counts = {str(measure) for measure in comparison.first.measures if measure.NAME in COUNTS}
     sums = {measure for measure in counts if not measure.startswith("Judged")}
     depths = list(next(iter(comparison.unjudged.values()), {})) if unjudged else []
@@ -171,12 +175,12 @@ def _means(comparison: Comparison, unjudged: bool) -> tuple[list[str], list[list
     for name in comparison.tables:
         row = [Cell(f"{name} (baseline)" if name == comparison.baseline else name)]
         for measure in comparison.measures:
-            best = max(mean[measure] for mean in means.values())
-            value = means[name][measure]
+            best = max(mean[measure] for mean in by_run.values())
+            value = by_run[name][measure]
             row.append(
                 Cell(
-                    f"{value:.0f}" if measure in sums else _number(value),
-                    best=len(means) > 1 and measure not in counts and value >= best - 1e-12,
+                    f"{value:.0f}" if measure in sums else number(value),
+                    best=len(by_run) > 1 and measure not in counts and value >= best - 1e-12,
                     significant=_significant(comparison.differences.get((name, measure))),
                 )
             )
@@ -187,7 +191,7 @@ def _means(comparison: Comparison, unjudged: bool) -> tuple[list[str], list[list
     return header, rows
 
 
-def _differences(comparison: Comparison) -> tuple[list[str], list[list[Cell]]]:
+def differences(comparison: Comparison) -> tuple[list[str], list[list[Cell]]]:
     """Header and rows: a run and measure a row; p-values after the correction."""
     tests = [f"p ({test})" for test in comparison.tests]
     header = [
@@ -201,9 +205,8 @@ def _differences(comparison: Comparison) -> tuple[list[str], list[list[Cell]]]:
     ]
     rows = []
     for (name, measure), found in comparison.differences.items():
-        low, high = found.interval
-        shown = [name, measure, _number(found.mean, "+"), f"[{_number(low, '+')}, {_number(high, '+')}]"]
-        shown += [_number(found.effect, "+", 2), f"{found.wins}/{found.ties}/{found.losses}"]
+        shown = [name, measure, number(found.mean, "+"), interval(found)]
+        shown += [number(found.effect, "+", 2), f"{found.wins}/{found.ties}/{found.losses}"]
         rows.append([*map(Cell, shown), *(Cell(_p(found.corrected[test])) for test in comparison.tests)])
     return header, rows
 
@@ -212,7 +215,14 @@ def _significant(found: Difference | None) -> tuple[Test, ...]:
     return tuple(test for test, p in found.corrected.items() if p < ALPHA) if found else ()
 
 
-def _number(value: float, sign: str = "", digits: int = 4) -> str:
+def interval(found: Difference) -> str:
+    """The interval of a difference as tables show it."""
+    low, high = found.interval
+    return f"[{number(low, '+')}, {number(high, '+')}]"
+
+
+def number(value: float, sign: str = "", digits: int = 4) -> str:
+    """A number as tables show it; a dash for none."""
     return "-" if np.isnan(value) else f"{value:{sign}.{digits}f}"
 
 

@@ -1,0 +1,99 @@
+"""The report of ``rerank experiment``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from rerank.evaluation.compare import compare
+from rerank.evaluation.measures import PerQuery, Qrels, evaluate
+from rerank.evaluation.render import differences
+from rerank.experiments import table
+from rerank.experiments.cells import Group
+from rerank.experiments.outcome import Outcome
+from rerank.experiments.run import Experiment
+from rerank.experiments.summary import Summary
+from rerank.experiments.worker import load_splits
+from rerank.lists.store import Lists
+from rerank.report.charts import Chart
+from rerank.report.curves import training_charts
+from rerank.report.page import Report, write_report
+from rerank.report.tables import PageTable, page_table
+from rerank.retrieval.runs import Run, read_run
+
+FIRST_STAGE = "first stage"
+
+
+def write_experiment(experiment: Experiment, summary: Summary, path: str | Path) -> None:
+    """Write the report of an experiment: its tables; of every method the values per query and the rankings.
+
+    Values are means over seeds; rankings and training are those of the first seed, training of the first fold too.
+    Lists of texts add their first stage as one more run to compare with.
+    """
+    config = summary.config
+    values = summary.pooled
+    first = {
+        method: [found for found in experiment.outcomes.values() if found.group.method == method] for method in values
+    }
+    first = {
+        method: [found for found in outcomes if found.group.seed == outcomes[0].group.seed]
+        for method, outcomes in first.items()
+    }
+    lists = _test_lists(next(iter(first.values()), []))
+    qrels: Qrels = {query: grades for part in lists for query, grades in (part.qrels or {}).items()}
+    runs = {method: _run([found.cell.folder for found in outcomes]) for method, outcomes in first.items()}
+    baseline = config.baseline if config.baseline in values else next(iter(values), "")
+    with_text = lists and all("text" in part.document_table.column_names for part in lists)
+    if values and with_text and FIRST_STAGE not in values:
+        candidates = {query: ranking for part in lists for query, ranking in part.run().items()}
+        ordered = {query: qrels[query] for query in values[baseline].queries}
+        runs = {FIRST_STAGE: candidates} | runs
+        values = {FIRST_STAGE: evaluate(candidates, ordered, config.measures, config.empty, FIRST_STAGE)} | values
+        baseline = baseline if config.baseline in values else FIRST_STAGE
+    notes = [f"Rankings are those of seed {config.seeds[0]}; values are means over seeds."]
+    report = Report(
+        title=f"Experiment {experiment.plan.output.name}",
+        tables=_tables(experiment, summary),
+        values=values,
+        baseline=baseline,
+        runs=runs,
+        qrels=qrels,
+        lists=lists,
+        training=_training(first),
+        notes=notes if len(config.seeds) > 1 else [],
+    )
+    write_report(report, path)
+
+
+def _tables(experiment: Experiment, summary: Summary) -> list[PageTable]:
+    config = summary.config
+    tables = [page_table("Test", table.means(summary), table.caption(summary))]
+    if config.published is not None:
+        tables.append(page_table("Published", table.published(summary), [table.published_caption(summary)]))
+    pooled: Mapping[str, PerQuery] = summary.pooled
+    if config.baseline in pooled and len(pooled) > 1:
+        found = compare(pooled, config.baseline, [config.test], config.correction)
+        about = ["Over queries pooled over folds; Cohen's d of the paired differences; p-values after the correction."]
+        tables.append(page_table(f"Differences from {config.baseline}", differences(found), about))
+    failed = [f"Failed: {failure.cell}: {failure.message}" for failure in experiment.failures]
+    tables.append(page_table("Choices", table.choices(config, experiment.outcomes), [table.CHOICES, *failed]))
+    return tables
+
+
+def _test_lists(outcomes: list[Outcome]) -> list[Lists]:
+    found = [load_splits(outcome.cell.folder).test for outcome in outcomes]
+    return [lists for lists in found if lists is not None]
+
+
+def _run(folders: list[Path]) -> Run:
+    return {query: ranking for folder in folders for query, ranking in read_run(folder / "test.trec").items()}
+
+
+def _training(first: Mapping[str, list[Outcome]]) -> dict[str, list[Chart]]:
+    """The charts of each method's first fold; ensembles have none."""
+    shown: dict[str, list[Chart]] = {}
+    for outcomes in first.values():
+        group: Group = outcomes[0].group
+        if (outcomes[0].cell.folder / "metrics.jsonl").is_file():
+            shown[str(group)] = training_charts(outcomes[0].cell.folder)
+    return shown

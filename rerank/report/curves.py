@@ -1,0 +1,132 @@
+"""Curves of a report: precision over recall, and what training logged, epoch by epoch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rerank.errors import UserError
+from rerank.evaluation.measures import Empty, Evaluator, Qrels
+from rerank.report.charts import Chart, Series
+from rerank.retrieval.runs import Run
+
+RECALLS = [i / 10 for i in range(11)]
+BINS = 40
+"""Points of a curve of the loss of single steps; each is a mean."""
+
+
+def precision_recall(runs: Mapping[str, Run], qrels: Qrels, empty: Empty = "0") -> Chart:
+    """Interpolated precision at eleven recalls (ir-measures' ``IPrec@R``), the mean over queries, a line per run."""
+    evaluator = Evaluator(qrels, [f"IPrec@{recall}" for recall in RECALLS], empty)
+    lines = [Series(name, RECALLS, list(evaluator(run, name).mean.values())) for name, run in runs.items()]
+    return Chart("Precision over recall", "recall", "interpolated precision", lines, (0.0, 1.0))
+
+
+def training_charts(folder: str | Path) -> list[Chart]:
+    """The charts of a run folder, from its ``metrics.jsonl``.
+
+    Where the loss is a relaxed measure, one minus it is drawn with the exact measure (Yu 2020, Figure 2): its own if
+    training logged it, else the monitor. Otherwise the loss has a chart of its own. What training logged of the ranks'
+    fidelity makes one more.
+
+    Raises:
+        UserError: not a run folder, or a line of its metrics that is not JSON.
+    """
+    folder = Path(folder)
+    steps, epochs = read_metrics(folder)
+    if not steps and not epochs:
+        return []
+    told = _read_config(folder)
+    exact = _exact_name(told, epochs)
+    relaxed = _relaxed_measure(told.get("loss"))
+    per_epoch = epochs[0]["step"] / epochs[0]["epoch"] if epochs else 1.0
+    loss = _loss(steps, epochs, per_epoch)
+    measured = [
+        Series(
+            f"{exact}, {split}",
+            *_columns([(line["epoch"], line[split][exact]) for line in epochs if exact in line.get(split, {})]),
+        )
+        for split in ("train", "validation", "test")
+    ]
+    charts = []
+    if relaxed is None:
+        charts.append(Chart("Training loss", "epoch", "loss", [loss]))
+        charts.append(Chart(f"Exact {exact}", "epoch", exact, measured))
+    else:
+        line = Series(f"relaxed {relaxed}, train", loss.x, [1 - value for value in loss.y])
+        charts.append(Chart("Relaxed and exact measure", "epoch", "measure", [line, *measured]))
+    names = list(dict.fromkeys(name for line in epochs for name in line.get("fidelity", {})))
+    fidelity = [
+        Series(
+            name.replace("_", " "),
+            *_columns([(line["epoch"], line["fidelity"][name]) for line in epochs if name in line.get("fidelity", {})]),
+        )
+        for name in names
+    ]
+    error = [line for line in fidelity if line.name == "rank error"]
+    charts.append(Chart("Rank error of the relaxation", "epoch", "ranks", error))
+    others = [line for line in fidelity if line.name != "rank error"]
+    charts.append(Chart("Fidelity of the relaxation", "epoch", "share", others))
+    return [chart for chart in charts if chart.series]
+
+
+def read_metrics(folder: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The lines of ``metrics.jsonl``: those of steps, and those of epochs; without an epoch, the step stands for it."""
+    path = folder / "metrics.jsonl"
+    if not path.is_file():
+        raise UserError(f"{folder}: not a run folder (no metrics.jsonl)")
+    steps, epochs = [], []
+    for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        try:
+            line = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise UserError(f"{path}:{number}: not JSON ({error.msg})") from error
+        if "validation" in line or "mean_loss" in line:
+            epochs.append({"epoch": line.get("step")} | line)
+        elif "loss" in line:
+            steps.append(line)
+    return steps, epochs
+
+
+def _loss(steps: list[dict[str, Any]], epochs: list[dict[str, Any]], per_epoch: float) -> Series:
+    if not steps:
+        return Series("loss", *_columns([(line["epoch"], line["mean_loss"]) for line in epochs if "mean_loss" in line]))
+    parts = np.array_split(np.array([(line["step"], line["loss"]) for line in steps]), min(BINS, len(steps)))
+    means = [part.mean(axis=0) for part in parts]
+    return Series("loss", [round(step / per_epoch, 4) for step, _ in means], [float(value) for _, value in means])
+
+
+def _columns(pairs: Sequence[tuple[float, float]]) -> tuple[list[float], list[float]]:
+    return [x for x, _ in pairs], [y for _, y in pairs]
+
+
+def _read_config(folder: Path) -> dict[str, Any]:
+    import yaml
+
+    path = folder / "config.yaml"
+    if not path.is_file():
+        raise UserError(f"{folder}: not a run folder (no config.yaml)")
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+def _exact_name(told: Mapping[str, Any], epochs: list[dict[str, Any]]) -> str:
+    """The loss's own measure where training logged its exact value, else the monitor, else what there is."""
+    logged = [*epochs[0].get("validation", {})] if epochs else []
+    wanted = _relaxed_measure(told.get("loss")), told.get("monitor")
+    return next((name for name in wanted if name is not None and name in logged), logged[0] if logged else "measure")
+
+
+def _relaxed_measure(loss: Any) -> str | None:
+    """The measure that a loss relaxes, from its configuration; None for other losses."""
+    import rerank.losses
+    from rerank.losses.direct import DirectMetric
+
+    path = loss.get("class_path", "") if isinstance(loss, dict) else ""
+    kind = getattr(rerank.losses, path.rpartition(".")[2], None)
+    if not (isinstance(kind, type) and issubclass(kind, DirectMetric)):
+        return None
+    return str(loss.get("init_args", {}).get("measure", "measure"))

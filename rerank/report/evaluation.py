@@ -1,0 +1,42 @@
+"""The report of ``rerank evaluate``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rerank.collections import read_qrels
+from rerank.evaluation.compare import Comparison
+from rerank.lists.store import Lists
+from rerank.report.curves import training_charts
+from rerank.report.page import Report, check_suffix, write_report
+from rerank.report.tables import comparison_tables
+from rerank.retrieval.runs import read_run
+
+
+def write_evaluation(
+    comparison: Comparison, path: str | Path, lists: str | None = None, training: Sequence[str] = ()
+) -> None:
+    """Write the report of a comparison of run files.
+
+    Args:
+        comparison: what :func:`rerank.evaluation.compare.compare_runs` found.
+        path: the file.
+        lists: lists folder with the texts of queries and documents.
+        training: run folders whose training to show.
+
+    Raises:
+        UserError: a lists folder or a run folder that is none.
+    """
+    check_suffix(path)
+    report = Report(
+        title=f"{len(comparison.tables)} runs on {'/'.join(Path(comparison.qrels).parts[-2:])}",
+        tables=comparison_tables(comparison),
+        values=comparison.tables,
+        baseline=comparison.baseline or next(iter(comparison.tables)),
+        runs={name: read_run(file) for name, file in comparison.paths.items()},
+        qrels=read_qrels(comparison.qrels),
+        lists=[Lists.open(lists)] if lists else [],
+        training={"/".join(Path(folder).parts[-2:]): training_charts(folder) for folder in training},
+    )
+    write_report(report, path)

@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rerank.collections import open_collection
+from rerank.lists.build import build_lists
+from rerank.retrieval.runs import Run, Scored, write_run
+from tests.report.browser import PROGRAM, Page, browser
+
+HOSTILE = [
+    "</script><script>window.hacked = 1</script>",
+    "<img src=x onerror=window.hacked=1>",
+    "<!--<script> \" ' ` & &amp; &lt;b&gt; ]]>",
+    "{{ 7 * 7 }} {% raw %} ${window.hacked=1} \\u003cb\\u003e",
+    "a\u2028b\u2029c\u0000d\u202e e\ufeff\U0001f600",
+]
+NAME = '"><script>hacked()</script>'
+"""How the second run is called."""
+QUERIES, DOCUMENTS, DEPTH = 8, 30, 20
+
+
+def shuffled(seed: int) -> Run:
+    rng = random.Random(seed)
+    return {
+        f"q{query}": [
+            Scored(f"d<b>{doc}", float(-rank)) for rank, doc in enumerate(rng.sample(range(DOCUMENTS), DEPTH))
+        ]
+        for query in range(QUERIES)
+    }
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """``lists`` with hostile texts, runs ``a.trec`` and ``b.trec`` over them, a run folder ``training``."""
+    folder = tmp_path_factory.mktemp("report")
+    collection = folder / "collection"
+    (collection / "qrels").mkdir(parents=True)
+    rng = random.Random(0)
+    with (collection / "corpus.jsonl").open("w") as file:
+        for i in range(DOCUMENTS):
+            text = f"{HOSTILE[i % len(HOSTILE)]} number{i} wing {'lift ' * rng.choice([3, 300])}"
+            file.write(json.dumps({"_id": f"d<b>{i}", "title": "", "text": text}) + "\n")
+    with (collection / "queries.jsonl").open("w") as file:
+        for i in range(QUERIES):
+            file.write(json.dumps({"_id": f"q{i}", "text": f"{HOSTILE[i % len(HOSTILE)]} wing{i}"}) + "\n")
+    with (collection / "qrels" / "test.tsv").open("w") as file:
+        file.write("query-id\tcorpus-id\tscore\n")
+        for query in range(QUERIES):
+            for doc in rng.sample(range(DOCUMENTS), 8):
+                file.write(f"q{query}\td<b>{doc}\t{rng.randint(0, 2)}\n")
+            file.write(f"q{query}\td<b>elsewhere\t1\n")
+    build_lists(open_collection(f"beir:{collection}/test"), shuffled(1), folder / "lists")
+    write_run(folder / "a.trec", shuffled(1))
+    write_run(folder / "b.trec", shuffled(2))
+    training = folder / "training"
+    training.mkdir()
+    (training / "config.yaml").write_text(
+        "loss: {class_path: rerank.losses.DirectMetric, init_args: {measure: nDCG@5}}\nmonitor: AP\n"
+    )
+    lines = [{"step": step, "loss": 1 - step / 100} for step in range(1, 81)]
+    lines += [
+        {
+            "step": 40 * epoch,
+            "epoch": epoch,
+            "mean_loss": 0.5,
+            "validation": {"AP": 0.1 * epoch, "nDCG@5": 0.2 * epoch},
+            "fidelity": {"rank_error": 3.0 / epoch, "gap": 0.1, "sharpness": 0.5},
+        }
+        for epoch in (1, 2)
+    ]
+    (training / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def report(folder: Path) -> Path:
+    """The page of all that, by the command."""
+    from rerank.cli import run
+
+    path = folder / "report.html"
+    options = {"qrels": folder / "lists" / "qrels.trec", "measures": "nDCG@5 AP", "baseline": "a", "html": path}
+    words = [f"--{key}={value}" for key, value in options.items()]
+    runs = ["--runs", str(folder / "a.trec"), f"{NAME}={folder / 'b.trec'}"]
+    run(["evaluate", *words, *runs, "--lists", str(folder / "lists"), "--training", str(folder / "training")])
+    return path
+
+
+@pytest.fixture(scope="module")
+def page() -> Iterator[Page]:
+    """A browser."""
+    if PROGRAM is None:
+        pytest.skip("no chromium here; `apt-get install chromium` brings one")
+    with browser() as opened:
+        yield opened

@@ -1,0 +1,170 @@
+"""The page as a file: valid, self-contained, escaped, bounded, and saying what the runs say."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import html5lib
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rerank.cli import run
+from rerank.collections import read_qrels
+from rerank.errors import UserError
+from rerank.evaluation.measures import Evaluator, PerQuery
+from rerank.report.page import Report, render_page, safe_json
+from rerank.report.queries import ENTRIES, LENGTH, TOP, choose, cut, query_data
+from rerank.report.tables import PageCell, PageTable
+from rerank.retrieval.runs import Run, Scored, read_run
+from tests.report.conftest import NAME
+
+VISIBLE = st.text(st.characters(exclude_categories=["Cc", "Cs", "Cn"]), max_size=40)
+
+
+def parsed(html: str, strict: bool = True) -> Any:
+    return html5lib.HTMLParser(namespaceHTMLElements=False, strict=strict).parse(html)
+
+
+def data_of(tree: Any) -> dict[str, Any]:
+    return json.loads(next(script.text for script in tree.iter("script") if script.get("id") == "data"))
+
+
+def test_page_is_valid_html_and_asks_for_nothing(report: Path) -> None:
+    tree = parsed(report.read_text())
+    assert len(list(tree.iter("script"))) == 2, "the data and ours, none from names and texts"
+    assert not list(tree.iter("img")) + list(tree.iter("link")) + list(tree.iter("iframe")) + list(tree.iter("b"))
+    for element in tree.iter():
+        for name in ("src", "href", "srcset", "action", "data"):
+            assert (element.get(name) or "#").startswith("#"), "links stay in the page"
+        assert not [name for name in element.attrib if str(name).startswith("on")] and "style" not in element.attrib
+    style = "".join(style.text for style in tree.iter("style"))
+    assert "url(" not in style and "@import" not in style
+    ids = [element.get("id") for element in tree.iter() if element.get("id")]
+    assert len(ids) == len(set(ids))
+    named = [element.get("aria-labelledby") for element in tree.iter() if element.get("aria-labelledby")]
+    assert set(named) <= set(ids)
+    assert {link.get("href")[1:] for link in tree.iter("a")} <= set(ids)
+
+
+def test_page_holds_what_the_runs_say(report: Path, folder: Path) -> None:
+    data = data_of(parsed(report.read_text()))
+    runs = {"a": read_run(folder / "a.trec"), NAME: read_run(folder / "b.trec")}
+    qrels = read_qrels(folder / "lists" / "qrels.trec")
+    texts = {row["_id"]: row["text"] for row in map(json.loads, (folder / "collection/corpus.jsonl").open())}
+    assert data["runs"] == list(runs)
+    assert len(data["shown"]) == len(data["queries"]) == len(qrels)
+    for i, query in enumerate(data["queries"]):
+        entries = {data["documents"][doc][0]: (grade, ranks) for doc, grade, ranks in data["shown"][str(i)]["entries"]}
+        for position, ranking in enumerate(runs.values()):
+            order = [document.id for document in ranking[query]]
+            assert set(order[:TOP]) <= set(entries)
+            for id, (grade, ranks) in entries.items():
+                assert ranks[position] == (order.index(id) + 1 if id in order else None)
+                assert grade == qrels[query].get(id)
+        assert {id for id, grade in qrels[query].items() if grade > 0} <= set(entries)
+    for id, text in data["documents"]:
+        whole = " ".join(texts.get(id, "").split())
+        assert text == whole if len(whole) <= LENGTH else whole.startswith(text[:-1].rstrip()) and len(text) <= LENGTH
+    assert any(text.endswith("…") for _, text in data["documents"])
+
+
+@given(st.recursive(st.text() | st.none() | st.integers(), lambda inner: st.lists(inner), max_leaves=5))
+def test_json_survives_and_means_nothing_in_html(value: Any) -> None:
+    text = safe_json(value)
+    assert json.loads(text) == value
+    assert text.isascii() and not set("<>&") & set(text)
+
+
+@settings(max_examples=25)
+@given(name=VISIBLE, shown=VISIBLE, caption=VISIBLE)
+def test_any_text_is_shown_as_it_is(name: str, shown: str, caption: str) -> None:
+    table = PageTable(name, ["run", name], [[PageCell(name), PageCell(shown, below=caption)]], [caption])
+    tree = parsed(render_page(Report(name, [table], {}, "")))
+    assert (next(tree.iter("h1")).text or "") == name
+    assert [head.text or "" for head in tree.iter("th")] == ["run", name, name]
+    cell = next(tree.iter("td"))
+    assert (cell.text or "") == shown
+    if caption:
+        assert next(cell.iter("small")).text == caption
+    assert len(list(tree.iter("script"))) == 1
+
+
+@given(st.text())
+def test_cut_texts_are_one_short_line(text: str) -> None:
+    shown = cut(text, 20)
+    assert len(shown) <= 20 and "\n" not in shown
+    if len(" ".join(text.split())) <= 20:
+        assert shown.split() == text.split()
+
+
+@pytest.mark.parametrize(("shown", "value"), [("0.5", "0.5"), ("-0.25", "-0.25"), ("<0.0001", "0.0001")])
+def test_cells_sort_by_their_number(shown: str, value: str) -> None:
+    assert PageCell(shown).value == value
+    assert PageCell("[+0.1, +0.3]").value == "+0.1"
+    assert PageCell("-").value == PageCell("run 1").value == ""
+
+
+def tables_of(queries: int, runs: int, seed: int = 0) -> dict[str, PerQuery]:
+    """Random values of so many runs, per query."""
+    rng = np.random.default_rng(seed)
+    evaluator = Evaluator({f"q{i}": {"d": 1} for i in range(queries)}, "AP RR")
+    empty = evaluator({"q0": {"d": 1.0}})
+    return {
+        f"run {i}": PerQuery(
+            empty.measures, empty.queries, rng.random((2, queries)), (), empty.without_relevant, empty.empty
+        )
+        for i in range(runs)
+    }
+
+
+def test_pages_are_bounded_and_keep_what_changes_most() -> None:
+    tables = tables_of(queries=400, runs=5)
+    first, *others = (table.values for table in tables.values())
+    kept = choose(tables, [0, 1], 0)
+    assert len(kept) * 5 * TOP <= ENTRIES < (len(kept) + 1) * 5 * TOP
+    change = np.max([np.abs(values - first).max(axis=0) for values in others], axis=0)
+    left_out = sorted(set(range(400)) - set(kept))
+    assert change[kept].min() >= change[left_out].max()
+    assert kept == sorted(kept)
+    runs: dict[str, Run] = {name: {f"q{i}": [Scored("d", 1.0)] for i in range(400)} for name in tables}
+    tree = parsed(render_page(Report("many", [], tables, "run 0", runs, {f"q{i}": {"d": 1} for i in range(400)})))
+    told = next(details for details in tree.iter("details"))
+    assert next(told.iter("summary")).text.startswith(f"{len(left_out)} of 400 queries are left out")
+    assert next(told.iter("p")).text.split() == [f"q{i}" for i in left_out]
+
+
+def test_values_left_out_by_the_policy_are_null() -> None:
+    evaluator = Evaluator({"q": {"a": 0}, "r": {"a": 1}}, "AP NumRet", "drop")
+    data = query_data({"x": evaluator({"q": [("a", 1.0)], "r": [("a", 1.0)]})}, "x", {}, None, [])
+    assert data["measures"] == ["AP"]
+    assert data["values"] == [[[None, 1.0]]]
+    assert data["shown"] == {}
+
+
+def test_reports_of_little_are_valid(folder: Path, tmp_path: Path) -> None:
+    parsed(render_page(Report("empty", [], {}, "")))
+    for name in ("one.html", "page.htm"):
+        qrels, path = folder / "lists" / "qrels.trec", tmp_path / name
+        run(["evaluate", f"--qrels={qrels}", "--runs", str(folder / "a.trec"), "--measures=AP", f"--html={path}"])
+        tree = parsed(path.read_text())
+        assert [re.sub(r"\s+", " ", head.text) for head in tree.iter("h2")] == [
+            "Measures",
+            "Query by query",
+            "Precision and recall",
+        ]
+        assert not data_of(tree)["texts"]
+
+
+def test_options_that_cannot_work_are_told_before_anything_is_read(tmp_path: Path) -> None:
+    common = ["evaluate", "--qrels=nowhere", "--runs", "nothing.trec"]
+    with pytest.raises(UserError, match=r"report.pdf: a report is a web page; the name must end in \.html"):
+        run([*common, "--html=report.pdf"])
+    with pytest.raises(UserError, match="lists: only a report shows it"):
+        run([*common, "--lists=lists"])
+    with pytest.raises(UserError, match="training: only a report shows it"):
+        run([*common, "--training", "runs/x"])
