@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
+from weakref import WeakSet
 
 import peers
 import torch
@@ -76,19 +77,28 @@ def _wait(device: str) -> None:
         torch.cuda.synchronize()
 
 
+class _Kept:
+    """A tensor that a graph keeps, for as long as it does."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
+
+
 def kept_bytes(step: peers.Step, scores: Tensor, labels: Tensor) -> int:
     """Bytes of the distinct tensors that the graph keeps, without the input."""
-    storages: dict[int, Tensor] = {}
+    kept: WeakSet[_Kept] = WeakSet()
 
-    def keep(tensor: Tensor) -> Tensor:
-        storages[tensor.untyped_storage().data_ptr()] = tensor
-        return tensor
+    def keep(tensor: Tensor) -> _Kept:
+        kept.add(holder := _Kept(tensor))
+        return holder
 
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        step(scores.requires_grad_(), labels)
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda holder: holder.tensor):
+        value = step(scores.requires_grad_(), labels)  # held, so that its graph is
+    storages = {holder.tensor.untyped_storage().data_ptr(): holder.tensor.untyped_storage().nbytes() for holder in kept}
+    del value
     for given in (scores, labels):
         storages.pop(given.untyped_storage().data_ptr(), None)
-    return sum(tensor.untyped_storage().nbytes() for tensor in storages.values())
+    return sum(storages.values())
 
 
 def peak_bytes(step: peers.Step, scores: Tensor, labels: Tensor, device: str) -> int:
@@ -131,7 +141,7 @@ def measure(
     rounds = max(3, min(15, int(seconds / max(first.values()))))
     for _ in range(rounds):
         for name, steps in bursts.items():
-            if steps > 1:
+            if first[name] < 0.5:
                 turn(name)  # warms up code and caches after the others' turns
             results[name].seconds += [turn(name) for _ in range(steps)]
     for name, step in contenders.items():
