@@ -56,6 +56,16 @@ def indicator(relaxation: SoftRanks, differences: Tensor) -> tuple[Tensor, Tenso
     return 2 - rank.detach()[:, 0], -gradient[:, 0]
 
 
+def comparison(figure: Figure) -> None:
+    """Bruch et al. (2019), Figure 1: the sigmoid in place of the indicator."""
+    differences, axes = torch.linspace(-4, 4, 801), figure.subplots()
+    axes.plot(differences, indicator(TwinSigmoid(), differences)[0], color="black", linewidth=2, label="indicator")
+    for alpha, style in ((1, "-"), (5, "--"), (10, ":")):
+        axes.plot(differences, indicator(Approx(alpha=alpha), differences)[0], style, label=f"alpha = {alpha}")
+    axes.set(xlabel="s_i − s_j", ylabel="i is ahead of j")
+    axes.legend(fontsize=8)
+
+
 def sigmoids(figure: Figure) -> None:
     """Yu (2020), Figure 1: the sigmoid, its derivative, and the twin-sigmoid."""
     z = torch.linspace(-2, 2, 801)
@@ -149,6 +159,7 @@ def _field(loss: DirectMetric, steps: Tensor) -> tuple[Tensor, Tensor]:
 
 
 PICTURES: dict[str, tuple[Any, tuple[float, float]]] = {
+    "approx-ndcg-figure-1": (comparison, (6, 3.4)),
     "twin-sigmoid-figure-1": (sigmoids, (11, 3.4)),
     "neuralndcg-figure-1": (balanced, (6, 4)),
     "neuralndcg-figure-2": (temperatures, (6, 4)),
