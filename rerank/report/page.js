@@ -98,7 +98,7 @@
     const y = (d) => top + ((high - d) / range) * (bottom - top);
     for (const tick of new Set([high, 0, low])) {
       draw("path", { class: tick ? "grid" : "axis", d: `M${left} ${y(tick)}H${right}` });
-      draw("text", { x: left - 6, y: Math.min(y(tick) + 4, height - 2), "text-anchor": "end" }, tick ? signed(tick).slice(0, 5) : "0");
+      draw("text", { x: left - 6, y: Math.min(y(tick) + 4, height - 2), "text-anchor": "end" }, tick ? signed(tick).slice(0, range < 0.2 ? 7 : 5) : "0");
     }
     const wide = Math.max(step * (step > 4 ? 0.8 : 1), 0.5);
     for (const [kind, has] of [["gain", (d) => d > 0], ["loss", (d) => d < 0]]) {
@@ -158,7 +158,7 @@
     const up = left ? here - there : there - here;
     const kind = up > 0 ? "up" : up < 0 ? "down" : "still";
     const arrow = up > 0 ? "▲" : up < 0 ? "▼" : "=";
-    return make("span", { class: kind }, left ? `${arrow} to ${there}` : up ? `${arrow} from ${there}` : "= same rank");
+    return make("span", { class: kind }, up ? `${arrow} ${left ? "to" : "from"} ${there}` : "= same rank");
   };
   const list = (target, entries, here, there, left, wanted) => {
     const top = entries.filter(([, , ranks]) => ranks[here] !== null && ranks[here] <= data.top).sort((x, y) => x[2][here] - y[2][here]);

@@ -23,7 +23,7 @@ LENGTH = 600
 """Characters shown of a document; a query may have as many."""
 
 RELEVANT = 20
-"""Relevant documents told of a query beyond the tops."""
+"""Relevant documents told of a query below the tops, those nearest to them."""
 
 
 def query_data(
@@ -124,6 +124,7 @@ def _entries(
     ranks = [{document.id: rank for rank, document in enumerate(run.get(query, []), 1)} for run in runs]
     tops = dict.fromkeys(document.id for run in runs for document in run.get(query, [])[:TOP])
     relevant = [id for id, grade in (grades or {}).items() if grade > 0 and id not in tops]
+    relevant.sort(key=lambda id: min(rank.get(id, math.inf) for rank in ranks))
     return [
         [
             documents.setdefault(id, len(documents)),

@@ -20,7 +20,7 @@ def test_experiments_have_a_report(tmp_path: Path) -> None:
     methods = {"ListNet": {"set": {"loss": "ListNet"}}, "SmoothI": {"set": {"loss": "SmoothINDCG"}}}
     changes = {
         "methods": methods,
-        "folds": [1, 2, 3],
+        "folds": [1, 2],
         "trials": None,
         "published": None,
         "figures": {},
@@ -39,7 +39,7 @@ def test_experiments_have_a_report(tmp_path: Path) -> None:
     ]
     data = data_of(tree)
     assert data["runs"] == ["first stage", "ListNet", "SmoothI"] and data["runs"][data["baseline"]] == "ListNet"
-    assert data["texts"] and set(data["queries"]) == set(lists.qrels or {})
+    assert data["texts"] and len(data["queries"]) == 8  # two folds of three of twelve queries
     runs = [lists.run()]
     for method in ("ListNet", "SmoothI"):
         runs.append({})
