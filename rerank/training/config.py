@@ -68,7 +68,8 @@ class TrainConfig:
         patience: epochs (trees, for trees) without a better monitor before training stops; null trains all.
         checkpoint_every: optimizer steps between checkpoints; one is written at the end of an epoch as well, unless the
             last one is only seconds old.
-        tracker: Accelerate's trackers to log to as well, such as tensorboard or wandb.
+        tracker: Accelerate's trackers to log to as well, such as [tensorboard] or [wandb, mlflow]; null is TensorBoard
+            where it is installed (events are in the run folder), [] is none.
     """
 
     output: str
@@ -91,4 +92,4 @@ class TrainConfig:
     fidelity: bool = False
     patience: int | None = None
     checkpoint_every: int = 200
-    tracker: list[str] = field(default_factory=list)
+    tracker: list[str] | None = None

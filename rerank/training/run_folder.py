@@ -5,20 +5,29 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import shutil
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import yaml
 
 from rerank.errors import UserError
 from rerank.files import atomic_write
+from rerank.models.card import write_card
 from rerank.models.contract import read_contract, write_contract
+from rerank.training.provenance import add_provenance
+
+if TYPE_CHECKING:
+    from rerank.lists.data import Splits
+    from rerank.lists.store import Lists
 
 log = logging.getLogger("rerank")
 
 
 class RunFolder:
-    """One run: ``config.yaml``, ``log.txt``, ``metrics.jsonl``, ``measures.json``, ``checkpoints/`` and ``best/``.
+    """One run: configuration, provenance, log, metrics, measures, ``checkpoints/`` and ``best/``.
 
     Args:
         path: the folder.
@@ -53,12 +62,13 @@ class RunFolder:
         path = self.path / "measures.json"
         return json.loads(path.read_text()) if path.is_file() else None
 
-    def open(self) -> None:
-        """Make the folder, tidy up what an interruption left half-done."""
+    def open(self, splits: Splits) -> None:
+        """Make the folder, note what the run is made of, tidy up what an interruption left half-done."""
         (self.path / "checkpoints").mkdir(parents=True, exist_ok=True)
         if not (self.path / "config.yaml").exists():
             with atomic_write(self.path / "config.yaml") as file:
                 file.write(self.config)
+        add_provenance(self.path, self.config, splits)
         old = self.path / ".best.old"
         if old.exists() and not self.best.exists():
             os.rename(old, self.best)
@@ -88,8 +98,25 @@ class RunFolder:
         """Add what was found out after the best model was saved to its input contract."""
         write_contract(self.best, read_contract(self.best) | values)
 
+    def write_card(self, splits: Splits, measures: dict[str, Any]) -> None:
+        """Write the best model's card."""
+        named = {"train": splits.train, "validation": splits.validation, "test": splits.test}
+        data = {name: _describe(lists) for name, lists in named.items() if lists is not None}
+        write_card(self.best, read_contract(self.best), yaml.safe_load(self.config), measures, data)
+
     def write_measures(self, measures: dict[str, Any]) -> None:
         """Write ``measures.json``: the run is complete."""
         with atomic_write(self.path / "measures.json") as file:
             json.dump(measures, file, indent=2)
             file.write("\n")
+
+
+def _describe(lists: Lists) -> str:
+    """What some lists are, in a line; folders by the end of their path, since a card leaves the machine."""
+    collection = re.sub(r"/\S*/(?=[^/]+/[^/]+$)", "", str(lists.manifest["collection"]["name"]))
+    size = f"{len(lists)} queries, {len(lists.documents)} candidates"
+    if lists.features is not None:
+        return f"{collection}: {size}"
+    bm25 = lists.manifest["retriever"].get("bm25")
+    source = f"BM25 (k1 {bm25['k1']:g}, b {bm25['b']:g})" if bm25 else "a given run"
+    return f"{collection}: {size} from {source}"

@@ -29,6 +29,7 @@ from rerank.training.diagnose import fidelity
 from rerank.training.optimizer import make_optimizer, set_rates
 from rerank.training.run_folder import RunFolder
 from rerank.training.step import Gradients
+from rerank.training.tracking import settings, trackers
 from rerank.training.validate import finish, score_shared
 
 log = logging.getLogger("rerank")
@@ -67,12 +68,13 @@ class Trainer:
         self.usable = usable_lists(self.splits.train, self.loss)
         if not len(self.usable):
             raise UserError(f"data.train: no list of {self.splits.train.folder} has anything to learn from")
+        self.trackers = trackers(config.tracker)
         try:
-            self.accelerator = Accelerator(cpu=on_cpu(), log_with=config.tracker or None, project_dir=config.output)
+            self.accelerator = Accelerator(cpu=on_cpu(), log_with=self.trackers or None, project_dir=config.output)
         except ValueError as error:
             raise UserError(f"tracker: {str(error).splitlines()[0]}") from error
-        if len(self.accelerator.log_with) < len(config.tracker):
-            raise UserError(f"tracker: not all of {', '.join(config.tracker)} are installed")
+        if len(self.accelerator.log_with) < len(self.trackers):
+            raise UserError(f"tracker: not all of {', '.join(self.trackers)} are installed")
         self.main = self.accelerator.is_main_process
         if not isinstance(config.model, Scorer):
             raise UserError(f"model: {type(config.model).__name__} is not a network")
@@ -93,7 +95,7 @@ class Trainer:
         """Train to the end; returns what ``measures.json`` holds."""
         config = self.config
         if self.main:
-            self.folder.open()
+            self.folder.open(self.splits)
         self.accelerator.wait_for_everyone()
         self._say("precision %s (%s)", self.precision, self.why)
         train, skipped = self.splits.train, len(self.splits.train) - len(self.usable)
@@ -113,11 +115,10 @@ class Trainer:
         gradients = self._gradients(state)
         if self.main:
             self.folder.keep_metrics(state.metrics_lines)
-        if config.tracker:
-            self.accelerator.init_trackers("rerank")
+        self._start_trackers(state)
         while state.epoch < config.epochs and not self._out_of_patience(state):
             self._epoch(state, gradients, optimizer)
-        if config.tracker:
+        if self.trackers:
             self.accelerator.end_training()
         return self.finish()
 
@@ -294,11 +295,19 @@ class Trainer:
         state.metrics_lines += 1
         if self.main:
             self.folder.add_metrics({"step": state.step, **values})
-        if self.config.tracker:
+        if self.trackers:
             flat = {k: v for k, v in values.items() if isinstance(v, int | float)}
             for group in ("validation", "fidelity"):
                 flat |= {f"{group}/{k}": v for k, v in values.get(group, {}).items()}
             self.accelerator.log(flat, step=state.step)
+
+    def _start_trackers(self, state: State) -> None:
+        """Start them; TensorBoard forgets what it saw after the checkpoint that the run goes on from."""
+        if not self.trackers:
+            return
+        told = None if self.trackers == ["tensorboard"] else settings(self.folder.config)
+        purge = {"purge_step": state.step + 1} if state.step else {}
+        self.accelerator.init_trackers("rerank", told, {"tensorboard": purge})
 
     def _say(self, message: str, *values: Any) -> None:
         if self.main:

@@ -73,7 +73,7 @@ class TreeTrainer:
         """Train to the end; returns what ``measures.json`` holds."""
         train, validation = self.splits.train, self.splits.validation
         again = (self.folder.path / "metrics.jsonl").exists()
-        self.folder.open()
+        self.folder.open(self.splits)
         if again:
             log.info("this run was interrupted; trees are grown from the start again")
         self.folder.keep_metrics(0)

@@ -95,5 +95,6 @@ def finish(
             folder.add_to_contract({"first_stage_weight": mixed["first_stage_weight"]})
         if splits.train.features is not None:
             folder.add_to_contract({"layout": splits.train.manifest["features"]})
+        folder.write_card(splits, result)
         folder.write_measures(result)
     return result

@@ -1,0 +1,209 @@
+"""The model card: ``README.md`` beside a model's weights, with the metadata that Hugging Face's hub reads."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rerank.files import atomic_write
+
+CARD = "README.md"
+"""Its name."""
+
+SPLITS = ("validation", "test")
+
+
+def write_card(
+    folder: Path,
+    contract: Mapping[str, Any],
+    config: Mapping[str, Any],
+    measures: Mapping[str, Any],
+    data: Mapping[str, str],
+) -> None:
+    """Write the card of a trained model. Its license is left to whoever publishes it.
+
+    Args:
+        folder: the model's folder.
+        contract: the model's input contract.
+        config: the run's resolved configuration.
+        measures: what ``measures.json`` holds.
+        data: a line about the lists of each split.
+    """
+    with atomic_write(folder / CARD) as file:
+        file.write(card(contract, config, measures, data, name=Path(config["output"]).name))
+
+
+def card(
+    contract: Mapping[str, Any],
+    config: Mapping[str, Any],
+    measures: Mapping[str, Any],
+    data: Mapping[str, str],
+    name: str,
+) -> str:
+    """The card's text; arguments as for :func:`write_card`, and the model's name."""
+    text = "head" in contract
+    plain = text and contract["head"] == "hf" and contract.get("long", "truncate") == "truncate"
+    loss = config.get("loss")
+    kind = _short(config["model"]) if not text else "cross-encoder"
+    parts = [
+        f"# {name}",
+        _summary(contract, text, kind),
+        "## Training",
+        _training(config, data, network="trees" not in contract),
+    ]
+    parts += ["## Measures", _table(measures)]
+    parts += ["## Use", _use(contract, plain) if text else _use_features()]
+    return f"---\n{_metadata(contract, measures, data, name, loss, plain, text)}\n---\n\n" + "\n\n".join(parts) + "\n"
+
+
+def _metadata(
+    contract: Mapping[str, Any],
+    measures: Mapping[str, Any],
+    data: Mapping[str, str],
+    name: str,
+    loss: Any,
+    plain: bool,
+    text: bool,
+) -> str:
+    """The YAML header."""
+    from huggingface_hub import EvalResult, ModelCardData
+
+    split = "test" if "test" in measures else "validation"
+    results = [
+        EvalResult(
+            task_type="text-ranking",
+            dataset_type="ranked-lists",
+            dataset_name=data.get(split, split),
+            dataset_split=split,
+            metric_type=measure,
+            metric_value=value,
+        )
+        for measure, value in measures.get(split, {}).items()
+    ]
+    tags = ["rerank", "reranker", "learning-to-rank", *(["cross-encoder"] if text else [])]
+    tags += [f"loss:{_short(loss)}"] if loss else []
+    return ModelCardData(
+        library_name="sentence-transformers" if plain else "rerank",
+        pipeline_tag="text-ranking" if text else None,
+        tags=tags,
+        base_model=_hub_name(contract.get("name")),
+        model_name=name if results else None,
+        eval_results=results or None,
+    ).to_yaml()
+
+
+def _summary(contract: Mapping[str, Any], text: bool, kind: str) -> str:
+    if not text:
+        features = contract.get("features")
+        of = f" of {features} features" if isinstance(features, int) else ""
+        return (
+            f"`{kind}` over feature vectors{of}, trained with `rerank`. A higher score means a more relevant document."
+        )
+    long = contract.get("long", "truncate")
+    beyond = "longer ones are cut" if long == "truncate" else f"longer ones are read in chunks (`{long}`)"
+    base = contract["name"] if _hub_name(contract["name"]) else Path(contract["name"]).name
+    return (
+        f"A cross-encoder made from `{base}` with `rerank`: reads a query and a document together and gives one raw "
+        f"score; higher is more relevant. Queries have up to {contract['query_length']} word pieces, documents "
+        f"{contract['document_length']}; {beyond}."
+    )
+
+
+def _training(config: Mapping[str, Any], data: Mapping[str, str], network: bool) -> str:
+    rows = {f"{split} lists": line for split, line in data.items()}
+    if config.get("loss"):
+        rows["loss"] = f"`{describe(config['loss'])}`"
+    else:
+        rows["loss"] = "its library's own LambdaMART"
+    rows["model"] = f"`{describe(config['model'])}`"
+    if network:
+        optimization = config["optimization"]
+        rows["sampler"] = f"`{describe(config['sampler'])}`"
+        rows["epochs, lists per step"] = f"{config['epochs']}, {config['batch_size']}"
+        rows["learning rates"] = f"encoder {optimization['encoder_lr']}, head {optimization['head_lr']}"
+    rows["seed"] = str(config["seed"])
+    if "validation" in data:
+        rows["chosen by"] = f"{config['monitor']} on the validation lists"
+    return "| | |\n|---|---|\n" + "\n".join(f"| {key} | {_cell(value)} |" for key, value in rows.items())
+
+
+def _table(measures: Mapping[str, Any]) -> str:
+    mixed = measures.get("with_first_stage", {})
+    rows = [(split, measures[split]) for split in SPLITS if split in measures]
+    rows += [(f"{split}, with the first stage", mixed[split]) for split in SPLITS if split in mixed]
+    if not rows:
+        return "None: there were no validation or test lists."
+    names = list(rows[0][1])
+    lines = [f"| lists | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
+    lines += [f"| {split} | {' | '.join(f'{values[name]:.4f}' for name in names)} |" for split, values in rows]
+    caption = (
+        "Names are those of ir-measures: `nDCG@k` has linear gain; a query without relevant documents counts as 0. "
+        "The validation lists chose the epoch"
+    )
+    if mixed:
+        caption += f" and the first stage's share of the mixed score, {mixed['first_stage_weight']:g} (z-normalised)"
+    return "\n".join(lines) + f"\n\n{caption}."
+
+
+def _use(contract: Mapping[str, Any], plain: bool) -> str:
+    code = [
+        'path = "."  # this folder, or where it was put\n'
+        'pairs = [("what is a wing", "a wing gives lift"), ("what is a wing", "a jet engine")]\n',
+        "from rerank import CrossEncoder\n\nscores = CrossEncoder(path).predict(pairs)\n",
+    ]
+    length = contract["query_length"] + contract["document_length"] + 3
+    if plain:
+        code += [
+            "from sentence_transformers import CrossEncoder\n\n"
+            f"scores = CrossEncoder(path, max_length={length}).predict(pairs)\n",
+            "import torch\n"
+            "from transformers import AutoModelForSequenceClassification, AutoTokenizer\n\n"
+            "model = AutoModelForSequenceClassification.from_pretrained(path).eval()\n"
+            "tokenizer = AutoTokenizer.from_pretrained(path)\n"
+            f'inputs = tokenizer(pairs, padding=True, truncation=True, max_length={length}, return_tensors="pt")\n'
+            "with torch.no_grad():\n"
+            "    scores = model(**inputs).logits[:, 0]\n",
+        ]
+    blocks = "\n".join(f"```python\n{block}```\n" for block in code)
+    note = (
+        "The scores are the same in all three while query and document fit their lengths; beyond them, each library "
+        "cuts in its own way."
+        if plain
+        else "No other library has this head or reads long documents like this: load it with `rerank`."
+    )
+    return f"{blocks}\n{note}"
+
+
+def _use_features() -> str:
+    return (
+        "```sh\nrerank rerank --model . --lists FILE --output run.trec\n```\n\n"
+        "`FILE` holds feature vectors in the layout of the training file (LETOR, svmlight); normalisers are saved "
+        "with the model."
+    )
+
+
+def describe(value: Any) -> str:
+    """A configuration value as it would be called: ``DirectMetric(measure='nDCG', relaxation=SmoothI(alpha=1.0))``."""
+    if isinstance(value, Mapping) and "class_path" in value:
+        given = {key: inner for key, inner in (value.get("init_args") or {}).items() if inner is not None}
+        return f"{_short(value)}({', '.join(f'{key}={describe(inner)}' for key, inner in given.items())})"
+    if isinstance(value, list):
+        return f"[{', '.join(describe(inner) for inner in value)}]"
+    return repr(value)
+
+
+def _short(value: Mapping[str, Any]) -> str:
+    return str(value["class_path"]).rpartition(".")[2]
+
+
+def _hub_name(name: str | None) -> str | None:
+    """A name as the hub has them; None for a folder."""
+    if name is None or not re.fullmatch(r"[\w-]+(\.[\w-]+)*/[\w.-]+", name) or Path(name).exists():
+        return None
+    return name
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")

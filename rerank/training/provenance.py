@@ -1,0 +1,132 @@
+"""What a run was made of and on: enough to make it again, or to see why it came out otherwise."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+import rerank
+from rerank.files import atomic_write, digest
+from rerank.models.precision import cpu_flags
+
+if TYPE_CHECKING:
+    from rerank.lists.data import Splits
+    from rerank.lists.store import Lists
+
+PROVENANCE = "provenance.json"
+"""Name of the file in a run folder: a list with an entry per start, since a run may go on on another machine."""
+
+DECISIVE_FLAGS = {"avx2", "avx512f", "avx512_bf16", "avx512_vnni", "amx_bf16", "amx_int8"}
+"""CPU features that decide precision and the kernels, and so the last bits of every number."""
+
+DECISIVE_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "WORLD_SIZE")
+
+
+def add_provenance(folder: Path, config: str, splits: Splits) -> None:
+    """Append this start to ``provenance.json`` of a run folder.
+
+    Args:
+        folder: the run folder.
+        config: the resolved configuration as YAML; the file holds its digest and its seed.
+        splits: the lists.
+    """
+    path = folder / PROVENANCE
+    starts = json.loads(path.read_text()) if path.is_file() else []
+    with atomic_write(path) as file:
+        json.dump([*starts, provenance(config, splits)], file, indent=2)
+        file.write("\n")
+
+
+def provenance(config: str, splits: Splits) -> dict[str, Any]:
+    """Command, code, packages, hardware and data of a run that starts now."""
+    keys = yaml.safe_load(config)
+    named = {"train": splits.train, "validation": splits.validation, "test": splits.test}
+    return {
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": sys.argv,
+        "seed": keys["seed"],
+        "config": digest(re.sub(r"(?m)^output:.*\n", "", config)),
+        "git": {
+            name: state
+            for name, place in (("rerank", Path(rerank.__file__).parent), ("working directory", Path.cwd()))
+            if (state := revision(place))
+        },
+        "python": platform.python_version(),
+        "packages": packages(),
+        "hardware": hardware(),
+        "environment": {name: os.environ[name] for name in DECISIVE_VARIABLES if name in os.environ},
+        "data": {name: _data(lists) for name, lists in named.items() if lists is not None},
+    }
+
+
+def packages() -> dict[str, str]:
+    """Versions of rerank and of what it needs (tools for tests apart), as far as they are installed."""
+    required = [
+        line for line in metadata.requires("rerank") or [] if not re.search(r"extra\s*==\s*.(test|bench)", line)
+    ]
+    names = {match[0] for line in required if (match := re.match(r"[\w.-]+", line))}
+    found = {}
+    for name in sorted({*names, "rerank", "pytrec-eval-terrier"}, key=str.lower):
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def hardware() -> dict[str, Any]:
+    """Processor, its decisive features, threads, accelerators."""
+    import torch
+
+    gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    return {
+        "machine": platform.machine(),
+        "system": platform.system(),
+        "processor": _processor(),
+        "cpu_flags": sorted(cpu_flags() & DECISIVE_FLAGS),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "accelerators": gpus,
+        "cuda": torch.version.cuda if gpus else None,
+    }
+
+
+def revision(folder: Path) -> dict[str, Any] | None:
+    """Commit of the checkout that a folder is in, and whether its files were changed; None where there is none."""
+
+    def git(*words: str) -> str:
+        command = ["git", "-C", str(folder), *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout.strip()
+
+    try:
+        return {"commit": git("rev-parse", "HEAD"), "changed": bool(git("status", "--porcelain", "-uno"))}
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _processor() -> str:
+    info = Path("/proc/cpuinfo")
+    found = re.search(r"(?m)^model name\s*:\s*(.+)$", info.read_text()) if info.is_file() else None
+    return found[1] if found else platform.processor()
+
+
+def _data(lists: Lists) -> dict[str, Any]:
+    """Hashes of what is stored, and of which queries of it are used."""
+    return {
+        "folder": str(lists.folder),
+        "hashes": lists.manifest["hashes"],
+        "queries": len(lists),
+        "candidates": len(lists.documents),
+        "query_ids": digest("\n".join(lists.query_ids)),
+        "labels": digest(lists.labels.astype("<i2").tobytes()),
+    }

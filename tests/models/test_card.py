@@ -1,0 +1,97 @@
+"""The card that training leaves, read by Hugging Face's own tools, its code run."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from huggingface_hub import ModelCard
+
+from rerank.models.card import describe
+from rerank.training.command import train
+from tests.builders import make_lists, write_folds
+
+PAIRS = [("what is a wing", "a wing gives lift"), ("what is a wing", "a jet engine")]
+
+
+def trained(folder: Path, tiny_model: Path, *extra: str) -> Path:
+    make_lists(folder)
+    words = ["--data=ListsData", f"--data.train={folder / 'lists'}", "--data.validation_share=0.2", "--tracker=[]"]
+    words += ["--model=CrossEncoder", f"--model.name={tiny_model}", "--model.query_length=8"]
+    words += ["--model.document_length=24", "--loss=SmoothINDCG", "--monitor=nDCG", f"--output={folder / 'run'}"]
+    train([*words, *extra])
+    return folder / "run"
+
+
+def test_the_hub_reads_it_and_its_code_gives_the_same_scores(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("sentence_transformers")
+    run = trained(tmp_path, tiny_model, "--precision=fp32")
+    card = ModelCard.load(run / "best" / "README.md")
+    assert card.data.pipeline_tag == "text-ranking"
+    assert card.data.library_name == "sentence-transformers"
+    assert "loss:SmoothINDCG" in card.data.tags
+    assert card.data.license is None
+    assert card.data.base_model is None, "a folder of this machine means nothing elsewhere"
+    measures = json.loads((run / "measures.json").read_text())
+    results = {r.metric_type: r.metric_value for r in card.data.eval_results}
+    assert results == measures["validation"]
+    for values in (measures["validation"], measures["with_first_stage"]["validation"]):
+        assert " | ".join(f"{value:.4f}" for value in values.values()) in card.text
+    assert str(tmp_path) not in card.content.replace(str(tiny_model), ""), "paths of this machine"
+
+    monkeypatch.chdir(run / "best")
+    scores = []
+    names: dict[str, Any] = {}
+    for code in re.findall(r"```python\n(.*?)```", card.text, re.DOTALL):
+        exec(compile(code, "README.md", "exec"), names)
+        if "scores" in names:
+            scores.append(np.asarray(names["scores"]))
+    assert len(scores) == 3, "rerank, sentence-transformers, transformers"
+    assert names["pairs"] == PAIRS
+    assert np.ptp(scores[2]) > 0.01
+    np.testing.assert_allclose(scores[1], scores[2], atol=1e-4)
+    np.testing.assert_allclose(scores[0], scores[2], atol=2e-2)  # bf16 where the CPU is fast at it
+
+
+def test_what_only_rerank_loads_says_so(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = trained(tmp_path, tiny_model, "--model.head=cls", "--data.validation_share=0")
+    card = ModelCard.load(run / "best" / "README.md")
+    assert card.data.library_name == "rerank"
+    assert card.data.eval_results is None
+    assert "AutoModel" not in card.text
+    assert "no validation or test lists" in card.text
+    monkeypatch.chdir(run / "best")
+    names: dict[str, Any] = {}
+    for code in re.findall(r"```python\n(.*?)```", card.text, re.DOTALL):
+        exec(compile(code, "README.md", "exec"), names)
+    assert names["scores"].shape == (2,)
+
+
+def test_features_have_a_shorter_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("lightgbm")
+    monkeypatch.setenv("RERANK_HOME", str(tmp_path / "home"))
+    made = write_folds(tmp_path / "made")
+    data = ["--data=LetorData", f"--data.path={made}", "--data.fold=1", "--monitor=nDCG@5", "--tracker=[]"]
+    train([*data, "--model=LightGBM", "--model.trees=2", f"--output={tmp_path / 'trees'}"])
+    train([*data, "--model=MLP", "--model.hidden=[4]", "--loss=ListNet", f"--output={tmp_path / 'mlp'}"])
+    for name, model, loss in (("trees", "LightGBM", "LambdaMART"), ("mlp", "MLP", "ListNet")):
+        card = ModelCard.load(tmp_path / name / "best" / "README.md")
+        measures = json.loads((tmp_path / name / "measures.json").read_text())
+        assert {r.metric_type: r.metric_value for r in card.data.eval_results} == measures["test"]
+        assert card.data.pipeline_tag is None
+        assert model in card.text and loss in card.text
+        assert "sampler" in card.text if name == "mlp" else "sampler" not in card.text
+        assert "```python" not in card.text
+
+
+def test_values_read_as_calls() -> None:
+    relaxation = {"class_path": "rerank.relaxations.SmoothI", "init_args": {"alpha": 1.0, "delta": None}}
+    loss = {"class_path": "rerank.losses.DirectMetric", "init_args": {"measure": "nDCG@10", "relaxation": relaxation}}
+    assert describe(loss) == "DirectMetric(measure='nDCG@10', relaxation=SmoothI(alpha=1.0))"
+    assert describe([loss["init_args"]["relaxation"], 3]) == "[SmoothI(alpha=1.0), 3]"

@@ -1,0 +1,123 @@
+"""A run folder says what it was made of; trackers get what the metrics file gets."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from rerank.training.command import train
+from rerank.training.provenance import packages, revision
+from rerank.training.tracking import settings
+from tests.builders import make_lists, write_folds
+
+
+def run(folder: Path, tiny_model: Path, *extra: str) -> Path:
+    """Train on 12 lists, two epochs."""
+    if not (folder / "lists").exists():
+        make_lists(folder)
+    words = ["--data=ListsData", f"--data.train={folder / 'lists'}", "--data.validation_share=0.2"]
+    words += ["--model=CrossEncoder", f"--model.name={tiny_model}", "--model.query_length=8"]
+    words += ["--model.document_length=24", "--loss=ListNet", "--batch_size=4", "--epochs=2", "--monitor=nDCG"]
+    output = folder / "run"
+    train([*words, f"--output={output}", *extra])
+    return output
+
+
+def starts(folder: Path) -> list[dict[str, Any]]:
+    return json.loads((folder / "provenance.json").read_text())
+
+
+def test_it_says_what_decides_the_numbers(tmp_path: Path, tiny_model: Path) -> None:
+    folder = run(tmp_path, tiny_model, "--tracker=[]", "--seed=7")
+    (only,) = starts(folder)
+    assert only["seed"] == 7
+    assert only["packages"]["torch"] == version("torch")
+    assert only["packages"]["transformers"] == version("transformers")
+    assert only["hardware"]["threads"] == torch.get_num_threads()
+    hashes = json.loads((tmp_path / "lists" / "manifest.json").read_text())["hashes"]
+    train_data, validation = only["data"]["train"], only["data"]["validation"]
+    assert train_data["hashes"] == validation["hashes"] == hashes
+    assert train_data["queries"] + validation["queries"] == 12
+    assert train_data["query_ids"] != validation["query_ids"]
+
+    (folder / "measures.json").unlink()
+    run(tmp_path, tiny_model, "--tracker=[]", "--seed=7")
+    first, second = starts(folder)
+    assert first == only
+    assert {key for key in first if first[key] != second[key]} <= {"started", "command"}, "the same run, going on"
+
+    again, other = tmp_path / "again", tmp_path / "other"
+    train([f"--config={folder / 'config.yaml'}", f"--output={again}"])
+    assert starts(again)[0]["config"] == only["config"]
+    assert starts(again)[0]["data"] == only["data"]
+    train([f"--config={folder / 'config.yaml'}", f"--output={other}", "--seed=8", "--epochs=1"])
+    assert starts(other)[0]["config"] != only["config"]
+    assert starts(other)[0]["data"]["train"]["query_ids"] != train_data["query_ids"], "the seed keeps others back"
+
+
+def test_trees_and_feature_networks_say_it_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("lightgbm")
+    monkeypatch.setenv("RERANK_HOME", str(tmp_path / "home"))
+    made = write_folds(tmp_path / "made")
+    data = ["--data=LetorData", f"--data.path={made}", "--data.fold=1", "--monitor=nDCG@5"]
+    train([*data, "--model=LightGBM", "--model.trees=2", f"--output={tmp_path / 'trees'}"])
+    train([*data, "--model=MLP", "--model.hidden=[4]", "--loss=ListNet", f"--output={tmp_path / 'mlp'}"])
+    (trees,), (network,) = starts(tmp_path / "trees"), starts(tmp_path / "mlp")
+    assert trees["data"] == network["data"]
+    assert set(trees["data"]) == {"train", "validation", "test"}
+    assert trees["packages"]["lightgbm"] == version("lightgbm")
+
+
+def test_revision_is_that_of_git(tmp_path: Path) -> None:
+    assert revision(tmp_path) is None
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=A", "-c", "user.email=a@example.org"]
+    (tmp_path / "a.txt").write_text("one")
+    for words in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "one"]):
+        subprocess.run([*git, *words], check=True)
+    head = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
+    assert revision(tmp_path) == {"commit": head, "changed": False}
+    (tmp_path / "a.txt").write_text("two")
+    assert revision(tmp_path) == {"commit": head, "changed": True}
+
+
+def test_packages_leave_out_tools_for_tests() -> None:
+    assert {"torch", "numpy", "ir-measures", "pyserini", "rerank"} <= packages().keys()
+    assert not {"pytest", "ruff", "mypy"} & packages().keys()
+
+
+def scalars(folder: Path) -> dict[str, list[tuple[int, float]]]:
+    """What TensorBoard's own reader finds in a run folder."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(folder / "rerank"), size_guidance={"scalars": 0})
+    events.Reload()
+    return {tag: [(e.step, e.value) for e in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
+
+
+def test_tensorboard_shows_the_metrics_where_it_is_installed(tmp_path: Path, tiny_model: Path) -> None:
+    pytest.importorskip("tensorboard")
+    folder = run(tmp_path, tiny_model)
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    found = scalars(folder)
+    steps = [(line["step"], line["loss"]) for line in lines if "loss" in line]
+    assert [step for step, _ in found["loss"]] == [step for step, _ in steps]
+    assert [value for _, value in found["loss"]] == pytest.approx([value for _, value in steps], rel=1e-6)
+    validations = [(line["step"], line["validation"]["nDCG"]) for line in lines if "validation" in line]
+    assert len(validations) == 2
+    assert found["validation/nDCG"] == [(step, pytest.approx(value, rel=1e-6)) for step, value in validations]
+
+
+def test_no_tracker_leaves_no_events(tmp_path: Path, tiny_model: Path) -> None:
+    assert not (run(tmp_path, tiny_model, "--tracker=[]", "--epochs=1") / "rerank").exists()
+
+
+def test_settings_are_flat() -> None:
+    config = "loss:\n  init_args: {measure: nDCG@10, k: null}\nseed: 4\ntracker: [wandb]\n"
+    flat = settings(config)
+    assert flat == {"loss.init_args.measure": "nDCG@10", "loss.init_args.k": "None", "seed": 4, "tracker": "['wandb']"}
