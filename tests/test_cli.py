@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -17,13 +16,12 @@ from rerank.retrieval import read_run, write_run
 from tests.builders import make_lists, random_run, write_collection
 
 
-def test_help_is_quick_and_imports_no_torch() -> None:
+def test_help_imports_nothing_heavy() -> None:
+    """torch alone takes a second; without it help answers at once."""
     code = "import sys; from rerank.cli import main; main({}); print('torch' in sys.modules, file=sys.stderr)"
     for words in (["--help"], ["train", "--help"], ["retrieve", "--help"], ["evaluate", "--help"]):
-        started = time.perf_counter()
         done = subprocess.run([sys.executable, "-c", code.format(words)], capture_output=True, text=True, check=False)
         assert "usage: rerank" in done.stdout
-        assert time.perf_counter() - started < 5, "seconds even on a busy machine; measured alone it is a fraction"
         assert "True" not in done.stderr
 
 
