@@ -1,7 +1,7 @@
 """Seconds and memory of a training step on one long list: the whole graph, checkpointed, cached.
 
     OMP_NUM_THREADS=1 python scripts/bench_gradient.py [--lengths 12 50 150] [--tokens 192] [--token-budget 2304]
-        [--dropout 0] [--rounds 3] [--model sentence-transformers/all-MiniLM-L6-v2]
+        [--dropout 0] [--rounds 3] [--modes cached] [--model sentence-transformers/all-MiniLM-L6-v2]
 
 prints a Markdown table. The ways take turns, so that a busy machine slows all of them alike. Seconds are the median of
 the processor's time (of the clock on a GPU); memory is the most that a step takes beyond what the process had before.
@@ -61,6 +61,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="sentence-transformers/all-MiniLM-L6-v2")
     parser.add_argument("--lengths", type=int, nargs="+", default=[12, 50, 150], help="documents of the list")
+    parser.add_argument("--modes", choices=MODES, nargs="+", default=MODES)
     parser.add_argument("--tokens", type=int, default=192, help="of a pair")
     parser.add_argument("--token-budget", type=int, default=2304, help="padded tokens of a chunk")
     parser.add_argument("--dropout", type=float, default=0.0)
@@ -69,6 +70,7 @@ def main() -> None:
     options = parser.parse_args()
 
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    modes = [mode for mode in MODES if mode in {*options.modes, "full"}]
     room = options.tokens - 3
     model = CrossEncoder(options.model, query_length=12, document_length=room - 12, dropout=options.dropout)
     model.to(device).train()
@@ -86,16 +88,16 @@ def main() -> None:
         pairs = Chunked(model, inputs, *rows, options.token_budget, precision, device)
         labels = torch.from_numpy((rng.random((1, length)) < 0.1).astype(np.float32)).to(device)
         labels[0, 0] = 1
-        measured: dict[Mode, list[tuple[float, int]]] = {mode: [] for mode in MODES}
+        measured: dict[Mode, list[tuple[float, int]]] = {mode: [] for mode in modes}
         if length == options.lengths[0]:  # gradients to add to, kernels to choose
             few = Chunked(model, inputs, rows[0][:2], rows[1][:2], options.token_budget, precision, device)
             step(model, few, labels[:, :2], "full")
         for _ in range(options.rounds):
-            for mode in MODES:
+            for mode in modes:
                 measured[mode].append(step(model, pairs, labels, mode))
         seconds = {mode: statistics.median(s for s, _ in found) for mode, found in measured.items()}
         peak = {mode: statistics.median(m for _, m in found) for mode, found in measured.items()}
-        for mode in reversed(MODES):
+        for mode in reversed(modes):
             speed, share = length / seconds[mode], seconds[mode] / seconds["full"]
             memory, part = peak[mode] / 1e6, peak[mode] / peak["full"]
             row = f"{length} | {mode} | {seconds[mode]:.2f} | {share:.2f} | {speed:.1f} | {memory:.0f} MB | {part:.2f}"
