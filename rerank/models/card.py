@@ -51,7 +51,7 @@ def card(
         f"# {name}",
         _summary(contract, text, kind),
         "## Training",
-        _training(config, data, network="trees" not in contract),
+        _training(config, data, "trees" not in contract, contract.get("name", "")),
     ]
     parts += ["## Measures", _table(measures)]
     parts += ["## Use", _use(contract, plain) if text else _use_features()]
@@ -103,21 +103,20 @@ def _summary(contract: Mapping[str, Any], text: bool, kind: str) -> str:
         )
     long = contract.get("long", "truncate")
     beyond = "longer ones are cut" if long == "truncate" else f"longer ones are read in chunks (`{long}`)"
-    base = contract["name"] if _hub_name(contract["name"]) else Path(contract["name"]).name
     return (
-        f"A cross-encoder made from `{base}` with `rerank`: reads a query and a document together and gives one raw "
-        f"score; higher is more relevant. Queries have up to {contract['query_length']} word pieces, documents "
-        f"{contract['document_length']}; {beyond}."
+        f"A cross-encoder made from `{_base(contract['name'])}` with `rerank`: reads a query and a document together "
+        f"and gives one raw score; higher is more relevant. Queries have up to {contract['query_length']} word "
+        f"pieces, documents {contract['document_length']}; {beyond}."
     )
 
 
-def _training(config: Mapping[str, Any], data: Mapping[str, str], network: bool) -> str:
+def _training(config: Mapping[str, Any], data: Mapping[str, str], network: bool, name: str) -> str:
     rows = {f"{split} lists": line for split, line in data.items()}
     if config.get("loss"):
         rows["loss"] = f"`{describe(config['loss'])}`"
     else:
         rows["loss"] = "its library's own LambdaMART"
-    rows["model"] = f"`{describe(config['model'])}`"
+    rows["model"] = f"`{describe(config['model'], name)}`"
     if network:
         optimization = config["optimization"]
         rows["sampler"] = f"`{describe(config['sampler'])}`"
@@ -184,14 +183,19 @@ def _use_features() -> str:
     )
 
 
-def describe(value: Any) -> str:
-    """A configuration value as it would be called: ``DirectMetric(measure='nDCG', relaxation=SmoothI(alpha=1.0))``."""
+def describe(value: Any, base: str = "") -> str:
+    """A configuration value as it would be called: ``DirectMetric(measure='nDCG', relaxation=SmoothI(alpha=1.0))``.
+
+    Args:
+        value: the value.
+        base: a model's name, shown without the folders of this machine.
+    """
     if isinstance(value, Mapping) and "class_path" in value:
         given = {key: inner for key, inner in (value.get("init_args") or {}).items() if inner is not None}
-        return f"{_short(value)}({', '.join(f'{key}={describe(inner)}' for key, inner in given.items())})"
+        return f"{_short(value)}({', '.join(f'{key}={describe(inner, base)}' for key, inner in given.items())})"
     if isinstance(value, list):
-        return f"[{', '.join(describe(inner) for inner in value)}]"
-    return repr(value)
+        return f"[{', '.join(describe(inner, base) for inner in value)}]"
+    return repr(_base(value) if base and value == base else value)
 
 
 def _short(value: Mapping[str, Any]) -> str:
@@ -203,6 +207,11 @@ def _hub_name(name: str | None) -> str | None:
     if name is None or not re.fullmatch(r"[\w-]+(\.[\w-]+)*/[\w.-]+", name) or Path(name).exists():
         return None
     return name
+
+
+def _base(name: str) -> str:
+    """A base model as others know it: its name on the hub, or that of its folder."""
+    return name if _hub_name(name) else Path(name).name
 
 
 def _cell(text: str) -> str:

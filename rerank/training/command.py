@@ -101,7 +101,9 @@ def _instantiate(parser: ArgumentParser, options: Namespace) -> TrainConfig:
     try:
         return parser.instantiate(options)
     except ValueError as error:
-        raise UserError(str(error).splitlines()[0]) from error
+        lines = str(error).splitlines()  # of a key that may be null, what its class said is in the list below
+        inner = [line.removeprefix("  - ") for line in lines if line.startswith("  - ")]
+        raise UserError((inner or lines)[0]) from error
 
 
 def _trainer(config: TrainConfig, folder: RunFolder) -> Trainer | TreeTrainer:
