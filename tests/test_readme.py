@@ -1,24 +1,37 @@
-"""The README's Python, run."""
+"""The Python of the README and of ``docs/python.md``, run."""
 
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 
 from rerank.models.cross_encoder import CrossEncoder
+from tests.builders import make_lists
 from tests.conftest import ROOT
 
-BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+PAGES = ("README.md", "docs/python.md")
+BLOCKS = [
+    pytest.param(code, id=f"{page}-{number}")
+    for page in PAGES
+    for number, code in enumerate(re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL))
+]
 
 
-@pytest.mark.parametrize("code", BLOCKS, ids=range(len(BLOCKS)))
+@pytest.mark.parametrize("code", BLOCKS)
 def test_examples_run(code: str, tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if "pyterrier" in code:
+        pytest.importorskip("pyterrier")
     monkeypatch.chdir(tmp_path)
-    CrossEncoder(str(tiny_model)).save(tmp_path / "runs" / "scifact-smoothi" / "best")
-    exec(compile(code, "README.md", "exec"), {})
+    model = CrossEncoder(str(tiny_model), query_length=8, document_length=24)
+    model.save(tmp_path / "runs" / "scifact-smoothi" / "best")
+    make_lists(tmp_path / "made")
+    for name in ("train", "test"):
+        shutil.copytree(tmp_path / "made" / "lists", tmp_path / "lists" / f"scifact-{name}")
+    exec(compile(code, "an example", "exec"), {})
 
 
 def test_there_are_examples() -> None:
-    assert len(BLOCKS) >= 2
+    assert len(BLOCKS) >= 7
