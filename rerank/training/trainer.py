@@ -118,9 +118,10 @@ class Trainer:
         self._start_trackers(state)
         while state.epoch < config.epochs and not self._out_of_patience(state):
             self._epoch(state, gradients, optimizer)
+        measures = self.finish()
         if self.trackers:
-            self.accelerator.end_training()
-        return self.finish()
+            self.accelerator.end_training()  # ends the group of processes, too
+        return measures
 
     def _gradients(self, state: State) -> Gradients:
         """What takes the gradients, within the memory that there is; a run that goes on keeps what it found."""
