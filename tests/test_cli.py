@@ -159,6 +159,7 @@ def test_a_full_disk_is_said_so_and_leaves_nothing_half_written(tmp_path: Path, 
     retrieve = ["retrieve", "--collection", collection, "--run", str(tmp_path / "given.trec"), "--output", str(lists)]
     train = ["train", f"--data.train={lists}", "--data=ListsData", "--model=CrossEncoder", f"--output={run}"]
     train += [f"--model.name={tiny_model}", "--model.query_length=8", "--model.document_length=8", "--loss=ListNet"]
+    train += ["--batch_size=64", "--checkpoint_every=1"]  # a step, then the best model, then a checkpoint
     limited = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit})); "
     code = limited + "import sys; from rerank.cli import main; sys.exit(main({}))"
     done = subprocess.run([sys.executable, "-c", code.format(retrieve)], capture_output=True, text=True, check=False)

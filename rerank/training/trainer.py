@@ -203,7 +203,7 @@ class Trainer:
         bar.close()
         self._validate(state)
         state.epoch, state.epoch_step, state.loss_sum, state.scores = state.epoch + 1, 0, 0.0, None
-        if self._due():
+        if state.step % config.checkpoint_every == 0 or self._due():
             self._checkpoint(state, optimizer)
 
     def _validate(self, state: State) -> None:
