@@ -38,7 +38,8 @@ class SmoothI(RankIndicators):
     Source: Thonet, Cinar, Gaussier, Li and Renders, "SmoothI: Smooth Rank Indicators for Differentiable IR Metrics",
     2021.
 
-    Memory grows with B x N, not with the depth, unless ``stop_gradient`` is off.
+    Memory grows with B x N, not with the depth, unless ``stop_gradient`` is off. Neither does time on a CPU, beyond the
+    ranks from which on all indicators are uniform but for a term linear in their small logits (some 100 at alpha 1).
 
     Args:
         alpha: inverse temperature; exact as it grows.
