@@ -50,7 +50,7 @@ class Trees(Model):
         UserError: the library is not installed.
     """
 
-    library: ClassVar[str]
+    package: ClassVar[str]
     file: ClassVar[str]
 
     def __init__(self, settings: dict[str, Any]) -> None:
@@ -179,10 +179,10 @@ class Trees(Model):
     @classmethod
     def _import(cls) -> Any:
         try:
-            return import_module(cls.library)
+            return import_module(cls.package)
         except ImportError as error:
             raise UserError(
-                f"model: {cls.__name__} needs {cls.library}, which is not installed; pip install 'rerank[ltr]'"
+                f"model: {cls.__name__} needs {cls.package}, which is not installed; pip install 'rerank[ltr]'"
             ) from error
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
@@ -193,8 +193,8 @@ def check_long(long: str, network: Any, head: str) -> None:
     """
     from torch import nn
 
-    if long not in Long.__args__:  # type: ignore[attr-defined]
-        raise UserError(f"model.long is {long!r}; it is one of {', '.join(Long.__args__)}")  # type: ignore[attr-defined]
+    if long not in get_args(Long):
+        raise UserError(f"model.long is {long!r}; it is one of {', '.join(get_args(Long))}")
     if long == "literal_cedr" and head != "cls":
         raise UserError("model.long literal_cedr is CEDR's recipe, which needs model.head cls")
     if long == "cls_mean" and head == "hf":

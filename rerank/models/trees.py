@@ -38,7 +38,7 @@ class LightGBM(Trees):
     .5162 and .4744. The same seed gives the same trees, whatever the number of threads.
     """
 
-    library = "lightgbm"
+    package = "lightgbm"
     file = "model.txt"
 
     def __init__(
@@ -147,7 +147,7 @@ class XGBoost(Trees):
     the same number of threads.
     """
 
-    library = "xgboost"
+    package = "xgboost"
     file = "model.json"
 
     def __init__(

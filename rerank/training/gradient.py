@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Literal
 
 import numpy as np
@@ -117,7 +117,10 @@ def backpropagate(mode: Mode, pairs: Chunked, loss: Callable[[Tensor], Tensor]) 
 
 def _checkpointed(pairs: Chunked, batch: dict[str, Tensor]) -> Tensor:
     """Scores whose graph is made when it is needed; torch finds the device's generator by the batch it is given."""
-    again = lambda: (nullcontext(), _statistics_kept(pairs.model))  # noqa: E731
+
+    def again() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
+        return nullcontext(), _statistics_kept(pairs.model)
+
     return checkpoint(pairs.score, batch, use_reentrant=False, preserve_rng_state=True, context_fn=again)
 
 

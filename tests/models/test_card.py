@@ -34,7 +34,7 @@ def test_the_hub_reads_it_and_its_code_gives_the_same_scores(
     run = trained(tmp_path, tiny_model, "--precision=fp32")
     card = ModelCard.load(run / "best" / "README.md")
     assert card.data.pipeline_tag == "text-ranking"
-    assert card.data.library_name == "sentence-transformers"
+    assert card.data.to_dict()["library_name"] == "sentence-transformers"
     assert "loss:SmoothINDCG" in card.data.tags
     assert card.data.license is None
     assert card.data.base_model is None, "a folder of this machine means nothing elsewhere"
@@ -62,7 +62,7 @@ def test_the_hub_reads_it_and_its_code_gives_the_same_scores(
 def test_what_only_rerank_loads_says_so(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = trained(tmp_path, tiny_model, "--model.head=cls", "--data.validation_share=0")
     card = ModelCard.load(run / "best" / "README.md")
-    assert card.data.library_name == "rerank"
+    assert card.data.to_dict()["library_name"] == "rerank"
     assert card.data.eval_results is None
     assert "AutoModel" not in card.text
     assert "no validation or test lists" in card.text

@@ -137,8 +137,8 @@ def test_other_lists_than_the_model_s_are_refused(kind: type[Trees], lists: List
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_missing_library_is_named(kind: type[Trees], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, kind.library, None)  # what Python does for a module that must not be imported
-    with pytest.raises(UserError, match=rf"needs {kind.library}.*pip install 'rerank\[ltr\]'"):
+    monkeypatch.setitem(sys.modules, kind.package, None)  # what Python does for a module that must not be imported
+    with pytest.raises(UserError, match=rf"needs {kind.package}.*pip install 'rerank\[ltr\]'"):
         kind()
 
 
