@@ -91,8 +91,13 @@ class Page:
         self.send("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
     def size(self, width: int, height: int = 900) -> None:
-        """Make the window so large."""
+        """Make the window so large, and wait until the page is drawn anew.
+
+        What watches sizes (``ResizeObserver``) is told while a frame is drawn, after that frame's animation callbacks:
+        when the next frame's begin, it has run.
+        """
         self.send("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+        self("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(1))))")
 
     def complaints(self) -> list[Any]:
         """What went wrong in the page since it was opened: exceptions, errors, what its policy refused."""
