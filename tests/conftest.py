@@ -20,6 +20,14 @@ ROOT = Path(__file__).resolve().parent.parent
 SHARED = ROOT.parent / "shared" / "data"
 
 
+@pytest.fixture(autouse=True)
+def _seeded() -> None:
+    """Fresh heads and made data are the same whichever tests ran before."""
+    import torch
+
+    torch.manual_seed(1)
+
+
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a tiny BERT without dropout."""
