@@ -18,6 +18,8 @@ from rerank.lists.store import Lists
 from rerank.lists.tokens import tokenise
 from rerank.models.base import Scorer
 from rerank.models.contract import class_path, read_contract, write_contract
+from rerank.models.cpu_attention import use_cheap_attention
+from rerank.models.dropout import use_cheap_dropout
 from rerank.models.long import Long, check_long, make_inputs, score_rows
 from rerank.models.pairs import PairInputs
 from rerank.models.template import PairTemplate
@@ -57,8 +59,8 @@ class CrossEncoder(nn.Module, Scorer):
             query_length: word pieces kept of a query; null takes the saved model's own, else 64.
             document_length: word pieces kept of a document; null takes the saved model's own, else 256 or as many
                 as the model has positions for; 800 where ``long`` is another than ``truncate``.
-            dropout: every dropout rate of the model while it trains; null keeps the model's own. On a CPU dropout
-                takes more than half of the time of a training step.
+            dropout: every dropout rate of the model while it trains; null keeps the model's own. On a CPU rates are
+                rounded to multiples of 1/256, where the bits are cheap.
             long: what becomes of documents beyond the model's positions. ``truncate`` cuts them; the others read equal
                 chunks: ``cls_mean`` scores the mean of their CLS vectors (CEDR), ``max``, ``sum`` and ``first`` are the
                 best chunk's score, the sum of all, the first one's. Chunks are those of the document alone;
@@ -256,6 +258,8 @@ def _load(folder: Path, head: str, saved_cls: bool, dropout: float | None) -> tu
             _keep_float32(module)
         elif pooler := getattr(module, "pooler", None):
             _keep_float32(pooler)
+    use_cheap_dropout(network)
+    use_cheap_attention(network.encoder if isinstance(network, ClsHead) else network)
     return network, missing
 
 

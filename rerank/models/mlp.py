@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from rerank.errors import nearest
 from rerank.lists.normalise import Normaliser
+from rerank.models.dropout import Dropout
 from rerank.models.network import FeatureNetwork, activation
 
 PRESETS: dict[str, dict[str, Any]] = {
@@ -97,7 +98,7 @@ class MLP(FeatureNetwork):
             layers += [norm(wider)] if settings["batch_norm"] == "before" else []
             layers.append(activation(settings["activation"]))
             layers += [norm(wider)] if settings["batch_norm"] == "after" else []
-            layers += [nn.Dropout(settings["dropout"])] if settings["dropout"] else []
+            layers += [Dropout(settings["dropout"])] if settings["dropout"] else []
             size = wider
         layers.append(nn.Linear(size, 1))
         layers += [activation(settings["output"])] if settings["output"] != "none" else []

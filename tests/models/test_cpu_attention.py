@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor, nn
+from transformers import AutoModelForSequenceClassification, BertConfig, DistilBertConfig, ModernBertConfig
+
+from rerank.models import cpu_attention
+from rerank.models.cpu_attention import NAME, attention, use_cheap_attention
+from rerank.models.dropout import STEPS, Dropout, draw, drop_, threshold, use_cheap_dropout
+
+
+def lost(words: Tensor, count: int, steps: int) -> np.ndarray:
+    """What the bytes say, low bytes first, then high ones."""
+    pairs = words.numpy().view(np.uint8).reshape(-1, 2)
+    return np.concatenate([pairs[:, 0], pairs[:, 1]])[:count] < steps
+
+
+@given(count=st.integers(0, 70), steps=st.integers(1, 255), kind=st.sampled_from([torch.float32, torch.bfloat16]))
+def test_elements_go_where_their_byte_is_below_the_threshold(count: int, steps: int, kind: torch.dtype) -> None:
+    values, words = torch.randn(count).to(kind), draw(count)
+    found = drop_(values.clone(), words, steps)
+    expected = values.clone()
+    expected[torch.from_numpy(lost(words, count, steps))] = 0
+    assert torch.equal(found, expected)
+
+
+def test_rates_are_multiples_of_a_256th() -> None:
+    assert [threshold(rate) for rate in (0.0, 1e-9, 0.1, 0.5, 0.999)] == [0, 1, 26, 128, 255]
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.5])
+def test_dropout_keeps_the_mean_and_its_gradient_has_the_same_zeros(rate: float) -> None:
+    values = torch.rand(100_000).add_(1).requires_grad_()
+    dropped = Dropout(rate)(values)
+    dropped.sum().backward()
+    assert values.grad is not None
+    torch.testing.assert_close(values.grad * values.detach(), dropped.detach())
+    share = float((dropped == 0).float().mean())
+    exact = threshold(rate) / STEPS
+    assert abs(share - exact) < 5 * (exact * (1 - exact) / len(values)) ** 0.5
+    assert float(dropped.detach().mean()) == pytest.approx(float(values.detach().mean()), rel=0.02)
+    bits = (dropped == 0).view(-1, 1000).float()
+    assert abs(float(torch.corrcoef(torch.stack([bits[:-1].flatten(), bits[1:].flatten()]))[0, 1])) < 0.02
+
+
+def test_dropout_does_nothing_in_evaluation_and_leaves_other_types_to_pytorch() -> None:
+    values = torch.rand(1000)
+    assert torch.equal(Dropout(0.5).eval()(values), values)
+    assert torch.equal(Dropout(0.0)(values), values)
+    assert 300 < int((Dropout(0.5)(values.double()) == 0).sum()) < 700
+
+
+MASKS = {
+    "none": None,
+    "padding": torch.arange(9)[None, None, None, :] < torch.tensor([9, 5, 1])[:, None, None, None],
+    "pairs of tokens": torch.ones(3, 1, 9, 9, dtype=torch.bool).tril(3),
+    "added": torch.randn(1, 2, 9, 9, generator=torch.Generator().manual_seed(0)),
+}
+
+
+def states(kind: torch.dtype = torch.float32) -> list[Tensor]:
+    return [torch.randn(3, 9, 2, 4).to(kind).transpose(1, 2).requires_grad_() for _ in range(3)]
+
+
+def call(tensors: list[Tensor], mask: Tensor | None, dropout: float = 0.0) -> Tensor:
+    module = nn.Module().train()
+    return attention(module, *tensors, mask, dropout=dropout, scaling=0.7)[0].transpose(1, 2)
+
+
+def gradients(output: Tensor, tensors: list[Tensor]) -> list[Tensor]:
+    weight = torch.arange(output.numel(), dtype=output.dtype).view_as(output).cos()
+    return list(torch.autograd.grad((output * weight).sum(), tensors))
+
+
+@pytest.mark.parametrize("elements", [1, 2 * 162, 10**6], ids=["one by one", "two by two", "together"])
+@pytest.mark.parametrize("name", MASKS)
+def test_without_dropout_it_is_pytorchs(name: str, elements: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpu_attention, "ELEMENTS", elements)
+    tensors, mask = states(), MASKS[name]
+    ours = call(tensors, mask)
+    theirs = F.scaled_dot_product_attention(*tensors, attn_mask=mask, scale=0.7)
+    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
+    for one, other in zip(gradients(ours, tensors), gradients(theirs, tensors), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_with_dropout_it_is_its_formula(name: str) -> None:
+    tensors, mask = states(), MASKS[name]
+    torch.manual_seed(3)
+    ours = call(tensors, mask, dropout=0.25)
+    torch.manual_seed(3)
+    gone = torch.from_numpy(lost(draw(3 * 2 * 9 * 9), 3 * 2 * 9 * 9, 64)).view(3, 2, 9, 9)
+    assert 0.1 < float(gone.float().mean()) < 0.4
+    query, key, value = tensors
+    logits = 0.7 * query @ key.transpose(2, 3)
+    if mask is not None:
+        logits = logits.masked_fill(~mask, -1e30) if mask.dtype == torch.bool else logits + mask
+    theirs = (logits.softmax(-1) * ~gone / 0.75) @ value
+    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
+    for one, other in zip(gradients(ours, tensors), gradients(theirs, tensors), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+def test_bf16_errs_no_more_than_pytorchs() -> None:
+    exact = [torch.randn(2, 4, 64, 16, dtype=torch.float64).requires_grad_() for _ in range(3)]
+    rounded = [tensor.detach().bfloat16().requires_grad_() for tensor in exact]
+    whole = gradients(F.scaled_dot_product_attention(*exact, scale=0.7), exact)
+
+    def error(output: Tensor) -> float:
+        found = gradients(output, rounded)
+        return max(float((a - b).norm() / b.norm()) for a, b in zip(found, whole, strict=True))
+
+    assert error(call(rounded, None)) < 1.5 * error(F.scaled_dot_product_attention(*rounded, scale=0.7))
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        BertConfig(vocab_size=99, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64),
+        DistilBertConfig(vocab_size=99, dim=32, n_layers=2, n_heads=2, hidden_dim=64),
+        ModernBertConfig(
+            vocab_size=99,
+            hidden_size=32,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            intermediate_size=64,
+            local_attention=8,
+            **{f"{name}_token_id": 0 for name in ("pad", "cls", "sep", "bos", "eos")},
+        ),
+    ],
+    ids=lambda config: config.model_type,
+)
+def test_models_score_and_learn_as_before(config: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in vars(config).items():
+        if "dropout" in name and isinstance(value, float):
+            setattr(config, name, 0.0)
+    network = AutoModelForSequenceClassification.from_config(config)
+    tokens = {"input_ids": torch.randint(1, 99, (3, 40)), "attention_mask": torch.ones(3, 40, dtype=torch.int64)}
+    tokens["attention_mask"][1, 20:] = 0
+
+    def found() -> tuple[Tensor, list[Tensor]]:
+        network.zero_grad()
+        scores = network.train()(**tokens).logits
+        scores.pow(2).sum().backward()
+        return scores.detach(), [p.grad.clone() for p in network.parameters() if p.grad is not None]
+
+    before = found()
+    use_cheap_dropout(network)
+    use_cheap_attention(network)
+    calls: list[int] = []
+    apply = cpu_attention._Attention.apply
+    monkeypatch.setattr(cpu_attention._Attention, "apply", lambda *args: calls.append(1) or apply(*args))
+    after = found()
+    assert len(calls) == 2, "a layer each"
+    torch.testing.assert_close(after, before, rtol=1e-4, atol=1e-6)
+    with torch.inference_mode():
+        torch.testing.assert_close(network.eval()(**tokens).logits, before[0], rtol=1e-4, atol=1e-6)
+    assert len(calls) == 2, "evaluation takes PyTorch's kernel"
+    assert NAME not in network.config.to_json_string()
