@@ -25,6 +25,7 @@ from rerank.models.attention import SelfAttention
 from rerank.models.cross_encoder import CrossEncoder
 from rerank.models.memory import free_memory, kept
 from rerank.models.mlp import MLP
+from rerank.models.score import score_lists
 from rerank.relaxations import SmoothI
 from rerank.training.batches import Batches
 from rerank.training.budget import bytes_per_token, tokens_that_fit
@@ -215,6 +216,23 @@ def test_out_of_memory_with_nothing_left_to_cut(tiny_model: Path, lists: Lists) 
         gradients(hungry, lists, LOSS, gradient="cached")
 
 
+def test_scoring_cuts_smaller_when_memory_runs_out(
+    model: CrossEncoder, tiny_model: Path, lists: Lists, caplog: pytest.LogCaptureFixture
+) -> None:
+    hungry = Hungry(str(tiny_model), **LENGTHS)  # type: ignore[arg-type]
+    hungry.load_state_dict(model.state_dict())
+    expected = score_lists(model, model.inputs(lists), lists, precision="fp32")
+    with caplog.at_level(logging.WARNING, "rerank"):
+        found = score_lists(hungry, hungry.inputs(lists), lists, precision="fp32", budget=4000)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    said = [record.getMessage() for record in caplog.records if "out of memory" in record.getMessage()]
+    assert [int(line.split()[3]) for line in said] == sorted((int(line.split()[3]) for line in said), reverse=True)
+    assert 1 <= len(said) <= 5
+    hungry.room = 5
+    with pytest.raises(UserError, match="shorten the documents"):
+        score_lists(hungry, hungry.inputs(lists), lists)
+
+
 class Broken(CrossEncoder):
     """Fails for another reason."""
 
@@ -228,6 +246,9 @@ def test_other_errors_are_not_taken_for_a_lack_of_memory(tiny_model: Path, lists
     with pytest.raises(RuntimeError, match="mat1 and mat2"):
         gradients(broken, lists, LOSS, gradient="auto")
     assert broken.calls == 1
+    with pytest.raises(RuntimeError, match="mat1 and mat2"):
+        score_lists(broken, broken.inputs(lists), lists)
+    assert broken.calls == 2
 
 
 def test_what_a_token_costs(tmp_path: Path) -> None:

@@ -1,0 +1,226 @@
+"""Scoring and training on real lists, side by side with sentence-transformers.
+
+    python scripts/bench_text.py --lists lists/scifact-train [--model sentence-transformers/all-MiniLM-L6-v2]
+        [--scored 600] [--trained 4] [--depth 50] [--length 256] [--threads 2] [--rounds 3]
+
+prints Markdown. *Scoring*: the same texts, tokenisation included, as both libraries do it at their defaults.
+*Training*: the same whole lists, one list a step, AdamW; theirs by ``CrossEncoderTrainer`` with ``LambdaLoss`` in
+micro-batches of 16, ours with SmoothI-nDCG; the first step is left out. Contenders take turns; a row has the best of
+its rounds by the clock. *Of the best* is what the encoder's products and attention need (two operations a weight and
+token, four a dimension and pair of tokens, thrice that in training; padding is not counted as work) over what a product
+of 4096 x 4096 matrices in bf16 reaches before and after.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from bench_scoring import Texts, ours, texts_of
+
+from rerank.lists.store import Lists
+from rerank.losses import SmoothINDCG
+from rerank.models.cross_encoder import CrossEncoder
+from rerank.models.precision import resolve
+from rerank.training.batches import Group
+from rerank.training.step import Gradients
+
+QUERY = 64
+"""Word pieces of a query at the most."""
+
+
+def product_rate(device: torch.device) -> float:
+    """Operations a second of a large matrix product in bf16."""
+    one, other = (torch.randn(4096, 4096, device=device).bfloat16() for _ in range(2))
+    best = np.inf
+    for _ in range(4):
+        started = time.perf_counter()
+        one @ other
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        best = min(best, time.perf_counter() - started)
+    return 2 * 4096**3 / best
+
+
+def operations(model: CrossEncoder, lengths: np.ndarray) -> float:
+    """What scoring pairs of so many tokens needs."""
+    layers = [p.numel() for n, p in model.network.named_parameters() if ".layer" in n and p.ndim == 2]
+    config = model.network.config
+    return float((2 * sum(layers) * lengths + 4 * config.num_hidden_layers * config.hidden_size * lengths**2).sum())
+
+
+def their_scoring(name: str, length: int, device: torch.device) -> Callable[[Texts], object]:
+    from sentence_transformers import CrossEncoder as Theirs
+
+    model = Theirs(name, max_length=length, num_labels=1, device=str(device))
+    return lambda pairs: model.predict(pairs, show_progress_bar=False)
+
+
+def ours_training(name: str, options: argparse.Namespace, dropout: float | None) -> Callable[[Lists], float]:
+    device = torch.device(options.device)
+
+    def train(lists: Lists) -> float:
+        model = (
+            CrossEncoder(name, query_length=QUERY, document_length=options.length, dropout=dropout).to(device).train()
+        )
+        precision, _ = resolve("auto", device)
+        inputs = model.inputs(lists)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=2e-5)
+        gradients = Gradients(
+            model, inputs, lists, SmoothINDCG(), precision, model.budget, None, gradient="auto", full_tokens=32_768
+        )
+        times = []
+        for i in range(len(lists)):
+            started = time.perf_counter()
+            rows = np.arange(lists.offsets[i], lists.offsets[i + 1])
+            gradients.accumulate([Group(i, rows, 0)], i)
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+            if device.type == "cuda":
+                torch.cuda.synchronize()
+            times.append(time.perf_counter() - started)
+        return sum(times[1:])
+
+    return train
+
+
+def their_training(
+    name: str, options: argparse.Namespace, dropout: float | None, bf16: bool
+) -> Callable[[Lists], float]:
+    from datasets import Dataset
+    from sentence_transformers import CrossEncoder as Theirs
+    from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncoderTrainingArguments
+    from sentence_transformers.cross_encoder.losses import LambdaLoss
+    from transformers import TrainerCallback
+    from transformers.utils import logging as hf_logging
+
+    hf_logging.set_verbosity_error()
+    logging.getLogger("sentence_transformers").setLevel(logging.ERROR)
+
+    class Clock(TrainerCallback):
+        def __init__(self) -> None:
+            self.ends: list[float] = []
+
+        def on_step_end(self, *_: Any, **__: Any) -> None:
+            self.ends.append(time.perf_counter())
+
+    def train(lists: Lists) -> float:
+        rates = {} if dropout is None else {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
+        model = Theirs(
+            name,
+            max_length=options.length + QUERY + 3,
+            num_labels=1,
+            device=options.device,
+            config_kwargs=rates,
+        )
+        texts = texts_of(lists)
+        ends = list(zip(lists.offsets[:-1], lists.offsets[1:], strict=True))
+        data = Dataset.from_dict(
+            {
+                "query": [texts[a][0] for a, _ in ends],
+                "docs": [[text for _, text in texts[a:b]] for a, b in ends],
+                "labels": [[int(label) for label in lists.labels[a:b]] for a, b in ends],
+            }
+        )
+        clock = Clock()
+        with tempfile.TemporaryDirectory() as folder:
+            arguments = CrossEncoderTrainingArguments(
+                output_dir=folder,
+                per_device_train_batch_size=1,
+                num_train_epochs=1,
+                learning_rate=2e-5,
+                bf16=bf16,
+                use_cpu=options.device == "cpu",
+                report_to="none",
+                save_strategy="no",
+                logging_strategy="no",
+                disable_tqdm=True,
+                dataloader_num_workers=0,
+                seed=0,
+            )
+            loss = LambdaLoss(model, mini_batch_size=16)
+            CrossEncoderTrainer(model=model, args=arguments, train_dataset=data, loss=loss, callbacks=[clock]).train()
+        return clock.ends[-1] - clock.ends[0]
+
+    return train
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--lists", required=True, help="lists folder with judgments")
+    parser.add_argument("--model", default="sentence-transformers/all-MiniLM-L6-v2")
+    parser.add_argument("--scored", type=int, default=600, help="pairs to score, drawn from all lists; 0 leaves it out")
+    parser.add_argument("--trained", type=int, default=4, help="lists, the first not timed; 0 leaves it out")
+    parser.add_argument("--depth", type=int, default=50, help="documents of a list to train on")
+    parser.add_argument("--length", type=int, default=256, help="word pieces of a document at the most")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    device = torch.device(options.device)
+    best = product_rate(device)
+
+    model = CrossEncoder(options.model, query_length=QUERY, document_length=options.length).to(device)
+    precision, _ = resolve("auto", device)
+    lists = Lists.open(options.lists)
+    drawn = np.random.default_rng(0).permutation(len(lists.documents))[: options.scored]
+    everything = texts_of(lists)
+    pairs = [everything[i] for i in drawn]
+    inputs = model.inputs(lists)
+    lengths = inputs.lengths(np.repeat(lists.query_rows, lists.lengths), lists.documents)
+    length = QUERY + options.length + 3
+
+    scoring: dict[str, Callable[[Texts], object]] = {}
+    if options.scored:
+        scoring = {
+            "sentence-transformers `predict`": their_scoring(options.model, length, device),
+            "rerank fp32": ours(model, "fp32"),
+            f"rerank {precision}": ours(model, precision),
+        }
+    some = lists.select(np.flatnonzero(np.add.reduceat(lists.labels > 0, lists.offsets[:-1]) > 0)).top(options.depth)
+    some = some.select(np.arange(options.trained))
+    rates = {"dropout 0.1": None, "no dropout": 0.0}
+    training: dict[str, Callable[[Lists], float]] = {}
+    if options.trained:
+        for words, rate in rates.items():
+            training[f"sentence-transformers fp32, {words}"] = their_training(options.model, options, rate, False)
+            training[f"sentence-transformers bf16, {words}"] = their_training(options.model, options, rate, True)
+            training[f"rerank, {words}"] = ours_training(options.model, options, rate)
+
+    seconds = dict.fromkeys([*scoring, *training], np.inf)
+    for score in scoring.values():
+        score(pairs[:32])
+    for _ in range(options.rounds):
+        for name, score in scoring.items():
+            started = time.perf_counter()
+            score(pairs)
+            seconds[name] = min(seconds[name], time.perf_counter() - started)
+        for name, train in training.items():
+            seconds[name] = min(seconds[name], train(some))
+    best = max(best, product_rate(device))
+
+    print(f"{options.threads} threads, {device}, torch {torch.__version__}; bf16 product {best / 1e12:.2f} TFLOP/s\n")
+    print("| work | tokens | pairs/s | against | of the best |\n|---|---|---|---|---|")
+    timed = slice(int(some.offsets[1]), None) if options.trained else slice(0)
+    kept = inputs.lengths(np.repeat(some.query_rows, some.lengths), some.documents)[timed]
+    for name, took in seconds.items():
+        work, first = (lengths[drawn], next(iter(scoring))) if name in scoring else (kept, "")
+        if not first:
+            ending = name.partition(", ")[2]
+            first = min((n for n in training if n.startswith("sent") and n.endswith(ending)), key=seconds.__getitem__)
+        need = operations(model, work) * (1 if name in scoring else 3)
+        row = f"{len(work)} x {work.mean():.0f} | {len(work) / took:.1f} | {seconds[first] / took:.2f}"
+        print(f"| {'scoring' if name in scoring else 'training'}, {name} | {row} | {need / took / best:.0%} |")
+
+
+if __name__ == "__main__":
+    main()
