@@ -29,6 +29,7 @@ from rerank.lists.store import Lists
 from rerank.losses import SmoothINDCG
 from rerank.models.cross_encoder import CrossEncoder
 from rerank.models.precision import resolve
+from rerank.models.weights import find_model
 from rerank.training.batches import Group
 from rerank.training.step import Gradients
 
@@ -164,6 +165,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     options = parser.parse_args()
+    options.model = str(find_model(options.model))
     torch.set_num_threads(options.threads)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     device = torch.device(options.device)
