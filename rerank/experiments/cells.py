@@ -11,7 +11,7 @@ from typing import Any
 from rerank.errors import UserError, nearest
 from rerank.evaluation.compare import check_choices
 from rerank.evaluation.measures import parse_measures
-from rerank.experiments.config import ExperimentConfig
+from rerank.experiments.config import FIRST_STAGE, ExperimentConfig
 from rerank.experiments.search import Point, check_space
 from rerank.experiments.settings import Settings, assign, file_name, merged, point_name
 
@@ -128,8 +128,11 @@ def _check(config: ExperimentConfig, known: Mapping[str, Any]) -> None:
             raise UserError(f"{name}: {values!r} must name each once, and at least one")
     if config.jobs is not None and config.jobs < 1:
         raise UserError(f"jobs: must be at least 1, not {config.jobs}")
-    if config.baseline is not None and config.baseline not in config.methods:
-        raise UserError(f"baseline: no method {config.baseline!r}{nearest(config.baseline, config.methods)}")
+    rows = [*config.methods, *first_stage_names(config)[:1]]
+    if config.baseline is not None and config.baseline not in rows:
+        raise UserError(f"baseline: no method {config.baseline!r}{nearest(config.baseline, rows)}")
+    if taken := {*first_stage_names(config)} & {*config.methods, *config.ensembles}:
+        raise UserError(f"methods: {min(taken)!r} is the name of another row; rename it, or say first_stage: hide")
     for name, members in config.ensembles.items():
         if name in config.methods:
             raise UserError(f"ensembles.{name}: a method has this name; choose another")
@@ -153,6 +156,17 @@ def _check(config: ExperimentConfig, known: Mapping[str, Any]) -> None:
                 raise UserError(f"published.rows: no method {name!r}{nearest(name, config.methods)}")
             if len(row) != count:
                 raise UserError(f"published.rows.{name}: has {len(row)} numbers, the table {count} measures")
+
+
+def mixed_name(method: str) -> str:
+    """The row of a method that is mixed with the first stage."""
+    return f"{method} + {FIRST_STAGE}"
+
+
+def first_stage_names(config: ExperimentConfig) -> list[str]:
+    """The rows that lists of texts add to the table."""
+    alone = [] if config.first_stage == "hide" else [FIRST_STAGE]
+    return alone + (list(map(mixed_name, config.methods)) if config.first_stage == "mix" else [])
 
 
 def _check_keys(where: str, settings: Mapping[str, Any], known: Mapping[str, Any]) -> None:

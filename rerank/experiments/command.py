@@ -52,6 +52,7 @@ def experiment(argv: Sequence[str]) -> int:
         return 0
     from rerank.experiments.ensembles import ensembles
     from rerank.experiments.figures import write_figures
+    from rerank.experiments.first_stage import first_stage_rows
     from rerank.experiments.results import write_results
     from rerank.experiments.summary import summarise
 
@@ -59,7 +60,8 @@ def experiment(argv: Sequence[str]) -> int:
     with log_file(plan.output):
         done = Experiment(plan)
         done.run()
-        done.outcomes |= ensembles(plan, done.outcomes)
+        alone, mixed = first_stage_rows(plan, done.outcomes)
+        done.outcomes = {**alone, **done.outcomes, **ensembles(plan, done.outcomes), **mixed}
         summary = summarise(config, done.outcomes)
         write_results(done, summary)
         if html:

@@ -8,6 +8,9 @@ from typing import Any, Literal
 from rerank.evaluation.measures import Empty
 from rerank.evaluation.significance import Correction, Test
 
+FIRST_STAGE = "first stage"
+"""The row of the first stage."""
+
 
 @dataclass
 class Method:
@@ -69,6 +72,8 @@ class ExperimentConfig:
         methods: the rows of the table, by name.
         ensembles: further rows: by name, the methods whose chosen models, of all seeds, rank together, by the mean of
             their z-normalised scores.
+        first_stage: of lists of texts, whether the table has the first stage as a row (``show``), and each method mixed
+            with it too, by the weight that validation chose (``mix``); ``hide`` leaves both out.
         folds: values of ``data.fold``; null where the data has no folds.
         seeds: values of ``seed``; the table has their mean.
         trials: points tried per search by Optuna's TPE where the full grid has more; null tries the full grid.
@@ -77,7 +82,7 @@ class ExperimentConfig:
         empty: what a query without relevant documents scores on test: 0 as trec_eval, 1, or drop to leave it out.
         spread: what follows a mean: its standard error over folds (seeds, where there is one fold), or the half-width
             of its 95 % interval by Student's t.
-        baseline: the method to test the others against; null tests against the best of each column.
+        baseline: the method to test the others against, or ``first stage``; null tests against the best of each column.
         test: paired test on the values per query, pooled over folds.
         correction: for the many p-values of the table.
         level: p-values below it are marked.
@@ -90,6 +95,7 @@ class ExperimentConfig:
     base: dict[str, Any]
     methods: dict[str, Method]
     ensembles: dict[str, list[str]] = field(default_factory=dict)
+    first_stage: Literal["hide", "show", "mix"] = "show"
     folds: list[int | str] | None = None
     seeds: list[int] = field(default_factory=lambda: [42])
     trials: int | None = None

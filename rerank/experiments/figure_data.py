@@ -12,7 +12,7 @@ import numpy as np
 
 from rerank.errors import UserError, nearest
 from rerank.evaluation.measures import parse_measures
-from rerank.experiments.cells import Cell, Group, Plan
+from rerank.experiments.cells import Cell, Group, Plan, first_stage_names
 from rerank.experiments.config import Figure
 from rerank.experiments.outcome import Outcome
 from rerank.experiments.settings import file_name, shown
@@ -151,7 +151,9 @@ def check_figures(plan: Plan) -> None:
 
 
 def _check(plan: Plan, where: str, figure: Figure) -> None:
-    known = list(plan.config.methods) + (list(plan.config.ensembles) if figure.kind == "methods" else [])
+    known = list(plan.config.methods)
+    if figure.kind == "methods":
+        known += [*plan.config.ensembles, *first_stage_names(plan.config)]
     for method in figure.methods or []:
         if method not in known:
             raise UserError(f"{where}.methods: no method {method!r}{nearest(method, known)}")

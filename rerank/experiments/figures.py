@@ -100,7 +100,7 @@ def _line(axes: Axes, number: int, count: int, line: Line, x: list[float], place
 
 def _methods(figure: Figure, experiment: Experiment, summary: Summary, wanted: Wanted) -> str:
     config, measures = summary.config, measures_of(experiment.plan, wanted)
-    methods = [name for name in wanted.methods or summary.rows if summary.rows[name].found]
+    methods = [name for name in wanted.methods or summary.rows if name in summary.rows and summary.rows[name].found]
     columns = min(COLUMNS, len(measures))
     rows = -(-len(measures) // columns)
     longest = max(map(len, methods), default=1)

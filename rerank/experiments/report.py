@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from rerank.evaluation.compare import compare
-from rerank.evaluation.measures import PerQuery, Qrels, evaluate
+from rerank.evaluation.measures import PerQuery, Qrels
 from rerank.evaluation.render import differences
 from rerank.experiments import table
 from rerank.experiments.cells import Group
@@ -21,14 +21,11 @@ from rerank.report.page import Report, write_report
 from rerank.report.tables import PageTable, page_table
 from rerank.retrieval.runs import Run, read_run
 
-FIRST_STAGE = "first stage"
-
 
 def write_experiment(experiment: Experiment, summary: Summary, path: str | Path) -> None:
     """Write the report of an experiment: its tables; of every method the values per query and the rankings.
 
     Values are means over seeds; rankings and training are those of the first seed, training of the first fold too.
-    Lists of texts add their first stage as one more run to compare with.
     """
     config = summary.config
     values = summary.pooled
@@ -39,17 +36,10 @@ def write_experiment(experiment: Experiment, summary: Summary, path: str | Path)
         method: [found for found in outcomes if found.group.seed == outcomes[0].group.seed]
         for method, outcomes in first.items()
     }
-    lists = _test_lists(next(iter(first.values()), []))
+    lists = _test_lists(next((first[method] for method in config.methods if method in first), []))
     qrels: Qrels = {query: grades for part in lists for query, grades in (part.qrels or {}).items()}
     runs = {method: _run([found.cell.folder for found in outcomes]) for method, outcomes in first.items()}
     baseline = config.baseline if config.baseline in values else next(iter(values), "")
-    with_text = lists and all("text" in part.document_table.column_names for part in lists)
-    if values and with_text and FIRST_STAGE not in values:
-        candidates = {query: ranking for part in lists for query, ranking in part.run().items()}
-        ordered = {query: qrels[query] for query in values[baseline].queries}
-        runs = {FIRST_STAGE: candidates} | runs
-        values = {FIRST_STAGE: evaluate(candidates, ordered, config.measures, config.empty, FIRST_STAGE)} | values
-        baseline = baseline if config.baseline in values else FIRST_STAGE
     notes = [f"Rankings are those of seed {config.seeds[0]}; values are means over seeds."]
     report = Report(
         title=f"Experiment {experiment.plan.output.name}",

@@ -13,7 +13,7 @@ from rerank.evaluation.folds import pool
 from rerank.evaluation.measures import COUNTS, PerQuery, parse_measures
 from rerank.evaluation.significance import Correction, Test, correct, differences, p_value
 from rerank.experiments.cells import Group
-from rerank.experiments.config import ExperimentConfig
+from rerank.experiments.config import FIRST_STAGE, ExperimentConfig
 from rerank.experiments.outcome import Outcome
 
 
@@ -102,7 +102,7 @@ def summarise(config: ExperimentConfig, outcomes: Mapping[Group, Outcome]) -> Su
     """The numbers of the table of an experiment."""
     measures = parse_measures(config.measures)
     names = [str(measure) for measure in measures]
-    rows = {method: _row(config, method, names, outcomes) for method in [*config.methods, *config.ensembles]}
+    rows = {method: _row(config, method, names, outcomes) for method in row_names(config, outcomes)}
     pooled = {name: row.pooled for name, row in rows.items() if row.whole and row.pooled is not None}
     tested = [str(measure) for measure in measures if measure.NAME not in COUNTS]
     against = {name: _reference(config, rows, pooled, name) if name in tested else None for name in names}
@@ -123,6 +123,13 @@ def summarise(config: ExperimentConfig, outcomes: Mapping[Group, Outcome]) -> Su
         for method, row in rows.items()
     }
     return Summary(config, rows, against, sum(not np.isnan(value) for value in p.values()))
+
+
+def row_names(config: ExperimentConfig, outcomes: Mapping[Group, Outcome]) -> list[str]:
+    """The first stage where it was measured, the methods, the ensembles, what else was measured."""
+    found = dict.fromkeys(group.method for group in outcomes)
+    first = [FIRST_STAGE] if FIRST_STAGE in found else []
+    return list(dict.fromkeys([*first, *config.methods, *config.ensembles, *found]))
 
 
 def p_values(
@@ -192,7 +199,7 @@ def _row(config: ExperimentConfig, method: str, names: list[str], outcomes: Mapp
         given = config.published.rows.get(method) if config.published else None
         values[name] = Value(mean, error, interval, published=given[i] if given else None)
     pooled = pool([_over_seeds(method, seeds) for seeds in found]) if found else None
-    wanted = len(folds) * (1 if method in config.ensembles else len(config.seeds))
+    wanted = len(folds) * (1 if method in (FIRST_STAGE, *config.ensembles) else len(config.seeds))
     return Row(values, sum(map(len, found)), wanted, pooled)
 
 

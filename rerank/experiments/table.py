@@ -19,7 +19,7 @@ from rerank.evaluation.render import (
 )
 from rerank.evaluation.significance import TEST_NAMES
 from rerank.experiments.cells import Group, Plan
-from rerank.experiments.config import ExperimentConfig
+from rerank.experiments.config import FIRST_STAGE, ExperimentConfig
 from rerank.experiments.outcome import Failure, Outcome
 from rerank.experiments.summary import Row, Summary, Value
 
@@ -112,6 +112,8 @@ def caption(summary: Summary) -> list[str]:
     seeds = len(config.seeds)
     sentences = [f"Test means over {over(config)}."]
     sentences += [f"Seed{'s' if seeds > 1 else ''} {', '.join(map(str, config.seeds))}."]
+    if any(name.endswith(f"+ {FIRST_STAGE}") for name in summary.rows):
+        sentences.append(f"+ {FIRST_STAGE}: its z-normalised scores mixed in, by the share that validation chose.")
     tables = summary.pooled
     if tables:
         first = next(iter(tables.values()))

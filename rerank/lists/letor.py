@@ -53,7 +53,8 @@ class LetorData(Data):
         """Name a folder, or files; ``.gz`` and ``.xz`` are read as well.
 
         Args:
-            path: folder that holds ``train.txt``, ``vali.txt``, ``test.txt``, itself or in ``Fold1`` to ``Fold5``.
+            path: folder that holds ``train.txt``, ``vali.txt``, ``test.txt``, itself or in ``Fold1`` to ``Fold5``; or
+                the beginning of their names, such as ``DIR/set1`` for Yahoo's ``set1.train.txt``.
             fold: the fold, where the folder has folds.
             train: training file, in the place of ``path``.
             validation: validation file; null keeps a share of the training queries back.
@@ -107,9 +108,11 @@ class LetorData(Data):
                 raise UserError(f"data.fold: no folder {folder}; {_there_are(folds)}")
         elif folds:
             raise UserError(f"data.fold: {folder} has folds; {_there_are(folds)}")
-        found = {name: _find(folder, stems) for name, stems in NAMES.items()}
+        beginning = f"{folder}/" if folder.is_dir() else f"{folder}."
+        found = {name: _find(beginning, stems) for name, stems in NAMES.items()}
         if found["train"] is None:
-            raise UserError(f"data.path: no train.txt (or .gz, .xz) in {folder}")
+            where = "" if folder.is_dir() else f"no folder {folder}, and "
+            raise UserError(f"data.path: {where}no {beginning}train.txt (or .gz, .xz)")
         return found
 
 
@@ -118,9 +121,9 @@ def _there_are(folds: list[str]) -> str:
     return f"expected one of {', '.join(numbers)}" if numbers else "there are no folds, leave data.fold out"
 
 
-def _find(folder: Path, stems: tuple[str, ...]) -> Path | None:
-    names = [f"{stem}.txt{ending}" for stem in stems for ending in ("", ".gz", ".xz")]
-    return next((folder / name for name in names if (folder / name).is_file()), None)
+def _find(beginning: str, stems: tuple[str, ...]) -> Path | None:
+    paths = [Path(f"{beginning}{stem}.txt{ending}") for stem in stems for ending in ("", ".gz", ".xz")]
+    return next((path for path in paths if path.is_file()), None)
 
 
 def letor_lists(path: Path, layout: Layout | None = None) -> Lists:

@@ -316,6 +316,16 @@ def test_a_share_of_the_training_queries_validates_where_no_file_does(tmp_path: 
     assert named.train.query_ids == one.train.query_ids
 
 
+def test_files_may_have_a_common_beginning(tmp_path: Path) -> None:
+    """As Yahoo's have."""
+    for name, text in (("train", "1 qid:1 1:1\n"), ("valid", "0 qid:2 1:2\n"), ("test", "2 qid:3 1:3\n")):
+        write(tmp_path / f"set1.{name}.txt", text)
+    splits = LetorData(str(tmp_path / "set1")).splits(0)
+    assert [splits.train.query_ids, splits.validation.query_ids, splits.test.query_ids] == [["1"], ["2"], ["3"]]  # type: ignore[union-attr]
+    with pytest.raises(UserError, match=r"no .*set2\.train\.txt"):
+        LetorData(str(tmp_path / "set2")).splits(0)
+
+
 def test_what_cannot_be_asked_for(tmp_path: Path) -> None:
     fold(tmp_path / "Fold1", "1 qid:1 1:1\n", "1 qid:1 1:1\n", None)
     for arguments, said in (
@@ -325,7 +335,7 @@ def test_what_cannot_be_asked_for(tmp_path: Path) -> None:
     ):
         with pytest.raises(UserError, match=said):
             LetorData(str(tmp_path), **arguments).splits(0)
-    with pytest.raises(UserError, match=r"no train\.txt"):
+    with pytest.raises(UserError, match=r"no .*[/.]train\.txt"):
         LetorData(str(tmp_path / "Fold2")).splits(0)
     for wrong in ({}, {"path": "a", "train": "b"}, {"train": "b", "fold": 1}, {"path": "a", "test": "b"}):
         with pytest.raises(ValueError, match="path"):

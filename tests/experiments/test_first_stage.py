@@ -1,0 +1,92 @@
+"""Rows of a table for the first stage, alone and mixed with each method."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from scipy import stats
+
+from rerank.errors import UserError
+from rerank.evaluation.measures import evaluate
+from rerank.experiments.command import experiment
+from rerank.lists.store import Lists
+from rerank.retrieval.runs import read_run
+from tests.builders import make_lists, make_model
+
+
+def write_config(folder: Path, **changes: Any) -> str:
+    config = {
+        "output": str(folder / "out"),
+        "base": {
+            "data": {"class_path": "FoldsData", "init_args": {"lists": str(folder / "lists"), "folds": 3, "depth": 4}},
+            "model": {"class_path": "CrossEncoder", "init_args": {"name": str(folder / "model")}},
+            "epochs": 1,
+            "monitor": "nDCG",
+        },
+        "folds": [1, 2, 3],
+        "methods": {"ListNet": {"set": {"loss": "ListNet"}}},
+        "measures": "nDCG AP",
+        "jobs": 1,
+    }
+    (folder / "experiment.yaml").write_text(yaml.safe_dump(config | changes, sort_keys=False))
+    return f"--config={folder / 'experiment.yaml'}"
+
+
+@pytest.fixture
+def lists(tmp_path: Path) -> Lists:
+    make_model(tmp_path / "model")
+    return make_lists(tmp_path)
+
+
+def test_the_first_stage_and_mixtures_are_rows(lists: Lists, tmp_path: Path) -> None:
+    """The first stage as deep as it was reranked; mixtures against z-scores computed here, validation's shares."""
+    assert experiment([write_config(tmp_path, first_stage="mix", baseline="first stage")]) == 0
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert list(results["table"]) == ["first stage", "ListNet", "ListNet + first stage"]
+    assert all(row["cells"] == row["wanted"] == 3 for row in results["table"].values())
+    assert set(results["against"].values()) == {"first stage"} and results["comparisons"] == 4
+    first = {query: ranking[:4] for query, ranking in lists.run().items()}
+    found: dict[str, list[float]] = {"first stage": [], "ListNet + first stage": []}
+    for cell in results["cells"]:
+        if cell["method"] != "ListNet":
+            continue
+        folder = Path(cell["folder"])
+        weight = json.loads((folder / "measures.json").read_text())["with_first_stage"]["first_stage_weight"]
+        model = read_run(folder / "test.trec")
+        mixed = {}
+        for query, ranking in model.items():
+            scores, bm25 = dict(ranking), dict(first[query])
+            assert scores.keys() == bm25.keys()
+            z = [np.nan_to_num(stats.zscore([side[doc] for doc in bm25])) for side in (scores, bm25)]
+            values = (1 - weight) * z[0] + weight * z[1]
+            order = np.argsort(-values.astype(np.float32), kind="stable")
+            mixed[query] = [(list(bm25)[i], float(len(order) - n)) for n, i in enumerate(order)]
+        assert lists.qrels is not None
+        qrels = {query: lists.qrels[query] for query in model}
+        found["ListNet + first stage"].append(evaluate(mixed, qrels, "nDCG").mean["nDCG"])  # type: ignore[arg-type]
+        found["first stage"].append(evaluate({q: first[q] for q in model}, qrels, "nDCG").mean["nDCG"])
+    for name, values in found.items():
+        assert results["table"][name]["values"]["nDCG"]["mean"] == pytest.approx(np.mean(values), abs=1e-6)
+    assert "the share that validation chose" in results["caption"]
+    assert experiment([write_config(tmp_path)]) == 0, "the same cells, other rows"
+    assert list(json.loads((tmp_path / "out" / "results.json").read_text())["table"]) == ["first stage", "ListNet"]
+    assert experiment([write_config(tmp_path, first_stage="hide")]) == 0
+    assert list(json.loads((tmp_path / "out" / "results.json").read_text())["table"]) == ["ListNet"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"methods": {"first stage": {}}}, "'first stage' is the name of another row"),
+        ({"methods": {"A": {}, "A + first stage": {}}, "first_stage": "mix"}, "rename it, or say first_stage: hide"),
+        ({"baseline": "first stage", "first_stage": "hide"}, "baseline: no method 'first stage'"),
+    ],
+)
+def test_rows_have_names_of_their_own(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=message.replace("+", r"\+")):
+        experiment([write_config(tmp_path, **changes)])
