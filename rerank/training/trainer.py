@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from typing import Any
 
@@ -68,6 +69,7 @@ class Trainer:
         self.usable = usable_lists(self.splits.train, self.loss)
         if not len(self.usable):
             raise UserError(f"data.train: no list of {self.splits.train.folder} has anything to learn from")
+        _check_launcher()
         self.trackers = trackers(config.tracker)
         try:
             self.accelerator = Accelerator(cpu=on_cpu(), log_with=self.trackers or None, project_dir=config.output)
@@ -324,3 +326,13 @@ def usable_lists(lists: Lists, loss: Loss) -> Array:
         labels, mask = pad(rows, torch.float32)
         useful.append(loss.learnable(labels, mask).numpy())
     return np.flatnonzero(np.concatenate(useful)) if useful else np.zeros(0, dtype=np.int64)
+
+
+def _check_launcher() -> None:
+    """Refuse what shards a model: its processes have to make equally many passes, and ours need not."""
+    for name in ("FSDP", "DEEPSPEED", "MEGATRON_LM"):
+        if os.environ.get(f"ACCELERATE_USE_{name}", "false").lower() in ("1", "true"):
+            raise UserError(
+                f"accelerate launch: {name} is not supported, every process holds the whole model; see "
+                "configs/accelerate/gpus.yaml, and gradient: cached for memory"
+            )

@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from accelerate.commands.config.config_args import load_config_from_file
+from accelerate.utils import DistributedType
 from safetensors.torch import load_file
 
 from rerank.errors import UserError
@@ -241,6 +243,22 @@ def test_what_cannot_work_is_refused_before_anything_is_written(options: list[st
         with pytest.raises(UserError, match=message):
             train([*options, f"--output={run}", extra])
         assert not run.exists(), extra
+
+
+def test_launchers_that_shard_a_model_are_refused(
+    options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    with pytest.raises(UserError, match=r"FSDP is not supported.* configs/accelerate/gpus\.yaml"):
+        train([*options, f"--output={tmp_path / 'run'}"])
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "configs" / "accelerate").glob("*.yaml")), ids=lambda path: path.stem)
+def test_accelerate_reads_its_configurations(path: Path) -> None:
+    config = load_config_from_file(str(path))
+    assert config.distributed_type == DistributedType.MULTI_GPU and config.num_processes % config.num_machines == 0
+    assert config.mixed_precision == "no", "precision is rerank's"
+    assert f"--config_file configs/accelerate/{path.name}" in path.read_text(), "it says how to launch"
 
 
 def test_another_configuration_does_not_go_on_with_a_run(options: list[str], tmp_path: Path) -> None:
