@@ -104,6 +104,25 @@ class Plan:
         settings |= {"output": str(folder), "seed": group.seed, "test": False}
         return Cell(group, point, folder, settings, select)
 
+    def refitted(self, chosen: Cell, trees: int | None = None) -> Cell:
+        """The second training of a cell that validation chose; the cell itself where there is none.
+
+        Args:
+            chosen: the cell.
+            trees: how many trees validation found best, of a model that has any.
+        """
+        if not self.config.refit:
+            return chosen
+        settings = merged(chosen.settings, {})
+        for key, value in self.config.refit.items():
+            assign(settings, key, value)
+        settings["patience"] = None
+        if trees is not None:
+            assign(settings, "model.trees", trees)
+        folder = chosen.folder.with_name(f"{chosen.folder.name}-refit")
+        settings["output"] = str(folder)
+        return Cell(chosen.group, chosen.point, folder, settings, chosen.select)
+
     def validated(self, settings: Settings) -> list[str]:
         """What a training configuration measures on validation lists, the monitor first."""
         given = self._defaults | settings
@@ -142,6 +161,7 @@ def _check(config: ExperimentConfig, known: Mapping[str, Any]) -> None:
         if len(members) * len(config.seeds) < 2:
             raise UserError(f"ensembles.{name}: needs two methods, or two seeds")
     _check_keys("base", config.base, known)
+    _check_keys("refit", config.refit, known)
     folders: dict[str, str] = {}
     for name, method in config.methods.items():
         _check_keys(f"methods.{name}.set", method.set, known)

@@ -72,6 +72,9 @@ class ExperimentConfig:
         methods: the rows of the table, by name.
         ensembles: further rows: by name, the methods whose chosen models, of all seeds, rank together, by the mean of
             their z-normalised scores.
+        refit: keys of a second training of what validation chose, on all lists but test, such as LetorData's
+            ``{data.join_validation: true}`` or FoldsData's ``{data.validation: false}``. It has all its epochs, or as
+            many trees as validation found best, and its model is the one that is measured.
         first_stage: of lists of texts, whether the table has the first stage as a row (``show``), and each method mixed
             with it too, by the weight that validation chose (``mix``); ``hide`` leaves both out.
         folds: values of ``data.fold``; null where the data has no folds.
@@ -95,6 +98,7 @@ class ExperimentConfig:
     base: dict[str, Any]
     methods: dict[str, Method]
     ensembles: dict[str, list[str]] = field(default_factory=dict)
+    refit: dict[str, Any] = field(default_factory=dict)
     first_stage: Literal["hide", "show", "mix"] = "show"
     folds: list[int | str] | None = None
     seeds: list[int] = field(default_factory=lambda: [42])

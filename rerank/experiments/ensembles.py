@@ -32,12 +32,12 @@ def ensembles(plan: Plan, outcomes: Mapping[Group, Outcome]) -> dict[Group, Outc
 
 def _ensemble(plan: Plan, group: Group, members: list[Outcome]) -> Outcome:
     folder = plan.folder(group)
-    run = fuse([read_run(member.cell.folder / "test.trec") for member in members])
+    run = fuse([read_run(member.measured.folder / "test.trec") for member in members])
     folder.mkdir(parents=True, exist_ok=True)
     write_run(folder / "test.trec", run, tag="ensemble")
-    test = load_splits(members[0].cell.folder).test
+    test = load_splits(members[0].measured.folder).test
     assert test is not None and test.qrels is not None
     config = plan.config
     values = evaluate(run, test.qrels, config.measures, config.empty, name=str(group))
     cell = Cell(group, {}, folder, {}, members[0].cell.select)
-    return Outcome(cell, 0, {}, values, sum(member.seconds for member in members))
+    return Outcome(cell, cell, 0, {}, values, sum(member.seconds for member in members))

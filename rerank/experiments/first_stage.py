@@ -32,7 +32,7 @@ def first_stage_rows(plan: Plan, outcomes: Mapping[Group, Outcome]) -> tuple[Out
     candidates: dict[int | str | None, tuple[Run, Qrels]] = {}
     for group, outcome in outcomes.items():
         if group.fold not in candidates:
-            lists = load_splits(outcome.cell.folder).test
+            lists = load_splits(outcome.measured.folder).test
             assert lists is not None and lists.qrels is not None
             if lists.features is not None:
                 return alone, mixed
@@ -41,11 +41,11 @@ def first_stage_rows(plan: Plan, outcomes: Mapping[Group, Outcome]) -> tuple[Out
             alone[first] = _measured(plan, first, outcome, *candidates[group.fold])
         if plan.config.first_stage != "mix":
             continue
-        measures = json.loads((outcome.cell.folder / "measures.json").read_text())
+        measures = json.loads((outcome.measured.folder / "measures.json").read_text())
         if (weight := measures.get("with_first_stage", {}).get("first_stage_weight")) is None:
             continue
         run, qrels = candidates[group.fold]
-        both = interpolate(read_run(outcome.cell.folder / "test.trec"), run, weight)
+        both = interpolate(read_run(outcome.measured.folder / "test.trec"), run, weight)
         name = Group(mixed_name(group.method), group.fold, group.seed)
         mixed[name] = _measured(plan, name, outcome, both, qrels)
     return alone, mixed
@@ -58,4 +58,5 @@ def _measured(plan: Plan, group: Group, outcome: Outcome, run: Run, qrels: Qrels
     write_run(folder / "test.trec", run, tag="first-stage" if group.method == FIRST_STAGE else "mixed")
     values = evaluate(run, qrels, plan.config.measures, plan.config.empty, name=str(group))
     seconds = 0.0 if group.method == FIRST_STAGE else outcome.seconds
-    return Outcome(Cell(group, {}, folder, {}, outcome.cell.select), 0, {}, values, seconds)
+    cell = Cell(group, {}, folder, {}, outcome.cell.select)
+    return Outcome(cell, cell, 0, {}, values, seconds)

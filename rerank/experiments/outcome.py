@@ -23,6 +23,7 @@ class Outcome:
 
     Attributes:
         cell: the cell that validation chose.
+        measured: the cell whose model was measured: the same, or its second training.
         tried: how many points of the search were trained.
         validation: its validation measures, by name.
         test: its test measures per query.
@@ -30,6 +31,7 @@ class Outcome:
     """
 
     cell: Cell
+    measured: Cell
     tried: int
     validation: dict[str, float]
     test: PerQuery

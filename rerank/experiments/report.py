@@ -38,7 +38,7 @@ def write_experiment(experiment: Experiment, summary: Summary, path: str | Path)
     }
     lists = _test_lists(next((first[method] for method in config.methods if method in first), []))
     qrels: Qrels = {query: grades for part in lists for query, grades in (part.qrels or {}).items()}
-    runs = {method: _run([found.cell.folder for found in outcomes]) for method, outcomes in first.items()}
+    runs = {method: _run([found.measured.folder for found in outcomes]) for method, outcomes in first.items()}
     baseline = config.baseline if config.baseline in values else next(iter(values), "")
     notes = [f"Rankings are those of seed {config.seeds[0]}; values are means over seeds."]
     report = Report(
@@ -71,7 +71,7 @@ def _tables(experiment: Experiment, summary: Summary) -> list[PageTable]:
 
 
 def _test_lists(outcomes: list[Outcome]) -> list[Lists]:
-    found = [load_splits(outcome.cell.folder).test for outcome in outcomes]
+    found = [load_splits(outcome.measured.folder).test for outcome in outcomes]
     return [lists for lists in found if lists is not None]
 
 

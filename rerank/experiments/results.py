@@ -69,7 +69,7 @@ def _value(value: Value) -> dict[str, float | None]:
 def _cell(outcome: Outcome) -> dict[str, Any]:
     return _where(outcome.cell) | {
         "tried": outcome.tried,
-        "folder": str(outcome.cell.folder),
+        "folder": str(outcome.measured.folder),
         "seconds": outcome.seconds,
         "validation": outcome.validation,
         "test": {name: None if math.isnan(mean) else mean for name, mean in outcome.test.mean.items()},

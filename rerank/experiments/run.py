@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 from collections import deque
@@ -107,14 +108,14 @@ class Experiment:
                 else:
                     self._ready.append(("train", cell))
         if not state.waiting and state.trained:
-            self._measure(state.best[1])
+            self._finish(state.best[1])
 
     def _through(self, what: str, cell: Cell, error: str | None) -> None:
         if error is not None:
             self._fail(cell, error)
-        if what == "measure":
+        if what != "train":
             if error is None:
-                self._measured(cell)
+                (self._measure if what == "refit" else self._measured)(cell)
             return
         if error is None:
             self._trained(cell)
@@ -141,6 +142,13 @@ class Experiment:
         state.trained[cell.folder] = value or 0.0, cell, measures
         self._progress.add(cell, value or 0.0, measures["seconds"], found)
 
+    def _finish(self, chosen: Cell) -> None:
+        cell = self.plan.refitted(chosen, best_trees(chosen) if self.plan.config.refit else None)
+        if cell is chosen or cell.finished() is not None:
+            self._measure(cell)
+        else:
+            self._ready.appendleft(("refit", cell))
+
     def _measure(self, cell: Cell) -> None:
         config = self.plan.config
         if read_queries(cell.folder / QUERIES, config.measures, config.empty) is not None:
@@ -152,9 +160,9 @@ class Experiment:
         state, config = self._states[cell.group], self.plan.config
         table = read_queries(cell.folder / QUERIES, config.measures, config.empty)
         assert table is not None
-        _, _, measures = state.trained[cell.folder]
+        _, chosen, measures = state.best
         validation = measures.get("validation", {})
-        self.outcomes[cell.group] = Outcome(cell, len(state.trained), validation, table, measures["seconds"])
+        self.outcomes[cell.group] = Outcome(chosen, cell, len(state.trained), validation, table, measures["seconds"])
         self._progress.measure(cell)
 
 
@@ -178,13 +186,14 @@ def check_cells(plan: Plan) -> None:
     with tempfile.TemporaryDirectory() as folder:
         for group in {group.method: group for group in plan.groups}.values():
             for point in _corners(plan.config.methods[group.method].search):
-                file = Path(folder) / "cell.yaml"
-                file.write_text(yaml.safe_dump(plan.cell(group, point).settings, sort_keys=False))
-                try:
-                    check([f"--config={file}"])
-                except UserError as error:
-                    shown = ", ".join(f"{key}: {value}" for key, value in point.items())
-                    raise UserError(f"methods.{group.method}{f' ({shown})' if shown else ''}: {error}") from error
+                cell, file = plan.cell(group, point), Path(folder) / "cell.yaml"
+                for where, one in {f"methods.{group.method}": cell, "refit": plan.refitted(cell)}.items():
+                    file.write_text(yaml.safe_dump(one.settings, sort_keys=False))
+                    try:
+                        check([f"--config={file}"])
+                    except UserError as error:
+                        shown = ", ".join(f"{key}: {value}" for key, value in point.items())
+                        raise UserError(f"{where}{f' ({shown})' if shown else ''}: {error}") from error
 
 
 def _corners(space: dict[str, Any]) -> list[dict[str, Any]]:
@@ -198,8 +207,18 @@ def _bounds(options: dict[str, Any]) -> tuple[Any, Any]:
     return options["low"], options["high"]
 
 
+def best_trees(cell: Cell) -> int | None:
+    """How many trees of a finished cell were kept; None for networks."""
+    with (cell.folder / "metrics.jsonl").open(encoding="utf-8") as file:
+        lines = [line for line in map(json.loads, file) if "validation" in line]
+    if not lines or "mean_loss" in lines[0]:
+        return None
+    monitor = next(iter(lines[0]["validation"]))
+    return max(lines, key=lambda line: line["validation"][monitor])["epoch"]
+
+
 def _job(what: str, cell: Cell, plan: Plan) -> dict[str, Any]:
-    if what == "train":
+    if what != "measure":
         return {"do": "train", "settings": cell.settings}
     return {"do": "measure", "output": str(cell.folder), "measures": plan.config.measures, "empty": plan.config.empty}
 

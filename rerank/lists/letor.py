@@ -16,6 +16,7 @@ from rerank.errors import UserError
 from rerank.files import atomic_write, cache_folder, digest
 from rerank.lists.data import Data, Splits, check_disjoint, keep_back
 from rerank.lists.feature_store import sizes_file, store_features
+from rerank.lists.join import joined
 from rerank.lists.store import VERSION, Lists
 from rerank.lists.svmlight import Layout
 
@@ -49,6 +50,7 @@ class LetorData(Data):
         validation: str | None = None,
         test: str | None = None,
         validation_share: float = 0.25,
+        join_validation: bool = False,
     ) -> None:
         """Name a folder, or files; ``.gz`` and ``.xz`` are read as well.
 
@@ -61,6 +63,8 @@ class LetorData(Data):
             test: file to measure the best model on, once, at the end.
             validation_share: share of the training queries kept back where there is no validation file (a quarter of
                 Istella's gives the 60/20/20 of the NeuralNDCG paper); 0 for no validation.
+            join_validation: train on the validation lists as well, and validate on none: for the last training, when
+                everything is chosen (an experiment's ``refit``).
         """
         if (path is None) == (train is None):
             raise ValueError("name either a folder (path) or a training file (train)")
@@ -72,7 +76,7 @@ class LetorData(Data):
             raise ValueError(f"validation_share must be in [0, 1), not {validation_share}")
         self.path, self.fold = path, fold
         self.train, self.validation, self.test = train, validation, test
-        self.validation_share = validation_share
+        self.validation_share, self.join_validation = validation_share, join_validation
 
     def splits(self, seed: int) -> Splits:
         """The lists, parsed where that has not been done."""
@@ -86,6 +90,8 @@ class LetorData(Data):
             for file in (files["validation"], files["test"])
         )
         check_disjoint(train, {"validation": validation, "test": test})
+        if self.join_validation:
+            return Splits(train if validation is None else joined(train, validation), None, test)
         if validation is None and self.validation_share > 0:
             train, kept = keep_back(train, train, self.validation_share, seed)
             validation = with_judgments(kept)

@@ -148,7 +148,7 @@ def make_outcomes(plan: Plan) -> dict[Group, Outcome]:
             np.zeros((2, 9), dtype=bool),
             "0",
         )
-        outcomes[group] = Outcome(cell, 1, {}, test, 1.0)
+        outcomes[group] = Outcome(cell, cell, 1, {}, test, 1.0)
     return outcomes
 
 

@@ -44,7 +44,7 @@ def make_outcomes(config: ExperimentConfig, nan: bool = False) -> dict[Group, Ou
                 test = PerQuery(tuple(parse_measures(MEASURES)), queries, values, (), empty, policy)
                 group = Group(method, fold, seed)
                 cell = Cell(group, {"alpha": quality}, Path("o") / method, {}, "AP")
-                outcomes[group] = Outcome(cell, 4, {"AP": 0.5}, test, 2.0)
+                outcomes[group] = Outcome(cell, cell, 4, {"AP": 0.5}, test, 2.0)
     return outcomes
 
 

@@ -1,0 +1,106 @@
+"""The second training of what validation chose, on training and validation lists together."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from rerank.errors import UserError
+from rerank.evaluation.measures import evaluate
+from rerank.experiments.command import experiment
+from rerank.lists.letor import LetorData
+from rerank.retrieval.runs import read_run
+from rerank.training.command import train
+from tests.builders import write_folds
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("RERANK_HOME", str(tmp_path / "home"))
+    return write_folds(tmp_path / "made")
+
+
+def write_config(folder: Path, **changes: Any) -> str:
+    config = {
+        "output": str(folder / "out"),
+        "base": {
+            "data": {"class_path": "LetorData", "init_args": {"path": str(folder / "made")}},
+            "epochs": 3,
+            "patience": 4,
+            "batch_size": 4,
+        },
+        "folds": [1],
+        "methods": {
+            "network": {
+                "set": {"loss": "ListNet", "model": {"class_path": "MLP", "init_args": {"hidden": [4]}}},
+                "search": {"optimization.head_lr": [0.1, 0.001]},
+            },
+            "trees": {
+                "set": {"model": {"class_path": "LightGBM", "init_args": {"min_data_in_leaf": 2, "trees": 30}}},
+            },
+        },
+        "refit": {"data.join_validation": True},
+        "measures": "nDCG AP",
+        "jobs": 1,
+    }
+    (folder / "experiment.yaml").write_text(yaml.safe_dump(config | changes, sort_keys=False))
+    return f"--config={folder / 'experiment.yaml'}"
+
+
+def test_lists_are_joined(made: Path) -> None:
+    apart, together = LetorData(str(made), 1).splits(0), LetorData(str(made), 1, join_validation=True).splits(0)
+    assert together.validation is None and apart.validation is not None and together.test is not None
+    train, parts = together.train, (apart.train, apart.validation)
+    assert train.query_ids == [query for part in parts for query in part.query_ids]
+    assert train.features is not None
+    start = 0
+    for part in parts:
+        assert part.features is not None
+        for name in ("labels", "first_stage"):
+            whole = getattr(train, name)[train.offsets[start] : train.offsets[start + len(part)]]
+            np.testing.assert_array_equal(whole, getattr(part, name))
+        rows = train.documents[train.offsets[start] : train.offsets[start + len(part)]]
+        np.testing.assert_array_equal(train.features[rows], part.features[part.documents])
+        assert train.document_ids(rows) == part.document_ids(part.documents)
+        start += len(part)
+    assert train.text_digest() != apart.train.text_digest()
+
+
+def test_the_second_model_is_the_one_that_is_measured(made: Path, tmp_path: Path) -> None:
+    """It is what training by hand gives, with the chosen point, on the joined lists."""
+    assert experiment([write_config(tmp_path)]) == 0
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    cells = {cell["method"]: cell for cell in results["cells"]}
+    qrels = LetorData(str(made), 1).splits(0).test.qrels  # type: ignore[union-attr]
+    assert qrels is not None
+    for method, cell in cells.items():
+        folder = Path(cell["folder"])
+        assert folder.name.endswith("-refit")
+        settings = yaml.safe_load(folder.with_name(f"{folder.name}.yaml").read_text())
+        assert settings["patience"] is None and settings["data"]["init_args"]["join_validation"] is True
+        again = tmp_path / method
+        train([f"--config={folder.with_name(f'{folder.name}.yaml')}", f"--output={again}", "--test=true"])
+        assert read_run(again / "test.trec") == read_run(folder / "test.trec")
+        found = evaluate(read_run(folder / "test.trec"), qrels, "AP").mean["AP"]
+        assert results["table"][method]["values"]["AP"]["mean"] == pytest.approx(found)
+        first = folder.with_name(folder.name.removesuffix("-refit"))
+        assert "test" not in json.loads((first / "measures.json").read_text())
+    log = Path(cells["trees"]["folder"].removesuffix("-refit")) / "metrics.jsonl"
+    values = [next(iter(json.loads(line)["validation"].values())) for line in log.read_text().splitlines()]
+    settings = yaml.safe_load(Path(f"{cells['trees']['folder']}.yaml").read_text())
+    assert settings["model"]["init_args"]["trees"] == int(np.argmax(values)) + 1
+    points = (tmp_path / "out" / "points.parquet").stat().st_mtime_ns
+    assert experiment([write_config(tmp_path)]) == 0, "nothing is trained again"
+    assert (tmp_path / "out" / "points.parquet").stat().st_mtime_ns > points
+
+
+def test_keys_that_the_data_does_not_have(made: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"refit.*: .*join"):
+        experiment([write_config(tmp_path, refit={"data.join_valdation": True}), "--dry-run"])
+    with pytest.raises(UserError, match=r"refit\.dat"):
+        experiment([write_config(tmp_path, refit={"dat.join_validation": True}), "--dry-run"])
