@@ -28,6 +28,7 @@ from bench_scoring import Texts, ours, texts_of
 from rerank.lists.store import Lists
 from rerank.losses import SmoothINDCG
 from rerank.models.cross_encoder import CrossEncoder
+from rerank.models.packing import pack
 from rerank.models.precision import resolve
 from rerank.models.weights import find_model
 from rerank.training.batches import Group
@@ -210,7 +211,13 @@ def main() -> None:
             seconds[name] = min(seconds[name], train(some))
     best = max(best, product_rate(device))
 
-    print(f"{options.threads} threads, {device}, torch {torch.__version__}; bf16 product {best / 1e12:.2f} TFLOP/s\n")
+    chunks = pack(lengths[drawn], model.budget)
+    padding = sum(lengths[drawn][chunk].max() * len(chunk) for chunk in chunks) / lengths[drawn].sum() - 1
+    print(
+        f"{options.threads} threads, {device}, torch {torch.__version__}; bf16 product {best / 1e12:.2f} TFLOP/s; ",
+        end="",
+    )
+    print(f"sorted chunks of the scored pairs have {padding:.1%} of padding\n")
     print("| work | tokens | pairs/s | against | of the best |\n|---|---|---|---|---|")
     timed = slice(int(some.offsets[1]), None) if options.trained else slice(0)
     kept = inputs.lengths(np.repeat(some.query_rows, some.lengths), some.documents)[timed]

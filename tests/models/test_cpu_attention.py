@@ -77,6 +77,17 @@ def gradients(output: Tensor, tensors: list[Tensor]) -> list[Tensor]:
     return list(torch.autograd.grad((output * weight).sum(), tensors))
 
 
+@pytest.fixture
+def always(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Lets it do float32 without dropout, too; a list that grows by one with each call."""
+    calls: list[int] = []
+    apply = cpu_attention._Attention.apply
+    monkeypatch.setattr(cpu_attention._Attention, "apply", lambda *args: calls.append(1) or apply(*args))
+    monkeypatch.setattr(cpu_attention, "FASTER", (torch.bfloat16, torch.float32))
+    return calls
+
+
+@pytest.mark.usefixtures("always")
 @pytest.mark.parametrize("elements", [1, 2 * 162, 10**6], ids=["one by one", "two by two", "together"])
 @pytest.mark.parametrize("name", MASKS)
 def test_without_dropout_it_is_pytorchs(name: str, elements: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,6 +116,27 @@ def test_with_dropout_it_is_its_formula(name: str) -> None:
     torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
     for one, other in zip(gradients(ours, tensors), gradients(theirs, tensors), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("kind", "dropout", "training", "ours"),
+    [
+        (torch.bfloat16, 0.0, False, True),
+        (torch.bfloat16, 0.1, True, True),
+        (torch.float32, 0.0, True, False),
+        (torch.float32, 0.1, True, True),
+        (torch.float32, 0.1, False, False),
+        (torch.float64, 0.1, True, False),
+    ],
+)
+def test_it_stands_in_where_pytorchs_is_slow(
+    kind: torch.dtype, dropout: float, training: bool, ours: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cpu_attention._Attention, "apply", lambda query, *_: query)
+    tensors = states(kind)
+    rate = dropout if training else 0.0  # as Transformers passes it
+    found, _ = attention(nn.Module().train(training), *tensors, None, dropout=rate)
+    assert torch.equal(found, tensors[0].transpose(1, 2)) == ours
 
 
 def test_bf16_errs_no_more_than_pytorchs() -> None:
@@ -136,7 +168,7 @@ def test_bf16_errs_no_more_than_pytorchs() -> None:
     ],
     ids=lambda config: config.model_type,
 )
-def test_models_score_and_learn_as_before(config: object, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_models_score_and_learn_as_before(config: object, always: list[int]) -> None:
     for name, value in vars(config).items():
         if "dropout" in name and isinstance(value, float):
             setattr(config, name, 0.0)
@@ -153,13 +185,10 @@ def test_models_score_and_learn_as_before(config: object, monkeypatch: pytest.Mo
     before = found()
     use_cheap_dropout(network)
     use_cheap_attention(network)
-    calls: list[int] = []
-    apply = cpu_attention._Attention.apply
-    monkeypatch.setattr(cpu_attention._Attention, "apply", lambda *args: calls.append(1) or apply(*args))
     after = found()
-    assert len(calls) == 2, "a layer each"
+    assert len(always) == 2, "a layer each"
     torch.testing.assert_close(after, before, rtol=1e-4, atol=1e-6)
     with torch.inference_mode():
         torch.testing.assert_close(network.eval()(**tokens).logits, before[0], rtol=1e-4, atol=1e-6)
-    assert len(calls) == 2, "evaluation takes PyTorch's kernel"
+    assert len(always) == 4
     assert NAME not in network.config.to_json_string()
