@@ -57,8 +57,9 @@ class CrossEncoder(nn.Module, Scorer):
             head: ``hf`` is the architecture's own classification head, which other libraries load too; ``cls`` is
                 CEDR's linear layer on the raw CLS vector. Null takes the saved model's own, else ``hf``.
             query_length: word pieces kept of a query; null takes the saved model's own, else 64.
-            document_length: word pieces kept of a document; null takes the saved model's own, else 256 or as many
-                as the model has positions for; 800 where ``long`` is another than ``truncate``.
+            document_length: word pieces kept of a document; null takes the saved model's own. For a cross-encoder that
+                another library trained this is as many as it has positions for beside the query; an encoder that has
+                no head yet takes 256, and 800 where ``long`` is another than ``truncate``.
             dropout: every dropout rate of the model while it trains; null keeps the model's own. On a CPU rates are
                 rounded to multiples of 1/256, where the bits are cheap.
             long: what becomes of documents beyond the model's positions. ``truncate`` cuts them; the others read equal
@@ -85,7 +86,10 @@ class CrossEncoder(nn.Module, Scorer):
         check_long(self.long, self.network, self.head)
         self.room = room = _positions(self.network.config, self.tokenizer) - self.template.special
         self.query_length = query_length or contract.get("query_length") or min(DEFAULT_LENGTHS[0], room // 4)
-        longest = min(DEFAULT_LENGTHS[1], room - self.query_length) if self.long == "truncate" else DEFAULT_LONG
+        beside = room - self.query_length
+        longest = beside if not self.missing else min(DEFAULT_LENGTHS[1], beside)
+        if self.long != "truncate":
+            longest = DEFAULT_LONG
         self.document_length = document_length or contract.get("document_length") or longest
         needed = self.query_length + (self.document_length if self.long == "truncate" else 1)
         if min(self.query_length, self.document_length) < 1 or needed > room:

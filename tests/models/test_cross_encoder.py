@@ -58,6 +58,20 @@ def test_sentence_transformers_loads_it_with_the_same_scores(tiny_model: Path, t
     np.testing.assert_allclose(exact(ours, PAIRS), expected, atol=1e-4)
 
 
+def test_the_limit_of_a_model_that_others_trained_is_its_own(tiny_model: Path, tmp_path: Path) -> None:
+    """128 positions: what sentence-transformers reads of a long document, we read."""
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    torch.manual_seed(0)
+    AutoModelForSequenceClassification.from_pretrained(tiny_model, num_labels=1).save_pretrained(tmp_path)
+    AutoTokenizer.from_pretrained(tiny_model).save_pretrained(tmp_path)
+    theirs = sentence_transformers.CrossEncoder(str(tmp_path), activation_fn=torch.nn.Identity())
+    ours = CrossEncoder(str(tmp_path))
+    assert (ours.query_length, ours.document_length) == (125 // 4, 125 - 125 // 4)
+    pairs = [("heat", "flow of heat " * 20), ("jet", "a jet")]
+    np.testing.assert_allclose(exact(ours, pairs), theirs.predict(pairs), atol=1e-4)
+    assert CrossEncoder(str(tiny_model)).document_length == 125 - 125 // 4, "256 do not fit"
+
+
 def test_cls_head_is_linear_on_the_raw_cls_vector(tiny_model: Path) -> None:
     model = CrossEncoder(str(tiny_model), head="cls", query_length=8, document_length=24).eval()
     encoded = model.tokenizer("heat", "shock wave", return_tensors="pt")
