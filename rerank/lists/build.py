@@ -90,7 +90,8 @@ def build_lists(
 
     with atomic_folder(folder, replace=replace) as temporary:
         size = max(1, PAIRS // depth)
-        rows = Rows([id for ranked in batch for id in ranked.documents] for batch in _batches(lists(), size))
+        ranked = tqdm(lists(), desc="candidates", total=len(queries), unit=" queries", disable=None)
+        rows = Rows([id for query in batch for id in query.documents] for batch in _batches(ranked, size))
         total = collection.document_count()
         stream = tqdm(collection.documents(), desc="documents", total=total, unit=" documents", disable=None)
         counts["documents"] = write_arrow(temporary / "documents.arrow", DOCUMENTS, _documents(stream, rows, counts))

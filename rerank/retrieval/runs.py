@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+from tqdm import tqdm
 
 from rerank.collections.rankllm import read_lists
 from rerank.errors import UserError
@@ -107,7 +108,7 @@ def write_run(
     if Path(path).suffix in (".gz", ".xz", ".json", ".jsonl", ".parquet"):
         raise UserError(f"{path}: runs are written as plain TREC files; choose a name without {Path(path).suffix}")
     with atomic_write(path) as file:
-        for query, ranked in run.items():
+        for query, ranked in tqdm(run.items(), f"writing {Path(path).name}", unit=" queries", disable=None, delay=2):
             documents = ranked[:depth]
             for id in (tag, query, *(document.id for document in documents)):
                 if id.split() != [id]:
