@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -47,11 +48,13 @@ def retrieve(
 ) -> None:
     """Retrieve candidates with BM25 and store them as ranked lists, with ``run.trec`` beside them.
 
+    Memory does not grow with the candidates; a search that was stopped goes on when the command is given again.
+
     Args:
         collection: an ir_datasets id, beir:DIR/SPLIT, files:DIR, trec:DIR, lucene:NAME, rank_llm:FILE or demo.
         output: lists folder to make.
         depth: candidates per query.
-        run: a run file (TREC) to take the candidates from, in place of BM25.
+        run: a run file (TREC) to take the candidates from, in place of BM25; it is read into memory.
         index: a Lucene index (folder, or name of a prebuilt one) to search, in place of one built here.
         queries: queries (JSONL, TSV, TREC topics or a collection); null takes the collection's own.
         qrels: judgments (TREC file, BEIR TSV or collection); null takes the collection's own.
@@ -69,8 +72,9 @@ def retrieve(
     from rerank.collections.rankllm import RankLlmFile
     from rerank.evaluation.parsing import parse_measures
     from rerank.lists.build import build_lists
+    from rerank.lists.first_stage import search_stored
     from rerank.retrieval import bm25
-    from rerank.retrieval.runs import read_run
+    from rerank.retrieval.runs import Scored, read_run
     from rerank.retrieval.tune import tune
 
     if Path(output).exists() and not overwrite:
@@ -81,6 +85,8 @@ def retrieve(
     source = open_collection(collection, fields)
     asked = list(read_queries(queries) if queries else source.queries())
     judgments = read_qrels(qrels) if qrels else source.qrels()
+    searched = Path(output).parent / f".{Path(output).name}.search"
+    first: Mapping[str, Sequence[Scored]]
     retriever: dict[str, Any]
     if run is not None:
         first, retriever = read_run(run), {"run": run}
@@ -97,7 +103,7 @@ def retrieve(
             tuned = tune(where, training.queries(), grades, tune_measure, depth, rm3=rm3)
             model = tuned.best
             log.info("tuned on %s: k1 %g, b %g, %s %.4f", tune_on, model.k1, model.b, tune_measure, tuned.value)
-        first = model.search(where, asked, depth, threads)
+        first = search_stored(model, where, asked, searched, depth, threads)
         retriever = {"bm25": vars(model), "tuned_on": tune_on}
     lists = build_lists(
         source,
@@ -110,6 +116,7 @@ def retrieve(
         add_relevant=add_relevant,
         replace=overwrite,
     )
+    shutil.rmtree(searched, ignore_errors=True)
     log.info(
         "%s: %d queries, %d candidates, %d distinct documents",
         output,

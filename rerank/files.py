@@ -91,19 +91,25 @@ def _temporary_beside(path: Path) -> str:
 
 
 @contextmanager
-def atomic_write(path: str | Path) -> Iterator[IO[str]]:
-    """Write a text file beside its place and rename it there at the end: readers see all of it or nothing."""
+def atomic_file(path: str | Path) -> Iterator[Path]:
+    """A name beside a file's place to write to; what is there at the end takes the place, whole or not at all."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.parent / _temporary_beside(path)
     try:
-        with temporary.open("w", encoding="utf-8") as file:
-            yield file
-            file.flush()
+        yield temporary
+        with temporary.open("rb") as file:
             os.fsync(file.fileno())
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def atomic_write(path: str | Path) -> Iterator[IO[str]]:
+    """Write a text file beside its place and rename it there at the end: readers see all of it or nothing."""
+    with atomic_file(path) as temporary, temporary.open("w", encoding="utf-8") as file:
+        yield file
 
 
 @contextmanager

@@ -1,14 +1,15 @@
-"""From a collection and a run to a lists folder, streaming: memory grows with the lists' ids, not with the texts."""
+"""From a collection and a run to a lists folder, streaming: memory holds some lists at a time, and documents' rows."""
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import compress, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
 import pyarrow as pa
 from tqdm import tqdm
 
@@ -16,13 +17,20 @@ from rerank import __version__
 from rerank.collections import Collection, Document, Qrels, Query
 from rerank.errors import UserError, nearest
 from rerank.files import atomic_folder, digest
-from rerank.lists.ragged import read_arrow, write_arrow
+from rerank.lists.first_stage import PAIRS
+from rerank.lists.ragged import Array, read_arrow, write_arrow
+from rerank.lists.rows import Rows
 from rerank.lists.store import VERSION, Lists, texts_digest
-from rerank.retrieval.runs import Run, write_run
+from rerank.retrieval.runs import Scored, write_run
 
 log = logging.getLogger("rerank")
+T = TypeVar("T")
 
 BATCH = 4096
+COUNTS = (
+    *("queries", "documents", "added_relevant", "empty_documents"),
+    *("pairs", "queries_without_candidates", "negative_grades"),
+)
 DOCUMENTS = pa.schema([("doc_id", pa.string()), ("text", pa.string())])
 QUERIES = pa.schema(
     [
@@ -38,7 +46,7 @@ QUERIES = pa.schema(
 
 def build_lists(
     collection: Collection,
-    run: Run,
+    run: Mapping[str, Sequence[Scored]],
     folder: str | Path,
     *,
     queries: list[Query] | None = None,
@@ -52,7 +60,7 @@ def build_lists(
 
     Args:
         collection: where queries and documents come from.
-        run: the first stage: query id -> candidates, best first.
+        run: the first stage: query id -> candidates, best first. It is gone through three times.
         folder: the folder to make; it appears whole or not at all.
         queries: the queries; None takes the collection's own.
         depth: candidates kept per query.
@@ -74,25 +82,24 @@ def build_lists(
     qrels = collection.qrels() if qrels is None else qrels
     if qrels is not None and not known & qrels.keys():
         raise UserError(f"no query of {collection.name} is judged in the qrels; are they of another collection?")
-    counts: dict[str, int] = {"queries": len(queries)}
-    candidates, added = _candidates(queries, run, depth, qrels if add_relevant else None)
+    relevant = qrels if qrels is not None and add_relevant else {}
+    counts = dict.fromkeys(COUNTS, 0) | {"queries": len(queries)}
+
+    def lists() -> Iterator[_List]:
+        return (_candidates(query, run.get(query.id, [])[:depth], relevant) for query in queries)
 
     with atomic_folder(folder, replace=replace) as temporary:
-        rows: dict[str, int] = dict.fromkeys((doc for docs, _ in candidates.values() for doc in docs), -1)
-        found = _Documents(rows)
+        size = max(1, PAIRS // depth)
+        ranked = tqdm(lists(), desc="candidates", total=len(queries), unit=" queries", disable=None)
+        rows = Rows([id for query in batch for id in query.documents] for batch in _batches(ranked, size))
         total = collection.document_count()
         stream = tqdm(collection.documents(), desc="documents", total=total, unit=" documents", disable=None)
-        counts["documents"] = write_arrow(temporary / "documents.arrow", DOCUMENTS, found.batches(stream))
-        if lost := {doc for doc, row in rows.items() if row < 0}:
-            _forget_unknown(candidates, added, lost, collection.name)
-        counts["added_relevant"] = sum(added.values())
-        counts["empty_documents"] = found.empty
-        counts["pairs"] = sum(len(docs) for docs, _ in candidates.values())
-        counts["queries_without_candidates"] = sum(not docs for docs, _ in candidates.values())
-        write_arrow(
-            temporary / "queries.arrow", QUERIES, _query_batches(queries, candidates, added, rows, qrels or {}, counts)
-        )
-        write_run(temporary / "run.trec", {q: r[:depth] for q, r in run.items()}, tag="first-stage")
+        counts["documents"] = write_arrow(temporary / "documents.arrow", DOCUMENTS, _documents(stream, rows, counts))
+        stored = read_arrow(temporary / "documents.arrow").column("doc_id")
+        ranked = tqdm(lists(), desc="lists", total=len(queries), unit=" queries", disable=None)
+        located = (_locate(batch, rows, stored, collection.name) for batch in _batches(ranked, size))
+        write_arrow(temporary / "queries.arrow", QUERIES, _query_batches(located, qrels or {}, counts))
+        write_run(temporary / "run.trec", run, tag="first-stage", depth=depth)
         if qrels is not None:
             _write_qrels(temporary / "qrels.trec", {q.id: qrels[q.id] for q in queries if q.id in qrels})
         manifest = {
@@ -111,78 +118,80 @@ def build_lists(
     return Lists.open(folder)
 
 
-def _candidates(
-    queries: list[Query], run: Run, depth: int, qrels: Qrels | None
-) -> tuple[dict[str, tuple[list[str], list[float]]], dict[str, int]]:
-    """Per query its candidates and scores, and how many relevant documents were added behind them."""
-    candidates: dict[str, tuple[list[str], list[float]]] = {}
-    added: dict[str, int] = {}
-    for query in queries:
-        best = run.get(query.id, [])[:depth]
-        docs, scores = [scored.id for scored in best], [scored.score for scored in best]
-        if qrels is not None:
-            there = set(docs)
-            missed = [doc for doc, grade in qrels.get(query.id, {}).items() if grade > 0 and doc not in there]
-            docs += missed
-            scores += [min(scores, default=0.0)] * len(missed)
-            added[query.id] = len(missed)
-        candidates[query.id] = (docs, scores)
-    return candidates, added
+class _List(NamedTuple):
+    """A query and its candidates, of which the last ``added`` are relevant documents that the first stage missed."""
+
+    query: Query
+    documents: list[str]
+    scores: list[float]
+    added: int
 
 
-def _forget_unknown(
-    candidates: dict[str, tuple[list[str], list[float]]], added: dict[str, int], lost: set[str], name: str
-) -> None:
+def _candidates(query: Query, best: Sequence[Scored], relevant: Qrels) -> _List:
+    documents, scores = [scored.id for scored in best], [scored.score for scored in best]
+    there = set(documents)
+    missed = [id for id, grade in relevant.get(query.id, {}).items() if grade > 0 and id not in there]
+    lowest = min(scores, default=0.0)
+    return _List(query, documents + missed, scores + [lowest] * len(missed), len(missed))
+
+
+def _batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    iterator = iter(items)
+    while batch := list(islice(iterator, size)):
+        yield batch
+
+
+def _documents(documents: Iterable[Document], rows: Rows, counts: dict[str, int]) -> Iterator[dict[str, list[str]]]:
+    """The documents that the lists need, given their rows, and how many of them are empty."""
+    wanted = (
+        document
+        for batch in _batches(documents, BATCH)
+        for document in compress(batch, rows.place([document.id for document in batch]))
+    )
+    for batch in _batches(wanted, BATCH):
+        counts["empty_documents"] += sum(not document.text.strip() for document in batch)
+        yield {"doc_id": [document.id for document in batch], "text": [document.text for document in batch]}
+
+
+def _locate(batch: list[_List], rows: Rows, stored: pa.ChunkedArray, name: str) -> list[tuple[_List, Array]]:
+    """Lists with the rows of their documents, for which the ids stored there are compared."""
+    found = rows.of([id for ranked in batch for id in ranked.documents], stored)
+    ends = np.cumsum([len(ranked.documents) for ranked in batch])
+    return [_present(*pair, name) for pair in zip(batch, np.split(found, ends[:-1]), strict=True)]
+
+
+def _present(ranked: _List, rows: Array, name: str) -> tuple[_List, Array]:
     """Judged documents that the collection does not have cannot be added; retrieved ones must be there."""
-    for query_id, (docs, scores) in candidates.items():
-        retrieved = len(docs) - added.get(query_id, 0)
-        if unknown := [doc for doc in docs[:retrieved] if doc in lost]:
-            raise UserError(f"query {query_id}: the run's document {unknown[0]!r} is not in {name}")
-        kept = [doc for doc in docs if doc not in lost]
-        candidates[query_id] = (kept, scores[: len(kept)])  # what was added all has one score
-        added[query_id] = len(kept) - retrieved
-
-
-class _Documents:
-    """Keeps the documents that the lists need, giving each its row, and counts empty ones."""
-
-    def __init__(self, rows: dict[str, int]) -> None:
-        self.rows = rows
-        self.empty = 0
-
-    def batches(self, documents: Iterable[Document]) -> Iterator[dict[str, list[str]]]:
-        row = 0
-        wanted = (document for document in documents if document.id in self.rows)
-        while batch := list(islice(wanted, BATCH)):
-            for document in batch:
-                self.rows[document.id] = row
-                row += 1
-                self.empty += not document.text.strip()
-            yield {"doc_id": [d.id for d in batch], "text": [d.text for d in batch]}
+    query, documents, scores, added = ranked
+    lost = np.flatnonzero(rows < 0)
+    if not len(lost):
+        return ranked, rows
+    if lost[0] < len(documents) - added:
+        raise UserError(f"query {query.id}: the run's document {documents[lost[0]]!r} is not in {name}")
+    kept = [id for id, row in zip(documents, rows, strict=True) if row >= 0]
+    return _List(query, kept, scores[: len(kept)], added - len(lost)), rows[rows >= 0]  # all added have one score
 
 
 def _query_batches(
-    queries: list[Query],
-    candidates: dict[str, tuple[list[str], list[float]]],
-    added: dict[str, int],
-    rows: dict[str, int],
-    qrels: Qrels,
-    counts: dict[str, int],
+    batches: Iterable[list[tuple[_List, Array]]], qrels: Qrels, counts: dict[str, int]
 ) -> Iterator[dict[str, list[Any]]]:
-    counts["negative_grades"] = sum(grade < 0 for query in queries for grade in qrels.get(query.id, {}).values())
-    for start in range(0, len(queries), BATCH):
-        batch = queries[start : start + BATCH]
-        lists = [candidates[query.id] for query in batch]
+    for batch in batches:
+        lists = [ranked for ranked, _ in batch]
+        grades = [qrels.get(ranked.query.id, {}) for ranked in lists]
+        counts["added_relevant"] += sum(ranked.added for ranked in lists)
+        counts["pairs"] += sum(len(ranked.documents) for ranked in lists)
+        counts["queries_without_candidates"] += sum(not ranked.documents for ranked in lists)
+        counts["negative_grades"] += sum(grade < 0 for judged in grades for grade in judged.values())
         yield {
-            "query_id": [query.id for query in batch],
-            "text": [query.text for query in batch],
-            "documents": [[rows[doc] for doc in docs] for docs, _ in lists],
+            "query_id": [ranked.query.id for ranked in lists],
+            "text": [ranked.query.text for ranked in lists],
+            "documents": [rows for _, rows in batch],
             "labels": [
-                [max(0, qrels.get(query.id, {}).get(doc, 0)) for doc in docs]
-                for query, (docs, _) in zip(batch, lists, strict=True)
+                [max(0, judged.get(id, 0)) for id in ranked.documents]
+                for ranked, judged in zip(lists, grades, strict=True)
             ],
-            "scores": [scores for _, scores in lists],
-            "added": [added.get(query.id, 0) for query in batch],
+            "scores": [ranked.scores for ranked in lists],
+            "added": [ranked.added for ranked in lists],
         }
 
 

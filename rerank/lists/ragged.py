@@ -69,10 +69,10 @@ class Ragged:
             return np.zeros(0, dtype=np.int64)
         return np.concatenate([np.diff(offsets) for offsets in self._offsets]).astype(np.int64)
 
-    def flat(self) -> Array:
-        """All values, one list after the other (a copy only where the file has several record batches)."""
+    def flat(self, dtype: type[np.generic]) -> Array:
+        """All values, one list after the other, copied into an array of this type."""
         parts = [values[offsets[0] : offsets[-1]] for values, offsets in zip(self._values, self._offsets, strict=True)]
-        return parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else np.zeros(0)
+        return np.concatenate([np.zeros(0, dtype), *parts], dtype=dtype, casting="same_kind")
 
 
 def blocks(offsets: Array, rows: int) -> list[tuple[int, int]]:

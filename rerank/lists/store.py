@@ -73,7 +73,8 @@ class Lists:
             raise UserError(f"{folder}: fewer rows than manifest.json says; build the lists again")
         candidates = Ragged(queries.column("documents"))
         lengths = candidates.lengths()
-        flat = {name: Ragged(queries.column(name)).flat() for name in ("documents", "labels", "scores")}
+        types = (("documents", np.int64), ("labels", np.int16), ("scores", np.float32))
+        flat: dict[str, Array] = {name: Ragged(queries.column(name)).flat(dtype) for name, dtype in types}
         offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         if not with_added and manifest["counts"]["added_relevant"]:
             keep_lengths = lengths - queries.column("added").to_numpy()
@@ -87,9 +88,9 @@ class Lists:
             query_ids=queries.column("query_id").to_pylist(),
             query_rows=np.arange(queries.num_rows),
             offsets=offsets,
-            documents=flat["documents"].astype(np.int64),
-            labels=flat["labels"].astype(np.int16),
-            first_stage=flat["scores"].astype(np.float32),
+            documents=flat["documents"],
+            labels=flat["labels"],
+            first_stage=flat["scores"],
             query_table=queries,
             document_table=documents,
             qrels=read_qrels(judged) if judged.exists() else None,

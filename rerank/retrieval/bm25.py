@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -152,16 +152,20 @@ class BM25:
             are rounded to four digits, and tied ones lowered by a millionth each, as Anserini does. Queries that match
             nothing have an empty list.
         """
+        queries = list(queries)
+        results = self.results(index, queries, depth, threads)
+        with tqdm(results, "BM25", len(queries), unit=" queries", disable=None if progress else True) as bar:
+            return {query.id: found for query, found in zip(queries, bar, strict=True)}
+
+    def results(
+        self, index: Path, queries: Iterable[Query], depth: int = 150, threads: int | None = None
+    ) -> Generator[list[Scored]]:
+        """Search for one query after the other, as `search` does; memory holds the lists of 32 queries a thread."""
         if depth < 1:
             raise UserError(f"depth is {depth}; expected 1 or more")
-        queries = list(queries)
         threads = threads or os.cpu_count() or 1
         java_list = java_class("java.util.ArrayList")
-        run: Run = {}
-        with (
-            open_index(index) as searcher,
-            tqdm(desc="BM25", total=len(queries), unit=" queries", disable=None if progress else True) as bar,
-        ):
+        with open_index(index) as searcher:
             self._configure(searcher, index)
             for batch in _batches(queries, 32 * threads):
                 texts, ids = java_list(), java_list()
@@ -170,9 +174,7 @@ class BM25:
                     ids.add(query.id)
                 found = searcher.batch_search(texts, ids, depth, threads)
                 for query in batch:
-                    run[query.id] = [Scored(hit.docid, hit.score) for hit in found.get(query.id)]
-                bar.update(len(batch))
-        return run
+                    yield [Scored(hit.docid, hit.score) for hit in found.get(query.id)]
 
     def _configure(self, searcher: Any, index: Path) -> None:
         searcher.set_bm25(float(self.k1), float(self.b))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+from tqdm import tqdm
 
 from rerank.collections.rankllm import read_lists
 from rerank.errors import UserError
@@ -85,7 +86,9 @@ def _number(given: Any, kind: type, where: str) -> float:
     return value
 
 
-def write_run(path: str | Path, run: Run, tag: str = "rerank") -> None:
+def write_run(
+    path: str | Path, run: Mapping[str, Sequence[Scored]], tag: str = "rerank", depth: int | None = None
+) -> None:
     """Write a run in TREC's format, whole or not at all.
 
     The order of each list is kept. Ranks count from 1, and scores strictly decrease as float32, after being read back
@@ -96,6 +99,7 @@ def write_run(path: str | Path, run: Run, tag: str = "rerank") -> None:
         path: the file. Queries without documents leave no line in it.
         run: query id -> documents, best first.
         tag: the run's name, its last column.
+        depth: how many documents of a query are written at the most; None for all.
 
     Raises:
         UserError: an id or tag with white space, which the format cannot express, or a compressed file's name.
@@ -103,11 +107,12 @@ def write_run(path: str | Path, run: Run, tag: str = "rerank") -> None:
     """
     if Path(path).suffix in (".gz", ".xz", ".json", ".jsonl", ".parquet"):
         raise UserError(f"{path}: runs are written as plain TREC files; choose a name without {Path(path).suffix}")
-    for id in [tag, *run, *(document.id for documents in run.values() for document in documents)]:
-        if id.split() != [id]:
-            raise UserError(f"{path}: {id!r} is empty or holds white space, which a run file cannot express")
     with atomic_write(path) as file:
-        for query, documents in run.items():
+        for query, ranked in tqdm(run.items(), f"writing {Path(path).name}", unit=" queries", disable=None, delay=2):
+            documents = ranked[:depth]
+            for id in (tag, query, *(document.id for document in documents)):
+                if id.split() != [id]:
+                    raise UserError(f"{path}: {id!r} is empty or holds white space, which a run file cannot express")
             if len({document.id for document in documents}) < len(documents):
                 raise ValueError(f"query {query!r} has a document twice")
             scores = strictly_decreasing([document.score for document in documents])

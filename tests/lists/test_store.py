@@ -159,7 +159,7 @@ def test_ragged_columns_read_back(tmp_path_factory: pytest.TempPathFactory, batc
     assert len(ragged) == len(rows)
     assert [ragged[i].tolist() for i in range(len(rows))] == rows
     assert ragged.lengths().tolist() == [len(row) for row in rows]
-    assert ragged.flat().tolist() == [value for row in rows for value in row]
+    assert ragged.flat(np.int64).tolist() == [value for row in rows for value in row]
 
 
 def test_datasets_reads_the_arrow_files(tmp_path: Path) -> None:
