@@ -20,7 +20,8 @@ def first_stage_rows(plan: Plan, outcomes: Mapping[Group, Outcome]) -> tuple[Out
     """What the first stage ranked, as deep as it was reranked, and the methods mixed with it.
 
     The first stage's share is what validation chose for a cell (``first_stage_weight`` of its ``measures.json``); a
-    cell without validation lists is not mixed. Lists of feature vectors have no first stage, hence no rows.
+    cell without validation lists is not mixed. Lists of feature vectors have no first stage, hence no rows. Where
+    methods rerank different lists, the row of the first stage has those of the first method.
 
     Returns:
         The first stage by fold, and the mixed methods by fold and seed.
@@ -29,22 +30,24 @@ def first_stage_rows(plan: Plan, outcomes: Mapping[Group, Outcome]) -> tuple[Out
     mixed: Outcomes = {}
     if plan.config.first_stage == "hide":
         return alone, mixed
-    candidates: dict[int | str | None, tuple[Run, Qrels]] = {}
+    candidates: dict[str, tuple[Run, Qrels]] = {}
     for group, outcome in outcomes.items():
-        if group.fold not in candidates:
+        data = json.dumps(outcome.cell.settings["data"], sort_keys=True)  # the fold is in it
+        if data not in candidates:
             lists = load_splits(outcome.measured.folder).test
             assert lists is not None and lists.qrels is not None
             if lists.features is not None:
                 return alone, mixed
-            candidates[group.fold] = lists.run(), lists.qrels
+            candidates[data] = lists.run(), lists.qrels
             first = Group(FIRST_STAGE, group.fold, plan.config.seeds[0])
-            alone[first] = _measured(plan, first, outcome, *candidates[group.fold])
+            if first not in alone:
+                alone[first] = _measured(plan, first, outcome, *candidates[data])
         if plan.config.first_stage != "mix":
             continue
-        measures = json.loads((outcome.measured.folder / "measures.json").read_text())
+        measures = json.loads((outcome.cell.folder / "measures.json").read_text())
         if (weight := measures.get("with_first_stage", {}).get("first_stage_weight")) is None:
             continue
-        run, qrels = candidates[group.fold]
+        run, qrels = candidates[data]
         both = interpolate(read_run(outcome.measured.folder / "test.trec"), run, weight)
         name = Group(mixed_name(group.method), group.fold, group.seed)
         mixed[name] = _measured(plan, name, outcome, both, qrels)

@@ -27,7 +27,7 @@ class Outcome:
         tried: how many points of the search were trained.
         validation: its validation measures, by name.
         test: its test measures per query.
-        seconds: what the training of the cell took.
+        seconds: what the training took, the second one included.
     """
 
     cell: Cell

@@ -161,8 +161,10 @@ class Experiment:
         table = read_queries(cell.folder / QUERIES, config.measures, config.empty)
         assert table is not None
         _, chosen, measures = state.best
-        validation = measures.get("validation", {})
-        self.outcomes[cell.group] = Outcome(chosen, cell, len(state.trained), validation, table, measures["seconds"])
+        validation, seconds = measures.get("validation", {}), measures["seconds"]
+        if cell is not chosen and (second := cell.finished()) is not None:
+            seconds += second["seconds"]
+        self.outcomes[cell.group] = Outcome(chosen, cell, len(state.trained), validation, table, seconds)
         self._progress.measure(cell)
 
 
@@ -187,7 +189,8 @@ def check_cells(plan: Plan) -> None:
         for group in {group.method: group for group in plan.groups}.values():
             for point in _corners(plan.config.methods[group.method].search):
                 cell, file = plan.cell(group, point), Path(folder) / "cell.yaml"
-                for where, one in {f"methods.{group.method}": cell, "refit": plan.refitted(cell)}.items():
+                told = {f"methods.{group.method}": cell} | ({"refit": plan.refitted(cell)} if plan.config.refit else {})
+                for where, one in told.items():
                     file.write_text(yaml.safe_dump(one.settings, sort_keys=False))
                     try:
                         check([f"--config={file}"])

@@ -5,9 +5,9 @@ variable per weight. Here
 
 .. math:: P = \mathrm{softmax}(s Q K^\top + M), \quad O = \frac{1}{1 - p} (P \odot D) V
 
-is computed by batched products, a few sequences at a time so that their matrices stay in the cache, and :math:`P` is
-computed again in the backward pass: what is kept are Q, K, V and a byte per element of D (see
-:mod:`rerank.models.dropout`).
+is computed by batched products, a few sequences at a time so that their matrices stay in the cache where sequences are
+short, and :math:`P` is computed again in the backward pass: what is kept are Q, K, V and a byte per element of D (see
+:mod:`rerank.models.dropout`). A token that may see nothing gets the mean of V.
 """
 
 from __future__ import annotations
@@ -23,15 +23,22 @@ NAME = "rerank"
 """The name under which Transformers finds it."""
 
 FASTER = (torch.bfloat16,)
-"""Types in which it is faster than PyTorch's kernel without dropout as well (1.2 to 2 times forward, 1.7 to 3 with the
-backward pass; in float32 0.5 to 1)."""
+"""Types in which it is faster than PyTorch's kernel without dropout as well: at 64 to 512 tokens 1.2 to 2 times
+forward, 1.7 to 3 times with the backward pass (in float32 0.5 to 1)."""
+
+LARGEST = 1 << 22
+"""Attention weights of a sequence, heads included, up to which it is worth its memory without dropout: those of 591
+tokens and 12 heads."""
+
+HARMLESS = {"is_causal", "sliding_window", "position_ids", "output_attentions", "output_hidden_states", "return_dict"}
+"""What Transformers says beside the mask, and the mask has already."""
 
 ELEMENTS = 1 << 20
 """Attention weights computed at once (but at least a sequence's): 2 MB in bf16."""
 
 
 class _Attention(torch.autograd.Function):
-    """Of ``[B, H, L, d]``; the mask ``[B or 1, H or 1, L or 1, L]`` is boolean (True is seen), added, or None."""
+    """Of ``[B, H, L, d]``; the mask ``[B or 1, H or 1, L or 1, L]`` is boolean (True is seen), or None."""
 
     @staticmethod
     def forward(
@@ -77,9 +84,9 @@ def _part(mask: Tensor | None, rows: slice) -> Tensor | None:
 
 def _weights(query: Tensor, key: Tensor, mask: Tensor | None, scale: float) -> Tensor:
     logits = (query * scale) @ key.transpose(-1, -2)
-    if mask is not None and mask.dtype == torch.bool:
-        mask = torch.zeros(mask.shape, dtype=logits.dtype).masked_fill_(~mask, torch.finfo(logits.dtype).min)
-    return torch.softmax(logits if mask is None else logits.add_(mask), -1)
+    if mask is not None:
+        logits += torch.zeros(mask.shape, dtype=logits.dtype).masked_fill_(~mask, torch.finfo(logits.dtype).min)
+    return torch.softmax(logits, -1)
 
 
 def attention(
@@ -92,19 +99,43 @@ def attention(
     scaling: float | None = None,
     **others: Any,
 ) -> tuple[Tensor, None]:
-    """Attention as Transformers calls it; PyTorch's own on other devices than a CPU, and where it is faster."""
+    """Attention as Transformers calls it; PyTorch's own where that is faster, or more is asked than is known here."""
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-    plain = query.shape[1] == key.shape[1] and not (others.get("is_causal") or getattr(module, "is_causal", False))
+    states = [query, key, value]
+    if torch.is_autocast_enabled("cpu"):  # as PyTorch's own does
+        states = [state.to(torch.get_autocast_dtype("cpu")) for state in states]
     steps = threshold(dropout) if module.training else 0
-    slow = query.dtype in FASTER or (steps > 0 and query.dtype == torch.float32)
-    if not (plain and slow and query.device.type == "cpu"):
+    if not (_plain(module, states, attention_mask, others) and _faster(states, steps)):
         return sdpa_attention_forward(
             module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **others
         )
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    output = _Attention.apply(query, key, value, attention_mask, scale, steps)
-    return output.transpose(1, 2).contiguous(), None
+    return _Attention.apply(*states, attention_mask, scale, steps).transpose(1, 2).contiguous(), None
+
+
+def _plain(module: nn.Module, states: list[Tensor], mask: Tensor | None, others: dict[str, Any]) -> bool:
+    """Whether this is attention of every token to every token that a boolean mask lets it see, and nothing else."""
+    query, key, _ = states
+    causal = others.get("is_causal")
+    causal = getattr(module, "is_causal", True) if causal is None else causal
+    more = {name for name, value in others.items() if value is not None and value is not False} - HARMLESS
+    return (
+        not causal
+        and not more
+        and query.device.type == "cpu"
+        and len({state.dtype for state in states}) == 1
+        and query.shape[:2] == key.shape[:2]
+        and (mask is None or (mask.dtype == torch.bool and mask.dim() == 4))
+    )
+
+
+def _faster(states: list[Tensor], steps: int) -> bool:
+    """Whether it is faster than PyTorch's, and needs no more memory."""
+    query, key, _ = states
+    if 0 < steps < STEPS:
+        return query.dtype in (torch.bfloat16, torch.float32)
+    return not steps and query.dtype in FASTER and query.shape[1] * query.shape[2] * key.shape[2] <= LARGEST
 
 
 def use_cheap_attention(network: Any) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MethodType
 from typing import Any, Literal
 
 import numpy as np
@@ -278,13 +279,13 @@ def _no_pooler(config: Any) -> dict[str, Any]:
 
 def _keep_float32(module: nn.Module) -> None:
     """Let a module compute in float32 under any autocast: scores in bf16 would tie."""
-    forward: Callable[..., Any] = module.forward
+    module.forward = MethodType(_in_float32, module)  # bound, so that a deep copy has its own
 
-    def float32(*args: Any, **kwargs: Any) -> Any:
-        with torch.autocast(next(iter(args)).device.type if args else "cpu", enabled=False):
-            return forward(*(a.float() if torch.is_tensor(a) and a.is_floating_point() else a for a in args), **kwargs)
 
-    module.forward = float32
+def _in_float32(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+    with torch.autocast(next(iter(args)).device.type if args else "cpu", enabled=False):
+        floats = (a.float() if torch.is_tensor(a) and a.is_floating_point() else a for a in args)
+        return type(module).forward(module, *floats, **kwargs)
 
 
 def _knows_types(network: Any) -> bool:

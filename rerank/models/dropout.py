@@ -20,7 +20,7 @@ STEPS = 256
 
 def threshold(rate: float) -> int:
     """The rate in steps; a rate above 0 is at least one step, one below 1 leaves at least one."""
-    return 0 if rate <= 0 else min(max(1, round(rate * STEPS)), STEPS - 1)
+    return 0 if rate <= 0 else STEPS if rate >= 1 else min(max(1, round(rate * STEPS)), STEPS - 1)
 
 
 def draw(count: int) -> Tensor:
@@ -65,15 +65,14 @@ class Dropout(nn.Dropout):
     def forward(self, values: Tensor) -> Tensor:
         """Zero some elements while training, and scale the others up."""
         steps = threshold(self.p)
-        if values.device.type != "cpu" or not self.training or not steps or values.dtype == torch.float64:
+        known = values.device.type == "cpu" and values.dtype in (torch.bfloat16, torch.float16, torch.float32)
+        if not (self.training and known and 0 < steps < STEPS):
             return super().forward(values)
         return _Dropout.apply(values, steps)
 
 
 def use_cheap_dropout(network: nn.Module) -> None:
     """Put :class:`Dropout` where ``nn.Dropout`` is."""
-    for name, child in network.named_children():
-        if type(child) is nn.Dropout:
-            setattr(network, name, Dropout(child.p))
-        else:
-            use_cheap_dropout(child)
+    for module in network.modules():
+        if type(module) is nn.Dropout:
+            module.__class__ = Dropout  # its mode, hooks and name stay

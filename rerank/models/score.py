@@ -86,11 +86,11 @@ def _smaller(budget: int, lengths: Array, device: torch.device) -> int:
     """A budget below that with which a chunk of pairs of these lengths did not fit."""
     longest = int(lengths.max())
     if len(lengths) == 1 or budget <= longest:
-        raise UserError(f"out of memory with a document of {longest} tokens; shorten the documents")
+        raise UserError(f"out of memory with one document at a time (size {longest}); shorten the documents")
     if device.type == "cuda":
         torch.cuda.empty_cache()
     budget = max(longest, min(budget, int(lengths.sum())) // 2)
-    log.warning("out of memory: %d tokens at a time from now on", budget)
+    log.warning("out of memory: a budget of %d for what is left", budget)
     return budget
 
 

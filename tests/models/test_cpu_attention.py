@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +9,7 @@ import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
-from transformers import AutoModelForSequenceClassification, BertConfig, DistilBertConfig, ModernBertConfig
+from transformers import AutoModelForSequenceClassification, BertConfig, DistilBertConfig, ModernBertConfig, T5Config
 
 from rerank.models import cpu_attention
 from rerank.models.cpu_attention import NAME, attention, use_cheap_attention
@@ -30,7 +32,8 @@ def test_elements_go_where_their_byte_is_below_the_threshold(count: int, steps: 
 
 
 def test_rates_are_multiples_of_a_256th() -> None:
-    assert [threshold(rate) for rate in (0.0, 1e-9, 0.1, 0.5, 0.999)] == [0, 1, 26, 128, 255]
+    assert [threshold(rate) for rate in (0.0, 1e-9, 0.1, 0.5, 0.999, 1.0)] == [0, 1, 26, 128, 255, 256]
+    assert not Dropout(1.0)(torch.ones(1000)).any()
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.5])
@@ -48,6 +51,12 @@ def test_dropout_keeps_the_mean_and_its_gradient_has_the_same_zeros(rate: float)
     assert abs(float(torch.corrcoef(torch.stack([bits[:-1].flatten(), bits[1:].flatten()]))[0, 1])) < 0.02
 
 
+def test_layers_stay_what_they_were() -> None:
+    network = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.3)).eval()
+    use_cheap_dropout(network)
+    assert type(network[1]) is Dropout and network[1].p == 0.3 and not network[1].training
+
+
 def test_dropout_does_nothing_in_evaluation_and_leaves_other_types_to_pytorch() -> None:
     values = torch.rand(1000)
     assert torch.equal(Dropout(0.5).eval()(values), values)
@@ -59,7 +68,6 @@ MASKS = {
     "none": None,
     "padding": torch.arange(9)[None, None, None, :] < torch.tensor([9, 5, 1])[:, None, None, None],
     "pairs of tokens": torch.ones(3, 1, 9, 9, dtype=torch.bool).tril(3),
-    "added": torch.randn(1, 2, 9, 9, generator=torch.Generator().manual_seed(0)),
 }
 
 
@@ -67,9 +75,12 @@ def states(kind: torch.dtype = torch.float32) -> list[Tensor]:
     return [torch.randn(3, 9, 2, 4).to(kind).transpose(1, 2).requires_grad_() for _ in range(3)]
 
 
+class Layer(nn.Module):
+    is_causal = False
+
+
 def call(tensors: list[Tensor], mask: Tensor | None, dropout: float = 0.0) -> Tensor:
-    module = nn.Module().train()
-    return attention(module, *tensors, mask, dropout=dropout, scaling=0.7)[0].transpose(1, 2)
+    return attention(Layer(), *tensors, mask, dropout=dropout, scaling=0.7)[0].transpose(1, 2)
 
 
 def gradients(output: Tensor, tensors: list[Tensor]) -> list[Tensor]:
@@ -111,7 +122,7 @@ def test_with_dropout_it_is_its_formula(name: str) -> None:
     query, key, value = tensors
     logits = 0.7 * query @ key.transpose(2, 3)
     if mask is not None:
-        logits = logits.masked_fill(~mask, -1e30) if mask.dtype == torch.bool else logits + mask
+        logits = logits.masked_fill(~mask, -1e30)
     theirs = (logits.softmax(-1) * ~gone / 0.75) @ value
     torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
     for one, other in zip(gradients(ours, tensors), gradients(theirs, tensors), strict=True):
@@ -135,8 +146,37 @@ def test_it_stands_in_where_pytorchs_is_slow(
     monkeypatch.setattr(cpu_attention._Attention, "apply", lambda query, *_: query)
     tensors = states(kind)
     rate = dropout if training else 0.0  # as Transformers passes it
-    found, _ = attention(nn.Module().train(training), *tensors, None, dropout=rate)
+    found, _ = attention(Layer().train(training), *tensors, None, dropout=rate)
     assert torch.equal(found, tensors[0].transpose(1, 2)) == ours
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"attention_mask": torch.zeros(1, 2, 9, 9, dtype=torch.bfloat16)},
+        {"attention_mask": torch.ones(9, 9, dtype=torch.bool)},
+        {"is_causal": True},
+        {"position_bias": torch.zeros(1, 2, 9, 9, dtype=torch.bfloat16)},
+        {"dropout": 1.0},
+    ],
+    ids=lambda asked: next(iter(asked)),
+)
+def test_what_it_does_not_know_is_left_to_pytorch(asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpu_attention._Attention, "apply", lambda *_: pytest.fail("it took over"))
+    tensors = [tensor.detach() for tensor in states(torch.bfloat16)]
+    attention(Layer(), *tensors, **({"attention_mask": None} | asked))
+    attention(nn.Module(), *tensors, None)  # causal unless it says that it is not
+    monkeypatch.setattr(cpu_attention, "LARGEST", 2 * 9 * 9 - 1)
+    attention(Layer(), *tensors, None)
+
+
+def test_under_autocast_types_may_differ() -> None:
+    """As in rotary models, whose queries and keys are float32."""
+    query, key, value = states()
+    with torch.autocast("cpu", torch.bfloat16):
+        found = call([query, key, value.bfloat16()], None, dropout=0.1)
+    assert found.dtype == torch.bfloat16
+    assert all(gradient.isfinite().all() for gradient in gradients(found, [query, key, value]))
 
 
 def test_bf16_errs_no_more_than_pytorchs() -> None:
@@ -192,3 +232,15 @@ def test_models_score_and_learn_as_before(config: object, always: list[int]) -> 
         torch.testing.assert_close(network.eval()(**tokens).logits, before[0], rtol=1e-4, atol=1e-6)
     assert len(always) == 4
     assert NAME not in network.config.to_json_string()
+
+
+def test_a_learned_bias_of_positions_stays() -> None:
+    """T5 hands it to attention beside the mask."""
+    config = T5Config(vocab_size=99, d_model=32, d_kv=16, d_ff=64, num_layers=2, num_heads=2, dropout_rate=0.0)
+    config.pad_token_id, config.eos_token_id, config.decoder_start_token_id = 0, 1, 0
+    network = AutoModelForSequenceClassification.from_config(config).eval()
+    tokens = {"input_ids": torch.cat([torch.randint(2, 99, (3, 20)), torch.ones(3, 1, dtype=torch.int64)], 1)}
+    with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
+        before = network(**tokens).logits
+        use_cheap_attention(network)
+        torch.testing.assert_close(network(**tokens).logits, before, rtol=1e-2, atol=1e-2)

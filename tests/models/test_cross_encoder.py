@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import json
 from pathlib import Path
 
@@ -56,6 +57,16 @@ def test_sentence_transformers_loads_it_with_the_same_scores(tiny_model: Path, t
     with torch.autocast("cpu", enabled=False):
         expected = sentence_transformers.CrossEncoder(str(tmp_path)).predict(PAIRS)
     np.testing.assert_allclose(exact(ours, PAIRS), expected, atol=1e-4)
+
+
+def test_a_copy_is_a_model_of_its_own(model: CrossEncoder) -> None:
+    scores, other = model.predict(PAIRS), copy.deepcopy(model)
+    assert not any(module.training for module in CrossEncoder(model.name, dropout=0.3).network.modules())
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+    np.testing.assert_array_equal(other.predict(PAIRS), scores)
+    assert not model.predict(PAIRS).any()
 
 
 def test_the_limit_of_a_model_that_others_trained_is_its_own(tiny_model: Path, tmp_path: Path) -> None:
