@@ -3,10 +3,11 @@
     python scripts/bench_text.py --lists lists/scifact-train [--model sentence-transformers/all-MiniLM-L6-v2]
         [--scored 600] [--trained 4] [--depth 50] [--length 256] [--threads 2] [--rounds 3]
 
-prints Markdown. *Scoring*: the same texts, tokenisation included, as both libraries do it at their defaults.
-*Training*: the same whole lists, one list a step, AdamW; theirs by ``CrossEncoderTrainer`` with ``LambdaLoss`` in
-micro-batches of 16, ours with SmoothI-nDCG; the first step is left out. Contenders take turns; a row has the best of
-its rounds by the clock. *Of the best* is what the encoder's products and attention need (two operations a weight and
+prints Markdown. *Scoring*: the same texts (documents cut to ``--length`` word pieces beforehand, so that both read the
+same tokens), tokenisation included; theirs at its defaults, and in bf16. *Training*: the same whole lists, one list a
+step, AdamW; theirs by ``CrossEncoderTrainer`` with ``LambdaLoss`` in micro-batches of 16, which tokenises in each step;
+ours with SmoothI-nDCG on token ids that were cached before, as it always trains. The first step is left out (of theirs
+it is another list, of as many documents). Contenders take turns; a row has the best of its rounds by the clock. *Of the best* is what the encoder's products and attention need (two operations a weight and
 token, four a dimension and pair of tokens, thrice that in training; padding is not counted as work) over what a product
 of 4096 x 4096 matrices in bf16 reaches before and after.
 """
@@ -23,7 +24,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from bench_scoring import Texts, ours, texts_of
+from bench_scoring import Texts, ours
 
 from rerank.lists.store import Lists
 from rerank.losses import SmoothINDCG
@@ -58,14 +59,27 @@ def operations(model: CrossEncoder, lengths: np.ndarray) -> float:
     return float((2 * sum(layers) * lengths + 4 * config.num_hidden_layers * config.hidden_size * lengths**2).sum())
 
 
-def their_scoring(name: str, length: int, device: torch.device) -> Callable[[Texts], object]:
+def cut(lists: Lists, model: CrossEncoder) -> Texts:
+    """The texts of all pairs, documents without what the model would cut."""
+    texts = lists.document_table.column("text").to_pylist()
+    ends = model.tokenizer(texts, add_special_tokens=False, return_offsets_mapping=True, verbose=False)[
+        "offset_mapping"
+    ]
+    limit = model.document_length
+    short = [text if len(end) <= limit else text[: end[limit - 1][1]] for text, end in zip(texts, ends, strict=True)]
+    queries = lists.query_table.column("text").to_pylist()
+    asked = np.repeat(lists.query_rows, lists.lengths)
+    return [(queries[q], short[d]) for q, d in zip(asked, lists.documents, strict=True)]
+
+
+def their_scoring(name: str, length: int, device: torch.device, dtype: str) -> Callable[[Texts], object]:
     from sentence_transformers import CrossEncoder as Theirs
 
-    model = Theirs(name, max_length=length, num_labels=1, device=str(device))
+    model = Theirs(name, max_length=length, num_labels=1, device=str(device), model_kwargs={"dtype": dtype})
     return lambda pairs: model.predict(pairs, show_progress_bar=False)
 
 
-def ours_training(name: str, options: argparse.Namespace, dropout: float | None) -> Callable[[Lists], float]:
+def ours_training(name: str, options: argparse.Namespace, dropout: float) -> Callable[[Lists], float]:
     device = torch.device(options.device)
 
     def train(lists: Lists) -> float:
@@ -94,7 +108,7 @@ def ours_training(name: str, options: argparse.Namespace, dropout: float | None)
 
 
 def their_training(
-    name: str, options: argparse.Namespace, dropout: float | None, bf16: bool
+    name: str, model_of_ours: CrossEncoder, options: argparse.Namespace, dropout: float, bf16: bool
 ) -> Callable[[Lists], float]:
     from datasets import Dataset
     from sentence_transformers import CrossEncoder as Theirs
@@ -114,7 +128,7 @@ def their_training(
             self.ends.append(time.perf_counter())
 
     def train(lists: Lists) -> float:
-        rates = {} if dropout is None else {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
+        rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
         model = Theirs(
             name,
             max_length=options.length + QUERY + 3,
@@ -122,7 +136,7 @@ def their_training(
             device=options.device,
             config_kwargs=rates,
         )
-        texts = texts_of(lists)
+        texts = cut(lists, model_of_ours)
         ends = list(zip(lists.offsets[:-1], lists.offsets[1:], strict=True))
         data = Dataset.from_dict(
             {
@@ -176,7 +190,7 @@ def main() -> None:
     precision, _ = resolve("auto", device)
     lists = Lists.open(options.lists)
     drawn = np.random.default_rng(0).permutation(len(lists.documents))[: options.scored]
-    everything = texts_of(lists)
+    everything = cut(lists, model)
     pairs = [everything[i] for i in drawn]
     inputs = model.inputs(lists)
     lengths = inputs.lengths(np.repeat(lists.query_rows, lists.lengths), lists.documents)
@@ -185,18 +199,20 @@ def main() -> None:
     scoring: dict[str, Callable[[Texts], object]] = {}
     if options.scored:
         scoring = {
-            "sentence-transformers `predict`": their_scoring(options.model, length, device),
+            "sentence-transformers `predict`": their_scoring(options.model, length, device, "float32"),
+            "sentence-transformers bf16": their_scoring(options.model, length, device, "bfloat16"),
             "rerank fp32": ours(model, "fp32"),
             f"rerank {precision}": ours(model, precision),
         }
     some = lists.select(np.flatnonzero(np.add.reduceat(lists.labels > 0, lists.offsets[:-1]) > 0)).top(options.depth)
     some = some.select(np.arange(options.trained))
-    rates = {"dropout 0.1": None, "no dropout": 0.0}
+    rates = {"dropout 0.1": 0.1, "no dropout": 0.0}
     training: dict[str, Callable[[Lists], float]] = {}
     if options.trained:
         for words, rate in rates.items():
-            training[f"sentence-transformers fp32, {words}"] = their_training(options.model, options, rate, False)
-            training[f"sentence-transformers bf16, {words}"] = their_training(options.model, options, rate, True)
+            for bf16 in (False, True):
+                who = f"sentence-transformers {'bf16' if bf16 else 'fp32'}, {words}"
+                training[who] = their_training(options.model, model, options, rate, bf16)
             training[f"rerank, {words}"] = ours_training(options.model, options, rate)
 
     seconds = dict.fromkeys([*scoring, *training], np.inf)
