@@ -132,7 +132,7 @@ def retrieve(data: Path, home: Path, output: Path, options: argparse.Namespace) 
     started, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
     while process.poll() is None:
-        building = bool(list(output.parent.glob(f".{output.name}.*.tmp")))
+        building = output.exists() or any(output.parent.glob(f".{output.name}.*.tmp"))
         phase = PHASES[2] if building else PHASES[any((home / "indexes").glob("[!.]*"))]
         try:
             now = memory(process.pid, log)
