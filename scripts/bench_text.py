@@ -7,9 +7,10 @@ prints Markdown. *Scoring*: the same texts (documents cut to ``--length`` word p
 same tokens), tokenisation included; theirs at its defaults, and in bf16. *Training*: the same whole lists, one list a
 step, AdamW; theirs by ``CrossEncoderTrainer`` with ``LambdaLoss`` in micro-batches of 16, which tokenises in each step;
 ours with SmoothI-nDCG on token ids that were cached before, as it always trains. The first step is left out (of theirs
-it is another list, of as many documents). Contenders take turns; a row has the best of its rounds by the clock. *Of the best* is what the encoder's products and attention need (two operations a weight and
-token, four a dimension and pair of tokens, thrice that in training; padding is not counted as work) over what a product
-of 4096 x 4096 matrices in bf16 reaches before and after.
+it is another list, of as many documents). Contenders take turns; a row has the best of its rounds by the clock. *Of the
+best* is what the encoder's products and attention need (two operations a weight and token, four a dimension and pair of
+tokens, thrice that in training; padding is not counted as work) over what a product of 4096 x 4096 matrices in bf16
+reaches before and after.
 """
 
 from __future__ import annotations
