@@ -143,8 +143,12 @@ def _curves(figure: Figure, experiment: Experiment, summary: Summary, wanted: Wa
             axes, colour = (upper, COLOURS[6]) if loss else (lower, COLOURS[curve.what == "training"])
             axes.set_axis_on()
             for run in curve.runs if len(curve.runs) > 1 else []:
-                axes.plot(np.arange(1, len(run) + 1), run, color=colour, alpha=0.25, linewidth=0.8)
-            axes.plot(np.arange(1, len(curve.mean) + 1), curve.mean, color=colour, linewidth=1.8, label=curve.what)
+                dot = "o" if len(run) == 1 else None  # a line of one point is nothing
+                axes.plot(np.arange(1, len(run) + 1), run, marker=dot, color=colour, alpha=0.25, linewidth=0.8)
+            dot = "o" if len(curve.mean) == 1 else None
+            axes.plot(
+                np.arange(1, len(curve.mean) + 1), curve.mean, marker=dot, color=colour, linewidth=1.8, label=curve.what
+            )
             axes.set_ylabel("training loss" if loss else monitor, fontsize=8)
             axes.set_xlabel(curve.unit, fontsize=8)
             axes.tick_params(labelsize=8)
