@@ -82,7 +82,7 @@ def test_two_processes_write_the_run_of_one(tmp_path: Path, tiny_model: Path) ->
     CrossEncoder(str(tiny_model), query_length=8, document_length=24).save(tmp_path / "model")
     words = ["rerank", "--model", str(tmp_path / "model"), "--lists", str(tmp_path / "lists"), "--precision", "fp32"]
     assert main([*words, "--output", str(tmp_path / "one.trec")]) == 0
-    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--master_port=29512"]
+    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--standalone"]
     subprocess.run(
         [*launch, "-m", "rerank.cli", *words, "--output", str(tmp_path / "two.trec")], check=True, timeout=300
     )

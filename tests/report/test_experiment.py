@@ -20,6 +20,7 @@ def test_experiments_have_a_report(tmp_path: Path) -> None:
     methods = {"ListNet": {"set": {"loss": "ListNet"}}, "SmoothI": {"set": {"loss": "SmoothINDCG"}}}
     changes = {
         "methods": methods,
+        "first_stage": "show",
         "folds": [1, 2],
         "trials": None,
         "published": None,

@@ -153,7 +153,7 @@ def test_an_interrupted_run_goes_on(options: list[str], tmp_path: Path, monkeypa
 def test_two_processes_do_as_one(options: list[str], tmp_path: Path) -> None:
     options = [*options, "--checkpoint_every=1"]
     train([*options, f"--output={tmp_path / 'one'}"])
-    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--master_port=29513"]
+    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--standalone"]
     config = f"--config={tmp_path / 'one' / 'config.yaml'}"
     script = str(ROOT / "scripts" / "train.py")
     subprocess.run([*launch, script, config, f"--output={tmp_path / 'two'}"], check=True, timeout=300)

@@ -128,7 +128,7 @@ def test_accumulation_and_chunks_do_not_change_the_weights(options: list[str], t
 
 def test_two_processes_do_as_one(options: list[str], tmp_path: Path) -> None:
     train([*options, f"--output={tmp_path / 'one'}"])
-    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--master_port=29511", SCRIPT]
+    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--standalone", SCRIPT]
     config = f"--config={tmp_path / 'one' / 'config.yaml'}"
     subprocess.run([*launch, config, f"--output={tmp_path / 'two'}"], check=True, timeout=300)
     assert_near(weights(tmp_path / "two"), weights(tmp_path / "one"))
