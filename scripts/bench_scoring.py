@@ -125,9 +125,10 @@ def sentence_transformers(folder: str, length: int) -> Callable[[Texts], Array]:
     return lambda pairs: np.asarray(model.predict(pairs, show_progress_bar=False))
 
 
-def texts_of(lists: Lists) -> Texts:
+def texts_of(lists: Lists, documents: list[str] | None = None) -> Texts:
+    """The texts of all pairs; ``documents``, by row of the store, may stand in for the stored ones."""
     queries = lists.query_table.column("text").to_pylist()
-    documents = lists.document_table.column("text").to_pylist()
+    documents = documents or lists.document_table.column("text").to_pylist()
     asked = np.repeat(lists.query_rows, lists.lengths)
     return [(queries[q], documents[d]) for q, d in zip(asked, lists.documents, strict=True)]
 

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from bench_scoring import Texts, ours
+from bench_scoring import Texts, ours, texts_of
 
 from rerank.lists.store import Lists
 from rerank.losses import SmoothINDCG
@@ -63,14 +63,10 @@ def operations(model: CrossEncoder, lengths: np.ndarray) -> float:
 def cut(lists: Lists, model: CrossEncoder) -> Texts:
     """The texts of all pairs, documents without what the model would cut."""
     texts = lists.document_table.column("text").to_pylist()
-    ends = model.tokenizer(texts, add_special_tokens=False, return_offsets_mapping=True, verbose=False)[
-        "offset_mapping"
-    ]
-    limit = model.document_length
+    encoded = model.tokenizer(texts, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+    ends, limit = encoded["offset_mapping"], model.document_length
     short = [text if len(end) <= limit else text[: end[limit - 1][1]] for text, end in zip(texts, ends, strict=True)]
-    queries = lists.query_table.column("text").to_pylist()
-    asked = np.repeat(lists.query_rows, lists.lengths)
-    return [(queries[q], short[d]) for q, d in zip(asked, lists.documents, strict=True)]
+    return texts_of(lists, short)
 
 
 def their_scoring(name: str, length: int, device: torch.device, dtype: str) -> Callable[[Texts], object]:

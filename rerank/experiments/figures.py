@@ -126,6 +126,11 @@ def _methods(figure: Figure, experiment: Experiment, summary: Summary, wanted: W
     return f"test means over {over(config)}. Filled: the best."
 
 
+def _curve(axes: Axes, values: np.ndarray, **style: Any) -> None:
+    """Values over 1, 2, …; a dot where there is one only."""
+    axes.plot(np.arange(1, len(values) + 1), values, marker="o" if len(values) == 1 else None, **style)
+
+
 def _curves(figure: Figure, experiment: Experiment, summary: Summary, wanted: Wanted) -> str:
     plan = experiment.plan
     drawn, monitor = curves(plan, wanted, experiment.outcomes), measures_of(plan, wanted)[0]
@@ -143,12 +148,8 @@ def _curves(figure: Figure, experiment: Experiment, summary: Summary, wanted: Wa
             axes, colour = (upper, COLOURS[6]) if loss else (lower, COLOURS[curve.what == "training"])
             axes.set_axis_on()
             for run in curve.runs if len(curve.runs) > 1 else []:
-                dot = "o" if len(run) == 1 else None  # a line of one point is nothing
-                axes.plot(np.arange(1, len(run) + 1), run, marker=dot, color=colour, alpha=0.25, linewidth=0.8)
-            dot = "o" if len(curve.mean) == 1 else None
-            axes.plot(
-                np.arange(1, len(curve.mean) + 1), curve.mean, marker=dot, color=colour, linewidth=1.8, label=curve.what
-            )
+                _curve(axes, run, color=colour, alpha=0.25, linewidth=0.8)
+            _curve(axes, curve.mean, color=colour, linewidth=1.8, label=curve.what)
             axes.set_ylabel("training loss" if loss else monitor, fontsize=8)
             axes.set_xlabel(curve.unit, fontsize=8)
             axes.tick_params(labelsize=8)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import compress, islice
+from itertools import compress
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -21,10 +21,10 @@ from rerank.lists.first_stage import PAIRS
 from rerank.lists.ragged import Array, read_arrow, write_arrow
 from rerank.lists.rows import Rows
 from rerank.lists.store import VERSION, Lists, texts_digest
+from rerank.retrieval.bm25 import batches
 from rerank.retrieval.runs import Scored, write_run
 
 log = logging.getLogger("rerank")
-T = TypeVar("T")
 
 BATCH = 4096
 COUNTS = (
@@ -91,13 +91,13 @@ def build_lists(
     with atomic_folder(folder, replace=replace) as temporary:
         size = max(1, PAIRS // depth)
         ranked = tqdm(lists(), desc="candidates", total=len(queries), unit=" queries", disable=None)
-        rows = Rows([id for query in batch for id in query.documents] for batch in _batches(ranked, size))
+        rows = Rows([id for query in batch for id in query.documents] for batch in batches(ranked, size))
         total = collection.document_count()
         stream = tqdm(collection.documents(), desc="documents", total=total, unit=" documents", disable=None)
         counts["documents"] = write_arrow(temporary / "documents.arrow", DOCUMENTS, _documents(stream, rows, counts))
         stored = read_arrow(temporary / "documents.arrow").column("doc_id")
         ranked = tqdm(lists(), desc="lists", total=len(queries), unit=" queries", disable=None)
-        located = (_locate(batch, rows, stored, collection.name) for batch in _batches(ranked, size))
+        located = (_locate(batch, rows, stored, collection.name) for batch in batches(ranked, size))
         write_arrow(temporary / "queries.arrow", QUERIES, _query_batches(located, qrels or {}, counts))
         write_run(temporary / "run.trec", run, tag="first-stage", depth=depth)
         if qrels is not None:
@@ -135,20 +135,14 @@ def _candidates(query: Query, best: Sequence[Scored], relevant: Qrels) -> _List:
     return _List(query, documents + missed, scores + [lowest] * len(missed), len(missed))
 
 
-def _batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    iterator = iter(items)
-    while batch := list(islice(iterator, size)):
-        yield batch
-
-
 def _documents(documents: Iterable[Document], rows: Rows, counts: dict[str, int]) -> Iterator[dict[str, list[str]]]:
     """The documents that the lists need, given their rows, and how many of them are empty."""
     wanted = (
         document
-        for batch in _batches(documents, BATCH)
+        for batch in batches(documents, BATCH)
         for document in compress(batch, rows.place([document.id for document in batch]))
     )
-    for batch in _batches(wanted, BATCH):
+    for batch in batches(wanted, BATCH):
         counts["empty_documents"] += sum(not document.text.strip() for document in batch)
         yield {"doc_id": [document.id for document in batch], "text": [document.text for document in batch]}
 

@@ -1,10 +1,9 @@
 r"""Dropout at the price of a pass over the data, on a CPU.
 
-PyTorch draws a 24-bit Bernoulli variable per element, one after the other, which costs more than the layer around it
-(27 ms for 5 million elements, where a pass over them takes 1 ms). Eight bits decide as well: an element goes where its
-byte is below :math:`t = \mathrm{round}(256 p)`, and what stays is divided by :math:`1 - t/256`. So the rate is a
-multiple of 1/256 (0.1 becomes 26/256), and the expectation is exact. Bytes come from torch's generator, eight to a
-number.
+PyTorch draws a Bernoulli variable per element, which costs many times a pass over the data. Eight bits decide
+as well: an element goes where its byte is below :math:`t = \mathrm{round}(256 p)`, and what stays is divided by
+:math:`1 - t/256`. So the rate is a multiple of 1/256 (0.1 is 26/256), and the expectation is exact. Bytes come from
+torch's generator, eight to a number.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tqdm import tqdm
 
@@ -22,6 +22,7 @@ from rerank.retrieval.runs import Run, Scored
 
 __all__ = ["BM25", "build_index", "cache_folder", "find_index"]
 
+T = TypeVar("T")
 ANALYZER = "DefaultEnglishAnalyzer(porter)"
 MANIFEST = "rerank.json"
 BATCH = 1000
@@ -73,7 +74,7 @@ def _index(collection: Collection, folder: Path, threads: int) -> dict[str, int]
     count = added = indexed = 0
     documents, total = collection.documents(), collection.document_count()
     with tqdm(documents, f"indexing {collection.name}", total, unit=" documents", disable=None) as bar:
-        for batch in _batches(bar, BATCH):
+        for batch in batches(bar, BATCH):
             count += len(batch)
             lines = [json.dumps({"id": id, "contents": text}) for id, text in batch if text.strip(BLANK)]
             added += len(lines)
@@ -99,7 +100,8 @@ def _index(collection: Collection, folder: Path, threads: int) -> dict[str, int]
     return {"documents": count, "empty": empty}
 
 
-def _batches(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
+def batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """The items as they come, so many at a time; the last list may have fewer."""
     iterator = iter(items)
     while batch := list(islice(iterator, size)):
         yield batch
@@ -167,7 +169,7 @@ class BM25:
         java_list = java_class("java.util.ArrayList")
         with open_index(index) as searcher:
             self._configure(searcher, index)
-            for batch in _batches(queries, 32 * threads):
+            for batch in batches(queries, 32 * threads):
                 texts, ids = java_list(), java_list()
                 for query in batch:
                     texts.add(query.text.encode(errors="replace").decode())

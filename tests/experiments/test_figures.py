@@ -122,14 +122,14 @@ def test_with_one_fold_bars_are_intervals_over_seeds(tmp_path: Path) -> None:
     assert (line.mean[0], line.width[0]) == (pytest.approx(np.mean(values)), pytest.approx((high - low) / 2))
 
 
-def make_outcomes(plan: Plan) -> dict[Group, Outcome]:
+def make_outcomes(plan: Plan, least: int = 4) -> dict[Group, Outcome]:
     """The first cell of every group as the chosen one, with a log: A and B are networks, T is trees."""
     rng = np.random.default_rng(1)
     outcomes = {}
     for group in plan.groups:
         cell = plan.cell(group, points(plan.config.methods[group.method])[0])
         cell.folder.mkdir(parents=True)
-        epochs = 4 + (group.fold == 2)
+        epochs = least + (group.fold == 2)
         lines: list[dict[str, Any]] = []
         for epoch in range(1, epochs + 1):
             value = 0.1 * epoch + 0.01 * group.seed
@@ -190,6 +190,14 @@ def test_pictures_are_images_of_their_size(tmp_path: Path) -> None:
             drawn = np.abs(image[:, :, :3] - to_rgb(colour)).max(axis=2) < 0.02
             assert drawn.sum() > 500, "more than the sample in the legend"
     assert data_name(plan.config) == "MQ2008"
+
+
+def test_a_curve_of_one_epoch_is_a_dot(tmp_path: Path) -> None:
+    plan = make_plan(tmp_path, figures={"curves": Figure("curves", methods=["A"])})
+    done = Experiment(plan, make_outcomes(plan, least=1), trained=make_trained(plan))
+    (path,) = write_figures(done, summarise(plan.config, done.outcomes))
+    blue = np.abs(imread(path)[:, :, :3] - to_rgb(COLOURS[0])).max(axis=2) < 0.02
+    assert blue.sum() > 50, "the mean on validation, and nothing else is blue"
 
 
 @pytest.mark.parametrize(

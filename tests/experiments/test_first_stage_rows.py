@@ -14,6 +14,7 @@ from scipy import stats
 from rerank.errors import UserError
 from rerank.evaluation.measures import evaluate
 from rerank.experiments.command import experiment
+from rerank.experiments.settings import file_name
 from rerank.lists.store import Lists
 from rerank.retrieval.runs import read_run
 from tests.builders import make_lists, make_model
@@ -77,6 +78,18 @@ def test_the_first_stage_and_mixtures_are_rows(lists: Lists, tmp_path: Path) -> 
     assert list(json.loads((tmp_path / "out" / "results.json").read_text())["table"]) == ["first stage", "ListNet"]
     assert experiment([write_config(tmp_path, first_stage="hide")]) == 0
     assert list(json.loads((tmp_path / "out" / "results.json").read_text())["table"]) == ["ListNet"]
+
+
+def test_a_mixture_is_of_the_lists_that_its_method_reranked(lists: Lists, tmp_path: Path) -> None:
+    methods = {"deep": {"set": {"loss": "ListNet"}}, "flat": {"set": {"loss": "ListNet", "data.depth": 2}}}
+    assert experiment([write_config(tmp_path, first_stage="mix", methods=methods)]) == 0
+    longest = dict(zip(lists.query_ids, lists.lengths.tolist(), strict=True))
+    for name, depth in (("first stage", 4), ("deep + first stage", 4), ("flat + first stage", 2)):
+        (folder,) = (path for path in (tmp_path / "out" / "cells").iterdir() if path.name == file_name(name))
+        found = {query: ranking for path in folder.rglob("test.trec") for query, ranking in read_run(path).items()}
+        assert {query: len(ranking) for query, ranking in found.items()} == {
+            query: min(depth, length) for query, length in longest.items() if length
+        }
 
 
 def test_with_a_second_training_the_share_is_that_of_the_first(lists: Lists, tmp_path: Path) -> None:

@@ -94,9 +94,11 @@ def test_the_second_model_is_the_one_that_is_measured(made: Path, tmp_path: Path
     values = [next(iter(json.loads(line)["validation"].values())) for line in log.read_text().splitlines()]
     settings = yaml.safe_load(Path(f"{cells['trees']['folder']}.yaml").read_text())
     assert settings["model"]["init_args"]["trees"] == int(np.argmax(values)) + 1
-    points = (tmp_path / "out" / "points.parquet").stat().st_mtime_ns
-    assert experiment([write_config(tmp_path)]) == 0, "nothing is trained again"
-    assert (tmp_path / "out" / "points.parquet").stat().st_mtime_ns > points
+    written = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("measures.json")}
+    assert len(written) == 5, "two points and one, and a second training of each method"
+    assert experiment([write_config(tmp_path)]) == 0
+    again = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("measures.json")}
+    assert again == written, "nothing is trained again"
 
 
 def test_keys_that_the_data_does_not_have(made: Path, tmp_path: Path) -> None:
