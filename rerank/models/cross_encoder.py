@@ -21,7 +21,7 @@ from rerank.models.base import Scorer
 from rerank.models.contract import class_path, read_contract, write_contract
 from rerank.models.cpu_attention import use_cheap_attention
 from rerank.models.dropout import use_cheap_dropout
-from rerank.models.long import Long, check_long, make_inputs, score_rows
+from rerank.models.long import Long, check_long, make_inputs, mean_of_cls, score_rows
 from rerank.models.pairs import PairInputs
 from rerank.models.template import PairTemplate
 from rerank.models.weights import check_safetensors, find_model
@@ -85,6 +85,8 @@ class CrossEncoder(nn.Module, Scorer):
         self.template = PairTemplate.of(self.tokenizer, with_types=_knows_types(self.network))
         self.long: Long = long or contract.get("long", "truncate")
         check_long(self.long, self.network, self.head)
+        if self.long in ("cls_mean", "literal_cedr"):
+            mean_of_cls(self.network)
         self.room = room = _positions(self.network.config, self.tokenizer) - self.template.special
         self.query_length = query_length or contract.get("query_length") or min(DEFAULT_LENGTHS[0], room // 4)
         beside = room - self.query_length
@@ -158,12 +160,12 @@ class CrossEncoder(nn.Module, Scorer):
         self.tokenizer.save_pretrained(folder)
         write_contract(folder, self.contract())
 
-    def predict(self, pairs: Sequence[tuple[str, str]], budget: int = 8192) -> Array:
+    def predict(self, pairs: Sequence[tuple[str, str]], budget: int | None = None) -> Array:
         """Raw scores of (query, document) text pairs, ``[n]`` float32, whatever their order and batch mates.
 
         Args:
             pairs: the texts; a document longer than ``document_length`` is cut, as in training.
-            budget: padded tokens per forward pass.
+            budget: padded tokens per forward pass; None for what suits the machine.
         """
         from rerank.models.score import score_pairs
 

@@ -7,8 +7,8 @@ MacAvaney et al. 2019 (CEDR) cut. A row is a query with one chunk.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -31,6 +31,9 @@ CHUNKS = "chunks"
 
 CEDR_BATCH = 16
 """Pairs that CEDR evaluates together; it trains on 4."""
+
+_rows: ContextVar[Tensor | None] = ContextVar("rows", default=None)
+"""Rows of each pair in the forward pass that this thread is at, where their CLS vectors are averaged."""
 
 
 def make_inputs(long: Long, queries: Any, documents: Any, template: PairTemplate, query_length: int, room: int) -> Any:
@@ -156,33 +159,31 @@ def score_rows(network: Any, batch: Mapping[str, Tensor], long: Long) -> Tensor:
         return network(**rows).logits[:, 0].float()
     if long in ("max", "sum"):
         return torch.segment_reduce(network(**rows).logits[:, 0].float(), long, lengths=counts)
-    with _mean_of_cls(network, counts):
+    token = _rows.set(counts)
+    try:
         return network(**rows).logits[:, 0].float()
+    finally:
+        _rows.reset(token)
 
 
-@contextmanager
-def _mean_of_cls(network: Any, counts: Tensor) -> Iterator[None]:
-    """Between encoder and head, let the mean of each pair's CLS vectors stand for its rows.
+def mean_of_cls(network: Any) -> None:
+    """Between encoder and head, let the mean of each pair's CLS vectors stand for its rows, for :func:`score_rows`.
 
     The encoder's output becomes a sequence of this one vector, and what its pooler makes of it, so that the head, of
     whatever architecture, does the rest itself.
     """
+    getattr(network, network.base_model_prefix).register_forward_hook(_average)
+
+
+def _average(encoder: Any, _inputs: Any, output: Any) -> Any:
     import torch
 
-    encoder = getattr(network, network.base_model_prefix)
-
-    def mean(module: Any, _inputs: Any, output: Any) -> Any:
+    if (counts := _rows.get()) is not None:
         cls = output.last_hidden_state[:, 0].float()
         output.last_hidden_state = torch.segment_reduce(cls, "mean", lengths=counts, axis=0)[:, None]
         if output.get("pooler_output") is not None:
-            output.pooler_output = module.pooler(output.last_hidden_state)
-        return output
-
-    handle = encoder.register_forward_hook(mean)
-    try:
-        yield
-    finally:
-        handle.remove()
+            output.pooler_output = encoder.pooler(output.last_hidden_state)
+    return output
 
 
 def check_long(long: str, network: Any, head: str) -> None:

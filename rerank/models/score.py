@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +23,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("rerank")
 
+ON_A_CPU = 2048
+"""Tokens of a forward pass on a CPU: enough for a core's products, few enough for its cache."""
+
 
 def score_pairs(
     scorer: Scorer,
@@ -33,6 +39,7 @@ def score_pairs(
 ) -> Array:
     """Score pairs without a graph, in evaluation mode.
 
+    On a CPU every thread scores chunks of its own: between the products of one chunk threads would wait for each other.
     Where memory runs out, what is left is cut into chunks of half the size, with a warning.
 
     Args:
@@ -40,7 +47,8 @@ def score_pairs(
         inputs: what ``scorer.inputs`` made of the lists.
         queries: ``[n]`` rows of queries in the store.
         documents: ``[n]`` rows of documents in the store.
-        budget: rows of its matrix products (padded tokens, feature vectors) per forward pass; None for its own.
+        budget: rows of its matrix products (padded tokens, feature vectors) per forward pass; None for its own, or less
+            on a CPU.
         precision: arithmetic of the encoder.
         progress: what a progress bar says; None shows none.
 
@@ -56,30 +64,57 @@ def score_pairs(
     scores = np.empty(len(queries), dtype=np.float32)
     training = scorer.training
     scorer.eval()
-    budget = budget or scorer.budget
+    budget = budget or (min(scorer.budget, ON_A_CPU) if device.type == "cpu" else scorer.budget)
     left = np.arange(len(queries))
     bar = tqdm(total=len(queries), desc=progress, unit=" documents", disable=None if progress else True, leave=False)
-    try:
-        with bar, torch.inference_mode(), autocast(precision, device):
-            while len(left):
-                chunks, scored = [left[chunk] for chunk in inputs.chunks(queries[left], documents[left], budget)], 0
+
+    def work(chunks: Iterator[Array], too_large: list[Array]) -> None:
+        with torch.inference_mode(), autocast(precision, device):
+            while not too_large and (chunk := next(chunks, None)) is not None:
                 try:
-                    for chunk in chunks:
-                        batch = inputs.collate(queries[chunk], documents[chunk])
-                        batch = {name: value.to(device, non_blocking=True) for name, value in batch.items()}
-                        scores[chunk] = scorer.score(batch).cpu().numpy()
-                        bar.update(len(chunk))
-                        scored += 1
+                    batch = inputs.collate(queries[chunk], documents[chunk])
+                    batch = {name: value.to(device, non_blocking=True) for name, value in batch.items()}
+                    scores[chunk] = scorer.score(batch).cpu().numpy()
+                    bar.update(len(chunk))
                 except (RuntimeError, MemoryError) as error:
                     if not out_of_memory(error):
                         raise
-                left = np.sort(np.concatenate([left[:0], *chunks[scored:]]))
-                if len(left):  # the error is gone, and with it what its frames held
-                    lengths = inputs.lengths(queries[chunks[scored]], documents[chunks[scored]])
+                    too_large.append(chunk)
+
+    try:
+        with bar:
+            while len(left):
+                chunks = [left[chunk] for chunk in inputs.chunks(queries[left], documents[left], budget)]
+                waiting, too_large = iter(chunks), list[Array]()
+                _in_threads(partial(work, waiting, too_large), waiting, len(chunks) if device.type == "cpu" else 1)
+                left = np.sort(np.concatenate([left[:0], *too_large, *waiting]))
+                if too_large:  # the error is gone, and with it what its frames held
+                    lengths = inputs.lengths(queries[too_large[0]], documents[too_large[0]])
                     budget = _smaller(budget, lengths, device)
     finally:
         scorer.train(training)
     return scores
+
+
+def _in_threads(work: Callable[[], None], waiting: Iterator[Array], chunks: int) -> None:
+    """Let several threads work until nothing waits, or one fails; PyTorch's own threads are shared among them."""
+    threads = torch.get_num_threads()
+    workers = min(threads, chunks)
+    if workers <= 1:
+        work()
+        return
+    try:
+        with ThreadPoolExecutor(workers, initializer=partial(torch.set_num_threads, threads // workers)) as pool:
+            try:
+                done, _ = wait([pool.submit(work) for _ in range(workers)], return_when=FIRST_EXCEPTION)
+                for future in done:
+                    future.result()
+            except BaseException:
+                for _ in waiting:  # the others stop after the chunk that they are at
+                    pass
+                raise
+    finally:
+        torch.set_num_threads(threads)  # some of its libraries know one number for all threads
 
 
 def _smaller(budget: int, lengths: Array, device: torch.device) -> int:

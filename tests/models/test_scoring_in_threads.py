@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from rerank.errors import UserError
+from rerank.lists import Lists
+from rerank.models.cross_encoder import CrossEncoder
+from rerank.models.long import Long
+from rerank.models.score import score_lists
+from tests.builders import make_lists, make_model
+
+LENGTHS = {"query_length": 8, "document_length": 40}
+
+
+@pytest.fixture(scope="module")
+def lists(tmp_path_factory: pytest.TempPathFactory) -> Lists:
+    return make_lists(tmp_path_factory.mktemp("lists"))
+
+
+@pytest.fixture(scope="module")
+def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A BERT of 24 positions, so that half of the documents are long."""
+    folder = make_model(tmp_path_factory.mktemp("model"))
+    config = folder / "config.json"
+    config.write_text(config.read_text().replace('"max_position_embeddings": 128', '"max_position_embeddings": 24'))
+    from safetensors.torch import load_file, save_file
+
+    weights = load_file(folder / "model.safetensors")
+    name = "embeddings.position_embeddings.weight"
+    weights[name] = weights[name][:24].clone()
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    return folder
+
+
+@pytest.fixture
+def threads() -> Iterator[int]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    yield 3
+    torch.set_num_threads(before)
+
+
+class Watched(CrossEncoder):
+    """Says which threads score, with how many threads of PyTorch each; may fail."""
+
+    def score(self, batch: Mapping[str, Tensor]) -> Tensor:
+        self.seen.append((threading.get_ident(), torch.get_num_threads(), len(batch["input_ids"])))
+        if self.fails_from <= len(self.seen):
+            raise self.error
+        return super().score(batch)
+
+    seen: list[tuple[int, int, int]]
+    fails_from = 10**9
+    error: Exception = RuntimeError("an error of its own")
+
+
+def watched(folder: Path, **more: object) -> Watched:
+    model = Watched(str(folder), query_length=8, document_length=12, **more)  # type: ignore[arg-type]
+    model.seen = []
+    return model
+
+
+@pytest.mark.parametrize("long", ["truncate", "max", "sum", "first", "cls_mean", "literal_cedr"])
+def test_scores_are_those_of_one_thread(model_folder: Path, lists: Lists, threads: int, long: Long) -> None:
+    more = LENGTHS if long != "truncate" else {"query_length": 8, "document_length": 12}
+    torch.manual_seed(3)
+    model = CrossEncoder(str(model_folder), long=long, head="cls", **more)  # type: ignore[arg-type]
+    inputs = model.inputs(lists)
+    found = [score_lists(model, inputs, lists, budget=100, precision="fp32") for _ in range(5)]
+    assert torch.get_num_threads() == threads
+    torch.set_num_threads(1)
+    expected = score_lists(model, inputs, lists, budget=100, precision="fp32")
+    for scores in found:
+        np.testing.assert_allclose(scores, expected, atol=1e-6)
+    assert np.ptp(expected) > 0.1
+
+
+def test_every_thread_has_chunks_of_its_own(model_folder: Path, lists: Lists, threads: int) -> None:
+    model = watched(model_folder)
+    score_lists(model, model.inputs(lists), lists, budget=50)
+    assert {count for _, count, _ in model.seen} == {1}
+    assert threading.get_ident() not in {ident for ident, _, _ in model.seen}
+    assert sum(pairs for _, _, pairs in model.seen) == lists.offsets[-1]
+    model.seen = []
+    score_lists(model, model.inputs(lists), lists, budget=10**6)
+    assert model.seen == [(threading.get_ident(), threads, lists.offsets[-1])], "one chunk has all threads"
+
+
+@pytest.mark.parametrize("error", [ValueError("an error of its own"), RuntimeError("an error of its own")])
+def test_an_error_stops_all_threads(model_folder: Path, lists: Lists, threads: int, error: Exception) -> None:
+    model = watched(model_folder)
+    model.error, model.fails_from = error, 4
+    model.train()
+    with pytest.raises(type(error), match="an error of its own"):
+        score_lists(model, model.inputs(lists), lists, budget=24)
+    assert len(model.seen) < 4 + 2 * threads, "nobody went on for long"
+    assert model.training
+    assert torch.get_num_threads() == threads
+
+
+def test_memory_that_runs_out_in_one_thread(model_folder: Path, lists: Lists, threads: int) -> None:
+    model = watched(model_folder)
+    expected = score_lists(model, model.inputs(lists), lists, precision="fp32")
+    plain = model.score
+
+    def score(batch: Mapping[str, Tensor]) -> Tensor:
+        if len(batch["input_ids"]) > 3:
+            raise MemoryError
+        return plain(batch)
+
+    model.score = score  # type: ignore[method-assign]
+    found = score_lists(model, model.inputs(lists), lists, precision="fp32", budget=400)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    model.error, model.fails_from = MemoryError(), 0
+    with pytest.raises(UserError, match="one document at a time"):
+        score_lists(model, model.inputs(lists), lists, budget=400)
+    assert torch.get_num_threads() == threads
