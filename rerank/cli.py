@@ -51,7 +51,8 @@ def retrieve(
     Memory does not grow with the candidates; a search that was stopped goes on when the command is given again.
 
     Args:
-        collection: an ir_datasets id, beir:DIR/SPLIT, files:DIR, trec:DIR, lucene:NAME, rank_llm:FILE or demo.
+        collection: an ir_datasets id, beir:DIR/SPLIT, files:DIR, trec:DIR, smart:DIR, lucene:NAME, rank_llm:FILE or
+            demo.
         output: lists folder to make.
         depth: candidates per query.
         run: a run file (TREC) to take the candidates from, in place of BM25; it is read into memory.

@@ -12,9 +12,10 @@ from rerank.collections.lucene import LuceneCollection
 from rerank.collections.qrels import read_qrels_file
 from rerank.collections.queries import read_queries_file
 from rerank.collections.rankllm import RankLlmFile
+from rerank.collections.smart import SmartFolder
 from rerank.errors import UserError, nearest
 
-PREFIXES = ("beir:", "files:", "trec:", "lucene:", "rank_llm:")
+PREFIXES = ("beir:", "files:", "trec:", "smart:", "lucene:", "rank_llm:")
 
 
 def open_collection(name: str, fields: Sequence[str] | None = None) -> Collection:
@@ -27,6 +28,7 @@ def open_collection(name: str, fields: Sequence[str] | None = None) -> Collectio
             - ``beir:DIR/SPLIT``, a folder in BEIR's layout with the judgments of a split, or ``beir:DIR`` without any;
             - ``files:DIR``, a folder with ``docs.tsv`` or ``docs.jsonl``, ``queries.tsv`` or ``.jsonl``, and ``qrels``;
             - ``trec:DIR``, a folder of TREC-tagged files, topics and ``qrels``;
+            - ``smart:DIR``, a folder with ``NAME.ALL``, ``NAME.QRY`` and ``NAME.REL``, as the SMART system has them (CISI);
             - ``lucene:NAME`` or ``lucene:DIR``, the stored text of a prebuilt or own Lucene index;
             - ``rank_llm:FILE.json``, lists of hits with their texts, as rank_llm stores them;
             - ``demo``, the built-in collection.
@@ -50,6 +52,8 @@ def open_collection(name: str, fields: Sequence[str] | None = None) -> Collectio
             return FilesFolder(path, fields)
         if prefix == "trec":
             return TrecFolder(path, fields)
+        if prefix == "smart":
+            return SmartFolder(path, fields)
         if prefix == "lucene":
             return LuceneCollection(path, fields)
         if prefix == "rank_llm":
@@ -59,7 +63,8 @@ def open_collection(name: str, fields: Sequence[str] | None = None) -> Collectio
     except KeyError:
         pass
     if Path(name).expanduser().is_dir():
-        raise UserError(f"unknown collection {name!r}; for a folder, write beir:{name}, files:{name} or trec:{name}")
+        ways = f"beir:{name}, files:{name}, trec:{name} or smart:{name}"
+        raise UserError(f"unknown collection {name!r}; for a folder, write {ways}")
     known = [start + path for start in PREFIXES] if separator else [*known_ids(), "demo"]
     raise UserError(
         f"unknown collection {name!r}{nearest(name, known)}; expected an ir_datasets id, demo, or one of "

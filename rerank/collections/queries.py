@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from rerank.collections.base import Query, joined
@@ -24,6 +24,11 @@ def read_queries_file(path: Path) -> Iterator[Query]:
         records = topics(path)
     else:
         records = read_tab_lines(path)
+    return unique_queries(records)
+
+
+def unique_queries(records: Iterable[tuple[str, str, str]]) -> Iterator[Query]:
+    """Queries from the place, id and text of each; an id that comes twice is refused."""
     first: dict[str, str] = {}
     for where, id, text in records:
         if id in first:

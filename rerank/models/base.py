@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from rerank.lists.ragged import Array
     from rerank.lists.store import Lists
 
+ON_A_CPU = 2048
+"""Tokens of a forward pass on a CPU: enough for a core's products, few enough for its cache."""
+
 
 class Inputs(ABC):
     """The lists of a folder in the form that one model reads."""
@@ -63,7 +66,10 @@ class Scorer(Model):
     @property
     def budget(self) -> int:
         """Rows of its matrix products (padded tokens, feature vectors) per forward pass, unless told otherwise."""
-        return 8192
+        from torch import nn
+
+        assert isinstance(self, nn.Module)
+        return ON_A_CPU if next(self.parameters()).device.type == "cpu" else 8192
 
     def prepare(self, train: Lists) -> None:
         """Fit what depends on the training lists (normalisers, the number of features) before training starts."""

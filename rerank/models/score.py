@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from rerank.errors import UserError
 from rerank.lists.ragged import Array
-from rerank.models.base import Inputs, Scorer
+from rerank.models.base import ON_A_CPU, Inputs, Scorer
 from rerank.models.memory import out_of_memory
 from rerank.models.precision import Precision, autocast, resolve
 
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from rerank.lists.store import Lists
 
 log = logging.getLogger("rerank")
-
-ON_A_CPU = 2048
-"""Tokens of a forward pass on a CPU: enough for a core's products, few enough for its cache."""
 
 
 def score_pairs(

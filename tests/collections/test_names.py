@@ -30,7 +30,8 @@ def test_unknown_names_get_the_nearest(name: str, message: str) -> None:
 
 
 def test_a_folder_by_itself_gets_the_ways_to_name_it(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=f"for a folder, write beir:{tmp_path}, files:{tmp_path} or trec:{tmp_path}"):
+    ways = f"beir:{tmp_path}, files:{tmp_path}, trec:{tmp_path} or smart:{tmp_path}"
+    with pytest.raises(UserError, match=f"for a folder, write {ways}"):
         open_collection(str(tmp_path))
 
 

@@ -18,7 +18,8 @@ from rerank.training.command import check, train
 from tests.builders import make_lists
 from tests.conftest import ROOT
 
-CONFIGS = sorted((ROOT / "configs" / "msmarco").glob("*.yaml")) + sorted((ROOT / "configs" / "scifact").glob("*.yaml"))
+CONFIGS = sorted((ROOT / "configs" / "msmarco").glob("*.yaml"))
+CONFIGS += [path for path in sorted((ROOT / "configs" / "scifact").glob("*.yaml")) if path.stem != "losses"]
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: f"{path.parent.name}-{path.stem}")

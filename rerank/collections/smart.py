@@ -1,0 +1,99 @@
+"""Folders in the form of the SMART system, in which CISI, MED and other classic collections are handed on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from rerank.collections.base import Document, Qrels, Query, checked_id, joined, unique
+from rerank.collections.folders import Folder
+from rerank.collections.parsing import ChosenFields
+from rerank.collections.queries import unique_queries
+from rerank.errors import UserError
+from rerank.files import digest, read_lines
+
+NUMBER = re.compile(r"\.I\s+(\S+)\s*")
+FIELD = re.compile(r"\.([A-Z])\s*")
+TEXT = ("t", "w")
+"""Title and text (an abstract, or the words of a query)."""
+
+
+class SmartFolder(Folder):
+    """``smart:DIR``: documents in ``NAME.ALL``, queries in ``NAME.QRY``, judgments in ``NAME.REL``, if any.
+
+    A record starts with ``.I`` and its number; fields start with ``.T`` (title), ``.A`` (author), ``.W`` (text) and the
+    like, each on a line of its own. A line of judgments starts with a query and a relevant document (CISI), or is
+    as TREC has it, with a 0 in between (MED). Queries keep their numbers: in Cranfield's own files judgments count
+    queries otherwise, so take ir_datasets' ``cranfield`` there.
+
+    Args:
+        path: the folder.
+        fields: letters of the fields that make a document's text, in this order; by default ``t`` and ``w``.
+    """
+
+    prefix = "smart"
+
+    def __init__(self, path: str, fields: Sequence[str] | None = None):
+        super().__init__(path, [field.lower() for field in fields] if fields else None)
+        self.path = self.find(r"(?i:.+\.all)", "NAME.ALL, as the SMART system has it,")
+
+    def documents(self) -> Iterator[Document]:
+        """Stream the documents."""
+        return unique(self._documents)
+
+    def _documents(self) -> Iterator[tuple[str, Document]]:
+        chosen = ChosenFields(self.fields)
+        for where, id, fields in records(self.path):
+            chosen.note(fields)
+            yield where, Document(id, joined(fields.get(field, "") for field in self.fields or TEXT))
+        chosen.check(str(self.path))
+
+    def document_count(self) -> int | None:
+        """Not known before all are read."""
+        return None
+
+    def queries(self) -> Iterator[Query]:
+        """Stream the queries in the order of their file."""
+        read = records(self.find(r"(?i:.+\.qry)", "NAME.QRY"))
+        texts = ((where, id, joined(fields.get(field, "") for field in TEXT)) for where, id, fields in read)
+        return unique_queries((where, id, " ".join(text.split())) for where, id, text in texts)
+
+    def qrels(self) -> Qrels | None:
+        """The judgments, all of grade 1, if there is a file of them."""
+        if not self._matching(r"(?i:.+\.rel)"):
+            return None
+        path = self.find(r"(?i:.+\.rel)", "NAME.REL")
+        qrels: Qrels = {}
+        for number, line in read_lines(path):
+            columns = line.split()
+            if len(columns) != 4:
+                raise UserError(f"{path}:{number}: {len(columns)} columns; expected a query, a document and two others")
+            query, document = columns[0], columns[2] if columns[1] == "0" else columns[1]
+            qrels.setdefault(query, {})[document] = 1
+        return qrels
+
+    def fingerprint(self) -> str:
+        """Digest of the documents' file and the chosen fields."""
+        return digest("smart", "\0".join(self.fields or ()), self.path)
+
+
+def records(path: Path) -> Iterator[tuple[str, str, dict[str, str]]]:
+    """Place, id and fields (by their letter, in lower case) of each record; a field that comes again goes on."""
+    where, id, fields = "", "", dict[str, list[str]]()
+    lines: list[str] | None = None
+    for number, line in read_lines(path):
+        if match := NUMBER.fullmatch(line):
+            if where:
+                yield where, id, {name: joined(text) for name, text in fields.items()}
+            where, fields, lines = f"{path}:{number}", {}, None
+            id = checked_id(match[1], where)
+        elif where and (match := FIELD.fullmatch(line)):
+            lines = fields.setdefault(match[1].lower(), [])
+        elif lines is not None:
+            lines.append(line.strip())
+        else:
+            raise UserError(f"{path}:{number}: expected .I and a number, or a field such as .W, not {line[:40]!r}")
+    if not where:
+        raise UserError(f"{path}: no records in this file; expected lines such as .I 1 and .W")
+    yield where, id, {name: joined(text) for name, text in fields.items()}
