@@ -28,7 +28,7 @@ def open_collection(name: str, fields: Sequence[str] | None = None) -> Collectio
             - ``beir:DIR/SPLIT``, a folder in BEIR's layout with the judgments of a split, or ``beir:DIR`` without any;
             - ``files:DIR``, a folder with ``docs.tsv`` or ``docs.jsonl``, ``queries.tsv`` or ``.jsonl``, and ``qrels``;
             - ``trec:DIR``, a folder of TREC-tagged files, topics and ``qrels``;
-            - ``smart:DIR``, a folder with ``NAME.ALL``, ``NAME.QRY`` and ``NAME.REL``, as the SMART system has them (CISI);
+            - ``smart:DIR``, a folder with ``NAME.ALL``, ``NAME.QRY`` and ``NAME.REL``, as SMART has them (CISI);
             - ``lucene:NAME`` or ``lucene:DIR``, the stored text of a prebuilt or own Lucene index;
             - ``rank_llm:FILE.json``, lists of hits with their texts, as rank_llm stores them;
             - ``demo``, the built-in collection.
