@@ -66,17 +66,20 @@ def score_pairs(
     bar = tqdm(total=len(queries), desc=progress, unit=" documents", disable=None if progress else True, leave=False)
 
     def work(chunks: Iterator[Array], too_large: list[Array]) -> None:
+        found = []  # fetched at the end: a GPU computes while the next chunks are collated
         with torch.inference_mode(), autocast(precision, device):
             while not too_large and (chunk := next(chunks, None)) is not None:
                 try:
                     batch = inputs.collate(queries[chunk], documents[chunk])
                     batch = {name: value.to(device, non_blocking=True) for name, value in batch.items()}
-                    scores[chunk] = scorer.score(batch).cpu().numpy()
+                    found.append((chunk, scorer.score(batch)))
                     bar.update(len(chunk))
                 except (RuntimeError, MemoryError) as error:
                     if not out_of_memory(error):
                         raise
                     too_large.append(chunk)
+            for chunk, part in found:
+                scores[chunk] = part.cpu().numpy()
 
     try:
         with bar:
