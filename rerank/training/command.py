@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +50,11 @@ def train(argv: Sequence[str]) -> dict[str, Any]:
 
 def check(argv: Sequence[str]) -> None:
     """Raise a UserError for keys or values that :func:`train` would refuse; builds and writes nothing."""
-    parse(_parser(), classes_first(argv), _import_classes())
+    from rerank.training.config import check_values
+
+    options = parse(_parser(), classes_first(argv), _import_classes())
+    module, _, name = options.loss.class_path.rpartition(".") if options.loss else ("", "", "")
+    check_values(options, getattr(import_module(module), name) if name else None)
 
 
 def measure_test(path: str | Path) -> dict[str, Any]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
+from rerank.errors import UserError
+from rerank.evaluation.measures import parse_measures
 from rerank.lists.data import Data
 from rerank.lists.sampling import Full, Sampler
 from rerank.losses.base import Loss
+from rerank.losses.direct import DirectMetric
 from rerank.models.base import Model
 
 
@@ -93,3 +96,23 @@ class TrainConfig:
     patience: int | None = None
     checkpoint_every: int = 200
     tracker: list[str] | None = None
+
+
+def check_values(options: Any, loss: type | None) -> None:
+    """Refuse what no run can do, before anything is read.
+
+    Args:
+        options: a :class:`TrainConfig`, or its keys as they were parsed.
+        loss: the class of its loss, if it has one.
+
+    Raises:
+        UserError: a number below 1, an unknown measure, or ``fidelity`` of a loss that relaxes nothing.
+    """
+    for name in ("epochs", "batch_size", "checkpoint_every", "token_budget", "micro_batch_size", "patience"):
+        value = getattr(options, name)
+        if value is not None and value < 1:
+            raise UserError(f"{name}: must be at least 1, not {value}")
+    parse_measures(options.measures)
+    parse_measures(options.monitor)
+    if options.fidelity and loss is not None and not issubclass(loss, DirectMetric):
+        raise UserError(f"fidelity: {loss.__name__} relaxes nothing; only direct metrics do")

@@ -25,7 +25,7 @@ from rerank.models.precision import on_cpu, resolve
 from rerank.training.batches import Batches, pad
 from rerank.training.budget import tokens_that_fit
 from rerank.training.checkpoint import State, load_checkpoint, save_checkpoint
-from rerank.training.config import TrainConfig
+from rerank.training.config import TrainConfig, check_values
 from rerank.training.diagnose import fidelity
 from rerank.training.optimizer import make_optimizer, set_rates
 from rerank.training.run_folder import RunFolder
@@ -54,18 +54,12 @@ class Trainer:
         from accelerate import Accelerator
 
         self.config, self.folder = config, folder
-        for name in ("epochs", "batch_size", "checkpoint_every", "token_budget", "micro_batch_size"):
-            value = getattr(config, name)
-            if value is not None and value < 1:
-                raise UserError(f"{name}: must be at least 1, not {value}")
-        parse_measures(config.measures)
+        check_values(config, type(config.loss) if config.loss else None)
         self.monitor = str(parse_measures(config.monitor)[0])
         self.splits: Splits = config.data.splits(config.seed)
         if config.loss is None:
             raise UserError("loss: a network needs one, such as SmoothINDCG; `rerank losses` lists them")
         self.loss = config.loss
-        if config.fidelity and not isinstance(self.loss, DirectMetric):
-            raise UserError(f"fidelity: {type(self.loss).__name__} relaxes nothing; only direct metrics do")
         self.usable = usable_lists(self.splits.train, self.loss)
         if not len(self.usable):
             raise UserError(f"data.train: no list of {self.splits.train.folder} has anything to learn from")

@@ -18,7 +18,7 @@ from rerank.measures.ndcg import nDCG
 from rerank.measures.parsing import parse
 from rerank.models.boosting import Gain, Trees
 from rerank.models.features import width
-from rerank.training.config import TrainConfig
+from rerank.training.config import TrainConfig, check_values
 from rerank.training.monitor import Monitor
 from rerank.training.objective import Objective
 from rerank.training.run_folder import RunFolder
@@ -48,13 +48,11 @@ class TreeTrainer:
         self.config, self.folder = config, folder
         assert isinstance(config.model, Trees)
         self.model: Trees = config.model
-        if config.patience is not None and config.patience < 1:
-            raise UserError(f"patience: must be at least 1, not {config.patience}")
+        check_values(config, type(config.loss) if config.loss else None)
         if int(os.environ.get("WORLD_SIZE", 1)) > 1:
             raise UserError("trees are grown by one process; start one, and set model.threads")
         if config.tracker:
             warn_once("trees log to metrics.jsonl alone; tracker is left aside")
-        parse_measures(config.measures)
         self.monitor = str(parse_measures(config.monitor)[0])
         self.splits: Splits = config.data.splits(config.seed)
         train = self.splits.train

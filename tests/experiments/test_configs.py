@@ -17,10 +17,10 @@ def test_there_are_some() -> None:
     assert len(EXPERIMENTS) >= 16
 
 
-@pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_every_cell_is_a_training_configuration(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = yaml.safe_load(path.read_text())
-    key = "path" if "path" in config["base"]["data"]["init_args"] else "lists"
+    key = next(key for key in ("path", "lists", "train") if key in config["base"]["data"]["init_args"])
     assert experiment([f"--config={path}", f"--base.data.{key}=elsewhere", "--dry-run"]) == 0
     groups = len(config["methods"]) * len(config.get("folds") or [None]) * len(config.get("seeds", [42]))
     assert f" cells, {groups} of them measured on test" in capsys.readouterr().out

@@ -301,6 +301,18 @@ def test_dry_run_counts_cells_and_writes_nothing(folder: Path, capsys: pytest.Ca
         ({"methods": {"A": {"set": {"loss": "ListNot"}}}, "published": None}, "did you mean 'ListNet'"),
         ({"methods": {"A": {"search": {"loss.alpha": 3}}}}, "must be a list of values or a range"),
         ({"methods": {"A": {"search": {"batch_size": [4, "many"]}}}, "published": None}, "(batch_size: many)"),
+        (
+            {"methods": {"A": {"set": {"loss": "ListNet", "fidelity": True}}}, "published": None},
+            "methods.A: fidelity: ListNet relaxes nothing",
+        ),
+        (
+            {"methods": {"A": {"set": {"loss": "ListNet", "token_budget": 0}}}, "published": None},
+            "methods.A: token_budget: must be at least 1, not 0",
+        ),
+        (
+            {"methods": {"A": {"set": {"loss": "ListNet", "monitor": "nDCG@0"}}}, "published": None},
+            "the cut-off must be at least 1",
+        ),
         ({"methods": {"A/B": {}, "A B": {}}}, "would share a folder"),
         ({"base": {"seed": 3}}, "base.seed: is set by the experiment, see seeds"),
     ],
