@@ -1,6 +1,6 @@
 """Seconds and memory of a training step on one long list: the whole graph, checkpointed, cached.
 
-    OMP_NUM_THREADS=1 python scripts/bench_gradient.py [--lengths 12 50 150] [--tokens 192] [--token-budget 2304]
+    OMP_NUM_THREADS=1 python scripts/bench_gradient.py [--lengths 12 50 150] [--tokens 192] [--token-budget 2048]
         [--dropout 0] [--rounds 3] [--modes cached] [--model sentence-transformers/all-MiniLM-L6-v2]
 
 prints a Markdown table. The ways take turns, so that a busy machine slows all of them alike. Seconds are the median of
@@ -63,7 +63,7 @@ def main() -> None:
     parser.add_argument("--lengths", type=int, nargs="+", default=[12, 50, 150], help="documents of the list")
     parser.add_argument("--modes", choices=MODES, nargs="+", default=MODES)
     parser.add_argument("--tokens", type=int, default=192, help="of a pair")
-    parser.add_argument("--token-budget", type=int, default=2304, help="padded tokens of a chunk")
+    parser.add_argument("--token-budget", type=int, default=2048, help="padded tokens of a chunk")
     parser.add_argument("--dropout", type=float, default=0.0)
     parser.add_argument("--precision", choices=["auto", "bf16", "fp32"], default="auto")
     parser.add_argument("--rounds", type=int, default=3)
