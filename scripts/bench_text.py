@@ -22,6 +22,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,12 @@ def operations(model: CrossEncoder, lengths: np.ndarray) -> float:
     layers = [p.numel() for n, p in model.network.named_parameters() if ".layer" in n and p.ndim == 2]
     config = model.network.config
     return float((2 * sum(layers) * lengths + 4 * config.num_hidden_layers * config.hidden_size * lengths**2).sum())
+
+
+def padding(parts: list[np.ndarray], budget: int) -> float:
+    """Padded over real tokens, less one, where each part is cut into chunks by itself."""
+    padded = sum(part[chunk].max() * len(chunk) for part in parts for chunk in pack(part, budget))
+    return float(padded / sum(part.sum() for part in parts) - 1)
 
 
 def cut(lists: Lists, model: CrossEncoder) -> Texts:
@@ -231,13 +238,13 @@ def main() -> None:
             seconds[name] = min(seconds[name], train(some))
     best = max(best, product_rate(device))
 
-    chunks = pack(lengths[drawn], model.budget)
-    padding = sum(lengths[drawn][chunk].max() * len(chunk) for chunk in chunks) / lengths[drawn].sum() - 1
     print(
         f"{options.threads} threads, {device}, torch {torch.__version__}; bf16 product {best / 1e12:.2f} TFLOP/s; ",
         end="",
     )
-    print(f"sorted chunks of the scored pairs have {padding:.1%} of padding\n")
+    parts = [lengths[a:b] for a, b in pairwise(lists.offsets)]
+    each, drawn_ones = padding(parts, model.budget), padding([lengths[drawn]], model.budget)
+    print(f"padding: {drawn_ones:.1%} of the scored pairs' tokens, {each:.1%} of those of a list by itself\n")
     print("| work | tokens | pairs/s | against | of the best |\n|---|---|---|---|---|")
     timed = slice(int(some.offsets[1]), None) if options.trained else slice(0)
     kept = inputs.lengths(np.repeat(some.query_rows, some.lengths), some.documents)[timed]
