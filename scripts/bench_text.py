@@ -238,13 +238,11 @@ def main() -> None:
             seconds[name] = min(seconds[name], train(some))
     best = max(best, product_rate(device))
 
-    print(
-        f"{options.threads} threads, {device}, torch {torch.__version__}; bf16 product {best / 1e12:.2f} TFLOP/s; ",
-        end="",
-    )
     parts = [lengths[a:b] for a, b in pairwise(lists.offsets)]
-    each, drawn_ones = padding(parts, model.budget), padding([lengths[drawn]], model.budget)
-    print(f"padding: {drawn_ones:.1%} of the scored pairs' tokens, {each:.1%} of those of a list by itself\n")
+    together, apart = padding([lengths[drawn]], model.budget), padding(parts, model.budget)
+    machine = f"{options.threads} threads, {device}, torch {torch.__version__}"
+    print(f"{machine}; bf16 product {best / 1e12:.2f} TFLOP/s; ", end="")
+    print(f"padding: {together:.1%} of the tokens of the scored pairs, {apart:.1%} of those of a list by itself\n")
     print("| work | tokens | pairs/s | against | of the best |\n|---|---|---|---|---|")
     timed = slice(int(some.offsets[1]), None) if options.trained else slice(0)
     kept = inputs.lengths(np.repeat(some.query_rows, some.lengths), some.documents)[timed]
