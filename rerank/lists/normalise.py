@@ -255,7 +255,7 @@ def _shares(values: Array, known: Array) -> Array:
     shares = np.linspace(0, 1, len(known))
     highest = np.interp(values, known, shares)
     lowest = -np.interp(-values, -known[::-1], -shares[::-1])
-    result = (highest + lowest) / 2
+    result = np.clip((highest + lowest) / 2, 0.0, 1.0)  # rounding may have left the interval
     result[values >= known[-1]] = 1.0
     result[values <= known[0]] = 0.0
     return result

@@ -5,7 +5,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import rankdata, zscore
@@ -39,8 +39,13 @@ def random_lists(rows: int = 300, width: int = 5) -> tuple[Array, Array]:
     return rng.lognormal(sigma=2, size=(rows, width)).astype(np.float32), np.array([0, *inner, rows])
 
 
+BESIDE_ZERO = np.array([[4.3408483e-24], [0], *[[0.9]] * 7], dtype=np.float32), np.array([0, 3, 9])
+"""A value so small that the interpolation of its share is negative."""
+
+
 @pytest.mark.parametrize("make", ALL)
 @given(train=features(), unseen=features())
+@example(train=BESIDE_ZERO, unseen=BESIDE_ZERO)
 def test_finite_features_stay_finite_and_the_input_as_it_was(make: type[Normaliser], train, unseen) -> None:
     unseen = (np.resize(unseen[0], (len(unseen[0]), train[0].shape[1])), unseen[1])
     normaliser = make().fit(*train)
