@@ -37,6 +37,7 @@ class SmartFolder(Folder):
     def __init__(self, path: str, fields: Sequence[str] | None = None):
         super().__init__(path, [field.lower() for field in fields] if fields else None)
         self.path = self.find(r"(?i:.+\.all)", "NAME.ALL, as the SMART system has it,")
+        self.stem = self.path.name.split(".")[0]
 
     def documents(self) -> Iterator[Document]:
         """Stream the documents."""
@@ -55,23 +56,31 @@ class SmartFolder(Folder):
 
     def queries(self) -> Iterator[Query]:
         """Stream the queries in the order of their file."""
-        read = records(self.find(r"(?i:.+\.qry)", "NAME.QRY"))
+        read = records(self.find(self._named("qry"), f"{self.stem}.QRY"))
         texts = ((where, id, joined(fields.get(field, "") for field in TEXT)) for where, id, fields in read)
         return unique_queries((where, id, " ".join(text.split())) for where, id, text in texts)
 
     def qrels(self) -> Qrels | None:
-        """The judgments, all of grade 1, if there is a file of them."""
-        if not self._matching(r"(?i:.+\.rel)"):
+        """The judgments, of grade 1 unless they say otherwise, if there is a file of them."""
+        if not self._matching(self._named("rel")):
             return None
-        path = self.find(r"(?i:.+\.rel)", "NAME.REL")
+        path = self.find(self._named("rel"), f"{self.stem}.REL")
         qrels: Qrels = {}
         for number, line in read_lines(path):
             columns = line.split()
             if len(columns) != 4:
                 raise UserError(f"{path}:{number}: {len(columns)} columns; expected a query, a document and two others")
-            query, document = columns[0], columns[2] if columns[1] == "0" else columns[1]
-            qrels.setdefault(query, {})[document] = 1
+            grades = qrels.setdefault(columns[0], {})
+            if columns[1] != "0":
+                grades[columns[1]] = 1
+            elif columns[3].isdecimal():
+                grades[columns[2]] = int(columns[3])
+            else:
+                raise UserError(f"{path}:{number}: the grade {columns[3]!r} is no whole number")
         return qrels
+
+    def _named(self, ending: str) -> str:
+        return rf"(?i:{re.escape(self.stem)}\.{ending})"
 
     def fingerprint(self) -> str:
         """Digest of the documents' file and the chosen fields."""
@@ -88,6 +97,8 @@ def records(path: Path) -> Iterator[tuple[str, str, dict[str, str]]]:
                 yield where, id, {name: joined(text) for name, text in fields.items()}
             where, fields, lines = f"{path}:{number}", {}, None
             id = checked_id(match[1], where)
+        elif line.lstrip().startswith(".I"):
+            raise UserError(f"{path}:{number}: expected .I and one number, alone on a line, not {line[:40]!r}")
         elif where and (match := FIELD.fullmatch(line)):
             lines = fields.setdefault(match[1].lower(), [])
         elif lines is not None:

@@ -63,6 +63,9 @@ class Scorer(Model):
     bf16: ClassVar[bool] = True
     """Whether ``precision: auto`` may choose bf16."""
 
+    alone: bool = False
+    """Whether a forward pass changes the model, so that there may be only one at a time."""
+
     @property
     def budget(self) -> int:
         """Rows of its matrix products (padded tokens, feature vectors) per forward pass, unless told otherwise."""

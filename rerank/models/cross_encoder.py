@@ -101,6 +101,7 @@ class CrossEncoder(nn.Module, Scorer):
                 f"{self.template.special} special tokens do not fit {name}'s {room + self.template.special} positions"
                 + ("; model.long cls_mean reads longer documents" if self.query_length < room else "")
             )
+        self.alone = _changes_itself(self.network.config)
         self._encoder_prefix = f"network.{self.network.base_model_prefix}."
 
     @classmethod
@@ -277,6 +278,12 @@ def _no_pooler(config: Any) -> dict[str, Any]:
     architecture: Any = MODEL_MAPPING[type(config)]
     takes = inspect.signature(architecture).parameters
     return {"add_pooling_layer": False} if "add_pooling_layer" in takes else {}
+
+
+def _changes_itself(config: Any) -> bool:
+    """Whether a forward pass rewrites buffers or settings of the network, as in a few architectures."""
+    rope = str(getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None))
+    return config.model_type in ("big_bird", "funnel") or "dynamic" in rope or "longrope" in rope
 
 
 def _keep_float32(module: nn.Module) -> None:

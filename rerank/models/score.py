@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from functools import partial
+from threading import Barrier
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -37,15 +38,15 @@ def score_pairs(
     """Score pairs without a graph, in evaluation mode.
 
     On a CPU every thread scores chunks of its own: between the products of one chunk threads would wait for each other.
-    Where memory runs out, what is left is cut into chunks of half the size, with a warning.
+    Where memory runs out, what is left is scored by one thread, then cut into chunks of half the size, with a warning.
 
     Args:
         scorer: the model.
         inputs: what ``scorer.inputs`` made of the lists.
         queries: ``[n]`` rows of queries in the store.
         documents: ``[n]`` rows of documents in the store.
-        budget: rows of its matrix products (padded tokens, feature vectors) per forward pass; None for its own, or less
-            on a CPU.
+        budget: rows of its matrix products (padded tokens, feature vectors) per forward pass at most; None for its own.
+            A thread of a CPU has no more than 2,048.
         precision: arithmetic of the encoder.
         progress: what a progress bar says; None shows none.
 
@@ -61,7 +62,9 @@ def score_pairs(
     scores = np.empty(len(queries), dtype=np.float32)
     training = scorer.training
     scorer.eval()
-    budget = budget or (min(scorer.budget, ON_A_CPU) if device.type == "cpu" else scorer.budget)
+    budget, workers = budget or scorer.budget, 1
+    if device.type == "cpu":
+        budget, workers = min(budget, ON_A_CPU), 1 if scorer.alone else torch.get_num_threads()
     left = np.arange(len(queries))
     bar = tqdm(total=len(queries), desc=progress, unit=" documents", disable=None if progress else True, leave=False)
 
@@ -85,10 +88,13 @@ def score_pairs(
         with bar:
             while len(left):
                 chunks = [left[chunk] for chunk in inputs.chunks(queries[left], documents[left], budget)]
-                waiting, too_large = iter(chunks), list[Array]()
-                _in_threads(partial(work, waiting, too_large), waiting, len(chunks) if device.type == "cpu" else 1)
+                waiting, too_large, workers = iter(chunks), list[Array](), min(workers, len(chunks))
+                _in_threads(partial(work, waiting, too_large), waiting, workers)
                 left = np.sort(np.concatenate([left[:0], *too_large, *waiting]))
-                if too_large:  # the error is gone, and with it what its frames held
+                if too_large and workers > 1:
+                    workers = 1
+                    log.warning("out of memory: one thread for what is left")
+                elif too_large:  # the error is gone, and with it what its frames held
                     lengths = inputs.lengths(queries[too_large[0]], documents[too_large[0]])
                     budget = _smaller(budget, lengths, device)
     finally:
@@ -96,25 +102,30 @@ def score_pairs(
     return scores
 
 
-def _in_threads(work: Callable[[], None], waiting: Iterator[Array], chunks: int) -> None:
+def _in_threads(work: Callable[[], None], waiting: Iterator[Array], workers: int) -> None:
     """Let several threads work until nothing waits, or one fails; PyTorch's own threads are shared among them."""
-    threads = torch.get_num_threads()
-    workers = min(threads, chunks)
     if workers <= 1:
         work()
         return
-    try:
-        with ThreadPoolExecutor(workers, initializer=partial(torch.set_num_threads, threads // workers)) as pool:
-            try:
-                done, _ = wait([pool.submit(work) for _ in range(workers)], return_when=FIRST_EXCEPTION)
-                for future in done:
-                    future.result()
-            except BaseException:
-                for _ in waiting:  # the others stop after the chunk that they are at
-                    pass
-                raise
-    finally:
-        torch.set_num_threads(threads)  # some of its libraries know one number for all threads
+    threads, ready = torch.get_num_threads(), Barrier(workers + 1)
+
+    def start() -> None:
+        torch.get_num_threads()  # a thread that has never asked takes the default of that time when it first computes
+        torch.set_num_threads(threads // workers)
+        ready.wait()
+
+    with ThreadPoolExecutor(workers, initializer=start) as pool:
+        try:
+            futures = [pool.submit(work) for _ in range(workers)]
+            ready.wait()
+            torch.set_num_threads(threads)  # what a thread sets for itself is also what new ones start with
+            done, _ = wait(futures, return_when=FIRST_EXCEPTION)
+            for future in done:
+                future.result()
+        except BaseException:
+            for _ in waiting:  # the others stop after the chunk that they are at
+                pass
+            raise
 
 
 def _smaller(budget: int, lengths: Array, device: torch.device) -> int:

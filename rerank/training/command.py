@@ -50,11 +50,20 @@ def train(argv: Sequence[str]) -> dict[str, Any]:
 
 def check(argv: Sequence[str]) -> None:
     """Raise a UserError for keys or values that :func:`train` would refuse; builds and writes nothing."""
+    from rerank.models.trees import Trees
     from rerank.training.config import check_values
 
     options = parse(_parser(), classes_first(argv), _import_classes())
-    module, _, name = options.loss.class_path.rpartition(".") if options.loss else ("", "", "")
-    check_values(options, getattr(import_module(module), name) if name else None)
+    model = _named(options.model)
+    check_values(options, _named(options.loss), trees=isinstance(model, type) and issubclass(model, Trees))
+
+
+def _named(chosen: Namespace | None) -> Any:
+    """The class, or the function that makes one, that was chosen for a key."""
+    if chosen is None:
+        return None
+    module, _, name = chosen.class_path.rpartition(".")
+    return getattr(import_module(module), name)
 
 
 def measure_test(path: str | Path) -> dict[str, Any]:

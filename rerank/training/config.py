@@ -98,21 +98,23 @@ class TrainConfig:
     tracker: list[str] | None = None
 
 
-def check_values(options: Any, loss: type | None) -> None:
+def check_values(options: Any, loss: object, *, trees: bool = False) -> None:
     """Refuse what no run can do, before anything is read.
 
     Args:
         options: a :class:`TrainConfig`, or its keys as they were parsed.
         loss: the class of its loss, if it has one.
+        trees: whether it grows trees, for which steps and what is logged with them mean nothing.
 
     Raises:
         UserError: a number below 1, an unknown measure, or ``fidelity`` of a loss that relaxes nothing.
     """
-    for name in ("epochs", "batch_size", "checkpoint_every", "token_budget", "micro_batch_size", "patience"):
+    steps = ("epochs", "steps_per_epoch", "batch_size", "checkpoint_every", "token_budget", "micro_batch_size")
+    for name in ("patience",) if trees else (*steps, "patience"):
         value = getattr(options, name)
         if value is not None and value < 1:
             raise UserError(f"{name}: must be at least 1, not {value}")
     parse_measures(options.measures)
     parse_measures(options.monitor)
-    if options.fidelity and loss is not None and not issubclass(loss, DirectMetric):
+    if options.fidelity and not trees and isinstance(loss, type) and not issubclass(loss, DirectMetric):
         raise UserError(f"fidelity: {loss.__name__} relaxes nothing; only direct metrics do")

@@ -48,7 +48,7 @@ class TreeTrainer:
         self.config, self.folder = config, folder
         assert isinstance(config.model, Trees)
         self.model: Trees = config.model
-        check_values(config, type(config.loss) if config.loss else None)
+        check_values(config, None, trees=True)
         if int(os.environ.get("WORLD_SIZE", 1)) > 1:
             raise UserError("trees are grown by one process; start one, and set model.threads")
         if config.tracker:

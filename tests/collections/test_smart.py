@@ -39,8 +39,8 @@ def test_documents_queries_and_judgments(folder: Path) -> None:
 
 
 def test_judgments_as_trec_has_them(folder: Path) -> None:
-    (folder / "MADE.REL").write_text("1 0 2 1\n1 0 3 1\n")
-    assert open_collection(f"smart:{folder}").qrels() == {"1": {"2": 1, "3": 1}}
+    (folder / "MADE.REL").write_text("1 0 2 1\n1 0 3 0\n")
+    assert open_collection(f"smart:{folder}").qrels() == {"1": {"2": 1, "3": 0}}
     (folder / "MADE.REL").unlink()
     assert open_collection(f"smart:{folder}").qrels() is None
 
@@ -53,6 +53,9 @@ def test_judgments_as_trec_has_them(folder: Path) -> None:
         ("MADE.ALL", "", r"no records in this file"),
         ("MADE.ALL", ".I 1\n.W\na\n.I 1\n.W\nb\n", r"MADE.ALL:4: .*'1' again"),
         ("MADE.QRY", ".I 1\n.W\na\n.I 1\n.W\nb\n", r"MADE.QRY:4: query id '1' again, first at .*MADE.QRY:1"),
+        ("MADE.ALL", ".I 1\n.W\na\n.I 2 b\n.W\nc\n", r"MADE.ALL:4: expected .I and one number, .*not '.I 2 b'"),
+        ("MADE.ALL", ".I 1\n.W\na\n .I\n.W\nc\n", r"MADE.ALL:4: expected .I and one number"),
+        ("MADE.REL", "1 0 3 x\n", r"MADE.REL:1: the grade 'x' is no whole number"),
         ("MADE.REL", "1 2 3\n", r"MADE.REL:1: 3 columns; expected a query, a document and two others"),
     ],
 )
@@ -67,7 +70,7 @@ def test_files_that_are_not_there(folder: Path, tmp_path_factory: pytest.TempPat
     with pytest.raises(UserError, match=r"no NAME.ALL, as the SMART system has it, in this folder"):
         open_collection(f"smart:{tmp_path_factory.mktemp('empty')}")
     (folder / "MADE.QRY").unlink()
-    with pytest.raises(UserError, match=r"no NAME.QRY in this folder"):
+    with pytest.raises(UserError, match=r"no MADE.QRY in this folder"):
         list(open_collection(f"smart:{folder}").queries())
 
 

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import logging
 import threading
+import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -48,16 +51,18 @@ def threads() -> Iterator[int]:
 
 
 class Watched(CrossEncoder):
-    """Says which threads score, with how many threads of PyTorch each; may fail."""
+    """Says which threads score, with how many threads of PyTorch each; may fail, once."""
 
     def score(self, batch: Mapping[str, Tensor]) -> Tensor:
         self.seen.append((threading.get_ident(), torch.get_num_threads(), len(batch["input_ids"])))
-        if self.fails_from <= len(self.seen):
+        if len(self.seen) == self.fails_at:
             raise self.error
+        if len(self.seen) > self.fails_at:
+            time.sleep(0.05)  # so that the others hear of it
         return super().score(batch)
 
     seen: list[tuple[int, int, int]]
-    fails_from = 10**9
+    fails_at = 10**9
     error: Exception = RuntimeError("an error of its own")
 
 
@@ -67,6 +72,11 @@ def watched(folder: Path, **more: object) -> Watched:
     return model
 
 
+def threads_of_a_new_thread() -> int:
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(torch.get_num_threads).result()
+
+
 @pytest.mark.parametrize("long", ["truncate", "max", "sum", "first", "cls_mean", "literal_cedr"])
 def test_scores_are_those_of_one_thread(model_folder: Path, lists: Lists, threads: int, long: Long) -> None:
     more = LENGTHS if long != "truncate" else {"query_length": 8, "document_length": 12}
@@ -74,7 +84,7 @@ def test_scores_are_those_of_one_thread(model_folder: Path, lists: Lists, thread
     model = CrossEncoder(str(model_folder), long=long, head="cls", **more)  # type: ignore[arg-type]
     inputs = model.inputs(lists)
     found = [score_lists(model, inputs, lists, budget=100, precision="fp32") for _ in range(5)]
-    assert torch.get_num_threads() == threads
+    assert threads_of_a_new_thread() == threads
     torch.set_num_threads(1)
     expected = score_lists(model, inputs, lists, budget=100, precision="fp32")
     for scores in found:
@@ -88,37 +98,72 @@ def test_every_thread_has_chunks_of_its_own(model_folder: Path, lists: Lists, th
     assert {count for _, count, _ in model.seen} == {1}
     assert threading.get_ident() not in {ident for ident, _, _ in model.seen}
     assert sum(pairs for _, _, pairs in model.seen) == lists.offsets[-1]
-    model.seen = []
-    score_lists(model, model.inputs(lists), lists, budget=10**6)
-    assert model.seen == [(threading.get_ident(), threads, lists.offsets[-1])], "one chunk has all threads"
+    model.seen, few = [], lists.select(np.array([2]))
+    score_lists(model, model.inputs(few), few)
+    assert model.seen == [(threading.get_ident(), threads, few.offsets[-1])], "one chunk has all threads"
 
 
 @pytest.mark.parametrize("error", [ValueError("an error of its own"), RuntimeError("an error of its own")])
 def test_an_error_stops_all_threads(model_folder: Path, lists: Lists, threads: int, error: Exception) -> None:
     model = watched(model_folder)
-    model.error, model.fails_from = error, 4
+    inputs = model.inputs(lists)
+    rows = np.repeat(lists.query_rows, lists.lengths)
+    assert len(inputs.chunks(rows, lists.documents, 24)) > 50
+    model.error, model.fails_at = error, 4
     model.train()
     with pytest.raises(type(error), match="an error of its own"):
-        score_lists(model, model.inputs(lists), lists, budget=24)
-    assert len(model.seen) < 4 + 2 * threads, "nobody went on for long"
+        score_lists(model, inputs, lists, budget=24)
+    assert len(model.seen) < 4 + 3 * threads, "nobody went on for long"
     assert model.training
-    assert torch.get_num_threads() == threads
+    assert threads_of_a_new_thread() == threads
 
 
-def test_memory_that_runs_out_in_one_thread(model_folder: Path, lists: Lists, threads: int) -> None:
+def test_memory_that_all_threads_share(
+    model_folder: Path, lists: Lists, threads: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What one thread can do alone is done, in the chunks that it can do."""
     model = watched(model_folder)
     expected = score_lists(model, model.inputs(lists), lists, precision="fp32")
-    plain = model.score
+    plain, lock, used = model.score, threading.Lock(), [0]
 
     def score(batch: Mapping[str, Tensor]) -> Tensor:
-        if len(batch["input_ids"]) > 3:
-            raise MemoryError
-        return plain(batch)
+        rows = len(batch["input_ids"])
+        with lock:
+            used[0] += rows
+        try:
+            time.sleep(0.01)
+            if used[0] > 4:
+                raise MemoryError
+            return plain(batch)
+        finally:
+            with lock:
+                used[0] -= rows
 
     model.score = score  # type: ignore[method-assign]
-    found = score_lists(model, model.inputs(lists), lists, precision="fp32", budget=400)
+    with caplog.at_level(logging.WARNING, "rerank"):
+        found = score_lists(model, model.inputs(lists), lists, precision="fp32", budget=400)
     np.testing.assert_allclose(found, expected, atol=1e-5)
-    model.error, model.fails_from = MemoryError(), 0
+    said = [record.getMessage() for record in caplog.records if "out of memory" in record.getMessage()]
+    assert said[0] == "out of memory: one thread for what is left"
+    assert len(said) > 1
+    assert all("a budget of" in line for line in said[1:])
+    used[0] = 100
     with pytest.raises(UserError, match="one document at a time"):
         score_lists(model, model.inputs(lists), lists, budget=400)
-    assert torch.get_num_threads() == threads
+    assert threads_of_a_new_thread() == threads
+
+
+def test_a_model_that_changes_itself_is_alone(tmp_path: Path, lists: Lists, threads: int) -> None:
+    """BigBird gives up its sparse attention at the first short batch."""
+    from transformers import AutoTokenizer, BigBirdConfig, BigBirdModel
+
+    tokenizer = AutoTokenizer.from_pretrained(make_model(tmp_path / "bert"))
+    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+    BigBirdModel(BigBirdConfig(vocab_size=len(tokenizer), max_position_embeddings=128, **sizes)).save_pretrained(
+        tmp_path / "bird"
+    )
+    tokenizer.save_pretrained(tmp_path / "bird")
+    model = watched(tmp_path / "bird")
+    score_lists(model, model.inputs(lists), lists, budget=50)
+    assert len(model.seen) > 10
+    assert {ident for ident, _, _ in model.seen} == {threading.get_ident()}
