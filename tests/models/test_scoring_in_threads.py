@@ -58,7 +58,7 @@ class Watched(CrossEncoder):
         if len(self.seen) == self.fails_at:
             raise self.error
         if len(self.seen) > self.fails_at:
-            time.sleep(0.05)  # so that the others hear of it
+            time.sleep(0.2)  # so that the others hear of it
         return super().score(batch)
 
     seen: list[tuple[int, int, int]]
