@@ -58,13 +58,21 @@ class Cell:
 
     def finished(self) -> dict[str, Any] | None:
         """What ``measures.json`` holds if this very cell was trained already, and ``seconds``; None otherwise."""
-        told, measures = self.folder / CELL, self.folder / "measures.json"
-        if not (told.is_file() and measures.is_file()):
+        told, measures = self._told(), self.folder / "measures.json"
+        if told is None or not measures.is_file() or self.changed():
             return None
-        cell = json.loads(told.read_text())
-        if cell["settings"] != json.loads(json.dumps(self.settings)):
+        return json.loads(measures.read_text()) | {"seconds": told["seconds"]}
+
+    def changed(self) -> str | None:
+        """The first key in which a cell that was trained in this folder differs from this one, as the file has it."""
+        if (told := self._told()) is None:
             return None
-        return json.loads(measures.read_text()) | {"seconds": cell["seconds"]}
+        old, new = told["settings"], json.loads(json.dumps(self.settings))
+        return next((key for key in {**new, **old} if old.get(key) != new.get(key)), None)
+
+    def _told(self) -> dict[str, Any] | None:
+        path = self.folder / CELL
+        return json.loads(path.read_text()) if path.is_file() else None
 
 
 class Plan:

@@ -26,7 +26,7 @@ def experiment(argv: Sequence[str]) -> int:
     """
     from rerank.experiments.cells import Plan
     from rerank.experiments.figure_data import check_figures
-    from rerank.experiments.run import Experiment, check_cells, search_of
+    from rerank.experiments.run import Experiment, check_cells, check_unchanged, search_of
     from rerank.experiments.table import listing, text
 
     parser = make_parser("experiment", experiment)
@@ -50,6 +50,7 @@ def experiment(argv: Sequence[str]) -> int:
     if dry_run:
         print(listing(plan, [(group, search_of(plan, group).size) for group in plan.groups]))
         return 0
+    check_unchanged(plan)
     from rerank.experiments.ensembles import ensembles
     from rerank.experiments.figures import write_figures
     from rerank.experiments.first_stage import first_stage_rows

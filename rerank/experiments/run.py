@@ -173,6 +173,22 @@ def search_of(plan: Plan, group: Group) -> Search:
     return make_search(plan.config.methods[group.method].search, plan.config.trials, group.seed)
 
 
+def check_unchanged(plan: Plan) -> None:
+    """Refuse to train again where cells of other settings are.
+
+    Raises:
+        UserError: there are some.
+    """
+    cells = [plan.cell(group, point) for group in plan.groups for point in search_of(plan, group).ask()]
+    if changed := [(cell, key) for cell in cells if (key := cell.changed())]:
+        methods = ", ".join(dict.fromkeys(cell.group.method for cell, _ in changed))
+        cell, key = changed[0]
+        raise UserError(
+            f"{cell.folder}: was trained with another {key}; {len(changed)} cells are not as they were ({methods}). "
+            f"Name another output, or remove the folders of these methods in {plan.output / 'cells'}"
+        )
+
+
 def check_cells(plan: Plan) -> None:
     """Let training's own parser read every method, and every value of its search.
 

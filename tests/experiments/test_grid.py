@@ -248,6 +248,18 @@ def test_what_is_finished_is_not_done_again(folder: Path, results: dict[str, Any
     assert {path: path.stat().st_mtime_ns for path in folder.glob("out/cells/**/measures.json")} == before
 
 
+def test_cells_of_other_settings_are_refused_at_once(
+    folder: Path, results: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
+    assert main(["experiment", "--config", str(write_config(folder)), "--base.batch_size=3"]) == 2
+    error = " ".join(capsys.readouterr().err.split())
+    assert "was trained with another batch_size; 9 cells are not as they were (SmoothI, Tuned | 50%)" in error
+    assert f"remove the folders of these methods in {folder / 'out' / 'cells'}" in error
+    before.pop(folder / "config.yaml", None)
+    assert all(path.stat().st_mtime_ns == time for path, time in before.items())
+
+
 def test_a_killed_experiment_goes_on_and_ends_as_one_left_alone(folder: Path, results: dict[str, Any]) -> None:
     output = folder / "killed"
     command = [sys.executable, "-m", "rerank.cli", "experiment", f"--config={folder / 'experiment.yaml'}"]
