@@ -123,6 +123,7 @@ def _in_threads(work: Callable[[], None], waiting: Iterator[Array], workers: int
             for future in done:
                 future.result()
         except BaseException:
+            ready.abort()  # nobody waits for a thread that could not be started
             for _ in waiting:  # the others stop after the chunk that they are at
                 pass
             raise
