@@ -25,6 +25,9 @@ NAME = "rerank"
 FASTER = (torch.bfloat16,)
 """Types in which it is faster than PyTorch's kernel without dropout as well; in float32 it is not."""
 
+SAFE = (1e-30, 1e35)
+"""Sums of exponentials without overflow, and without underflow that matters."""
+
 LARGEST = 1 << 22
 """Attention weights of a sequence, heads included, up to which it is worth its memory without dropout: those of 591
 tokens and 12 heads."""
@@ -43,14 +46,11 @@ class _Attention(torch.autograd.Function):
     def forward(
         ctx: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float, steps: int
     ) -> Tensor:
-        output, drawn = [], []
+        parts = []
         with torch.autocast("cpu", enabled=False):
             for rows in _slices(query, key):
-                weights = _weights(query[rows], key[rows], _part(mask, rows), scale)
-                if steps:
-                    drawn.append(draw(weights.numel()))
-                    drop_(weights, drawn[-1], steps)
-                output.append((weights @ value[rows]).mul_(STEPS / (STEPS - steps)))
+                parts.append(attended(query[rows], key[rows], value[rows], _part(mask, rows), scale, steps))
+        output, drawn = zip(*parts, strict=True)
         ctx.save_for_backward(query, key, value, mask, *drawn)
         ctx.scale, ctx.steps = scale, steps
         return torch.cat(output)
@@ -58,17 +58,69 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, mask, *drawn = ctx.saved_tensors
-        parts = []
-        for i, rows in enumerate(_slices(query, key)):
-            g = gradient[rows] * (STEPS / (STEPS - ctx.steps))
-            weights = _weights(query[rows], key[rows], _part(mask, rows), ctx.scale)
-            of_weights, kept = g @ value[rows].transpose(-1, -2), weights
-            if ctx.steps:
-                kept = drop_(weights.clone(), drawn[i], ctx.steps)
-                drop_(of_weights, drawn[i], ctx.steps)
-            of_logits = torch.ops.aten._softmax_backward_data(of_weights, weights, -1, weights.dtype).mul_(ctx.scale)
-            parts.append((of_logits @ key[rows], of_logits.transpose(-1, -2) @ query[rows], kept.transpose(-1, -2) @ g))
+        parts = [
+            gradients(
+                gradient[rows], query[rows], key[rows], value[rows], _part(mask, rows), ctx.scale, ctx.steps, words
+            )
+            for rows, words in zip(_slices(query, key), drawn, strict=True)
+        ]
         return (*map(torch.cat, zip(*parts, strict=True)), None, None, None)
+
+
+def attended(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float, steps: int
+) -> tuple[Tensor, Tensor | None]:
+    """Attention of some sequences, ``[B, H, L, d]``, and the bytes that dropped ``steps`` / 256 of its weights."""
+    weights, sums = _exponentials(query, key, mask, scale)
+    words = draw(weights.numel()) if steps else None
+    if words is not None:
+        drop_(weights, words, steps)
+        sums = sums * ((STEPS - steps) / STEPS)
+    return (weights @ value).div_(sums), words
+
+
+def gradients(
+    gradient: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    scale: float,
+    steps: int,
+    words: Tensor | None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of query, key and value, of what :func:`attended` gave."""
+    weights, sums = _exponentials(query, key, mask, scale)
+    weights.div_(sums)
+    gradient = gradient * (STEPS / (STEPS - steps))
+    of_weights, kept = gradient @ value.transpose(-1, -2), weights
+    if words is not None:
+        kept = drop_(weights.clone(), words, steps)
+        drop_(of_weights, words, steps)
+    of_logits = torch.ops.aten._softmax_backward_data(of_weights, weights, -1, weights.dtype).mul_(scale)
+    return of_logits @ key, of_logits.transpose(-1, -2) @ query, kept.transpose(-1, -2) @ gradient
+
+
+def _exponentials(query: Tensor, key: Tensor, mask: Tensor | None, scale: float) -> tuple[Tensor, Tensor]:
+    """Attention weights before they are divided by their sums, ``[..., L]``, and the sums, ``[..., 1]``.
+
+    A maximum per row, taken off before the exponential, takes as long as that; so it is done only where sums show
+    that it was needed.
+    """
+    weights = _logits(query, key, mask, scale).exp_()
+    sums = weights.sum(-1, keepdim=True)
+    least, most = sums.aminmax()
+    if not (SAFE[0] < least and most < SAFE[1]):
+        weights = torch.softmax(_logits(query, key, mask, scale), -1)
+        sums = weights.sum(-1, keepdim=True)
+    return weights, sums
+
+
+def _logits(query: Tensor, key: Tensor, mask: Tensor | None, scale: float) -> Tensor:
+    logits = (query * scale) @ key.transpose(-1, -2)
+    if mask is not None:
+        logits += torch.zeros(mask.shape, dtype=logits.dtype).masked_fill_(~mask, torch.finfo(logits.dtype).min)
+    return logits
 
 
 def _slices(query: Tensor, key: Tensor) -> list[slice]:
@@ -79,13 +131,6 @@ def _slices(query: Tensor, key: Tensor) -> list[slice]:
 
 def _part(mask: Tensor | None, rows: slice) -> Tensor | None:
     return mask if mask is None or len(mask) == 1 else mask[rows]
-
-
-def _weights(query: Tensor, key: Tensor, mask: Tensor | None, scale: float) -> Tensor:
-    logits = (query * scale) @ key.transpose(-1, -2)
-    if mask is not None:
-        logits += torch.zeros(mask.shape, dtype=logits.dtype).masked_fill_(~mask, torch.finfo(logits.dtype).min)
-    return torch.softmax(logits, -1)
 
 
 def attention(
@@ -105,7 +150,8 @@ def attention(
     if torch.is_autocast_enabled("cpu"):  # as PyTorch's own does
         states = [state.to(torch.get_autocast_dtype("cpu")) for state in states]
     steps = threshold(dropout) if module.training else 0
-    if not (_plain(module, states, attention_mask, others) and _faster(states, steps)):
+    elements = query.shape[1] * query.shape[2] * key.shape[2]
+    if not (_plain(module, states, attention_mask, others) and is_faster(states[0].dtype, elements, steps)):
         return sdpa_attention_forward(
             module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **others
         )
@@ -129,12 +175,11 @@ def _plain(module: nn.Module, states: list[Tensor], mask: Tensor | None, others:
     )
 
 
-def _faster(states: list[Tensor], steps: int) -> bool:
-    """Whether it is faster than PyTorch's, and needs no more memory."""
-    query, key, _ = states
+def is_faster(kind: torch.dtype, elements: int, steps: int) -> bool:
+    """Whether it is faster than PyTorch's, and needs no more memory, for so many attention weights of a sequence."""
     if 0 < steps < STEPS:
-        return query.dtype in (torch.bfloat16, torch.float32)
-    return not steps and query.dtype in FASTER and query.shape[1] * query.shape[2] * key.shape[2] <= LARGEST
+        return kind in (torch.bfloat16, torch.float32)
+    return not steps and kind in FASTER and elements <= LARGEST
 
 
 def use_cheap_attention(network: Any) -> None:

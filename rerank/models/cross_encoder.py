@@ -17,12 +17,12 @@ from rerank.errors import UserError
 from rerank.lists.ragged import Array
 from rerank.lists.store import Lists
 from rerank.lists.tokens import tokenise
-from rerank.models.base import Scorer
+from rerank.models.base import Inputs, Scorer
 from rerank.models.contract import class_path, read_contract, write_contract
 from rerank.models.cpu_attention import use_cheap_attention
 from rerank.models.dropout import use_cheap_dropout
+from rerank.models.flat import FlatInputs, reads_flat, use_flat_encoder
 from rerank.models.long import Long, check_long, make_inputs, mean_of_cls, score_rows
-from rerank.models.pairs import PairInputs
 from rerank.models.template import PairTemplate
 from rerank.models.weights import check_safetensors, find_model
 
@@ -131,7 +131,7 @@ class CrossEncoder(nn.Module, Scorer):
         """Names of the parameters outside the encoder."""
         return {name for name, _ in self.named_parameters() if not name.startswith(self._encoder_prefix)}
 
-    def inputs(self, lists: Lists) -> PairInputs:
+    def inputs(self, lists: Lists) -> Inputs:
         """The lists' token ids, from the cache inside their folder."""
         tokens = tokenise(lists, self.tokenizer, self.query_length, self.document_length)
         if tokens.truncated:
@@ -146,8 +146,9 @@ class CrossEncoder(nn.Module, Scorer):
             log.warning("literal_cedr: scores depend on which documents are scored together, as in CEDR's code")
         return self._pairs(tokens.queries, tokens.documents)
 
-    def _pairs(self, queries: Any, documents: Any) -> PairInputs:
-        return make_inputs(self.long, queries, documents, self.template, self.query_length, self.room)
+    def _pairs(self, queries: Any, documents: Any) -> Inputs:
+        inputs = make_inputs(self.long, queries, documents, self.template, self.query_length, self.room)
+        return FlatInputs(inputs, self.network) if reads_flat(self.network) else inputs
 
     def score(self, batch: Mapping[str, Tensor]) -> Tensor:
         """Raw scores ``[n]`` float32 of a collated batch, one per pair."""
@@ -268,6 +269,7 @@ def _load(folder: Path, head: str, saved_cls: bool, dropout: float | None) -> tu
             _keep_float32(pooler)
     use_cheap_dropout(network)
     use_cheap_attention(network.encoder if isinstance(network, ClsHead) else network)
+    use_flat_encoder(network)
     return network, missing
 
 

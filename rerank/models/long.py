@@ -8,6 +8,7 @@ MacAvaney et al. 2019 (CEDR) cut. A row is a query with one chunk.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -15,6 +16,7 @@ import numpy as np
 
 from rerank.errors import UserError
 from rerank.lists.ragged import Array
+from rerank.models.flat import SEQUENCES, rows
 from rerank.models.packing import pack
 from rerank.models.pairs import PairInputs
 from rerank.models.template import PairTemplate
@@ -143,7 +145,7 @@ def _padded(rows: list[Array], width: int) -> Array:
     return padded
 
 
-def score_rows(network: Any, batch: Mapping[str, Tensor], long: Long) -> Tensor:
+def score_rows(network: Any, batch: Mapping[str, Any], long: Long) -> Tensor:
     """Scores ``[n]`` float32 of a collated batch, one per pair however many rows it has.
 
     Args:
@@ -153,17 +155,18 @@ def score_rows(network: Any, batch: Mapping[str, Tensor], long: Long) -> Tensor:
     """
     import torch
 
-    rows = {name: value for name, value in batch.items() if name != CHUNKS}
+    given = {name: value for name, value in batch.items() if name not in (CHUNKS, SEQUENCES)}
     counts = batch.get(CHUNKS)
-    if counts is None:
-        return network(**rows).logits[:, 0].float()
-    if long in ("max", "sum"):
-        return torch.segment_reduce(network(**rows).logits[:, 0].float(), long, lengths=counts)
-    token = _rows.set(counts)
-    try:
-        return network(**rows).logits[:, 0].float()
-    finally:
-        _rows.reset(token)
+    with rows(batch[SEQUENCES]) if SEQUENCES in batch else nullcontext():
+        if counts is None:
+            return network(**given).logits[:, 0].float()
+        if long in ("max", "sum"):
+            return torch.segment_reduce(network(**given).logits[:, 0].float(), long, lengths=counts)
+        token = _rows.set(counts)
+        try:
+            return network(**given).logits[:, 0].float()
+        finally:
+            _rows.reset(token)
 
 
 def mean_of_cls(network: Any) -> None:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from torch import Tensor
 from rerank.errors import UserError
 from rerank.lists import Lists
 from rerank.models.cross_encoder import CrossEncoder
+from rerank.models.flat import SEQUENCES
 from rerank.models.long import Long
 from rerank.models.score import score_lists
 from tests.builders import make_lists, make_model
@@ -50,11 +52,15 @@ def threads() -> Iterator[int]:
     torch.set_num_threads(before)
 
 
+def pairs_of(batch: Mapping[str, Any]) -> int:
+    return len(batch[SEQUENCES].lengths) if SEQUENCES in batch else len(batch["input_ids"])
+
+
 class Watched(CrossEncoder):
     """Says which threads score, with how many threads of PyTorch each; may fail, once."""
 
     def score(self, batch: Mapping[str, Tensor]) -> Tensor:
-        self.seen.append((threading.get_ident(), torch.get_num_threads(), len(batch["input_ids"])))
+        self.seen.append((threading.get_ident(), torch.get_num_threads(), pairs_of(batch)))
         if len(self.seen) == self.fails_at:
             raise self.error
         if len(self.seen) > self.fails_at:
@@ -127,7 +133,7 @@ def test_memory_that_all_threads_share(
     plain, lock, used = model.score, threading.Lock(), [0]
 
     def score(batch: Mapping[str, Tensor]) -> Tensor:
-        rows = len(batch["input_ids"])
+        rows = pairs_of(batch)
         with lock:
             used[0] += rows
         try:
