@@ -32,6 +32,7 @@ from bench_scoring import Texts, ours, texts_of
 from rerank.lists.store import Lists
 from rerank.losses import SmoothINDCG
 from rerank.models.cross_encoder import CrossEncoder
+from rerank.models.memory import keep_freed
 from rerank.models.packing import pack
 from rerank.models.precision import resolve
 from rerank.models.weights import find_model
@@ -93,7 +94,7 @@ def ours_training(name: str, options: argparse.Namespace, dropout: float) -> Cal
         )
         precision, _ = resolve("auto", device)
         inputs = model.inputs(lists)
-        optimizer = torch.optim.AdamW(model.parameters(), lr=2e-5)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=2e-5, fused=True)
         gradients = Gradients(
             model, inputs, lists, SmoothINDCG(), precision, model.budget, None, gradient="auto", full_tokens=32_768
         )
@@ -190,6 +191,7 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     device = torch.device(options.device)
+    keep_freed()
     best = product_rate(device)
 
     model = CrossEncoder(options.model, query_length=QUERY, document_length=options.length).to(device)

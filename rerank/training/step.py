@@ -22,6 +22,7 @@ from rerank.models.memory import out_of_memory
 from rerank.models.precision import Precision
 from rerank.training.batches import Group, pad
 from rerank.training.gradient import Chunked, Mode, RandomState, backpropagate
+from rerank.training.sparse import sparse_embeddings
 
 log = logging.getLogger("rerank")
 
@@ -103,8 +104,9 @@ class Gradients:
         while True:
             try:
                 total = torch.zeros((), device=self._device)
-                for piece, tokens in self._pieces(mine):
-                    total += self._piece(piece, tokens, max(1, count), step)
+                with sparse_embeddings(self.model):
+                    for piece, tokens in self._pieces(mine):
+                        total += self._piece(piece, tokens, max(1, count), step)
                 break
             except (RuntimeError, MemoryError) as error:
                 if not out_of_memory(error):

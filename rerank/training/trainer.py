@@ -21,6 +21,7 @@ from rerank.lists.store import Lists
 from rerank.losses.base import Loss
 from rerank.losses.direct import DirectMetric
 from rerank.models.base import Inputs, Scorer
+from rerank.models.memory import keep_freed
 from rerank.models.precision import on_cpu, resolve
 from rerank.training.batches import Batches, pad
 from rerank.training.budget import tokens_that_fit
@@ -94,6 +95,8 @@ class Trainer:
             self.folder.open(self.splits)
         self.accelerator.wait_for_everyone()
         self._say("precision %s (%s)", self.precision, self.why)
+        if self.accelerator.device.type == "cpu":
+            keep_freed()
         train, skipped = self.splits.train, len(self.splits.train) - len(self.usable)
         self._say("%d training lists, %d of them without anything to learn from (left out)", len(train), skipped)
         optimizer = make_optimizer(self.model, config.optimization)

@@ -12,6 +12,7 @@ from rerank.lists import Lists
 from rerank.lists.sampling import Full
 from rerank.losses import DirectMetric
 from rerank.models.cross_encoder import CrossEncoder
+from rerank.models.flat import FlatInputs
 from rerank.models.score import score_lists
 from rerank.relaxations import SmoothI
 from rerank.training.batches import Batches
@@ -48,6 +49,31 @@ def test_gradients_on_the_gpu_are_those_of_the_cpu(lists: Lists, tiny_model: Pat
         found[device] = {name: p.grad.cpu() for name, p in model.named_parameters() if p.grad is not None}
     for name, gradient in found["cpu"].items():
         torch.testing.assert_close(found["cuda"][name], gradient, rtol=1e-2, atol=1e-4, msg=name)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+def test_chunks_without_padding_agree_with_the_architecture_itself(tmp_path: Path, dropout: float) -> None:
+    """In bf16 by PyTorch's kernel for sequences of varying length; with dropout, which that lacks, over padded ones."""
+    model = CrossEncoder(str(make_model(tmp_path / "model", dropout=dropout)), query_length=8, document_length=24)
+    model.to("cuda").train()
+    ids = [np.arange(2000, 2000 + n) for n in (5, 24, 1, 9, 24, 17)]
+    inputs, rows = model._pairs(ids, ids), np.arange(len(ids))
+    assert isinstance(inputs, FlatInputs)
+    flat, padded = (
+        {name: value.to("cuda") for name, value in side.collate(rows, rows).items()} for side in (inputs, inputs.padded)
+    )
+    found = []
+    for batch in (flat, padded):
+        torch.manual_seed(0)
+        model.zero_grad(set_to_none=True)
+        with torch.autocast("cuda", torch.bfloat16):
+            scores = torch.stack([model.score(batch) for _ in range(1 if not dropout else 300)]).mean(0)
+        scores.square().sum().backward()
+        gradient = torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
+        found.append((scores.detach(), gradient))
+    spread = float(found[1][0].std())
+    assert float((found[0][0] - found[1][0]).abs().max()) < (0.5 if dropout else 0.05) * spread
+    assert float((found[0][1] - found[1][1]).norm()) < (0.5 if dropout else 0.05) * float(found[1][1].norm())
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])

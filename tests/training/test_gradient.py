@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+import platform
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -286,3 +289,25 @@ def test_two_processes_with_unequal_lists(model: CrossEncoder, lists: Lists, tmp
             value, found = torch.load(tmp_path / f"{mode}-{process}")
             assert value == pytest.approx(whole[0], rel=1e-5)
             assert_equal(found, whole[1])
+
+
+FAULTS = """
+import resource, sys, numpy
+from rerank.models.memory import keep_freed
+if sys.argv[1] == "keep":
+    keep_freed()
+for step in range(12):
+    if step == 2:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    numpy.ones(8 << 20)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library is not glibc")
+def test_what_a_step_frees_is_there_for_the_next() -> None:
+    faults = {
+        word: int(subprocess.run([sys.executable, "-c", FAULTS, word], capture_output=True, check=True).stdout)
+        for word in ("keep", "give back")
+    }
+    assert faults["keep"] < 0.1 * faults["give back"]

@@ -164,3 +164,28 @@ def test_negatives_from_the_models_own_ranking(lists: Lists, tiny_model: Path, t
     train([*options, "--sampler.refresh=true", f"--output={run}"])
     assert_same(weights(run), whole)
     assert metrics(run) == lines
+
+
+def test_the_gradient_of_embeddings_is_dense_and_that_of_a_whole_pass(tmp_path: Path, tiny_model: Path) -> None:
+    """In between it holds rows of tokens; afterwards nothing of that is left, in the model either."""
+    lists = make_lists(tmp_path)
+    model = CrossEncoder(str(tiny_model), query_length=8, document_length=24)
+    embeddings = model.network.get_input_embeddings().weight
+    batch = next(Batches(lists, np.arange(len(lists)), Full(), len(lists), None, seed=0).epoch(0))
+    seen: list[bool] = []
+    embeddings.register_post_accumulate_grad_hook(lambda weight: seen.append(weight.grad.is_sparse))
+    Gradients(
+        model, model.inputs(lists), lists, ListNet(reduction="sum"), "fp32", 100, None, gradient="cached"
+    ).accumulate(batch, 1)
+    assert len(seen) > 2 and all(seen)
+    found, embeddings.grad = embeddings.grad, None
+    inputs, total = model.inputs(lists), torch.zeros(())
+    for group in batch:
+        queries = np.repeat(lists.query_rows[group.query], len(group.rows))
+        scores = model.score(inputs.collate(queries, lists.documents[group.rows]))
+        labels = torch.from_numpy(lists.labels[group.rows]).float()
+        mask = torch.ones(1, len(labels), dtype=torch.bool)
+        total = total + ListNet(reduction="sum")(scores[None], labels[None], mask)
+    total.backward()
+    assert not embeddings.grad.is_sparse
+    torch.testing.assert_close(found, embeddings.grad, rtol=1e-3, atol=1e-5)
