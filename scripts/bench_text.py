@@ -4,11 +4,12 @@
         [--scored 600] [--trained 4] [--depth 50] [--length 256] [--threads 2] [--rounds 3] [--compile]
 
 prints Markdown. *Scoring*: the same texts (documents cut to ``--length`` word pieces beforehand, so that both read the
-same tokens), tokenisation included; theirs at its defaults, and in bf16. *Training*: the same whole lists, one list a
-step, AdamW; theirs by ``CrossEncoderTrainer`` with ``LambdaLoss`` in micro-batches of 16, which tokenises in each step;
-ours with SmoothI-nDCG on token ids that were cached before, as it always trains. The first step is left out (of theirs
-it is another list, of as many documents). Contenders take turns; a row has the best of its rounds by the clock. *Of the
-best* is what the encoder's products and attention need (two operations a weight and token, four a dimension and pair of
+same tokens), tokenisation included; theirs at its defaults, and in bf16; ours also with padding and all of the last
+layer, and that compiled. *Training*: the same whole lists, one list a step, AdamW; theirs by ``CrossEncoderTrainer``
+with ``LambdaLoss`` in micro-batches of 16, which tokenises in each step; ours with SmoothI-nDCG on token ids that were
+cached before, as it always trains; each in a process of its own. The first step is left out (of theirs it is another
+list, of as many documents). Contenders take turns; a row has the best of its rounds by the clock. *Of the best* is what
+all of the encoder's products and attention need (two operations a weight and token, four a dimension and pair of
 tokens, thrice that in training; padding is not counted as work) over what a product of 4096 x 4096 matrices in bf16
 reaches before and after.
 """
@@ -22,7 +23,10 @@ import os
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from itertools import pairwise
+from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
@@ -32,6 +36,7 @@ from bench_scoring import Texts, ours, texts_of
 from rerank.lists.store import Lists
 from rerank.losses import SmoothINDCG
 from rerank.models.cross_encoder import CrossEncoder
+from rerank.models.flat import reads_flat
 from rerank.models.memory import keep_freed
 from rerank.models.packing import pack
 from rerank.models.precision import resolve
@@ -85,37 +90,35 @@ def their_scoring(name: str, length: int, device: torch.device, dtype: str) -> C
     return lambda pairs: model.predict(pairs, show_progress_bar=False)
 
 
-def ours_training(name: str, options: argparse.Namespace, dropout: float) -> Callable[[Lists], float]:
+def ours_training(options: argparse.Namespace, lists: Lists, dropout: float) -> float:
+    """Seconds of all lists but the first; ours."""
+    torch.set_num_threads(options.threads)
     device = torch.device(options.device)
-
-    def train(lists: Lists) -> float:
-        model = (
-            CrossEncoder(name, query_length=QUERY, document_length=options.length, dropout=dropout).to(device).train()
-        )
-        precision, _ = resolve("auto", device)
-        inputs = model.inputs(lists)
-        optimizer = torch.optim.AdamW(model.parameters(), lr=2e-5, fused=True)
-        gradients = Gradients(
-            model, inputs, lists, SmoothINDCG(), precision, model.budget, None, gradient="auto", full_tokens=32_768
-        )
-        times = []
-        for i in range(len(lists)):
-            started = time.perf_counter()
-            rows = np.arange(lists.offsets[i], lists.offsets[i + 1])
-            gradients.accumulate([Group(i, rows, 0)], i)
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
-            if device.type == "cuda":
-                torch.cuda.synchronize()
-            times.append(time.perf_counter() - started)
-        return sum(times[1:])
-
-    return train
+    if device.type == "cpu":
+        keep_freed()  # as the trainer does
+    model = CrossEncoder(options.model, query_length=QUERY, document_length=options.length, dropout=dropout)
+    model.to(device).train()
+    precision, _ = resolve("auto", device)
+    inputs = model.inputs(lists)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-5, fused=True)
+    gradients = Gradients(
+        model, inputs, lists, SmoothINDCG(), precision, model.budget, None, gradient="auto", full_tokens=32_768
+    )
+    times = []
+    for i in range(len(lists)):
+        started = time.perf_counter()
+        rows = np.arange(lists.offsets[i], lists.offsets[i + 1])
+        gradients.accumulate([Group(i, rows, 0)], i)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        times.append(time.perf_counter() - started)
+    return sum(times[1:])
 
 
-def their_training(
-    name: str, model_of_ours: CrossEncoder, options: argparse.Namespace, dropout: float, bf16: bool
-) -> Callable[[Lists], float]:
+def their_training(options: argparse.Namespace, lists: Lists, dropout: float, bf16: bool) -> float:
+    """Seconds of all lists but the first; sentence-transformers'."""
     from datasets import Dataset
     from sentence_transformers import CrossEncoder as Theirs
     from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncoderTrainingArguments
@@ -123,6 +126,7 @@ def their_training(
     from transformers import TrainerCallback
     from transformers.utils import logging as hf_logging
 
+    torch.set_num_threads(options.threads)
     hf_logging.set_verbosity_error()
     logging.getLogger("sentence_transformers").setLevel(logging.ERROR)
 
@@ -133,45 +137,59 @@ def their_training(
         def on_step_end(self, *_: Any, **__: Any) -> None:
             self.ends.append(time.perf_counter())
 
-    def train(lists: Lists) -> float:
-        rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
-        model = Theirs(
-            name,
-            max_length=options.length + QUERY + 3,
-            num_labels=1,
-            device=options.device,
-            config_kwargs=rates,
+    rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
+    model = Theirs(
+        options.model,
+        max_length=options.length + QUERY + 3,
+        num_labels=1,
+        device=options.device,
+        config_kwargs=rates,
+    )
+    texts = cut(lists, CrossEncoder(options.model, query_length=QUERY, document_length=options.length))
+    ends = list(zip(lists.offsets[:-1], lists.offsets[1:], strict=True))
+    data = Dataset.from_dict(
+        {
+            "query": [texts[a][0] for a, _ in ends],
+            "docs": [[text for _, text in texts[a:b]] for a, b in ends],
+            "labels": [[int(label) for label in lists.labels[a:b]] for a, b in ends],
+        }
+    )
+    clock = Clock()
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = CrossEncoderTrainingArguments(
+            output_dir=folder,
+            per_device_train_batch_size=1,
+            num_train_epochs=1,
+            learning_rate=2e-5,
+            bf16=bf16,
+            use_cpu=options.device == "cpu",
+            report_to="none",
+            save_strategy="no",
+            logging_strategy="no",
+            disable_tqdm=True,
+            dataloader_num_workers=0,
+            seed=0,
         )
-        texts = cut(lists, model_of_ours)
-        ends = list(zip(lists.offsets[:-1], lists.offsets[1:], strict=True))
-        data = Dataset.from_dict(
-            {
-                "query": [texts[a][0] for a, _ in ends],
-                "docs": [[text for _, text in texts[a:b]] for a, b in ends],
-                "labels": [[int(label) for label in lists.labels[a:b]] for a, b in ends],
-            }
-        )
-        clock = Clock()
-        with tempfile.TemporaryDirectory() as folder:
-            arguments = CrossEncoderTrainingArguments(
-                output_dir=folder,
-                per_device_train_batch_size=1,
-                num_train_epochs=1,
-                learning_rate=2e-5,
-                bf16=bf16,
-                use_cpu=options.device == "cpu",
-                report_to="none",
-                save_strategy="no",
-                logging_strategy="no",
-                disable_tqdm=True,
-                dataloader_num_workers=0,
-                seed=0,
-            )
-            loss = LambdaLoss(model, mini_batch_size=16)
-            CrossEncoderTrainer(model=model, args=arguments, train_dataset=data, loss=loss, callbacks=[clock]).train()
-        return clock.ends[-1] - clock.ends[0]
+        loss = LambdaLoss(model, mini_batch_size=16)
+        CrossEncoderTrainer(model=model, args=arguments, train_dataset=data, loss=loss, callbacks=[clock]).train()
+    return clock.ends[-1] - clock.ends[0]
 
-    return train
+
+def usable_lists(options: argparse.Namespace) -> Lists:
+    """The lists to train on."""
+    lists = Lists.open(options.lists)
+    some = lists.select(np.flatnonzero(np.add.reduceat(lists.labels > 0, lists.offsets[:-1]) > 0)).top(options.depth)
+    return some.select(np.arange(options.trained))
+
+
+def by_itself(train: Callable[..., float], options: argparse.Namespace, *rest: Any) -> float:
+    """Seconds that training takes in a process of its own: how it keeps memory is nobody else's."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(_train, train, options, *rest).result()
+
+
+def _train(train: Callable[..., float], options: argparse.Namespace, *rest: Any) -> float:
+    return train(options, usable_lists(options), *rest)
 
 
 def main() -> None:
@@ -191,7 +209,6 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     device = torch.device(options.device)
-    keep_freed()
     best = product_rate(device)
 
     model = CrossEncoder(options.model, query_length=QUERY, document_length=options.length).to(device)
@@ -212,21 +229,22 @@ def main() -> None:
             "rerank fp32": ours(model, "fp32"),
             f"rerank {precision}": ours(model, precision),
         }
+        padded = copy.deepcopy(model)
+        if reads_flat(padded.network):
+            del getattr(padded.network, padded.network.base_model_prefix).encoder.forward
+        scoring[f"rerank {precision}, padded"] = ours(padded, precision)
         if options.compile:
-            compiled = copy.copy(model)
-            compiled._modules = dict(model._modules)
-            compiled.network = torch.compile(model.network, dynamic=True)  # type: ignore[assignment]
-            scoring[f"rerank {precision}, compiled"] = ours(compiled, precision)
-    some = lists.select(np.flatnonzero(np.add.reduceat(lists.labels > 0, lists.offsets[:-1]) > 0)).top(options.depth)
-    some = some.select(np.arange(options.trained))
-    rates = {"dropout 0.1": 0.1, "no dropout": 0.0}
-    training: dict[str, Callable[[Lists], float]] = {}
+            compiled = copy.deepcopy(padded)
+            compiled.network = torch.compile(compiled.network, dynamic=True)  # type: ignore[assignment]
+            scoring[f"rerank {precision}, padded, compiled"] = ours(compiled, precision)
+    some = usable_lists(options)
+    training: dict[str, Callable[[], float]] = {}
     if options.trained:
-        for words, rate in rates.items():
+        for words, rate in {"dropout 0.1": 0.1, "no dropout": 0.0}.items():
             for bf16 in (False, True):
                 who = f"sentence-transformers {'bf16' if bf16 else 'fp32'}, {words}"
-                training[who] = their_training(options.model, model, options, rate, bf16)
-            training[f"rerank, {words}"] = ours_training(options.model, options, rate)
+                training[who] = partial(by_itself, their_training, options, rate, bf16)
+            training[f"rerank, {words}"] = partial(by_itself, ours_training, options, rate)
 
     seconds = dict.fromkeys([*scoring, *training], np.inf)
     for score in scoring.values():
@@ -237,7 +255,7 @@ def main() -> None:
             score(pairs)
             seconds[name] = min(seconds[name], time.perf_counter() - started)
         for name, train in training.items():
-            seconds[name] = min(seconds[name], train(some))
+            seconds[name] = min(seconds[name], train())
     best = max(best, product_rate(device))
 
     parts = [lengths[a:b] for a, b in pairwise(lists.offsets)]
