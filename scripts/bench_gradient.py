@@ -21,9 +21,10 @@ from torch import Tensor
 
 from rerank.losses import SmoothINDCG
 from rerank.models.cross_encoder import CrossEncoder
-from rerank.models.pairs import PairInputs
+from rerank.models.memory import keep_freed
 from rerank.models.precision import resolve
 from rerank.training.gradient import Chunked, Mode, backpropagate
+from rerank.training.sparse import sparse_embeddings
 
 MODES: tuple[Mode, ...] = ("cached", "checkpoint", "full")
 """The one that takes the least memory first."""
@@ -50,7 +51,8 @@ def step(model: CrossEncoder, pairs: Chunked, labels: Tensor, mode: Mode) -> tup
     clock = time.perf_counter if cuda else time.process_time
     started = clock()
     loss = SmoothINDCG()
-    backpropagate(mode, pairs, lambda scores: loss(scores[None], labels))
+    with sparse_embeddings(model):
+        backpropagate(mode, pairs, lambda scores: loss(scores[None], labels))
     if cuda:
         torch.cuda.synchronize()
     seconds = clock() - started
@@ -70,6 +72,8 @@ def main() -> None:
     options = parser.parse_args()
 
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if device.type == "cpu":
+        keep_freed()  # as the trainer does
     modes = [mode for mode in MODES if mode in options.modes]
     room = options.tokens - 3
     model = CrossEncoder(options.model, query_length=12, document_length=room - 12, dropout=options.dropout)
@@ -83,7 +87,7 @@ def main() -> None:
     for length in options.lengths:
         queries = [rng.integers(1000, words, 12)]
         documents = [rng.integers(1000, words, room - 12) for _ in range(length)]
-        inputs = PairInputs(queries, documents, model.template)
+        inputs = model._pairs(queries, documents)
         rows = np.zeros(length, dtype=np.int64), np.arange(length)
         pairs = Chunked(model, inputs, *rows, options.token_budget, precision, device)
         labels = torch.from_numpy((rng.random((1, length)) < 0.1).astype(np.float32)).to(device)
