@@ -25,7 +25,7 @@ NAME = "rerank"
 FASTER = (torch.bfloat16,)
 """Types in which it is faster than PyTorch's kernel without dropout as well; in float32 it is not."""
 
-SAFE = (1e-30, 1e35)
+SAFE = (1e-30, 1e32)
 """Sums of exponentials without overflow, and without underflow that matters."""
 
 LARGEST = 1 << 22

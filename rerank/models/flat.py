@@ -59,7 +59,8 @@ def flatten(batch: Mapping[str, Tensor], network: Any) -> dict[str, Any]:
     flat |= {name: flat[name].flatten()[places][None] for name in ("input_ids", "token_type_ids") if name in flat}
     embeddings = getattr(network, network.base_model_prefix).embeddings
     if hasattr(embeddings, "create_position_ids_from_input_ids"):  # RoBERTa's begin behind the padding's, and skip it
-        positions = mask.cumsum(1) + embeddings.padding_idx
+        real = batch["input_ids"].ne(embeddings.padding_idx)
+        positions = real.cumsum(1) * real + embeddings.padding_idx
     else:
         positions = torch.arange(mask.shape[1]).expand_as(mask)
     sequences = Sequences.of(mask.sum(1).tolist())

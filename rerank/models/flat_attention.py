@@ -2,7 +2,7 @@ r"""Attention within each of several sequences that lie end to end, without padd
 
 Three ways to the same sums :math:`\mathrm{softmax}(s Q_i K_i^\top) V_i` for every sequence *i*: PyTorch's kernel for
 sequences of varying length where a GPU has it, batched products over sequences of equal length on a CPU, and PyTorch's
-attention over padded sequences for what is left (dropout or float32 on a GPU).
+attention over padded sequences for what is left (on a GPU: dropout, float32, and sizes that the kernel does not know).
 """
 
 from __future__ import annotations
@@ -100,13 +100,20 @@ def attend(
     """
     if query.device.type == "cpu":
         return _on_cpu(query, key, value, sequences, scale, dropout, first)
-    if query.device.type == "cuda" and not dropout and query.dtype in (torch.bfloat16, torch.float16):
+    if not dropout and _has_kernel(query):
         from torch.nn.attention.varlen import varlen_attn
 
         longest, starts = max(sequences.lengths), sequences.starts
         ends = torch.arange(len(starts), dtype=torch.int32, device=starts.device) if first else starts
         return varlen_attn(query, key, value, ends, starts, 1 if first else longest, longest, scale=scale)  # type: ignore[return-value]
     return _padded(query, key, value, sequences, scale, dropout, first)
+
+
+def _has_kernel(query: Tensor) -> bool:
+    """Whether PyTorch's kernel for sequences of varying length takes these states: those of FlashAttention."""
+    half, size = query.dtype in (torch.bfloat16, torch.float16), query.shape[-1]
+    fits = query.device.type == "cuda" and half and size % 8 == 0 and size <= 256
+    return fits and torch.cuda.get_device_capability(query.device) >= (8, 0)
 
 
 def _padded(

@@ -63,7 +63,7 @@ def tokens_that_fit(
 
 
 def bytes_per_token(model: Scorer, inputs: Inputs, lists: Lists, among: Array, precision: Precision) -> float:
-    """Bytes that the graph keeps for a padded token, measured on the longest pairs of the longest of some lists."""
+    """Bytes that the graph keeps for a token, measured on the longest pairs of the longest of some lists."""
     assert isinstance(model, torch.nn.Module)
     device = next(model.parameters()).device
     costs = []
@@ -83,4 +83,4 @@ def bytes_per_token(model: Scorer, inputs: Inputs, lists: Lists, among: Array, p
         del scores
     for name, value in model.named_buffers():
         value.copy_(was[name])  # running statistics do not see the probe
-    return max(1.0, size / (len(chunk) * int(lengths.max())))
+    return max(1.0, size / int(lengths.sum()))

@@ -21,7 +21,7 @@ def make_optimizer(model: Scorer, options: Optimization) -> torch.optim.Optimize
     kind = torch.optim.AdamW if options.decay == "decoupled" else torch.optim.Adam
     return kind(
         [{"params": p, "lr": rate, "base_lr": rate, "weight_decay": decay} for (rate, decay), p in groups.items()],
-        fused=next(model.parameters()).device.type in ("cpu", "cuda"),  # one pass over the weights
+        fused=next(model.parameters()).device.type in ("cpu", "cuda") or None,  # one pass over the weights
     )
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from torch import nn
+from torch import Tensor, nn
 
 from rerank.models.base import Scorer
 
 
 @contextmanager
 def sparse_embeddings(model: Scorer) -> Iterator[None]:
-    """On a CPU, let a chunk's gradient of an embedding hold the rows of its tokens; at the end it is dense again.
+    """On a CPU, let a chunk's gradient of an embedding hold the rows of its tokens, which are added to a dense one.
 
     BERT's has 30,522 rows, of which a chunk has some hundreds: to fill a table with zeros and add it up for every
     chunk takes a tenth of the time that MiniLM needs for the rest.
@@ -20,6 +20,9 @@ def sparse_embeddings(model: Scorer) -> Iterator[None]:
     assert isinstance(model, nn.Module)
     embeddings = [m for m in model.modules() if isinstance(m, nn.Embedding) and m.weight.device.type == "cpu"]
     before = [module.sparse for module in embeddings]
+    hooks = [
+        module.weight.register_post_accumulate_grad_hook(_dense) for module in embeddings if module.weight.requires_grad
+    ]
     for module in embeddings:
         module.sparse = True
     try:
@@ -27,7 +30,10 @@ def sparse_embeddings(model: Scorer) -> Iterator[None]:
     finally:
         for module, sparse in zip(embeddings, before, strict=True):
             module.sparse = sparse
-    for module in embeddings:
-        gradient = module.weight.grad
-        if gradient is not None and gradient.is_sparse:
-            module.weight.grad = gradient.to_dense()
+        for hook in hooks:
+            hook.remove()
+
+
+def _dense(weight: Tensor) -> None:
+    if weight.grad is not None and weight.grad.is_sparse:
+        weight.grad = weight.grad.to_dense()

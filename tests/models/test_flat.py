@@ -67,6 +67,12 @@ def test_scores_and_gradients_are_those_of_the_architecture(kind: str, lengths: 
         torch.testing.assert_close(found["flat"][1][name], gradient, rtol=1e-3, atol=1e-4, msg=name)
 
 
+def test_positions_of_roberta_skip_the_padding_token_also_within_a_text() -> None:
+    network, batch = network_of("roberta"), padded([6, 9])
+    batch["input_ids"][1, 4] = 1
+    torch.testing.assert_close(read(network, batch), network(**batch).logits[:, 0], rtol=1e-4, atol=1e-5)
+
+
 def test_no_layer_computes_padding_and_the_last_nothing_but_cls() -> None:
     network, batch = network_of("bert"), padded([3, 9, 1, 4])
     seen: list[tuple[str, int]] = []

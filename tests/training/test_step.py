@@ -167,17 +167,19 @@ def test_negatives_from_the_models_own_ranking(lists: Lists, tiny_model: Path, t
 
 
 def test_the_gradient_of_embeddings_is_dense_and_that_of_a_whole_pass(tmp_path: Path, tiny_model: Path) -> None:
-    """In between it holds rows of tokens; afterwards nothing of that is left, in the model either."""
+    """A chunk's holds rows of tokens; nothing of that is left afterwards."""
     lists = make_lists(tmp_path)
     model = CrossEncoder(str(tiny_model), query_length=8, document_length=24)
-    embeddings = model.network.get_input_embeddings().weight
+    module = model.network.get_input_embeddings()
+    embeddings = module.weight
     batch = next(Batches(lists, np.arange(len(lists)), Full(), len(lists), None, seed=0).epoch(0))
     seen: list[bool] = []
-    embeddings.register_post_accumulate_grad_hook(lambda weight: seen.append(weight.grad.is_sparse))
+    hook = embeddings.register_hook(lambda gradient: seen.append(gradient.is_sparse))
     Gradients(
         model, model.inputs(lists), lists, ListNet(reduction="sum"), "fp32", 100, None, gradient="cached"
     ).accumulate(batch, 1)
-    assert len(seen) > 2 and all(seen)
+    hook.remove()
+    assert len(seen) > 2 and all(seen) and not module.sparse and not embeddings.grad.is_sparse
     found, embeddings.grad = embeddings.grad, None
     inputs, total = model.inputs(lists), torch.zeros(())
     for group in batch:
