@@ -38,7 +38,7 @@ def use_flat_encoder(network: Any) -> None:
 
 
 def reads_flat(network: Any) -> bool:
-    """Whether :func:`use_flat_encoder` could do it."""
+    """Whether :func:`use_flat_encoder` let it read flat chunks."""
     encoder = getattr(getattr(network, getattr(network, "base_model_prefix", ""), None), "encoder", None)
     return getattr(getattr(encoder, "forward", None), "__func__", None) is _encode
 

@@ -105,7 +105,9 @@ def attend(
 
         longest, starts = max(sequences.lengths), sequences.starts
         ends = torch.arange(len(starts), dtype=torch.int32, device=starts.device) if first else starts
-        return varlen_attn(query, key, value, ends, starts, 1 if first else longest, longest, scale=scale)  # type: ignore[return-value]
+        found = varlen_attn(query, key, value, ends, starts, 1 if first else longest, longest, scale=scale)
+        assert isinstance(found, Tensor)  # a pair only where more is asked for
+        return found
     return _padded(query, key, value, sequences, scale, dropout, first)
 
 

@@ -14,8 +14,8 @@ from rerank.models.base import Scorer
 def sparse_embeddings(model: Scorer) -> Iterator[None]:
     """On a CPU, let a chunk's gradient of an embedding hold the rows of its tokens, which are added to a dense one.
 
-    BERT's has 30,522 rows, of which a chunk has some hundreds: to fill a table with zeros and add it up for every
-    chunk takes a tenth of the time that MiniLM needs for the rest.
+    BERT's has 30,522 rows, of which a chunk has some hundreds: to fill a table with zeros and to add it up, for every
+    chunk, would take a part of a small model's step that one notices.
     """
     assert isinstance(model, nn.Module)
     embeddings = [m for m in model.modules() if isinstance(m, nn.Embedding) and m.weight.device.type == "cpu"]
