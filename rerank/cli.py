@@ -23,7 +23,7 @@ def demo(output: str = "demo", ask: str | None = None) -> None:
         output: folder for lists, model, runs, log and plot; what is there already is not done again.
         ask: a question to answer, such as "how do I flatten a list of lists".
     """
-    from rerank.experiments.demo import run_demo
+    from rerank.demo import run_demo
 
     run_demo(Path(output), ask)
 
@@ -73,9 +73,9 @@ def retrieve(
     from rerank.collections.rankllm import RankLlmFile
     from rerank.evaluation.parsing import parse_measures
     from rerank.lists.build import build_lists
-    from rerank.lists.first_stage import search_stored
     from rerank.retrieval import bm25
     from rerank.retrieval.runs import Scored, read_run
+    from rerank.retrieval.search import search_stored
     from rerank.retrieval.tune import tune
 
     if Path(output).exists() and not overwrite:
@@ -152,12 +152,12 @@ def rerank(
     from accelerate import PartialState
 
     from rerank.evaluation.interpolate import interpolate
-    from rerank.lists.letor import open_lists
+    from rerank.features.letor import open_lists
+    from rerank.kernels.precision import on_cpu, resolve
     from rerank.models.base import Scorer
     from rerank.models.contract import read_contract
     from rerank.models.load import load_model
-    from rerank.models.precision import on_cpu, resolve
-    from rerank.models.trees import Trees
+    from rerank.models.vectors.boosting import Trees
     from rerank.retrieval.runs import write_run
     from rerank.training.validate import score_shared
 
@@ -218,12 +218,18 @@ def experiment(argv: Sequence[str]) -> None:
         sys.exit(1)
 
 
-def losses(name: str | None = None) -> None:
+def losses(name: str | None = None, pictures: str | None = None) -> None:
     """List the losses: name, parameters, defaults, paper; of one loss all that its documentation says.
 
     Args:
         name: a loss.
+        pictures: folder to draw the papers' pictures into, by this library's own code.
     """
+    if pictures is not None:
+        from rerank.pictures import draw
+
+        print(*draw(Path(pictures)), sep="\n")
+        return
     from rerank.losses.listing import listing
 
     print(listing(name))

@@ -15,7 +15,7 @@ import pyterrier as pt
 
 from rerank.errors import UserError
 from rerank.evaluation.interpolate import interpolate
-from rerank.models.cross_encoder import CrossEncoder
+from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.retrieval.runs import Run, Scored
 
 

@@ -19,12 +19,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rerank.kernels.memory import keep_freed
+from rerank.kernels.precision import resolve
+from rerank.kernels.sparse import sparse_embeddings
 from rerank.losses import SmoothINDCG
-from rerank.models.cross_encoder import CrossEncoder
-from rerank.models.memory import keep_freed
-from rerank.models.precision import resolve
+from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.training.gradient import Chunked, Mode, backpropagate
-from rerank.training.sparse import sparse_embeddings
 
 MODES: tuple[Mode, ...] = ("cached", "checkpoint", "full")
 """The one that takes the least memory first."""

@@ -21,11 +21,11 @@ from pathlib import Path
 
 import numpy as np
 
-from rerank.lists.letor import LetorData
+from rerank.features.letor import LetorData
 from rerank.lists.store import Lists
 from rerank.losses import DirectMetric, LambdaLoss, ListNet
 from rerank.losses.base import Loss
-from rerank.models.trees import LightGBM
+from rerank.models.vectors.lightgbm import LightGBM
 from rerank.relaxations import Approx, SmoothI, TwinSigmoid
 from rerank.training.config import TrainConfig
 from rerank.training.objective import Objective

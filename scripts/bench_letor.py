@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 from sklearn.datasets import load_svmlight_file
 
-from rerank.lists.feature_store import parse_file, store_features
+from rerank.features.parse import parse_file, store_features
 
 FEATURES = 136
 WEB30K_ROWS = 2_270_296  # training rows of fold 1

@@ -26,7 +26,7 @@ import torch
 from rerank.lists import Lists
 from rerank.lists.sampling import Full
 from rerank.losses import ApproxNDCG, ListNet, Loss, NeuralNDCG, SmoothINDCG, TwinSigmoidNDCG
-from rerank.models.mlp import MLP
+from rerank.models.vectors.mlp import MLP
 from rerank.training.batches import Batches
 from rerank.training.step import Gradients
 

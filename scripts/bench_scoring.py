@@ -27,12 +27,12 @@ import numpy as np
 import torch
 from torch import nn
 
+from rerank.arrow import Array
 from rerank.evaluation.measures import evaluate
-from rerank.lists.ragged import Array
+from rerank.kernels.precision import Precision
 from rerank.lists.store import Lists
-from rerank.models.cross_encoder import CrossEncoder
-from rerank.models.precision import Precision
 from rerank.models.score import score_pairs
+from rerank.models.text.cross_encoder import CrossEncoder
 
 Texts = list[tuple[str, str]]
 

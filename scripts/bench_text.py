@@ -33,13 +33,13 @@ import numpy as np
 import torch
 from bench_scoring import Texts, ours, texts_of
 
+from rerank.kernels.flat import reads_flat
+from rerank.kernels.memory import keep_freed
+from rerank.kernels.packing import pack
+from rerank.kernels.precision import resolve
 from rerank.lists.store import Lists
 from rerank.losses import SmoothINDCG
-from rerank.models.cross_encoder import CrossEncoder
-from rerank.models.flat import reads_flat
-from rerank.models.memory import keep_freed
-from rerank.models.packing import pack
-from rerank.models.precision import resolve
+from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.weights import find_model
 from rerank.training.batches import Group
 from rerank.training.step import Gradients

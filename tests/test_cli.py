@@ -76,7 +76,7 @@ def test_the_whole_way(tmp_path: Path, tiny_model: Path, capsys: pytest.CaptureF
 
 
 def test_two_processes_write_the_run_of_one(tmp_path: Path, tiny_model: Path) -> None:
-    from rerank.models.cross_encoder import CrossEncoder
+    from rerank.models.text.cross_encoder import CrossEncoder
 
     make_lists(tmp_path)
     CrossEncoder(str(tiny_model), query_length=8, document_length=24).save(tmp_path / "model")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rerank.models.cross_encoder import CrossEncoder
+from rerank.models.text.cross_encoder import CrossEncoder
 from tests.builders import make_lists
 from tests.conftest import ROOT
 

@@ -25,7 +25,7 @@ def experiment(argv: Sequence[str]) -> int:
         The number of cells that failed.
     """
     from rerank.experiments.cells import Plan
-    from rerank.experiments.figure_data import check_figures
+    from rerank.experiments.figures.data import check_figures
     from rerank.experiments.run import Experiment, check_cells, check_unchanged, search_of
     from rerank.experiments.table import listing, text
 
@@ -52,7 +52,7 @@ def experiment(argv: Sequence[str]) -> int:
         return 0
     check_unchanged(plan)
     from rerank.experiments.ensembles import ensembles
-    from rerank.experiments.figures import write_figures
+    from rerank.experiments.figures.draw import write_figures
     from rerank.experiments.first_stage import first_stage_rows
     from rerank.experiments.results import write_results
     from rerank.experiments.summary import summarise

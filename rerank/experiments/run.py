@@ -13,11 +13,11 @@ from typing import Any
 
 from rerank.errors import UserError
 from rerank.experiments.cells import Cell, Group, Plan
+from rerank.experiments.engines import Workers, cores_at_hand, devices_at_hand, environments
 from rerank.experiments.outcome import QUERIES, Failure, Outcome, read_queries
 from rerank.experiments.progress import Progress
 from rerank.experiments.search import Search, make_search
 from rerank.experiments.worker import note
-from rerank.experiments.workers import Workers, cores_at_hand, devices_at_hand, environments
 
 log = logging.getLogger("rerank")
 

@@ -107,7 +107,7 @@ def warm_up() -> None:
     import accelerate  # noqa: F401
     import torch
 
-    import rerank.models.trees
+    import rerank.models.vectors.lightgbm
     import rerank.training.trainer  # noqa: F401
 
     weight = torch.nn.Parameter(torch.zeros(1))

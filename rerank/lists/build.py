@@ -14,15 +14,15 @@ import pyarrow as pa
 from tqdm import tqdm
 
 from rerank import __version__
+from rerank.arrow import Array, read_arrow, write_arrow
 from rerank.collections import Collection, Document, Qrels, Query
 from rerank.errors import UserError, nearest
 from rerank.files import atomic_folder, digest
-from rerank.lists.first_stage import PAIRS
-from rerank.lists.ragged import Array, read_arrow, write_arrow
 from rerank.lists.rows import Rows
 from rerank.lists.store import VERSION, Lists, texts_digest
 from rerank.retrieval.bm25 import batches
 from rerank.retrieval.runs import Scored, write_run
+from rerank.retrieval.search import PAIRS
 
 log = logging.getLogger("rerank")
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from rerank.arrow import Array
 from rerank.errors import UserError
 from rerank.lists.data import Data, Splits, judged_lists
 from rerank.lists.fold_files import read_folds
-from rerank.lists.ragged import Array
 from rerank.lists.sampling import seed_of
 
 

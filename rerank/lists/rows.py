@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pyarrow as pa
 
+from rerank.arrow import Array
 from rerank.errors import UserError
-from rerank.lists.ragged import Array
 
 PENDING = 1 << 20
 """Hashes that wait to be sorted in with those that are known; more where more are known."""

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-from rerank.lists.ragged import Array
+from rerank.arrow import Array
 
 
 def seed_of(seed: int, epoch: int, query_id: str) -> int:

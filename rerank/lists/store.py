@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from rerank.arrow import Array, Ragged, read_arrow
 from rerank.collections import Qrels, read_qrels
 from rerank.errors import UserError
 from rerank.files import digest
-from rerank.lists.ragged import Array, Ragged, read_arrow
 from rerank.retrieval.runs import Run, Scored
 
 VERSION = 1

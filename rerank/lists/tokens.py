@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 from tqdm import tqdm
 
+from rerank.arrow import Array, Ragged, read_arrow, write_arrow
 from rerank.errors import UserError
 from rerank.files import atomic_folder, digest
-from rerank.lists.ragged import Array, Ragged, read_arrow, write_arrow
 from rerank.lists.store import Lists
 
 if TYPE_CHECKING:

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from rerank.models.packing import pack
+from rerank.kernels.packing import pack
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from rerank.lists.ragged import Array
+    from rerank.arrow import Array
     from rerank.lists.store import Lists
 
 ON_A_CPU = 2048

@@ -20,7 +20,7 @@ def load_model(folder: str | Path) -> Model:
     Raises:
         UserError: no such model, one that is not whole, or one of an unknown class.
     """
-    path = read_contract(Path(folder)).get("class", "rerank.models.cross_encoder.CrossEncoder")
+    path = read_contract(Path(folder)).get("class", "rerank.models.text.cross_encoder.CrossEncoder")
     try:
         kind = find_class(path)
     except UserError as error:

@@ -13,11 +13,11 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
+from rerank.arrow import Array
 from rerank.errors import UserError
-from rerank.lists.ragged import Array
+from rerank.kernels.memory import out_of_memory
+from rerank.kernels.precision import Precision, autocast, resolve
 from rerank.models.base import ON_A_CPU, Inputs, Scorer
-from rerank.models.memory import out_of_memory
-from rerank.models.precision import Precision, autocast, resolve
 
 if TYPE_CHECKING:
     from rerank.lists.store import Lists

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rerank.lists.ragged import Array
+from rerank.arrow import Array
 from rerank.lists.sampling import Sampler, seed_of
 from rerank.lists.store import Lists
 

@@ -8,11 +8,11 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from rerank.lists.ragged import Array
+from rerank.arrow import Array
+from rerank.kernels.memory import free_memory, kept
+from rerank.kernels.precision import Precision
 from rerank.lists.store import Lists
 from rerank.models.base import Inputs, Scorer
-from rerank.models.memory import free_memory, kept
-from rerank.models.precision import Precision
 from rerank.training.gradient import Chunked
 
 log = logging.getLogger("rerank")

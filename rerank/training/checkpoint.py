@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 
+from rerank.arrow import Array
 from rerank.errors import UserError
 from rerank.files import atomic_folder
-from rerank.lists.ragged import Array
 from rerank.models.weights import check_safetensors
 
 KEEP = 2

@@ -50,7 +50,7 @@ def train(argv: Sequence[str]) -> dict[str, Any]:
 
 def check(argv: Sequence[str]) -> None:
     """Raise a UserError for keys or values that :func:`train` would refuse; builds and writes nothing."""
-    from rerank.models.trees import Trees
+    from rerank.models.vectors.boosting import Trees
     from rerank.training.config import check_values
 
     options = parse(_parser(), classes_first(argv), _import_classes())
@@ -121,7 +121,7 @@ def _instantiate(parser: ArgumentParser, options: Namespace) -> TrainConfig:
 
 
 def _trainer(config: TrainConfig, folder: RunFolder) -> Trainer | TreeTrainer:
-    from rerank.models.trees import Trees
+    from rerank.models.vectors.boosting import Trees
     from rerank.training.trainer import Trainer
     from rerank.training.trees import TreeTrainer
 
@@ -153,11 +153,13 @@ def classes_first(argv: Sequence[str]) -> list[str]:
 def _import_classes() -> list[str]:
     """Import our classes, so that a configuration may call them by their names alone; returns the names."""
     from rerank import losses, relaxations
-    from rerank.lists import data, folds, letor, normalise, sampling
-    from rerank.models import attention, cross_encoder, mlp, trees
+    from rerank.features import letor, normalise
+    from rerank.lists import data, folds, sampling
+    from rerank.models.text import cross_encoder
+    from rerank.models.vectors import attention, lightgbm, mlp, xgboost
 
     own = [data.ListsData, folds.FoldsData, letor.LetorData, sampling.Full, sampling.PositivesNegatives, sampling.Pairs]
     own += [normalise.QueryZScore, normalise.QueryMinMax, normalise.Standardise, normalise.SignedLog1p]
     own += [normalise.Quantile, cross_encoder.CrossEncoder, mlp.MLP, attention.SelfAttention]
-    own += [trees.LightGBM, trees.XGBoost]
+    own += [lightgbm.LightGBM, xgboost.XGBoost]
     return [*losses.load_all(), *relaxations.load_all(), *(kind.__name__ for kind in own)]

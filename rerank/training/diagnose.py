@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from rerank.lists.ragged import Array
+from rerank.arrow import Array
 from rerank.lists.store import Lists
 from rerank.losses.direct import DirectMetric
 from rerank.training.batches import pad

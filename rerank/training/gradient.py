@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from rerank.lists.ragged import Array
+from rerank.arrow import Array
+from rerank.kernels.precision import Precision, autocast
 from rerank.models.base import Inputs, Scorer
-from rerank.models.precision import Precision, autocast
 
 Mode = Literal["full", "checkpoint", "cached"]
 

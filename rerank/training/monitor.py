@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from rerank.arrow import Array
 from rerank.errors import UserError
 from rerank.evaluation.measures import Evaluator
-from rerank.lists.ragged import Array
 from rerank.lists.store import Lists
 from rerank.measures.parsing import parse
 from rerank.training.padded import Padded

@@ -7,7 +7,7 @@ import copy
 import numpy as np
 import torch
 
-from rerank.lists.ragged import Array
+from rerank.arrow import Array
 from rerank.lists.sampling import seed_of
 from rerank.lists.store import Lists
 from rerank.losses.base import Loss

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rerank.lists.ragged import Array
+from rerank.arrow import Array
 from rerank.lists.store import Lists
 
 CELLS = 1 << 20

@@ -17,7 +17,7 @@ import yaml
 
 import rerank
 from rerank.files import atomic_write, digest
-from rerank.models.precision import cpu_flags
+from rerank.kernels.precision import cpu_flags
 
 if TYPE_CHECKING:
     from rerank.lists.data import Splits

@@ -13,16 +13,16 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from rerank.arrow import Array
 from rerank.errors import UserError
-from rerank.lists.ragged import Array
+from rerank.kernels.memory import out_of_memory
+from rerank.kernels.precision import Precision
+from rerank.kernels.sparse import sparse_embeddings
 from rerank.lists.store import Lists
 from rerank.losses.base import Loss
 from rerank.models.base import Inputs, Scorer
-from rerank.models.memory import out_of_memory
-from rerank.models.precision import Precision
 from rerank.training.batches import Group, pad
 from rerank.training.gradient import Chunked, Mode, RandomState, backpropagate
-from rerank.training.sparse import sparse_embeddings
 
 log = logging.getLogger("rerank")
 
@@ -104,6 +104,7 @@ class Gradients:
         while True:
             try:
                 total = torch.zeros((), device=self._device)
+                assert isinstance(self.model, torch.nn.Module)
                 with sparse_embeddings(self.model):
                     for piece, tokens in self._pieces(mine):
                         total += self._piece(piece, tokens, max(1, count), step)

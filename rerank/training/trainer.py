@@ -11,18 +11,18 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
+from rerank.arrow import Array
 from rerank.errors import UserError
 from rerank.evaluation.measures import Evaluator, parse_measures
 from rerank.files import atomic_folder
+from rerank.kernels.memory import keep_freed
+from rerank.kernels.precision import on_cpu, resolve
 from rerank.lists.data import Splits
-from rerank.lists.ragged import Array
 from rerank.lists.sampling import seed_of
 from rerank.lists.store import Lists
 from rerank.losses.base import Loss
 from rerank.losses.direct import DirectMetric
 from rerank.models.base import Inputs, Scorer
-from rerank.models.memory import keep_freed
-from rerank.models.precision import on_cpu, resolve
 from rerank.training.batches import Batches, pad
 from rerank.training.budget import tokens_that_fit
 from rerank.training.checkpoint import State, load_checkpoint, save_checkpoint

@@ -16,8 +16,8 @@ from rerank.files import atomic_folder, warn_once
 from rerank.lists.data import Splits
 from rerank.measures.ndcg import nDCG
 from rerank.measures.parsing import parse
-from rerank.models.boosting import Gain, Trees
-from rerank.models.features import width
+from rerank.models.vectors.boosting import Gain, Trees
+from rerank.models.vectors.inputs import width
 from rerank.training.config import TrainConfig, check_values
 from rerank.training.monitor import Monitor
 from rerank.training.objective import Objective

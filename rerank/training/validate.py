@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import torch.distributed as dist
 
+from rerank.arrow import Array
 from rerank.evaluation.interpolate import interpolate, tune_weight
 from rerank.evaluation.measures import evaluate
+from rerank.kernels.precision import Precision
 from rerank.lists.data import Splits
-from rerank.lists.ragged import Array
 from rerank.lists.store import Lists
 from rerank.models.base import Inputs, Scorer
-from rerank.models.precision import Precision
 from rerank.models.score import score_lists
 from rerank.retrieval.runs import write_run
 from rerank.training.run_folder import RunFolder

@@ -14,7 +14,7 @@ from scipy import stats
 from rerank.cli import main
 from rerank.evaluation.measures import evaluate
 from rerank.experiments.command import experiment
-from rerank.lists.letor import letor_lists, with_judgments
+from rerank.features.letor import letor_lists, with_judgments
 from rerank.retrieval.runs import read_run
 from tests.builders import write_folds
 

@@ -16,8 +16,8 @@ from rerank.errors import UserError
 from rerank.evaluation.measures import PerQuery, parse_measures
 from rerank.experiments.cells import Cell, Group, Plan
 from rerank.experiments.config import ExperimentConfig, Figure, Method
-from rerank.experiments.figure_data import check_figures, curves, search_lines
-from rerank.experiments.figures import COLOURS, data_name, write_figures
+from rerank.experiments.figures.data import check_figures, curves, search_lines
+from rerank.experiments.figures.draw import COLOURS, data_name, write_figures
 from rerank.experiments.outcome import Outcome
 from rerank.experiments.run import Experiment
 from rerank.experiments.summary import summarise

@@ -22,7 +22,7 @@ from scipy import stats
 
 from rerank.cli import main
 from rerank.experiments.command import experiment
-from rerank.experiments.workers import Worker, environments
+from rerank.experiments.engines import Worker, environments
 from tests.builders import make_lists, make_model
 
 MEASURES = ["nDCG@5", "AP", "P@1"]

@@ -13,7 +13,7 @@ import yaml
 from rerank.errors import UserError
 from rerank.evaluation.measures import evaluate
 from rerank.experiments.command import experiment
-from rerank.lists.letor import LetorData
+from rerank.features.letor import LetorData
 from rerank.retrieval.runs import read_run
 from rerank.training.command import train
 from tests.builders import write_folds

@@ -32,7 +32,7 @@ def test_five_thousand_documents(loss: Loss) -> None:
 
 
 def test_figures_are_drawn(tmp_path_factory: pytest.TempPathFactory) -> None:
-    from rerank.losses.__main__ import PICTURES, draw
+    from rerank.pictures import PICTURES, draw
 
     paths = draw(tmp_path_factory.mktemp("figures") / "new")
     assert [path.stem for path in paths] == list(PICTURES)

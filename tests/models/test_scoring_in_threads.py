@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 
 from rerank.errors import UserError
+from rerank.kernels.flat import SEQUENCES
 from rerank.lists import Lists
-from rerank.models.cross_encoder import CrossEncoder
-from rerank.models.flat import SEQUENCES
-from rerank.models.long import Long
 from rerank.models.score import score_lists
+from rerank.models.text.cross_encoder import CrossEncoder
+from rerank.models.text.long import Long
 from tests.builders import make_lists, make_model
 
 LENGTHS = {"query_length": 8, "document_length": 40}

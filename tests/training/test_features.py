@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 from rerank.cli import main
 from rerank.errors import UserError
 from rerank.evaluation.measures import evaluate
-from rerank.lists.letor import letor_lists, with_judgments
+from rerank.features.letor import letor_lists, with_judgments
 from rerank.lists.sampling import Full
 from rerank.losses import DirectMetric, NeuralNDCG, TwinSigmoidAP
 from rerank.losses.base import Loss
-from rerank.models.attention import SelfAttention
-from rerank.models.mlp import MLP
-from rerank.models.network import FeatureNetwork
+from rerank.models.vectors.attention import SelfAttention
+from rerank.models.vectors.mlp import MLP
+from rerank.models.vectors.network import FeatureNetwork
 from rerank.relaxations import SmoothI
 from rerank.retrieval.runs import read_run
 from rerank.training.batches import Batches

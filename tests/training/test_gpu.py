@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 
+from rerank.kernels.flat import FlatInputs
 from rerank.lists import Lists
 from rerank.lists.sampling import Full
 from rerank.losses import DirectMetric
-from rerank.models.cross_encoder import CrossEncoder
-from rerank.models.flat import FlatInputs
 from rerank.models.score import score_lists
+from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.relaxations import SmoothI
 from rerank.training.batches import Batches
 from rerank.training.command import train

@@ -19,16 +19,16 @@ from torch.multiprocessing.spawn import start_processes
 
 from rerank.collections import open_collection
 from rerank.errors import UserError
+from rerank.features.letor import letor_lists
+from rerank.kernels.memory import free_memory, kept
 from rerank.lists import Lists, build_lists
-from rerank.lists.letor import letor_lists
 from rerank.lists.sampling import Full
 from rerank.losses import DirectMetric, ListNet, PairwiseHinge
 from rerank.losses.base import Loss
-from rerank.models.attention import SelfAttention
-from rerank.models.cross_encoder import CrossEncoder
-from rerank.models.memory import free_memory, kept
-from rerank.models.mlp import MLP
 from rerank.models.score import score_lists
+from rerank.models.text.cross_encoder import CrossEncoder
+from rerank.models.vectors.attention import SelfAttention
+from rerank.models.vectors.mlp import MLP
 from rerank.relaxations import SmoothI
 from rerank.training.batches import Batches
 from rerank.training.budget import bytes_per_token, tokens_that_fit
@@ -293,7 +293,7 @@ def test_two_processes_with_unequal_lists(model: CrossEncoder, lists: Lists, tmp
 
 FAULTS = """
 import resource, sys, numpy
-from rerank.models.memory import keep_freed
+from rerank.kernels.memory import keep_freed
 if sys.argv[1] == "keep":
     keep_freed()
 for step in range(12):

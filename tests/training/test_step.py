@@ -13,7 +13,7 @@ from rerank.lists.sampling import Full, Pairs, PositivesNegatives
 from rerank.losses import DirectMetric, ListNet, PairwiseHinge
 from rerank.losses.base import Loss
 from rerank.models.base import Scorer
-from rerank.models.cross_encoder import CrossEncoder
+from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.relaxations import SmoothI
 from rerank.training.batches import Batches, pad
 from rerank.training.command import train

@@ -82,7 +82,7 @@ def load_with_head(encoder: Path, folder: Path) -> Path:
     """A cross-encoder saved with a head of random weights."""
     import torch
 
-    from rerank.models.cross_encoder import CrossEncoder
+    from rerank.models.text.cross_encoder import CrossEncoder
 
     torch.manual_seed(0)
     CrossEncoder(str(encoder), query_length=32, document_length=90).save(folder)

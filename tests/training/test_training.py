@@ -20,7 +20,7 @@ from accelerate.utils import DistributedType
 from safetensors.torch import load_file
 
 from rerank.errors import UserError
-from rerank.models.cross_encoder import CrossEncoder
+from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.training.command import classes_first, train
 from tests.builders import make_lists, make_model
 from tests.conftest import ROOT

@@ -15,13 +15,13 @@ from torch import Tensor
 
 from rerank.errors import UserError
 from rerank.evaluation.measures import evaluate
-from rerank.lists.letor import letor_lists, with_judgments
+from rerank.features.letor import letor_lists, with_judgments
 from rerank.lists.store import Lists
 from rerank.losses import BCE, ApproxNDCG, DirectMetric, LambdaLoss, ListMLE, ListNet, NeuralNDCG, RankNet, SmoothINDCG
 from rerank.losses import TwinSigmoidNDCG as TwinSigmoid
 from rerank.losses.base import Loss
 from rerank.models.load import load_model
-from rerank.models.trees import Trees
+from rerank.models.vectors.boosting import Trees
 from rerank.relaxations import SmoothI
 from rerank.training.command import measure_test, train
 from rerank.training.monitor import Monitor
@@ -254,7 +254,7 @@ def test_without_validation_all_trees_are_kept(options: list[str], tmp_path: Pat
     "loss", [SmoothINDCG(), ApproxNDCG(), TwinSigmoid(), NeuralNDCG(), ListNet(), LambdaLoss()], ids=name
 )
 def test_every_loss_gets_away_from_equal_scores(loss: Loss, lists: Lists) -> None:
-    from rerank.models.trees import LightGBM
+    from rerank.models.vectors.lightgbm import LightGBM
 
     model, made, monitor = LightGBM(num_leaves=7, learning_rate=0.2), objective(loss, lists), Monitor(lists, "nDCG")
     start = monitor(np.zeros(len(lists.documents)))

@@ -1,0 +1,3 @@
+"""An experiment's pictures."""
+
+from __future__ import annotations

@@ -1,0 +1,201 @@
+"""Feature-based learning-to-rank data: MSLR-WEB, LETOR, Istella, Yahoo, LightGBM's examples, one's own."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from filelock import FileLock
+
+from rerank.collections import Qrels
+from rerank.errors import UserError
+from rerank.features.parse import sizes_file, store_features
+from rerank.features.svmlight import Layout
+from rerank.files import atomic_write, cache_folder, digest
+from rerank.lists.data import Data, Splits, check_disjoint, keep_back
+from rerank.lists.join import joined
+from rerank.lists.store import VERSION, Lists
+
+log = logging.getLogger("rerank")
+
+FORMAT = "1"
+"""Goes into the key of every parsed file; another number parses all files again."""
+NAMES = {
+    "train": ("train", "trainingset"),
+    "validation": ("vali", "valid", "validation", "validationset"),
+    "test": ("test", "testset"),
+}
+SETTLED = 2.0
+"""Seconds after its last change from which on a file's time stamps tell every further change."""
+
+
+class LetorData(Data):
+    """Feature files: a folder of folds, a folder with one split, or files by name.
+
+    Files are parsed once, into lists folders under the cache (``$RERANK_HOME`` or ``~/.cache/rerank``), and found again
+    by the hash of their content. Missing features are 0, and so are values beyond float32 (Istella's 1.797e308). All
+    candidates of a query are in its list, in the order of the file; validation and test lists carry their labels as
+    judgments.
+    """
+
+    def __init__(
+        self,
+        path: str | None = None,
+        fold: int | None = None,
+        train: str | None = None,
+        validation: str | None = None,
+        test: str | None = None,
+        validation_share: float = 0.25,
+        join_validation: bool = False,
+    ) -> None:
+        """Name a folder, or files; ``.gz`` and ``.xz`` are read as well.
+
+        Args:
+            path: folder that holds ``train.txt``, ``vali.txt``, ``test.txt``, itself or in ``Fold1`` to ``Fold5``; or
+                the beginning of their names, such as ``DIR/set1`` for Yahoo's ``set1.train.txt``.
+            fold: the fold, where the folder has folds.
+            train: training file, in the place of ``path``.
+            validation: validation file; null keeps a share of the training queries back.
+            test: file to measure the best model on, once, at the end.
+            validation_share: share of the training queries kept back where there is no validation file (a quarter of
+                Istella's gives the 60/20/20 of the NeuralNDCG paper); 0 for no validation.
+            join_validation: train on the validation lists as well, and validate on none: for the last training, when
+                everything is chosen (an experiment's ``refit``).
+        """
+        if (path is None) == (train is None):
+            raise ValueError("name either a folder (path) or a training file (train)")
+        if path is None and fold is not None:
+            raise ValueError("fold: files by name have no folds; expected path")
+        if path is not None and (validation is not None or test is not None):
+            raise ValueError("validation and test: the folder (path) has its own; expected them with train")
+        if not 0 <= validation_share < 1:
+            raise ValueError(f"validation_share must be in [0, 1), not {validation_share}")
+        self.path, self.fold = path, fold
+        self.train, self.validation, self.test = train, validation, test
+        self.validation_share, self.join_validation = validation_share, join_validation
+
+    def splits(self, seed: int) -> Splits:
+        """The lists, parsed where that has not been done."""
+        files = self.files()
+        train_file = files["train"]
+        assert train_file is not None
+        train = letor_lists(train_file)
+        layout = Layout(train.manifest["features"]["first"], train.manifest["features"]["width"], str(train_file))
+        validation, test = (
+            None if file is None else with_judgments(letor_lists(file, layout))
+            for file in (files["validation"], files["test"])
+        )
+        check_disjoint(train, {"validation": validation, "test": test})
+        if self.join_validation:
+            return Splits(train if validation is None else joined(train, validation), None, test)
+        if validation is None and self.validation_share > 0:
+            train, kept = keep_back(train, train, self.validation_share, seed)
+            validation = with_judgments(kept)
+        return Splits(train, validation, test)
+
+    def files(self) -> dict[str, Path | None]:
+        """The files: ``train``, ``validation`` and ``test``.
+
+        Raises:
+            UserError: there is no such folder, fold or training file.
+        """
+        if self.path is None:
+            named = {"train": self.train, "validation": self.validation, "test": self.test}
+            return {name: None if file is None else Path(file).expanduser() for name, file in named.items()}
+        folder = Path(self.path).expanduser()
+        folds = sorted(found.name for found in folder.glob("Fold*") if found.is_dir())
+        if self.fold is not None:
+            folder = folder / f"Fold{self.fold}"
+            if not folder.is_dir():
+                raise UserError(f"data.fold: no folder {folder}; {_there_are(folds)}")
+        elif folds:
+            raise UserError(f"data.fold: {folder} has folds; {_there_are(folds)}")
+        beginning = f"{folder}/" if folder.is_dir() else f"{folder}."
+        found = {name: _find(beginning, stems) for name, stems in NAMES.items()}
+        if found["train"] is None:
+            where = "" if folder.is_dir() else f"no folder {folder}, and "
+            raise UserError(f"data.path: {where}no {beginning}train.txt (or .gz, .xz)")
+        return found
+
+
+def _there_are(folds: list[str]) -> str:
+    numbers = [fold.removeprefix("Fold") for fold in folds]
+    return f"expected one of {', '.join(numbers)}" if numbers else "there are no folds, leave data.fold out"
+
+
+def _find(beginning: str, stems: tuple[str, ...]) -> Path | None:
+    paths = [Path(f"{beginning}{stem}.txt{ending}") for stem in stems for ending in ("", ".gz", ".xz")]
+    return next((path for path in paths if path.is_file()), None)
+
+
+def letor_lists(path: Path, layout: Layout | None = None) -> Lists:
+    """The lists of a feature file, from the cache, or parsed into it.
+
+    Args:
+        path: the file, see `rerank.features.parse.store_features`.
+        layout: the features of the training file, where this is not itself one.
+
+    Raises:
+        UserError: the file is missing, or at fault; with file and line, and what would be right.
+    """
+    if not path.is_file():
+        raise UserError(f"{path}: no such file")
+    sizes = sizes_file(path)
+    parts = [file_hash(path), *([sizes.name, file_hash(sizes)] if sizes.is_file() else [])]
+    key = digest(FORMAT, str(VERSION), *parts, f"{layout.first} {layout.width}" if layout else "")
+    cache = cache_folder() / "letor"
+    cache.mkdir(parents=True, exist_ok=True)
+    slug = re.sub(r"[^a-zA-Z0-9]+", "-", "-".join(path.parts[-3:])).strip("-")[-60:]
+    with FileLock(cache / f"{key}.lock"):  # experiments and processes that start together parse once
+        folder = next(iter(sorted(cache.glob(f"*-{key}"))), cache / f"{slug}-{key}")
+        lists = Lists.open(folder) if folder.is_dir() else store_features(path, folder, key, layout)
+    for count, what in (
+        ("scattered_queries", "queries are in several places of the file (joined)"),
+        ("repeated_documents", "document ids come again in the same query (told apart by '#' and their row)"),
+        ("too_large_values", "values are beyond float32 (taken for missing, so 0)"),
+    ):
+        if lists.manifest["counts"][count]:
+            log.warning("%s: %d %s", path, lists.manifest["counts"][count], what)
+    return lists
+
+
+def file_hash(path: Path) -> str:
+    """Hash of a file's content; that of an unchanged file is remembered by its size, inode and time stamps."""
+    stat = path.stat()
+    state = [stat.st_size, stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns]
+    memory = cache_folder() / "letor" / "hashes" / f"{digest(str(path.resolve()))}.json"
+    if memory.is_file():
+        known = json.loads(memory.read_text())
+        if known["state"] == state:
+            return known["hash"]
+    value = digest(path)
+    if time.time() - max(stat.st_mtime, stat.st_ctime) > SETTLED:
+        with atomic_write(memory) as file:
+            json.dump({"path": str(path.resolve()), "state": state, "hash": value}, file)
+    return value
+
+
+def with_judgments(lists: Lists) -> Lists:
+    """The lists with their labels as judgments."""
+    ids, grades = lists.document_ids(lists.documents), lists.labels.tolist()
+    qrels: Qrels = {}
+    for query, start, end in zip(lists.query_ids, lists.offsets[:-1], lists.offsets[1:], strict=True):
+        qrels[query] = dict(zip(ids[start:end], grades[start:end], strict=True))
+    return replace(lists, qrels=qrels)
+
+
+def open_lists(path: str | Path, layout: dict[str, int] | None = None) -> Lists:
+    """A lists folder, or a feature file.
+
+    Args:
+        path: what to open.
+        layout: ``first`` and ``width`` of the features of a model's training file, which a file has to agree with.
+    """
+    path = Path(path).expanduser()
+    if path.is_file():
+        return letor_lists(path, Layout(**layout, source="the model's training file") if layout else None)
+    return Lists.open(path)

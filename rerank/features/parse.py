@@ -1,0 +1,256 @@
+"""From a LETOR or svmlight file to a lists folder: in parallel, in the memory of a few blocks, and at one go."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import lzma
+import os
+import zlib
+from collections import Counter, deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from tqdm import tqdm
+
+from rerank import __version__
+from rerank.arrow import Array
+from rerank.errors import UserError
+from rerank.features.svmlight import EXAMPLE, Block, Layout, has_qid, parse_block
+from rerank.files import atomic_folder, open_binary, read_lines
+from rerank.lists.build import QUERIES
+from rerank.lists.store import VERSION, Lists
+
+BLOCK = 1 << 22
+"""Bytes of text that are parsed at a time."""
+
+
+def store_features(path: Path, folder: Path, key: str, layout: Layout | None = None) -> Lists:
+    """Parse a file into a lists folder whose documents have ``features: float32[F]``, a document per row of the file.
+
+    The order of a list is the order of the file. Queries that are in several places of the file are joined.
+
+    Args:
+        path: the text file, plain, ``.gz`` or ``.xz``; where its lines have no ``qid``, a file of the same name with
+            ``.query`` at the end says how many documents every query has.
+        folder: the folder to make; it appears whole or not at all.
+        key: hash of everything that decides what the folder holds.
+        layout: the features of the training file, where this is not itself one.
+
+    Raises:
+        UserError: with file and line, and what would be right.
+    """
+    with atomic_folder(folder) as temporary:
+        rows, raw = _Rows(), temporary / "features.raw"
+        with raw.open("wb") as file:
+            for block in parse_file(path, layout):
+                block.features.tofile(file)
+                rows.add(block)
+        if not rows.shapes:
+            raise UserError(f"{path}: no documents; expected lines like {EXAMPLE}")
+        if not rows.queries[0][0]:
+            rows.queries = read_sizes(path, sum(count for _, count in rows.queries))
+        first, width = rows.layout()
+        if not width:
+            raise UserError(f"{path}: no features; expected lines like {EXAMPLE}")
+        if any(shape[1:] != (first, width) for shape in rows.shapes):
+            _pad(raw, rows.shapes, first, width)
+        counts = rows.write(temporary, raw, width)
+        raw.unlink()
+        manifest = {
+            "version": VERSION,
+            "rerank": __version__,
+            "collection": {"name": str(path), "fingerprint": key},
+            "retriever": {},
+            "features": {"first": first, "width": width},
+            "counts": counts,
+            "hashes": {"texts": key, "run": ""},
+        }
+        (temporary / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")
+    return Lists.open(folder)
+
+
+def parse_file(path: Path, layout: Layout | None = None, threads: int | None = None) -> Iterator[Block]:
+    """The rows of a file in order, a block at a time, parsed ahead in threads.
+
+    Args:
+        path: the text file, plain, ``.gz`` or ``.xz``.
+        layout: what the numbers of features have to agree with.
+        threads: how many blocks are parsed side by side; by default one a core.
+    """
+    threads = threads or os.cpu_count() or 1
+    size = None if path.suffix in (".gz", ".xz") else path.stat().st_size
+    qid: bool | None = None
+    line = 1
+    waiting: deque[tuple[int, Future[Block]]] = deque()
+    with (
+        tqdm(total=size, desc=f"reading {path.name}", unit="B", unit_scale=True, disable=None) as bar,
+        ThreadPoolExecutor(threads) as pool,
+    ):
+        try:
+            for text in read_blocks(path):
+                if qid is None:
+                    qid = has_qid(text)
+                if qid is not None:
+                    waiting.append((len(text), pool.submit(parse_block, text, str(path), line, qid=qid, layout=layout)))
+                line += text.count(b"\n")
+                if len(waiting) > threads:
+                    yield from _finished(waiting, bar)
+            while waiting:
+                yield from _finished(waiting, bar)
+        finally:
+            for _, future in waiting:
+                future.cancel()
+
+
+def _finished(waiting: deque[tuple[int, Future[Block]]], bar: tqdm) -> Iterator[Block]:
+    length, future = waiting.popleft()
+    block = future.result()
+    bar.update(length)
+    if len(block.grades):
+        yield block
+
+
+def read_blocks(path: Path, size: int = BLOCK) -> Iterator[bytes]:
+    """The file as blocks of about so many bytes, cut behind line ends; a byte-order mark is dropped."""
+    rest = b""
+    with open_binary(path) as file:
+        try:
+            while read := file.read(size):
+                if not rest and file.tell() == len(read):
+                    read = read.removeprefix(b"\xef\xbb\xbf")
+                cut = read.rfind(b"\n") + 1
+                if cut:
+                    yield rest + read[:cut]
+                    rest = read[cut:]
+                else:
+                    rest += read
+        except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError) as error:
+            raise UserError(f"{path}: cannot be decompressed ({error}); is it cut short?") from error
+    if rest:
+        yield rest
+
+
+def sizes_file(path: Path) -> Path:
+    """The file that says how many documents every query has, for a file without ``qid`` (LightGBM's layout)."""
+    plain = path.with_suffix("") if path.suffix in (".gz", ".xz") else path
+    return plain.with_name(plain.name + ".query")
+
+
+def read_sizes(path: Path, documents: int) -> list[tuple[str, int]]:
+    """Queries and their numbers of documents from the side file; they are called after the file, from 1."""
+    sizes = sizes_file(path)
+    if not sizes.is_file():
+        raise UserError(f"{path}: lines have no qid, and there is no {sizes.name} beside; expected {EXAMPLE}")
+    queries: list[tuple[str, int]] = []
+    for number, line in read_lines(sizes):
+        if not line.strip().isdecimal() or int(line) == 0:
+            raise UserError(f"{sizes}:{number}: {line!r}; expected how many documents a query has, from 1")
+        queries.append((f"{sizes.stem}-{len(queries) + 1}", int(line)))
+    if (total := sum(count for _, count in queries)) != documents:
+        raise UserError(f"{sizes}: counts {total} documents, but {path} has {documents}")
+    return queries
+
+
+def _pad(raw: Path, shapes: list[tuple[int, int, int]], first: int, width: int) -> None:
+    """Give all blocks the same columns."""
+    padded = raw.with_suffix(".padded")
+    with raw.open("rb") as source, padded.open("wb") as target:
+        for rows, block_first, block_width in shapes:
+            block = np.fromfile(source, np.float32, rows * block_width).reshape(rows, block_width)
+            left = block_first - first
+            np.pad(block, ((0, 0), (left, width - left - block_width))).tofile(target)
+    padded.replace(raw)
+
+
+@dataclass
+class _Rows:
+    """What is kept of all blocks: everything but the features."""
+
+    grades: list[Array] = field(default_factory=list)
+    queries: list[tuple[str, int]] = field(default_factory=list)
+    documents: list[pa.Array] = field(default_factory=list)
+    shapes: list[tuple[int, int, int]] = field(default_factory=list)
+    count: int = 0
+    named: bool = False
+    too_large: int = 0
+
+    def add(self, block: Block) -> None:
+        n = len(block.grades)
+        ids = pa.array(np.arange(self.count + 1, self.count + n + 1)).cast(pa.string())  # the row, where there is no id
+        if block.documents is not None:
+            self.named = True
+            ids = pa.array([b or a for a, b in zip(ids.to_pylist(), block.documents, strict=True)], pa.string())
+        self.documents.append(ids)
+        self.grades.append(block.grades)
+        self.queries += block.queries
+        self.shapes.append((n, block.first, block.features.shape[1]))
+        self.count += n
+        self.too_large += block.too_large
+
+    def layout(self) -> tuple[int, int]:
+        """Number of the first feature, and how many there are."""
+        first = min(first for _, first, _ in self.shapes)
+        return first, max(block_first + width for _, block_first, width in self.shapes) - first
+
+    def write(self, folder: Path, raw: Path, width: int) -> dict[str, int]:
+        """Write the Arrow files, the features as one piece that can be mapped, and count."""
+        codes: dict[str, int] = {}
+        run_codes = [codes.setdefault(name, len(codes)) for name, _ in self.queries]
+        places = Counter(code for i, code in enumerate(run_codes) if i == 0 or run_codes[i - 1] != code)
+        of_row = np.repeat(np.array(run_codes), [count for _, count in self.queries])
+        order = np.argsort(of_row, kind="stable").astype(np.int32)
+        offsets = np.concatenate([[0], np.cumsum(np.bincount(of_row, minlength=len(codes)))]).astype(np.int32)
+        ids, repeated = self._unique_ids(of_row)
+        grades = np.concatenate(self.grades)
+
+        def ragged(values: Array) -> pa.Array:
+            return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values))
+
+        queries = {
+            "query_id": pa.array(list(codes), pa.string()),
+            "text": pa.array([""] * len(codes), pa.string()),
+            "documents": ragged(order),
+            "labels": ragged(grades[order]),
+            "scores": ragged(np.zeros(len(order), np.float32)),
+            "added": pa.array(np.zeros(len(codes), np.int32)),
+        }
+        _write(folder / "queries.arrow", pa.record_batch([queries[f.name] for f in QUERIES], schema=QUERIES))
+        with pa.memory_map(str(raw)) as mapped:
+            values = pa.Array.from_buffers(pa.float32(), self.count * width, [None, mapped.read_buffer()])
+            features = pa.FixedSizeListArray.from_arrays(values, width)
+            _write(folder / "documents.arrow", pa.record_batch([ids, features], names=["doc_id", "features"]))
+        return {
+            "queries": len(codes),
+            "documents": self.count,
+            "pairs": self.count,
+            "added_relevant": 0,
+            "scattered_queries": sum(count > 1 for count in places.values()),
+            "repeated_documents": repeated,
+            "too_large_values": self.too_large,
+        }
+
+    def _unique_ids(self, of_row: Array) -> tuple[pa.Array, int]:
+        """Document ids; the second and later ones of the same id in one query get the row's number behind them."""
+        ids = pa.concat_arrays(self.documents)
+        if not self.named:
+            return ids, 0
+        codes = ids.dictionary_encode().indices.to_numpy()
+        pairs = of_row.astype(np.int64) * (int(codes.max()) + 1) + codes
+        again = np.ones(len(pairs), dtype=bool)
+        again[np.unique(pairs, return_index=True)[1]] = False
+        if not again.any():
+            return ids, 0
+        names = ids.to_pylist()
+        for row in np.flatnonzero(again):
+            names[row] += f"#{row + 1}"
+        return pa.array(names, pa.string()), int(again.sum())
+
+
+def _write(path: Path, batch: pa.RecordBatch) -> None:
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)

@@ -1,0 +1,194 @@
+r"""Attention on a CPU where PyTorch's own is slow: in bf16, and with dropout.
+
+PyTorch's fused kernel is slow in bf16, backwards above all, and with dropout it gives way to one that draws a Bernoulli
+variable per weight. Here
+
+.. math:: P = \mathrm{softmax}(s Q K^\top + M), \quad O = \frac{1}{1 - p} (P \odot D) V
+
+is computed by batched products, a few sequences at a time so that their matrices stay in the cache where sequences are
+short, and :math:`P` is computed again in the backward pass: what is kept are Q, K, V and a byte per element of D (see
+:mod:`rerank.kernels.dropout`). A token that may see nothing gets the mean of V.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rerank.kernels.dropout import STEPS, draw, drop_, threshold
+
+NAME = "rerank"
+"""The name under which Transformers finds it."""
+
+FASTER = (torch.bfloat16,)
+"""Types in which it is faster than PyTorch's kernel without dropout as well; in float32 it is not."""
+
+SAFE = (1e-30, 1e32)
+"""Sums of exponentials without overflow, and without underflow that matters."""
+
+LARGEST = 1 << 22
+"""Attention weights of a sequence, heads included, up to which it is worth its memory without dropout: those of 591
+tokens and 12 heads."""
+
+HARMLESS = {"is_causal", "sliding_window", "position_ids", "output_attentions", "output_hidden_states", "return_dict"}
+"""What Transformers says beside the mask, and the mask has already."""
+
+ELEMENTS = 1 << 20
+"""Attention weights computed at once (but at least a sequence's): 2 MB in bf16."""
+
+
+class _Attention(torch.autograd.Function):
+    """Of ``[B, H, L, d]``; the mask ``[B or 1, H or 1, L or 1, L]`` is boolean (True is seen), or None."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float, steps: int
+    ) -> Tensor:
+        parts = []
+        with torch.autocast("cpu", enabled=False):
+            for rows in _slices(query, key):
+                parts.append(attended(query[rows], key[rows], value[rows], _part(mask, rows), scale, steps))
+        output, drawn = zip(*parts, strict=True)
+        ctx.save_for_backward(query, key, value, mask, *drawn)
+        ctx.scale, ctx.steps = scale, steps
+        return torch.cat(output)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        query, key, value, mask, *drawn = ctx.saved_tensors
+        parts = [
+            gradients(
+                gradient[rows], query[rows], key[rows], value[rows], _part(mask, rows), ctx.scale, ctx.steps, words
+            )
+            for rows, words in zip(_slices(query, key), drawn, strict=True)
+        ]
+        return (*map(torch.cat, zip(*parts, strict=True)), None, None, None)
+
+
+def attended(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float, steps: int
+) -> tuple[Tensor, Tensor | None]:
+    """Attention of some sequences, ``[B, H, L, d]``, and the bytes that dropped ``steps`` / 256 of its weights."""
+    weights, sums = _exponentials(query, key, mask, scale)
+    words = draw(weights.numel()) if steps else None
+    if words is not None:
+        drop_(weights, words, steps)
+        sums = sums * ((STEPS - steps) / STEPS)
+    return (weights @ value).div_(sums), words
+
+
+def gradients(
+    gradient: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    scale: float,
+    steps: int,
+    words: Tensor | None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of query, key and value, of what :func:`attended` gave."""
+    weights, sums = _exponentials(query, key, mask, scale)
+    weights.div_(sums)
+    gradient = gradient * (STEPS / (STEPS - steps))
+    of_weights, kept = gradient @ value.transpose(-1, -2), weights
+    if words is not None:
+        kept = drop_(weights.clone(), words, steps)
+        drop_(of_weights, words, steps)
+    of_logits = torch.ops.aten._softmax_backward_data(of_weights, weights, -1, weights.dtype).mul_(scale)
+    return of_logits @ key, of_logits.transpose(-1, -2) @ query, kept.transpose(-1, -2) @ gradient
+
+
+def _exponentials(query: Tensor, key: Tensor, mask: Tensor | None, scale: float) -> tuple[Tensor, Tensor]:
+    """Attention weights before they are divided by their sums, ``[..., L]``, and the sums, ``[..., 1]``.
+
+    A maximum per row, taken off before the exponential, takes as long as that; so it is done only where sums show
+    that it was needed.
+    """
+    weights = _logits(query, key, mask, scale).exp_()
+    sums = weights.sum(-1, keepdim=True)
+    least, most = sums.aminmax()
+    if not (SAFE[0] < least and most < SAFE[1]):
+        weights = torch.softmax(_logits(query, key, mask, scale), -1)
+        sums = weights.sum(-1, keepdim=True)
+    return weights, sums
+
+
+def _logits(query: Tensor, key: Tensor, mask: Tensor | None, scale: float) -> Tensor:
+    logits = (query * scale) @ key.transpose(-1, -2)
+    if mask is not None:
+        logits += torch.zeros(mask.shape, dtype=logits.dtype).masked_fill_(~mask, torch.finfo(logits.dtype).min)
+    return logits
+
+
+def _slices(query: Tensor, key: Tensor) -> list[slice]:
+    """Sequences that go together."""
+    count = max(1, ELEMENTS // max(1, query.shape[1] * query.shape[2] * key.shape[2]))
+    return [slice(start, start + count) for start in range(0, len(query), count)]
+
+
+def _part(mask: Tensor | None, rows: slice) -> Tensor | None:
+    return mask if mask is None or len(mask) == 1 else mask[rows]
+
+
+def attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    **others: Any,
+) -> tuple[Tensor, None]:
+    """Attention as Transformers calls it; PyTorch's own where that is faster, or more is asked than is known here."""
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+    states = [query, key, value]
+    if torch.is_autocast_enabled("cpu"):  # as PyTorch's own does
+        states = [state.to(torch.get_autocast_dtype("cpu")) for state in states]
+    steps = threshold(dropout) if module.training else 0
+    elements = query.shape[1] * query.shape[2] * key.shape[2]
+    if not (_plain(module, states, attention_mask, others) and is_faster(states[0].dtype, elements, steps)):
+        return sdpa_attention_forward(
+            module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **others
+        )
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    return _Attention.apply(*states, attention_mask, scale, steps).transpose(1, 2).contiguous(), None
+
+
+def _plain(module: nn.Module, states: list[Tensor], mask: Tensor | None, others: dict[str, Any]) -> bool:
+    """Whether this is attention of every token to every token that a boolean mask lets it see, and nothing else."""
+    query, key, _ = states
+    causal = others.get("is_causal")
+    causal = getattr(module, "is_causal", True) if causal is None else causal
+    more = {name for name, value in others.items() if value is not None and value is not False} - HARMLESS
+    return (
+        not causal
+        and not more
+        and query.device.type == "cpu"
+        and len({state.dtype for state in states}) == 1
+        and query.shape[:2] == key.shape[:2]
+        and (mask is None or (mask.dtype == torch.bool and mask.dim() == 4))
+    )
+
+
+def is_faster(kind: torch.dtype, elements: int, steps: int) -> bool:
+    """Whether it is faster than PyTorch's, and needs no more memory, for so many attention weights of a sequence."""
+    if 0 < steps < STEPS:
+        return kind in (torch.bfloat16, torch.float32)
+    return not steps and kind in FASTER and elements <= LARGEST
+
+
+def use_cheap_attention(network: Any) -> None:
+    """Let a Transformers model attend by :func:`attention`, if its architecture leaves the choice."""
+    from transformers import AttentionInterface
+    from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
+
+    if network.config._attn_implementation != "sdpa":
+        return
+    AttentionInterface.register(NAME, attention)
+    AttentionMaskInterface.register(NAME, sdpa_mask)
+    network.set_attn_implementation(NAME)

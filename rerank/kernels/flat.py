@@ -1,0 +1,99 @@
+"""BERT's encoder over the tokens of a chunk end to end, without padding.
+
+A cross-encoder's score depends on the CLS vector alone. So nothing is computed that does not reach it: no padding, and
+of the last layer only the keys and values of the other tokens. This saves 10 of its 12 products: a seventh of what
+scoring costs with 6 layers, a fourteenth with 12.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import MethodType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rerank.kernels.flat_attention import Sequences, attend
+
+KINDS = ("bert", "camembert", "electra", "roberta", "xlm-roberta")
+"""Architectures whose encoders are made of BERT's layers, and whose heads read the CLS vector alone."""
+
+SEQUENCES = "sequences"
+"""Key of a flat batch: where its rows begin."""
+
+_sequences: ContextVar[Sequences | None] = ContextVar("sequences", default=None)
+"""The rows of the flat chunk that this thread is at."""
+
+
+def use_flat_encoder(network: Any) -> None:
+    """Let a network read flat chunks within :func:`rows`; otherwise it stays what it was."""
+    if network.config.model_type in KINDS and not network.config.is_decoder:
+        encoder = getattr(network, network.base_model_prefix).encoder
+        encoder.forward = MethodType(_encode, encoder)  # bound, so that a deep copy has its own
+
+
+def reads_flat(network: Any) -> bool:
+    """Whether :func:`use_flat_encoder` let it read flat chunks."""
+    encoder = getattr(getattr(network, getattr(network, "base_model_prefix", ""), None), "encoder", None)
+    return getattr(getattr(encoder, "forward", None), "__func__", None) is _encode
+
+
+def flatten(batch: Mapping[str, Tensor], network: Any) -> dict[str, Any]:
+    """Padded rows end to end, without the padding.
+
+    Args:
+        batch: ``input_ids``, ``attention_mask`` and perhaps ``token_type_ids``, ``[n, L]``, on the CPU.
+        network: what will read it.
+
+    Returns:
+        The same ids and ``position_ids``, ``[1, T]``, and the rows as :class:`Sequences`; without a mask.
+    """
+    mask = batch["attention_mask"].bool()
+    places = mask.flatten().nonzero()[:, 0]
+    flat = {name: value for name, value in batch.items() if name != "attention_mask"}
+    flat |= {name: flat[name].flatten()[places][None] for name in ("input_ids", "token_type_ids") if name in flat}
+    embeddings = getattr(network, network.base_model_prefix).embeddings
+    if hasattr(embeddings, "create_position_ids_from_input_ids"):  # RoBERTa's begin behind the padding's, and skip it
+        real = batch["input_ids"].ne(embeddings.padding_idx)
+        positions = real.cumsum(1) * real + embeddings.padding_idx
+    else:
+        positions = torch.arange(mask.shape[1]).expand_as(mask)
+    sequences = Sequences.of(mask.sum(1).tolist())
+    return flat | {"position_ids": positions.flatten()[places][None], SEQUENCES: sequences}
+
+
+@contextmanager
+def rows(sequences: Sequences) -> Iterator[None]:
+    """Where a network's input is flat: its encoder's output is the CLS vector of every row, ``[n, 1, H]``."""
+    token = _sequences.set(sequences)
+    try:
+        yield
+    finally:
+        _sequences.reset(token)
+
+
+def _encode(encoder: Any, hidden_states: Tensor, *args: Any, **kwargs: Any) -> Any:
+    from transformers.modeling_outputs import BaseModelOutputWithPastAndCrossAttentions
+
+    if (sequences := _sequences.get()) is None:
+        return type(encoder).forward(encoder, hidden_states, *args, **kwargs)
+    hidden = hidden_states[0]
+    for layer in encoder.layer:
+        hidden = _layer(layer, hidden, sequences, cls_only=layer is encoder.layer[-1])
+    return BaseModelOutputWithPastAndCrossAttentions(last_hidden_state=hidden[:, None])
+
+
+def _layer(layer: Any, hidden: Tensor, sequences: Sequences, cls_only: bool) -> Tensor:
+    own = layer.attention.self
+    device, heads = hidden.device.type, (own.num_attention_heads, own.attention_head_size)
+    states = hidden.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else hidden  # cast once
+    key, value = own.key(states).unflatten(1, heads), own.value(states).unflatten(1, heads)
+    if cls_only:
+        hidden, states = hidden[sequences.first], states[sequences.first]
+    query = own.query(states).unflatten(1, heads)
+    dropout = own.dropout.p if own.training else 0.0
+    seen = attend(query, key, value, sequences, own.scaling, dropout, cls_only)
+    return layer.feed_forward_chunk(layer.attention.output(seen.flatten(1), hidden))

@@ -1,0 +1,38 @@
+"""Pairs sorted by length and cut into chunks, the longest first."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rerank.arrow import Array
+
+ENOUGH = 8
+"""A chunk has at least this part (an eighth) of the budget before it ends for the sake of shorter pairs."""
+
+
+def pack(lengths: Array, budget: int) -> list[Array]:
+    """Cut pairs into chunks of similar length.
+
+    A chunk ends where the budget does, or earlier where what follows is shorter by a quarter and there are enough
+    tokens for a matrix product to be efficient: padding costs as much as text.
+
+    Args:
+        lengths: ``[n]`` tokens of every pair.
+        budget: padded tokens of a chunk at most (a single longer pair is a chunk of its own).
+
+    Returns:
+        Chunks of positions into ``lengths``, longest first (so that a lack of memory shows at once); every position
+        is in one chunk. Deterministic: ties keep their order.
+    """
+    order = np.argsort(-lengths, kind="stable")
+    chunks, start = [], 0
+    while start < len(order):
+        longest = max(1, int(lengths[order[start]]))
+        chunk = order[start : start + max(1, budget // longest)]
+        enough = max(1, budget // ENOUGH // longest)
+        shorter = np.flatnonzero(lengths[chunk] < 0.75 * longest)
+        if len(shorter):
+            chunk = chunk[: max(enough, int(shorter[0]))]
+        chunks.append(chunk)
+        start += len(chunk)
+    return chunks

@@ -1,0 +1,3 @@
+"""Models that read texts: cross-encoders."""
+
+from __future__ import annotations

@@ -1,0 +1,315 @@
+"""Any Hugging Face encoder as a cross-encoder: query and document read together, one score."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MethodType
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from rerank.arrow import Array
+from rerank.errors import UserError
+from rerank.kernels.cpu_attention import use_cheap_attention
+from rerank.kernels.dropout import use_cheap_dropout
+from rerank.kernels.flat import reads_flat, use_flat_encoder
+from rerank.lists.store import Lists
+from rerank.lists.tokens import tokenise
+from rerank.models.base import Inputs, Scorer
+from rerank.models.contract import class_path, read_contract, write_contract
+from rerank.models.text.long import Long, check_long, make_inputs, mean_of_cls, score_rows
+from rerank.models.text.pairs import FlatInputs
+from rerank.models.text.template import PairTemplate
+from rerank.models.weights import check_safetensors, find_model
+
+log = logging.getLogger("rerank")
+
+DEFAULT_LENGTHS = (64, 256)
+"""Word pieces of a query and of a document that is cut."""
+
+DEFAULT_LONG = 800
+"""Word pieces of a document that is read in chunks (CEDR's)."""
+
+
+class CrossEncoder(nn.Module, Scorer):
+    """Scores a pair by the encoder's reading of ``[CLS] query [SEP] document [SEP]``.
+
+    The pair is joined by the tokenizer's own template. The encoder runs in the precision of the surrounding
+    autocast, the head always in float32, and scores are raw (no activation).
+    """
+
+    def __init__(
+        self,
+        name: str,
+        head: Literal["hf", "cls"] | None = None,
+        query_length: int | None = None,
+        document_length: int | None = None,
+        dropout: float | None = None,
+        long: Long | None = None,
+    ) -> None:
+        """Load an encoder, or a cross-encoder that was trained before.
+
+        Args:
+            name: a model folder or a name on the Hugging Face hub.
+            head: ``hf`` is the architecture's own classification head, which other libraries load too; ``cls`` is
+                CEDR's linear layer on the raw CLS vector. Null takes the saved model's own, else ``hf``.
+            query_length: word pieces kept of a query; null takes the saved model's own, else 64.
+            document_length: word pieces kept of a document; null takes the saved model's own. For a cross-encoder that
+                another library trained this is as many as it has positions for beside the query; an encoder that has
+                no head yet takes 256, and 800 where ``long`` is another than ``truncate``.
+            dropout: every dropout rate of the model while it trains; null keeps the model's own. On a CPU rates are
+                rounded to multiples of 1/256, where the bits are cheap.
+            long: what becomes of documents beyond the model's positions. ``truncate`` cuts them; the others read equal
+                chunks: ``cls_mean`` scores the mean of their CLS vectors (CEDR), ``max``, ``sum`` and ``first`` are the
+                best chunk's score, the sum of all, the first one's. Chunks are those of the document alone;
+                ``literal_cedr``, for reproduction only, gives CEDR's, which depend on batch mates, and so do its
+                scores. Null takes the saved model's own, else ``truncate``.
+
+        Raises:
+            UserError: no such model, no safetensors weights, lengths beyond the model's positions, or a head that
+                cannot do what ``long`` asks for.
+        """
+        super().__init__()
+        from transformers import AutoTokenizer
+
+        folder = find_model(name)
+        contract = read_contract(folder)
+        self.name = contract.get("name", name)
+        self.head = head or contract.get("head", "hf")
+        self.tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        self.network, self.missing = _load(folder, self.head, contract.get("head") == "cls", dropout)
+        self.template = PairTemplate.of(self.tokenizer, with_types=_knows_types(self.network))
+        self.long: Long = long or contract.get("long", "truncate")
+        check_long(self.long, self.network, self.head)
+        if self.long in ("cls_mean", "literal_cedr"):
+            mean_of_cls(self.network)
+        self.room = room = _positions(self.network.config, self.tokenizer) - self.template.special
+        self.query_length = query_length or contract.get("query_length") or min(DEFAULT_LENGTHS[0], room // 4)
+        beside = room - self.query_length
+        longest = beside if not self.missing else min(DEFAULT_LENGTHS[1], beside)
+        if self.long != "truncate":
+            longest = DEFAULT_LONG
+        self.document_length = document_length or contract.get("document_length") or longest
+        needed = self.query_length + (self.document_length if self.long == "truncate" else 1)
+        if min(self.query_length, self.document_length) < 1 or needed > room:
+            raise UserError(
+                f"model.query_length {self.query_length} and model.document_length {self.document_length} with "
+                f"{self.template.special} special tokens do not fit {name}'s {room + self.template.special} positions"
+                + ("; model.long cls_mean reads longer documents" if self.query_length < room else "")
+            )
+        self.alone = _changes_itself(self.network.config)
+        self._encoder_prefix = f"network.{self.network.base_model_prefix}."
+
+    @classmethod
+    def load(cls, folder: Path) -> CrossEncoder:
+        """A trained model of ours, or any folder that has a head for one score.
+
+        Raises:
+            UserError: it has no trained head.
+        """
+        model = cls(str(folder))
+        if model.missing:
+            raise UserError(f"{folder}: has no trained head ({', '.join(model.missing)} missing); train it first")
+        return model
+
+    def contract(self) -> dict[str, Any]:
+        """What an input looks like; saved with the weights."""
+        return {
+            "class": class_path(type(self)),
+            "name": self.name,
+            "head": self.head,
+            "query_length": self.query_length,
+            "document_length": self.document_length,
+            "long": self.long,
+        }
+
+    def head_parameters(self) -> set[str]:
+        """Names of the parameters outside the encoder."""
+        return {name for name, _ in self.named_parameters() if not name.startswith(self._encoder_prefix)}
+
+    def inputs(self, lists: Lists) -> Inputs:
+        """The lists' token ids, from the cache inside their folder."""
+        tokens = tokenise(lists, self.tokenizer, self.query_length, self.document_length)
+        if tokens.truncated:
+            log.info(
+                "%s: %d of %d documents are longer than %d word pieces and were cut",
+                lists.folder,
+                tokens.truncated,
+                len(tokens.documents),
+                self.document_length,
+            )
+        if self.long == "literal_cedr":
+            log.warning("literal_cedr: scores depend on which documents are scored together, as in CEDR's code")
+        return self._pairs(tokens.queries, tokens.documents)
+
+    def _pairs(self, queries: Any, documents: Any) -> Inputs:
+        inputs = make_inputs(self.long, queries, documents, self.template, self.query_length, self.room)
+        return FlatInputs(inputs, self.network) if reads_flat(self.network) else inputs
+
+    def score(self, batch: Mapping[str, Tensor]) -> Tensor:
+        """Raw scores ``[n]`` float32 of a collated batch, one per pair."""
+        return score_rows(self.network, batch, self.long)
+
+    forward = score
+
+    def save(self, folder: Path) -> None:
+        """Write weights, configuration, tokenizer and contract; ``hf`` heads load in other libraries."""
+        self.network.save_pretrained(folder, safe_serialization=True)
+        self.tokenizer.save_pretrained(folder)
+        write_contract(folder, self.contract())
+
+    def predict(self, pairs: Sequence[tuple[str, str]], budget: int | None = None) -> Array:
+        """Raw scores of (query, document) text pairs, ``[n]`` float32, whatever their order and batch mates.
+
+        Args:
+            pairs: the texts; a document longer than ``document_length`` is cut, as in training.
+            budget: padded tokens per forward pass; None for what suits the machine.
+        """
+        from rerank.models.score import score_pairs
+
+        sides: list[list[Array]] = []
+        for texts, limit in (
+            ([query for query, _ in pairs], self.query_length),
+            ([document for _, document in pairs], self.document_length),
+        ):
+            encoded = self.tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"] if texts else []
+            sides.append([np.asarray(ids[:limit], dtype=np.int64) for ids in encoded])
+        rows = np.arange(len(pairs))
+        return score_pairs(self, self._pairs(sides[0], sides[1]), rows, rows, budget=budget)
+
+    def rank(
+        self, query: str, documents: Sequence[str], top_k: int | None = None, return_documents: bool = False
+    ) -> list[dict[str, Any]]:
+        """Rank documents for a query, best first: ``corpus_id``, ``score`` and, where asked for, ``text``."""
+        scores = self.predict([(query, document) for document in documents])
+        order = np.argsort(-scores, kind="stable")[:top_k]
+        ranked: list[dict[str, Any]] = [{"corpus_id": int(i), "score": float(scores[i])} for i in order]
+        return [r | {"text": documents[r["corpus_id"]]} for r in ranked] if return_documents else ranked
+
+
+class ClsHead(nn.Module):
+    """CEDR's scorer: a linear layer on dropout of the last layer's CLS vector."""
+
+    def __init__(self, encoder: Any, dropout: float) -> None:
+        super().__init__()
+        self.base_model_prefix = "encoder"
+        self.encoder = encoder
+        self.config: Any = encoder.config
+        self.dropout = nn.Dropout(dropout)
+        self.classifier = nn.Linear(self.config.hidden_size, 1)
+
+    def forward(self, **batch: Tensor) -> Any:
+        """Scores as ``.logits`` ``[n, 1]``, like a Hugging Face classifier."""
+        from transformers.modeling_outputs import SequenceClassifierOutput
+
+        hidden = self.encoder(**batch).last_hidden_state[:, 0]
+        return SequenceClassifierOutput(logits=self.classifier(self.dropout(hidden)))
+
+    def save_pretrained(self, folder: Path, **_: Any) -> None:
+        """Write the weights of encoder and head, and the encoder's configuration."""
+        from safetensors.torch import save_file
+
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        self.config.save_pretrained(folder)
+        weights = {name: value.detach().cpu().contiguous() for name, value in self.state_dict().items()}
+        save_file(weights, str(Path(folder) / "model.safetensors"), metadata={"format": "pt"})
+
+
+def _load(folder: Path, head: str, saved_cls: bool, dropout: float | None) -> tuple[Any, list[str]]:
+    """The network and the names of the weights that the folder does not have (a fresh head)."""
+    from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification
+    from transformers.utils import logging as hf_logging
+
+    hf_logging.set_verbosity_error()
+    hf_logging.disable_progress_bar()
+    config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    if dropout is not None:
+        if not 0 <= dropout < 1:
+            raise UserError(f"model.dropout is {dropout}; a rate is in [0, 1)")
+        for name, value in vars(config).items():
+            if ("dropout" in name or name.endswith("pdrop")) and isinstance(value, int | float):
+                setattr(config, name, dropout)
+    keys: dict[str, Any] = {"config": config, "dtype": torch.float32, "use_safetensors": True}
+    keys |= {"local_files_only": True, "trust_remote_code": False, "output_loading_info": True}
+    if head == "hf":
+        if saved_cls:
+            raise UserError(f"{folder}: has a cls head; load it with head cls")
+        config.num_labels = 1
+        config.sentence_transformers = {"activation_fn": "torch.nn.modules.linear.Identity"}
+        try:
+            network, info = AutoModelForSequenceClassification.from_pretrained(folder, **keys)
+        except ValueError as error:
+            raise UserError(f"{folder}: {str(error).splitlines()[0]}") from error
+        except RuntimeError as error:
+            raise UserError(f"{folder}: is a classifier of several labels, not a scorer of one") from error
+        missing = sorted(info["missing_keys"])
+    else:
+        rate = float(getattr(config, "hidden_dropout_prob", 0.1))
+        if saved_cls:
+            from safetensors.torch import load_file
+
+            network = ClsHead(AutoModel.from_config(config, **_no_pooler(config)), rate)
+            check_safetensors(folder / "model.safetensors")
+            network.load_state_dict(load_file(str(folder / "model.safetensors")))
+            missing = []
+        else:
+            encoder, _ = AutoModel.from_pretrained(folder, **keys, **_no_pooler(config))
+            network = ClsHead(encoder, rate)
+            nn.init.normal_(network.classifier.weight, std=getattr(config, "initializer_range", 0.02))
+            nn.init.zeros_(network.classifier.bias)
+            missing = ["classifier.weight", "classifier.bias"]
+    for name, module in network.named_children():
+        if name != network.base_model_prefix:
+            _keep_float32(module)
+        elif pooler := getattr(module, "pooler", None):
+            _keep_float32(pooler)
+    use_cheap_dropout(network)
+    use_cheap_attention(network.encoder if isinstance(network, ClsHead) else network)
+    use_flat_encoder(network)
+    return network, missing
+
+
+def _no_pooler(config: Any) -> dict[str, Any]:
+    """BERT and its kin have a pooler that the raw CLS vector does not use."""
+    from transformers import MODEL_MAPPING
+
+    architecture: Any = MODEL_MAPPING[type(config)]
+    takes = inspect.signature(architecture).parameters
+    return {"add_pooling_layer": False} if "add_pooling_layer" in takes else {}
+
+
+def _changes_itself(config: Any) -> bool:
+    """Whether a forward pass rewrites buffers or settings of the network, as in a few architectures."""
+    rope = str(getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None))
+    return config.model_type in ("big_bird", "funnel") or "dynamic" in rope or "longrope" in rope
+
+
+def _keep_float32(module: nn.Module) -> None:
+    """Let a module compute in float32 under any autocast: scores in bf16 would tie."""
+    module.forward = MethodType(_in_float32, module)  # bound, so that a deep copy has its own
+
+
+def _in_float32(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+    with torch.autocast(next(iter(args)).device.type if args else "cpu", enabled=False):
+        floats = (a.float() if torch.is_tensor(a) and a.is_floating_point() else a for a in args)
+        return type(module).forward(module, *floats, **kwargs)
+
+
+def _knows_types(network: Any) -> bool:
+    """Whether a model tells the two sides apart by token types (BERT does, DistilBERT and RoBERTa do not)."""
+    encoder = getattr(network, network.base_model_prefix)
+    return (
+        getattr(encoder.config, "type_vocab_size", 0) > 1
+        and "token_type_ids" in inspect.signature(encoder.forward).parameters
+    )
+
+
+def _positions(config: Any, tokenizer: Any) -> int:
+    """Tokens that fit a sequence: the model's positions, or what its tokenizer allows."""
+    positions = getattr(config, "max_position_embeddings", None) or 10**9
+    return min(positions, tokenizer.model_max_length)

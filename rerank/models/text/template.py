@@ -1,0 +1,82 @@
+"""How a tokenizer joins a query and a document, read off the tokenizer itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rerank.arrow import Array
+from rerank.errors import UserError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+@dataclass(frozen=True)
+class PairTemplate:
+    """The special tokens around a pair: ``prefix query middle document suffix``.
+
+    For BERT this is ``[CLS] query [SEP] document [SEP]`` with token types 0 and 1.
+
+    Attributes:
+        prefix: ids before the query.
+        middle: ids between query and document.
+        suffix: ids after the document.
+        types: token type of prefix, query, middle, document and suffix; None where the model has none.
+        pad: id that fills a row up.
+    """
+
+    prefix: Array
+    middle: Array
+    suffix: Array
+    types: tuple[int, int, int, int, int] | None
+    pad: int
+
+    @classmethod
+    def of(cls, tokenizer: PreTrainedTokenizerBase, with_types: bool = True) -> PairTemplate:
+        """Encode a pair and see where the tokenizer puts its two sides.
+
+        Args:
+            tokenizer: a fast tokenizer.
+            with_types: whether the model knows token types; the tokenizer may give them to one that does not.
+        """
+        encoded = tokenizer("a", "b", return_token_type_ids=True)
+        sides = encoded.sequence_ids()
+        if 0 not in sides or 1 not in sides or tokenizer.pad_token_id is None:
+            raise UserError(f"{tokenizer.name_or_path}: its tokenizer cannot encode and pad pairs")
+        ids = np.asarray(encoded["input_ids"], dtype=np.int64)
+        query, document = [i for i, s in enumerate(sides) if s == 0], [i for i, s in enumerate(sides) if s == 1]
+        cuts = ids[: query[0]], ids[query[-1] + 1 : document[0]], ids[document[-1] + 1 :]
+        types = None
+        if with_types and "token_type_ids" in tokenizer.model_input_names:
+            given = [*encoded["token_type_ids"]]
+            types = (
+                given[0],
+                given[query[0]],
+                given[document[0] - 1],
+                given[document[0]],
+                given[-1],
+            )
+        return cls(*cuts, types=types, pad=int(tokenizer.pad_token_id))
+
+    @property
+    def special(self) -> int:
+        """Number of special tokens of a pair."""
+        return len(self.prefix) + len(self.middle) + len(self.suffix)
+
+    def join(self, queries: list[Array], documents: list[Array]) -> dict[str, Array]:
+        """Padded model input of pairs given as token ids: arrays ``[n, L]`` int64 by the model's argument names."""
+        lengths = [self.special + len(q) + len(d) for q, d in zip(queries, documents, strict=True)]
+        shape = (len(queries), max(lengths))
+        ids = np.full(shape, self.pad, dtype=np.int64)
+        types = np.zeros(shape, dtype=np.int64)
+        for row, (query, document) in enumerate(zip(queries, documents, strict=True)):
+            parts = (self.prefix, query, self.middle, document, self.suffix)
+            ids[row, : lengths[row]] = np.concatenate(parts)
+            if self.types is not None:
+                types[row, : lengths[row]] = np.repeat(self.types, [len(part) for part in parts])
+        mask = np.arange(shape[1]) < np.asarray(lengths)[:, None]
+        joined = {"input_ids": ids, "attention_mask": mask.astype(np.int64)}
+        return joined if self.types is None else joined | {"token_type_ids": types}

@@ -1,0 +1,72 @@
+"""The context-aware ranker: documents of a list attend to each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar, Literal
+
+from torch import Tensor, nn
+
+from rerank.features.normalise import Normaliser
+from rerank.models.vectors.inputs import FeatureInputs, ListInputs
+from rerank.models.vectors.network import FeatureNetwork, activation
+
+
+class SelfAttention(FeatureNetwork):
+    """A Transformer encoder over the documents of a list (Pobrotyn et al. 2020), without positions.
+
+    A linear layer, ``blocks`` encoder blocks (layer norm first), layer norm, a linear score. The order of the documents
+    does not matter; lists do not see each other, nor padding. The defaults are those of NeuralNDCG's paper for WEB30K
+    (2 blocks, 1 head, hidden 384, first layer 96; 128 for Istella), which puts Tanh on the output for its own loss.
+    """
+
+    reads: ClassVar[type[FeatureInputs]] = ListInputs
+
+    def __init__(
+        self,
+        width: int = 96,
+        hidden: int = 384,
+        blocks: int = 2,
+        heads: int = 1,
+        dropout: float = 0.1,
+        output: Literal["none", "tanh", "sigmoid"] = "none",
+        normalise: list[Normaliser] | None = None,
+    ) -> None:
+        """Say what the network looks like.
+
+        Args:
+            width: of the first layer and between the blocks.
+            hidden: of each block's feed-forward layer.
+            blocks: number of encoder blocks.
+            heads: attention heads per block.
+            dropout: rate in the blocks.
+            output: activation of the score.
+            normalise: what is done to the features first, in this order.
+        """
+        if min(width, hidden, blocks, heads) < 1 or width % heads:
+            raise ValueError(f"model.width {width} must be a multiple of model.heads {heads}, and all of them above 0")
+        settings = {"width": width, "hidden": hidden, "blocks": blocks, "heads": heads}
+        super().__init__(settings | {"dropout": dropout, "output": output}, normalise)
+
+    @property
+    def budget(self) -> int:
+        """Padded documents whose hidden vectors are some megabytes."""
+        return 16_384
+
+    def build(self, features: int) -> None:
+        """Make the layers."""
+        s = self.settings
+        self.first = nn.Linear(features, s["width"])
+        block = nn.TransformerEncoderLayer(
+            s["width"], s["heads"], s["hidden"], s["dropout"], batch_first=True, norm_first=True
+        )
+        self.encoder = nn.TransformerEncoder(block, s["blocks"], nn.LayerNorm(s["width"]), enable_nested_tensor=False)
+        self.last = nn.Sequential(
+            nn.Linear(s["width"], 1), *([] if s["output"] == "none" else [activation(s["output"])])
+        )
+
+    def score(self, batch: Mapping[str, Tensor]) -> Tensor:
+        """Scores ``[n]`` float32 of the real documents of ``features`` ``[B, N, F]``, list after list."""
+        mask = batch["mask"]
+        hidden = self.encoder(self.first(batch["features"]), src_key_padding_mask=~mask)
+        return self.last(hidden).squeeze(2)[mask].float()

@@ -1,0 +1,195 @@
+"""What gradient-boosted trees of every library share: growing tree by tree, scoring, saving, loading."""
+
+from __future__ import annotations
+
+import os
+from abc import abstractmethod
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+
+import numpy as np
+
+from rerank.errors import UserError
+from rerank.files import digest
+from rerank.models.base import Model
+from rerank.models.contract import CONTRACT, class_path, read_contract, write_contract
+
+if TYPE_CHECKING:
+    from rerank.arrow import Array
+    from rerank.lists.store import Lists
+
+Objective = Callable[["Array"], tuple["Array", "Array"]]
+"""Gradient and diagonal of the Hessian, ``[T]`` each, at the scores ``[T]`` of the training documents."""
+
+Split = Literal["train", "validation"]
+
+Gain = Literal["log2", "exp-log2"]
+
+_SHARES = ("feature_fraction", "bagging_fraction", "colsample_bytree", "subsample")
+_RANGES: dict[str, tuple[int, int | None]] = {
+    **dict.fromkeys(("trees", "threads", "truncation_level", "pairs"), (1, None)),
+    **dict.fromkeys(("num_leaves", "max_bin"), (2, None)),
+    **dict.fromkeys(_SHARES, (0, 1)),
+}
+"""Smallest and largest value of settings; others are at least 0."""
+_POSITIVE = {"learning_rate", *_SHARES}
+
+
+class Trees(Model):
+    """An ensemble of regression trees, grown one by one: :meth:`begin`, :meth:`grow` again and again, :meth:`keep`.
+
+    The score of a document is the sum of its leaves' values, without any offset: before the first tree every score is
+    0. Features are taken as they are, since trees only compare them. Scores are float32.
+
+    Args:
+        settings: the constructor's arguments, saved with the model.
+
+    Raises:
+        UserError: the library is not installed.
+    """
+
+    package: ClassVar[str]
+    file: ClassVar[str]
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        for name, value in settings.items():
+            low, high = _RANGES.get(name, (0, None))
+            if isinstance(value, int | float) and (value < low or (high is not None and value > high)):
+                raise ValueError(
+                    f"{name} must be at least {low}{'' if high is None else f', at most {high}'}, not {value}"
+                )
+        for name in _POSITIVE & settings.keys():
+            if settings[name] == 0:
+                raise ValueError(f"{name} must be above 0")
+        self.settings = settings
+        self.trees: int = settings["trees"]
+        self.features = 0
+        self.booster: Any = None
+        self.module = self._import()
+
+    @abstractmethod
+    def begin(self, train: Lists, validation: Lists | None, seed: int, gain: Gain, own: bool) -> None:
+        """Bin the features and start without a tree.
+
+        Args:
+            train: lists to train on.
+            validation: lists whose scores :meth:`scores` shall give; None where there are none.
+            seed: decides samples of rows and features.
+            gain: what LambdaMART takes for the gain of a grade: y or 2^y - 1.
+            own: whether :meth:`grow` will be given an objective.
+        """
+
+    @abstractmethod
+    def grow(self, objective: Objective | None) -> bool:
+        """Add a tree; returns whether there was something to split.
+
+        Args:
+            objective: a loss of ours, or None for the library's own.
+        """
+
+    @abstractmethod
+    def scores(self, split: Split) -> Array:
+        """Scores of a split's documents by all trees so far, ``[T]``."""
+
+    @abstractmethod
+    def keep(self, trees: int) -> None:
+        """Drop the trees after the first ``trees``, and the training data."""
+
+    @abstractmethod
+    def _predict(self, features: Array) -> Array:
+        """Scores of feature vectors ``[n, F]``."""
+
+    @abstractmethod
+    def _write(self, path: Path) -> None:
+        """Write the trees in the library's own format."""
+
+    @abstractmethod
+    def _read(self, path: Path) -> None:
+        """Read what :meth:`_write` wrote."""
+
+    @property
+    @abstractmethod
+    def count(self) -> int:
+        """The number of trees."""
+
+    def predict(self, lists: Lists) -> Array:
+        """Scores of every candidate of the lists, ``[T]`` float32.
+
+        Raises:
+            UserError: texts in place of features, or another number of them.
+        """
+        from rerank.models.vectors.inputs import width
+
+        if (found := width(lists)) != self.features:
+            raise UserError(f"{lists.folder}: has {found} features, the model was trained on {self.features}")
+        return np.asarray(self._predict(vectors(lists)), dtype=np.float32)
+
+    def contract(self) -> dict[str, Any]:
+        """Settings, number of features and of trees."""
+        return {
+            "class": class_path(type(self)),
+            "settings": self.settings,
+            "features": self.features,
+            "trees": self.count,
+        }
+
+    def save(self, folder: Path) -> None:
+        """The trees in their library's own format, and ``rerank.json``."""
+        self._write(folder / self.file)
+        write_contract(folder, self.contract() | {"hash": digest(folder / self.file)})
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """Read what :meth:`save` wrote.
+
+        Raises:
+            UserError: a file is missing or damaged, or the library is not installed.
+        """
+        contract = read_contract(folder)
+        path = folder / cls.file
+        if not path.is_file():
+            raise UserError(f"{path}: no such file; train again")
+        if digest(path) != contract.get("hash"):  # LightGBM ends the process over a file that is cut short
+            raise UserError(f"{path}: not the file that training wrote; copy the model again, or train again")
+        try:
+            model = cls(**contract["settings"])
+            model.features = int(contract["features"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise UserError(f"{folder / CONTRACT}: not a whole contract ({error}); train again") from error
+        model._read(path)
+        return model
+
+    def _params(self, *others: str) -> dict[str, Any]:
+        """The settings that go to the library under their own names: all but the others."""
+        return {name: value for name, value in self.settings.items() if name not in others}
+
+    def _threads(self, rows: int) -> int:
+        """How many threads work on so many documents.
+
+        Without a setting one for every 50,000: on fewer the threads wait for each other longer than they work, and
+        where other programs keep the cores busy they wait a hundred times longer than one thread takes.
+        """
+        if self.settings["threads"] is not None:
+            return int(self.settings["threads"])
+        cores = int(os.environ.get("OMP_NUM_THREADS", "").split(",")[0] or os.cpu_count() or 1)
+        return max(1, min(cores, rows // 50_000))
+
+    @classmethod
+    def _import(cls) -> Any:
+        try:
+            return import_module(cls.package)
+        except ImportError as error:
+            raise UserError(
+                f"model: {cls.__name__} needs {cls.package}, which is not installed; pip install 'rerank[ltr]'"
+            ) from error
+
+
+def vectors(lists: Lists) -> Array:
+    """The feature vectors of the candidates, ``[T, F]``; a view of the mapped file where they lie in order."""
+    assert lists.features is not None
+    rows = lists.documents
+    if len(rows) and rows[-1] - rows[0] == len(rows) - 1 and (np.diff(rows) == 1).all():
+        return lists.features[int(rows[0]) : int(rows[-1]) + 1]
+    return lists.features[rows]

@@ -1,0 +1,109 @@
+"""Feed-forward networks over feature vectors, with the papers' sizes by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from torch import Tensor, nn
+
+from rerank.errors import nearest
+from rerank.features.normalise import Normaliser
+from rerank.kernels.dropout import Dropout
+from rerank.models.vectors.network import FeatureNetwork, activation
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "linear": {"hidden": []},
+    "1024": {"hidden": [1024], "batch_norm": "after", "input_norm": True},
+    "R5": {"hidden": [100] * 4, "batch_norm": "before", "output": "relu"},
+    "CE5": {"hidden": [100] * 4, "batch_norm": "before", "activation": "celu", "output": "celu"},
+    "R4.L": {"hidden": [100] * 4, "batch_norm": "before"},
+    "CE4.L": {"hidden": [100] * 4, "batch_norm": "before", "activation": "celu"},
+}
+for _top in range(6, 12):
+    PRESETS[f"B{2**_top}"] = {
+        "hidden": [2**i for i in range(_top, 3, -1)],
+        "batch_norm": "before",
+        "input_norm": True,
+    }
+"""The papers' networks: ``1024`` of Thonet et al. 2021, ``R5`` to ``CE4.L`` of Yu 2020 (five layers, the last of them
+with an activation or linear), ``B64`` to ``B2048`` of Bruch et al. 2019 (halving down to 16)."""
+
+
+class MLP(FeatureNetwork):
+    """A feed-forward network that scores each document by its own features.
+
+    Batch norm sees the documents of one forward pass, never padding. Their number follows from ``batch_size`` (or
+    ``micro_batch_size``) and ``token_budget``: with batch norm, and only with it, these change what is learned.
+    """
+
+    def __init__(
+        self,
+        preset: str | None = None,
+        hidden: list[int] | None = None,
+        activation: Literal["relu", "celu", "gelu", "tanh", "sigmoid"] | None = None,
+        batch_norm: Literal["before", "after", "none"] | None = None,
+        input_norm: bool | None = None,
+        output: Literal["relu", "celu", "tanh", "sigmoid", "none"] | None = None,
+        momentum: float = 0.1,
+        dropout: float = 0.0,
+        normalise: list[Normaliser] | None = None,
+    ) -> None:
+        """Say what the network looks like.
+
+        Args:
+            preset: a network of a paper: 1024 (SmoothI), R5, CE5, R4.L, CE4.L (Yu), B64 to B2048 (Bruch) or linear;
+                what is given beside it overrides it.
+            hidden: width of every hidden layer; null is [1024].
+            activation: of the hidden layers; null is relu.
+            batch_norm: before or after the activation of every hidden layer; null is none.
+            input_norm: batch norm over the input; null is no.
+            output: activation of the score; null is none.
+            momentum: weight of a batch in batch norm's running statistics (one minus TensorFlow's momentum).
+            dropout: rate behind every hidden layer.
+            normalise: what is done to the features first, in this order.
+        """
+        given = {"hidden": hidden, "activation": activation, "batch_norm": batch_norm, "input_norm": input_norm}
+        given |= {"output": output}
+        if preset is not None and preset not in PRESETS:
+            raise ValueError(f"model.preset: there is no {preset!r}{nearest(preset, PRESETS)}")
+        settings: dict[str, Any] = {"hidden": [1024], "activation": "relu", "batch_norm": "none", "input_norm": False}
+        settings |= {"output": "none"}
+        settings |= PRESETS[preset] if preset else {}
+        settings |= {name: value for name, value in given.items() if value is not None}
+        settings |= {"momentum": momentum, "dropout": dropout}
+        if any(size < 1 for size in settings["hidden"]):
+            raise ValueError(f"model.hidden: sizes must be at least 1, not {settings['hidden']}")
+        if not 0 <= dropout < 1 or not 0 < momentum <= 1:
+            raise ValueError(f"model.dropout must be in [0, 1) and momentum in (0, 1], not {dropout} and {momentum}")
+        super().__init__(settings, normalise)
+
+    @property
+    def budget(self) -> int:
+        """On a CPU, what keeps hidden vectors in its cache, which halves a step; but batch norm sees a whole batch."""
+        alone = self.settings["batch_norm"] == "none" and not self.settings["input_norm"]
+        return 1024 if alone and next(self.parameters()).device.type == "cpu" else super().budget
+
+    def build(self, features: int) -> None:
+        """Make the layers."""
+        settings = self.settings
+
+        def norm(size: int) -> nn.Module:
+            return nn.BatchNorm1d(size, momentum=settings["momentum"])
+
+        layers: list[nn.Module] = [norm(features)] if settings["input_norm"] else []
+        size = features
+        for wider in settings["hidden"]:
+            layers.append(nn.Linear(size, wider))
+            layers += [norm(wider)] if settings["batch_norm"] == "before" else []
+            layers.append(activation(settings["activation"]))
+            layers += [norm(wider)] if settings["batch_norm"] == "after" else []
+            layers += [Dropout(settings["dropout"])] if settings["dropout"] else []
+            size = wider
+        layers.append(nn.Linear(size, 1))
+        layers += [activation(settings["output"])] if settings["output"] != "none" else []
+        self.layers = nn.Sequential(*layers)
+
+    def score(self, batch: Mapping[str, Tensor]) -> Tensor:
+        """Scores ``[n]`` float32 of ``features`` ``[n, F]``."""
+        return self.layers(batch["features"]).squeeze(1).float()

@@ -1,0 +1,135 @@
+"""What the networks over feature vectors share: fitting to the training lists, saving, loading."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from torch import Tensor, nn
+
+from rerank.errors import UserError
+from rerank.models.base import Scorer
+from rerank.models.contract import class_path, read_contract, write_contract
+from rerank.models.vectors.inputs import FeatureInputs, width
+from rerank.models.weights import check_safetensors
+
+if TYPE_CHECKING:
+    from rerank.features.normalise import Normaliser
+    from rerank.lists.store import Lists
+
+
+class FeatureNetwork(nn.Module, Scorer):
+    """A network whose width the lists decide; subclasses build the layers, and score.
+
+    Args:
+        settings: the arguments of the subclass, saved with it.
+        normalisers: what is done to the features, in this order.
+    """
+
+    bf16: ClassVar[bool] = False
+    reads: ClassVar[type[FeatureInputs]] = FeatureInputs
+
+    def __init__(self, settings: dict[str, Any], normalisers: Sequence[Normaliser] | None) -> None:
+        super().__init__()
+        self.settings = settings
+        self.normalisers = list(normalisers or [])
+        self.features = 0
+
+    @abstractmethod
+    def build(self, features: int) -> None:
+        """Make the layers for vectors of this width."""
+
+    @abstractmethod
+    def score(self, batch: Mapping[str, Tensor]) -> Tensor:
+        """Scores ``[n]`` float32."""
+
+    @property
+    def budget(self) -> int:
+        """As many documents as an effective batch has, almost always."""
+        return 131_072
+
+    def forward(self, batch: Mapping[str, Tensor]) -> Tensor:
+        """The same as :meth:`score`."""
+        return self.score(batch)
+
+    def prepare(self, train: Lists) -> None:
+        """Fit the normalisers, make the layers."""
+        self.features = width(train)
+        assert train.features is not None
+        offsets = train.offsets
+        values = train.features[train.documents] if self.normalisers else None
+        for number, normaliser in enumerate(self.normalisers):
+            assert values is not None
+            normaliser.fit(values, offsets)
+            if number + 1 < len(self.normalisers):
+                values = normaliser.apply(values, offsets)
+        self.build(self.features)
+
+    def inputs(self, lists: Lists) -> FeatureInputs:
+        """The lists' vectors, normalised, on the model's device."""
+        return self.reads(lists, self.normalisers, self.features, next(self.parameters()).device)
+
+    def head_parameters(self) -> set[str]:
+        """All of them: there is no pretrained encoder."""
+        return {name for name, _ in self.named_parameters()}
+
+    def contract(self) -> dict[str, Any]:
+        """Settings, number of features, normalisers with what they were fitted to."""
+        return {
+            "class": class_path(type(self)),
+            "settings": self.settings,
+            "features": self.features,
+            "normalise": [{"class": class_path(type(n)), "state": n.state()} for n in self.normalisers],
+        }
+
+    def save(self, folder: Path) -> None:
+        """``model.safetensors`` and ``rerank.json``."""
+        from safetensors.torch import save_file
+
+        weights = {name: value.detach().cpu().contiguous() for name, value in self.state_dict().items()}
+        save_file(weights, str(folder / "model.safetensors"), metadata={"format": "pt"})
+        write_contract(folder, self.contract())
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """Read what :meth:`save` wrote.
+
+        Raises:
+            UserError: a file is missing or damaged.
+        """
+        from safetensors.torch import load_file
+
+        from rerank.models.load import find_class
+
+        contract = read_contract(folder)
+        check_safetensors(folder / "model.safetensors")
+        try:
+            model = cls(**contract["settings"])
+            for entry in contract["normalise"]:
+                normaliser = find_class(entry["class"])()
+                normaliser.load_state(entry["state"])
+                model.normalisers.append(normaliser)
+            model.features = int(contract["features"])
+            model.build(model.features)
+            model.load_state_dict(load_file(str(folder / "model.safetensors")))
+        except (KeyError, TypeError, RuntimeError) as error:
+            raise UserError(f"{folder}: not a whole model ({str(error).splitlines()[0]}); train it again") from error
+        return model
+
+
+ACTIVATIONS: dict[str, type[nn.Module]] = {
+    "relu": nn.ReLU,
+    "celu": nn.CELU,
+    "gelu": nn.GELU,
+    "tanh": nn.Tanh,
+    "sigmoid": nn.Sigmoid,
+}
+
+
+def activation(name: str) -> nn.Module:
+    """A layer by its name."""
+    if name not in ACTIVATIONS:
+        raise ValueError(f"{name}: no such activation; one of {', '.join(ACTIVATIONS)}")
+    return ACTIVATIONS[name]()

@@ -1,0 +1,128 @@
+"""LambdaMART and pairwise boosting by XGBoost, or gradient-boosted trees by any loss of ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from rerank.models.vectors.boosting import Gain, Objective, Split, Trees, vectors
+
+if TYPE_CHECKING:
+    from rerank.arrow import Array
+    from rerank.lists.store import Lists
+
+
+class XGBoost(Trees):
+    """LambdaMART or pairwise boosting by XGBoost (Chen and Guestrin 2016), or one of our losses.
+
+    Without a ``loss`` in the configuration one of XGBoost's objectives is trained: ``rank:ndcg`` weights pairs by the
+    change of nDCG, with the monitor's gain as for LightGBM; ``rank:pairwise`` is RankNet's logistic loss over
+    pairs. With a ``loss`` see :class:`rerank.training.objective.Objective`. The same seed gives the same trees with
+    the same number of threads.
+    """
+
+    package = "xgboost"
+    file = "model.json"
+
+    def __init__(
+        self,
+        objective: Literal["rank:ndcg", "rank:pairwise"] = "rank:ndcg",
+        trees: int = 1000,
+        learning_rate: float = 0.05,
+        max_depth: int = 6,
+        max_leaves: int = 0,
+        min_child_weight: float = 1.0,
+        reg_lambda: float = 1.0,
+        colsample_bytree: float = 1.0,
+        subsample: float = 1.0,
+        max_bin: int = 256,
+        pair_method: Literal["topk", "mean"] = "topk",
+        pairs: int = 32,
+        threads: int | None = None,
+    ) -> None:
+        """Set XGBoost's parameters, under its names.
+
+        Args:
+            objective: what is trained without a loss of ours.
+            trees: trees at most; the training's ``patience`` may stop earlier, and the best number is kept.
+            learning_rate: what a tree's values are multiplied by.
+            max_depth: depth of a tree at most; 0 for any.
+            max_leaves: leaves of a tree at most, the best split first; 0 grows level by level to ``max_depth``.
+            min_child_weight: sum of the Hessians in a leaf at least; losses of ours have 1 a document.
+            reg_lambda: added to that sum where a leaf's value is divided by it.
+            colsample_bytree: share of the features, drawn for every tree.
+            subsample: share of the documents, drawn for every tree.
+            max_bin: values that a feature is rounded to at most.
+            pair_method: take pairs with each of the first ``pairs`` ranks, or draw ``pairs`` for every document.
+            pairs: how many.
+            threads: threads; null takes one for every 50,000 documents, up to OMP_NUM_THREADS or the number of cores.
+        """
+        super().__init__({name: value for name, value in locals().items() if name not in ("self", "__class__")})
+
+    def begin(self, train: Lists, validation: Lists | None, seed: int, gain: Gain, own: bool) -> None:
+        """Bin the features and start without a tree."""
+        params = self._params("trees", "threads", "objective", "pair_method", "pairs")
+        params |= {
+            "objective": "reg:squarederror" if own else self.settings["objective"],
+            "base_score": 0.0,
+            "tree_method": "hist",
+            "grow_policy": "lossguide" if self.settings["max_leaves"] else "depthwise",
+            "disable_default_eval_metric": True,
+            "nthread": self._threads(len(train.documents)),
+            "seed": seed,
+            "verbosity": 0,
+        }
+        if not own:
+            params["lambdarank_pair_method"] = self.settings["pair_method"]
+            params["lambdarank_num_pair_per_sample"] = self.settings["pairs"]
+            if self.settings["objective"] == "rank:ndcg":
+                params["ndcg_exp_gain"] = gain == "exp-log2"
+        data = self._data(train)
+        self._sets = {"train": data}
+        if validation is not None:
+            self._sets["validation"] = self._data(validation, data)
+        self.features = data.num_col()
+        self.booster = self.module.Booster(params, list(self._sets.values()))
+
+    def _data(self, lists: Lists, reference: Any = None) -> Any:
+        return self.module.QuantileDMatrix(
+            vectors(lists),
+            lists.labels,
+            group=lists.lengths,
+            max_bin=self.settings["max_bin"],
+            ref=reference,
+            nthread=self._threads(len(lists.documents)),
+        )
+
+    def grow(self, objective: Objective | None) -> bool:
+        """Add a tree; returns True: XGBoost does not say whether there was something to split."""
+        data, number = self._sets["train"], self.count
+        if objective is None:
+            self.booster.update(data, number)
+        else:
+            gradient, hessian = objective(self.scores("train"))
+            self.booster.boost(data, number, grad=gradient, hess=hessian)
+        return True
+
+    def scores(self, split: Split) -> Array:
+        """Scores of a split's documents by all trees so far, ``[T]`` float32."""
+        return self.booster.predict(self._sets[split], output_margin=True)
+
+    def keep(self, trees: int) -> None:
+        """Drop the trees after the first ``trees``, and the training data."""
+        self.booster, self._sets = self.booster[:trees], {}
+
+    def _predict(self, features: Array) -> Array:
+        self.booster.set_param({"nthread": self._threads(len(features))})
+        return self.booster.inplace_predict(features, predict_type="margin")
+
+    def _write(self, path: Path) -> None:
+        self.booster.save_model(path)
+
+    def _read(self, path: Path) -> None:
+        self.booster = self.module.Booster(model_file=path)
+
+    @property
+    def count(self) -> int:
+        """The number of trees."""
+        return int(self.booster.num_boosted_rounds())

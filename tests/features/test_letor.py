@@ -1,0 +1,378 @@
+from __future__ import annotations
+
+import gzip
+import logging
+import lzma
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from sklearn.datasets import dump_svmlight_file, load_svmlight_file
+
+from rerank.arrow import Array
+from rerank.errors import UserError
+from rerank.features import parse
+from rerank.features.letor import LetorData, letor_lists, open_lists
+from rerank.features.svmlight import Block, Layout, parse_block, parse_carefully, parse_regularly
+from rerank.lists import Lists
+
+LARGEST = float(np.finfo(np.float32).max)
+LAYOUT = Layout(1, 9, "train.txt")
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("RERANK_HOME", str(tmp_path / "home"))
+    return tmp_path / "home" / "letor"
+
+
+def write(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def rows(lists: Lists) -> list[tuple[str, str, int, list[float]]]:
+    """Query, document, grade and features of every candidate."""
+    assert lists.features is not None
+    queries = np.repeat(lists.query_ids, lists.lengths)
+    features = lists.features[lists.documents].tolist()
+    return list(zip(queries, lists.document_ids(lists.documents), lists.labels.tolist(), features, strict=True))
+
+
+def columns(lists: Lists) -> Array:
+    assert lists.features is not None
+    return lists.features
+
+
+def test_lines_become_lists_in_the_order_of_the_file(tmp_path: Path) -> None:
+    file = write(
+        tmp_path / "train.txt",
+        "# a comment\n"
+        "2 qid:7 1:0.5 2:-1e-3 3:4 #docid = GX-1 inc = 1 prob = 0.5\n"
+        "\n"
+        "0\tqid:7  3:2 \r\n"
+        "1 qid:a 2:1 # docid=GX-1",
+    )
+    lists = letor_lists(file)
+    half = float(np.float32(-1e-3))
+    assert rows(lists) == [
+        ("7", "GX-1", 2, [0.5, half, 4]),
+        ("7", "2", 0, [0, 0, 2]),
+        ("a", "GX-1", 1, [0, 1, 0]),
+    ]
+    assert columns(lists).dtype == np.float32
+    assert lists.manifest["retriever"] == {}
+    assert (lists.first_stage == 0).all()
+    assert rows(lists.select([1]))[0][:2] == ("a", "GX-1")
+
+
+WORDS = [
+    *("0", "4", "2.0", "31", "-1", "x", "qid:1", "qid:2", "qid:", "1:0.5", "1:1", "2:-3e2", "2:1e400", "3:nan"),
+    *("4:1e39", "0:1", "9:1.", "9:.5", "10:1", "5:", ":5", "1:2:3", "6:+1", "7:0x1", "8: 2", "8:1_0", "+3:1"),
+    *("#docid = A", "# b", "\t", "\r", "\v", " "),
+]
+words = st.sampled_from(WORDS)
+regular = st.builds(
+    lambda grade, query, features: f"{grade} qid:{query} " + " ".join(f"{i}:{v}" for i, v in sorted(features.items())),
+    st.integers(0, 30),
+    st.sampled_from("ab"),
+    st.dictionaries(st.integers(0, 9), st.floats(allow_nan=False, allow_infinity=False), min_size=1),
+)
+lines = st.one_of(regular, regular, st.lists(words, max_size=6).map(" ".join))
+
+
+def outcome(parse: Callable[..., Block], text: str, qid: bool, layout: Layout | None) -> object:
+    try:
+        block = parse(text.encode(), "f.txt", 5, qid=qid, layout=layout)
+    except UserError as error:
+        return str(error)
+    about = (block.grades.tolist(), block.queries, block.documents, block.first, block.too_large)
+    return (*about, block.features.dtype, block.features.tolist())
+
+
+@given(text=st.lists(lines, max_size=5).map("\n".join), qid=st.booleans(), layout=st.sampled_from([None, LAYOUT]))
+@example("1 qid:1 2:1 1:3\n0 qid:1 1:1", True, None)
+@example("1 qid:1 2:1 2:3", True, None)
+@example("1 qid:1 1:2:3 4", True, None)
+@example("1 qid:1 1:1 #x\n0 qid:1 0:1 # docid = 3", True, LAYOUT)
+def test_the_fast_way_gives_what_the_careful_way_gives(text: str, qid: bool, layout: Layout | None) -> None:
+    assert outcome(parse_block, text, qid, layout) == outcome(parse_carefully, text, qid, layout)
+
+
+@given(st.lists(regular, min_size=1, max_size=5))
+def test_finite_numbers_are_read_as_python_reads_them(documents: list[str]) -> None:
+    block = parse_regularly("\n".join(documents).encode(), True, None)
+    assert block is not None, "nothing here is out of the ordinary"
+    for document, found in zip(documents, block.features, strict=True):
+        pairs = [word.split(":") for word in document.split()[2:]]
+        expected = {int(i): float(v) if abs(float(v)) <= LARGEST else 0.0 for i, v in pairs}
+        for index, value in enumerate(found, block.first):
+            assert value == np.float32(expected.get(index, 0.0))
+
+
+@pytest.mark.parametrize("zero_based", [True, False])
+@pytest.mark.parametrize("share", [1.0, 0.2])
+def test_scikit_learn_reads_the_same(tmp_path: Path, zero_based: bool, share: float, monkeypatch) -> None:
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(400, 13)) * (rng.random((400, 13)) < share)
+    features[17, [0, 12]] = 3  # so that the sparse file has the first and the last feature as well
+    grades, queries = rng.integers(0, 5, 400), np.sort(rng.integers(0, 30, 400))
+    file = str(tmp_path / "train.txt")
+    dump_svmlight_file(features, grades, file, query_id=queries, zero_based=zero_based)
+    theirs, labels, query_ids = load_svmlight_file(file, query_id=True, zero_based=zero_based)
+    monkeypatch.setattr(parse, "BLOCK", 5000)
+    lists = letor_lists(Path(file))
+    assert np.array_equal(columns(lists), theirs.toarray().astype(np.float32))
+    assert lists.labels.tolist() == labels.tolist()
+    assert np.repeat(lists.query_ids, lists.lengths).tolist() == [str(q) for q in query_ids]
+    assert lists.manifest["features"] == {"first": int(not zero_based), "width": 13}
+
+
+def made_file(path: Path) -> str:
+    """Widths that grow, a feature 0 that comes late, queries in two places."""
+    rng = np.random.default_rng(1)
+    text = ""
+    for i in range(300):
+        chosen = rng.choice(np.arange(1, 2 + i // 30), size=1 + i // 60, replace=False)
+        numbers = {*chosen.tolist(), *([0] if i > 200 else [])}
+        text += f"{i % 3} qid:{i // 7 % 30} " + " ".join(f"{j}:{j + i / 8}" for j in sorted(numbers))
+        text += f" # docid = D{i}\n"
+    path.write_text(text)
+    return text
+
+
+@pytest.mark.parametrize("ending", ["", ".gz", ".xz"])
+@pytest.mark.parametrize("size", [50, 1000, 1 << 22])
+def test_blocks_and_compression_do_not_matter(
+    tmp_path: Path, size: int, ending: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / f"train.txt{ending}"
+    text = made_file(path)
+    if ending:
+        path.write_bytes({".gz": gzip, ".xz": lzma}[ending].compress(text.encode()))
+    monkeypatch.setattr(parse, "read_blocks", lambda path, read=parse.read_blocks: read(path, size))
+    lists = letor_lists(path)
+    expected: dict[str, list[tuple[str, str, int, list[float]]]] = {}
+    for i, line in enumerate(text.splitlines()):
+        words = line.partition("#")[0].split()
+        features = [0.0] * 11
+        for word in words[2:]:
+            features[int(word.split(":")[0])] = float(word.split(":")[1])
+        expected.setdefault(words[1][4:], []).append((words[1][4:], f"D{i}", int(words[0]), features))
+    assert rows(lists) == [row for of_query in expected.values() for row in of_query]
+    assert "13 queries are in several places of the file (joined)" in caplog.text
+
+
+BAD = {
+    "-1 qid:1 1:1": "grade '-1'; expected a whole number from 0 to 30",
+    "1.5 qid:1 1:1": "grade '1.5'; expected a whole number",
+    "31 qid:1 1:1": "grade '31'; expected a whole number",
+    "nan qid:1 1:1": "grade 'nan'; expected a whole number",
+    "1 1:1": "'1:1' behind the grade; expected the query as in '2 qid:10 1:0.5",
+    "1": "'' behind the grade",
+    "1 qid:1 1:nan": "feature 1 is 'nan'; expected a finite number",
+    "1 qid:1 1:-inf": "feature 1 is '-inf'; expected a finite number",
+    "1 qid:1 1:1 2:": "feature 2 is ''; expected a finite number",
+    "1 qid:1 1:1 1:2": "feature 1 is there twice",
+    "1 qid:1 1:1 two:2": "'two:2'; expected NUMBER:VALUE",
+    "1 qid:1 1:1 -2:2": "'-2:2'; expected NUMBER:VALUE",
+    "1 qid:1 1:1 7": "'7'; expected NUMBER:VALUE",
+    "1 qid:1 99999999999:1": "feature 99999999999; expected numbers up to",
+}
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_faults_are_refused_with_file_and_line(
+    tmp_path: Path, bad: str, monkeypatch: pytest.MonkeyPatch, cache: Path
+) -> None:
+    monkeypatch.setattr(parse, "read_blocks", lambda path, read=parse.read_blocks: read(path, 40))
+    file = write(tmp_path / "train.txt", "1 qid:1 1:1 # fine\n\n" * 20 + bad + "\n1 qid:1 1:1\n" * 20)
+    with pytest.raises(UserError) as error:
+        letor_lists(file)
+    assert str(error.value).startswith(f"{file}:41: {BAD[bad]}")
+    assert not [found for found in cache.iterdir() if found.is_dir() and found.name != "hashes"], "nothing half-written"
+
+
+def test_files_without_documents_or_features_and_broken_ones(tmp_path: Path) -> None:
+    for text, said in (("# nothing\n\n", "no documents"), ("1 qid:3\n", "no features")):
+        with pytest.raises(UserError, match=said):
+            letor_lists(write(tmp_path / "train.txt", text))
+    cut = tmp_path / "train.txt.gz"
+    cut.write_bytes(gzip.compress(b"1 qid:1 1:1\n" * 1000)[:-20])
+    with pytest.raises(UserError, match="cannot be decompressed"):
+        letor_lists(cut)
+    with pytest.raises(UserError, match="no such file"):
+        letor_lists(tmp_path / "absent.txt")
+
+
+def test_istellas_largest_doubles_count_as_missing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    largest = "179769313486231570" + "0" * 291
+    text = f"1 qid:1 1:{largest} 2:1\n0 qid:1 1:2 2:-1.797e308\n0 qid:1 1:3.4e38 2:4\n"
+    lists = letor_lists(write(tmp_path / "train.txt", text))
+    assert columns(lists).tolist() == [[0, 1], [2, 0], [float(np.float32(3.4e38)), 4]]
+    assert "2 values are beyond float32" in caplog.text
+
+
+def test_a_document_that_comes_twice_in_a_query_is_told_apart(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    text = "".join(f"{i % 2} qid:{q} 1:1 # docid = {d}\n" for i, (q, d) in enumerate(["1A", "1B", "2A", "1A", "1A"]))
+    lists = letor_lists(write(tmp_path / "train.txt", text))
+    assert [row[:2] for row in rows(lists)] == [("1", "A"), ("1", "B"), ("1", "A#4"), ("1", "A#5"), ("2", "A")]
+    assert "2 document ids come again in the same query" in caplog.text
+
+
+def test_lightgbms_side_file_says_which_lines_are_a_query(tmp_path: Path) -> None:
+    file = write(tmp_path / "rank.train", "0 1:1 3:2\n1 2:1\n2 1:3\n")
+    sizes = write(tmp_path / "rank.train.query", "1\n2\n")
+    lists = letor_lists(file)
+    assert lists.query_ids == ["rank.train-1", "rank.train-2"]
+    assert lists.lengths.tolist() == [1, 2]
+    assert columns(lists).tolist() == [[1, 0, 2], [0, 1, 0], [3, 0, 0]]
+    write(sizes, "2\n2\n")
+    with pytest.raises(UserError, match=r"rank\.train\.query: counts 4 documents, but .*rank\.train has 3"):
+        letor_lists(file)
+    write(sizes, "2\nx\n")
+    with pytest.raises(UserError, match=r"rank\.train\.query:2: 'x'; expected how many"):
+        letor_lists(file)
+    sizes.unlink()
+    with pytest.raises(UserError, match=r"no qid, and there is no rank\.train\.query"):
+        letor_lists(file)
+
+
+def test_a_file_is_parsed_once_and_again_when_it_has_changed(tmp_path: Path, cache: Path) -> None:
+    file = write(tmp_path / "train.txt", "1 qid:1 1:1\n")
+    past = file.stat().st_mtime - 100
+    first = letor_lists(file)
+    made = (first.folder / "documents.arrow").stat()
+    assert letor_lists(file).folder == first.folder
+    assert letor_lists(Path(shutil.copy(file, tmp_path / "copy.txt"))).folder == first.folder
+    assert (first.folder / "documents.arrow").stat() == made
+    for value in (2, 3):  # the same size, at the same time
+        write(file, f"1 qid:1 1:{value}\n")
+        os.utime(file, (past, past))
+        assert columns(letor_lists(file)).tolist() == [[value]]
+    write(file, "1 qid:1 1:1\n")
+    assert letor_lists(file).folder == first.folder
+
+
+def test_a_folder_or_a_file_can_be_opened_with_a_models_features(tmp_path: Path) -> None:
+    file = write(tmp_path / "new.txt", "1 qid:1 1:1\n")
+    lists = open_lists(file, {"first": 1, "width": 3})
+    assert columns(lists).tolist() == [[1, 0, 0]]
+    assert rows(open_lists(lists.folder)) == rows(lists)
+    with pytest.raises(UserError, match=r"new\.txt:1: feature 1, but the model's training file has features 2 to 4"):
+        open_lists(file, {"first": 2, "width": 3})
+
+
+def fold(folder: Path, train: str, vali: str | None, test: str | None) -> Path:
+    for name, text in (("train", train), ("vali", vali), ("test", test)):
+        if text is not None:
+            write(folder / f"{name}.txt", text)
+    return folder
+
+
+def test_test_files_have_the_features_of_the_training_file(tmp_path: Path) -> None:
+    fold(tmp_path, "1 qid:1 1:1 3:1\n", "1 qid:2 1:5\n", "1 qid:3 2:6\n")
+    splits = LetorData(str(tmp_path)).splits(0)
+    assert splits.validation is not None
+    assert splits.test is not None
+    assert columns(splits.validation).tolist() == [[5, 0, 0]]
+    assert columns(splits.test).tolist() == [[0, 6, 0]]
+    for index, numbered in ((4, "1 to 3"), (0, "1 to 3")):
+        fold(tmp_path, "1 qid:1 1:1 3:1\n", "1 qid:2 1:5\n", f"0 qid:3 1:1\n1 qid:3 {index}:6\n")
+        with pytest.raises(UserError, match=rf"test\.txt:2: feature {index}, but .*train\.txt has features {numbered}"):
+            LetorData(str(tmp_path)).splits(0)
+    fold(tmp_path, "1 qid:1 0:1 3:1\n", "1 qid:2 1:5\n", "1 qid:3 2:6\n")
+    zero_based = LetorData(str(tmp_path)).splits(0)
+    assert zero_based.test is not None
+    assert columns(zero_based.test).tolist() == [[0, 0, 6, 0]]
+
+
+def test_validation_and_test_lists_carry_their_labels_as_judgments(tmp_path: Path) -> None:
+    fold(tmp_path / "Fold2", "1 qid:1 1:1\n", "1 qid:2 1:1 # docid = A\n0 qid:2 1:1 # docid = B\n", "0 qid:3 1:1\n")
+    splits = LetorData(str(tmp_path), fold=2).splits(0)
+    assert splits.train.qrels is None
+    assert splits.validation is not None
+    assert splits.test is not None
+    assert splits.validation.qrels == {"2": {"A": 1, "B": 0}}
+    assert splits.test.qrels == {"3": {"1": 0}}
+
+
+def test_a_share_of_the_training_queries_validates_where_no_file_does(tmp_path: Path) -> None:
+    folder = fold(tmp_path, "".join(f"1 qid:{q} 1:{q}\n" for q in range(40)), None, "1 qid:x 1:1\n")
+    one, same, other = (LetorData(str(folder)).splits(seed) for seed in (0, 0, 1))
+    assert one.validation is not None
+    assert (len(one.train), len(one.validation)) == (30, 10)
+    assert sorted([*one.train.query_ids, *one.validation.query_ids]) == sorted(map(str, range(40)))
+    assert set(one.validation.qrels or {}) == set(one.validation.query_ids)
+    assert same.train.query_ids == one.train.query_ids
+    assert other.train.query_ids != one.train.query_ids
+    assert LetorData(str(folder), validation_share=0).splits(0).validation is None
+    named = LetorData(train=str(folder / "train.txt"), test=str(folder / "test.txt")).splits(0)
+    assert named.train.query_ids == one.train.query_ids
+
+
+def test_files_may_have_a_common_beginning(tmp_path: Path) -> None:
+    """As Yahoo's have."""
+    for name, text in (("train", "1 qid:1 1:1\n"), ("valid", "0 qid:2 1:2\n"), ("test", "2 qid:3 1:3\n")):
+        write(tmp_path / f"set1.{name}.txt", text)
+    splits = LetorData(str(tmp_path / "set1")).splits(0)
+    assert [splits.train.query_ids, splits.validation.query_ids, splits.test.query_ids] == [["1"], ["2"], ["3"]]  # type: ignore[union-attr]
+    with pytest.raises(UserError, match=r"no .*set2\.train\.txt"):
+        LetorData(str(tmp_path / "set2")).splits(0)
+
+
+def test_what_cannot_be_asked_for(tmp_path: Path) -> None:
+    fold(tmp_path / "Fold1", "1 qid:1 1:1\n", "1 qid:1 1:1\n", None)
+    for arguments, said in (
+        ({}, "data.fold: .* has folds; expected one of 1"),
+        ({"fold": 6}, "no folder .*Fold6; expected one of 1"),
+        ({"fold": 1}, "1 queries are in both training and validation lists"),
+    ):
+        with pytest.raises(UserError, match=said):
+            LetorData(str(tmp_path), **arguments).splits(0)
+    with pytest.raises(UserError, match=r"no .*[/.]train\.txt"):
+        LetorData(str(tmp_path / "Fold2")).splits(0)
+    for wrong in ({}, {"path": "a", "train": "b"}, {"train": "b", "fold": 1}, {"path": "a", "test": "b"}):
+        with pytest.raises(ValueError, match="path"):
+            LetorData(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("name", "width", "queries", "grades"),
+    [("MQ2008", 46, 784, [12279, 2001, 931]), ("OHSUMED", 45, 106, [11303, 2585, 2252])],
+)
+def test_the_real_folds(shared_data: Path, name: str, width: int, queries: int, grades: list[int]) -> None:
+    found: list[str] = []
+    counts = np.zeros(len(grades), dtype=np.int64)
+    for number in range(1, 6):
+        splits = LetorData(str(shared_data / name), fold=number).splits(0)
+        parts = [splits.train, splits.validation, splits.test]
+        assert all(part is not None and columns(part).shape[1] == width for part in parts)
+        assert sum(len(part) for part in parts if part is not None) == queries
+        assert splits.test is not None
+        found += splits.test.query_ids
+        counts += np.bincount(splits.test.labels, minlength=len(grades))
+    assert len(set(found)) == len(found) == queries
+    assert counts.tolist() == grades
+    theirs, labels, _ = load_svmlight_file(str(shared_data / name / "Fold5" / "test.txt"), query_id=True)
+    assert np.array_equal(columns(splits.test), theirs.toarray().astype(np.float32))
+    assert splits.test.labels.tolist() == labels.tolist()
+
+
+def test_lightgbms_example(shared_data: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder = shared_data / "lightgbm"
+    with caplog.at_level(logging.WARNING):
+        splits = LetorData(train=str(folder / "rank.train"), test=str(folder / "rank.test"), validation_share=0).splits(
+            0
+        )
+    assert splits.test is not None
+    assert (len(splits.train), len(splits.train.documents), columns(splits.train).shape[1]) == (201, 3005, 300)
+    assert (len(splits.test), len(splits.test.documents), columns(splits.test).shape[1]) == (50, 768, 300)
+    assert splits.train.labels.max() == 4
+    assert not caplog.records

@@ -1,0 +1,189 @@
+from __future__ import annotations
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy.stats import rankdata, zscore
+from sklearn.preprocessing import MinMaxScaler, QuantileTransformer, StandardScaler
+
+from rerank.arrow import Array, blocks
+from rerank.errors import UserError
+from rerank.features import normalise
+from rerank.features.normalise import Normaliser, Quantile, QueryMinMax, QueryZScore, SignedLog1p, Standardise
+
+ALL = [QueryZScore, QueryMinMax, Standardise, SignedLog1p, Quantile, lambda: Quantile("normal", 7)]
+PER_QUERY = [QueryZScore, QueryMinMax]
+
+
+@st.composite
+def features(draw: st.DrawFn, values: st.SearchStrategy[float] | None = None) -> tuple[Array, Array]:
+    """Features of a few lists, some empty, and their offsets."""
+    lengths = draw(st.lists(st.integers(0, 6), min_size=1, max_size=6).filter(any))
+    width = draw(st.integers(1, 4))
+    values = st.floats(width=32, allow_nan=False, allow_infinity=False) if values is None else values
+    matrix = draw(arrays(np.float32, (sum(lengths), width), elements=values))
+    return matrix, np.concatenate([[0], np.cumsum(lengths)])
+
+
+tame = st.integers(-50, 50).map(lambda i: i / 8)  # exact in float32, and so are their sums and halves
+
+
+def random_lists(rows: int = 300, width: int = 5) -> tuple[Array, Array]:
+    rng = np.random.default_rng(3)
+    inner = np.sort(rng.choice(np.arange(1, rows), 20, replace=False))
+    return rng.lognormal(sigma=2, size=(rows, width)).astype(np.float32), np.array([0, *inner, rows])
+
+
+BESIDE_ZERO = np.array([[4.3408483e-24], [0], *[[0.9]] * 7], dtype=np.float32), np.array([0, 3, 9])
+"""A value so small that the interpolation of its share is negative."""
+
+
+@pytest.mark.parametrize("make", ALL)
+@given(train=features(), unseen=features())
+@example(train=BESIDE_ZERO, unseen=BESIDE_ZERO)
+def test_finite_features_stay_finite_and_the_input_as_it_was(make: type[Normaliser], train, unseen) -> None:
+    unseen = (np.resize(unseen[0], (len(unseen[0]), train[0].shape[1])), unseen[1])
+    normaliser = make().fit(*train)
+    for matrix, offsets in (train, unseen):
+        before = matrix.copy()
+        result = normaliser.apply(matrix, offsets)
+        assert result.dtype == np.float32
+        assert result.shape == matrix.shape
+        assert np.isfinite(result).all()
+        assert np.array_equal(matrix, before)
+
+
+@pytest.mark.parametrize("make", ALL)
+@given(train=features())
+def test_a_normaliser_read_back_from_json_does_the_same(make: type[Normaliser], train) -> None:
+    fitted = make().fit(*train)
+    again = type(fitted)()
+    again.load_state(json.loads(json.dumps(fitted.state())))
+    assert np.array_equal(again.apply(*train), fitted.apply(*train))
+
+
+@pytest.mark.parametrize("make", ALL)
+def test_features_that_are_constant_become_zero_unless_only_their_scale_changes(make: type[Normaliser]) -> None:
+    matrix, offsets = random_lists()
+    matrix[:, 2] = 0.1  # not exact in binary: its mean is, only where it is taken with care
+    result = make().fit(matrix, offsets).apply(matrix, offsets)
+    if make is SignedLog1p:
+        assert result[:, 2] == pytest.approx(np.log(1.1))
+    else:
+        assert (result[:, 2] == 0).all()
+    assert (result[:, 1] != 0).any()
+
+
+@pytest.mark.parametrize("make", PER_QUERY)
+@given(lists=features(tame), shift=tame, scale=st.sampled_from([0.25, 1.0, 3.0, 16.0]))
+def test_shift_and_scale_of_a_query_do_not_matter(make: type[Normaliser], lists, shift: float, scale: float) -> None:
+    matrix, offsets = lists
+    moved = matrix * np.float32(scale) + np.float32(shift)
+    assert make().apply(moved, offsets) == pytest.approx(make().apply(matrix, offsets), abs=1e-5)
+
+
+@pytest.mark.parametrize("make", PER_QUERY)
+@given(lists=features())
+def test_a_query_alone_gets_what_it_gets_among_others(make: type[Normaliser], lists) -> None:
+    matrix, offsets = lists
+    together = make().apply(matrix, offsets)
+    for start, end in itertools.pairwise(offsets):
+        assert np.array_equal(make().apply(matrix[start:end], np.array([0, end - start])), together[start:end])
+
+
+@given(lists=features(tame))
+def test_z_scores_are_scipys(lists) -> None:
+    matrix, offsets = lists
+    result = QueryZScore().apply(matrix, offsets)
+    for start, end in itertools.pairwise(offsets):
+        if start < end:
+            part = matrix[start:end].astype(np.float64)
+            varies = (part != part[0]).any(axis=0)
+            assert result[start:end, varies] == pytest.approx(zscore(part[:, varies], axis=0), abs=1e-6)
+            assert (result[start:end, ~varies] == 0).all()
+
+
+def test_a_large_mean_does_not_drown_the_z_score() -> None:
+    matrix = np.array([[2.0**23], [2.0**23 + 1], [2.0**23 + 2]], dtype=np.float32)
+    assert QueryZScore().apply(matrix, np.array([0, 3]))[:, 0] == pytest.approx([-(1.5**0.5), 0, 1.5**0.5])
+
+
+@given(lists=features(tame))
+def test_min_max_is_scikit_learns_query_by_query(lists) -> None:
+    matrix, offsets = lists
+    result = QueryMinMax().apply(matrix, offsets)
+    for start, end in itertools.pairwise(offsets):
+        if start < end:
+            assert result[start:end] == pytest.approx(MinMaxScaler().fit_transform(matrix[start:end]), abs=1e-6)
+
+
+@pytest.mark.parametrize("rows", [1, 7, 1000])
+@pytest.mark.parametrize("make", ALL)
+def test_how_lists_are_cut_into_blocks_does_not_matter(
+    make: type[Normaliser], rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    matrix, offsets = random_lists()
+    whole = make().fit(matrix, offsets).apply(matrix, offsets)
+    monkeypatch.setattr(normalise, "ROWS", rows)
+    assert make().fit(matrix, offsets).apply(matrix, offsets) == pytest.approx(whole, rel=1e-6)
+
+
+@given(lengths=st.lists(st.integers(0, 9), max_size=12), rows=st.integers(1, 20))
+def test_blocks_cover_every_list_once_and_exceed_their_size_only_for_one_list(lengths: list[int], rows: int) -> None:
+    offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+    ranges = blocks(offsets, rows)
+    assert [i for first, last in ranges for i in range(first, last)] == list(range(len(lengths)))
+    assert all(offsets[last] - offsets[first] <= rows or last == first + 1 for first, last in ranges)
+
+
+def test_standardising_is_scikit_learns_on_training_and_on_unseen_lists() -> None:
+    matrix, offsets = random_lists()
+    theirs = StandardScaler().fit(matrix.astype(np.float64))
+    ours = Standardise().fit(matrix, offsets)
+    for other in (matrix, matrix[::-1] * 3 - 1):
+        assert ours.apply(other, offsets) == pytest.approx(theirs.transform(other.astype(np.float64)), rel=1e-5)
+
+
+@pytest.mark.parametrize("output", ["uniform", "normal"])
+@pytest.mark.parametrize("quantiles", [10, 300, 1000])
+def test_quantiles_are_scikit_learns_on_training_and_on_unseen_lists(output: str, quantiles: int) -> None:
+    matrix, offsets = random_lists()
+    matrix[::2, 0] = 0  # ties at the lower end,
+    matrix[::3, 1] = 2  # in the middle,
+    matrix[:, 2] = np.minimum(matrix[:, 2], 1)  # at the upper end
+    theirs = QuantileTransformer(
+        n_quantiles=min(quantiles, len(matrix)), output_distribution=output, subsample=None
+    ).fit(matrix.astype(np.float64))
+    ours = Quantile(output, quantiles).fit(matrix, offsets)  # type: ignore[arg-type]
+    for other in (matrix, np.float32(1.1) * matrix - np.float32(0.3)):
+        assert ours.apply(other, offsets) == pytest.approx(theirs.transform(other.astype(np.float64)), abs=2e-5)
+
+
+def test_quantiles_of_distinct_values_are_their_ranks() -> None:
+    matrix, offsets = random_lists(width=1)
+    ranks = rankdata(matrix[:, 0], method="ordinal")
+    assert Quantile().fit(matrix, offsets).apply(matrix, offsets)[:, 0] == pytest.approx((ranks - 1) / 299, abs=1e-6)
+
+
+def test_signed_log_of_chosen_columns() -> None:
+    matrix = np.array([[0, 1, -1], [np.e - 1, 3, 1 - np.e**2]], dtype=np.float32)
+    offsets = np.array([0, 2])
+    assert SignedLog1p([1, 3]).apply(matrix, offsets) == pytest.approx(
+        np.array([[0, 1, -np.log(2)], [1, 3, -2]], dtype=np.float32)
+    )
+    with pytest.raises(UserError, match="no feature 4; expected 1 to 3"):
+        SignedLog1p([4]).fit(matrix, offsets)
+    with pytest.raises(ValueError, match="from 1"):
+        SignedLog1p([0])
+
+
+@pytest.mark.parametrize("make", [Standardise, Quantile])
+def test_other_features_than_in_training_are_refused(make: type[Normaliser]) -> None:
+    matrix, offsets = random_lists()
+    with pytest.raises(UserError, match="fitted to 5 features, but got 4"):
+        make().fit(matrix, offsets).apply(matrix[:, :4], offsets)

@@ -1,0 +1,246 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor, nn
+from transformers import AutoModelForSequenceClassification, BertConfig, DistilBertConfig, ModernBertConfig, T5Config
+
+from rerank.kernels import cpu_attention
+from rerank.kernels.cpu_attention import NAME, attention, use_cheap_attention
+from rerank.kernels.dropout import STEPS, Dropout, draw, drop_, threshold, use_cheap_dropout
+
+
+def lost(words: Tensor, count: int, steps: int) -> np.ndarray:
+    """What the bytes say, low bytes first, then high ones."""
+    pairs = words.numpy().view(np.uint8).reshape(-1, 2)
+    return np.concatenate([pairs[:, 0], pairs[:, 1]])[:count] < steps
+
+
+@given(count=st.integers(0, 70), steps=st.integers(1, 255), kind=st.sampled_from([torch.float32, torch.bfloat16]))
+def test_elements_go_where_their_byte_is_below_the_threshold(count: int, steps: int, kind: torch.dtype) -> None:
+    values, words = torch.randn(count).to(kind), draw(count)
+    found = drop_(values.clone(), words, steps)
+    expected = values.clone()
+    expected[torch.from_numpy(lost(words, count, steps))] = 0
+    assert torch.equal(found, expected)
+
+
+def test_rates_are_multiples_of_a_256th() -> None:
+    assert [threshold(rate) for rate in (0.0, 1e-9, 0.1, 0.5, 0.999, 1.0)] == [0, 1, 26, 128, 255, 256]
+    assert not Dropout(1.0)(torch.ones(1000)).any()
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.5])
+def test_dropout_keeps_the_mean_and_its_gradient_has_the_same_zeros(rate: float) -> None:
+    values = torch.rand(100_000).add_(1).requires_grad_()
+    dropped = Dropout(rate)(values)
+    dropped.sum().backward()
+    assert values.grad is not None
+    torch.testing.assert_close(values.grad * values.detach(), dropped.detach())
+    share = float((dropped == 0).float().mean())
+    exact = threshold(rate) / STEPS
+    assert abs(share - exact) < 5 * (exact * (1 - exact) / len(values)) ** 0.5
+    assert float(dropped.detach().mean()) == pytest.approx(float(values.detach().mean()), rel=0.02)
+    bits = (dropped == 0).view(-1, 1000).float()
+    assert abs(float(torch.corrcoef(torch.stack([bits[:-1].flatten(), bits[1:].flatten()]))[0, 1])) < 0.02
+
+
+def test_layers_stay_what_they_were() -> None:
+    network = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.3)).eval()
+    use_cheap_dropout(network)
+    assert type(network[1]) is Dropout and network[1].p == 0.3 and not network[1].training
+
+
+def test_dropout_does_nothing_in_evaluation_and_leaves_other_types_to_pytorch() -> None:
+    values = torch.rand(1000)
+    assert torch.equal(Dropout(0.5).eval()(values), values)
+    assert torch.equal(Dropout(0.0)(values), values)
+    assert 300 < int((Dropout(0.5)(values.double()) == 0).sum()) < 700
+
+
+MASKS = {
+    "none": None,
+    "padding": torch.arange(9)[None, None, None, :] < torch.tensor([9, 5, 1])[:, None, None, None],
+    "pairs of tokens": torch.ones(3, 1, 9, 9, dtype=torch.bool).tril(3),
+}
+
+
+def states(kind: torch.dtype = torch.float32) -> list[Tensor]:
+    return [torch.randn(3, 9, 2, 4).to(kind).transpose(1, 2).requires_grad_() for _ in range(3)]
+
+
+class Layer(nn.Module):
+    is_causal = False
+
+
+def call(tensors: list[Tensor], mask: Tensor | None, dropout: float = 0.0) -> Tensor:
+    return attention(Layer(), *tensors, mask, dropout=dropout, scaling=0.7)[0].transpose(1, 2)
+
+
+def gradients(output: Tensor, tensors: list[Tensor]) -> list[Tensor]:
+    weight = torch.arange(output.numel(), dtype=output.dtype).view_as(output).cos()
+    return list(torch.autograd.grad((output * weight).sum(), tensors))
+
+
+@pytest.fixture
+def always(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Lets it do float32 without dropout, too; a list that grows by one with each call."""
+    calls: list[int] = []
+    apply = cpu_attention._Attention.apply
+    monkeypatch.setattr(cpu_attention._Attention, "apply", lambda *args: calls.append(1) or apply(*args))
+    monkeypatch.setattr(cpu_attention, "FASTER", (torch.bfloat16, torch.float32))
+    return calls
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize("elements", [1, 2 * 162, 10**6], ids=["one by one", "two by two", "together"])
+@pytest.mark.parametrize("name", MASKS)
+def test_without_dropout_it_is_pytorchs(name: str, elements: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpu_attention, "ELEMENTS", elements)
+    tensors, mask = states(), MASKS[name]
+    ours = call(tensors, mask)
+    theirs = F.scaled_dot_product_attention(*tensors, attn_mask=mask, scale=0.7)
+    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
+    for one, other in zip(gradients(ours, tensors), gradients(theirs, tensors), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_with_dropout_it_is_its_formula(name: str) -> None:
+    tensors, mask = states(), MASKS[name]
+    torch.manual_seed(3)
+    ours = call(tensors, mask, dropout=0.25)
+    torch.manual_seed(3)
+    gone = torch.from_numpy(lost(draw(3 * 2 * 9 * 9), 3 * 2 * 9 * 9, 64)).view(3, 2, 9, 9)
+    assert 0.1 < float(gone.float().mean()) < 0.4
+    query, key, value = tensors
+    logits = 0.7 * query @ key.transpose(2, 3)
+    if mask is not None:
+        logits = logits.masked_fill(~mask, -1e30)
+    theirs = (logits.softmax(-1) * ~gone / 0.75) @ value
+    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
+    for one, other in zip(gradients(ours, tensors), gradients(theirs, tensors), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("kind", "dropout", "training", "ours"),
+    [
+        (torch.bfloat16, 0.0, False, True),
+        (torch.bfloat16, 0.1, True, True),
+        (torch.float32, 0.0, True, False),
+        (torch.float32, 0.1, True, True),
+        (torch.float32, 0.1, False, False),
+        (torch.float64, 0.1, True, False),
+    ],
+)
+def test_it_stands_in_where_pytorchs_is_slow(
+    kind: torch.dtype, dropout: float, training: bool, ours: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cpu_attention._Attention, "apply", lambda query, *_: query)
+    tensors = states(kind)
+    rate = dropout if training else 0.0  # as Transformers passes it
+    found, _ = attention(Layer().train(training), *tensors, None, dropout=rate)
+    assert torch.equal(found, tensors[0].transpose(1, 2)) == ours
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"attention_mask": torch.zeros(1, 2, 9, 9, dtype=torch.bfloat16)},
+        {"attention_mask": torch.ones(9, 9, dtype=torch.bool)},
+        {"is_causal": True},
+        {"position_bias": torch.zeros(1, 2, 9, 9, dtype=torch.bfloat16)},
+        {"dropout": 1.0},
+    ],
+    ids=lambda asked: next(iter(asked)),
+)
+def test_what_it_does_not_know_is_left_to_pytorch(asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpu_attention._Attention, "apply", lambda *_: pytest.fail("it took over"))
+    tensors = [tensor.detach() for tensor in states(torch.bfloat16)]
+    attention(Layer(), *tensors, **({"attention_mask": None} | asked))
+    attention(nn.Module(), *tensors, None)  # causal unless it says that it is not
+    monkeypatch.setattr(cpu_attention, "LARGEST", 2 * 9 * 9 - 1)
+    attention(Layer(), *tensors, None)
+
+
+def test_under_autocast_types_may_differ() -> None:
+    """As in rotary models, whose queries and keys are float32."""
+    query, key, value = states()
+    with torch.autocast("cpu", torch.bfloat16):
+        found = call([query, key, value.bfloat16()], None, dropout=0.1)
+    assert found.dtype == torch.bfloat16
+    assert all(gradient.isfinite().all() for gradient in gradients(found, [query, key, value]))
+
+
+def test_bf16_errs_no_more_than_pytorchs() -> None:
+    exact = [torch.randn(2, 4, 64, 16, dtype=torch.float64).requires_grad_() for _ in range(3)]
+    rounded = [tensor.detach().bfloat16().requires_grad_() for tensor in exact]
+    whole = gradients(F.scaled_dot_product_attention(*exact, scale=0.7), exact)
+
+    def error(output: Tensor) -> float:
+        found = gradients(output, rounded)
+        return max(float((a - b).norm() / b.norm()) for a, b in zip(found, whole, strict=True))
+
+    assert error(call(rounded, None)) < 1.5 * error(F.scaled_dot_product_attention(*rounded, scale=0.7))
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        BertConfig(vocab_size=99, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64),
+        DistilBertConfig(vocab_size=99, dim=32, n_layers=2, n_heads=2, hidden_dim=64),
+        ModernBertConfig(
+            vocab_size=99,
+            hidden_size=32,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            intermediate_size=64,
+            local_attention=8,
+            **{f"{name}_token_id": 0 for name in ("pad", "cls", "sep", "bos", "eos")},
+        ),
+    ],
+    ids=lambda config: config.model_type,
+)
+def test_models_score_and_learn_as_before(config: object, always: list[int]) -> None:
+    for name, value in vars(config).items():
+        if "dropout" in name and isinstance(value, float):
+            setattr(config, name, 0.0)
+    network = AutoModelForSequenceClassification.from_config(config)
+    tokens = {"input_ids": torch.randint(1, 99, (3, 40)), "attention_mask": torch.ones(3, 40, dtype=torch.int64)}
+    tokens["attention_mask"][1, 20:] = 0
+
+    def found() -> tuple[Tensor, list[Tensor]]:
+        network.zero_grad()
+        scores = network.train()(**tokens).logits
+        scores.pow(2).sum().backward()
+        return scores.detach(), [p.grad.clone() for p in network.parameters() if p.grad is not None]
+
+    before = found()
+    use_cheap_dropout(network)
+    use_cheap_attention(network)
+    after = found()
+    assert len(always) == 2, "a layer each"
+    torch.testing.assert_close(after, before, rtol=1e-4, atol=1e-6)
+    with torch.inference_mode():
+        torch.testing.assert_close(network.eval()(**tokens).logits, before[0], rtol=1e-4, atol=1e-6)
+    assert len(always) == 4
+    assert NAME not in network.config.to_json_string()
+
+
+def test_a_learned_bias_of_positions_stays() -> None:
+    """T5 hands it to attention beside the mask."""
+    config = T5Config(vocab_size=99, d_model=32, d_kv=16, d_ff=64, num_layers=2, num_heads=2, dropout_rate=0.0)
+    config.pad_token_id, config.eos_token_id, config.decoder_start_token_id = 0, 1, 0
+    network = AutoModelForSequenceClassification.from_config(config).eval()
+    tokens = {"input_ids": torch.cat([torch.randint(2, 99, (3, 20)), torch.ones(3, 1, dtype=torch.int64)], 1)}
+    with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
+        before = network(**tokens).logits
+        use_cheap_attention(network)
+        torch.testing.assert_close(network(**tokens).logits, before, rtol=1e-2, atol=1e-2)

@@ -1,0 +1,212 @@
+"""Chunks without padding, next to Hugging Face's own forward pass over padded ones."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+from transformers import AutoConfig, AutoModelForSequenceClassification
+
+from rerank.kernels import cpu_attention, flat_attention
+from rerank.kernels.dropout import draw
+from rerank.kernels.flat import KINDS, SEQUENCES, flatten, reads_flat, rows, use_flat_encoder
+from rerank.kernels.flat_attention import Sequences, attend
+
+LENGTHS = st.lists(st.integers(1, 12), min_size=1, max_size=9)
+
+
+def network_of(kind: str, layers: int = 2, dropout: float = 0.0) -> Any:
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "num_hidden_layers": layers, "num_attention_heads": 2, "intermediate_size": 24}
+    sizes |= {"embedding_size": 8, "vocab_size": 50, "max_position_embeddings": 40, "type_vocab_size": 2, "dim": 16}
+    sizes |= {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout, "n_layers": 1, "n_heads": 2}
+    config = AutoConfig.for_model(kind, num_labels=1, initializer_range=0.3, pad_token_id=1, **sizes)
+    network = AutoModelForSequenceClassification.from_config(config).eval()
+    use_flat_encoder(network)
+    return network
+
+
+def padded(lengths: list[int], holes: bool = False) -> dict[str, Tensor]:
+    """Rows of random tokens; with holes, some tokens but the first are masked, as in CEDR's rows."""
+    width = max(lengths)
+    mask = torch.arange(width) < torch.tensor(lengths)[:, None]
+    if holes:
+        mask &= (torch.rand(mask.shape) < 0.7) | (torch.arange(width) == 0)
+    ids = torch.randint(2, 50, mask.shape).masked_fill(~mask, 1)
+    types = torch.randint(0, 2, mask.shape).masked_fill(~mask, 0)
+    return {"input_ids": ids, "attention_mask": mask.long(), "token_type_ids": types}
+
+
+def read(network: Any, batch: dict[str, Tensor]) -> Tensor:
+    flat = flatten(batch, network)
+    sequences = flat.pop(SEQUENCES)
+    with rows(sequences):
+        return network(**flat).logits[:, 0]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(lengths=LENGTHS, holes=st.booleans())
+def test_scores_and_gradients_are_those_of_the_architecture(kind: str, lengths: list[int], holes: bool) -> None:
+    network, batch = network_of(kind), padded(lengths, holes)
+    weight = torch.arange(1.0, len(lengths) + 1).cos()
+    found = {}
+    for name, scores in (("flat", read(network, batch)), ("padded", network(**batch).logits[:, 0])):
+        network.zero_grad(set_to_none=True)
+        (scores * weight).sum().backward()
+        found[name] = scores.detach(), {n: p.grad for n, p in network.named_parameters() if p.grad is not None}
+    torch.testing.assert_close(found["flat"][0], found["padded"][0], rtol=1e-4, atol=1e-5)
+    assert found["flat"][1].keys() == found["padded"][1].keys()
+    for name, gradient in found["padded"][1].items():
+        torch.testing.assert_close(found["flat"][1][name], gradient, rtol=1e-3, atol=1e-4, msg=name)
+
+
+def test_positions_of_roberta_skip_the_padding_token_also_within_a_text() -> None:
+    network, batch = network_of("roberta"), padded([6, 9])
+    batch["input_ids"][1, 4] = 1
+    torch.testing.assert_close(read(network, batch), network(**batch).logits[:, 0], rtol=1e-4, atol=1e-5)
+
+
+def test_no_layer_computes_padding_and_the_last_nothing_but_cls() -> None:
+    network, batch = network_of("bert"), padded([3, 9, 1, 4])
+    seen: list[tuple[str, int]] = []
+    for name, module in network.named_modules():
+        if isinstance(module, torch.nn.Linear):
+            module.register_forward_hook(lambda _, args, __, name=name: seen.append((name, len(args[0]))))
+    read(network, batch)
+    for name, count in seen:
+        only_cls = "layer.1" in name and "key" not in name and "value" not in name
+        assert count == (4 if only_cls or ".layer." not in name else 17), name
+
+
+def test_without_being_told_a_network_is_what_it_was() -> None:
+    network, batch = network_of("roberta"), padded([3, 5])
+    hidden = network.roberta(**batch, output_hidden_states=True)
+    assert hidden.last_hidden_state.shape == (2, 5, 16)
+    assert len(hidden.hidden_states) == 3
+
+
+def test_other_architectures_are_left_alone() -> None:
+    assert not reads_flat(network_of("distilbert"))
+    assert not reads_flat(torch.nn.Linear(1, 1))
+    assert reads_flat(network_of("bert"))
+
+
+@given(lengths=LENGTHS, most=st.integers(1, 400))
+def test_runs_hold_every_sequence_once_with_neighbours_of_its_length(lengths: list[int], most: int) -> None:
+    starts = [0, *accumulate(lengths)]
+    seen = []
+    for number, start, count, length in Sequences.of(lengths).runs(most):
+        assert start == starts[number]
+        assert lengths[number : number + count] == [length] * count
+        assert count == 1 or count * length * length <= most
+        seen += range(number, number + count)
+    assert seen == list(range(len(lengths)))
+
+
+@given(lengths=LENGTHS)
+def test_a_table_holds_every_token(lengths: list[int]) -> None:
+    sequences, tokens = Sequences.of(lengths), torch.arange(sum(lengths))
+    assert sequences.starts.tolist() == [0, *accumulate(lengths)] and sequences.starts.dtype == torch.int32
+    table = tokens[sequences.columns]
+    assert table[sequences.mask].tolist() == tokens.tolist()
+    assert table.flatten()[sequences.cells].tolist() == tokens.tolist()
+    assert sequences.first.tolist() == sequences.starts[:-1].tolist()
+
+
+def states(total: int, kind: torch.dtype = torch.float32, size: float = 1.0) -> list[Tensor]:
+    return [(size * torch.randn(total, 3, 4)).to(kind).requires_grad_() for _ in range(3)]
+
+
+def one_by_one(tensors: list[Tensor], lengths: list[int], scale: float, gone: list[Tensor] | None = None) -> Tensor:
+    """The formula, sequence by sequence; ``gone`` are the weights that are dropped, at a rate of a quarter."""
+    found = []
+    for i, parts in enumerate(zip(*(tensor.split(lengths) for tensor in tensors), strict=True)):
+        query, key, value = (part.transpose(0, 1) for part in parts)
+        weights = (scale * query @ key.transpose(1, 2)).softmax(-1)
+        if gone is not None:
+            weights = weights * ~gone[i] / 0.75
+        found.append((weights @ value).transpose(0, 1))
+    return torch.cat(found)
+
+
+def check(ours: Tensor, theirs: Tensor, tensors: list[Tensor], atol: float = 1e-5) -> None:
+    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=atol)
+    weight = torch.arange(ours.numel(), dtype=ours.dtype).view_as(ours).cos()
+    found = [torch.autograd.grad((output * weight).sum(), tensors) for output in (ours, theirs)]
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=10 * atol)
+
+
+@pytest.mark.parametrize("way", ["products", "pytorch", "padded"])
+@given(lengths=LENGTHS, first=st.booleans())
+def test_every_way_gives_the_same_attention(way: str, lengths: list[int], first: bool) -> None:
+    tensors, sequences = states(sum(lengths)), Sequences.of(lengths)
+    asked = [tensors[0][sequences.first] if first else tensors[0], *tensors[1:]]
+    theirs = one_by_one(tensors, lengths, 0.7)
+    theirs = theirs[sequences.first] if first else theirs
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cpu_attention, "FASTER", (torch.float32,) if way == "products" else ())
+        patch.setattr(flat_attention, "ELEMENTS", 100)
+        attention = flat_attention._padded if way == "padded" else attend
+        check(attention(*asked, sequences, 0.7, 0.0, first), theirs, tensors)
+
+
+@given(lengths=LENGTHS)
+def test_with_dropout_it_is_its_formula(lengths: list[int]) -> None:
+    tensors, sequences = states(sum(lengths)), Sequences.of(lengths)
+    torch.manual_seed(3)
+    ours = attend(*tensors, sequences, 0.7, 0.25, first=False)
+    torch.manual_seed(3)
+    gone = []
+    for _, _, count, length in sequences.runs(flat_attention.ELEMENTS // 3):
+        shape = (count, 3, length, length)
+        pairs = draw(int(np.prod(shape))).numpy().view(np.uint8).reshape(-1, 2)
+        bytes_ = np.concatenate([pairs[:, 0], pairs[:, 1]])[: np.prod(shape)]
+        gone += list(torch.from_numpy(bytes_ < 64).view(shape))
+    check(ours, one_by_one(tensors, lengths, 0.7, gone), tensors)
+
+
+def test_padded_dropout_keeps_the_mean() -> None:
+    lengths = [7, 3, 12]
+    tensors, sequences = states(22), Sequences.of(lengths)
+    tensors[2] = torch.ones_like(tensors[2])
+    found = torch.stack([flat_attention._padded(*tensors, sequences, 0.7, 0.3, False) for _ in range(400)])
+    assert float((found == 1).float().mean()) < 0.5
+    assert float(found.detach().mean()) == pytest.approx(1, abs=0.02)
+
+
+@pytest.mark.parametrize("size", [1.0, 8.0, 30.0], ids=["usual", "large", "beyond the exponential"])
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_weights_of_any_size_are_softmax(size: float, sign: float) -> None:
+    """Also where every product of a query is so large, or so small, that its exponential is none."""
+    query, key, value = (state.detach() for state in states(10, size=size))
+    key = sign * query.mean(0) + 0.1 * key
+    tensors = [query.requires_grad_(), key.requires_grad_(), value.requires_grad_()]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cpu_attention, "FASTER", (torch.float32,))
+        check(attend(*tensors, Sequences.of([10]), 0.7, 0.0, False), one_by_one(tensors, [10], 0.7), tensors, 1e-3)
+
+
+def test_in_bf16_it_errs_no_more_than_pytorchs() -> None:
+    lengths, exact = [40, 40, 25], states(105, torch.float64)
+    rounded = [tensor.detach().bfloat16().requires_grad_() for tensor in exact]
+    whole = torch.autograd.grad(one_by_one(exact, lengths, 0.7).square().sum(), exact)
+
+    def error(output: Tensor) -> float:
+        found = torch.autograd.grad(output.float().square().sum(), rounded)
+        return max(float((a - b).norm() / b.norm()) for a, b in zip(found, whole, strict=True))
+
+    def theirs(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        parts = zip(*(tensor.split(lengths) for tensor in (query, key, value)), strict=True)
+        return torch.cat(
+            [F.scaled_dot_product_attention(*(x.transpose(0, 1) for x in p), scale=0.7).transpose(0, 1) for p in parts]
+        )
+
+    assert error(attend(*rounded, Sequences.of(lengths), 0.7, 0.0, False)) < 1.5 * error(theirs(*rounded))

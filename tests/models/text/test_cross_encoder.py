@@ -1,0 +1,197 @@
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+from rerank.errors import UserError
+from rerank.models.score import score_lists, score_pairs
+from rerank.models.text.cross_encoder import CrossEncoder
+from tests.builders import make_lists, make_model
+
+PAIRS = [
+    ("shock wave", "the shock wave on a blunt body"),
+    ("heat", "a"),
+    ("boundary layer flow", "heat transfer in the laminar boundary layer of a flat plate at high speed"),
+    ("jet", ""),
+]
+
+
+def exact(model: CrossEncoder, pairs: list[tuple[str, str]]) -> np.ndarray:
+    """What ``predict`` computes, in float32 on every machine."""
+    cut = ((query, model.query_length) for query, _ in pairs), ((text, model.document_length) for _, text in pairs)
+    sides = [[np.array(model.tokenizer(t, add_special_tokens=False)["input_ids"][:n], int) for t, n in s] for s in cut]
+    rows = np.arange(len(pairs))
+    return score_pairs(model, model._pairs(*sides), rows, rows, precision="fp32")
+
+
+@pytest.fixture(params=["hf", "cls"])
+def model(request: pytest.FixtureRequest, tiny_model: Path) -> CrossEncoder:
+    torch.manual_seed(1)
+    return CrossEncoder(str(tiny_model), head=request.param, query_length=8, document_length=24)
+
+
+def test_scores_are_those_of_the_architecture_itself(tiny_model: Path, tmp_path: Path) -> None:
+    ours = CrossEncoder(str(tiny_model), query_length=8, document_length=64)
+    ours.save(tmp_path)
+    theirs = AutoModelForSequenceClassification.from_pretrained(tmp_path).eval()
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path)
+    scores = exact(ours, PAIRS)
+    for (query, document), score in zip(PAIRS, scores, strict=True):
+        with torch.no_grad():  # in lists: given "" alone, the tokenizer takes the query for the whole text
+            expected = theirs(**tokenizer([query], [document], return_tensors="pt")).logits.item()
+        assert score == pytest.approx(expected, abs=1e-5)
+    assert np.ptp(scores) > 0.1
+    np.testing.assert_allclose(ours.predict(PAIRS), scores, atol=0.1)  # bf16 where the CPU is fast at it
+
+
+def test_sentence_transformers_loads_it_with_the_same_scores(tiny_model: Path, tmp_path: Path) -> None:
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    ours = CrossEncoder(str(tiny_model))
+    ours.save(tmp_path)
+    with torch.autocast("cpu", enabled=False):
+        expected = sentence_transformers.CrossEncoder(str(tmp_path)).predict(PAIRS)
+    np.testing.assert_allclose(exact(ours, PAIRS), expected, atol=1e-4)
+
+
+def test_a_copy_is_a_model_of_its_own(model: CrossEncoder) -> None:
+    scores, other = model.predict(PAIRS), copy.deepcopy(model)
+    assert not any(module.training for module in CrossEncoder(model.name, dropout=0.3).network.modules())
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+    np.testing.assert_array_equal(other.predict(PAIRS), scores)
+    assert not model.predict(PAIRS).any()
+
+
+def test_the_limit_of_a_model_that_others_trained_is_its_own(tiny_model: Path, tmp_path: Path) -> None:
+    """128 positions: what sentence-transformers reads of a long document, we read."""
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    torch.manual_seed(0)
+    AutoModelForSequenceClassification.from_pretrained(tiny_model, num_labels=1).save_pretrained(tmp_path)
+    AutoTokenizer.from_pretrained(tiny_model).save_pretrained(tmp_path)
+    theirs = sentence_transformers.CrossEncoder(str(tmp_path), activation_fn=torch.nn.Identity())
+    ours = CrossEncoder(str(tmp_path))
+    assert (ours.query_length, ours.document_length) == (125 // 4, 125 - 125 // 4)
+    pairs = [("heat", "flow of heat " * 20), ("jet", "a jet")]
+    np.testing.assert_allclose(exact(ours, pairs), theirs.predict(pairs), atol=1e-4)
+    assert CrossEncoder(str(tiny_model)).document_length == 125 - 125 // 4, "256 do not fit"
+
+
+def test_cls_head_is_linear_on_the_raw_cls_vector(tiny_model: Path) -> None:
+    model = CrossEncoder(str(tiny_model), head="cls", query_length=8, document_length=24).eval()
+    encoded = model.tokenizer("heat", "shock wave", return_tensors="pt")
+    with torch.no_grad():
+        hidden = model.network.encoder(**encoded).last_hidden_state[0, 0]
+        expected = hidden @ model.network.classifier.weight[0] + model.network.classifier.bias[0]
+        np.testing.assert_allclose(model.score(encoded).numpy(), [expected.item()], atol=1e-5)
+    assert model.head_parameters() == {"network.classifier.weight", "network.classifier.bias"}
+
+
+def test_a_saved_model_scores_as_before(model: CrossEncoder, tmp_path: Path) -> None:
+    model.save(tmp_path)
+    again = CrossEncoder(str(tmp_path))
+    assert again.contract() == model.contract()
+    assert again.missing == []
+    np.testing.assert_array_equal(again.predict(PAIRS), model.predict(PAIRS))
+
+
+def test_scores_depend_on_neither_order_nor_batch_mates_nor_budget(tiny_model: Path, tmp_path: Path) -> None:
+    model = CrossEncoder(str(tiny_model), query_length=8, document_length=24)
+    lists = make_lists(tmp_path)
+    inputs = model.inputs(lists)
+    whole = score_lists(model, inputs, lists, precision="fp32")
+    np.testing.assert_allclose(score_lists(model, inputs, lists, precision="fp32", budget=1), whole, atol=1e-5)
+    np.testing.assert_allclose(score_lists(model, inputs, lists, precision="fp32", budget=300), whole, atol=1e-5)
+    order = np.random.default_rng(0).permutation(len(lists))
+    turned = lists.select(order)
+    scores = score_lists(model, inputs, turned, precision="fp32")
+    for i, j in enumerate(order):
+        np.testing.assert_allclose(
+            scores[turned.offsets[i] : turned.offsets[i + 1]], whole[lists.offsets[j] : lists.offsets[j + 1]], atol=1e-5
+        )
+    texts = lists.document_table.column("text").to_pylist()
+    queries = lists.query_table.column("text").to_pylist()
+    pairs = [
+        (queries[i], texts[d]) for i in range(12) for d in lists.documents[lists.offsets[i] : lists.offsets[i + 1]]
+    ]
+    np.testing.assert_allclose(model.predict(pairs), score_lists(model, inputs, lists), atol=2e-2)
+
+
+def test_bf16_keeps_the_scores_near_and_the_head_in_float32(tiny_model: Path, tmp_path: Path) -> None:
+    model = CrossEncoder(str(tiny_model), query_length=8, document_length=24)
+    lists = make_lists(tmp_path)
+    inputs = model.inputs(lists)
+    exact, fast = (score_lists(model, inputs, lists, precision=p) for p in ("fp32", "bf16"))
+    np.testing.assert_allclose(fast, exact, atol=0.05 * float(np.std(exact)) + 0.02)
+    assert not np.array_equal(fast, exact)
+    as_bf16 = torch.from_numpy(fast).bfloat16().float().numpy()
+    assert (fast != as_bf16).mean() > 0.9, "scores that bf16 can hold would tie"
+
+
+def test_only_what_is_too_long_is_cut(tiny_model: Path) -> None:
+    model = CrossEncoder(str(tiny_model), query_length=4, document_length=6)
+    long, longer = "heat " * 6, "heat " * 60
+    assert model.predict([("a b c d", long)]) == model.predict([("a b c d e f g", longer)])
+    assert model.predict([("a b c d", long)]) != model.predict([("a b c", long)])
+
+
+def test_rank_orders_and_cuts(model: CrossEncoder) -> None:
+    documents = [document for _, document in PAIRS]
+    scores = model.predict([("heat", document) for document in documents])
+    ranked = model.rank("heat", documents, top_k=3, return_documents=True)
+    assert [r["corpus_id"] for r in ranked] == np.argsort(-scores, kind="stable")[:3].tolist()
+    assert [r["text"] for r in ranked] == [documents[r["corpus_id"]] for r in ranked]
+    assert model.predict([]).shape == (0,)
+
+
+def test_dropout_is_set_everywhere(tiny_model: Path) -> None:
+    for rate in (0.0, 0.3):
+        model = CrossEncoder(str(tiny_model), dropout=rate)
+        rates = {module.p for module in model.modules() if isinstance(module, torch.nn.Dropout)}
+        assert rates == {rate}
+
+
+def test_models_without_token_types_get_none(tmp_path: Path, tiny_model: Path) -> None:
+    from transformers import DistilBertConfig, DistilBertModel
+
+    config = DistilBertConfig(vocab_size=30522, dim=16, n_layers=1, n_heads=2, hidden_dim=16)
+    DistilBertModel(config).save_pretrained(tmp_path)
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
+    tokenizer.model_input_names = ["input_ids", "attention_mask"]
+    tokenizer.save_pretrained(tmp_path)
+    model = CrossEncoder(str(tmp_path), query_length=8, document_length=24)
+    assert model.template.types is None
+    assert np.isfinite(model.predict(PAIRS)).all()
+
+
+def test_what_cannot_work_is_refused(tiny_model: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="128 positions"):
+        CrossEncoder(str(tiny_model), query_length=64, document_length=64)
+    with pytest.raises(UserError, match="no such model folder"):
+        CrossEncoder("./nowhere/at/all")
+    with pytest.raises(UserError, match="did you mean"):
+        CrossEncoder("sentence-transformers/all-MiniLM-L6-v3")
+    with pytest.raises(UserError, match=r"no config\.json"):
+        CrossEncoder(str(tmp_path))
+    broken = make_model(tmp_path / "broken")
+    weights = broken / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+    with pytest.raises(UserError, match="not a whole safetensors file"):
+        CrossEncoder(str(broken))
+    weights.unlink()
+    (broken / "pytorch_model.bin").write_bytes(b"pickle")
+    with pytest.raises(UserError, match="without weights"):
+        CrossEncoder(str(broken))
+
+
+def test_the_contract_is_json(tiny_model: Path, tmp_path: Path) -> None:
+    CrossEncoder(str(tiny_model), query_length=8, document_length=24).save(tmp_path)
+    contract = json.loads((tmp_path / "rerank.json").read_text())
+    assert contract["query_length"] == 8
+    assert contract["document_length"] == 24

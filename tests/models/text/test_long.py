@@ -1,0 +1,303 @@
+"""Documents beyond the model's positions, read in chunks."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from rerank.collections import open_collection
+from rerank.errors import UserError
+from rerank.kernels.flat import SEQUENCES
+from rerank.lists import Lists, build_lists
+from rerank.lists.sampling import Full
+from rerank.losses import ListNet
+from rerank.models.load import load_model
+from rerank.models.score import score_lists, score_pairs
+from rerank.models.text.cross_encoder import CrossEncoder
+from rerank.models.text.long import make_inputs
+from rerank.training.batches import Batches
+from rerank.training.step import Gradients
+from tests.builders import WORDS, make_model, random_run, write_collection
+
+POSITIONS, QUERY, DOCUMENT = 40, 6, 100
+CAPACITY = POSITIONS - 3 - QUERY
+STRATEGIES = ["first", "max", "sum", "cls_mean"]
+
+
+@pytest.fixture(scope="module")
+def short_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny BERT whose tokenizer allows few positions."""
+    from transformers import AutoTokenizer
+
+    folder = make_model(tmp_path_factory.mktemp("models") / "short", hidden=16)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer.model_max_length = POSITIONS
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def lists(tmp_path_factory: pytest.TempPathFactory) -> Lists:
+    """Documents of 1 to 160 words: some fit, some take up to four chunks, some are cut."""
+    folder = tmp_path_factory.mktemp("long")
+    name = write_collection(folder / "collection", queries=4, documents=24)
+    corpus = folder / "collection" / "corpus.jsonl"
+    rng = random.Random(1)
+    texts = [" ".join(rng.choices(WORDS, k=rng.choice([1, 20, 30, 60, 90, 160]))) for _ in range(24)]
+    corpus.write_text("".join(json.dumps({"_id": f"d{i}", "title": "", "text": t}) + "\n" for i, t in enumerate(texts)))
+    return build_lists(open_collection(name), random_run(name, [9, 1, 12, 5]), folder / "lists")
+
+
+def model_of(folder: Path, long: Any, head: Any = "cls", **options: Any) -> CrossEncoder:
+    torch.manual_seed(2)
+    lengths = {"query_length": QUERY, "document_length": DOCUMENT} | options
+    return CrossEncoder(str(folder), head=head, long=long, **lengths).eval()
+
+
+def pieces(model: CrossEncoder, text: str) -> list[int]:
+    return model.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
+
+
+def rows_by_hand(model: CrossEncoder, query: str, document: str) -> list[dict[str, torch.Tensor]]:
+    """One row per chunk, built from the ids of special tokens."""
+    cls, sep = model.tokenizer.cls_token_id, model.tokenizer.sep_token_id
+    asked, ids = pieces(model, query)[:QUERY], pieces(model, document)[:DOCUMENT]
+    count = 1
+    while count * CAPACITY < len(ids):
+        count += 1
+    size = next(s for s in range(len(ids) + 1) if s * count >= len(ids))
+    rows = []
+    for i in range(count):
+        chunk = ids[i * size : (i + 1) * size]
+        row = {"input_ids": torch.tensor([[cls, *asked, sep, *chunk, sep]])}
+        if model.template.types is not None:
+            row["token_type_ids"] = torch.tensor([[0] * (len(asked) + 2) + [1] * (len(chunk) + 1)])
+        rows.append(row)
+    return rows
+
+
+def pairs_of(lists: Lists) -> list[tuple[str, str]]:
+    queries, texts = (t.column("text").to_pylist() for t in (lists.query_table, lists.document_table))
+    asked = np.repeat(lists.query_rows, lists.lengths)
+    return [(queries[q], texts[d]) for q, d in zip(asked, lists.documents, strict=True)]
+
+
+@pytest.mark.parametrize("long", STRATEGIES)
+@pytest.mark.parametrize("head", ["hf", "cls"])
+def test_a_document_that_fits_scores_as_if_cut(short_model: Path, long: str, head: str) -> None:
+    cut = model_of(short_model, "truncate", head, document_length=CAPACITY)
+    rng = random.Random(3)
+    pairs = [("wing flow", " ".join(rng.choices(WORDS, k=k))) for k in (0, 1, 5, CAPACITY - 6)]
+    assert max(len(pieces(cut, document)) for _, document in pairs) <= CAPACITY
+    np.testing.assert_array_equal(model_of(short_model, long, head).predict(pairs), cut.predict(pairs))
+
+
+@pytest.mark.parametrize("head", ["hf", "cls"])
+def test_cls_mean_is_the_head_on_the_mean_of_cls_vectors(short_model: Path, lists: Lists, head: str) -> None:
+    """Scores and gradients against a loop over chunks that calls transformers' own modules."""
+    model = model_of(short_model, "cls_mean", head)
+    network: Any = model.network
+    expected = []
+    for query, document in pairs_of(lists):
+        encoder = network.bert if head == "hf" else network.encoder
+        vectors = [encoder(**row).last_hidden_state[:, :1] for row in rows_by_hand(model, query, document)]
+        mean = torch.stack(vectors).mean(0)
+        expected.append(network.classifier(network.bert.pooler(mean) if head == "hf" else mean[:, 0])[0, 0])
+    torch.stack(expected).square().sum().backward()
+    theirs = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+    model.zero_grad()
+    inputs = model.inputs(lists)
+    asked = np.repeat(lists.query_rows, lists.lengths)
+    batch = inputs.collate(asked, lists.documents)
+    assert {int(n) for n in batch["chunks"]} == {1, 2, 3, 4}
+    scores = model.score(batch)
+    torch.testing.assert_close(scores, torch.stack(expected), rtol=1e-4, atol=1e-5)
+    scores.square().sum().backward()
+    for name, parameter in model.named_parameters():
+        assert (parameter.grad is None) == (name not in theirs)
+        if parameter.grad is not None:
+            torch.testing.assert_close(parameter.grad, theirs[name], rtol=1e-3, atol=1e-4, msg=name)
+
+
+@pytest.mark.parametrize("kind", ["distilbert", "roberta", "electra"])
+def test_cls_mean_goes_through_the_head_of_other_architectures(kind: str, short_model: Path, tmp_path: Path) -> None:
+    """A document of twice the same chunk has the score of the chunk, under every head; of two, neither's."""
+    from transformers import AutoConfig, AutoModel, AutoTokenizer
+
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    sizes |= {"dim": 16, "n_layers": 1, "n_heads": 2, "hidden_dim": 16, "embedding_size": 16, "vocab_size": 30522}
+    torch.manual_seed(0)
+    config = AutoConfig.for_model(kind, max_position_embeddings=64, initializer_range=0.3, pad_token_id=0, **sizes)
+    AutoModel.from_config(config).save_pretrained(tmp_path)
+    AutoTokenizer.from_pretrained(short_model).save_pretrained(tmp_path)
+    model = model_of(tmp_path, "cls_mean", "hf")
+    one, two = "wing flow heat drag " * 5, "laminar plate jet blunt " * 5
+    assert len(pieces(model, one)) == 20 < CAPACITY < 40
+    single, other, twice, both = model.predict([("jet", one), ("jet", two), ("jet", one + one), ("jet", one + two)])
+    assert twice == pytest.approx(single, abs=1e-2)
+    assert abs(single - other) > 0.05
+    assert both not in (single, other)
+
+
+@pytest.mark.parametrize("long", ["first", "max", "sum"])
+def test_scores_of_chunks_are_brought_together(short_model: Path, lists: Lists, long: str) -> None:
+    model = model_of(short_model, long, "hf")
+    reduce: Any = {"first": lambda scores: scores[0], "max": max, "sum": sum}[long]
+    expected = []
+    for query, document in pairs_of(lists):
+        with torch.no_grad():
+            scores = [model.network(**row).logits.item() for row in rows_by_hand(model, query, document)]
+        expected.append(reduce(scores))
+    found = score_lists(model, model.inputs(lists), lists, precision="fp32")
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(model.predict(pairs_of(lists)), expected, rtol=0.1, atol=0.1)  # bf16 where it is fast
+
+
+@pytest.mark.parametrize("long", STRATEGIES)
+def test_scores_depend_on_neither_order_nor_batch_mates(short_model: Path, lists: Lists, long: str) -> None:
+    model = model_of(short_model, long)
+    inputs = model.inputs(lists)
+    whole = score_lists(model, inputs, lists, precision="fp32")
+    assert whole.shape == (len(lists.documents),), "one score per pair, not per chunk"
+    for budget in (1, 150):
+        np.testing.assert_allclose(score_lists(model, inputs, lists, precision="fp32", budget=budget), whole, atol=1e-5)
+    order = np.random.default_rng(0).permutation(len(lists.documents))
+    asked = np.repeat(lists.query_rows, lists.lengths)
+    turned = score_pairs(model, inputs, asked[order], lists.documents[order], precision="fp32")
+    np.testing.assert_allclose(turned, whole[order], atol=1e-5)
+
+
+@pytest.mark.parametrize("long", ["max", "cls_mean"])
+def test_training_gradients_do_not_depend_on_how_a_batch_is_cut(short_model: Path, lists: Lists, long: str) -> None:
+    """All lists in one micro-batch and few passes, against a pass per pair; documents are counted, not chunks."""
+    model = model_of(short_model, long)
+    found = []
+    for budget, size in ((10**6, None), (1, 1)):
+        model.zero_grad(set_to_none=True)
+        step = Gradients(model, model.inputs(lists), lists, ListNet(), "fp32", budget, size)
+        batch = next(Batches(lists, np.arange(len(lists)), Full(), len(lists), None, seed=0).epoch(0))
+        loss, documents = step.accumulate(batch, 1)
+        learnable = [n for n in lists.lengths if n > 1]  # every list of several documents has unequal labels
+        assert documents == sum(learnable)
+        found.append((loss, {name: p.grad for name, p in model.named_parameters() if p.grad is not None}))
+    assert found[1][0] == pytest.approx(found[0][0], rel=1e-5)
+    for name, gradient in found[0][1].items():
+        torch.testing.assert_close(found[1][1][name], gradient, rtol=1e-3, atol=1e-6, msg=name)
+
+
+@pytest.mark.parametrize("long", STRATEGIES)
+def test_lengths_count_the_tokens_of_all_rows(short_model: Path, lists: Lists, long: str) -> None:
+    model = model_of(short_model, long)
+    inputs = model.inputs(lists)
+    asked = np.repeat(lists.query_rows, lists.lengths)
+    lengths = inputs.lengths(asked, lists.documents)
+    for i, (query, document) in enumerate(pairs_of(lists)):
+        rows = rows_by_hand(model, query, document)[: 1 if long == "first" else None]
+        assert lengths[i] == sum(row["input_ids"].numel() for row in rows)
+    chunks = inputs.chunks(asked, lists.documents, 200)
+    assert sorted(np.concatenate(chunks).tolist()) == list(range(len(asked)))
+    for chunk in chunks:
+        batch = inputs.collate(asked[chunk], lists.documents[chunk])
+        rows = batch[SEQUENCES].lengths
+        assert sum(rows) == batch["input_ids"].numel() == lengths[chunk].sum()
+        padded = max(rows) * len(rows)
+        assert len(chunk) == 1 or padded <= 200 + 4 * len(rows), "the last chunk may be some tokens shorter"
+        assert sum(rows) > 0.6 * padded, "rows that go together are of similar length"
+
+
+def test_the_documents_that_are_cut_are_counted(
+    short_model: Path, lists: Lists, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = model_of(short_model, "cls_mean")
+    texts = lists.document_table.column("text").to_pylist()
+    longer = sum(len(pieces(model, text)) > DOCUMENT for text in texts)
+    with caplog.at_level("INFO", "rerank"):
+        model.inputs(lists)
+    assert f"{longer} of {len(texts)} documents are longer than {DOCUMENT} word pieces and were cut" in caplog.text
+    assert longer > 0
+
+
+@pytest.mark.parametrize("head", ["hf", "cls"])
+@pytest.mark.parametrize("long", STRATEGIES)
+def test_the_strategy_is_saved(short_model: Path, tmp_path: Path, lists: Lists, long: str, head: str) -> None:
+    model = model_of(short_model, long, head)
+    model.save(tmp_path)
+    again: Any = load_model(tmp_path)
+    assert again.contract() == model.contract()
+    assert (again.long, again.document_length) == (long, DOCUMENT)
+    np.testing.assert_allclose(again.predict(pairs_of(lists)), model.predict(pairs_of(lists)), atol=1e-6)
+
+
+def cedr(model: CrossEncoder, pairs: Sequence[tuple[str, str]]) -> list[float]:
+    """CEDR's scores of a batch, written down from its recipe: padded queries, chunks of the padded document."""
+    network: Any = model.network
+    cls, sep = model.tokenizer.cls_token_id, model.tokenizer.sep_token_id
+    documents = [pieces(model, document)[:DOCUMENT] for _, document in pairs]
+    width = max(map(len, documents))
+    count = max(1, int(np.ceil(width / CAPACITY)))
+    size = int(np.ceil(width / count))
+    scores = []
+    for (query, _), document in zip(pairs, documents, strict=True):
+        asked = pieces(model, query)[:QUERY]
+        asked = asked + [0] * (QUERY - len(asked))
+        asked_mask = [int(i < len(pieces(model, query))) for i in range(QUERY)]
+        document_mask = [1] * len(document) + [0] * (count * size - len(document))
+        document = document + [0] * (count * size - len(document))
+        vectors = []
+        for start in range(0, max(1, count * size), max(1, size)):
+            chunk, mask = document[start : start + size], document_mask[start : start + size]
+            with torch.no_grad():
+                output = network.encoder(
+                    input_ids=torch.tensor([[cls, *asked, sep, *chunk, sep]]),
+                    attention_mask=torch.tensor([[1, *asked_mask, 1, *mask, 1]]),
+                    token_type_ids=torch.tensor([[0] * (QUERY + 2) + [1] * (size + 1)]),
+                )
+            vectors.append(output.last_hidden_state[0, 0])
+        mean = torch.stack(vectors).mean(0)
+        scores.append((network.classifier.weight[0] @ mean + network.classifier.bias[0]).item())
+    return scores
+
+
+def test_literal_cedr_is_the_recipe_batch_mates_and_all(
+    short_model: Path, lists: Lists, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = model_of(short_model, "literal_cedr")
+    pairs = pairs_of(lists)
+    inputs = model.inputs(lists)
+    assert "depend on which documents are scored together" in caplog.text
+    expected = [score for start in range(0, len(pairs), 16) for score in cedr(model, pairs[start : start + 16])]
+    found = score_lists(model, inputs, lists, precision="fp32")
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    alone = [cedr(model, [pair])[0] for pair in pairs]
+    assert np.abs(found - alone).max() > 0.01, "a batch mate adds an empty chunk"
+
+
+def test_literal_cedr_agrees_with_cls_mean_for_full_queries_and_equal_lengths(short_model: Path) -> None:
+    mine, theirs = (model_of(short_model, long) for long in ("cls_mean", "literal_cedr"))
+    rng = np.random.default_rng(5)
+    for length in (1, CAPACITY, CAPACITY + 1, DOCUMENT):  # one chunk, and equal ones
+        queries, documents = (list(rng.integers(2000, 20000, (5, width))) for width in (QUERY, length))
+        scores = []
+        for model in (mine, theirs):
+            inputs = make_inputs(model.long, queries, documents, model.template, QUERY, model.room)
+            scores.append(score_pairs(model, inputs, np.arange(5), np.arange(5), precision="fp32"))
+        np.testing.assert_allclose(scores[0], scores[1], atol=1e-5)
+
+
+def test_what_cannot_work_is_refused(short_model: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="cls_mean reads longer"):
+        model_of(short_model, "truncate")
+    with pytest.raises(UserError, match="head cls"):
+        model_of(short_model, "literal_cedr", "hf")
+    with pytest.raises(UserError, match="one of truncate, first"):
+        model_of(short_model, "mean")
+    with pytest.raises(UserError, match="40 positions"):
+        model_of(short_model, "max", query_length=POSITIONS)
+    assert CrossEncoder(str(short_model), long="cls_mean").document_length == 800

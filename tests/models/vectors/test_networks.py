@@ -1,0 +1,163 @@
+"""Networks over feature vectors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from rerank.errors import UserError
+from rerank.features.letor import letor_lists
+from rerank.features.normalise import QueryZScore, Standardise
+from rerank.lists import Lists
+from rerank.models.load import load_model
+from rerank.models.score import score_lists
+from rerank.models.vectors.attention import SelfAttention
+from rerank.models.vectors.mlp import MLP, PRESETS
+from rerank.models.vectors.network import FeatureNetwork
+from tests.builders import make_lists, write_features
+
+
+@pytest.fixture
+def lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lists:
+    monkeypatch.setenv("RERANK_HOME", str(tmp_path / "home"))
+    return letor_lists(write_features(tmp_path / "train.txt"))
+
+
+NETWORKS = [
+    lambda: MLP(hidden=[8]),
+    lambda: MLP("1024"),
+    lambda: MLP("CE5", normalise=[QueryZScore()]),
+    lambda: SelfAttention(8, 16, normalise=[Standardise(), QueryZScore()]),
+]
+
+
+def prepared(make: object, lists: Lists) -> FeatureNetwork:
+    torch.manual_seed(0)
+    model = make()  # type: ignore[operator]
+    model.prepare(lists)
+    return model.eval()
+
+
+@pytest.mark.parametrize("make", NETWORKS)
+def test_a_saved_model_scores_the_same(make: object, lists: Lists, tmp_path: Path) -> None:
+    model = prepared(make, lists)
+    (tmp_path / "best").mkdir()
+    model.save(tmp_path / "best")
+    loaded = load_model(tmp_path / "best")
+    assert type(loaded) is type(model)
+    assert loaded.contract() == model.contract()
+    scores = score_lists(model, model.inputs(lists), lists)
+    assert np.unique(scores).size > len(scores) / 2
+    np.testing.assert_array_equal(score_lists(loaded, loaded.inputs(lists), lists), scores)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("make", NETWORKS)
+@pytest.mark.parametrize("budget", [1, 7, 64])
+def test_lists_of_a_batch_do_not_see_each_other(make: object, lists: Lists, budget: int) -> None:
+    model = prepared(make, lists)
+    whole = score_lists(model, model.inputs(lists), lists)
+    np.testing.assert_allclose(score_lists(model, model.inputs(lists), lists, budget=budget), whole, atol=1e-5)
+    order = np.random.default_rng(0).permutation(len(lists))
+    turned = lists.select(order)
+    found = score_lists(model, model.inputs(turned), turned)
+    rows = np.concatenate([np.arange(lists.offsets[i], lists.offsets[i + 1]) for i in order])
+    np.testing.assert_allclose(found, whole[rows], atol=1e-5)
+
+
+def test_attention_does_not_know_the_order_of_documents(lists: Lists) -> None:
+    model = prepared(lambda: SelfAttention(8, 16), lists)
+    inputs = model.inputs(lists)
+    rows = np.arange(lists.offsets[3], lists.offsets[4])
+    turned = np.random.default_rng(1).permutation(rows)
+    queries = np.zeros(len(rows), dtype=np.int64)
+    with torch.no_grad():
+        one = model.score(inputs.collate(queries, lists.documents[rows]))
+        other = model.score(inputs.collate(queries, lists.documents[turned]))
+    torch.testing.assert_close(other, one[torch.from_numpy(turned - rows[0])], atol=1e-5, rtol=0)
+
+
+def test_attention_sees_the_whole_list(lists: Lists) -> None:
+    """The score of a document changes when another one of its list does."""
+    model = prepared(lambda: SelfAttention(8, 16), lists)
+    inputs = model.inputs(lists)
+    rows = np.arange(lists.offsets[0], lists.offsets[1])
+    queries = np.zeros(len(rows), dtype=np.int64)
+    with torch.no_grad():
+        whole = model.score(inputs.collate(queries, lists.documents[rows]))
+        part = model.score(inputs.collate(queries[:-1], lists.documents[rows[:-1]]))
+    assert (whole[:-1] - part).abs().max() > 1e-4
+
+
+def test_batch_norm_counts_documents_and_no_padding(lists: Lists) -> None:
+    model = prepared(lambda: MLP("1024", momentum=1.0), lists).train()
+    inputs = model.inputs(lists)
+    queries = np.repeat(lists.query_rows, lists.lengths)
+    model.score(inputs.collate(queries, lists.documents))
+    norm = next(layer for layer in model.modules() if isinstance(layer, nn.BatchNorm1d))
+    expected = np.asarray(lists.features)[lists.documents].mean(axis=0)
+    np.testing.assert_allclose(norm.running_mean.numpy(), expected, atol=1e-5)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("preset", "sizes", "last"),
+    [
+        ("linear", [6, 1], nn.Linear),
+        ("1024", [6, 1024, 1], nn.Linear),
+        ("R5", [6, 100, 100, 100, 100, 1], nn.ReLU),
+        ("CE5", [6, 100, 100, 100, 100, 1], nn.CELU),
+        ("R4.L", [6, 100, 100, 100, 100, 1], nn.Linear),
+        ("B64", [6, 64, 32, 16, 1], nn.Linear),
+        ("B256", [6, 256, 128, 64, 32, 16, 1], nn.Linear),
+    ],
+)
+def test_presets_are_the_papers_networks(lists: Lists, preset: str, sizes: list[int], last: type) -> None:
+    model = prepared(lambda: MLP(preset), lists)
+    linear = [layer for layer in model.modules() if isinstance(layer, nn.Linear)]
+    assert [linear[0].in_features, *(layer.out_features for layer in linear)] == sizes
+    assert isinstance(model.layers[-1], last)
+    norms = sum(isinstance(layer, nn.BatchNorm1d) for layer in model.modules())
+    assert norms == {"linear": 0, "1024": 2, "R5": 4, "CE5": 4, "R4.L": 4, "B64": 4, "B256": 6}[preset]
+
+
+def test_every_preset_builds(lists: Lists) -> None:
+    for preset in PRESETS:
+        prepared(lambda name=preset: MLP(name), lists)
+
+
+def test_what_is_given_beside_a_preset_wins(lists: Lists) -> None:
+    model = prepared(lambda: MLP("B64", hidden=[5], output="tanh"), lists)
+    assert [layer.out_features for layer in model.modules() if isinstance(layer, nn.Linear)] == [5, 1]
+    assert score_lists(model, model.inputs(lists), lists).max() <= 1
+
+
+def test_wrong_input_is_refused(lists: Lists, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="B1024"):
+        MLP("B1000")
+    with pytest.raises(ValueError, match=r"hidden.*at least 1"):
+        MLP(hidden=[0])
+    with pytest.raises(ValueError, match=r"width 10.*multiple of model.heads 3"):
+        SelfAttention(width=10, heads=3)
+    model = prepared(lambda: MLP(hidden=[4]), lists)
+    other = letor_lists(write_features(tmp_path / "wider.txt", features=9))
+    with pytest.raises(UserError, match="has 9 features, the model was trained on 6"):
+        model.inputs(other)
+    with pytest.raises(UserError, match="holds texts"):
+        MLP().prepare(make_lists(tmp_path / "text"))
+
+
+def test_a_damaged_model_is_refused(lists: Lists, tmp_path: Path) -> None:
+    model = prepared(lambda: MLP(hidden=[4]), lists)
+    model.save(tmp_path)
+    (tmp_path / "model.safetensors").write_bytes((tmp_path / "model.safetensors").read_bytes()[:-8])
+    with pytest.raises(UserError, match=r"model\.safetensors"):
+        load_model(tmp_path)
+    (tmp_path / "rerank.json").write_text('{"class": "rerank.models.nowhere.MLP"}')
+    with pytest.raises(UserError, match="nowhere"):
+        load_model(tmp_path)
+    (tmp_path / "rerank.json").write_text('{"class": "pathlib.Path"}')
+    with pytest.raises(UserError, match="not a model"):
+        load_model(tmp_path)

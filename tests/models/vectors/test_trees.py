@@ -1,0 +1,161 @@
+"""Trees as models: growing, cutting back, saving, loading."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rerank.errors import UserError
+from rerank.features.letor import letor_lists, with_judgments
+from rerank.lists.store import Lists
+from rerank.models.load import load_model
+from rerank.models.vectors.boosting import Gain, Trees, vectors
+from rerank.models.vectors.lightgbm import LightGBM
+from rerank.models.vectors.xgboost import XGBoost
+from tests.builders import make_lists, write_features
+
+KINDS: list[type[Trees]] = [LightGBM, XGBoost]
+LENGTHS = [20, 1, 7, 13, 20, 2, 16, 5, 20, 11, 3, 18] * 4
+
+
+@pytest.fixture
+def lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lists:
+    monkeypatch.setenv("RERANK_HOME", str(tmp_path / "home"))
+    return with_judgments(letor_lists(write_features(tmp_path / "features.txt", LENGTHS)))
+
+
+def grown(model: Trees, lists: Lists, trees: int = 8, seed: int = 0, gain: Gain = "log2", own: bool = False) -> Trees:
+    model.begin(lists, lists, seed, gain, own)
+    for _ in range(trees):
+        assert model.grow(pull if own else None)
+    return model
+
+
+def pull(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Squared distance to a sawtooth."""
+    return scores - np.arange(len(scores)) % 7, np.ones(len(scores))
+
+
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_kept_trees_score_as_they_did_and_so_do_saved_ones(
+    kind: type[Trees], own: bool, lists: Lists, tmp_path: Path
+) -> None:
+    model = kind()
+    model.begin(lists, lists, 0, "log2", own)
+    at = []
+    for _ in range(6):
+        model.grow(pull if own else None)
+        np.testing.assert_array_equal(model.scores("validation"), model.scores("train"))
+        at.append(model.scores("validation").astype(np.float32))
+    assert len({scores.tobytes() for scores in at}) == 6
+    model.keep(4)
+    assert model.count == 4
+    np.testing.assert_array_equal(model.predict(lists), at[3])
+
+    (tmp_path / "best").mkdir()
+    model.save(tmp_path / "best")
+    loaded = load_model(tmp_path / "best")
+    assert type(loaded) is kind
+    np.testing.assert_array_equal(loaded.predict(lists), at[3])
+    assert loaded.contract() == model.contract()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_seeds_decide_the_trees(kind: type[Trees], lists: Lists) -> None:
+    settings = {"feature_fraction": 0.5} if kind is LightGBM else {"colsample_bytree": 0.5}
+    one, same, other = (grown(kind(**settings), lists, seed=seed).predict(lists) for seed in (1, 1, 2))
+    np.testing.assert_array_equal(one, same)
+    assert (one != other).any()
+
+
+def test_lightgbm_grows_the_same_trees_on_any_number_of_threads(lists: Lists) -> None:
+    one, two = (grown(LightGBM(threads=threads), lists, trees=3).predict(lists) for threads in (1, 2))
+    np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_gain_is_the_one_asked_for(kind: type[Trees], lists: Lists) -> None:
+    """y and 2^y - 1 are the same for grades 0 and 1, and not beyond."""
+    binary = replace(lists, labels=np.minimum(lists.labels, 1))
+    for graded, same in ((binary, True), (lists, False)):
+        linear, exponential = (grown(kind(), graded, gain=gain).predict(lists) for gain in ("log2", "exp-log2"))
+        assert (linear == exponential).all() == same
+
+
+def test_vectors_are_those_of_the_candidates(lists: Lists) -> None:
+    features = lists.features
+    assert features is not None
+    assert np.shares_memory(vectors(lists), features)
+    middle = lists.select(np.arange(3, 9))
+    np.testing.assert_array_equal(vectors(middle), features[middle.documents])
+    backwards = lists.select(np.arange(len(lists))[::-1])
+    np.testing.assert_array_equal(vectors(backwards), features[backwards.documents])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_scores_belong_to_the_document(kind: type[Trees], lists: Lists) -> None:
+    model = grown(kind(), lists)
+    whole = model.predict(lists)
+    order = np.random.default_rng(0).permutation(len(lists))
+    parts = [whole[lists.offsets[i] : lists.offsets[i + 1]] for i in order]
+    np.testing.assert_array_equal(model.predict(lists.select(order)), np.concatenate(parts))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_damaged_model_is_refused(kind: type[Trees], lists: Lists, tmp_path: Path) -> None:
+    model = grown(kind(), lists)
+    model.save(tmp_path)
+    path = tmp_path / kind.file
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 3])
+    with pytest.raises(UserError, match=f"{kind.file}: not the file that training wrote"):
+        load_model(tmp_path)
+    path.unlink()
+    with pytest.raises(UserError, match="no such file"):
+        load_model(tmp_path)
+    path.write_bytes(whole)
+    contract = json.loads((tmp_path / "rerank.json").read_text())
+    (tmp_path / "rerank.json").write_text(json.dumps(contract | {"settings": {"leaves": 3}}))
+    with pytest.raises(UserError, match=r"rerank\.json: not a whole contract .*leaves"):
+        load_model(tmp_path)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_other_lists_than_the_model_s_are_refused(kind: type[Trees], lists: Lists, tmp_path: Path) -> None:
+    model = grown(kind(), lists, trees=2)
+    other = letor_lists(write_features(tmp_path / "wider.txt", LENGTHS, features=7))
+    with pytest.raises(UserError, match="has 7 features, the model was trained on 6"):
+        model.predict(other)
+    with pytest.raises(UserError, match="holds texts"):
+        model.predict(make_lists(tmp_path / "text"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_missing_library_is_named(kind: type[Trees], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, kind.package, None)  # what Python does for a module that must not be imported
+    with pytest.raises(UserError, match=rf"needs {kind.package}.*pip install 'rerank\[ltr\]'"):
+        kind()
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [
+        (LightGBM, {"trees": 0}),
+        (LightGBM, {"num_leaves": 1}),
+        (LightGBM, {"learning_rate": 0.0}),
+        (LightGBM, {"threads": 0}),
+        (LightGBM, {"bagging_fraction": 1.5}),
+        (XGBoost, {"trees": 0}),
+        (XGBoost, {"subsample": 0.0}),
+        (XGBoost, {"max_depth": -1}),
+    ],
+)
+def test_settings_are_checked(kind: type[Trees], settings: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match=next(iter(settings))):
+        kind(**settings)
