@@ -16,6 +16,7 @@ from tests.conftest import ROOT
 FLOORS = {
     "errors": 0,
     "lazy": 0,
+    "described": 0,
     "files": 1,
     "arrow": 2,
     "jvm": 2,

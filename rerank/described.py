@@ -1,0 +1,73 @@
+"""Objects that say what they were made with: for configurations, identities, and people."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+
+class Described:
+    """A base class that remembers the arguments of the constructor, defaults included.
+
+    >>> class Sampler(Described):
+    ...     def __init__(self, depth: int = 150, seed: int = 0) -> None:
+    ...         self.limit = depth
+    >>> Sampler(seed=3).arguments()
+    {'depth': 150, 'seed': 3}
+
+    Attributes:
+        revision: raised by hand where what the class computes changes (not where only rounding does), so that results
+            of before count as those of another object.
+    """
+
+    revision: ClassVar[int] = 1
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """Remember the arguments; subclasses need not call anything."""
+        made = super().__new__(cls)
+        made.__dict__["_given"] = args, kwargs  # past nn.Module's own __setattr__, which is not ready yet
+        return made
+
+    def arguments(self) -> dict[str, Any]:
+        """The constructor's arguments by name, those not given at their defaults, ``**settings`` among the others."""
+        signature = inspect.signature(type(self).__init__)
+        args, kwargs = self.__dict__["_given"]
+        bound = signature.bind(self, *args, **kwargs)
+        bound.apply_defaults()
+        found = dict(list(bound.arguments.items())[1:])
+        for name, parameter in signature.parameters.items():
+            if parameter.kind is parameter.VAR_KEYWORD:
+                found |= found.pop(name)
+        return found
+
+
+def class_path(kind: type) -> str:
+    """The import path of a class."""
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def described(value: Any) -> Any:
+    """A value as a configuration writes it, made of mappings, lists, strings and numbers.
+
+    >>> described({"depths": (10, 20), "file": Path("a")})
+    {'depths': [10, 20], 'file': 'a'}
+
+    Args:
+        value: an object of ours becomes ``class_path`` and ``init_args``, a data class a mapping of its fields;
+            what is none of them, nor JSON's, becomes text.
+    """
+    if isinstance(value, Described):
+        arguments = {name: described(inner) for name, inner in value.arguments().items()}
+        return {"class_path": class_path(type(value))} | ({"init_args": arguments} if arguments else {})
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: described(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): described(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [described(inner) for inner in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return value.as_posix() if isinstance(value, Path) else str(value)
