@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from rerank.described import Described
 from rerank.errors import UserError
 from rerank.lists.store import Lists
 
@@ -25,7 +26,7 @@ class Splits:
     test: Lists | None
 
 
-class Data(ABC):
+class Data(Described, ABC):
     """Gives the lists of an experiment."""
 
     @abstractmethod

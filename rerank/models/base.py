@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from rerank.described import Described
 from rerank.kernels.packing import pack
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class Inputs(ABC):
         return pack(self.lengths(queries, documents), budget)
 
 
-class Model(ABC):
+class Model(Described, ABC):
     """What a run leaves in ``best/``: a scorer, or trees."""
 
     @abstractmethod

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 
+from rerank.described import Described
+
 if TYPE_CHECKING:  # torch is imported where it is used, so that `rerank train --help` answers at once
     from torch import Tensor
 
@@ -59,7 +61,7 @@ class _Measure(Protocol):
     def relaxed(self, relaxation: Relaxation, scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tensor: ...
 
 
-class Relaxation(ABC):  # noqa: B024 - its families have the abstract methods
+class Relaxation(Described, ABC):
     """A smooth stand-in for sorting; derive from :class:`RankIndicators` or :class:`SoftRanks`.
 
     Attributes:
