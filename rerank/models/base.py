@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -75,9 +76,14 @@ class Scorer(Model):
         assert isinstance(self, nn.Module)
         return ON_A_CPU if next(self.parameters()).device.type == "cpu" else 8192
 
-    def prepare(self, train: Lists) -> None:
-        """Fit what depends on the training lists (normalisers, the number of features) before training starts."""
-        del train
+    def prepare(self, train: Lists, seed: int) -> None:
+        """Make ready for a training: fit what depends on its lists (normalisers, widths), draw fresh weights.
+
+        Args:
+            train: the training lists.
+            seed: decides the fresh weights, and nothing else does.
+        """
+        del train, seed
 
     @abstractmethod
     def inputs(self, lists: Lists) -> Inputs:
@@ -90,3 +96,13 @@ class Scorer(Model):
     @abstractmethod
     def head_parameters(self) -> set[str]:
         """Names of the parameters that ``head_lr`` trains; ``encoder_lr`` trains the others."""
+
+
+@contextmanager
+def drawn_from(seed: int) -> Iterator[None]:
+    """Let torch's random numbers on the CPU follow from a seed; whoever draws afterwards notices nothing."""
+    import torch
+
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        yield

@@ -14,7 +14,7 @@ import numpy as np
 from rerank.errors import UserError
 from rerank.files import digest
 from rerank.models.base import Model
-from rerank.models.contract import CONTRACT, class_path, read_contract, write_contract
+from rerank.models.contract import CONTRACT, checked_contract, class_name, write_contract
 
 if TYPE_CHECKING:
     from rerank.arrow import Array
@@ -129,7 +129,7 @@ class Trees(Model):
     def contract(self) -> dict[str, Any]:
         """Settings, number of features and of trees."""
         return {
-            "class": class_path(type(self)),
+            "class": class_name(type(self)),
             "settings": self.settings,
             "features": self.features,
             "trees": self.count,
@@ -147,7 +147,7 @@ class Trees(Model):
         Raises:
             UserError: a file is missing or damaged, or the library is not installed.
         """
-        contract = read_contract(folder)
+        contract = checked_contract(folder)
         path = folder / cls.file
         if not path.is_file():
             raise UserError(f"{path}: no such file; train again")

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from torch import Tensor, nn
 
 from rerank.errors import UserError
-from rerank.models.base import Scorer
-from rerank.models.contract import class_path, read_contract, write_contract
+from rerank.models.base import Scorer, drawn_from
+from rerank.models.contract import checked_contract, class_name, write_contract
 from rerank.models.vectors.inputs import FeatureInputs, width
 from rerank.models.weights import check_safetensors
 
@@ -54,8 +54,8 @@ class FeatureNetwork(nn.Module, Scorer):
         """The same as :meth:`score`."""
         return self.score(batch)
 
-    def prepare(self, train: Lists) -> None:
-        """Fit the normalisers, make the layers."""
+    def prepare(self, train: Lists, seed: int) -> None:
+        """Fit the normalisers, make the layers, with weights that the seed draws."""
         self.features = width(train)
         assert train.features is not None
         offsets = train.offsets
@@ -65,7 +65,8 @@ class FeatureNetwork(nn.Module, Scorer):
             normaliser.fit(values, offsets)
             if number + 1 < len(self.normalisers):
                 values = normaliser.apply(values, offsets)
-        self.build(self.features)
+        with drawn_from(seed):
+            self.build(self.features)
 
     def inputs(self, lists: Lists) -> FeatureInputs:
         """The lists' vectors, normalised, on the model's device."""
@@ -78,10 +79,10 @@ class FeatureNetwork(nn.Module, Scorer):
     def contract(self) -> dict[str, Any]:
         """Settings, number of features, normalisers with what they were fitted to."""
         return {
-            "class": class_path(type(self)),
+            "class": class_name(type(self)),
             "settings": self.settings,
             "features": self.features,
-            "normalise": [{"class": class_path(type(n)), "state": n.state()} for n in self.normalisers],
+            "normalise": [{"class": class_name(type(n)), "state": n.state()} for n in self.normalisers],
         }
 
     def save(self, folder: Path) -> None:
@@ -101,14 +102,15 @@ class FeatureNetwork(nn.Module, Scorer):
         """
         from safetensors.torch import load_file
 
-        from rerank.models.load import find_class
+        from rerank.features.normalise import Normaliser
+        from rerank.models.load import find_normaliser
 
-        contract = read_contract(folder)
+        contract = checked_contract(folder)
         check_safetensors(folder / "model.safetensors")
         try:
             model = cls(**contract["settings"])
             for entry in contract["normalise"]:
-                normaliser = find_class(entry["class"])()
+                normaliser = find_normaliser(str(entry["class"]), Normaliser)()
                 normaliser.load_state(entry["state"])
                 model.normalisers.append(normaliser)
             model.features = int(contract["features"])
