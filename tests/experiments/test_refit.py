@@ -15,8 +15,7 @@ from rerank.evaluation.measures import evaluate
 from rerank.experiments.command import experiment
 from rerank.features.letor import LetorData
 from rerank.retrieval.runs import read_run
-from rerank.training.command import train
-from tests.builders import write_folds
+from tests.builders import train, write_folds
 
 
 @pytest.fixture
