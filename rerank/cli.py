@@ -221,6 +221,17 @@ def experiment(argv: Sequence[str]) -> None:
         sys.exit(1)
 
 
+def verify(path: str) -> None:
+    """Check that a run, checkpoint, model, experiment or lists folder is whole; name the file that is not.
+
+    Args:
+        path: the folder; every file of it that has a hash is read.
+    """
+    from rerank.verify import verify as verified
+
+    print(*(f"{line}, whole" for line in verified(path)), sep="\n")
+
+
 def losses(name: str | None = None, pictures: str | None = None) -> None:
     """List the losses: name, parameters, defaults, paper; of one loss all that its documentation says.
 
@@ -305,6 +316,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "rerank": rerank,
     "evaluate": evaluate,
     "experiment": experiment,
+    "verify": verify,
     "losses": losses,
 }
 
@@ -335,8 +347,8 @@ def run(argv: Sequence[str]) -> None:
         raise UserError(f"{argv[0]}: no such command{nearest(argv[0], COMMANDS)}; see rerank --help")
     elif argv[0] in ("train", "experiment"):
         COMMANDS[argv[0]](argv[1:])
-    elif argv[0] == "losses" and len(argv) == 2 and not argv[1].startswith("-"):
-        losses(argv[1])
+    elif argv[0] in ("losses", "verify") and len(argv) == 2 and not argv[1].startswith("-"):
+        COMMANDS[argv[0]](argv[1])
     else:
         call(argv[0], COMMANDS[argv[0]], argv[1:])
 
