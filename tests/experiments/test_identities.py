@@ -130,7 +130,8 @@ def test_measures_and_values_per_query_are_all_that_it_takes(made: Path, copied:
     words = [f"--config={made / 'experiment.yaml'}", f"--output={copied / 'out'}", "--measures=RR"]
     assert experiment(words) == 3, "another measure needs the models"
     failed = json.loads((copied / "out" / "results.json").read_text())["failed"]
-    assert all("best: no such folder" in failure["message"] and "remove" in failure["message"] for failure in failed)
+    for failure in failed:
+        assert "best: no such folder" in failure["message"] and "remove" in failure["message"], failure
 
 
 def test_a_run_file_that_is_missing_is_made_again(made: Path, copied: Path) -> None:
