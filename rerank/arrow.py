@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -39,6 +40,67 @@ def read_arrow(path: Path) -> pa.Table:
         return pa.ipc.open_stream(pa.memory_map(str(path), "r")).read_all()
     except (OSError, pa.ArrowInvalid) as error:
         raise UserError(f"{path}: not a whole Arrow file ({error}); build the lists again") from error
+
+
+class FlatFile:
+    """Numbers that come block by block and end up in an Arrow file in one piece, which is mapped without a copy.
+
+    Blocks wait in nameless files on the same disk, so that memory holds one of them at a time, and a process that is
+    killed leaves nothing behind.
+
+    Args:
+        folder: where there is room.
+        schema: columns of numbers, or of equally many numbers a row (fixed-size lists).
+    """
+
+    def __init__(self, folder: Path, schema: pa.Schema) -> None:
+        self.schema = schema
+        self._files = {field.name: tempfile.TemporaryFile(dir=folder) for field in schema}  # noqa: SIM115 - see __exit__
+        self.rows = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for file in self._files.values():
+            file.close()
+
+    def add(self, **columns: Array) -> None:
+        """Append rows: ``[n]``, or ``[n, C]`` of fixed-size lists, for every column."""
+        for name, values in columns.items():
+            np.ascontiguousarray(values, dtype=_number(self.schema.field(name).type)).tofile(self._files[name])
+        self.rows += len(values)
+
+    def mapped(self, name: str) -> Array:
+        """What a column holds so far, ``[rows]`` or ``[rows, C]``, mapped."""
+        kind = self.schema.field(name).type
+        self._files[name].flush()
+        shape = (self.rows, kind.list_size) if pa.types.is_fixed_size_list(kind) else (self.rows,)
+        if not self.rows:
+            return np.zeros(shape, _number(kind))
+        return np.memmap(self._files[name], dtype=_number(kind), mode="r", shape=shape)
+
+    def write(self, path: Path, metadata: Mapping[str, str] | None = None) -> None:
+        """Write the file, as one record batch; ``metadata`` joins its schema."""
+        schema = self.schema.with_metadata(dict(metadata or {}))
+        batch = flat_batch(schema, {field.name: self.mapped(field.name) for field in schema})
+        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
+            writer.write_batch(batch)
+
+
+def flat_batch(schema: pa.Schema, columns: Mapping[str, Array]) -> pa.RecordBatch:
+    """Arrays as a record batch, without a copy; ``[n, C]`` where the schema says fixed-size lists."""
+    arrays = []
+    for field in schema:
+        values = pa.array(np.ascontiguousarray(columns[field.name]).reshape(-1))
+        if pa.types.is_fixed_size_list(field.type):
+            values = pa.FixedSizeListArray.from_arrays(values, type=field.type)
+        arrays.append(values)
+    return pa.record_batch(arrays, schema=schema)
+
+
+def _number(kind: pa.DataType) -> Any:
+    return (kind.value_type if pa.types.is_fixed_size_list(kind) else kind).to_pandas_dtype()
 
 
 class Ragged:
