@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
+import errno
 import functools
 import gzip
 import hashlib
@@ -10,8 +12,10 @@ import io
 import logging
 import lzma
 import os
+import re
+import secrets
 import shutil
-import tempfile
+import stat
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -86,23 +90,96 @@ def cache_folder() -> Path:
     return Path(os.environ.get("RERANK_HOME") or "~/.cache/rerank").expanduser()
 
 
-def _temporary_beside(path: Path) -> str:
-    return f".{path.name}.{os.getpid()}.tmp"
+def temporary_beside(path: Path) -> Path:
+    """A name to write to before a file or folder takes its place.
+
+    It is random, as a process id is not enough: two machines that share a disk may have the same.
+    """
+    return path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+
+
+def old_beside(path: Path) -> Path:
+    """Where a folder waits while another takes its place."""
+    return path.with_name(f".{path.name}.old")
+
+
+def leftovers(path: Path) -> list[Path]:
+    """What writers of this file or folder left beside it, finished by nobody if none of them is alive."""
+    # No glob: that of `run` would match what a writer of `run.2` is about to finish.
+    name = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{8}}\.tmp")
+    return sorted(found for found in path.parent.iterdir() if name.fullmatch(found.name))
+
+
+def make_parent(path: Path) -> None:
+    """Make the folder that a file or folder shall be in."""
+    for folder in path.parents:
+        if folder.is_file():
+            raise UserError(f"{path}: cannot be written, as {folder} is a file; name another place")
+    path.parent.mkdir(parents=True, exist_ok=True)
+
+
+@contextmanager
+def cannot_be_written(path: Path) -> Iterator[None]:
+    """Turn what the file system refuses into one line that names the path; for our own steps, not a caller's block."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written ({error.strerror}); mend that, or name another place") from error
 
 
 @contextmanager
 def atomic_file(path: str | Path) -> Iterator[Path]:
-    """A name beside a file's place to write to; what is there at the end takes the place, whole or not at all."""
+    """A name beside a file's place to write to; what is there at the end takes the place, whole or not at all.
+
+    The file behind a symbolic link is replaced, not the link. What is no regular file (a pipe, ``/dev/stdout``) is
+    itself what to write to.
+    """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.parent / _temporary_beside(path)
+    if _is_stream(path):
+        yield path
+        return
+    path = Path(os.path.realpath(path))
+    temporary = temporary_beside(path)
+    with cannot_be_written(path):
+        make_parent(path)
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        temporary.touch(exist_ok=False)  # as the umask has it; what cannot be written is found out before the work
     try:
         yield temporary
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
+        with cannot_be_written(path):
+            _flush(temporary)
+            os.replace(temporary, path)
+            _flush_folder(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _is_stream(path: Path) -> bool:
+    # Behind /dev/stdout may be a regular file, which the shell holds open: replacing it would hide what comes after.
+    if re.match(r"/dev/(std(in|out|err)|fd/)|/proc/", os.path.abspath(path)):
+        return True
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
+def _flush(path: Path) -> None:
+    """Wait until a file's content is on the disk: after a power cut, a rename may otherwise have outlived it."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
+def _flush_folder(path: Path) -> None:
+    """Wait until the names in a folder are on the disk, where the file system has such a thing."""
+    with contextlib.suppress(OSError):
+        number = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(number)
+        finally:
+            os.close(number)
 
 
 @contextmanager
@@ -117,25 +194,55 @@ def atomic_folder(path: str | Path, replace: bool = False) -> Iterator[Path]:
     """Fill a folder beside its place and rename it there at the end.
 
     Args:
-        path: where the folder shall be.
-        replace: whether a folder that is there already gives way (it is moved aside, then deleted).
+        path: where the folder shall be; through a symbolic link, the folder behind it.
+        replace: whether a folder that is there already gives way. It is moved aside, then deleted; if the process is
+            killed in between, the next `rerank.locks.held` of this path puts it back.
 
     Yields:
         The temporary folder to fill; it is deleted when the block raises.
+
+    Raises:
+        UserError: the folder exists and shall not be replaced, also if it appeared in the meantime; or it cannot be
+            written.
     """
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if path.exists() and not replace:
-        raise UserError(f"{path}: exists already; remove it or choose another name")
-    temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
-    temporary.chmod(0o755)
+    path = Path(os.path.realpath(path))
+    temporary, old = temporary_beside(path), old_beside(path)
+    if not replace:
+        _refuse_existing(path)
+    with cannot_be_written(path):
+        make_parent(path)
+        temporary.mkdir()
     try:
         yield temporary
-        old = path.parent / f".{path.name}.old"
-        shutil.rmtree(old, ignore_errors=True)
-        if path.exists():
-            os.rename(path, old)
-        os.rename(temporary, path)
+        with cannot_be_written(path):
+            for found in sorted(temporary.rglob("*")):
+                if found.is_dir():
+                    _flush_folder(found)
+                elif found.is_file():
+                    _flush(found)
+            _flush_folder(temporary)
+            if replace and path.exists():
+                shutil.rmtree(old, ignore_errors=True)
+                os.rename(path, old)
+        _take_place(temporary, path)
+        _flush_folder(path.parent)
         shutil.rmtree(old, ignore_errors=True)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _refuse_existing(path: Path) -> None:
+    if os.path.lexists(path):
+        raise UserError(f"{path}: exists already; remove it or choose another name")
+
+
+def _take_place(temporary: Path, path: Path) -> None:
+    _refuse_existing(path)  # a rename would replace an empty folder
+    with cannot_be_written(path):
+        try:
+            os.rename(temporary, path)
+        except OSError as error:
+            # Another process was faster by less than the line above takes.
+            if error.errno in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
+                _refuse_existing(path)
+            raise

@@ -18,6 +18,8 @@ FLOORS = {
     "lazy": 0,
     "described": 0,
     "files": 1,
+    "hashes": 2,
+    "locks": 2,
     "arrow": 2,
     "jvm": 2,
     "console": 2,

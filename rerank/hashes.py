@@ -1,0 +1,280 @@
+"""Hashes of files: remembered while a file stays the same, and sealed into files that are to show every damage."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import re
+import struct
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from rerank.errors import UserError
+from rerank.files import atomic_write, cache_folder, digest
+
+State: TypeAlias = tuple[int, int, int, int]
+"""Size, inode and time stamps of a file; what changes a file changes one of them."""
+
+KEY = "sha256"
+"""Where sealed files keep their hash: the last key of a JSON object, or a key in the metadata of an Arrow schema."""
+ZEROS = "0" * 64
+"""Stands for the hash while the hash is computed."""
+SETTLED = 2.0
+"""Seconds after its last change from which on a file's time stamps tell every further change."""
+LARGE = 16 << 20
+"""Bytes from which on a file's hash is remembered on disk, too."""
+
+SEALED_END = re.compile(rb'"sha256": "([0-9a-f]{64})"\n\}\n')
+_memory: dict[tuple[str, str], tuple[State, str]] = {}
+
+
+def sha256_of(path: str | Path, remembered: bool = True) -> str:
+    """The SHA-256 of a file's content, in hex.
+
+    Args:
+        path: the file.
+        remembered: whether to believe an earlier hash while the file's size, inode and time stamps stay; those of
+            files of 16 MiB and more are kept under `cache_folder`.
+
+    Raises:
+        UserError: there is no such file, or it cannot be read.
+    """
+    return _remembered(Path(path), "content", _content_hash, remembered)
+
+
+def hash_files(folder: Path, names: Iterable[str]) -> dict[str, str]:
+    """The SHA-256 of files of a folder, by their names."""
+    return {name: sha256_of(folder / name) for name in names}
+
+
+def check_files(folder: Path, files: Mapping[str, str], remembered: bool = True) -> None:
+    """Refuse a folder in which a file is missing, or is not what it was.
+
+    Args:
+        folder: the folder.
+        files: what `hash_files` returned.
+        remembered: see `sha256_of`.
+
+    Raises:
+        UserError: names the first such file.
+    """
+    for name, expected in files.items():
+        found = sha256_of(folder / name, remembered)
+        if found != expected:
+            raise _damaged(folder / name, found, expected)
+
+
+def write_sealed(path: str | Path, content: Mapping[str, Any]) -> str:
+    """Write a JSON object with its own hash as the last key, ``sha256``.
+
+    It is the SHA-256 of the file's bytes with zeros in the place of the hash, so that every flipped bit shows.
+
+    Returns:
+        The hash.
+    """
+    if KEY in content:
+        raise ValueError(f"the key {KEY!r} is the seal's own")
+    text = json.dumps({**content, KEY: ZEROS}, indent=2) + "\n"
+    seal = hashlib.sha256(text.encode()).hexdigest()
+    before, _, after = text.rpartition(ZEROS)
+    with atomic_write(path) as file:
+        file.write(before + seal + after)
+    return seal
+
+
+def read_sealed(path: str | Path) -> dict[str, Any]:
+    """What `write_sealed` wrote, without the seal.
+
+    Raises:
+        UserError: there is no such file, it is no JSON object, has no seal, or one that does not fit.
+    """
+    path = Path(path)
+    with _cannot_be_read(path):
+        data = path.read_bytes()
+    end = SEALED_END.search(data, max(0, len(data) - 80))
+    if end is not None and end.end() == len(data):
+        expected = end[1].decode()
+        found = hashlib.sha256(data[: end.start(1)] + ZEROS.encode() + data[end.end(1) :]).hexdigest()
+        if found != expected:
+            raise _damaged(path, found, expected)
+    try:
+        content = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise UserError(
+            f"{path}: damaged, as it is no JSON ({error}); copy the folder again or make it again"
+        ) from error
+    if not isinstance(content, dict):
+        raise UserError(f"{path}: expected a JSON object, not {type(content).__name__}")
+    if end is None or end.end() != len(data):
+        raise UserError(f"{path}: no {KEY} of its own at the end; it was changed, or not written by this version")
+    del content[KEY]
+    return content
+
+
+def seal(path: str | Path) -> str:
+    """Seal an Arrow stream, in place: the writer put 64 zeros under ``sha256`` into the metadata of the schema.
+
+    Returns:
+        The hash: that of the file with the zeros.
+    """
+    path = Path(path)
+    place, given = _seal_of(path)
+    if given != ZEROS:
+        raise ValueError(f"{path}: sealed already")
+    value = _hash_with_zeros(path, place)
+    with path.open("r+b") as file:
+        file.seek(place)
+        file.write(value.encode())
+    return value
+
+
+def check_seal(path: str | Path, remembered: bool = True) -> str:
+    """Refuse an Arrow stream whose seal is missing or does not fit.
+
+    Args:
+        path: the file.
+        remembered: see `sha256_of`.
+
+    Returns:
+        The hash in the seal.
+
+    Raises:
+        UserError: names the file.
+    """
+    return _remembered(Path(path), "seal", _checked_seal, remembered)
+
+
+def _checked_seal(path: Path) -> str:
+    place, expected = _seal_of(path)
+    found = _hash_with_zeros(path, place)
+    if found != expected:
+        raise _damaged(path, found, expected)
+    return found
+
+
+def _hash_with_zeros(path: Path, place: int) -> str:
+    total = hashlib.sha256()
+    with path.open("rb") as file:
+        total.update(file.read(place))
+        total.update(ZEROS.encode())
+        file.seek(place + len(ZEROS))
+        while block := file.read(1 << 20):
+            total.update(block)
+    return total.hexdigest()
+
+
+def _seal_of(path: Path) -> tuple[int, str]:
+    """Where the seal's digits are in an Arrow stream, and which they are.
+
+    The schema's flatbuffer is walked to the very value, as the same bytes may stand elsewhere: in the name of a
+    column, in the metadata of a column, in a text.
+    """
+    with path.open("rb") as file:
+        start = file.read(8)
+        length = struct.unpack("<i", start[4:])[0] if len(start) == 8 and start[:4] == b"\xff" * 4 else -1
+        data = file.read(length) if length > 0 else b""
+    try:
+        found = [value for key, value in _schema_metadata(data) if data[slice(*key)] == KEY.encode()]
+    except (struct.error, OverflowError):
+        found = []
+    if len(found) == 1:
+        first, last = found[0]
+        digits = data[first:last]
+        if re.fullmatch(rb"[0-9a-f]{64}", digits):
+            return len(start) + first, digits.decode()
+    raise UserError(
+        f"{path}: damaged, as it does not start as a sealed Arrow file; copy the folder again or make it again"
+    )
+
+
+def _schema_metadata(data: bytes) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
+    """Where keys and values of the schema's metadata are (first and last byte), in an Arrow message of a schema.
+
+    A flatbuffer's table points back to its list of fields; fields that are not numbers are relative pointers. See
+    Arrow's Message.fbs and Schema.fbs for the numbers of the fields.
+    """
+
+    def read(kind: str, at: int) -> int:
+        if at < 0:
+            raise struct.error
+        return int(struct.unpack_from(kind, data, at)[0])
+
+    def follow(table: int, field: int) -> int | None:
+        fields = table - read("<i", table)
+        entry = 4 + 2 * field
+        offset = read("<H", fields + entry) if entry < read("<H", fields) else 0
+        return table + offset + read("<I", table + offset) if offset else None
+
+    def text(table: int, field: int) -> tuple[int, int]:
+        at = follow(table, field)
+        return (0, 0) if at is None else (at + 4, at + 4 + read("<I", at))
+
+    schema = follow(read("<I", 0), 2)
+    pairs = None if schema is None else follow(schema, 2)
+    if pairs is None:
+        return
+    for number in range(read("<I", pairs)):
+        entry = pairs + 4 + 4 * number
+        pair = entry + read("<I", entry)
+        yield text(pair, 0), text(pair, 1)
+
+
+def _content_hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _remembered(path: Path, kind: str, compute: Callable[[Path], str], remembered: bool) -> str:
+    """What a function says about a file, or said about it while it was the same. What it raises is not remembered."""
+    with _cannot_be_read(path):
+        started, state = time.time(), _state(path)
+        name = str(path.resolve())
+        note = cache_folder() / "hashes" / f"{digest(kind, name)}.json" if state[0] >= LARGE else None
+        if remembered:
+            for known in (_memory.get((kind, name)), _read_note(note) if note else None):
+                if known and known[0] == state:
+                    _memory[kind, name] = known
+                    return known[1]
+        value = compute(path)
+        # The stamps of a file that has just been changed may stay the same when it is changed again.
+        if started - max(state[2:]) / 1e9 > SETTLED and _state(path) == state:
+            _memory[kind, name] = state, value
+            if note:
+                _write_note(note, name, state, value)
+    return value
+
+
+def _state(path: Path) -> State:
+    stat = path.stat()
+    return stat.st_size, stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns
+
+
+def _read_note(path: Path) -> tuple[State, str] | None:
+    try:
+        note = json.loads(path.read_text(encoding="utf-8"))
+        size, inode, changed, touched = note["state"]
+        return (size, inode, changed, touched), str(note["sha256"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _write_note(path: Path, name: str, state: State, value: str) -> None:
+    with contextlib.suppress(OSError, UserError), atomic_write(path) as file:  # it is a cache: it may be read-only
+        json.dump({"path": name, "state": state, "sha256": value}, file)
+
+
+@contextlib.contextmanager
+def _cannot_be_read(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise UserError(f"{path}: no such file") from error
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror})") from error
+
+
+def _damaged(path: Path, found: str, expected: str) -> UserError:
+    return UserError(f"{path}: damaged ({KEY} {found}, expected {expected}); copy the folder again or make it again")

@@ -1,0 +1,140 @@
+"""Locks: who writes a folder writes it alone, and clears away what killed writers left."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import logging
+import os
+import shutil
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from rerank.errors import UserError
+from rerank.files import cannot_be_written, leftovers, make_parent, old_beside, warn_once
+
+log = logging.getLogger("rerank")
+
+NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
+"""What file systems answer that have no locks, such as some network disks."""
+
+
+class _Mine(threading.local):
+    """The locks that this thread holds, by process: a forked child has its parent's memory, but not its locks."""
+
+    def __init__(self) -> None:
+        self.held: set[tuple[int, Path]] = set()
+
+
+_mine = _Mine()
+
+
+@contextmanager
+def held(path: str | Path, doing: str, wait: bool = False) -> Iterator[None]:
+    """Hold a file or folder alone, against other processes and threads; whoever holds it may hold it again.
+
+    The lock is a file beside the path (``.NAME.lock``), so the path itself may be renamed or missing. What killed
+    writers of the path left beside it is cleared away: half-written files and folders are deleted, and a folder that
+    was about to be replaced is put back. Whoever writes the path has to hold it, therefore.
+
+    On file systems without locks there is a warning and no lock; what is written stays whole, by its renames.
+
+    Args:
+        path: what to hold.
+        doing: what for, such as ``rerank train``; others are told.
+        wait: whether to wait for another holder, with a line in the log, or to fail at once.
+
+    Raises:
+        UserError: somebody else holds it (the line says who), or the lock cannot be written.
+    """
+    path = Path(os.path.realpath(path))
+    place = path.with_name(f".{path.name}.lock")
+    key = os.getpid(), place
+    if key in _mine.held:
+        yield
+        return
+    with contextlib.ExitStack() as stack:
+        with cannot_be_written(path):
+            make_parent(path)
+            locked = _acquire(place, path, doing, wait, stack)
+            if locked:
+                _clear_away(path)
+        if locked:
+            _mine.held.add(key)
+            stack.callback(_mine.held.discard, key)
+        yield
+
+
+def _acquire(place: Path, path: Path, doing: str, wait: bool, stack: contextlib.ExitStack) -> bool:
+    """Take the lock until the stack is left; false where the file system has none."""
+    numbers: list[int] = []
+
+    def sign(number: int) -> None:
+        """Say in the lock file who holds it. Nobody believes that of a dead process, since its lock is gone."""
+        note = {"process": os.getpid(), "host": socket.gethostname(), "since": time.time(), "doing": doing}
+        os.ftruncate(number, 0)
+        os.pwrite(number, json.dumps(note).encode(), 0)
+        numbers[:] = [number]
+
+    lock = FileLock(place, on_acquired=sign)
+    try:
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            if not wait:
+                advice = "wait for it, or name another folder"
+                raise UserError(f"{path}: in use by {_holder(place)}; {advice}") from None
+            log.info("%s: waiting for %s", path, _holder(place))
+            lock.acquire()
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
+        warn_once(f"{path.parent}: no locks on this file system; let only one process write there")
+        return False
+    stack.callback(_release, lock, place, numbers[0])
+    return True
+
+
+def _release(lock: FileLock, place: Path, number: int) -> None:
+    # Deleting the file is safe while its lock is held: whoever opened it before and gets the lock after us sees that
+    # it has no name any more (filelock looks), and starts again with the file that then has the name. If somebody
+    # deleted our file by hand, the name is another's.
+    with contextlib.suppress(OSError):
+        if os.path.samestat(os.fstat(number), place.stat()):
+            place.unlink()
+    lock.release()
+
+
+def _holder(place: Path) -> str:
+    for _ in range(5):
+        try:
+            note = json.loads(place.read_text(encoding="utf-8"))
+            since = datetime.fromtimestamp(note["since"])
+            when = f"{since:%H:%M}" if since.date() == datetime.now().date() else f"{since:%Y-%m-%d %H:%M}"
+            return f"process {note['process']} on {note['host']} since {when} ({note['doing']})"
+        except (OSError, ValueError, KeyError, TypeError):
+            time.sleep(0.02)  # it has the lock, and is about to sign
+    return "another process"
+
+
+def _clear_away(path: Path) -> None:
+    old = old_beside(path)
+    if old.is_dir():
+        if os.path.lexists(path):
+            shutil.rmtree(old, ignore_errors=True)
+        else:
+            os.rename(old, path)
+            log.warning("%s: put back, as the process that was replacing it was killed", path)
+    for found in leftovers(path):
+        if found.is_dir() and not found.is_symlink():
+            shutil.rmtree(found, ignore_errors=True)
+        else:
+            found.unlink(missing_ok=True)
