@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -112,9 +112,28 @@ class Ragged:
 
     def __init__(self, column: pa.ChunkedArray) -> None:
         chunks = [chunk for chunk in column.chunks if len(chunk)]
-        self._values = [chunk.values.to_numpy(zero_copy_only=True) for chunk in chunks]
-        self._offsets = [chunk.offsets.to_numpy(zero_copy_only=True) for chunk in chunks]
-        self._starts = np.cumsum([0] + [len(chunk) for chunk in chunks])
+        self._of_parts(
+            [chunk.values.to_numpy(zero_copy_only=True) for chunk in chunks],
+            [chunk.offsets.to_numpy(zero_copy_only=True) for chunk in chunks],
+        )
+
+    def _of_parts(self, values: list[Array], offsets: list[Array]) -> Self:
+        self._values, self._offsets = values, offsets
+        self._starts = np.cumsum([0] + [len(part) - 1 for part in offsets])
+        return self
+
+    @classmethod
+    def of(cls, lists: Sequence[Array]) -> Self:
+        """Lists of numbers in memory."""
+        if not len(lists):
+            return cls.joined([])
+        return cls.__new__(cls)._of_parts([np.concatenate(lists)], [np.cumsum([0, *map(len, lists)])])
+
+    @classmethod
+    def joined(cls, parts: Sequence[Ragged]) -> Self:
+        """The lists of several columns, one after the other."""
+        values = [values for part in parts for values in part._values]
+        return cls.__new__(cls)._of_parts(values, [offsets for part in parts for offsets in part._offsets])
 
     def __len__(self) -> int:
         return int(self._starts[-1])
@@ -135,6 +154,16 @@ class Ragged:
         """All values, one list after the other, copied into an array of this type."""
         parts = [values[offsets[0] : offsets[-1]] for values, offsets in zip(self._values, self._offsets, strict=True)]
         return np.concatenate([np.zeros(0, dtype), *parts], dtype=dtype, casting="same_kind")
+
+
+def list_numbers(count: int, starts: Array) -> Array:
+    """The number of the list of every row, ``[count]``; lists without rows have numbers, too."""
+    return np.searchsorted(starts, np.arange(count), side="right") - 1
+
+
+def starts_of(numbers: Array) -> Array:
+    """Positions at which a list starts, from the number of the list of every row: where it changes."""
+    return np.flatnonzero(np.diff(numbers, prepend=-1))
 
 
 def blocks(offsets: Array, rows: int) -> list[tuple[int, int]]:

@@ -16,7 +16,7 @@ from rerank.collections.demo import DemoCollection, summary
 from rerank.errors import UserError
 from rerank.files import atomic_folder, atomic_write
 from rerank.lists.build import build_lists
-from rerank.lists.store import Lists
+from rerank.lists.view import Lists
 from rerank.retrieval.bm25 import BM25, build_index
 from rerank.retrieval.runs import Run, read_run, write_run
 

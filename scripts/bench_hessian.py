@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from rerank.features.letor import LetorData
-from rerank.lists.store import Lists
+from rerank.lists.view import Lists
 from rerank.losses import DirectMetric, LambdaLoss, ListNet
 from rerank.losses.base import Loss
 from rerank.models.vectors.lightgbm import LightGBM

@@ -30,7 +30,7 @@ from torch import nn
 from rerank.arrow import Array
 from rerank.evaluation.measures import evaluate
 from rerank.kernels.precision import Precision
-from rerank.lists.store import Lists
+from rerank.lists.view import Lists
 from rerank.models.score import score_pairs
 from rerank.models.text.cross_encoder import CrossEncoder
 

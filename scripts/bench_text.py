@@ -37,7 +37,7 @@ from rerank.kernels.flat import reads_flat
 from rerank.kernels.memory import keep_freed
 from rerank.kernels.packing import pack
 from rerank.kernels.precision import resolve
-from rerank.lists.store import Lists
+from rerank.lists.view import Lists
 from rerank.losses import SmoothINDCG
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.weights import find_model

@@ -36,7 +36,7 @@ def first_stage_rows(plan: Plan, outcomes: Mapping[Group, Outcome]) -> tuple[Out
         if data not in candidates:
             lists = load_splits(outcome.measured.folder).test
             assert lists is not None and lists.qrels is not None
-            if lists.features is not None:
+            if lists.store.order is None:
                 return alone, mixed
             candidates[data] = lists.run(), lists.qrels
             first = Group(FIRST_STAGE, group.fold, plan.config.seeds[0])

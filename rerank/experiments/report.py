@@ -14,7 +14,7 @@ from rerank.experiments.outcome import Outcome
 from rerank.experiments.run import Experiment
 from rerank.experiments.summary import Summary
 from rerank.experiments.worker import load_splits
-from rerank.lists.store import Lists
+from rerank.lists.view import Lists
 from rerank.report.charts import Chart
 from rerank.report.curves import training_charts
 from rerank.report.page import Report, write_report

@@ -9,6 +9,7 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from rerank.arrow import Array, blocks
+from rerank.described import Described
 from rerank.errors import UserError
 
 ROWS = 16_384
@@ -18,7 +19,7 @@ TAIL = 1e-7
 """Share at which quantiles of the normal distribution are cut off."""
 
 
-class Normaliser(ABC):
+class Normaliser(Described, ABC):
     """Maps features to features of the same shape, float32 to float32; finite ones stay finite.
 
     Without state where nothing is learned from the training lists.

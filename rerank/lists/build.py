@@ -34,6 +34,8 @@ COUNTS = (
     *("queries", "documents", "added_relevant", "empty_documents"),
     *("pairs", "queries_without_candidates", "negative_grades"),
 )
+
+
 def build_lists(
     collection: Collection,
     run: Mapping[str, Sequence[Scored]],

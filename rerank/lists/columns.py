@@ -15,7 +15,7 @@ import pyarrow as pa
 from rerank.arrow import Array, FlatFile, read_arrow
 from rerank.errors import UserError, nearest
 from rerank.files import atomic_file
-from rerank.hashes import UNSEALED, check_seal, seal
+from rerank.hashes import KEY, ZEROS, check_seal, seal
 from rerank.locks import held
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Column:
 
 
 def flat(names: Sequence[str], entries: Mapping[str, Column]) -> Iterator[str]:
-    """The names with each column's numbers in its place: ``bm25``, ``features`` as ``bm25/bm25``, ``features/1``, …"""
+    """Names with each column's numbers in its place: ``features`` becomes ``features/1``, ``features/2`` and so on."""
     for name in names:
         file, _, number = name.partition("/")
         yield from [name] if number else (f"{file}/{inner}" for inner in entries[file].names)
@@ -102,7 +102,7 @@ def write_column(file: FlatFile, path: Path, names: Sequence[str], candidates: s
         made: who made it, from what.
     """
     about = {"names": json.dumps(list(names)), "candidates": candidates, "made": json.dumps(dict(made))}
-    file.write(path, about | {"sha256": UNSEALED})
+    file.write(path, about | {KEY: ZEROS})
     seal(path)
 
 

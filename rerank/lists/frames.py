@@ -14,9 +14,10 @@ from rerank.arrow import Array, flat_batch
 from rerank.collections import Qrels
 from rerank.errors import UserError
 from rerank.lists.columns import Column, as_column, check_name
+from rerank.lists.digests import candidates_hash
 from rerank.lists.store import CANDIDATES, ENDS, VERSION, Store
 from rerank.lists.view import Lists
-from rerank.lists.writer import Judgments, candidates_hash, ids_hash
+from rerank.lists.writer import Judgments
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -103,9 +104,11 @@ def to_dataframe(lists: Lists) -> pd.DataFrame:
     for name in store.column_names:
         numbers = store.entry(name).names
         values = lists.matrix([name])
-        data |= {name: values[:, 0]} if numbers == (name,) else {
-            f"{name}/{number}": values[:, i] for i, number in enumerate(numbers)
-        }
+        data |= (
+            {name: values[:, 0]}
+            if numbers == (name,)
+            else {f"{name}/{number}": values[:, i] for i, number in enumerate(numbers)}
+        )
     return pd.DataFrame(data)
 
 
@@ -205,12 +208,3 @@ def _texts(key: str, ids: Any, texts: pd.Series | None, codes: Array, name: str)
     if len(again := np.flatnonzero(distinct["id"].duplicated())):
         raise UserError(f"{name}: {key} {ids[distinct['id'].iloc[again[0]]]!r} has two texts; each id may have one")
     return table.append_column("text", pa.array(distinct.sort_values("id")["text"].tolist(), pa.string()))
-
-
-def texts_hash(store: Store) -> str:
-    """Hash of the ids and texts of lists in memory."""
-    total = hashlib.sha256()
-    for table in (store.queries, store.documents):
-        for column in table.columns:
-            total.update(ids_hash(column))
-    return total.hexdigest()

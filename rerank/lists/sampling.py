@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 import numpy as np
 
 from rerank.arrow import Array
+from rerank.described import Described
 
 
 def seed_of(seed: int, epoch: int, query_id: str) -> int:
@@ -16,7 +17,7 @@ def seed_of(seed: int, epoch: int, query_id: str) -> int:
     return int.from_bytes(data[:8], "little") >> 1
 
 
-class Sampler(ABC):
+class Sampler(Described, ABC):
     """Chooses candidates of a list.
 
     Attributes:

@@ -33,6 +33,7 @@ from rerank.errors import UserError
 from rerank.hashes import check_files, read_sealed
 from rerank.lists.columns import Column, load_column
 from rerank.lists.columns import flat as flat_names
+from rerank.lists.digests import texts_hash
 
 VERSION = 2
 """Version of the folder's layout; a folder of another version is refused."""
@@ -94,7 +95,7 @@ class Store:
     def table(self, name: str) -> pa.Table:
         """One of the four tables, its file checked at its first use."""
         if name not in self._tables and self.parts:
-            self._tables[name] = _joined([part.table(name) for part in self.parts], name)
+            self._tables[name] = _joined(self.parts, name)
         elif name not in self._tables:
             assert self.folder is not None
             check_files(self.folder, {f"{name}.arrow": self.manifest["files"][f"{name}.arrow"]})
@@ -146,6 +147,11 @@ class Store:
     def added(self) -> Array:
         """How many of each list's last candidates were added, and are hidden unless asked for, ``[Q]`` int32."""
         return self._numbers("ends", "added")
+
+    @property
+    def added_rows(self) -> Array:
+        """Whether each candidate was added, ``[T]`` bool."""
+        return self._numbers("candidates", "added").astype(bool)
 
     @cached_property
     def qrels(self) -> Qrels | None:
@@ -222,11 +228,21 @@ class Store:
         return self.memory["texts"]
 
 
-def _joined(tables: Sequence[pa.Table], name: str) -> pa.Table:
-    """Tables of several stores as one: texts as they lie, candidates with the rows that they have in the whole."""
+def _joined(parts: Sequence[Store], name: str) -> pa.Table:
+    """A table of several stores as one: texts as they lie, rows numbered on from one part to the next."""
+    tables = [part.table(name) for part in parts]
     if name in ("queries", "documents"):
         return pa.concat_tables(tables)
-    raise AssertionError(name)
+    counted = {"query": "queries", "document": "documents", "end": "candidates"}
+    joined = {}
+    for column in tables[0].column_names:
+        numbers = [table.column(column).to_numpy() for table in tables]
+        if column in counted:
+            rows = [part.table(counted[column]).num_rows for part in parts[:-1]]
+            before = np.cumsum([0, *rows]).astype(numbers[0].dtype)
+            numbers = [some + start for some, start in zip(numbers, before, strict=True)]
+        joined[column] = np.concatenate(numbers)
+    return pa.table(joined)
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -267,4 +283,3 @@ def is_lists_folder(folder: Path) -> bool:
         return "counts" in json.loads(path.read_bytes())
     except (OSError, ValueError, TypeError):
         return False
-

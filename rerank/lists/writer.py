@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from rerank import __version__
 from rerank.arrow import Array, FlatFile, read_arrow
 from rerank.collections import Qrels
 from rerank.hashes import hash_files, write_sealed
 from rerank.lists.columns import as_column, check_name, column_file, write_column
+from rerank.lists.digests import candidates_hash
 from rerank.lists.store import CANDIDATES, ENDS, MANIFEST, TABLES, VERSION
 
 Judgments = Literal["qrels.trec", "grades"]
@@ -111,27 +109,6 @@ class StoreWriter:
             "files": hash_files(self.folder, files),
         }
         write_sealed(self.folder / MANIFEST, manifest)
-
-
-def candidates_hash(queries: pa.Table, documents: pa.Table, candidates: pa.Table) -> str:
-    """Hash of whose candidates are which: ids, rows and what was added, not grades. Columns belong to it."""
-    total = hashlib.sha256()
-    for ids in (queries.column("query_id"), documents.column("doc_id")):
-        total.update(ids_hash(ids))
-    for name in ("query", "document", "added"):
-        for chunk in candidates.column(name).chunks:
-            total.update(memoryview(np.ascontiguousarray(chunk.to_numpy())).cast("B"))
-    return total.hexdigest()
-
-
-def ids_hash(texts: pa.ChunkedArray) -> bytes:
-    """Hash of strings, one after the other, however they are cut into chunks; missing ones count as empty."""
-    lengths, letters = hashlib.sha256(), hashlib.sha256()
-    for chunk in texts.chunks:
-        filled = pc.fill_null(chunk, "")
-        lengths.update(pc.binary_length(filled).cast(pa.int64()).to_numpy(zero_copy_only=False).tobytes())
-        letters.update("".join(filled.to_pylist()).encode())
-    return lengths.digest() + letters.digest()
 
 
 def write_qrels(path: Path, qrels: Qrels) -> None:

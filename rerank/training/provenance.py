@@ -21,7 +21,7 @@ from rerank.kernels.precision import cpu_flags
 
 if TYPE_CHECKING:
     from rerank.lists.data import Splits
-    from rerank.lists.store import Lists
+    from rerank.lists.view import Lists
 
 PROVENANCE = "provenance.json"
 """Name of the file in a run folder: a list with an entry per start, since a run may go on on another machine."""
@@ -122,11 +122,12 @@ def _processor() -> str:
 
 def _data(lists: Lists) -> dict[str, Any]:
     """Hashes of what is stored, and of which queries of it are used."""
+    manifest = lists.store.manifest
     return {
-        "folder": str(lists.folder),
-        "hashes": lists.manifest["hashes"],
+        "lists": str(lists),
+        "hashes": manifest.get("files", {}) | {"candidates": manifest["candidates"]},
         "queries": len(lists),
-        "candidates": len(lists.documents),
+        "candidates": lists.size,
         "query_ids": digest("\n".join(lists.query_ids)),
-        "labels": digest(lists.labels.astype("<i2").tobytes()),
+        "grades": digest(lists.grades.astype("<i2").tobytes()),
     }

@@ -19,10 +19,11 @@ from rerank.kernels.memory import keep_freed
 from rerank.kernels.precision import on_cpu, resolve
 from rerank.lists.data import Splits
 from rerank.lists.sampling import seed_of
-from rerank.lists.store import Lists
+from rerank.lists.view import Lists
 from rerank.losses.base import Loss
 from rerank.losses.direct import DirectMetric
-from rerank.models.base import Inputs, Scorer
+from rerank.models.base import Inputs
+from rerank.models.scorer import Scorer
 from rerank.training.batches import Batches, pad
 from rerank.training.budget import tokens_that_fit
 from rerank.training.checkpoint import State, load_checkpoint, save_checkpoint
@@ -63,7 +64,7 @@ class Trainer:
         self.loss = config.loss
         self.usable = usable_lists(self.splits.train, self.loss)
         if not len(self.usable):
-            raise UserError(f"data.train: no list of {self.splits.train.folder} has anything to learn from")
+            raise UserError(f"data.train: no list of {self.splits.train} has anything to learn from")
         _check_launcher()
         self.trackers = trackers(config.tracker)
         try:
@@ -101,14 +102,14 @@ class Trainer:
         self._say("%d training lists, %d of them without anything to learn from (left out)", len(train), skipped)
         optimizer = make_optimizer(self.model, config.optimization)
         state = load_checkpoint(self.folder.path, self.network, optimizer)
-        identity = {"train": train.text_digest(), "run": train.manifest["hashes"]["run"]}
+        identity = {"train": train.store.texts_hash(), "candidates": train.store.manifest["candidates"]}
         if state is None:
             state = State(data=identity)
             if self.accelerator.num_processes > 1:  # a fresh head may differ between processes
                 for parameter in self.network.parameters():
                     torch.distributed.broadcast(parameter.data, 0)
         elif state.data != identity:
-            raise UserError(f"data.train: {train.folder} changed since this run was started; name another output")
+            raise UserError(f"data.train: {train} changed since this run was started; name another output")
         else:
             self._say("going on at step %d of %d", state.step, self.steps)
         gradients = self._gradients(state)
@@ -247,7 +248,6 @@ class Trainer:
     @property
     def network(self) -> torch.nn.Module:
         """The scorer as a module."""
-        assert isinstance(self.model, torch.nn.Module)
         return self.model
 
     def _inputs(self, lists: Lists) -> Inputs:
@@ -319,7 +319,7 @@ def usable_lists(lists: Lists, loss: Loss) -> Array:
     useful: list[np.ndarray] = []
     for start in range(0, len(lists), 1024):
         stop = min(start + 1024, len(lists))
-        rows = [lists.labels[lists.offsets[i] : lists.offsets[i + 1]] for i in range(start, stop)]
+        rows = [lists.grades[lists.offsets[i] : lists.offsets[i + 1]] for i in range(start, stop)]
         labels, mask = pad(rows, torch.float32)
         useful.append(loss.learnable(labels, mask).numpy())
     return np.flatnonzero(np.concatenate(useful)) if useful else np.zeros(0, dtype=np.int64)

@@ -17,7 +17,6 @@ from rerank.lists.data import Splits
 from rerank.measures.ndcg import nDCG
 from rerank.measures.parsing import parse
 from rerank.models.vectors.boosting import Gain, Trees
-from rerank.models.vectors.inputs import width
 from rerank.training.config import TrainConfig, check_values
 from rerank.training.monitor import Monitor
 from rerank.training.objective import Objective
@@ -56,7 +55,7 @@ class TreeTrainer:
         self.monitor = str(parse_measures(config.monitor)[0])
         self.splits: Splits = config.data.splits(config.seed)
         train = self.splits.train
-        width(train)
+        self.model.prepare(train)
         self.objective: Objective | None = None
         if config.loss is not None:
             usable = usable_lists(train, config.loss)
@@ -65,7 +64,7 @@ class TreeTrainer:
         else:
             self.skipped = len(train) - _with_unequal_labels(train)
         if self.skipped == len(train):
-            raise UserError(f"data.train: no list of {train.folder} has anything to learn from")
+            raise UserError(f"data.train: no list of {train} has anything to learn from")
 
     def run(self) -> dict[str, Any]:
         """Train to the end; returns what ``measures.json`` holds."""
@@ -155,4 +154,4 @@ def _monitor(train: Any, measure: str) -> Monitor | None:
 def _with_unequal_labels(lists: Any) -> int:
     """The number of lists that hold a pair to be ordered."""
     filled = lists.offsets[:-1][lists.lengths > 0]
-    return int((np.maximum.reduceat(lists.labels, filled) > np.minimum.reduceat(lists.labels, filled)).sum())
+    return int((np.maximum.reduceat(lists.grades, filled) > np.minimum.reduceat(lists.grades, filled)).sum())

@@ -13,9 +13,10 @@ from rerank.evaluation.interpolate import interpolate, tune_weight
 from rerank.evaluation.measures import evaluate
 from rerank.kernels.precision import Precision
 from rerank.lists.data import Splits
-from rerank.lists.store import Lists
-from rerank.models.base import Inputs, Scorer
+from rerank.lists.view import Lists
+from rerank.models.base import Inputs
 from rerank.models.score import score_lists
+from rerank.models.scorer import Scorer
 from rerank.retrieval.runs import write_run
 from rerank.training.run_folder import RunFolder
 
@@ -38,7 +39,7 @@ def score_shared(
     scores = score_lists(model, inputs, mine, precision=precision, budget=budget, progress=shown)
     parts: list[Array | None] = [None] * processes
     dist.all_gather_object(parts, scores)
-    whole = np.empty(len(lists.documents), dtype=np.float32)
+    whole = np.empty(lists.size, dtype=np.float32)
     for part, values in enumerate(parts):
         assert values is not None
         rows = lists.select(np.arange(part, len(lists), processes))
@@ -77,12 +78,13 @@ def finish(
         if lists is None:
             continue
         assert lists.qrels is not None
-        run, first = lists.run(score(lists, name)), lists.run()
+        run = lists.run(score(lists, name))
         if name == "test" and main:
             write_run(folder.path / "test.trec", run)
         result[name] = evaluate(run, lists.qrels, names, name=name).mean
-        if lists.features is not None:  # feature lists have no first stage
+        if lists.store.order is None:
             continue
+        first = lists.run()
         if name == "validation":
             mixed["first_stage_weight"], _ = tune_weight(run, first, lists.qrels, monitor)
         if mixed:
@@ -93,8 +95,8 @@ def finish(
     if main:
         if mixed:
             folder.add_to_contract({"first_stage_weight": mixed["first_stage_weight"]})
-        if splits.train.features is not None:
-            folder.add_to_contract({"layout": splits.train.manifest["features"]})
+        if "features" in (manifest := splits.train.store.manifest):
+            folder.add_to_contract({"layout": manifest["features"]})
         folder.write_card(splits, result)
         folder.write_measures(result)
     return result

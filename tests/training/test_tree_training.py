@@ -16,7 +16,7 @@ from torch import Tensor
 from rerank.errors import UserError
 from rerank.evaluation.measures import evaluate
 from rerank.features.letor import letor_lists, with_judgments
-from rerank.lists.store import Lists
+from rerank.lists.view import Lists
 from rerank.losses import BCE, ApproxNDCG, DirectMetric, LambdaLoss, ListMLE, ListNet, NeuralNDCG, RankNet, SmoothINDCG
 from rerank.losses import TwinSigmoidNDCG as TwinSigmoid
 from rerank.losses.base import Loss

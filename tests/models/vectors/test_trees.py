@@ -12,7 +12,7 @@ import pytest
 
 from rerank.errors import UserError
 from rerank.features.letor import letor_lists, with_judgments
-from rerank.lists.store import Lists
+from rerank.lists.view import Lists
 from rerank.models.load import load_model
 from rerank.models.vectors.boosting import Gain, Trees, vectors
 from rerank.models.vectors.lightgbm import LightGBM
