@@ -84,9 +84,7 @@ def retrieve(
     if Path(output).exists() and not overwrite:
         raise UserError(f"output: {output} exists already; name another folder, or say --overwrite")
     if Path(output).exists() and not is_lists_folder(Path(output)):
-        raise UserError(
-            f"output: {output} holds no ranked lists, so --overwrite does not replace it; name another folder"
-        )
+        raise UserError(f"output: {output} holds no ranked lists, name another folder")
     if depth < 1:
         raise UserError(f"depth: must be at least 1, not {depth}")
     parse_measures(tune_measure)

@@ -15,7 +15,7 @@ TOKENIZER = AutoTokenizer.from_pretrained(find_model("sentence-transformers/all-
 def test_tokens_are_those_of_the_tokenizer_cut_and_counted(tmp_path: Path) -> None:
     lists = make_lists(tmp_path)
     tokens = tokenise(lists, TOKENIZER, query_length=2, document_length=15)
-    texts = lists.document_table.column("text").to_pylist()
+    texts = lists.store.documents.column("text").to_pylist()
     full = [TOKENIZER(text, add_special_tokens=False)["input_ids"] for text in texts]
     assert [tokens.documents[i].tolist() for i in range(len(texts))] == [ids[:15] for ids in full]
     assert tokens.document_lengths.tolist() == [min(15, len(ids)) for ids in full]
@@ -27,7 +27,7 @@ def test_the_cache_is_found_again_and_keyed_by_what_decides_it(tmp_path: Path, m
     lists = make_lists(tmp_path)
     tokenise(lists, TOKENIZER, 8, 32)
     tokenise(lists, TOKENIZER, 8, 16)
-    assert len(list((lists.folder / "tokens").iterdir())) == 2
+    assert len(list((lists.store.folder / "tokens").iterdir())) == 2
 
     def fail(*_: object) -> None:
         raise AssertionError("tokenised again")

@@ -128,7 +128,12 @@ def test_cached_takes_the_memory_of_a_chunk(lists: Lists, tiny_model: Path) -> N
 
 
 def test_training_runs_in_bf16(lists: Lists, tiny_model: Path, tmp_path: Path) -> None:
-    words = [f"--data.train={lists.folder}", "--data=ListsData", "--model=CrossEncoder", f"--model.name={tiny_model}"]
+    words = [
+        f"--data.train={lists.store.folder}",
+        "--data=ListsData",
+        "--model=CrossEncoder",
+        f"--model.name={tiny_model}",
+    ]
     words += ["--model.query_length=8", "--model.document_length=24", "--loss=SmoothINDCG", "--epochs=5"]
     measures = train([*words, f"--output={tmp_path / 'run'}"])
     assert 0 < measures["validation"]["nDCG@10"] <= 1

@@ -95,10 +95,10 @@ def test_attention_sees_the_whole_list(lists: Lists) -> None:
 def test_batch_norm_counts_documents_and_no_padding(lists: Lists) -> None:
     model = prepared(lambda: MLP("1024", momentum=1.0), lists).train()
     inputs = model.inputs(lists)
-    queries = np.repeat(lists.query_rows, lists.lengths)
+    queries = np.repeat(lists.queries, lists.lengths)
     model.score(inputs.collate(queries, lists.documents))
     norm = next(layer for layer in model.modules() if isinstance(layer, nn.BatchNorm1d))
-    expected = np.asarray(lists.features)[lists.documents].mean(axis=0)
+    expected = lists.matrix(["features"]).mean(axis=0)
     np.testing.assert_allclose(norm.running_mean.numpy(), expected, atol=1e-5)  # type: ignore[union-attr]
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from rerank.errors import UserError
-from rerank.features.letor import letor_lists, with_judgments
+from rerank.features.letor import letor_lists
 from rerank.lists.view import Lists
 from rerank.models.load import load_model
 from rerank.models.vectors.boosting import Gain, Trees, vectors
@@ -26,7 +26,7 @@ LENGTHS = [20, 1, 7, 13, 20, 2, 16, 5, 20, 11, 3, 18] * 4
 @pytest.fixture
 def lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lists:
     monkeypatch.setenv("RERANK_HOME", str(tmp_path / "home"))
-    return with_judgments(letor_lists(write_features(tmp_path / "features.txt", LENGTHS)))
+    return letor_lists(write_features(tmp_path / "features.txt", LENGTHS))
 
 
 def grown(model: Trees, lists: Lists, trees: int = 8, seed: int = 0, gain: Gain = "log2", own: bool = False) -> Trees:
@@ -82,14 +82,14 @@ def test_lightgbm_grows_the_same_trees_on_any_number_of_threads(lists: Lists) ->
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_gain_is_the_one_asked_for(kind: type[Trees], lists: Lists) -> None:
     """y and 2^y - 1 are the same for grades 0 and 1, and not beyond."""
-    binary = replace(lists, labels=np.minimum(lists.labels, 1))
+    binary = replace(lists, labels=np.minimum(lists.grades, 1))
     for graded, same in ((binary, True), (lists, False)):
         linear, exponential = (grown(kind(), graded, gain=gain).predict(lists) for gain in ("log2", "exp-log2"))
         assert (linear == exponential).all() == same
 
 
 def test_vectors_are_those_of_the_candidates(lists: Lists) -> None:
-    features = lists.features
+    features = lists.matrix(["features"])
     assert features is not None
     assert np.shares_memory(vectors(lists), features)
     middle = lists.select(np.arange(3, 9))
