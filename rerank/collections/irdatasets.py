@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from rerank.collections.base import Document, Qrels, Query, joined
 from rerank.errors import UserError, nearest
 from rerank.files import digest
+from rerank.hashes import sha256_of_files
+
+READ = 1 << 38
+"""Bytes (256 GiB) up to which a corpus is hashed by its contents; indexing it takes many times as long."""
 
 
 def known_ids() -> list[str]:
@@ -76,11 +82,51 @@ class IrDataset:
             return self._dataset.docs_count() if self._dataset.has_docs() else None
 
     def fingerprint(self) -> str:
-        """Digest of the id that the documents come from (their files are verified by checksum) and the fields."""
+        """Digest of the id that the documents come from, the fields, and the files if the user supplies them.
+
+        What ir_datasets downloads it verifies by checksum, so there the id says it all.
+        """
         import ir_datasets
 
+        self._require("docs")
         documents = ir_datasets.docs_parent_id(self.name)
-        return digest("ir_datasets", documents, "\0".join(self.fields or ()), str(self.document_count()))
+        with _available(self.name):
+            files = [_files_digest(path) for path in _supplied(self._dataset.docs_handler(), set())]
+        return digest("ir_datasets", documents, "\0".join(self.fields or ()), *files)
+
+
+def _supplied(part: Any, seen: set[int]) -> Iterator[Path]:
+    """The files and folders that ir_datasets cannot download but expects from the user, below one of its objects.
+
+    It has no name for them: handlers keep their sources in attributes, wrapped in one another.
+    """
+    from ir_datasets.util.download import Download, LocalDownload
+
+    if id(part) in seen:
+        return
+    seen.add(id(part))
+    if isinstance(part, Download):
+        if all(isinstance(source, LocalDownload) for source in part.mirrors):
+            yield Path(part.path(force=False))
+    elif isinstance(part, list | tuple):
+        for inner in part:
+            yield from _supplied(inner, seen)
+    elif type(part).__module__.startswith("ir_datasets.") and hasattr(part, "__dict__"):
+        yield from _supplied(list(vars(part).values()), seen)
+
+
+def _files_digest(path: Path) -> str:
+    """Digest of the files' contents or, where that would take longer than an hour or so, of sizes and time stamps."""
+    if path.is_file():
+        folder, files = path.parent, [path]
+    else:  # glob, as links to folders are followed, which is how disks are put together
+        found = (Path(name) for name in sorted(glob.glob(f"{glob.escape(str(path))}/**/*", recursive=True)))
+        folder, files = path, [file for file in found if file.is_file()]
+    stats = [file.stat() for file in files]
+    if sum(stat.st_size for stat in stats) <= READ:
+        return sha256_of_files(folder, files)
+    named = zip(files, stats, strict=True)
+    return digest(*(f"{file.relative_to(folder)} {stat.st_size} {stat.st_mtime_ns}" for file, stat in named))
 
 
 @contextmanager
