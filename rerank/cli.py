@@ -71,7 +71,7 @@ def retrieve(
     """
     from rerank.collections import open_collection, read_qrels, read_queries
     from rerank.collections.rankllm import RankLlmFile
-    from rerank.evaluation.parsing import parse_measures
+    from rerank.evaluation.measure_names import parse_measures
     from rerank.lists.build import build_lists
     from rerank.retrieval import bm25
     from rerank.retrieval.runs import Scored, read_run

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rerank.losses.base import Loss, Reduction
-from rerank.measures.parsing import parse
+from rerank.measures.names import parse
 from rerank.relaxations.base import GainOf, Relaxation
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from rerank.errors import UserError
 from rerank.losses.base import Loss, Reduction
-from rerank.losses.pairs import Weight, better, excess, has_ordered_pair, ordered, pair_sum, take
+from rerank.losses.pair_sums import Weight, better, excess, has_ordered_pair, ordered, pair_sum, take
 from rerank.measures import P, nDCG, parse
 from rerank.relaxations.order import order_of
 

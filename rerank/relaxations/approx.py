@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from rerank.relaxations.base import Lists, SoftRanks
-from rerank.relaxations.pairwise import sigmoid_ranks
+from rerank.relaxations.pair_ranks import sigmoid_ranks
 
 
 class Approx(SoftRanks):
