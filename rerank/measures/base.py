@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, ClassVar
 
-from rerank.relaxations.base import GainOf, Lists, RankIndicators, Relaxation, SoftRanks
+from rerank.relaxations.base import Batch, GainOf, RankIndicators, Relaxation, SoftRanks
 
 if TYPE_CHECKING:  # so that a measure's name can be checked without waiting for torch
     from torch import Tensor
@@ -54,8 +54,8 @@ class Measure(ABC):
         """
 
     @abstractmethod
-    def from_ranks(self, relaxation: SoftRanks, lists: Lists) -> Tensor:
-        """The measure from soft ranks, ``[B]``; ``lists.rows`` hold every relevant document."""
+    def from_ranks(self, relaxation: SoftRanks, batch: Batch) -> Tensor:
+        """The measure from soft ranks, ``[B]``; ``batch.rows`` hold every relevant document."""
 
     def exact(self, scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tensor:
         """The exact measure of every list; documents of one score stay in the order in which they are given.
@@ -123,7 +123,7 @@ class Measure(ABC):
             values = [self.from_indicators(relaxation, draw, labels, mask, gain_of) for draw in draws]
         elif isinstance(relaxation, SoftRanks):
             rows = self._rows(labels, mask)
-            values = [self.from_ranks(relaxation, Lists(draw, labels, mask, rows, seeds)) for draw in draws]
+            values = [self.from_ranks(relaxation, Batch(draw, labels, mask, rows, seeds)) for draw in draws]
         else:
             raise ValueError(f"{type(relaxation).__name__} must derive from RankIndicators or SoftRanks")
         return values[0] if len(values) == 1 else torch.stack(values).mean(dim=0)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from rerank.measures.base import BinaryMeasure
 from rerank.measures.smooth import inside
-from rerank.relaxations.base import GainOf, Lists, RankIndicators, SoftRanks
+from rerank.relaxations.base import Batch, GainOf, RankIndicators, SoftRanks
 from rerank.relaxations.order import first
 
 if TYPE_CHECKING:
@@ -46,10 +46,10 @@ class P(BinaryMeasure):
         weights = first(mask, self.depth(mask)) / self._size(labels, mask)
         return relaxation.weighted(scores, self.relevant(labels).to(scores.dtype), weights, mask)
 
-    def from_ranks(self, relaxation: SoftRanks, lists: Lists) -> Tensor:
+    def from_ranks(self, relaxation: SoftRanks, batch: Batch) -> Tensor:
         """The relevant documents, as far as they are within the cut-off."""
-        ranks = relaxation.ranks(lists)
-        hits = lists.at_rows(self.relevant(lists.labels)) * inside(relaxation, lists, ranks, self.cutoff)
+        ranks = relaxation.ranks(batch)
+        hits = batch.at_rows(self.relevant(batch.labels)) * inside(relaxation, batch, ranks, self.cutoff)
         if relaxation.beta is None:
-            hits = hits * lists.at_rows(lists.exact) / ranks
-        return (hits / self._size(lists.labels, lists.mask)).sum(dim=1)
+            hits = hits * batch.at_rows(batch.exact) / ranks
+        return (hits / self._size(batch.labels, batch.mask)).sum(dim=1)

@@ -17,7 +17,7 @@ GainOf = Literal["documents", "ranks"]
 
 
 @dataclass
-class Lists:
+class Batch:
     """A padded batch of lists, as soft ranks see it.
 
     Attributes:
@@ -173,9 +173,9 @@ class SoftRanks(Relaxation):
     beta: float | None = 10.0
 
     @abstractmethod
-    def ranks(self, lists: Lists) -> Tensor:
-        """The differentiable ranks of the documents ``lists.rows``: ``[B, R]``, finite.
+    def ranks(self, batch: Batch) -> Tensor:
+        """The differentiable ranks of the documents ``batch.rows``: ``[B, R]``, finite.
 
         Args:
-            lists: the batch. ``lists.at_rows(r)`` picks the asked-for documents of an ``[B, N]`` tensor.
+            batch: the lists. ``batch.at_rows(r)`` picks the asked-for documents of an ``[B, N]`` tensor.
         """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from rerank.relaxations.base import Lists, SoftRanks
+from rerank.relaxations.base import Batch, SoftRanks
 from rerank.relaxations.pair_ranks import Gradient, twin_ranks
 
 
@@ -37,6 +37,6 @@ class TwinSigmoid(SoftRanks):
         self.gradient = gradient
         self.alpha = alpha
 
-    def ranks(self, lists: Lists) -> Tensor:
+    def ranks(self, batch: Batch) -> Tensor:
         """The exact ranks, ``[B, R]``, with the gradient of the second sigmoid."""
-        return twin_ranks(lists, self.alpha, self.gradient)
+        return twin_ranks(batch, self.alpha, self.gradient)
