@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from rerank.measures.base import Measure, positions, ratio
 from rerank.measures.smooth import inside
-from rerank.relaxations.base import Batch, GainOf, RankIndicators, SoftRanks
+from rerank.relaxations.base import Batch, RankIndicators, SoftRanks
 from rerank.relaxations.order import first
 
 if TYPE_CHECKING:
@@ -41,14 +41,12 @@ class nDCG(Measure):
         """G, elementwise."""
         return labels.exp2() - 1 if self.dcg == "exp-log2" else labels
 
-    def from_indicators(
-        self, relaxation: RankIndicators, scores: Tensor, labels: Tensor, mask: Tensor, gain_of: GainOf
-    ) -> Tensor:
+    def from_indicators(self, relaxation: RankIndicators, scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
         """Discounted gain at the ranks, over the ideal."""
         depth = self.depth(mask)
         gains = self.gain(labels)
         weights = ratio(_discounts(depth, labels) * first(mask, depth), _ideal(gains, depth)[:, None])
-        if gain_of == "ranks":
+        if relaxation.gain_of == "ranks":
             return relaxation.weighted(scores, labels, weights, mask, exponential=self.dcg == "exp-log2")
         return relaxation.weighted(scores, gains, weights, mask)
 

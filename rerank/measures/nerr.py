@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from rerank.measures.base import Measure, positions, ratio, survival
-from rerank.relaxations.base import Batch, GainOf, RankIndicators, SoftRanks
+from rerank.relaxations.base import Batch, RankIndicators, SoftRanks
 from rerank.relaxations.order import first
 
 if TYPE_CHECKING:
@@ -46,9 +46,7 @@ class nERR(Measure):
         """ERR@k of the ideal order, ``[B]``."""
         return _err(stops.topk(depth, dim=1).values)
 
-    def from_indicators(
-        self, relaxation: RankIndicators, scores: Tensor, labels: Tensor, mask: Tensor, gain_of: GainOf
-    ) -> Tensor:
+    def from_indicators(self, relaxation: RankIndicators, scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
         """ERR of the probabilities expected at the ranks, over the ideal."""
         depth = self.depth(mask)
         stops = self._stops(labels)

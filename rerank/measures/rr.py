@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from rerank.measures.base import BinaryMeasure, positions, survival
 from rerank.measures.smooth import behind, inside
-from rerank.relaxations.base import Batch, GainOf, RankIndicators, SoftRanks
+from rerank.relaxations.base import Batch, RankIndicators, SoftRanks
 from rerank.relaxations.order import first
 
 if TYPE_CHECKING:
@@ -33,9 +33,7 @@ class RR(BinaryMeasure):
 
     name: ClassVar[str] = "RR"
 
-    def from_indicators(
-        self, relaxation: RankIndicators, scores: Tensor, labels: Tensor, mask: Tensor, gain_of: GainOf
-    ) -> Tensor:
+    def from_indicators(self, relaxation: RankIndicators, scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
         """Reciprocal rank of the relevance expected at the ranks."""
         depth = self.depth(mask)
         relevant = self.relevant(labels).to(scores.dtype)
@@ -49,7 +47,7 @@ class RR(BinaryMeasure):
         ranks = relaxation.ranks(batch)
         relevant = batch.at_rows(self.relevant(batch.labels).to(ranks.dtype))
         hits = relevant * inside(relaxation, batch, ranks, self.cutoff)
-        if relaxation.beta is None:
+        if relaxation.exact_ranks:
             exact = batch.at_rows(batch.exact)
             beyond = exact.new_full((), float("inf"))
             first = exact == torch.where(relevant > 0, exact, beyond).amin(dim=1, keepdim=True)

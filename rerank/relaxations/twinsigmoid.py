@@ -27,7 +27,7 @@ class TwinSigmoid(SoftRanks):
         alpha: steepness of the backward sigmoid.
     """
 
-    beta = None
+    exact_ranks = True
 
     def __init__(self, gradient: Gradient = 3, alpha: float = 1.0) -> None:
         if gradient not in (1, 2, 3):
