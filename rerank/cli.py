@@ -71,7 +71,7 @@ def retrieve(
     """
     from rerank.collections import open_collection, read_qrels, read_queries
     from rerank.collections.rankllm import RankLlmFile
-    from rerank.evaluation.parsing import parse_measures
+    from rerank.evaluation.measure_names import parse_measures
     from rerank.lists.build import ORDER, build_lists
     from rerank.lists.columns import column_name
     from rerank.lists.store import is_lists_folder

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rerank.collections.base import Document, Qrels, Query, unique
-from rerank.collections.parsing import ChosenFields, is_json, json_documents, tab_documents
 from rerank.collections.qrels import read_qrels_file
 from rerank.collections.queries import read_queries_file
+from rerank.collections.records import ChosenFields, is_json, json_documents, tab_documents
 from rerank.collections.tagged import tagged_documents
 from rerank.errors import UserError, nearest
 from rerank.files import digest, open_binary, warn_once

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from rerank.collections.base import Document, Qrels, Query, checked_id, joined, unique
 from rerank.collections.folders import Folder
-from rerank.collections.parsing import ChosenFields
 from rerank.collections.queries import unique_queries
+from rerank.collections.records import ChosenFields
 from rerank.errors import UserError
 from rerank.files import digest, read_lines
 from rerank.hashes import sha256_of

@@ -5,13 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Literal
 
+from rerank.described import Described
+
 if TYPE_CHECKING:  # torch is imported where it is used, so that `rerank train --help` answers at once
     from torch import Tensor
 
 Reduction = Literal["mean", "sum", "none"]
 
 
-class Loss(ABC):
+class Loss(Described, ABC):
     r"""A loss over a padded batch of ranked lists.
 
     Call as ``loss(scores, labels, mask=None, weights=None, seeds=None)``. A subclass defines :meth:`per_list`

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from rerank.errors import UserError
 from rerank.losses.base import Loss, Reduction
-from rerank.losses.pairs import Weight, better, excess, has_ordered_pair, ordered, pair_sum, take
+from rerank.losses.pair_sums import Weight, better, excess, has_ordered_pair, ordered, pair_sum, take
 from rerank.measures import P, nDCG, parse
 from rerank.relaxations.order import order_of
 
@@ -68,6 +68,10 @@ class LambdaLoss(Loss):
         self.weighting = weighting
         self.sigma = sigma
         self.mu = mu
+
+    def arguments(self) -> dict[str, Any]:
+        """The constructor's arguments, the measure by its name."""
+        return super().arguments() | {"measure": str(self.measure)}
 
     def learnable(self, labels: Tensor, mask: Tensor | None = None) -> Tensor:
         """Lists with an ordered pair (for P@k: a relevant and another document)."""

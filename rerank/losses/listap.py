@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from rerank.losses.base import Loss, Reduction
-from rerank.losses.pairs import has_ordered_pair
+from rerank.losses.pair_sums import has_ordered_pair
 
 
 class ListAP(Loss):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from rerank.losses.base import Loss
-from rerank.losses.pairs import has_ordered_pair, take
+from rerank.losses.pair_sums import has_ordered_pair, take
 from rerank.relaxations.order import order_of
 
 

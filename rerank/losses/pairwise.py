@@ -7,7 +7,7 @@ from abc import abstractmethod
 from torch import Tensor
 
 from rerank.losses.base import Loss, Reduction
-from rerank.losses.pairs import has_ordered_pair, logistic_sum, ordered_mean, take
+from rerank.losses.pair_sums import has_ordered_pair, logistic_sum, ordered_mean, take
 from rerank.relaxations.order import order_of
 
 
@@ -16,7 +16,7 @@ class _Pairwise(Loss):
 
     @abstractmethod
     def pair(self, behind: Tensor, spare: Tensor) -> tuple[Tensor, Tensor]:
-        """A :data:`rerank.losses.pairs.PairLoss`."""
+        """A :data:`rerank.losses.pair_sums.PairLoss`."""
 
     def learnable(self, labels: Tensor, mask: Tensor | None = None) -> Tensor:
         """Lists with an ordered pair."""

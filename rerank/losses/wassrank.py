@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rerank.losses.base import Loss, Reduction
-from rerank.losses.pairs import has_ordered_pair, largest, take
+from rerank.losses.pair_sums import has_ordered_pair, largest, take
 
 NOTHING = -1e30  # the logarithm of no mass, finite so that no NaN can arise
 

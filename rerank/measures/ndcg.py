@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from rerank.measures.base import Measure, positions, ratio
 from rerank.measures.smooth import inside
-from rerank.relaxations.base import GainOf, Lists, RankIndicators, SoftRanks
+from rerank.relaxations.base import Batch, RankIndicators, SoftRanks
 from rerank.relaxations.order import first
 
 if TYPE_CHECKING:
@@ -41,23 +41,21 @@ class nDCG(Measure):
         """G, elementwise."""
         return labels.exp2() - 1 if self.dcg == "exp-log2" else labels
 
-    def from_indicators(
-        self, relaxation: RankIndicators, scores: Tensor, labels: Tensor, mask: Tensor, gain_of: GainOf
-    ) -> Tensor:
+    def from_indicators(self, relaxation: RankIndicators, scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
         """Discounted gain at the ranks, over the ideal."""
         depth = self.depth(mask)
         gains = self.gain(labels)
         weights = ratio(_discounts(depth, labels) * first(mask, depth), _ideal(gains, depth)[:, None])
-        if gain_of == "ranks":
+        if relaxation.gain_of == "ranks":
             return relaxation.weighted(scores, labels, weights, mask, exponential=self.dcg == "exp-log2")
         return relaxation.weighted(scores, gains, weights, mask)
 
-    def from_ranks(self, relaxation: SoftRanks, lists: Lists) -> Tensor:
+    def from_ranks(self, relaxation: SoftRanks, batch: Batch) -> Tensor:
         """Gain of the relevant documents discounted by their soft ranks, over the ideal."""
-        ranks = relaxation.ranks(lists)
-        gains = self.gain(lists.at_rows(lists.labels))
-        value = gains * inside(relaxation, lists, ranks, self.cutoff) / (ranks + 1).log2()
-        return ratio(value.sum(dim=1), _ideal(gains, min(self.depth(lists.mask), gains.shape[1])))
+        ranks = relaxation.ranks(batch)
+        gains = self.gain(batch.at_rows(batch.labels))
+        value = gains * inside(relaxation, batch, ranks, self.cutoff) / (ranks + 1).log2()
+        return ratio(value.sum(dim=1), _ideal(gains, min(self.depth(batch.mask), gains.shape[1])))
 
 
 def _discounts(depth: int, like: Tensor) -> Tensor:

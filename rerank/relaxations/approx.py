@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from rerank.relaxations.base import Lists, SoftRanks
-from rerank.relaxations.pairwise import sigmoid_ranks
+from rerank.relaxations.base import Batch, SoftRanks
+from rerank.relaxations.pair_ranks import sigmoid_ranks
 
 
 class Approx(SoftRanks):
@@ -29,6 +29,6 @@ class Approx(SoftRanks):
         self.alpha = alpha
         self.beta = alpha if beta is None else beta
 
-    def ranks(self, lists: Lists) -> Tensor:
+    def ranks(self, batch: Batch) -> Tensor:
         """The soft ranks, ``[B, R]``."""
-        return sigmoid_ranks(lists, self.alpha)
+        return sigmoid_ranks(batch, self.alpha)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
+
+from rerank.described import Described
 
 if TYPE_CHECKING:  # torch is imported where it is used, so that `rerank train --help` answers at once
     from torch import Tensor
@@ -17,7 +18,7 @@ GainOf = Literal["documents", "ranks"]
 
 
 @dataclass
-class Lists:
+class Batch:
     """A padded batch of lists, as soft ranks see it.
 
     Attributes:
@@ -59,7 +60,7 @@ class _Measure(Protocol):
     def relaxed(self, relaxation: Relaxation, scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tensor: ...
 
 
-class Relaxation(ABC):  # noqa: B024 - its families have the abstract methods
+class Relaxation(Described, ABC):
     """A smooth stand-in for sorting; derive from :class:`RankIndicators` or :class:`SoftRanks`.
 
     Attributes:
@@ -91,11 +92,6 @@ class Relaxation(ABC):  # noqa: B024 - its families have the abstract methods
 
         return fidelity(self, scores, mask, labels, measure)
 
-    def __repr__(self) -> str:
-        names = inspect.signature(type(self).__init__).parameters
-        settings = ", ".join(f"{name}={value!r}" for name, value in vars(self).items() if name in names)
-        return f"{type(self).__name__}({settings})"
-
 
 class RankIndicators(Relaxation):
     """Relaxations that say how much of document j sits at rank r: ``E[r, j]``, rows that sum to one.
@@ -104,11 +100,11 @@ class RankIndicators(Relaxation):
     subclass may override with forms that never hold ``[B, depth, N]``.
 
     Attributes:
-        gain_of: what nDCG takes the gain of by default, the documents or the expected grades at the ranks.
-        gains: what it can take the gain of.
+        gain_of: what nDCG takes the gain of: the documents, or the grades expected at the ranks.
+        gains: which of these the relaxation is defined for.
     """
 
-    gain_of: ClassVar[GainOf] = "documents"
+    gain_of: GainOf = "documents"
     gains: tuple[GainOf, ...] = ("documents", "ranks")
 
     @abstractmethod
@@ -151,7 +147,7 @@ class RankIndicators(Relaxation):
             values: ``[B, N]``, zero where padded.
             weights: ``[B, depth]``, zero at ranks beyond the length of a list.
             mask: ``[B, N]`` bool.
-            exponential: whether the gain is ``2^x - 1``.
+            exponential: whether f is ``2^x - 1``; a flag, no function, for backward passes written by hand.
 
         Returns:
             ``[B]``.
@@ -166,16 +162,19 @@ class SoftRanks(Relaxation):
     """Relaxations that give every document a differentiable rank, 1 for the highest score.
 
     Attributes:
-        beta: sharpness of the sigmoids that compare ranks with the cut-off and with one another; None where the
-            ranks have exact values, so that comparing needs no sigmoid.
+        exact_ranks: whether the ranks have exact values and only their gradient is smooth, so that the measures compare
+            them as they are, without a sigmoid.
+        beta: steepness of the sigmoids that compare ranks with the cut-off and with one another; not looked at where
+            ranks are exact.
     """
 
-    beta: float | None = 10.0
+    exact_ranks: ClassVar[bool] = False
+    beta: float = 10.0
 
     @abstractmethod
-    def ranks(self, lists: Lists) -> Tensor:
-        """The differentiable ranks of the documents ``lists.rows``: ``[B, R]``, finite.
+    def ranks(self, batch: Batch) -> Tensor:
+        """The differentiable ranks of the documents ``batch.rows``: ``[B, R]``, finite.
 
         Args:
-            lists: the batch. ``lists.at_rows(r)`` picks the asked-for documents of an ``[B, N]`` tensor.
+            batch: the lists. ``batch.at_rows(r)`` picks the asked-for documents of an ``[B, N]`` tensor.
         """

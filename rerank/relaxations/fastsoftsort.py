@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rerank.relaxations.backward import full_precision
-from rerank.relaxations.base import Lists, SoftRanks
+from rerank.relaxations.base import Batch, SoftRanks
 from rerank.relaxations.isotonic import antitonic_kl, antitonic_l2, block_ids
 from rerank.relaxations.order import first, order_of
 
@@ -41,12 +41,12 @@ class FastSoftSort(SoftRanks):
         self.regularization = regularization
         self.beta = beta
 
-    def ranks(self, lists: Lists) -> Tensor:
+    def ranks(self, batch: Batch) -> Tensor:
         """The soft ranks, ``[B, R]``."""
-        order = order_of(-lists.scores, lists.mask)  # ascending scores, so that -s / strength descends
-        descending = -lists.scores.gather(1, order) / self.strength
-        projected = _Projection.apply(descending, first(lists.mask), self.regularization == "kl")
-        return lists.at_rows(torch.ones_like(projected).scatter(1, order, projected))
+        order = order_of(-batch.scores, batch.mask)  # ascending scores, so that -s / strength descends
+        descending = -batch.scores.gather(1, order) / self.strength
+        projected = _Projection.apply(descending, first(batch.mask), self.regularization == "kl")
+        return batch.at_rows(torch.ones_like(projected).scatter(1, order, projected))
 
 
 class _Projection(torch.autograd.Function):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from rerank.relaxations.base import Lists, RankIndicators, Relaxation, SoftRanks
+from rerank.relaxations.base import Batch, RankIndicators, Relaxation, SoftRanks
 from rerank.relaxations.order import first, order_of, ranks_of
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def fidelity(
         hits = ((largest.indices == order) & first(mask)).sum(dim=1) / count
     elif isinstance(relaxation, SoftRanks):
         every = torch.arange(scores.shape[1], device=scores.device).expand(scores.shape)
-        soft = relaxation.ranks(Lists(scores, labels, mask, every))
+        soft = relaxation.ranks(Batch(scores, labels, mask, every))
     else:
         raise ValueError(f"{type(relaxation).__name__} must derive from RankIndicators or SoftRanks")
     error = ((soft - exact).abs() * mask).sum(dim=1)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from rerank.relaxations.backward import full_precision
-from rerank.relaxations.base import GainOf, RankIndicators
+from rerank.relaxations.base import RankIndicators
 from rerank.relaxations.order import blocks, lowest
 
 
@@ -48,7 +48,7 @@ class SmoothI(RankIndicators):
         steady: whether alpha makes up for the decay of documents that have not been selected; False in the paper.
     """
 
-    gain_of: ClassVar[GainOf] = "ranks"
+    gain_of = "ranks"
 
     def __init__(
         self, alpha: float = 1.0, delta: float = 0.1, stop_gradient: bool = True, steady: bool = False

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from rerank.relaxations.base import Lists, SoftRanks
-from rerank.relaxations.pairwise import Gradient, twin_ranks
+from rerank.relaxations.base import Batch, SoftRanks
+from rerank.relaxations.pair_ranks import Gradient, twin_ranks
 
 
 class TwinSigmoid(SoftRanks):
@@ -27,7 +27,7 @@ class TwinSigmoid(SoftRanks):
         alpha: steepness of the backward sigmoid.
     """
 
-    beta = None
+    exact_ranks = True
 
     def __init__(self, gradient: Gradient = 3, alpha: float = 1.0) -> None:
         if gradient not in (1, 2, 3):
@@ -37,6 +37,6 @@ class TwinSigmoid(SoftRanks):
         self.gradient = gradient
         self.alpha = alpha
 
-    def ranks(self, lists: Lists) -> Tensor:
+    def ranks(self, batch: Batch) -> Tensor:
         """The exact ranks, ``[B, R]``, with the gradient of the second sigmoid."""
-        return twin_ranks(lists, self.alpha, self.gradient)
+        return twin_ranks(batch, self.alpha, self.gradient)

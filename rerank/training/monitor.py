@@ -9,7 +9,7 @@ from rerank.arrow import Array
 from rerank.errors import UserError
 from rerank.evaluation.measures import Evaluator
 from rerank.lists.view import Lists
-from rerank.measures.parsing import parse
+from rerank.measures.names import parse
 from rerank.training.padded import Padded
 
 

@@ -14,8 +14,8 @@ from rerank.errors import UserError
 from rerank.evaluation.measures import parse_measures
 from rerank.files import atomic_folder, warn_once
 from rerank.lists.data import Splits
+from rerank.measures.names import parse
 from rerank.measures.ndcg import nDCG
-from rerank.measures.parsing import parse
 from rerank.models.vectors.boosting import Gain, Trees
 from rerank.training.config import TrainConfig, check_values
 from rerank.training.monitor import Monitor
