@@ -6,6 +6,7 @@ import logging
 import sys
 from collections.abc import Sequence
 
+from rerank.configs import add_config
 from rerank.console import log_file, make_parser, parse
 from rerank.errors import UserError
 from rerank.experiments.config import ExperimentConfig
@@ -30,7 +31,7 @@ def experiment(argv: Sequence[str]) -> int:
     from rerank.experiments.table import listing, text
 
     parser = make_parser("experiment", experiment)
-    parser.add_argument("--config", action="config", help="YAML file; options that follow it override its keys")
+    add_config(parser)
     parser.add_argument("--dry_run", action="store_true", help="check the configuration and say what would be done")
     parser.add_argument("--html", help="file for a report: tables, differences per query, rankings, training curves")
     parser.add_class_arguments(ExperimentConfig)
@@ -109,8 +110,8 @@ def set_inside(config: ExperimentConfig, options: Sequence[tuple[str, str]]) -> 
     """
     import yaml
 
+    from rerank.configs import assign
     from rerank.errors import nearest
-    from rerank.experiments.settings import assign
 
     for key, text in options:
         try:
