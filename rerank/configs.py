@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,10 +17,10 @@ if TYPE_CHECKING:
 Settings = dict[str, Any]
 
 LARGEST = 1_000_000
-"""Characters of a configuration, its aliases written out; ours have some thousands."""
+"""Bytes of a configuration, and characters with its aliases written out; ours have some thousands."""
 
 NAMES = ("methods", "ensembles", "figures", "published", "refit")
-"""Keys of an experiment below which keys stay as written: names (``R4.L``), or dotted keys of a cell's configuration."""
+"""Keys of an experiment below which keys stay as written: they are names (``R4.L``), or go into cells later."""
 
 
 def add_config(parser: ArgumentParser) -> None:
@@ -58,10 +59,10 @@ def read_config(path: str | Path, extending: Sequence[Path] = ()) -> Settings:
     if not isinstance(other, str) or not other:
         raise UserError(f"{where}: takes the path of one file, not {other!r}")
     base = path.parent / other
+    if not os.path.exists(base):  # unlike Path.exists, it takes any name
+        raise UserError(f"{where}: there is no {base}; paths start at the folder of the file that has them")
     if base.resolve() in chain:
         raise UserError(f"{where}: {base} extends this file in turn; one of them must not")
-    if not base.exists():
-        raise UserError(f"{where}: there is no {base}; paths start at the folder of the file that has them")
     return _over(read_config(base, chain), content, path)
 
 
@@ -142,11 +143,13 @@ def _parse(path: Path) -> tuple[yaml.Node, Settings]:
 
     try:
         with path.open("rb") as file:
-            text = file.read(LARGEST + 1).decode()
-        node = yaml.compose(text, Loader=yaml.SafeLoader) if len(text) <= LARGEST else None
-        if len(text) > LARGEST or (node is not None and _length(node, {}) > LARGEST):
-            raise UserError(f"{path}: more than {LARGEST:,} characters, with its aliases written out")
-        content = get_loader("yaml")(text)  # as the parser reads options: 1e-3 is a number
+            text = file.read(LARGEST + 1)
+        if len(text) > LARGEST:
+            raise UserError(f"{path}: more than {LARGEST:,} bytes: not a configuration")
+        node = yaml.compose(text.decode(), Loader=yaml.SafeLoader)
+        if node is not None and _length(node, {}) > LARGEST:
+            raise UserError(f"{path}: more than {LARGEST:,} characters with its aliases written out")
+        content = get_loader("yaml")(text.decode())  # as the parser reads options: 1e-3 is a number
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -154,10 +157,8 @@ def _parse(path: Path) -> tuple[yaml.Node, Settings]:
     except RecursionError as error:
         raise UserError(f"{path}: nested too deeply") from error
     except yaml.YAMLError as error:
-        mark, problem = (
-            getattr(error, "problem_mark", None),
-            getattr(error, "problem", None) or str(error).split("\n")[0],
-        )
+        mark = getattr(error, "problem_mark", None)
+        problem = getattr(error, "problem", None) or str(error).split("\n")[0]
         raise UserError(f"{path}{f':{mark.line + 1}' if mark else ''}: not YAML: {problem}") from error
     if node is None or not isinstance(content, dict):
         line = f":{node.start_mark.line + 1}" if node is not None else ""

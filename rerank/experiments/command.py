@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 
 from rerank.configs import add_config
 from rerank.console import log_file, make_parser, parse
@@ -36,7 +37,8 @@ def experiment(argv: Sequence[str]) -> int:
     parser.add_argument("--html", help="file for a report: tables, differences per query, rankings, training curves")
     parser.add_class_arguments(ExperimentConfig)
     words, inside = split_options(argv)
-    options = parse(parser, words)
+    print_config = {"--print_config", "--print-config"} & set(words)
+    options = parse(parser, [word for word in words if word not in print_config])
     dry_run = options.pop("dry_run")
     options.pop("config")
     if html := options.pop("html"):
@@ -45,6 +47,11 @@ def experiment(argv: Sequence[str]) -> int:
         check_suffix(html)
     config: ExperimentConfig = ExperimentConfig(**vars(parser.instantiate(options)))
     set_inside(config, inside)
+    if print_config:  # the parser's own would take the quotes off a preset "1024", and not know what was set inside
+        import yaml
+
+        print(yaml.safe_dump(asdict(config), sort_keys=False, allow_unicode=True), end="")
+        return 0
     plan = Plan(config)
     check_cells(plan)
     check_figures(plan)
