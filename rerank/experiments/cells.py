@@ -8,12 +8,13 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from rerank.configs import Settings, assign, merged
 from rerank.errors import UserError, nearest
 from rerank.evaluation.compare import check_choices
 from rerank.evaluation.measures import parse_measures
 from rerank.experiments.config import FIRST_STAGE, ExperimentConfig
 from rerank.experiments.search import Point, check_space
-from rerank.experiments.settings import Settings, assign, file_name, merged, point_name
+from rerank.experiments.settings import file_name, point_name
 
 OURS = ("output", "seed", "test")
 """Keys of a training configuration that the experiment sets."""

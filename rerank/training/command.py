@@ -8,6 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rerank.configs import add_config
 from rerank.console import log_file, make_parser, parse
 from rerank.errors import UserError
 
@@ -102,7 +103,7 @@ def _parser() -> ArgumentParser:
     from rerank.training.config import TrainConfig
 
     parser = make_parser("train", train)
-    parser.add_argument("--config", action="config", help="YAML file; options that follow it override its keys")
+    add_config(parser)
     parser.add_class_arguments(TrainConfig)
     parser.set_defaults(sampler={"class_path": "rerank.lists.sampling.Full"})  # as YAML, so that it can be dumped
     return parser
