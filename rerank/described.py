@@ -43,6 +43,8 @@ class Described:
         for name, parameter in signature.parameters.items():
             if parameter.kind is parameter.VAR_KEYWORD:
                 found |= found.pop(name)
+            elif parameter.kind is parameter.VAR_POSITIONAL and not found[name]:
+                del found[name]  # object's own constructor, where a class has none
         return found
 
     def __repr__(self) -> str:
@@ -56,6 +58,10 @@ class Described:
             elif not parameter or value != parameter.default:
                 words.append(f"{name}={value!r}")
         return f"{type(self).__name__}({', '.join(words)})"
+
+    def identity(self) -> dict[str, Any]:
+        """The arguments as they count for an identity: what they stand for in place of names and paths."""
+        return self.arguments()
 
 
 def class_path(kind: type) -> str:

@@ -140,7 +140,7 @@ def main() -> None:
     for name in options.losses:
         torch.manual_seed(0)
         model = MLP(hidden=[HIDDEN])
-        model.prepare(lists)
+        model.prepare(lists, 42)
         model.to(device)
         values = model.inputs(lists).values
         epoch(lists.select(np.arange(min(BATCH, len(lists)))), model, LOSSES[name], options.precision)  # warm

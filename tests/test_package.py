@@ -17,6 +17,7 @@ FLOORS = {
     "errors": 0,
     "lazy": 0,
     "described": 0,
+    "identity": 3,
     "files": 1,
     "hashes": 2,
     "locks": 2,
@@ -42,6 +43,7 @@ FLOORS = {
     "pyterrier": 9,
     "experiments": 10,
     "demo": 10,
+    "verify": 10,
     "cli": 11,
 }
 """What a room may import: rooms with a smaller number. Rooms of one number know nothing of each other."""

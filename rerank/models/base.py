@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -51,3 +53,13 @@ class Model(Described, ABC):
     @abstractmethod
     def contract(self) -> dict[str, Any]:
         """What an input looks like (tokenizer, lengths, head; features, normalisers); saved as ``rerank.json``."""
+
+
+@contextmanager
+def drawn_from(seed: int) -> Iterator[None]:
+    """Let torch's random numbers on the CPU follow from a seed; whoever draws afterwards notices nothing."""
+    import torch
+
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        yield

@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rerank.files import atomic_write
-
-CARD = "README.md"
-"""Its name."""
+from rerank.models.contract import CARD
 
 SPLITS = ("validation", "test")
 

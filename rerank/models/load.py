@@ -1,14 +1,32 @@
-"""Loading a trained model of any kind."""
+"""Loading a trained model of any kind.
+
+No file decides what is imported: classes are found in a table of our own.
+"""
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from rerank.errors import UserError
+from rerank.errors import UserError, nearest
 from rerank.models.base import Model
 from rerank.models.contract import CONTRACT, read_contract
+
+MODELS = {
+    "CrossEncoder": "rerank.models.text.cross_encoder",
+    "MLP": "rerank.models.vectors.mlp",
+    "SelfAttention": "rerank.models.vectors.attention",
+    "LightGBM": "rerank.models.vectors.lightgbm",
+    "XGBoost": "rerank.models.vectors.xgboost",
+}
+"""Where each model is defined; imported at its first use."""
+
+NORMALISERS = dict.fromkeys(
+    ("QueryZScore", "QueryMinMax", "Standardise", "SignedLog1p", "Quantile"), "rerank.features.normalise"
+)
+"""Where each normaliser is defined."""
 
 
 def load_model(folder: str | Path) -> Model:
@@ -18,29 +36,42 @@ def load_model(folder: str | Path) -> Model:
         folder: what training left, such as ``runs/x/best``.
 
     Raises:
-        UserError: no such model, one that is not whole, or one of an unknown class.
+        UserError: no such model, one that is damaged, or one of an unknown class.
     """
-    path = read_contract(Path(folder)).get("class", "rerank.models.text.cross_encoder.CrossEncoder")
-    try:
-        kind = find_class(path)
-    except UserError as error:
-        raise UserError(f"{folder}/{CONTRACT}: {error}") from error
-    if not issubclass(kind, Model):
-        raise UserError(f"{folder}/{CONTRACT}: class: {path} is not a model")
-    return kind.load(Path(folder))
+    path = str(read_contract(Path(folder)).get("class", "CrossEncoder"))
+    if (name := short_name(path)) is None:
+        kind = path.rpartition(".")[2]
+        raise UserError(
+            f"{folder}/{CONTRACT}: class: {path} is not one of ours, and no file makes us import code; import it "
+            f"yourself, then {kind}.load({str(folder)!r})"
+        )
+    if name not in MODELS:
+        raise UserError(f"{folder}/{CONTRACT}: class: there is no model {name!r}{nearest(name, MODELS)}")
+    kind_of_model: type[Model] = getattr(import_module(MODELS[name]), name)
+    return kind_of_model.load(Path(folder))
 
 
-def find_class(path: str) -> type[Any]:
-    """The class of an import path.
+def find_normaliser(path: str, base: type) -> Any:
+    """The class of a normaliser that a contract names; a user's only where the user has imported it.
+
+    Args:
+        path: a short name of ours, or an import path.
+        base: what it has to be a subclass of.
 
     Raises:
         UserError: there is none.
     """
-    module, _, name = str(path).rpartition(".")
-    try:
-        kind = getattr(import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise UserError(f"class: {path} cannot be imported ({error})") from error
-    if not isinstance(kind, type):
-        raise UserError(f"class: {path} is not a class")
-    return kind
+    found: Any = None
+    if (name := short_name(path)) is not None:
+        found = getattr(import_module(NORMALISERS[name]), name) if name in NORMALISERS else None
+    else:
+        module, _, kind = path.rpartition(".")
+        found = getattr(sys.modules.get(module), kind, None)
+    if not (isinstance(found, type) and issubclass(found, base)):
+        raise UserError(f"normalise: {path} is not one of ours, nor one that you have imported")
+    return found
+
+
+def short_name(path: str) -> str | None:
+    """The name of a class of ours, which contracts of version 1 have as an import path; None for a user's."""
+    return path.rpartition(".")[2] if "." not in path or path.startswith("rerank.") else None

@@ -29,8 +29,13 @@ class Scorer(Model, nn.Module):
         """Rows of its matrix products (padded tokens, feature vectors) per forward pass, unless told otherwise."""
         return ON_A_CPU if next(self.parameters()).device.type == "cpu" else 8192
 
-    def prepare(self, train: Lists) -> None:
-        """Fit what depends on the training lists (normalisers, the number of features) before training starts."""
+    def prepare(self, train: Lists, seed: int) -> None:
+        """Make ready for a training: fit what depends on its lists (normalisers, widths), draw fresh weights.
+
+        Args:
+            train: the training lists.
+            seed: decides the fresh weights, and nothing else does.
+        """
 
     @abstractmethod
     def inputs(self, lists: Lists) -> Inputs:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import json
 from pathlib import Path
 
 from rerank.errors import UserError, nearest
+from rerank.hashes import sha256_of
+from rerank.identity import id_of
 
 PACKAGED = {
     "sentence-transformers/all-MiniLM-L6-v2": (
@@ -61,9 +62,7 @@ def _packaged(package: str, sha256: str) -> Path | None:
     weights = folder / "model.safetensors"
     if not weights.is_file():
         return None
-    with weights.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != sha256:
+    if (found := sha256_of(weights)) != sha256:
         raise UserError(f"{weights}: sha256 is {found}, not the original's {sha256}; reinstall the package {package}")
     return folder
 
@@ -83,6 +82,28 @@ def _checked(folder: Path) -> Path:
     for file in files:
         check_safetensors(file)
     return folder
+
+
+INITIAL = (
+    *("config.json", "*.safetensors", "*.safetensors.index.json"),
+    *("tokenizer*.json", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt", "*.model"),
+)
+"""Files that decide what starts from a model: weights, configuration, tokenizer."""
+
+NAMES = ("_name_or_path", "name_or_path", "transformers_version")
+"""Keys of configurations that decide nothing."""
+
+
+def initial_hashes(folder: Path) -> dict[str, str]:
+    """The SHA-256 of each file that decides what starts from a model; names and versions in them do not count."""
+    found = {}
+    for path in sorted({path for pattern in INITIAL for path in folder.glob(pattern)}):
+        if path.name in ("config.json", "tokenizer_config.json"):
+            content = json.loads(path.read_text(encoding="utf-8"))
+            found[path.name] = id_of({key: value for key, value in content.items() if key not in NAMES})
+        else:
+            found[path.name] = sha256_of(path)
+    return found
 
 
 def check_safetensors(file: Path) -> None:

@@ -16,7 +16,7 @@ import yaml
 from rerank.errors import UserError
 from rerank.files import atomic_write
 from rerank.models.card import write_card
-from rerank.models.contract import read_contract, write_contract
+from rerank.models.contract import add_to_contract, read_contract
 from rerank.training.provenance import add_provenance
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class RunFolder:
 
     def add_to_contract(self, values: dict[str, Any]) -> None:
         """Add what was found out after the best model was saved to its input contract."""
-        write_contract(self.best, read_contract(self.best) | values)
+        add_to_contract(self.best, values)
 
     def write_card(self, splits: Splits, measures: dict[str, Any]) -> None:
         """Write the best model's card."""

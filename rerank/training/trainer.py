@@ -77,8 +77,7 @@ class Trainer:
         if not isinstance(config.model, Scorer):
             raise UserError(f"model: {type(config.model).__name__} is not a network")
         self.model: Scorer = config.model
-        torch.manual_seed(config.seed)  # the weights of a network whose size the lists decide
-        self.model.prepare(self.splits.train)
+        self.model.prepare(self.splits.train, config.seed)
         self.network.to(self.accelerator.device)
         self.precision, self.why = resolve(config.precision, self.accelerator.device, self.model.bf16)
         self.batches = Batches(

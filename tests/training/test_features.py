@@ -76,7 +76,7 @@ def test_cutting_a_batch_changes_nothing(
     lists = letor_lists(write_features(tmp_path / "train.txt"))
     torch.manual_seed(0)
     model: FeatureNetwork = make()  # type: ignore[operator]
-    model.prepare(lists)
+    model.prepare(lists, 42)
 
     def gradient(budget: int, micro: int | None, elements: int) -> tuple[float, dict[str, torch.Tensor]]:
         monkeypatch.setattr("rerank.training.step.ELEMENTS", elements)

@@ -159,7 +159,7 @@ def test_networks_over_features(make: object, gradient: str, tmp_path: Path) -> 
     for mode in ("full", gradient):
         torch.manual_seed(0)
         model: MLP = make()  # type: ignore[operator]
-        model.prepare(lists)
+        model.prepare(lists, 42)
         states[mode] = gradients(model, lists, LOSS, gradient=mode, token_budget=25, micro_batch_size=20)
         states[mode] = (*states[mode], dict(model.named_buffers()))
     assert_equal(states[gradient][1], states["full"][1])
@@ -259,7 +259,7 @@ def test_what_a_token_costs(tmp_path: Path) -> None:
     """A network with one hidden layer keeps its input and the hidden vector, 4 bytes a number."""
     lists = letor_lists(write_features(tmp_path / "train.txt", features=6))
     model = MLP(hidden=[10], input_norm=False)
-    model.prepare(lists)
+    model.prepare(lists, 42)
     inputs = model.inputs(lists)
     assert bytes_per_token(model, inputs, lists, np.arange(len(lists)), "fp32") == 4 * (6 + 10)
     tokens, why = tokens_that_fit(model, inputs, lists, np.arange(len(lists)), "fp32")

@@ -20,13 +20,13 @@ from rerank.kernels.dropout import use_cheap_dropout
 from rerank.kernels.flat import reads_flat, use_flat_encoder
 from rerank.lists.tokens import Tokens, tokenise
 from rerank.lists.view import Lists
-from rerank.models.base import Inputs
-from rerank.models.contract import class_path, read_contract, write_contract
+from rerank.models.base import Inputs, drawn_from
+from rerank.models.contract import checked_contract, class_name, write_contract
 from rerank.models.scorer import Scorer
 from rerank.models.text.long import Long, check_long, make_inputs, mean_of_cls, score_rows
 from rerank.models.text.pairs import FlatInputs
 from rerank.models.text.template import PairTemplate
-from rerank.models.weights import check_safetensors, find_model
+from rerank.models.weights import check_safetensors, find_model, initial_hashes
 
 log = logging.getLogger("rerank")
 
@@ -35,6 +35,9 @@ DEFAULT_LENGTHS = (64, 256)
 
 DEFAULT_LONG = 800
 """Word pieces of a document that is read in chunks (CEDR's)."""
+
+FRESH_SEED = 42
+"""Draws a fresh head before any training does, so that every score can be had again."""
 
 
 class CrossEncoder(Scorer):
@@ -79,23 +82,19 @@ class CrossEncoder(Scorer):
         from transformers import AutoTokenizer
 
         folder = find_model(name)
-        contract = read_contract(folder)
+        contract = checked_contract(folder)
         self.name = contract.get("name", name)
         self.head = head or contract.get("head", "hf")
         self.tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-        self.network, self.missing = _load(folder, self.head, contract.get("head") == "cls", dropout)
-        self.template = PairTemplate.of(self.tokenizer, with_types=_knows_types(self.network))
         self.long: Long = long or contract.get("long", "truncate")
-        check_long(self.long, self.network, self.head)
-        if self.long in ("cls_mean", "literal_cedr"):
-            mean_of_cls(self.network)
+        self._folder, self._dropout, self._saved_cls = folder, dropout, contract.get("head") == "cls"
+        self._initial: dict[str, str] | None = None
+        self._begin(FRESH_SEED)
+        self._started = False
+        self.template = PairTemplate.of(self.tokenizer, with_types=_knows_types(self.network))
         self.room = room = _positions(self.network.config, self.tokenizer) - self.template.special
-        self.query_length = query_length or contract.get("query_length") or min(DEFAULT_LENGTHS[0], room // 4)
-        beside = room - self.query_length
-        longest = beside if not self.missing else min(DEFAULT_LENGTHS[1], beside)
-        if self.long != "truncate":
-            longest = DEFAULT_LONG
-        self.document_length = document_length or contract.get("document_length") or longest
+        told = query_length or contract.get("query_length"), document_length or contract.get("document_length")
+        self.query_length, self.document_length = resolve_lengths(room, *told, bool(self.missing), self.long)
         needed = self.query_length + (self.document_length if self.long == "truncate" else 1)
         if min(self.query_length, self.document_length) < 1 or needed > room:
             raise UserError(
@@ -105,6 +104,31 @@ class CrossEncoder(Scorer):
             )
         self.alone = _changes_itself(self.network.config)
         self._encoder_prefix = f"network.{self.network.base_model_prefix}."
+
+    def _begin(self, seed: int) -> None:
+        """Take the weights of the folder; those that it does not have are drawn."""
+        with drawn_from(seed):
+            self.network, self.missing = _load(self._folder, self.head, self._saved_cls, self._dropout)
+        check_long(self.long, self.network, self.head)
+        if self.long in ("cls_mean", "literal_cedr"):
+            mean_of_cls(self.network)
+
+    def prepare(self, train: Lists, seed: int) -> None:
+        """Draw the head from the seed where the folder has none; a model that was trained starts anew."""
+        del train
+        if self._started or (self.missing and seed != FRESH_SEED):
+            self._begin(seed)
+        self._started = True
+
+    def identity(self) -> dict[str, Any]:
+        """The arguments, with what the folder's contract decides in their place and the folder's files for its name."""
+        if self._initial is None:
+            self._initial = initial_hashes(self._folder)
+        decided = {"head": self.head, "long": self.long}
+        decided |= {"query_length": self.query_length, "document_length": self.document_length}
+        found = self.arguments() | decided | {"initial": self._initial}
+        del found["name"]
+        return found
 
     @classmethod
     def load(cls, folder: Path) -> CrossEncoder:
@@ -121,7 +145,7 @@ class CrossEncoder(Scorer):
     def contract(self) -> dict[str, Any]:
         """What an input looks like; saved with the weights."""
         return {
-            "class": class_path(type(self)),
+            "class": class_name(type(self)),
             "name": self.name,
             "head": self.head,
             "query_length": self.query_length,
@@ -191,6 +215,24 @@ class CrossEncoder(Scorer):
         order = np.argsort(-scores, kind="stable")[:top_k]
         ranked: list[dict[str, Any]] = [{"corpus_id": int(i), "score": float(scores[i])} for i in order]
         return [r | {"text": documents[r["corpus_id"]]} for r in ranked] if return_documents else ranked
+
+
+def resolve_lengths(room: int, query: int | None, document: int | None, fresh: bool, long: Long) -> tuple[int, int]:
+    """Word pieces of queries and of documents.
+
+    Args:
+        room: tokens of a pair beside the special ones.
+        query: those of a query, where they are told or saved.
+        document: those of a document, where they are told or saved.
+        fresh: whether the model has no trained head yet.
+        long: what becomes of long documents.
+    """
+    query = query or min(DEFAULT_LENGTHS[0], room // 4)
+    if document:
+        return query, document
+    if long != "truncate":
+        return query, DEFAULT_LONG
+    return query, min(DEFAULT_LENGTHS[1], room - query) if fresh else room - query
 
 
 class ClsHead(nn.Module):

@@ -14,7 +14,7 @@ import numpy as np
 from rerank.errors import UserError
 from rerank.files import digest
 from rerank.models.base import Model
-from rerank.models.contract import CONTRACT, class_path, read_contract, write_contract
+from rerank.models.contract import CONTRACT, checked_contract, class_name, write_contract
 from rerank.models.vectors.inputs import check_added, columns_of, vectors
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ class Trees(Model):
     def contract(self) -> dict[str, Any]:
         """Settings, what it reads, the number of trees."""
         return {
-            "class": class_path(type(self)),
+            "class": class_name(type(self)),
             "settings": self.settings,
             "columns": self.names,
             "trees": self.count,
@@ -158,7 +158,7 @@ class Trees(Model):
         Raises:
             UserError: a file is missing or damaged, or the library is not installed.
         """
-        contract = read_contract(folder)
+        contract = checked_contract(folder)
         path = folder / cls.file
         if not path.is_file():
             raise UserError(f"{path}: no such file; train again")

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from torch import Tensor, nn
 
 from rerank.errors import UserError
-from rerank.models.contract import class_path, read_contract, write_contract
+from rerank.models.base import drawn_from
+from rerank.models.contract import checked_contract, class_name, write_contract
 from rerank.models.scorer import Scorer
 from rerank.models.vectors.inputs import FeatureInputs, check_known, columns_of, vectors
 from rerank.models.weights import check_safetensors
@@ -58,8 +59,8 @@ class FeatureNetwork(Scorer):
         """The same as :meth:`score`."""
         return self.score(batch)
 
-    def prepare(self, train: Lists) -> None:
-        """Fit the normalisers, make the layers."""
+    def prepare(self, train: Lists, seed: int) -> None:
+        """Fit the normalisers, make the layers, with weights that the seed draws."""
         self.names = columns_of(train, self.columns)
         if self.normalisers:
             values, offsets = vectors(train, self.names), train.offsets
@@ -68,7 +69,8 @@ class FeatureNetwork(Scorer):
                 normaliser.fit(values, offsets)
                 if number + 1 < len(self.normalisers):
                     values = normaliser.apply(values, offsets)
-        self.build(len(self.names))
+        with drawn_from(seed):
+            self.build(len(self.names))
 
     def inputs(self, lists: Lists) -> FeatureInputs:
         """The lists' vectors, normalised, on the model's device."""
@@ -81,10 +83,10 @@ class FeatureNetwork(Scorer):
     def contract(self) -> dict[str, Any]:
         """Settings, what it reads, normalisers with what they were fitted to."""
         return {
-            "class": class_path(type(self)),
+            "class": class_name(type(self)),
             "settings": self.settings,
             "columns": self.names,
-            "normalise": [{"class": class_path(type(n)), "state": n.state()} for n in self.normalisers],
+            "normalise": [{"class": class_name(type(n)), "state": n.state()} for n in self.normalisers],
         }
 
     def save(self, folder: Path) -> None:
@@ -104,14 +106,15 @@ class FeatureNetwork(Scorer):
         """
         from safetensors.torch import load_file
 
-        from rerank.models.load import find_class
+        from rerank.features.normalise import Normaliser
+        from rerank.models.load import find_normaliser
 
-        contract = read_contract(folder)
+        contract = checked_contract(folder)
         check_safetensors(folder / "model.safetensors")
         try:
             model = cls(**contract["settings"])
             for entry in contract["normalise"]:
-                normaliser = find_class(entry["class"])()
+                normaliser = find_normaliser(str(entry["class"]), Normaliser)()
                 normaliser.load_state(entry["state"])
                 model.normalisers.append(normaliser)
             model.names = [str(name) for name in contract["columns"]]

@@ -38,7 +38,7 @@ NETWORKS = [
 def prepared(make: object, lists: Lists) -> FeatureNetwork:
     torch.manual_seed(0)
     model = make()  # type: ignore[operator]
-    model.prepare(lists)
+    model.prepare(lists, 42)
     return model.eval()
 
 

@@ -1,0 +1,97 @@
+"""What lists hold, as hashes: a training and a measurement are those of before where these are."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    from rerank.arrow import Array
+    from rerank.lists.view import Lists
+
+BLOCK = 65_536
+"""Documents or candidates that are hashed at a time."""
+
+
+def split_hashes(lists: Lists, columns: Sequence[str]) -> dict[str, str]:
+    """Hashes of what the queries of some lists have, and of nothing else in their folder.
+
+    Documents are numbered by their first appearance in these lists, so that a changed or regraded query elsewhere in
+    the folder changes nothing here.
+
+    Args:
+        lists: the lists.
+        columns: the columns that are read of each candidate, as for :meth:`Lists.matrix`.
+
+    Returns:
+        ``texts`` (ids and texts of queries and documents), ``candidates`` (which documents, in which order),
+        ``grades`` (of the candidates), ``qrels`` (all judgments) and a hash for each column.
+    """
+    store = lists.store
+    rows, numbers = _by_first_appearance(lists.documents, store.documents.num_rows)
+    texts = hashlib.sha256()
+    for table, chosen, names in (
+        (store.queries, lists.queries, ("query_id", "text")),
+        (store.documents, rows, ("doc_id", "text")),
+    ):
+        for name in names:
+            if name in table.column_names:
+                _hash_strings(texts, table.column(name), chosen)
+    found = {
+        "texts": texts.hexdigest(),
+        "candidates": _hash(np.asarray(lists.offsets, "<i8"), numbers),
+        "grades": _hash(np.asarray(lists.grades, "<i8")),
+        "qrels": _hash_qrels(lists),
+    }
+    return found | {name: _hash(*_column(lists, name)) for name in columns}
+
+
+def _by_first_appearance(documents: Array, count: int) -> tuple[Array, Array]:
+    """The distinct rows in the order of their first appearance, and the number of each candidate's document."""
+    first = np.full(count, -1, dtype=np.int64)
+    first[documents[::-1]] = np.arange(len(documents))[::-1]  # of a document that comes again, the last write stays
+    rows = np.flatnonzero(first >= 0)
+    rows = rows[np.argsort(first[rows])]
+    numbers = first  # its memory serves again
+    numbers[rows] = np.arange(len(rows))
+    return rows, numbers[documents]
+
+
+def _hash_strings(total: Any, column: pa.ChunkedArray, rows: Array) -> None:
+    for start in range(0, len(rows), BLOCK):
+        taken = column.take(pa.array(rows[start : start + BLOCK])).cast(pa.large_string())
+        total.update(pc.binary_length(taken).fill_null(-1).to_numpy().astype("<i8").tobytes())
+        for chunk in taken.chunks:
+            _, offsets, data = chunk.buffers()
+            if data is not None:
+                ends = np.frombuffer(offsets, dtype="<i8")[chunk.offset : chunk.offset + len(chunk) + 1]
+                total.update(memoryview(data)[ends[0] : ends[-1]])
+
+
+def _hash_qrels(lists: Lists) -> str:
+    if lists.store.judged_by_grades:
+        return _hash(np.asarray(lists.grades, "<i8"))
+    total = hashlib.sha256()
+    for query in lists.query_ids:
+        grades = None if lists.qrels is None else lists.qrels.get(query)
+        total.update(repr(None if grades is None else sorted(grades.items())).encode())
+    return total.hexdigest()
+
+
+def _column(lists: Lists, name: str) -> Iterator[Array]:
+    values = lists.store.matrix([name])
+    numbers = lists.row_numbers
+    for start in range(0, lists.size, BLOCK):
+        yield values[numbers[start : start + BLOCK]]
+
+
+def _hash(*parts: Array) -> str:
+    total = hashlib.sha256()
+    for part in parts:
+        total.update(np.ascontiguousarray(part).tobytes())
+    return total.hexdigest()
