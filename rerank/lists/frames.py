@@ -193,7 +193,9 @@ def _grades(given: pd.Series, name: str) -> Array:
     wrong = (given.notna() & numbers.isna()).to_numpy() | (np.nan_to_num(values) % 1 != 0) | (np.abs(values) > 32_767)
     if wrong.any():
         shown = given.iloc[int(np.flatnonzero(wrong)[0])]
-        raise UserError(f"{name}: grade {shown!r}; expected whole numbers up to 32767, or a column of another name")
+        raise UserError(
+            f"{name}: grade {str(shown)!r}; expected whole numbers up to 32767, or a column of another name"
+        )
     return np.maximum(np.nan_to_num(values), 0).astype(np.int16)
 
 
