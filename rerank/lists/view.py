@@ -206,8 +206,9 @@ class Lists:
         lines = [
             f"{self}: {store.manifest['collection']['name']}",
             f"  {len(self)} queries ({judged}), {self.size} candidates, {store.documents.num_rows} distinct documents",
-            f"  {int(store.added.sum())} relevant documents added, which only training sees",
         ]
+        if added := int(store.added.sum()):
+            lines.append(f"  {added} relevant documents that the first stage missed, which only training sees")
         for name in store.column_names:
             numbers = store.entry(name).names
             missing = int(np.isnan(self.matrix([name])).any(axis=1).sum())

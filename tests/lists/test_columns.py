@@ -15,18 +15,11 @@ from rerank.errors import UserError
 from rerank.lists import Lists, build_lists
 from rerank.lists.columns import add_column, column_name
 from rerank.lists.store import verify
-from tests.builders import make_lists, random_run, write_collection
-
-
-def with_added(folder: Path) -> Lists:
-    """Lists of two candidates each, and relevant documents beside them."""
-    name = write_collection(folder / "c")
-    run = {query: ranked[:2] for query, ranked in random_run(name, [20] * 12).items()}
-    return build_lists(open_collection(name), run, folder / "lists", add_relevant=True)
+from tests.builders import make_lists, make_lists_with_added, random_run, write_collection
 
 
 def test_a_column_comes_back_for_every_view_of_the_lists(tmp_path: Path) -> None:
-    lists = with_added(tmp_path)
+    lists = make_lists_with_added(tmp_path)
     rows = len(lists.store.document)
     add_column(lists.store, "teacher", np.arange(rows) / 8)
     lists = Lists.open(tmp_path / "lists")
@@ -54,7 +47,7 @@ def test_columns_stand_side_by_side_in_the_order_asked_for(tmp_path: Path) -> No
 
 
 def test_what_a_system_did_not_return_is_nan(tmp_path: Path) -> None:
-    lists = with_added(tmp_path)
+    lists = make_lists_with_added(tmp_path)
     added = lists.store.added_rows
     scores = lists.store.column("bm25")
     assert added.any() and np.isnan(scores[added]).all() and not np.isnan(scores[~added]).any()
