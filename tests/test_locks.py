@@ -124,6 +124,28 @@ def test_a_forked_child_does_not_hold_what_its_parent_holds(tmp_path: Path) -> N
             pass
 
 
+def test_a_forked_child_that_leaves_the_block_leaves_the_lock(tmp_path: Path) -> None:
+    script = """
+import os, sys
+from rerank.locks import held
+with held(sys.argv[1], "parent"):
+    child = os.fork()
+    if child == 0:
+        sys.exit(3)  # through the block of the parent
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+    words = [sys.executable, "-c", script, str(tmp_path / "run")]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        with pytest.raises(UserError, match=f"in use by process {process.pid}"), held(tmp_path / "run", "test"):
+            pass
+        process.communicate("")
+    assert os.listdir(tmp_path) == []
+
+
 @contextmanager
 def holder_in_thread(path: Path) -> Iterator[None]:
     caught: list[UserError] = []

@@ -10,7 +10,7 @@ from typing import Any
 
 from rerank.collections.base import Document, Qrels, Query, joined
 from rerank.errors import UserError, nearest
-from rerank.files import digest
+from rerank.files import digest, warn_once
 from rerank.hashes import sha256_of_files
 
 READ = 1 << 38
@@ -91,8 +91,13 @@ class IrDataset:
         self._require("docs")
         documents = ir_datasets.docs_parent_id(self.name)
         with _available(self.name):
-            files = [_files_digest(path) for path in _supplied(self._dataset.docs_handler(), set())]
-        return digest("ir_datasets", documents, "\0".join(self.fields or ()), *files)
+            handler = self._dataset.docs_handler()
+            # Where they are missing, reading the documents says what to do.
+            supplied = [_files(path) for path in _supplied(handler, set()) if path.exists()]
+            for _, files in supplied:
+                _warn_of_old_copy(handler, files)
+            digests = [_files_digest(*found) for found in supplied]
+        return digest("ir_datasets", documents, "\0".join(self.fields or ()), *digests)
 
 
 def _supplied(part: Any, seen: set[int]) -> Iterator[Path]:
@@ -115,18 +120,31 @@ def _supplied(part: Any, seen: set[int]) -> Iterator[Path]:
         yield from _supplied(list(vars(part).values()), seen)
 
 
-def _files_digest(path: Path) -> str:
-    """Digest of the files' contents or, where that would take longer than an hour or so, of sizes and time stamps."""
+def _files(path: Path) -> tuple[Path, list[Path]]:
+    """A folder and the files in it, at any depth, through links to folders too: so are disks put together."""
     if path.is_file():
-        folder, files = path.parent, [path]
-    else:  # glob, as links to folders are followed, which is how disks are put together
-        found = (Path(name) for name in sorted(glob.glob(f"{glob.escape(str(path))}/**/*", recursive=True)))
-        folder, files = path, [file for file in found if file.is_file()]
+        return path.parent, [path]
+    found = (Path(name) for name in sorted(glob.glob(f"{glob.escape(str(path))}/**/*", recursive=True)))
+    return path, [file for file in found if file.is_file()]
+
+
+def _files_digest(folder: Path, files: Sequence[Path]) -> str:
+    """Digest of names and contents or, where reading them takes too long, of names, sizes and time stamps."""
     stats = [file.stat() for file in files]
     if sum(stat.st_size for stat in stats) <= READ:
         return sha256_of_files(folder, files)
     named = zip(files, stats, strict=True)
     return digest(*(f"{file.relative_to(folder)} {stat.st_size} {stat.st_mtime_ns}" for file, stat in named))
+
+
+def _warn_of_old_copy(handler: Any, files: Sequence[Path]) -> None:
+    """Where ir_datasets has a copy of the documents for looking them up, it reads that and never the files again."""
+    copy = Path(getattr(handler.docs_store(), "path", "nowhere"))
+    if copy.is_dir():
+        made = max(file.stat().st_mtime for file in [copy, *copy.iterdir()])
+        changed = next((file for file in files if file.stat().st_mtime > made), None)
+        if changed is not None:
+            warn_once(f"{copy}: ir_datasets reads this copy, which is older than {changed}; delete it if that changed")
 
 
 @contextmanager
