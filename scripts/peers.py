@@ -237,7 +237,7 @@ def plain() -> dict[str, Step]:
         "NeuralNDCG": plain_neural_ndcg,
         "SoftSortNDCG": plain_soft_sort_ndcg,
         "TwinSigmoidNDCG": plain_twin_sigmoid_ndcg,
-        "TransportNDCG": plain_transport_ndcg,
+        "OptimalTransportNDCG": plain_transport_ndcg,
         "RankNet": partial(_pair_mean, lambda d: torch.nn.functional.softplus(-d)),
         "PairwiseHinge": partial(_pair_mean, lambda d: (1 - d).clamp(min=0)),
         "PairwiseSoftmax": partial(_pair_mean, lambda d: torch.sigmoid(-d)),

@@ -24,6 +24,11 @@ class DirectMetric(Loss):
     ir-measures: ``nDCG@10`` has the linear gain y, ``nDCG(dcg='exp-log2')@10`` has 2^y - 1, ``AP(rel=2)`` counts
     grades from 2. Shapes: scores and labels ``[B, N]``. A list without a relevant document is left out.
 
+    >>> from rerank.relaxations import TwinSigmoid
+    >>> loss = DirectMetric("nDCG@10", TwinSigmoid())  # has the exact value
+    >>> loss(torch.tensor([[2.0, 1.0]]), torch.tensor([[0, 1]]))  # 1 - 1 / log2(3)
+    tensor(0.3691)
+
     Args:
         measure: an ir-measures name or object: P, AP, nDCG, nERR or RR, with or without a cut-off.
         relaxation: what stands in for sorting.

@@ -40,6 +40,10 @@ class LambdaLoss(Loss):
     NDCG-Loss2++; base-2 logarithm as there); Burges et al., "Learning to Rank with Nonsmooth Cost Functions", NIPS
     2006 (LambdaRank).
 
+    >>> loss = LambdaLoss("lambdarank")
+    >>> loss(torch.tensor([[0.0, 0.0]]), torch.tensor([[1, 0]]))  # |1 - 0| |1 - 1 / log2(3)| log2(1 + 1)
+    tensor(0.3691)
+
     Args:
         weighting: which weight, for nDCG.
         measure: ``nDCG``, ``nDCG@k`` (``dcg='exp-log2'`` for the gain 2^y - 1 that the papers train on) or ``P@k``.

@@ -27,6 +27,9 @@ class ListAP(Loss):
     Source: Revaud et al., "Learning with Average Precision: Training Image Retrieval with a Listwise Loss", ICCV
     2019, section 3 (quantised AP).
 
+    >>> ListAP()(torch.tensor([[2.0, 1.0]]), torch.tensor([[0, 1]]))  # the relevant document is second: 1 - 1/2
+    tensor(0.5000)
+
     Args:
         bins: the number of bins ``M``, at least 2.
         rel: the smallest grade that counts as relevant.

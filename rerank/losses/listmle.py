@@ -20,6 +20,9 @@ class ListMLE(Loss):
 
     Source: Xia et al., "Listwise Approach to Learning to Rank: Theory and Algorithm", ICML 2008 (likelihood loss).
 
+    >>> ListMLE()(torch.tensor([[0.0, 0.0, 0.0]]), torch.tensor([[2, 1, 0]]))  # one of six orders: ln 6
+    tensor(1.7918)
+
     Args:
         reduction: mean or sum over the lists from which something can be learned, or none.
         validate: look at the values of scores and labels, and refuse what is not finite or negative.

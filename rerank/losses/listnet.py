@@ -19,6 +19,9 @@ class ListNet(Loss):
 
     Source: Cao et al., "Learning to Rank: From Pairwise Approach to Listwise Approach", ICML 2007 (top-one model).
 
+    >>> ListNet()(torch.tensor([[0.0, 0.0]]), torch.tensor([[1, 0]]))  # each has probability 1/2: ln 2
+    tensor(0.6931)
+
     Args:
         temperature: divides the scores; 1 in the paper.
         reduction: mean or sum over the lists from which something can be learned, or none.

@@ -38,6 +38,9 @@ class RankNet(_Pairwise):
 
     Source: Burges et al., "Learning to Rank using Gradient Descent", ICML 2005, section 3, with target probability 1.
 
+    >>> RankNet()(torch.tensor([[1.0, 1.0]]), torch.tensor([[1, 0]]))  # ln(1 + e^0)
+    tensor(0.6931)
+
     Args:
         k: keep the pairs whose current ranks (ties at random) are both at most ``k``; None keeps all. A list whose
             top ``k`` holds no ordered pair counts with loss 0.
@@ -78,6 +81,9 @@ class PairwiseHinge(_Pairwise):
     Source: Herbrich et al., "Large Margin Rank Boundaries for Ordinal Regression", 2000; the text baseline of Thonet
     et al., "SmoothI: Smooth Rank Indicators for Differentiable IR Metrics", 2021, section 5.5.
 
+    >>> PairwiseHinge()(torch.tensor([[0.5, 0.25]]), torch.tensor([[1, 0]]))  # 1 - (0.5 - 0.25)
+    tensor(0.7500)
+
     Args:
         margin: the difference of scores beyond which a pair costs nothing.
         reduction: mean or sum over the lists from which something can be learned, or none.
@@ -104,6 +110,9 @@ class PairwiseSoftmax(_Pairwise):
     without an ordered pair (so also one without relevant documents) is left out.
 
     Source: MacAvaney et al., "CEDR: Contextualized Embeddings for Document Ranking", SIGIR 2019, released code.
+
+    >>> PairwiseSoftmax()(torch.tensor([[1.0, 1.0]]), torch.tensor([[1, 0]]))
+    tensor(0.5000)
 
     Args:
         reduction: mean or sum over the lists from which something can be learned, or none.

@@ -30,6 +30,10 @@ class WassRank(Loss):
 
     Source: Yu et al., "WassRank: Listwise Document Ranking Using Optimal Transport Theory", WSDM 2019.
 
+    >>> loss = WassRank(gain_base=2, gap=1, penalty=0)  # gains of 1 and -1: a cost of 2
+    >>> loss(torch.tensor([[50.0, -50.0]]), torch.tensor([[1, 0]]))  # the labels want 1 / (1 + e) of the mass moved
+    tensor(0.5379)
+
     Args:
         gain_base: base ``a`` of the gain of a relevant document.
         gap: minus the gain of a document of grade 0.

@@ -26,6 +26,9 @@ class AP(BinaryMeasure):
     2010), from ranks of exact value
     :math:`\frac{1}{R} \sum_i b_i \frac{\bar o_i}{r_i} \sum_{l=\bar o_i}^{k} b_{o_l} / l` (Yu 2020, Eq 30).
 
+    >>> AP().exact(torch.tensor([[3.0, 2.0, 1.0]]), torch.tensor([[1, 0, 1]]))  # (1/1 + 2/3) / 2
+    tensor([0.8333])
+
     Args:
         cutoff: k; None for the whole list.
         rel: the lowest grade that counts as relevant.

@@ -18,6 +18,12 @@ class Measure(ABC):
 
     Its ``str`` is its ir-measures name, which :func:`rerank.measures.parse` reads back.
 
+    >>> from rerank.measures import parse
+    >>> str(parse("nDCG(dcg='exp-log2')@10"))
+    "nDCG(dcg='exp-log2')@10"
+    >>> parse("RR").exact(torch.tensor([[3.0, 2.0, 1.0]]), torch.tensor([[0, 1, 1]]))
+    tensor([0.5000])
+
     Args:
         cutoff: the number of ranks that are looked at, 1 or more; None for the whole list.
     """
@@ -150,6 +156,10 @@ class Measure(ABC):
 @dataclass(frozen=True)
 class BinaryMeasure(Measure):
     """A measure that only asks whether a document is relevant, ``b_i = [y_i >= rel]``.
+
+    >>> from rerank.measures import AP
+    >>> AP(rel=2).relevant(torch.tensor([[0, 1, 2]]))
+    tensor([[False, False,  True]])
 
     Args:
         cutoff: the number of ranks that are looked at; None for the whole list.

@@ -24,6 +24,10 @@ class nDCG(Measure):
     :math:`G(\sum_j E_{rj} y_j)` (gain of ranks, SmoothI's Eq 12). From soft ranks the sum runs over documents,
     :math:`\sum_i G(y_i) T_i / \log_2(r_i + 1)`, with :math:`T_i` how far document i is within the cut-off.
 
+    >>> scores, labels = torch.tensor([[2.0, 1.0]]), torch.tensor([[0, 3]])
+    >>> nDCG().exact(scores, labels)  # (3 / log2(3)) / (3 / log2(2))
+    tensor([0.6309])
+
     Args:
         cutoff: k; None for the whole list.
         dcg: "log2" for G = y, "exp-log2" for G = 2^y - 1.

@@ -23,6 +23,9 @@ class nERR(Measure):
     From rank indicators :math:`p_{o_r}` becomes :math:`\sum_j E_{rj} p_j`; from soft ranks the order is held fixed
     and the gradient flows through the reciprocal ranks alone, :math:`1 / r_{o_r}` (Yu 2020, Eq 16).
 
+    >>> nERR(max_rel=1).exact(torch.tensor([[2.0, 1.0]]), torch.tensor([[0, 1]]))  # p = 1/2: (1/2 / 2) / (1/2 / 1)
+    tensor([0.5000])
+
     Args:
         cutoff: k; None for the whole list.
         max_rel: the grade y_max, to which higher ones are lowered; None takes the largest of each list.

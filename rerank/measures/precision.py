@@ -26,6 +26,9 @@ class P(BinaryMeasure):
     :math:`\frac{1}{k} \sum_{\bar o_i \le k} b_i \bar o_i / r_i` (Yu 2020, Eq 13). Without a cut-off smooth ranks give
     a constant.
 
+    >>> P(4).exact(torch.tensor([[3.0, 2.0, 1.0]]), torch.tensor([[1, 0, 1]]))  # 2 / 4
+    tensor([0.5000])
+
     Args:
         cutoff: k; None for the whole list.
         rel: the lowest grade that counts as relevant.

@@ -26,6 +26,9 @@ class RR(BinaryMeasure):
     document, as far as it is within the cut-off and no relevant document is ahead of it. From ranks of exact value it
     is :math:`1 / r_i` of the first relevant document within the cut-off. The limit of each is the exact measure.
 
+    >>> RR().exact(torch.tensor([[3.0, 2.0, 1.0]]), torch.tensor([[0, 1, 1]]))  # the first relevant document is second
+    tensor([0.5000])
+
     Args:
         cutoff: k; None for the whole list.
         rel: the lowest grade that counts as relevant.

@@ -16,6 +16,11 @@ class Approx(SoftRanks):
     T is how far document i is within the cut-off k. Tied documents share the mean of their ranks. Only the rows of
     relevant documents are computed, and nothing of size rows x N is kept for the backward pass.
 
+    >>> mask, rows = torch.ones(1, 2, dtype=torch.bool), torch.tensor([[0, 1]])
+    >>> batch = Batch(torch.tensor([[1.0, 4.0]]).log(), torch.tensor([[1.0, 0.0]]), mask, rows)
+    >>> Approx(alpha=1).ranks(batch)  # scores of 0 and ln 4, and sigmoid(ln 4) = 4/5: 1 + 4/5 and 1 + 1/5
+    tensor([[1.8000, 1.2000]])
+
     Args:
         alpha: steepness of the sigmoids over scores; exact as it grows.
         beta: steepness of the sigmoids over ranks (cut-off, AP, RR); None takes alpha.

@@ -21,6 +21,17 @@ GainOf = Literal["documents", "ranks"]
 class Batch:
     """A padded batch of lists, as soft ranks see it.
 
+    >>> batch = Batch(
+    ...     scores=torch.tensor([[0.1, 0.9, 0.5]]),
+    ...     labels=torch.tensor([[1.0, 0.0, 0.0]]),
+    ...     mask=torch.ones(1, 3, dtype=torch.bool),
+    ...     rows=torch.tensor([[0]]),
+    ... )
+    >>> batch.exact
+    tensor([[3., 1., 2.]])
+    >>> batch.at_rows(batch.exact)
+    tensor([[3.]])
+
     Attributes:
         scores: ``[B, N]``, zero where padded.
         labels: ``[B, N]`` grades, zero where padded.
@@ -63,6 +74,12 @@ class _Measure(Protocol):
 class Relaxation(Described, ABC):
     """A smooth stand-in for sorting; derive from :class:`RankIndicators` or :class:`SoftRanks`.
 
+    >>> from rerank.measures import parse
+    >>> from rerank.relaxations import TwinSigmoid
+    >>> scores, labels = torch.tensor([[2.0, 1.0]]), torch.tensor([[0, 1]])
+    >>> parse("RR").relaxed(TwinSigmoid(), scores, labels)  # the relevant document is second
+    tensor([0.5000])
+
     Attributes:
         measures: names of the measures that the relaxation is defined for; None for all.
     """
@@ -98,6 +115,11 @@ class RankIndicators(Relaxation):
 
     A subclass defines :meth:`indicators`. The measures need only :meth:`expected` and :meth:`weighted`, which a
     subclass may override with forms that never hold ``[B, depth, N]``.
+
+    >>> from rerank.relaxations import SoftSort
+    >>> mask, grades = torch.ones(1, 2, dtype=torch.bool), torch.tensor([[3.0, 1.0]])
+    >>> SoftSort().expected(torch.tensor([[0.0, 0.0]]), grades, mask, depth=2)  # tied: (3 + 1) / 2 at both ranks
+    tensor([[2., 2.]])
 
     Attributes:
         gain_of: what nDCG takes the gain of: the documents, or the grades expected at the ranks.
@@ -160,6 +182,11 @@ class RankIndicators(Relaxation):
 
 class SoftRanks(Relaxation):
     """Relaxations that give every document a differentiable rank, 1 for the highest score.
+
+    >>> from rerank.relaxations import Approx
+    >>> mask, rows = torch.ones(1, 2, dtype=torch.bool), torch.tensor([[0, 1]])
+    >>> Approx().ranks(Batch(torch.tensor([[0.0, 0.0]]), torch.tensor([[1.0, 0.0]]), mask, rows))  # tied: (1 + 2) / 2
+    tensor([[1.5000, 1.5000]])
 
     Attributes:
         exact_ranks: whether the ranks have exact values and only their gradient is smooth, so that the measures compare

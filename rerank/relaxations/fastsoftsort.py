@@ -24,6 +24,13 @@ class FastSoftSort(SoftRanks):
     the strength grows they all go to their mean. Comparisons with the cut-off and between ranks are as for Approx.
     On the CPU time is that of sorting; on other devices it grows with N x N, for not waiting for them. Memory is N.
 
+    >>> mask, rows = torch.ones(1, 2, dtype=torch.bool), torch.tensor([[0, 1]])
+    >>> batch = Batch(torch.tensor([[0.0, 0.5]]), torch.tensor([[1.0, 0.0]]), mask, rows)
+    >>> FastSoftSort(strength=1).ranks(batch)  # their mean, 3/2, and half the difference of scores
+    tensor([[1.7500, 1.2500]])
+    >>> FastSoftSort(strength=0.5).ranks(batch)  # no more than one rank apart
+    tensor([[2., 1.]])
+
     Args:
         strength: epsilon; exact as it goes to 0.
         regularization: "l2" or "kl".

@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 class Fidelity:
     """What a user needs to choose a relaxation and its temperature; each ``[B]``, one number per list.
 
+    >>> from rerank.relaxations import SoftSort
+    >>> found = SoftSort().fidelity(torch.tensor([[0.0, 0.0]]))  # tied: each document is half at both ranks
+    >>> found.rank_error, found.sharpness  # |1.5 - 1| + |1.5 - 2|
+    (tensor([1.]), tensor([0.5000]))
+
     Attributes:
         rank_error: L1 distance of soft from exact ranks, summed over the list. For indicators the soft rank of a
             document is the mean rank under its column, ``sum_r r E[r, j] / sum_r E[r, j]``.

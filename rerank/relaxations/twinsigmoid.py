@@ -22,6 +22,12 @@ class TwinSigmoid(SoftRanks):
     :math:`2 \alpha (1 - z)` if u > 0, :math:`-2 \alpha z` if u < 0, else 0. The cut-off takes the exact rank. Only the
     rows of relevant documents are computed: time is linear in relevant documents x N.
 
+    >>> scores = torch.tensor([[1.0, 4.0]]).log().requires_grad_()
+    >>> mask, rows = torch.ones(1, 2, dtype=torch.bool), torch.tensor([[0]])
+    >>> ranks = TwinSigmoid(gradient=1).ranks(Batch(scores, torch.tensor([[1.0, 0.0]]), mask, rows))
+    >>> ranks.tolist(), torch.autograd.grad(ranks, scores)  # exact; z (1 - z) with z = sigmoid(-ln 4) = 1/5
+    ([[2.0]], (tensor([[-0.1600,  0.1600]]),))
+
     Args:
         gradient: which backward weight, 1, 2 or 3.
         alpha: steepness of the backward sigmoid.
