@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -34,9 +33,11 @@ def add_config(parser: ArgumentParser) -> None:
             import yaml
 
             self.told = _over(self.told or {}, read_config(values), values)
-            self.apply_config(parser, cfg, self.dest, yaml.safe_dump(self.told, sort_keys=False))
+            # Quoted, because the parser reads a bare 1e-3 as a number.
+            quoted = yaml.safe_dump(self.told, sort_keys=False, default_style='"')
+            self.apply_config(parser, cfg, self.dest, quoted)
 
-    about = "YAML file; later files override its keys, and options override all files"
+    about = "YAML file, which may extend another (extends: FILE); later files override its keys, options all files"
     parser.add_argument("--config", action=ConfigFiles, help=about)
 
 
@@ -86,7 +87,7 @@ def merged(base: Settings, over: Mapping[str, Any], names: Sequence[str] = ()) -
         over: the values that win; their keys may be dotted.
         names: keys at the top below which no key is dotted.
     """
-    result = copy.deepcopy(base)
+    result: Settings = _copy(base)
     for way, value in _leaves(over, names):
         _put(result, way, value)
     return result
@@ -112,7 +113,7 @@ def _put(settings: Settings, way: Sequence[str], value: Any) -> None:
             raise UserError(f"{'.'.join(map(str, way))}: {part} is {child!r}, which holds no keys")
         node[part] = child
         node = child
-    _inside(node, way[-1])[way[-1]] = copy.deepcopy(value)
+    _inside(node, way[-1])[way[-1]] = _copy(value)
 
 
 def _inside(node: Settings, part: str) -> Settings:
@@ -122,6 +123,13 @@ def _inside(node: Settings, part: str) -> Settings:
             node["init_args"] = {}
         return node["init_args"]
     return node
+
+
+def _copy(value: Any) -> Any:
+    """A deep copy without shared branches, so that what aliases of YAML brought to two places can differ afterwards."""
+    if isinstance(value, Mapping):
+        return {key: _copy(item) for key, item in value.items()}
+    return [_copy(item) for item in value] if isinstance(value, list) else value
 
 
 def _leaves(
