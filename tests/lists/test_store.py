@@ -62,8 +62,10 @@ def test_selection_and_depth_agree_with_the_whole(tmp_path: Path) -> None:
         mine = slice(part.offsets[i], part.offsets[i + 1])
         assert part.query_ids[i] == lists.query_ids[j]
         assert part.queries[i] == j
-        for name in ("documents", "labels", "first_stage"):
-            np.testing.assert_array_equal(getattr(part, name)[mine], getattr(lists, name)[whole])
+        np.testing.assert_array_equal(part.documents[mine], lists.documents[whole])
+        np.testing.assert_array_equal(part.grades[mine], lists.grades[whole])
+        np.testing.assert_array_equal(part.column("bm25")[mine], lists.column("bm25")[whole])
+        np.testing.assert_array_equal(part.row_numbers[mine], np.arange(lists.size)[whole])
 
 
 def test_runs_break_ties_by_the_first_stage(tmp_path: Path) -> None:
@@ -80,7 +82,8 @@ def test_added_relevant_documents_are_for_training_only(tmp_path: Path) -> None:
     collection = open_collection(name)
     run = {query: ranked[:2] for query, ranked in random_run(name, [20] * 12).items()}
     build_lists(collection, run, tmp_path / "lists", add_relevant=True)
-    training, other = (Lists.open(tmp_path / "lists", with_added=flag) for flag in (True, False))
+    other = Lists.open(tmp_path / "lists")
+    training = other.with_added()
     qrels = collection.qrels()
     assert qrels is not None
     relevant = [sum(grade > 0 for grade in qrels.get(query, {}).values()) for query in training.query_ids]
@@ -88,6 +91,8 @@ def test_added_relevant_documents_are_for_training_only(tmp_path: Path) -> None:
         int((training.grades[s:e] > 0).sum()) for s, e in zip(training.offsets, training.offsets[1:], strict=False)
     ]
     assert found == relevant
+    assert np.isnan(training.column("bm25")).sum() == training.size - other.size > 0, "nobody scored what was added"
+    assert not np.isnan(other.column("bm25")).any()
     assert other.lengths.tolist() == [2] * 12
     assert other.run() == run
 
@@ -118,13 +123,17 @@ def test_other_versions_and_broken_folders_are_refused(tmp_path: Path) -> None:
     folder = make_lists(tmp_path).store.folder
     with pytest.raises(UserError, match="not a lists folder"):
         Lists.open(tmp_path / "collection")
-    manifest = json.loads((folder / "manifest.json").read_text())
-    (folder / "manifest.json").write_text(json.dumps(manifest | {"version": 99}))
-    with pytest.raises(UserError, match="version 99"):
-        Lists.open(folder)
-    (folder / "manifest.json").write_text(json.dumps(manifest))
+    manifest = (folder / "manifest.json").read_text()
+    for version, way_out in ((99, "version 99.*build them again"), (1, "version 1; .*rerank lists .* --upgrade")):
+        (folder / "manifest.json").write_text(json.dumps(json.loads(manifest) | {"version": version}))
+        with pytest.raises(UserError, match=way_out):
+            Lists.open(folder)
+    (folder / "manifest.json").write_text(manifest)
     data = (folder / "queries.arrow").read_bytes()
     (folder / "queries.arrow").write_bytes(data[: len(data) // 2])
+    with pytest.raises(UserError, match=r"queries\.arrow"):
+        Lists.open(folder).query_ids
+    (folder / "queries.arrow").unlink()
     with pytest.raises(UserError, match=r"queries\.arrow"):
         Lists.open(folder)
 
