@@ -226,10 +226,13 @@ def _weight(text: str, contract: dict[str, Any], model: str) -> float:
 
 
 def train(argv: Sequence[str]) -> None:
-    """Train a reranker as a YAML configuration says; goes on where an interrupted run stopped."""
-    from rerank.training.command import train as run_training
+    """Train a reranker as a YAML configuration says; resume where an interrupted run stopped."""
+    from rerank.training.command import configuration
 
-    run_training(argv)
+    config, output = configuration(argv)  # the help has to come without importing torch
+    from rerank.training.fit import fit
+
+    fit(config, output)
 
 
 def experiment(argv: Sequence[str]) -> None:

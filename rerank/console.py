@@ -9,7 +9,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import takewhile
 from pathlib import Path
@@ -34,12 +34,12 @@ def make_parser(name: str, documented: Callable[..., Any]) -> ArgumentParser:
     return ArgumentParser(prog=f"rerank {name}", description=about, exit_on_error=False)
 
 
-def parse(parser: ArgumentParser, argv: Sequence[str], classes: Sequence[str] = ()) -> Namespace:
+def parse(parser: ArgumentParser, asked: Sequence[str] | Mapping[str, Any], classes: Sequence[str] = ()) -> Namespace:
     """Parse options, in the spelling ``--per-query`` or ``--per_query``.
 
     Args:
         parser: the parser.
-        argv: the words of the command line.
+        asked: the words of the command line, or nested settings as a YAML file has them.
         classes: names of classes that values may mean, for suggestions.
 
     Raises:
@@ -47,8 +47,10 @@ def parse(parser: ArgumentParser, argv: Sequence[str], classes: Sequence[str] = 
     """
     from jsonargparse import ArgumentError
 
-    words = [re.sub(r"^--[^=]+", lambda key: "--" + key[0][2:].replace("-", "_"), word) for word in argv]
     try:
+        if isinstance(asked, Mapping):
+            return parser.parse_object(dict(asked))
+        words = [re.sub(r"^--[^=]+", lambda key: "--" + key[0][2:].replace("-", "_"), word) for word in asked]
         return parser.parse_args(words)
     except ArgumentError as error:
         raise UserError(_one_line(str(error), parser, classes)) from error

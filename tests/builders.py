@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from pathlib import Path
+from typing import Any
 
 from rerank.collections import open_collection
 from rerank.lists import Lists, build_lists
@@ -16,6 +17,15 @@ WORDS = [
     *("supersonic", "drag", "lift", "nose", "body", "cylinder", "wave", "theory", "solution", "equation", "velocity"),
     *("temperature", "transfer", "surface", "stream", "edge", "blunt", "slender"),
 ]
+
+
+def train(words: list[str]) -> dict[str, Any]:
+    """Train by the words of ``rerank train``; returns the measures."""
+    from rerank.training.command import configuration
+    from rerank.training.fit import fit
+
+    config, output = configuration(words)
+    return fit(config, output).measures
 
 
 def write_collection(folder: Path, queries: int = 12, documents: int = 60, seed: int = 0) -> str:

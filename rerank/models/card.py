@@ -19,6 +19,7 @@ def write_card(
     config: Mapping[str, Any],
     measures: Mapping[str, Any],
     data: Mapping[str, str],
+    name: str,
 ) -> None:
     """Write the card of a trained model. Its license is left to whoever publishes it.
 
@@ -28,9 +29,10 @@ def write_card(
         config: the run's resolved configuration.
         measures: what ``measures.json`` holds.
         data: a line about the lists of each split.
+        name: the model's name.
     """
     with atomic_write(folder / CARD) as file:
-        file.write(card(contract, config, measures, data, name=Path(config["output"]).name))
+        file.write(card(contract, config, measures, data, name))
 
 
 def card(
@@ -40,7 +42,7 @@ def card(
     data: Mapping[str, str],
     name: str,
 ) -> str:
-    """The card's text; arguments as for :func:`write_card`, and the model's name."""
+    """The card's text; arguments as for :func:`write_card`."""
     text = "head" in contract
     plain = text and contract["head"] == "hf" and contract.get("long", "truncate") == "truncate"
     loss = config.get("loss")

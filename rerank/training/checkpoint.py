@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +12,16 @@ import torch
 from rerank.arrow import Array
 from rerank.errors import UserError
 from rerank.files import atomic_folder
-from rerank.models.weights import check_safetensors
+from rerank.hashes import check_files, hash_files, read_sealed, write_sealed
 
 KEEP = 2
 """Checkpoints kept: the newest, and one to fall back on."""
+
+STATE = "state.json"
+"""In a checkpoint: the state, sealed, with the SHA-256 of the other files."""
+
+FILES = "files"
+"""Its key for them."""
 
 
 @dataclass
@@ -32,7 +36,6 @@ class State:
         best_epoch: that epoch, counted from 1.
         loss_sum: sum of the losses of the epoch under way.
         metrics_lines: lines of metrics.jsonl that belong to the steps completed.
-        data: hash of the training lists and configuration, to notice a changed input.
         token_budget: padded tokens per forward pass, as memory allowed; 0 before that is known.
         full_tokens: tokens of a micro-batch up to which its graph fits in memory; None where nothing tells.
         scores: ``[T]`` the model's scores at the start of the epoch under way, where its samples depend on them.
@@ -45,7 +48,6 @@ class State:
     best_epoch: int = 0
     loss_sum: float = 0.0
     metrics_lines: int = 0
-    data: dict[str, str] = field(default_factory=dict)
     token_budget: int = 0
     full_tokens: int | None = None
     scores: Array | None = None
@@ -68,10 +70,8 @@ def save_checkpoint(run: Path, state: State, model: torch.nn.Module, optimizer: 
             save_file({"scores": torch.from_numpy(state.scores)}, str(temporary / "scores.safetensors"))
         values = asdict(replace(state, scores=None))
         del values["scores"]
-        (temporary / "state.json").write_text(json.dumps(values, indent=2) + "\n")
-        for file in temporary.iterdir():
-            with file.open("rb") as opened:
-                os.fsync(opened.fileno())
+        names = sorted(file.name for file in temporary.iterdir())
+        write_sealed(temporary / STATE, values | {FILES: hash_files(temporary, names)})
     for old in sorted(folder.parent.glob("step-*"))[:-KEEP]:
         shutil.rmtree(old)
 
@@ -90,23 +90,32 @@ def load_checkpoint(run: Path, model: torch.nn.Module, optimizer: torch.optim.Op
     folder = folders[-1]
     before = f"from {folders[-2].name}" if len(folders) > 1 else "from the start"
     try:
-        for name in ("model.safetensors", "optimizer.safetensors"):
-            check_safetensors(folder / name)
-        state = State(**json.loads((folder / "state.json").read_text()))
-        if (folder / "scores.safetensors").is_file():
-            check_safetensors(folder / "scores.safetensors")
+        values = check_checkpoint(folder)
+        state = State(**{name: value for name, value in values.items() if name != FILES})
+        if "scores.safetensors" in values[FILES]:
             state.scores = load_file(str(folder / "scores.safetensors"))["scores"].numpy().copy()
         model.load_state_dict(load_file(str(folder / "model.safetensors")))
         moments = load_file(str(folder / "optimizer.safetensors"))
-    except (UserError, OSError, ValueError, TypeError, RuntimeError) as error:
+    except (UserError, OSError, ValueError, TypeError, KeyError, RuntimeError) as error:
         reason = str(error).splitlines()[0]
-        raise UserError(f"{folder}: damaged checkpoint ({reason}); remove this folder to go on {before}") from error
+        raise UserError(f"{folder}: damaged checkpoint ({reason}); remove this folder to resume {before}") from error
     per_parameter: dict[int, dict[str, torch.Tensor]] = {}
     for key, value in moments.items():
         index, name = key.split(".", 1)
         per_parameter.setdefault(int(index), {})[name] = value.clone()  # not the mapped file
     optimizer.load_state_dict(optimizer.state_dict() | {"state": per_parameter})
     return state
+
+
+def check_checkpoint(folder: Path, remembered: bool = True) -> dict[str, Any]:
+    """What ``state.json`` of a checkpoint holds, after its files were compared with it.
+
+    Raises:
+        UserError: a file is missing or damaged; names it.
+    """
+    values = read_sealed(folder / STATE)
+    check_files(folder, values[FILES], remembered)
+    return values
 
 
 def _copied(tensors: dict[str, Any]) -> dict[str, torch.Tensor]:

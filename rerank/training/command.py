@@ -1,60 +1,55 @@
-"""From options and a YAML file to a finished run."""
+"""From options and YAML files to a training configuration."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rerank.configs import add_config
-from rerank.console import log_file, make_parser, parse
+from rerank.console import make_parser, parse
 from rerank.errors import UserError
 
 if TYPE_CHECKING:
     from jsonargparse import ArgumentParser, Namespace
 
     from rerank.training.config import TrainConfig
-    from rerank.training.run_folder import RunFolder
-    from rerank.training.trainer import Trainer
-    from rerank.training.trees import TreeTrainer
-
-log = logging.getLogger("rerank")
 
 
-def train(argv: Sequence[str]) -> dict[str, Any]:
-    """Train a reranker as a YAML configuration says; goes on where an interrupted run stopped.
+def configuration(argv: Sequence[str]) -> tuple[TrainConfig, str]:
+    """What the words of ``rerank train`` ask for: the configuration, and the run folder.
 
     Args:
         argv: ``--config FILE`` and options that override its keys.
 
-    Returns:
-        What ``measures.json`` of the run holds.
+    Raises:
+        UserError: words that are not understood.
     """
     parser = _parser()
-    classes = [] if {"-h", "--help"} & set(argv) else _import_classes()
-    options = parse(parser, classes_first(argv), classes)
-    from rerank.training.run_folder import RunFolder
-
-    folder = RunFolder(options.output, parser.dump(options))
-    folder.check()
-    if (measures := folder.finished()) is not None:
-        log.info("%s is complete; name another output to train again", options.output)
-        return measures
-    config = _instantiate(parser, options)
-    with log_file(folder.path):
-        measures = _trainer(config, folder).run()
-        _report(measures)
-    return measures
+    asked_for_help = {"-h", "--help"} & set(argv)  # which has to come without importing torch
+    options = parse(parser, classes_first(argv), [] if asked_for_help else _import_classes())
+    if not options.output:
+        raise UserError("output: name a run folder, such as --output runs/x")
+    return _instantiated(parser, options), options.output
 
 
-def check(argv: Sequence[str]) -> None:
-    """Raise a UserError for keys or values that :func:`train` would refuse; builds and writes nothing."""
+def configured(settings: Mapping[str, Any]) -> TrainConfig:
+    """The configuration that nested settings describe, as a YAML file has them."""
+    parser = _parser()
+    return _instantiated(parser, parse(parser, settings, _import_classes()))
+
+
+def check(asked: Sequence[str] | Mapping[str, Any]) -> None:
+    """Raise a UserError for keys or values that training would refuse; builds and writes nothing.
+
+    Args:
+        asked: the words of the command line, or nested settings.
+    """
     from rerank.models.vectors.boosting import Trees
     from rerank.training.config import check_values
 
-    options = parse(_parser(), classes_first(argv), _import_classes())
+    words = asked if isinstance(asked, Mapping) else classes_first(asked)
+    options = parse(_parser(), words, _import_classes())
     model = _named(options.model)
     check_values(options, _named(options.loss), trees=isinstance(model, type) and issubclass(model, Trees))
 
@@ -67,72 +62,28 @@ def _named(chosen: Namespace | None) -> Any:
     return getattr(import_module(module), name)
 
 
-def measure_test(path: str | Path) -> dict[str, Any]:
-    """Measure the test lists of a finished run that was trained with ``test: false``, once.
-
-    Args:
-        path: its folder; ``test.trec`` is written there, and ``measures.json`` gets the test's measures.
-
-    Returns:
-        What ``measures.json`` holds.
-
-    Raises:
-        UserError: the run is not finished.
-    """
-    from rerank.training.run_folder import RunFolder
-
-    config_file = Path(path) / "config.yaml"
-    if not config_file.is_file():
-        raise UserError(f"{path}: not a run folder (no config.yaml)")
-    parser = _parser()
-    _import_classes()
-    folder = RunFolder(path, config_file.read_text())
-    measures = folder.finished()
-    if measures is None:
-        raise UserError(f"{path}: the run is not finished; go on with rerank train --config {config_file}")
-    if "test" in measures:
-        return measures
-    options = parse(parser, ["--config", str(config_file), "--test", "true"])
-    with log_file(folder.path):
-        measures = _trainer(_instantiate(parser, options), folder).finish()
-        _report(measures)
-    return measures
-
-
 def _parser() -> ArgumentParser:
     from rerank.training.config import TrainConfig
 
-    parser = make_parser("train", train)
+    parser = make_parser("train", TrainConfig)
+    parser.description = "Train a reranker as a YAML configuration says; resume where an interrupted run stopped."
     add_config(parser)
+    parser.add_argument("--output", type=str | None, help="run folder to make, or to resume")
     parser.add_class_arguments(TrainConfig)
-    parser.set_defaults(sampler={"class_path": "rerank.lists.sampling.Full"})  # as YAML, so that it can be dumped
+    parser.set_defaults(sampler={"class_path": "rerank.lists.sampling.Full"})
     return parser
 
 
-def _instantiate(parser: ArgumentParser, options: Namespace) -> TrainConfig:
-    import torch
+def _instantiated(parser: ArgumentParser, options: Namespace) -> TrainConfig:
+    from rerank.training.config import TrainConfig
 
-    torch.manual_seed(options.seed)  # a fresh head's weights
     try:
-        return parser.instantiate(options)
+        made = parser.instantiate(options)
     except ValueError as error:
         lines = str(error).splitlines()  # of a key that may be null, what its class said is in the list below
         inner = [line.removeprefix("  - ") for line in lines if line.startswith("  - ")]
         raise UserError((inner or lines)[0]) from error
-
-
-def _trainer(config: TrainConfig, folder: RunFolder) -> Trainer | TreeTrainer:
-    from rerank.models.vectors.boosting import Trees
-    from rerank.training.trainer import Trainer
-    from rerank.training.trees import TreeTrainer
-
-    return (TreeTrainer if isinstance(config.model, Trees) else Trainer)(config, folder)
-
-
-def _report(measures: dict[str, Any]) -> None:
-    for split, values in measures.items():
-        numbers = ", ".join(f"{name} {value:.4f}" for name, value in values.items() if isinstance(value, float))
-        log.info("%s: %s", split, numbers)
+    return TrainConfig(**{key: value for key, value in vars(made).items() if key not in ("config", "output")})
 
 
 def classes_first(argv: Sequence[str]) -> list[str]:

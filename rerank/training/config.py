@@ -42,7 +42,6 @@ class TrainConfig:
     """A training run.
 
     Attributes:
-        output: run folder to make, or to go on with where it was interrupted.
         data: where the lists come from.
         model: what scores them.
         loss: what is minimised; null leaves trees to their own objective, networks need one.
@@ -75,7 +74,6 @@ class TrainConfig:
             where it is installed (events are in the run folder), [] is none.
     """
 
-    output: str
     data: Data
     model: Model
     loss: Loss | None = None

@@ -8,15 +8,14 @@ import platform
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 import rerank
-from rerank.files import atomic_write, digest
+from rerank.files import atomic_write
 from rerank.kernels.precision import cpu_flags
 
 if TYPE_CHECKING:
@@ -32,30 +31,49 @@ DECISIVE_FLAGS = {"avx2", "avx512f", "avx512_bf16", "avx512_vnni", "amx_bf16", "
 DECISIVE_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "WORLD_SIZE")
 
 
-def add_provenance(folder: Path, config: str, splits: Splits) -> None:
+def add_provenance(folder: Path, training: str, identity: Mapping[str, Any], splits: Splits) -> None:
     """Append this start to ``provenance.json`` of a run folder.
 
     Args:
         folder: the run folder.
-        config: the resolved configuration as YAML; the file holds its digest and its seed.
+        training: the id of the training.
+        identity: what the id is of.
         splits: the lists.
     """
-    path = folder / PROVENANCE
-    starts = json.loads(path.read_text()) if path.is_file() else []
-    with atomic_write(path) as file:
-        json.dump([*starts, provenance(config, splits)], file, indent=2)
+    _write(folder, [*read_provenance(folder), provenance(training, identity, splits)])
+
+
+def add_seconds(folder: Path, seconds: float) -> None:
+    """Note how long the last start took until the run was complete."""
+    starts = read_provenance(folder)
+    if starts:
+        starts[-1]["seconds"] = seconds
+        _write(folder, starts)
+
+
+def read_provenance(folder: Path) -> list[dict[str, Any]]:
+    """The starts of a run, none where the file is missing or cannot be read: no result depends on it."""
+    try:
+        return list(json.loads((folder / PROVENANCE).read_bytes()))
+    except (OSError, ValueError, TypeError):
+        return []
+
+
+def _write(folder: Path, starts: list[dict[str, Any]]) -> None:
+    with atomic_write(folder / PROVENANCE) as file:
+        json.dump(starts, file, indent=2)
         file.write("\n")
 
 
-def provenance(config: str, splits: Splits) -> dict[str, Any]:
+def provenance(training: str, identity: Mapping[str, Any], splits: Splits) -> dict[str, Any]:
     """Command, code, packages, hardware and data of a run that starts now."""
-    keys = yaml.safe_load(config)
     named = {"train": splits.train, "validation": splits.validation, "test": splits.test}
+    hashes = identity["data"]
     return {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": sys.argv,
-        "seed": keys["seed"],
-        "config": digest(re.sub(r"(?m)^output:.*\n", "", config)),
+        "id": training,
+        "seed": identity["seed"],
         "git": {
             name: state
             for name, place in (("rerank", Path(rerank.__file__).parent), ("working directory", Path.cwd()))
@@ -65,7 +83,7 @@ def provenance(config: str, splits: Splits) -> dict[str, Any]:
         "packages": packages(),
         "hardware": hardware(),
         "environment": {name: os.environ[name] for name in DECISIVE_VARIABLES if name in os.environ},
-        "data": {name: _data(lists) for name, lists in named.items() if lists is not None},
+        "data": {name: _data(lists) | (hashes.get(name) or {}) for name, lists in named.items() if lists is not None},
     }
 
 
@@ -121,13 +139,5 @@ def _processor() -> str:
 
 
 def _data(lists: Lists) -> dict[str, Any]:
-    """Hashes of what is stored, and of which queries of it are used."""
-    manifest = lists.store.manifest
-    return {
-        "lists": str(lists),
-        "hashes": manifest.get("files", {}) | {"candidates": manifest["candidates"]},
-        "queries": len(lists),
-        "candidates": lists.size,
-        "query_ids": digest("\n".join(lists.query_ids)),
-        "grades": digest(lists.grades.astype("<i2").tobytes()),
-    }
+    """Which lists, and how many."""
+    return {"lists": str(lists), "queries": len(lists), "candidates": lists.size}

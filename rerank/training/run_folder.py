@@ -1,4 +1,4 @@
-"""The folder of a run: configuration, log, metrics, best model, measures."""
+"""The folder of a run: identity, configuration, log, metrics, best model, measures."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 import os
 import re
 import shutil
-from itertools import zip_longest
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,8 @@ import yaml
 
 from rerank.errors import UserError
 from rerank.files import atomic_write
+from rerank.hashes import read_sealed, write_sealed
+from rerank.identity import ABSENT, canonical, first_difference, id_of
 from rerank.models.card import write_card
 from rerank.models.contract import add_to_contract, read_contract
 from rerank.training.provenance import add_provenance
@@ -25,50 +27,71 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("rerank")
 
+IDENTITY = "identity.json"
+"""The canonical JSON whose SHA-256 is the id of the training; the first file that is written."""
+
+MEASURES = "measures.json"
+"""Written last: the run is complete. Sealed, and never written again."""
+
+SPLITS = {"train": "training", "validation": "validation", "test": "test"}
+
 
 class RunFolder:
-    """One run: configuration, provenance, log, metrics, measures, ``checkpoints/`` and ``best/``.
+    """One run: identity, configuration, provenance, log, metrics, measures, ``checkpoints/`` and ``best/``.
 
     Args:
         path: the folder.
-        config: the resolved configuration as YAML.
+        identity: what decides the run's results.
+        config: the configuration as YAML, for people and for ``rerank train --config``.
     """
 
-    def __init__(self, path: str | Path, config: str) -> None:
+    def __init__(self, path: str | Path, identity: Mapping[str, Any], config: str) -> None:
         self.path = Path(path)
+        self.identity, self.id = dict(identity), id_of(identity)
         self.config = config
 
     def check(self) -> None:
-        """Refuse a folder that holds something else, or a run with another configuration; writes nothing."""
+        """Refuse a folder that holds something else, or another run; writes nothing."""
         if not self.path.exists():
             return
         if not self.path.is_dir():
             raise UserError(f"output: {self.path} is a file; name a folder")
-        path = self.path / "config.yaml"
-        if not path.is_file():
-            if any(file.name != "log.txt" and not file.name.startswith(".") for file in self.path.iterdir()):
-                raise UserError(f"output: {self.path} exists and is not a run folder; name another one")
+        if not (self.path / IDENTITY).is_file():
+            self._check_without_identity()
             return
-        pairs = zip_longest(path.read_text().splitlines(), self.config.splitlines(), fillvalue="")
-        for number, (old, new) in enumerate(pairs, start=1):
-            if old != new and not new.startswith("output:"):
-                raise UserError(
-                    f"{path}:{number}: this run was started with '{old.strip()}', now it is '{new.strip()}'; "
-                    "name another output, or remove the folder"
-                )
+        old = read_identity(self.path)
+        if (found := first_difference(old, json.loads(canonical(self.identity)))) is not None:
+            raise UserError(f"{self.path}: {difference(*found)}; name another output, or remove the folder")
+
+    def _check_without_identity(self) -> None:
+        """A run that was killed before its identity was written leaves an empty folder, or a finished one is copied."""
+        if self.finished() is not None:
+            return
+        names = {file.name for file in self.path.iterdir() if not file.name.startswith(".")}
+        if "config.yaml" in names:
+            raise UserError(f"output: {self.path} has a run of another version; name another output")
+        if any(name != "log.txt" and not re.fullmatch(r"test(-\w+)?\.(json|trec)", name) for name in names):
+            raise UserError(f"output: {self.path} exists and is not a run folder; name another one")
 
     def finished(self) -> dict[str, Any] | None:
-        """The measures of a run that is complete; None while it is not."""
-        path = self.path / "measures.json"
-        return json.loads(path.read_text()) if path.is_file() else None
+        """What ``measures.json`` of this very training holds; None while it is not complete.
+
+        Raises:
+            UserError: the file is damaged, or of another training.
+        """
+        return finished(self.path, self.id)
 
     def open(self, splits: Splits) -> None:
         """Make the folder, note what the run is made of, tidy up what an interruption left half-done."""
-        (self.path / "checkpoints").mkdir(parents=True, exist_ok=True)
+        self.path.mkdir(parents=True, exist_ok=True)
+        if not (self.path / IDENTITY).exists():
+            with atomic_write(self.path / IDENTITY) as file:
+                file.write(canonical(self.identity))
+        (self.path / "checkpoints").mkdir(exist_ok=True)
         if not (self.path / "config.yaml").exists():
             with atomic_write(self.path / "config.yaml") as file:
                 file.write(self.config)
-        add_provenance(self.path, self.config, splits)
+        add_provenance(self.path, self.id, self.identity, splits)
         old = self.path / ".best.old"
         if old.exists() and not self.best.exists():
             os.rename(old, self.best)
@@ -80,14 +103,15 @@ class RunFolder:
         """The best model by the monitor."""
         return self.path / "best"
 
-    def keep_metrics(self, lines: int) -> None:
-        """Forget what was logged after the checkpoint that the run goes on from."""
+    def keep_metrics(self, lines: int) -> int:
+        """Forget what was logged after the checkpoint that the run resumes from; returns the number of lines kept."""
         path = self.path / "metrics.jsonl"
-        kept = path.read_text().splitlines(keepends=True)[:lines] if path.is_file() else []
+        kept = path.read_text(encoding="utf-8").splitlines(keepends=True)[:lines] if path.is_file() else []
         if len(kept) < lines:
-            raise UserError(f"{path}: has {len(kept)} lines, the checkpoint says {lines}; restore it or start anew")
+            log.warning("%s: has %d lines, the checkpoint says %d; the others are lost", path, len(kept), lines)
         with atomic_write(path) as file:
             file.writelines(kept)
+        return len(kept)
 
     def add_metrics(self, values: dict[str, Any]) -> None:
         """Append one line to ``metrics.jsonl``."""
@@ -102,13 +126,70 @@ class RunFolder:
         """Write the best model's card."""
         named = {"train": splits.train, "validation": splits.validation, "test": splits.test}
         data = {name: _describe(lists) for name, lists in named.items() if lists is not None}
-        write_card(self.best, read_contract(self.best), yaml.safe_load(self.config), measures, data)
+        config = yaml.safe_load(self.config)
+        write_card(self.best, read_contract(self.best), config, measures, data, self.path.name)
 
-    def write_measures(self, measures: dict[str, Any]) -> None:
+    def write_measures(self, measures: Mapping[str, Any]) -> None:
         """Write ``measures.json``: the run is complete."""
-        with atomic_write(self.path / "measures.json") as file:
-            json.dump(measures, file, indent=2)
-            file.write("\n")
+        write_sealed(self.path / MEASURES, {"id": self.id, **measures})
+
+
+def read_identity(folder: Path) -> dict[str, Any]:
+    """What ``identity.json`` holds."""
+    path = folder / IDENTITY
+    try:
+        return dict(json.loads(path.read_bytes()))
+    except (ValueError, TypeError) as error:
+        raise UserError(f"{path}: damaged ({error}); copy the folder again, or remove it") from error
+
+
+def finished(folder: Path, training: str) -> dict[str, Any] | None:
+    """What ``measures.json`` of a training holds; None where it is not complete.
+
+    Args:
+        folder: its run folder.
+        training: its id.
+
+    Raises:
+        UserError: the file is damaged, or of another training.
+    """
+    path = folder / MEASURES
+    if not path.is_file():
+        return None
+    content = read_sealed(path)
+    if content.get("id") != training:
+        raise UserError(f"{path}: is of another training ({content.get('id')}); name another output, or remove it")
+    return content
+
+
+def difference(key: str, old: Any, new: Any) -> str:
+    """The first difference of two identities as a person would say it.
+
+    >>> difference("loss.alpha", 10, 1)
+    'loss.alpha was 10, now 1'
+    >>> difference("data.train.qrels", "ab", "cd")
+    "data: the training lists' qrels changed"
+    """
+    parts = key.split(".")
+    if parts[0] == "data" and len(parts) > 1:
+        what = f"' {parts[2]} changed" if len(parts) > 2 else " changed"
+        return f"data: the {SPLITS.get(parts[1], parts[1])} lists{what}"
+    if "initial" in parts:
+        at = parts.index("initial")
+        return f"{'.'.join(parts[:at])}: {'.'.join(parts[at + 1 :])} of the initial model changed"
+    if parts[-1] in ("revision", "training"):
+        where = ".".join(parts[:-1]) or "training"
+        return f"{where}: this version computes something else than the one that started (revision {old}, now {new})"
+    if parts[-1] == "source":
+        return f"{'.'.join(parts[:-1])}: the code of its class changed"
+    name = ".".join(parts[:-1]) if parts[-1] == "class" else key
+    return f"{name} was {_shown(old)}, now {_shown(new)}"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return str(value.get("class", canonical(value)))
+    return value if value == ABSENT or isinstance(value, str) else canonical(value)
 
 
 def _describe(lists: Lists) -> str:

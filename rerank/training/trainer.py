@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import time
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -27,7 +28,7 @@ from rerank.models.scorer import Scorer
 from rerank.training.batches import Batches, pad
 from rerank.training.budget import tokens_that_fit
 from rerank.training.checkpoint import State, load_checkpoint, save_checkpoint
-from rerank.training.config import TrainConfig, check_values
+from rerank.training.config import TrainConfig
 from rerank.training.diagnose import fidelity
 from rerank.training.optimizer import make_optimizer, set_rates
 from rerank.training.run_folder import RunFolder
@@ -35,62 +36,51 @@ from rerank.training.step import Gradients
 from rerank.training.tracking import settings, trackers
 from rerank.training.validate import finish, score_shared
 
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+
 log = logging.getLogger("rerank")
 
 CHECKPOINT_SECONDS = 5.0
-"""An epoch that ends within this time of a checkpoint writes none: doing it again is cheaper."""
+"""Skip the checkpoint at the end of an epoch if the last one is newer than this: training again is cheaper."""
 
 
 class Trainer:
-    """Trains a scorer on ranked lists, validates, keeps the best, goes on where it was interrupted.
+    """Trains a scorer on ranked lists, validates, keeps the best, resumes where it was interrupted.
 
     Args:
-        config: what to do.
+        config: what to do, its values checked.
+        splits: the lists.
         folder: the run folder, checked.
 
     Raises:
         UserError: anything in the configuration or data that cannot work; nothing has been written then.
     """
 
-    def __init__(self, config: TrainConfig, folder: RunFolder) -> None:
-        from accelerate import Accelerator
-
-        self.config, self.folder = config, folder
-        check_values(config, type(config.loss) if config.loss else None)
+    def __init__(self, config: TrainConfig, splits: Splits, folder: RunFolder) -> None:
+        self.config, self.splits, self.folder = config, splits, folder
+        self.model, self.loss = network_and_loss(config)
         self.monitor = str(parse_measures(config.monitor)[0])
-        self.splits: Splits = config.data.splits(config.seed)
-        if config.loss is None:
-            raise UserError("loss: a network needs one, such as SmoothINDCG; `rerank losses` lists them")
-        self.loss = config.loss
-        self.usable = usable_lists(self.splits.train, self.loss)
+        self.usable = usable_lists(splits.train, self.loss)
         if not len(self.usable):
-            raise UserError(f"data.train: no list of {self.splits.train} has anything to learn from")
-        _check_launcher()
+            raise UserError(f"data.train: no list of {splits.train} has anything to learn from")
         self.trackers = trackers(config.tracker)
-        try:
-            self.accelerator = Accelerator(cpu=on_cpu(), log_with=self.trackers or None, project_dir=config.output)
-        except ValueError as error:
-            raise UserError(f"tracker: {str(error).splitlines()[0]}") from error
-        if len(self.accelerator.log_with) < len(self.trackers):
-            raise UserError(f"tracker: not all of {', '.join(self.trackers)} are installed")
+        self.accelerator = launched(self.trackers, folder.path)
         self.main = self.accelerator.is_main_process
-        if not isinstance(config.model, Scorer):
-            raise UserError(f"model: {type(config.model).__name__} is not a network")
-        self.model: Scorer = config.model
-        self.model.prepare(self.splits.train, config.seed)
-        self.network.to(self.accelerator.device)
         self.precision, self.why = resolve(config.precision, self.accelerator.device, self.model.bf16)
         self.batches = Batches(
-            self.splits.train, self.usable, config.sampler, config.batch_size, config.steps_per_epoch, config.seed
+            splits.train, self.usable, config.sampler, config.batch_size, config.steps_per_epoch, config.seed
         )
+        self.steps = self.batches.steps_per_epoch * config.epochs
         self._prepared: dict[int, tuple[Lists, Inputs]] = {}
         self._evaluator: Evaluator | None = None
         self._written = time.monotonic()
-        self.steps = self.batches.steps_per_epoch * config.epochs
 
     def run(self) -> dict[str, Any]:
         """Train to the end; returns what ``measures.json`` holds."""
         config = self.config
+        self.model.prepare(self.splits.train, config.seed)
+        self.network.to(self.accelerator.device)
         if self.main:
             self.folder.open(self.splits)
         self.accelerator.wait_for_everyone()
@@ -101,29 +91,29 @@ class Trainer:
         self._say("%d training lists, %d of them without anything to learn from (left out)", len(train), skipped)
         optimizer = make_optimizer(self.model, config.optimization)
         state = load_checkpoint(self.folder.path, self.network, optimizer)
-        identity = {"train": train.store.texts_hash(), "candidates": train.store.manifest["candidates"]}
         if state is None:
-            state = State(data=identity)
+            state = State()
             if self.accelerator.num_processes > 1:  # a fresh head may differ between processes
                 for parameter in self.network.parameters():
                     torch.distributed.broadcast(parameter.data, 0)
-        elif state.data != identity:
-            raise UserError(f"data.train: {train} changed since this run was started; name another output")
         else:
-            self._say("going on at step %d of %d", state.step, self.steps)
+            self._say("resuming at step %d of %d", state.step, self.steps)
         gradients = self._gradients(state)
         if self.main:
-            self.folder.keep_metrics(state.metrics_lines)
+            state.metrics_lines = self.folder.keep_metrics(state.metrics_lines)
         self._start_trackers(state)
         while state.epoch < config.epochs and not self._out_of_patience(state):
             self._epoch(state, gradients, optimizer)
-        measures = self.finish()
+        self._prepared.clear()
+        best = type(self.model).load(self.folder.best)
+        measures = finish(self.folder, self.splits, best, config, self.main)
+        self.accelerator.wait_for_everyone()
         if self.trackers:
             self.accelerator.end_training()  # ends the group of processes, too
         return measures
 
     def _gradients(self, state: State) -> Gradients:
-        """What takes the gradients, within the memory that there is; a run that goes on keeps what it found."""
+        """Build the gradient accumulator; a resumed run keeps its memory limits."""
         config, train, why = self.config, self.splits.train, "found before"
         inputs = self._inputs(train)
         if not state.token_budget:
@@ -135,18 +125,18 @@ class Trainer:
                 if config.token_budget is None and fits is not None:
                     state.token_budget = min(state.token_budget, fits)
         return Gradients(
-            self.model,
-            inputs,
-            train,
-            self.loss,
-            self.precision,
-            state.token_budget,
-            config.micro_batch_size,
-            self.accelerator.process_index,
-            self.accelerator.num_processes,
-            config.gradient,
-            state.full_tokens,
-            why,
+            model=self.model,
+            inputs=inputs,
+            lists=train,
+            loss=self.loss,
+            precision=self.precision,
+            token_budget=state.token_budget,
+            micro_batch_size=config.micro_batch_size,
+            process=self.accelerator.process_index,
+            processes=self.accelerator.num_processes,
+            gradient=config.gradient,
+            full_tokens=state.full_tokens,
+            why=why,
         )
 
     def _rank_anew(self, state: State) -> None:
@@ -234,16 +224,6 @@ class Trainer:
             state.best, state.best_epoch = value, epoch
             self._save_best()
 
-    def finish(self) -> dict[str, Any]:
-        """Measure the best model, and write it down."""
-        self.model = type(self.model).load(self.folder.best)
-        self.network.to(self.accelerator.device)
-        self._prepared.clear()
-        config = self.config
-        result = finish(self.folder, self.splits, self._scores, self.monitor, config.measures, config.test, self.main)
-        self.accelerator.wait_for_everyone()
-        return result
-
     @property
     def network(self) -> torch.nn.Module:
         """The scorer as a module."""
@@ -301,7 +281,7 @@ class Trainer:
             self.accelerator.log(flat, step=state.step)
 
     def _start_trackers(self, state: State) -> None:
-        """Start them; TensorBoard forgets what it saw after the checkpoint that the run goes on from."""
+        """Start them; TensorBoard forgets what it saw after the checkpoint that the run resumes from."""
         if not self.trackers:
             return
         told = None if self.trackers == ["tensorboard"] else settings(self.folder.config)
@@ -311,6 +291,41 @@ class Trainer:
     def _say(self, message: str, *values: Any) -> None:
         if self.main:
             log.info(message, *values)
+
+
+def network_and_loss(config: TrainConfig) -> tuple[Scorer, Loss]:
+    """The network to train, and what it minimises.
+
+    Raises:
+        UserError: the configuration lacks one of them.
+    """
+    if config.loss is None:
+        raise UserError("loss: a network needs one, such as SmoothINDCG; `rerank losses` lists them")
+    if not isinstance(config.model, Scorer):
+        raise UserError(f"model: {type(config.model).__name__} is not a network")
+    return config.model, config.loss
+
+
+def launched(names: list[str], folder: Path) -> Accelerator:
+    """This process among those that were launched together.
+
+    Args:
+        names: the trackers.
+        folder: the run folder, where they log to.
+
+    Raises:
+        UserError: a launcher or tracker that cannot be used.
+    """
+    from accelerate import Accelerator
+
+    _check_launcher()
+    try:
+        accelerator = Accelerator(cpu=on_cpu(), log_with=names or None, project_dir=str(folder))
+    except ValueError as error:
+        raise UserError(f"tracker: {str(error).splitlines()[0]}") from error
+    if len(accelerator.log_with) < len(names):
+        raise UserError(f"tracker: not all of {', '.join(names)} are installed")
+    return accelerator
 
 
 def usable_lists(lists: Lists, loss: Loss) -> Array:

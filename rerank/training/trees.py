@@ -17,7 +17,7 @@ from rerank.lists.data import Splits
 from rerank.measures.names import parse
 from rerank.measures.ndcg import nDCG
 from rerank.models.vectors.boosting import Gain, Trees
-from rerank.training.config import TrainConfig, check_values
+from rerank.training.config import TrainConfig
 from rerank.training.monitor import Monitor
 from rerank.training.objective import Objective
 from rerank.training.run_folder import RunFolder
@@ -36,25 +36,24 @@ class TreeTrainer:
     per tree: the monitor on training and validation lists, with a loss of ours also its mean before the tree.
 
     Args:
-        config: what to do.
+        config: what to do, its values checked.
+        splits: the lists.
         folder: the run folder, checked.
 
     Raises:
         UserError: anything in the configuration or data that cannot work; nothing has been written then.
     """
 
-    def __init__(self, config: TrainConfig, folder: RunFolder) -> None:
-        self.config, self.folder = config, folder
+    def __init__(self, config: TrainConfig, splits: Splits, folder: RunFolder) -> None:
+        self.config, self.splits, self.folder = config, splits, folder
         assert isinstance(config.model, Trees)
         self.model: Trees = config.model
-        check_values(config, None, trees=True)
         if int(os.environ.get("WORLD_SIZE", 1)) > 1:
             raise UserError("trees are grown by one process; start one, and set model.threads")
         if config.tracker:
             warn_once("trees log to metrics.jsonl alone; tracker is left aside")
         self.monitor = str(parse_measures(config.monitor)[0])
-        self.splits: Splits = config.data.splits(config.seed)
-        train = self.splits.train
+        train = splits.train
         self.model.prepare(train)
         self.objective: Objective | None = None
         if config.loss is not None:
@@ -79,19 +78,8 @@ class TreeTrainer:
         self._grow(_monitor(train, self.monitor), None if validation is None else Monitor(validation, self.monitor))
         with atomic_folder(self.folder.best, replace=True) as temporary:
             self.model.save(temporary)
-        return self.finish()
-
-    def finish(self) -> dict[str, Any]:
-        """Measure the best model, and write it down."""
-        model = type(self.model).load(self.folder.best)
-        return finish(
-            self.folder,
-            self.splits,
-            lambda lists, name: model.predict(lists),
-            self.monitor,
-            self.config.measures,
-            self.config.test,
-        )
+        best = type(self.model).load(self.folder.best)
+        return finish(self.folder, self.splits, best, self.config)
 
     def _grow(self, train: Monitor | None, validation: Monitor | None) -> None:
         """Grow trees and keep the best number of them."""

@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 import torch.distributed as dist
 
 from rerank.arrow import Array
 from rerank.evaluation.interpolate import interpolate, tune_weight
 from rerank.evaluation.measures import evaluate
-from rerank.kernels.precision import Precision
+from rerank.hashes import read_sealed, sha256_of, write_sealed
+from rerank.identity import id_of
+from rerank.kernels.precision import Precision, on_cpu, resolve
 from rerank.lists.data import Splits
 from rerank.lists.view import Lists
-from rerank.models.base import Inputs
+from rerank.models.base import Inputs, Model
 from rerank.models.score import score_lists
 from rerank.models.scorer import Scorer
-from rerank.retrieval.runs import write_run
+from rerank.models.vectors.boosting import Trees
+from rerank.retrieval.runs import Run, read_run, write_run
+from rerank.training.ids import measurement_identity, test_hashes
+from rerank.training.measurement import read_measurement, write_measurement
 from rerank.training.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from rerank.training.config import TrainConfig
+
+Score = Callable[[Lists, str], Array]
+"""Gives a score per candidate of lists of this name, in every process."""
 
 
 def score_shared(
@@ -48,48 +60,56 @@ def score_shared(
     return whole
 
 
-def finish(
-    folder: RunFolder,
-    splits: Splits,
-    score: Callable[[Lists, str], Array],
-    monitor: str,
-    measures: str,
-    test: bool = True,
-    main: bool = True,
-) -> dict[str, Any]:
+def scores_by(model: Model, precision: Precision, budget: int | None) -> Score:
+    """Scoring by a trained model, on the device of this process."""
+    if isinstance(model, Trees):
+        return lambda lists, name: model.predict(lists)
+    from accelerate import PartialState
+
+    assert isinstance(model, Scorer) and isinstance(model, torch.nn.Module)
+    state = PartialState(cpu=on_cpu())
+    model.to(state.device)
+    resolved, _ = resolve(precision, state.device, model.bf16)
+
+    def score(lists: Lists, name: str) -> Array:
+        with state.main_process_first():  # one process fills the token cache, the others find it
+            inputs = model.inputs(lists)
+        return score_shared(model, inputs, lists, precision=resolved, budget=budget, progress=f"{name} lists")
+
+    return score
+
+
+def finish(folder: RunFolder, splits: Splits, model: Model, config: TrainConfig, main: bool = True) -> dict[str, Any]:
     """Measure the best model on validation and test, with and without the first stage, and write it down.
 
     Args:
-        folder: the run folder; ``test.trec``, ``measures.json`` and the first stage's weight are written there.
+        folder: the run folder; ``measures.json`` and what the best model's contract and card say are written there.
         splits: the lists.
-        score: gives a score per candidate of lists of this name, in every process.
-        monitor: the measure that decides the first stage's weight, on validation.
-        measures: further measures.
-        test: whether the test lists are measured; nothing else looks at them.
+        model: the best model.
+        config: whether the test lists are looked at, and by which measures.
         main: whether this process writes.
 
     Returns:
-        What ``measures.json`` holds: ``{"validation": {...}, "test": {...}, "with_first_stage": {...}}``.
+        What ``measures.json`` holds.
     """
-    result: dict[str, Any] = {}
+    score = scores_by(model, config.precision, config.token_budget)
+    names = names_of(config)
+    result: dict[str, Any] = {"trees": model.count} if isinstance(model, Trees) else {}
     mixed: dict[str, Any] = {}
-    names = f"{monitor} {measures}"
-    for name, lists in (("validation", splits.validation), ("test", splits.test if test else None)):
-        if lists is None:
-            continue
+    lists = splits.validation
+    if lists is not None:
         assert lists.qrels is not None
-        run = lists.run(score(lists, name))
-        if name == "test" and main:
-            write_run(folder.path / "test.trec", run)
-        result[name] = evaluate(run, lists.qrels, names, name=name).mean
-        if lists.store.order is None:
-            continue
-        first = lists.run()
-        if name == "validation":
-            mixed["first_stage_weight"], _ = tune_weight(run, first, lists.qrels, monitor)
-        if mixed:
+        run = lists.run(score(lists, "validation"))
+        result["validation"] = evaluate(run, lists.qrels, names, name="validation").mean
+        if lists.store.order is not None:
+            first = lists.run()
+            mixed["first_stage_weight"], _ = tune_weight(run, first, lists.qrels, config.monitor)
             both = interpolate(run, first, mixed["first_stage_weight"])
-            mixed[name] = evaluate(both, lists.qrels, names, name=name).mean
+            mixed["validation"] = evaluate(both, lists.qrels, names, name="validation").mean
+    if config.test and splits.test is not None:
+        found = measure_test(folder, splits.test, score, names, mixed.get("first_stage_weight"), main)
+        result["measurement"], result["test"] = found["measurement"], found["test"]
+        mixed |= found.get("with_first_stage", {})
     if mixed:
         result["with_first_stage"] = mixed
     if main:
@@ -100,3 +120,76 @@ def finish(
         folder.write_card(splits, result)
         folder.write_measures(result)
     return result
+
+
+def names_of(config: TrainConfig) -> str:
+    """The measures of validation and test, the monitor first."""
+    return f"{config.monitor} {config.measures}"
+
+
+def measure_test(
+    folder: RunFolder, lists: Lists, score: Score, names: str, weight: float | None = None, main: bool = True
+) -> dict[str, Any]:
+    """Measure the best model on test lists, and keep the run and the values of every query.
+
+    Args:
+        folder: the run folder; ``test.trec`` and the file of this measurement are written there.
+        lists: the test lists.
+        score: scores them.
+        names: measures, separated by spaces.
+        weight: the first stage's share, where it is to be mixed in too.
+        main: whether this process writes.
+
+    Returns:
+        ``measurement`` (its id), ``test`` (the means) and, with a weight, ``with_first_stage``.
+    """
+    assert lists.qrels is not None
+    hashes = test_hashes(lists)
+    identity = measurement_identity({"training": folder.id}, hashes, names)
+    run = lists.run(score(lists, "test"))
+    if main:
+        write_test_run(folder, hashes, run)
+    table = evaluate(run, lists.qrels, names, name="test")
+    mixed: dict[str, float] = {}
+    if weight is not None and lists.store.order is not None:
+        mixed = evaluate(interpolate(run, lists.run(), weight), lists.qrels, names, name="test").mean
+    if main:
+        write_measurement(folder.path, identity, table, mixed)
+    return _found(id_of(identity), table.mean, mixed)
+
+
+def known_test(folder: RunFolder, lists: Lists, names: str) -> dict[str, Any] | None:
+    """What `measure_test` returned for these lists and measures, where that was done."""
+    identity = measurement_identity({"training": folder.id}, test_hashes(lists), names)
+    found = read_measurement(folder.path, identity)
+    return None if found is None else _found(id_of(identity), found[0].mean, found[1])
+
+
+def _found(measurement: str, test: Mapping[str, float], mixed: Mapping[str, float]) -> dict[str, Any]:
+    result = {"measurement": measurement, "test": dict(test)}
+    return result | ({"with_first_stage": {"test": dict(mixed)}} if mixed else {})
+
+
+def write_test_run(folder: RunFolder, hashes: Mapping[str, str], run: Run) -> None:
+    """Write ``test.trec``, and beside it of which lists it is."""
+    write_run(folder.path / "test.trec", run)
+    seal = {"id": _run_id(folder, hashes), "run": sha256_of(folder.path / "test.trec")}
+    write_sealed(folder.path / "test.json", seal)
+
+
+def kept_test_run(folder: RunFolder, hashes: Mapping[str, str]) -> Run | None:
+    """What `write_test_run` wrote; None where it is not there, is of other lists, or is damaged.
+
+    In each of these cases it can be made again from ``best/``.
+    """
+    path, seal = folder.path / "test.trec", folder.path / "test.json"
+    if not (path.is_file() and seal.is_file()):
+        return None
+    kept = read_sealed(seal)
+    return read_run(path) if kept == {"id": _run_id(folder, hashes), "run": sha256_of(path)} else None
+
+
+def _run_id(folder: RunFolder, hashes: Mapping[str, str]) -> str:
+    """The judgments do not change a run."""
+    scored = {name: value for name, value in hashes.items() if name not in ("grades", "qrels")}
+    return id_of({"training": folder.id, "test": scored})

@@ -12,8 +12,7 @@ import pytest
 from huggingface_hub import ModelCard
 
 from rerank.models.card import describe
-from rerank.training.command import train
-from tests.builders import make_lists, write_folds
+from tests.builders import make_lists, train, write_folds
 
 PAIRS = [("what is a wing", "a wing gives lift"), ("what is a wing", "a jet engine")]
 

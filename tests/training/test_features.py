@@ -27,9 +27,8 @@ from rerank.models.vectors.network import FeatureNetwork
 from rerank.relaxations import SmoothI
 from rerank.retrieval.runs import read_run
 from rerank.training.batches import Batches
-from rerank.training.command import measure_test, train
 from rerank.training.step import ELEMENTS, Gradients, alike
-from tests.builders import write_features, write_folds
+from tests.builders import train, write_features, write_folds
 from tests.conftest import ROOT
 from tests.training.test_training import assert_near, assert_same, metrics, weights
 
@@ -117,13 +116,14 @@ def test_the_test_lists_are_left_alone_until_asked_for(options: list[str], tmp_p
     run, other = tmp_path / "run", tmp_path / "other"
     assert "test" not in train([*options, f"--output={run}", "--test=false"])
     assert not (run / "test.trec").exists()
-    later = measure_test(run)
+    written = (run / "measures.json").read_bytes()
+    later = train([*options, f"--output={run}"])
     assert later == train([*options, f"--output={other}"])
-    assert json.loads((run / "measures.json").read_text()) == later
     assert read_run(run / "test.trec") == read_run(other / "test.trec")
-    assert measure_test(run) == later
-    with pytest.raises(UserError, match="not a run folder"):
-        measure_test(tmp_path)
+    measured = {path: path.stat().st_mtime_ns for path in run.glob("test*")}
+    assert train([*options, f"--output={run}"]) == later
+    assert {path: path.stat().st_mtime_ns for path in run.glob("test*")} == measured, "once"
+    assert (run / "measures.json").read_bytes() == written
 
 
 def test_an_interrupted_run_goes_on(options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,9 +16,8 @@ from rerank.models.score import score_lists
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.relaxations import SmoothI
 from rerank.training.batches import Batches
-from rerank.training.command import train
 from rerank.training.step import Gradients
-from tests.builders import make_lists, make_model
+from tests.builders import make_lists, make_model, train
 
 pytestmark = pytest.mark.gpu
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import subprocess
 from importlib.metadata import version
@@ -11,10 +12,10 @@ from typing import Any
 import pytest
 import torch
 
-from rerank.training.command import train
+from rerank.hashes import read_sealed
 from rerank.training.provenance import packages, revision
 from rerank.training.tracking import settings
-from tests.builders import make_lists, write_folds
+from tests.builders import make_lists, train, write_folds
 
 
 def run(folder: Path, tiny_model: Path, *extra: str) -> Path:
@@ -40,25 +41,30 @@ def test_it_says_what_decides_the_numbers(tmp_path: Path, tiny_model: Path) -> N
     assert only["packages"]["torch"] == version("torch")
     assert only["packages"]["transformers"] == version("transformers")
     assert only["hardware"]["threads"] == torch.get_num_threads()
-    hashes = json.loads((tmp_path / "lists" / "manifest.json").read_text())["hashes"]
+    identity = (folder / "identity.json").read_bytes()
+    assert only["id"] == hashlib.sha256(identity).hexdigest() == read_sealed(folder / "measures.json")["id"]
+    assert only["seconds"] > 0
     train_data, validation = only["data"]["train"], only["data"]["validation"]
-    assert train_data["hashes"] == validation["hashes"] == hashes
+    for split in ("train", "validation"):
+        assert only["data"][split].items() >= json.loads(identity)["data"][split].items()
     assert train_data["queries"] + validation["queries"] == 12
-    assert train_data["query_ids"] != validation["query_ids"]
+    assert train_data["texts"] != validation["texts"]
 
     (folder / "measures.json").unlink()
     run(tmp_path, tiny_model, "--tracker=[]", "--seed=7")
     first, second = starts(folder)
     assert first == only
-    assert {key for key in first if first[key] != second[key]} <= {"started", "command"}, "the same run, going on"
+    assert {key for key in first if first[key] != second[key]} <= {"started", "command", "seconds"}, (
+        "the same run, going on"
+    )
 
     again, other = tmp_path / "again", tmp_path / "other"
     train([f"--config={folder / 'config.yaml'}", f"--output={again}"])
-    assert starts(again)[0]["config"] == only["config"]
+    assert starts(again)[0]["id"] == only["id"]
     assert starts(again)[0]["data"] == only["data"]
     train([f"--config={folder / 'config.yaml'}", f"--output={other}", "--seed=8", "--epochs=1"])
-    assert starts(other)[0]["config"] != only["config"]
-    assert starts(other)[0]["data"]["train"]["query_ids"] != train_data["query_ids"], "the seed keeps others back"
+    assert starts(other)[0]["id"] != only["id"]
+    assert starts(other)[0]["data"]["train"]["texts"] != train_data["texts"], "the seed keeps others back"
 
 
 def test_trees_and_feature_networks_say_it_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

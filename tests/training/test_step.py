@@ -16,10 +16,9 @@ from rerank.models.scorer import Scorer
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.relaxations import SmoothI
 from rerank.training.batches import Batches, pad
-from rerank.training.command import train
 from rerank.training.step import Gradients
 from rerank.training.trainer import usable_lists
-from tests.builders import make_lists
+from tests.builders import make_lists, train
 from tests.training.test_training import assert_same, metrics, weights
 
 

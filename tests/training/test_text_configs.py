@@ -14,8 +14,8 @@ from rerank.cli import main
 from rerank.configs import read_config
 from rerank.models.load import load_model
 from rerank.retrieval import read_run
-from rerank.training.command import check, train
-from tests.builders import make_lists
+from rerank.training.command import check
+from tests.builders import make_lists, train
 from tests.conftest import ROOT
 
 FOLDERS = ("msmarco", "scifact")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -146,7 +147,7 @@ def test_wrong_input_is_refused(lists: Lists, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="has 9 features, the model was trained on 6"):
         model.inputs(other)
     with pytest.raises(UserError, match="holds texts"):
-        MLP().prepare(make_lists(tmp_path / "text"))
+        MLP().prepare(make_lists(tmp_path / "text"), 0)
 
 
 def test_a_damaged_model_is_refused(lists: Lists, tmp_path: Path) -> None:
@@ -156,8 +157,12 @@ def test_a_damaged_model_is_refused(lists: Lists, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"model\.safetensors"):
         load_model(tmp_path)
     (tmp_path / "rerank.json").write_text('{"class": "rerank.models.nowhere.MLP"}')
-    with pytest.raises(UserError, match="nowhere"):
+    with pytest.raises(UserError, match=r"model\.safetensors"):
         load_model(tmp_path)
-    (tmp_path / "rerank.json").write_text('{"class": "pathlib.Path"}')
-    with pytest.raises(UserError, match="not a model"):
+    (tmp_path / "rerank.json").write_text('{"class": "rerank.models.nowhere.Standardise"}')
+    with pytest.raises(UserError, match="no model 'Standardise'"):
         load_model(tmp_path)
+    (tmp_path / "rerank.json").write_text('{"class": "antigravity.Path"}')
+    with pytest.raises(UserError, match=r"antigravity\.Path is not one of ours.*Path\.load\("):
+        load_model(tmp_path)
+    assert "antigravity" not in sys.modules

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from rerank.errors import UserError
 from rerank.features.letor import letor_lists
 from rerank.lists.view import Lists
+from rerank.models.contract import add_to_contract
 from rerank.models.load import load_model
 from rerank.models.vectors.boosting import Gain, Trees, vectors
 from rerank.models.vectors.lightgbm import LightGBM
@@ -114,14 +114,13 @@ def test_a_damaged_model_is_refused(kind: type[Trees], lists: Lists, tmp_path: P
     path = tmp_path / kind.file
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 3])
-    with pytest.raises(UserError, match=f"{kind.file}: not the file that training wrote"):
+    with pytest.raises(UserError, match=f"{kind.file}: damaged"):
         load_model(tmp_path)
     path.unlink()
     with pytest.raises(UserError, match="no such file"):
         load_model(tmp_path)
     path.write_bytes(whole)
-    contract = json.loads((tmp_path / "rerank.json").read_text())
-    (tmp_path / "rerank.json").write_text(json.dumps(contract | {"settings": {"leaves": 3}}))
+    add_to_contract(tmp_path, {"settings": {"leaves": 3}})
     with pytest.raises(UserError, match=r"rerank\.json: not a whole contract .*leaves"):
         load_model(tmp_path)
 

@@ -1,0 +1,161 @@
+"""The one way into training: for the command line, for Python, for experiments and the demo."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from rerank.console import log_file
+from rerank.described import described
+from rerank.errors import UserError
+from rerank.locks import held
+from rerank.models.vectors.boosting import Trees
+from rerank.training.config import TrainConfig, check_values
+from rerank.training.ids import config_identity, data_identity, training_identity
+from rerank.training.provenance import add_seconds
+from rerank.training.run_folder import RunFolder
+from rerank.training.trainer import Trainer
+from rerank.training.trees import TreeTrainer
+from rerank.training.validate import known_test, measure_test, names_of, scores_by
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from rerank.lists.data import Splits
+    from rerank.models.base import Model
+
+log = logging.getLogger("rerank")
+
+REPORTED = ("validation", "test", "with_first_stage")
+"""What of the measures people see."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """A finished training.
+
+    Attributes:
+        folder: its run folder.
+        config: what was trained.
+        id: the SHA-256 of all that decides its results.
+        measures: measures by name for ``validation`` and ``test`` and, for lists of texts, both again in
+            ``with_first_stage``.
+    """
+
+    folder: Path
+    config: TrainConfig
+    id: str
+    measures: dict[str, Any]
+
+    @cached_property
+    def history(self) -> DataFrame:
+        """What was logged, a row per step and per validation; ``validation/nDCG@10`` and the like for the measures."""
+        from pandas import json_normalize
+
+        lines = (self.folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+        return json_normalize([json.loads(line) for line in lines], sep="/")
+
+    @cached_property
+    def model(self) -> Model:
+        """The best model, loaded at its first use."""
+        return type(self.config.model).load(self.folder / "best")
+
+
+def fit(config: TrainConfig, output: str | Path) -> Training:
+    """Train a reranker, or resume where an interrupted run of the same training stopped.
+
+    A finished training is not done again; test lists that it has not been measured on are measured.
+
+    Args:
+        config: what to train.
+        output: the run folder.
+
+    Returns:
+        The training.
+
+    Raises:
+        UserError: what cannot work, before anything is written; a folder that holds something else or another
+            training, or that another process uses; a training that fails.
+    """
+    check_values(config, type(config.loss) if config.loss else None, trees=isinstance(config.model, Trees))
+    splits = config.data.splits(config.seed)
+    identity = training_identity(config_identity(config), data_identity(splits))
+    folder = RunFolder(output, identity, yaml.safe_dump(described(config), sort_keys=False))
+    folder.check()
+    measures = folder.finished()
+    if measures is not None:
+        log.info("%s is complete; name another output to train again", output)
+        measures = _with_known_test(config, splits, folder, measures)
+    if measures is None:
+        with ExitStack() as stack:
+            stack.enter_context(log_file(folder.path))
+            if _is_main():
+                stack.enter_context(held(folder.path, "rerank train"))
+            done = folder.finished() is not None
+            measures = (_measure if done else _train)(config, splits, folder)
+            _report(measures)
+    return Training(folder.path, config, folder.id, {key: measures[key] for key in REPORTED if key in measures})
+
+
+def _train(config: TrainConfig, splits: Splits, folder: RunFolder) -> dict[str, Any]:
+    started = time.perf_counter()
+    trainer = (TreeTrainer if isinstance(config.model, Trees) else Trainer)(config, splits, folder)
+    measures = trainer.run()
+    if _is_main():
+        add_seconds(folder.path, time.perf_counter() - started)
+    return measures
+
+
+def _with_known_test(
+    config: TrainConfig, splits: Splits, folder: RunFolder, measures: dict[str, Any]
+) -> dict[str, Any] | None:
+    """The measures of a finished run with those of these test lists; None where they are yet to be measured."""
+    if splits.test is None:
+        return _merged(measures, {})
+    found = known_test(folder, splits.test, names_of(config))
+    if found is None and config.test:
+        return None
+    return _merged(measures, found or {})
+
+
+def _measure(config: TrainConfig, splits: Splits, folder: RunFolder) -> dict[str, Any]:
+    """Measure a finished run on test lists that it was not measured on."""
+    measures = folder.finished()
+    assert measures is not None
+    if (known := _with_known_test(config, splits, folder, measures)) is not None:
+        return known
+    assert splits.test is not None
+    if not folder.best.is_dir():
+        raise UserError(f"{folder.best}: no such folder, so its test lists cannot be measured; remove {folder.path}")
+    score = scores_by(type(config.model).load(folder.best), config.precision, config.token_budget)
+    weight = measures.get("with_first_stage", {}).get("first_stage_weight")
+    return _merged(measures, measure_test(folder, splits.test, score, names_of(config), weight, _is_main()))
+
+
+def _merged(measures: dict[str, Any], test: dict[str, Any]) -> dict[str, Any]:
+    """What training found on validation, with what was measured on the test lists as they are now."""
+    mixed = {name: value for name, value in measures.get("with_first_stage", {}).items() if name != "test"}
+    mixed |= test.get("with_first_stage", {})
+    kept = {name: value for name, value in measures.items() if name not in ("test", "with_first_stage", "measurement")}
+    return kept | test | ({"with_first_stage": mixed} if mixed else {})
+
+
+def _is_main() -> bool:
+    """Whether this is the process that writes, of those that ``torchrun`` started."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+def _report(measures: dict[str, Any]) -> None:
+    for split in REPORTED:
+        numbers = {name: value for name, value in measures.get(split, {}).items() if isinstance(value, float)}
+        if numbers:
+            log.info("%s: %s", split, ", ".join(f"{name} {value:.4f}" for name, value in numbers.items()))
