@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, ClassVar
 
 from rerank.relaxations.base import Batch, RankIndicators, Relaxation, SoftRanks
+from rerank.relaxations.order import places_of
 
 if TYPE_CHECKING:  # so that a measure's name can be checked without waiting for torch
     from torch import Tensor
@@ -121,7 +122,7 @@ class Measure(ABC):
         if isinstance(relaxation, RankIndicators):
             values = [self.from_indicators(relaxation, draw, labels, mask) for draw in draws]
         elif isinstance(relaxation, SoftRanks):
-            rows = self._rows(labels, mask)
+            rows = places_of(self.relevant(labels) & mask)
             values = [self.from_ranks(relaxation, Batch(draw, labels, mask, rows, seeds)) for draw in draws]
         else:
             raise ValueError(f"{type(relaxation).__name__} must derive from RankIndicators or SoftRanks")
@@ -135,22 +136,6 @@ class Measure(ABC):
     def depth(self, mask: Tensor) -> int:
         """How many ranks to compute for a padded batch: ``min(cutoff, N)``."""
         return mask.shape[1] if self.cutoff is None else min(self.cutoff, mask.shape[1])
-
-    def _rows(self, labels: Tensor, mask: Tensor) -> Tensor:
-        """The relevant documents of every list, ``[B, R]``, filled up with others.
-
-        On the CPU R is the largest number of them in the batch. Elsewhere that number would have to be waited for,
-        so there R is N.
-        """
-        import torch
-
-        relevant = self.relevant(labels) & mask
-        count = labels.shape[1]
-        if labels.device.type == "cpu" and labels.numel():
-            count = min(count, max(1, int(relevant.sum(dim=1).max())))
-        if count == labels.shape[1]:
-            return torch.arange(count, device=labels.device).expand(labels.shape)
-        return relevant.to(torch.float32).topk(count, dim=1).indices
 
 
 @dataclass(frozen=True)
