@@ -28,10 +28,14 @@ def add_config(parser: ArgumentParser) -> None:
 
     class ConfigFiles(ActionConfigFile):
         told: Settings | None = None
+        before: Any = None
 
         def __call__(self, parser: Any, cfg: Any, values: Any, option_string: str | None = None) -> None:
             import yaml
 
+            # The parser's own merging would keep arguments of a class that a later file replaces.
+            self.before = self.before or cfg.clone()
+            cfg.__dict__.update(self.before.clone().__dict__)
             self.told = _over(self.told or {}, read_config(values), values)
             # Quoted, because the parser reads a bare 1e-3 as a number.
             quoted = yaml.safe_dump(self.told, sort_keys=False, default_style='"')

@@ -170,14 +170,29 @@ def test_training_reads_what_extends_and_writes_it_resolved(tmp_path: Path, caps
 
 
 def test_several_files_merge_in_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    one = write(tmp_path / "one.yaml", NETWORK, output="x", epochs=1)
+    one = write(tmp_path / "one.yaml", NETWORK, output="1e-3", epochs=1)
     two = write(tmp_path / "two.yaml", {"model": {"preset": "linear"}, "epochs": 2, "batch_size": 3})
     three = write(tmp_path / "three.yaml", {"loss": {"class_path": "SmoothINDCG"}, "epochs": 3})
     words = [f"--config={path}" for path in (one, two, three)]
     config = printed(capsys, *words)
-    assert (config["epochs"], config["batch_size"], config["output"]) == (3, 3, "x")
+    assert (config["epochs"], config["batch_size"], config["output"]) == (3, 3, "1e-3")
     assert config["model"]["init_args"] | {"preset": "linear", "dropout": 0.5} == config["model"]["init_args"]
     assert config["loss"]["class_path"] == "rerank.losses.SmoothINDCG"
+    four = write(tmp_path / "four.yaml", {"model": {"class_path": "MLP", "init_args": {"hidden": [8]}}})
+    config = printed(capsys, *words, f"--config={four}", "--epochs=5")
+    assert (config["model"]["init_args"]["hidden"], config["model"]["init_args"]["preset"]) == ([8], None)
+    assert (config["epochs"], config["batch_size"]) == (5, 3)
+
+
+def test_files_of_an_experiment_merge_in_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one = write(tmp_path / "one.yaml", {"output": "x", "base": NETWORK, "methods": {"m": {"set": {"epochs": 1}}}})
+    two = write(tmp_path / "two.yaml", {"base": {"data.path": "there"}, "methods": {"n": {"set": {"epochs": 2}}}})
+    assert main(["experiment", f"--config={one}", "--output=y", f"--config={two}", "--print_config"]) == 0
+    shown = yaml.safe_load(capsys.readouterr().out)
+    assert shown["output"] == "y"
+    assert shown["base"]["data"]["init_args"]["path"] == "there"
+    assert shown["base"]["model"] == NETWORK["model"]
+    assert list(shown["methods"]) == ["m", "n"]
 
 
 def test_an_experiment_is_printed_as_it_will_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

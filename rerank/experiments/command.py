@@ -30,6 +30,7 @@ def experiment(argv: Sequence[str]) -> int:
     from rerank.experiments.figures.data import check_figures
     from rerank.experiments.run import Experiment, check_cells, check_unchanged, search_of
     from rerank.experiments.table import listing, text
+    from rerank.training.command import classes_first
 
     parser = make_parser("experiment", experiment)
     add_config(parser)
@@ -38,7 +39,7 @@ def experiment(argv: Sequence[str]) -> int:
     parser.add_class_arguments(ExperimentConfig)
     words, inside = split_options(argv)
     print_config = {"--print_config", "--print-config"} & set(words)
-    options = parse(parser, [word for word in words if word not in print_config])
+    options = parse(parser, classes_first([word for word in words if word not in print_config]))
     dry_run = options.pop("dry_run")
     options.pop("config")
     if html := options.pop("html"):
