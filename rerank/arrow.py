@@ -42,6 +42,13 @@ def read_arrow(path: Path) -> pa.Table:
         raise UserError(f"{path}: not a whole Arrow file ({error}); build the lists again") from error
 
 
+def numbers(column: pa.ChunkedArray) -> Array:
+    """A column of numbers as an array: a view of the mapped file where it lies in one piece."""
+    kind = _number(column.type)
+    parts = [np.frombuffer(chunk.buffers()[1], kind)[chunk.offset :][: len(chunk)] for chunk in column.chunks]
+    return parts[0] if len(parts) == 1 else np.concatenate([np.zeros(0, kind), *parts])
+
+
 class FlatFile:
     """Numbers that come block by block and end up in an Arrow file in one piece, which is mapped without a copy.
 
@@ -100,7 +107,10 @@ def flat_batch(schema: pa.Schema, columns: Mapping[str, Array]) -> pa.RecordBatc
 
 
 def _number(kind: pa.DataType) -> Any:
-    return (kind.value_type if pa.types.is_fixed_size_list(kind) else kind).to_pandas_dtype()
+    """NumPy's type of numbers; Arrow's own conversions would import pandas, which takes longer than all the rest."""
+    if pa.types.is_fixed_size_list(kind):
+        return _number(kind.value_type)
+    return np.dtype({"float": "float32", "double": "float64"}.get(str(kind), str(kind)))
 
 
 class Ragged:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from rerank.arrow import Array, FlatFile, read_arrow
+from rerank.arrow import Array, FlatFile, numbers, read_arrow
 from rerank.errors import UserError, nearest
 from rerank.files import atomic_file
 from rerank.hashes import KEY, ZEROS, check_seal, seal
@@ -81,9 +81,8 @@ def load_column(store: Store, name: str, remembered: bool = True) -> Column:
     if about.get(b"candidates", b"").decode() != store.manifest["candidates"]:
         raise UserError(f"{path}: a column of other candidates than those of {store.folder}; make it again for them")
     names = tuple(json.loads(about[b"names"]))
-    column = table.column(0)
-    values = column.chunk(0).flatten().to_numpy() if column.num_chunks else np.zeros(0, np.float32)
-    return Column(values.reshape(-1, len(names)), names, json.loads(about[b"made"]))
+    flattened = pa.chunked_array([chunk.flatten() for chunk in table.column(0).chunks], pa.float32())
+    return Column(numbers(flattened).reshape(-1, len(names)), names, json.loads(about[b"made"]))
 
 
 def column_file(folder: Path, numbers: int) -> FlatFile:

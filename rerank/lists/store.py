@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rerank.arrow import Array, read_arrow
+from rerank.arrow import Array, numbers, read_arrow
 from rerank.collections import Qrels, read_qrels
 from rerank.errors import UserError
 from rerank.hashes import check_files, read_sealed
@@ -121,7 +121,7 @@ class Store:
         return "text" in self.documents.column_names
 
     def _numbers(self, table: str, column: str) -> Array:
-        return self.table(table).column(column).to_numpy()
+        return numbers(self.table(table).column(column))
 
     @cached_property
     def query(self) -> Array:
@@ -236,12 +236,12 @@ def _joined(parts: Sequence[Store], name: str) -> pa.Table:
     counted = {"query": "queries", "document": "documents", "end": "candidates"}
     joined = {}
     for column in tables[0].column_names:
-        numbers = [table.column(column).to_numpy() for table in tables]
+        values = [numbers(table.column(column)) for table in tables]
         if column in counted:
             rows = [part.table(counted[column]).num_rows for part in parts[:-1]]
-            before = np.cumsum([0, *rows]).astype(numbers[0].dtype)
-            numbers = [some + start for some, start in zip(numbers, before, strict=True)]
-        joined[column] = np.concatenate(numbers)
+            before = np.cumsum([0, *rows]).astype(values[0].dtype)
+            values = [some + start for some, start in zip(values, before, strict=True)]
+        joined[column] = np.concatenate(values)
     return pa.table(joined)
 
 
