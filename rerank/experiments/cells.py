@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,20 @@ from rerank.evaluation.measures import parse_measures
 from rerank.experiments.config import FIRST_STAGE, ExperimentConfig
 from rerank.experiments.search import Point, check_space
 from rerank.experiments.settings import file_name, point_name
+from rerank.identity import SHOWN
+from rerank.training.provenance import read_provenance
+from rerank.training.run_folder import finished
 
 OURS = ("output", "seed", "test")
-"""Keys of a training configuration that the experiment sets."""
+"""Keys of a training that the experiment sets."""
 
-CELL = "cell.json"
-"""In a run folder: the cell is finished; what it was told, and the seconds that it took."""
+
+class Job(StrEnum):
+    """What a worker can be asked to do with a cell."""
+
+    TRAIN = "train"
+    REFIT = "refit"
+    MEASURE = "measure"
 
 
 @dataclass(frozen=True)
@@ -43,37 +51,45 @@ class Cell:
     Attributes:
         group: its method, fold and seed.
         point: the values of the search, by dotted key.
-        folder: the run folder.
+        place: the folder of the cells of its group.
         settings: its training configuration.
         select: the measure that validation chooses by.
+        again: whether it is the second training of what validation chose.
+        id: the id of its training; empty while nobody asked for it, and for rows that are not trained.
     """
 
     group: Group
     point: Point
-    folder: Path
+    place: Path
     settings: Settings
     select: str
+    again: bool = False
+    id: str = ""
 
     def __str__(self) -> str:
-        return f"{self.group}, {self.folder.name}" if self.point else str(self.group)
+        named = f"{self.group}, {point_name(self.point)}" if self.point else str(self.group)
+        return f"{named}, second training" if self.again else named
+
+    @property
+    def folder(self) -> Path:
+        """The run folder: that of another training has another name."""
+        if not self.id:
+            return self.place
+        return self.place / f"{point_name(self.point)}{'-refit' if self.again else ''}-{self.id[:SHOWN]}"
 
     def finished(self) -> dict[str, Any] | None:
-        """What ``measures.json`` holds if this very cell was trained already, and ``seconds``; None otherwise."""
-        told, measures = self._told(), self.folder / "measures.json"
-        if told is None or not measures.is_file() or self.changed():
-            return None
-        return json.loads(measures.read_text()) | {"seconds": told["seconds"]}
+        """What ``measures.json`` holds if this very cell was trained already, and ``seconds``; None otherwise.
 
-    def changed(self) -> str | None:
-        """The first key in which a cell that was trained in this folder differs from this one, as the file has it."""
-        if (told := self._told()) is None:
-            return None
-        old, new = told["settings"], json.loads(json.dumps(self.settings))
-        return next((key for key in {**new, **old} if old.get(key) != new.get(key)), None)
+        Raises:
+            UserError: the file is damaged.
+        """
+        measures = finished(self.folder, self.id)
+        return None if measures is None else measures | {"seconds": self._seconds()}
 
-    def _told(self) -> dict[str, Any] | None:
-        path = self.folder / CELL
-        return json.loads(path.read_text()) if path.is_file() else None
+    def _seconds(self) -> float:
+        """What its last start took; NaN where nothing tells."""
+        starts = read_provenance(self.folder)
+        return float(starts[-1].get("seconds", "nan")) if starts else float("nan")
 
 
 class Plan:
@@ -109,9 +125,8 @@ class Plan:
         select = str(parse_measures(self.config.select)[0]) if self.config.select else validated[0]
         if select not in validated:
             settings["measures"] = f"{settings.get('measures', self._defaults['measures'])} {select}"
-        folder = self.folder(group) / point_name(point)
-        settings |= {"output": str(folder), "seed": group.seed, "test": False}
-        return Cell(group, point, folder, settings, select)
+        settings |= {"seed": group.seed, "test": False}
+        return Cell(group, point, self.folder(group), settings, select)
 
     def refitted(self, chosen: Cell, trees: int | None = None) -> Cell:
         """The second training of a cell that validation chose; the cell itself where there is none.
@@ -128,9 +143,7 @@ class Plan:
         settings["patience"] = None
         if trees is not None:
             assign(settings, "model.trees", trees)
-        folder = chosen.folder.with_name(f"{chosen.folder.name}-refit")
-        settings["output"] = str(folder)
-        return Cell(chosen.group, chosen.point, folder, settings, chosen.select)
+        return replace(chosen, settings=settings, again=True, id="")
 
     def validated(self, settings: Settings) -> list[str]:
         """What a training configuration measures on validation lists, the monitor first."""

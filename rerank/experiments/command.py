@@ -11,6 +11,7 @@ from rerank.configs import add_config
 from rerank.console import log_file, make_parser, parse
 from rerank.errors import UserError
 from rerank.experiments.config import ExperimentConfig
+from rerank.locks import held
 
 log = logging.getLogger("rerank")
 
@@ -18,7 +19,7 @@ log = logging.getLogger("rerank")
 def experiment(argv: Sequence[str]) -> int:
     """Compare methods over folds and seeds: train all, choose on validation, measure on test, make tables and figures.
 
-    Goes on where it was interrupted. Keys of cells can be set by options too: ``--base.data.path=DIR``.
+    Resumes where it was interrupted. Keys of cells can be set by options too: ``--base.data.path=DIR``.
 
     Args:
         argv: ``--config FILE``, options that override its keys, ``--dry-run``, ``--html FILE``.
@@ -28,7 +29,7 @@ def experiment(argv: Sequence[str]) -> int:
     """
     from rerank.experiments.cells import Plan
     from rerank.experiments.figures.data import check_figures
-    from rerank.experiments.run import Experiment, check_cells, check_unchanged, search_of
+    from rerank.experiments.run import Experiment, check_cells, search_of
     from rerank.experiments.table import listing, text
     from rerank.training.command import classes_first
 
@@ -59,19 +60,19 @@ def experiment(argv: Sequence[str]) -> int:
     if dry_run:
         print(listing(plan, [(group, search_of(plan, group).size) for group in plan.groups]))
         return 0
-    check_unchanged(plan)
     from rerank.experiments.ensembles import ensembles
     from rerank.experiments.figures.draw import write_figures
     from rerank.experiments.first_stage import first_stage_rows
     from rerank.experiments.results import write_results
     from rerank.experiments.summary import summarise
 
-    plan.output.mkdir(parents=True, exist_ok=True)
-    with log_file(plan.output):
+    with held(plan.output, "rerank experiment"), log_file(plan.output):
+        plan.output.mkdir(parents=True, exist_ok=True)
         done = Experiment(plan)
         done.run()
-        alone, mixed = first_stage_rows(plan, done.outcomes)
-        done.outcomes = {**alone, **done.outcomes, **ensembles(plan, done.outcomes), **mixed}
+        alone, mixed = first_stage_rows(plan, done.identities, done.outcomes)
+        together = ensembles(plan, done.identities, done.outcomes)
+        done.outcomes = {**alone, **done.outcomes, **together, **mixed}
         summary = summarise(config, done.outcomes)
         write_results(done, summary)
         if html:

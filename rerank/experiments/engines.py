@@ -19,10 +19,12 @@ class Worker:
     Args:
         environment: variables that differ from ours.
         log: file for whatever it prints.
+        own_classes: whether it may import a user's classes from the working directory.
     """
 
-    def __init__(self, environment: dict[str, str], log: Path) -> None:
+    def __init__(self, environment: dict[str, str], log: Path, own_classes: bool = False) -> None:
         self._environment, self._log = environment, log
+        self._options = [] if own_classes else ["-P"]
         self._process: subprocess.Popen[str] | None = None
 
     def do(self, job: dict[str, Any]) -> dict[str, Any]:
@@ -46,7 +48,7 @@ class Worker:
         self._log.parent.mkdir(parents=True, exist_ok=True)
         with self._log.open("a") as file:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "rerank.experiments.worker"],
+                [sys.executable, *self._options, "-m", "rerank.experiments.worker"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=file,
@@ -68,11 +70,12 @@ class Workers:
     Args:
         environments: what differs in the environment of each.
         logs: folder for what they print.
+        own_classes: whether they may import a user's classes from the working directory.
     """
 
-    def __init__(self, environments: list[dict[str, str]], logs: Path) -> None:
+    def __init__(self, environments: list[dict[str, str]], logs: Path, own_classes: bool = False) -> None:
         self.count = len(environments)
-        self._workers = [Worker(env, logs / f"worker-{i}.log") for i, env in enumerate(environments)]
+        self._workers = [Worker(env, logs / f"worker-{i}.log", own_classes) for i, env in enumerate(environments)]
         self._idle: queue.SimpleQueue[Worker] = queue.SimpleQueue()
         for worker in self._workers:
             self._idle.put(worker)

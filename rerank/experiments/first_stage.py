@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
 from rerank.evaluation.interpolate import interpolate
-from rerank.evaluation.measures import Qrels, evaluate
-from rerank.experiments.cells import Cell, Group, Plan, mixed_name
+from rerank.experiments.cells import Group, Plan, mixed_name
 from rerank.experiments.config import FIRST_STAGE
+from rerank.experiments.identities import Identities
 from rerank.experiments.outcome import Outcome
-from rerank.experiments.worker import load_splits
-from rerank.retrieval.runs import Run, read_run, write_run
+from rerank.experiments.rows import measured_row, test_lists
+from rerank.retrieval.runs import Run
+from rerank.training.run_folder import finished
 
 Outcomes = dict[Group, Outcome]
 
 
-def first_stage_rows(plan: Plan, outcomes: Mapping[Group, Outcome]) -> tuple[Outcomes, Outcomes]:
+def first_stage_rows(
+    plan: Plan, identities: Identities, outcomes: Mapping[Group, Outcome]
+) -> tuple[Outcomes, Outcomes]:
     """What the first stage ranked, as deep as it was reranked, and the methods mixed with it.
 
     The first stage's share is what validation chose for a cell (``first_stage_weight`` of its ``measures.json``); a
@@ -30,36 +32,45 @@ def first_stage_rows(plan: Plan, outcomes: Mapping[Group, Outcome]) -> tuple[Out
     mixed: Outcomes = {}
     if plan.config.first_stage == "hide":
         return alone, mixed
-    candidates: dict[str, tuple[Run, Qrels]] = {}
     for group, outcome in outcomes.items():
-        data = json.dumps(outcome.cell.settings["data"], sort_keys=True)  # the fold is in it
-        if data not in candidates:
-            lists = load_splits(outcome.measured.folder).test
-            assert lists is not None and lists.qrels is not None
-            if lists.store.order is None:
-                return alone, mixed
-            candidates[data] = lists.run(), lists.qrels
-            first = Group(FIRST_STAGE, group.fold, plan.config.seeds[0])
-            if first not in alone:
-                alone[first] = _measured(plan, first, outcome, *candidates[data])
+        if not identities.data(outcome.measured).first_stage:
+            return alone, mixed
+        first = Group(FIRST_STAGE, group.fold, plan.config.seeds[0])
+        if first not in alone:
+            alone[first] = _first_stage(plan, identities, first, outcome)
         if plan.config.first_stage != "mix":
             continue
-        measures = json.loads((outcome.cell.folder / "measures.json").read_text())
-        if (weight := measures.get("with_first_stage", {}).get("first_stage_weight")) is None:
-            continue
-        run, qrels = candidates[data]
-        both = interpolate(read_run(outcome.measured.folder / "test.trec"), run, weight)
-        name = Group(mixed_name(group.method), group.fold, group.seed)
-        mixed[name] = _measured(plan, name, outcome, both, qrels)
+        measures = finished(outcome.cell.folder, outcome.cell.id) or {}
+        if (weight := measures.get("with_first_stage", {}).get("first_stage_weight")) is not None:
+            name = Group(mixed_name(group.method), group.fold, group.seed)
+            mixed[name] = _mixed(plan, identities, name, outcome, weight)
     return alone, mixed
 
 
-def _measured(plan: Plan, group: Group, outcome: Outcome, run: Run, qrels: Qrels) -> Outcome:
-    """A run as an outcome, its file written; it took the time of the outcome that it comes from."""
-    folder = plan.folder(group)
-    folder.mkdir(parents=True, exist_ok=True)
-    write_run(folder / "test.trec", run, tag="first-stage" if group.method == FIRST_STAGE else "mixed")
-    values = evaluate(run, qrels, plan.config.measures, plan.config.empty, name=str(group))
-    seconds = 0.0 if group.method == FIRST_STAGE else outcome.seconds
-    cell = Cell(group, {}, folder, {}, outcome.cell.select)
-    return Outcome(cell, cell, 0, {}, values, seconds)
+def _first_stage(plan: Plan, identities: Identities, group: Group, outcome: Outcome) -> Outcome:
+    return measured_row(
+        plan=plan,
+        identities=identities,
+        group=group,
+        like=outcome,
+        subject={"first stage": True},
+        make=lambda: test_lists(outcome.measured).run(),
+        tag="first-stage",
+        seconds=0.0,
+    )
+
+
+def _mixed(plan: Plan, identities: Identities, group: Group, outcome: Outcome, weight: float) -> Outcome:
+    def run() -> Run:
+        return interpolate(outcome.run(), test_lists(outcome.measured).run(), weight)
+
+    return measured_row(
+        plan=plan,
+        identities=identities,
+        group=group,
+        like=outcome,
+        subject={"training": outcome.measured.id, "first stage": weight},
+        make=run,
+        tag="mixed",
+        seconds=outcome.seconds,
+    )

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
-import numpy as np
-
-from rerank.evaluation.measures import Empty, PerQuery, parse_measures
+from rerank.evaluation.measures import PerQuery
 from rerank.experiments.cells import Cell, Group
-from rerank.files import atomic_write
+from rerank.retrieval.runs import Run
 
-QUERIES = "test-queries.json"
-"""In a run folder: the test measures of every query."""
+
+def _no_run() -> Run:
+    return {}
 
 
 @dataclass(frozen=True)
@@ -27,7 +24,8 @@ class Outcome:
         tried: how many points of the search were trained.
         validation: its validation measures, by name.
         test: its test measures per query.
-        seconds: what the training took, the second one included.
+        seconds: what the training took, the second one included; NaN where nothing tells.
+        run: its rankings of the test lists, read or made again when they are asked for.
     """
 
     cell: Cell
@@ -36,6 +34,7 @@ class Outcome:
     validation: dict[str, float]
     test: PerQuery
     seconds: float
+    run: Callable[[], Run] = field(default=_no_run, compare=False)
 
     @property
     def group(self) -> Group:
@@ -49,35 +48,3 @@ class Failure:
 
     cell: Cell
     message: str
-
-
-def write_queries(path: Path, table: PerQuery) -> None:
-    """Write values per query."""
-    content: dict[str, Any] = {
-        "measures": [str(measure) for measure in table.measures],
-        "empty": table.empty,
-        "queries": table.queries,
-        "missing": table.missing,
-        "values": [[None if np.isnan(value) else value for value in row] for row in table.values.tolist()],
-        "without_relevant": table.without_relevant.tolist(),
-    }
-    with atomic_write(path) as file:
-        json.dump(content, file)
-
-
-def read_queries(path: Path, measures: str, empty: Empty) -> PerQuery | None:
-    """Values that :func:`write_queries` wrote; None where they are not there, or in other measures."""
-    if not path.is_file():
-        return None
-    content = json.loads(path.read_text())
-    parsed = tuple(parse_measures(measures))
-    if (content["measures"], content["empty"]) != ([str(measure) for measure in parsed], empty):
-        return None
-    return PerQuery(
-        measures=parsed,
-        queries=tuple(content["queries"]),
-        values=np.array(content["values"], dtype=np.float64),
-        missing=tuple(content["missing"]),
-        without_relevant=np.array(content["without_relevant"], dtype=bool),
-        empty=content["empty"],
-    )

@@ -11,15 +11,14 @@ from rerank.evaluation.render import differences
 from rerank.experiments import table
 from rerank.experiments.cells import Group
 from rerank.experiments.outcome import Outcome
+from rerank.experiments.rows import test_lists
 from rerank.experiments.run import Experiment
 from rerank.experiments.summary import Summary
-from rerank.experiments.worker import load_splits
 from rerank.lists.view import Lists
 from rerank.report.charts import Chart
 from rerank.report.curves import training_charts
 from rerank.report.page import Report, write_report
 from rerank.report.tables import PageTable, page_table
-from rerank.retrieval.runs import Run, read_run
 
 
 def write_experiment(experiment: Experiment, summary: Summary, path: str | Path) -> None:
@@ -38,7 +37,10 @@ def write_experiment(experiment: Experiment, summary: Summary, path: str | Path)
     }
     lists = _test_lists(next((first[method] for method in config.methods if method in first), []))
     qrels: Qrels = {query: grades for part in lists for query, grades in (part.qrels or {}).items()}
-    runs = {method: _run([found.measured.folder for found in outcomes]) for method, outcomes in first.items()}
+    runs = {
+        method: {query: ranking for found in outcomes for query, ranking in found.run().items()}
+        for method, outcomes in first.items()
+    }
     baseline = config.baseline if config.baseline in values else next(iter(values), "")
     notes = [f"Rankings are those of seed {config.seeds[0]}; values are means over seeds."]
     report = Report(
@@ -71,12 +73,7 @@ def _tables(experiment: Experiment, summary: Summary) -> list[PageTable]:
 
 
 def _test_lists(outcomes: list[Outcome]) -> list[Lists]:
-    found = [load_splits(outcome.measured.folder).test for outcome in outcomes]
-    return [lists for lists in found if lists is not None]
-
-
-def _run(folders: list[Path]) -> Run:
-    return {query: ranking for folder in folders for query, ranking in read_run(folder / "test.trec").items()}
+    return [test_lists(outcome.measured) for outcome in outcomes]
 
 
 def _training(first: Mapping[str, list[Outcome]]) -> dict[str, list[Chart]]:

@@ -70,7 +70,7 @@ def _cell(outcome: Outcome) -> dict[str, Any]:
     return _where(outcome.cell) | {
         "tried": outcome.tried,
         "folder": str(outcome.measured.folder),
-        "seconds": outcome.seconds,
+        "seconds": None if math.isnan(outcome.seconds) else outcome.seconds,
         "validation": outcome.validation,
         "test": {name: None if math.isnan(mean) else mean for name, mean in outcome.test.mean.items()},
     }
@@ -84,7 +84,7 @@ def _flat(outcome: Outcome) -> dict[str, Any]:
 
 def _point(cell: Cell, measures: dict[str, Any], chosen: bool) -> dict[str, Any]:
     validation = {f"validation/{name}": mean for name, mean in measures.get("validation", {}).items()}
-    common = _as_text(_where(cell)) | {"folder": str(cell.folder), "seconds": measures["seconds"], "chosen": chosen}
+    common = _as_text(_where(cell)) | {"folder": str(cell.folder), "seconds": measures["seconds"]} | {"chosen": chosen}
     return common | {key: json.dumps(value) for key, value in cell.point.items()} | validation
 
 

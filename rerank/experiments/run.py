@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 from collections import deque
+from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from rerank.errors import UserError
-from rerank.experiments.cells import Cell, Group, Plan
+from rerank.evaluation.measures import PerQuery
+from rerank.experiments.cells import Cell, Group, Job, Plan
 from rerank.experiments.engines import Workers, cores_at_hand, devices_at_hand, environments
-from rerank.experiments.outcome import QUERIES, Failure, Outcome, read_queries
+from rerank.experiments.identities import Identities
+from rerank.experiments.outcome import Failure, Outcome
 from rerank.experiments.progress import Progress
+from rerank.experiments.rows import test_lists
 from rerank.experiments.search import Search, make_search
 from rerank.experiments.worker import note
+from rerank.retrieval.runs import Run
+from rerank.training.command import check, configured
+from rerank.training.ids import measurement_identity
+from rerank.training.measurement import read_measurement
+from rerank.training.validate import test_run
 
 log = logging.getLogger("rerank")
+
+CLASSES = ("class_path", "data", "model", "loss", "sampler", "relaxation")
+"""Keys whose values may be names of classes."""
 
 
 @dataclass
@@ -56,12 +67,14 @@ class Experiment:
 
     Attributes:
         plan: the cells.
+        identities: which trainings they are.
         outcomes: what came out, by group, in the order of the plan; groups that failed are missing.
         failures: cells that failed.
         trained: all cells that were trained, with what their ``measures.json`` holds, and ``seconds``.
     """
 
     plan: Plan
+    identities: Identities = field(default_factory=Identities)
     outcomes: dict[Group, Outcome] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
     trained: list[tuple[Cell, dict[str, Any]]] = field(default_factory=list)
@@ -69,28 +82,28 @@ class Experiment:
     def run(self) -> None:
         """Do all that is not done yet."""
         config = self.plan.config
-        cores = cores_at_hand()
-        workers = Workers(environments(config.jobs, cores, devices_at_hand()), self.plan.output / "workers")
+        shares = environments(config.jobs, cores_at_hand(), devices_at_hand())
+        workers = Workers(shares, self.plan.output / "workers", own_classes=_has_own_classes(self.plan))
         states = {group: _State(search_of(self.plan, group)) for group in self.plan.groups}
         totals = dict.fromkeys(config.methods, 0)
         for group, state in states.items():
             totals[group.method] += state.search.size
         with workers, Progress(totals, live=sys.stderr.isatty()) as progress:
             self._states, self._progress = states, progress
-            self._ready: deque[tuple[str, Cell]] = deque()
+            self._ready: deque[tuple[Job, Cell]] = deque()
             for group in states:
                 self._ask(group)
-            running: dict[Future[dict[str, Any]], tuple[str, Cell]] = {}
+            running: dict[Future[dict[str, Any]], tuple[Job, Cell]] = {}
             while running or self._ready:
                 while self._ready and len(running) < workers.count:
-                    what, cell = self._ready.popleft()
+                    job, cell = self._ready.popleft()
                     progress.start(cell)
-                    running[workers.submit(_job(what, cell, self.plan))] = what, cell
+                    running[workers.submit(_words(job, cell, self.plan))] = job, cell
                 done, _ = wait(running, return_when=FIRST_COMPLETED)
                 for future in done:
-                    what, cell = running.pop(future)
+                    job, cell = running.pop(future)
                     progress.end(cell)
-                    self._through(what, cell, future.result().get("error"))
+                    self._through(job, cell, future.result().get("error"))
         self.outcomes = {group: self.outcomes[group] for group in states if group in self.outcomes}
         self.trained = [found[1:] for state in states.values() for found in state.in_order()]
         self.failures.sort(key=lambda failure: self.plan.groups.index(failure.cell.group))
@@ -101,28 +114,30 @@ class Experiment:
         while points := state.search.ask():
             state.waiting += len(points)
             for point in points:
-                cell = self.plan.cell(group, point)
+                cell = self.identities.named(self.plan.cell(group, point))
                 state.asked.append(cell.folder)
                 if cell.finished() is not None:
                     self._trained(cell, found=True)
                 else:
-                    self._ready.append(("train", cell))
+                    self._ready.append((Job.TRAIN, cell))
         if not state.waiting and state.trained:
             self._finish(state.best[1])
 
-    def _through(self, what: str, cell: Cell, error: str | None) -> None:
+    def _through(self, job: Job, cell: Cell, error: str | None) -> None:
         if error is not None:
             self._fail(cell, error)
-        if what != "train":
-            if error is None:
-                (self._measure if what == "refit" else self._measured)(cell)
-            return
-        if error is None:
-            self._trained(cell)
-        else:
-            self._states[cell.group].waiting -= 1
-            self._states[cell.group].search.tell(cell.point, None)
-        self._ask(cell.group)
+        match job:
+            case Job.TRAIN:
+                if error is None:
+                    self._trained(cell)
+                else:
+                    self._states[cell.group].waiting -= 1
+                    self._states[cell.group].search.tell(cell.point, None)
+                self._ask(cell.group)
+            case Job.REFIT if error is None:
+                self._measure(cell)
+            case Job.MEASURE if error is None:
+                self._measured(cell)
 
     def _fail(self, cell: Cell, error: str) -> None:
         if not (cell.folder / "log.txt").is_file():
@@ -143,50 +158,51 @@ class Experiment:
         self._progress.add(cell, value or 0.0, measures["seconds"], found)
 
     def _finish(self, chosen: Cell) -> None:
-        cell = self.plan.refitted(chosen, best_trees(chosen) if self.plan.config.refit else None)
-        if cell is chosen or cell.finished() is not None:
+        """Train what validation chose a second time, where that is asked for, and measure it."""
+        if not self.plan.config.refit:
+            self._measure(chosen)
+            return
+        _, _, measures = self._states[chosen.group].best
+        trees = measures.get("trees") if "validation" in measures else None
+        cell = self.identities.named(self.plan.refitted(chosen, trees))
+        if cell.finished() is not None:
             self._measure(cell)
         else:
-            self._ready.appendleft(("refit", cell))
+            self._ready.appendleft((Job.REFIT, cell))
 
     def _measure(self, cell: Cell) -> None:
-        config = self.plan.config
-        if read_queries(cell.folder / QUERIES, config.measures, config.empty) is not None:
+        if self._measurement(cell) is not None:
             self._measured(cell)
         else:
-            self._ready.appendleft(("measure", cell))
+            self._ready.appendleft((Job.MEASURE, cell))
 
     def _measured(self, cell: Cell) -> None:
-        state, config = self._states[cell.group], self.plan.config
-        table = read_queries(cell.folder / QUERIES, config.measures, config.empty)
+        state, table = self._states[cell.group], self._measurement(cell)
         assert table is not None
         _, chosen, measures = state.best
         validation, seconds = measures.get("validation", {}), measures["seconds"]
-        if cell is not chosen and (second := cell.finished()) is not None:
+        if cell.again and (second := cell.finished()) is not None:
             seconds += second["seconds"]
-        self.outcomes[cell.group] = Outcome(chosen, cell, len(state.trained), validation, table, seconds)
+
+        def run() -> Run:
+            return test_run(cell.folder, cell.id, configured(cell.settings), test_lists(cell))
+
+        self.outcomes[cell.group] = Outcome(chosen, cell, len(state.trained), validation, table, seconds, run)
         self._progress.measure(cell)
+
+    def _measurement(self, cell: Cell) -> PerQuery | None:
+        """The test measures of every query, where the cell was measured on the test lists as they are."""
+        config, test = self.plan.config, self.identities.data(cell).test
+        if test is None:
+            return None
+        identity = measurement_identity({"training": cell.id}, test, config.measures, config.empty)
+        found = read_measurement(cell.folder, identity)
+        return None if found is None else found[0]
 
 
 def search_of(plan: Plan, group: Group) -> Search:
     """The search of a method on a fold with a seed."""
     return make_search(plan.config.methods[group.method].search, plan.config.trials, group.seed)
-
-
-def check_unchanged(plan: Plan) -> None:
-    """Refuse to train again where cells of other settings are.
-
-    Raises:
-        UserError: there are some.
-    """
-    cells = [plan.cell(group, point) for group in plan.groups for point in search_of(plan, group).ask()]
-    if changed := [(cell, key) for cell in cells if (key := cell.changed())]:
-        methods = ", ".join(dict.fromkeys(cell.group.method for cell, _ in changed))
-        cell, key = changed[0]
-        raise UserError(
-            f"{cell.folder}: was trained with another {key}; {len(changed)} cells are not as they were ({methods}). "
-            f"Name another output, or remove the folders of these methods in {plan.output / 'cells'}"
-        )
 
 
 def check_cells(plan: Plan) -> None:
@@ -195,24 +211,16 @@ def check_cells(plan: Plan) -> None:
     Raises:
         UserError: what it refuses, with the method.
     """
-    import tempfile
-
-    import yaml
-
-    from rerank.training.command import check
-
-    with tempfile.TemporaryDirectory() as folder:
-        for group in {group.method: group for group in plan.groups}.values():
-            for point in _corners(plan.config.methods[group.method].search):
-                cell, file = plan.cell(group, point), Path(folder) / "cell.yaml"
-                told = {f"methods.{group.method}": cell} | ({"refit": plan.refitted(cell)} if plan.config.refit else {})
-                for where, one in told.items():
-                    file.write_text(yaml.safe_dump(one.settings, sort_keys=False))
-                    try:
-                        check([f"--config={file}"])
-                    except UserError as error:
-                        shown = ", ".join(f"{key}: {value}" for key, value in point.items())
-                        raise UserError(f"{where}{f' ({shown})' if shown else ''}: {error}") from error
+    for group in {group.method: group for group in plan.groups}.values():
+        for point in _corners(plan.config.methods[group.method].search):
+            cell = plan.cell(group, point)
+            told = {f"methods.{group.method}": cell} | ({"refit": plan.refitted(cell)} if plan.config.refit else {})
+            for where, one in told.items():
+                try:
+                    check(one.settings)
+                except UserError as error:
+                    shown = ", ".join(f"{key}: {value}" for key, value in point.items())
+                    raise UserError(f"{where}{f' ({shown})' if shown else ''}: {error}") from error
 
 
 def _corners(space: dict[str, Any]) -> list[dict[str, Any]]:
@@ -226,20 +234,29 @@ def _bounds(options: dict[str, Any]) -> tuple[Any, Any]:
     return options["low"], options["high"]
 
 
-def best_trees(cell: Cell) -> int | None:
-    """How many trees of a finished cell were kept; None for networks."""
-    with (cell.folder / "metrics.jsonl").open(encoding="utf-8") as file:
-        lines = [line for line in map(json.loads, file) if "validation" in line]
-    if not lines or "mean_loss" in lines[0]:
-        return None
-    monitor = next(iter(lines[0]["validation"]))
-    return max(lines, key=lambda line: line["validation"][monitor])["epoch"]
+def _words(job: Job, cell: Cell, plan: Plan) -> dict[str, Any]:
+    """A job as a worker is told it."""
+    words = {"do": job, "settings": cell.settings, "folder": str(cell.folder), "id": cell.id}
+    return words | ({"measures": plan.config.measures, "empty": plan.config.empty} if job is Job.MEASURE else {})
 
 
-def _job(what: str, cell: Cell, plan: Plan) -> dict[str, Any]:
-    if what != "measure":
-        return {"do": "train", "settings": cell.settings}
-    return {"do": "measure", "output": str(cell.folder), "measures": plan.config.measures, "empty": plan.config.empty}
+def _has_own_classes(plan: Plan) -> bool:
+    """Whether a configuration names a class of the user's by its import path, which may be in the working directory."""
+    names = {*map(str, _class_names(plan.config.base))}
+    for method in plan.config.methods.values():
+        names |= {*map(str, _class_names(method.set)), *map(str, _class_names(method.search))}
+    return any("." in name and not name.startswith("rerank.") for name in names)
+
+
+def _class_names(settings: Any) -> Iterator[Any]:
+    if isinstance(settings, dict):
+        for key, value in settings.items():
+            if isinstance(value, str) and key.rpartition(".")[2] in CLASSES:
+                yield value
+            yield from _class_names(value)
+    elif isinstance(settings, list):
+        for value in settings:
+            yield from _class_names(value)
 
 
 def cell_count(plan: Plan) -> int:

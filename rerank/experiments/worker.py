@@ -17,73 +17,50 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rerank.errors import UserError
-from rerank.experiments.cells import CELL
-from rerank.experiments.outcome import QUERIES, read_queries, write_queries
-from rerank.files import atomic_write
-
-if TYPE_CHECKING:
-    from rerank.lists.data import Splits
+from rerank.evaluation.measures import Empty
+from rerank.experiments.cells import Job
 
 log = logging.getLogger("rerank")
 
 
-def train_cell(settings: dict[str, Any]) -> None:
-    """Train a cell, or go on with it; its configuration lies beside its folder, for ``rerank train --config``."""
-    import yaml
+def train_cell(settings: dict[str, Any], folder: Path, id: str) -> None:
+    """Train a cell, or resume it."""
+    from rerank.training.command import configured
+    from rerank.training.fit import fit
 
-    from rerank.training.command import train
-
-    folder = Path(settings["output"])
-    config = folder.with_name(f"{folder.name}.yaml")
-    with atomic_write(config) as file:
-        yaml.safe_dump(settings, file, sort_keys=False)
-    started = time.perf_counter()
-    train([f"--config={config}"])
-    with atomic_write(folder / CELL) as file:
-        json.dump({"settings": settings, "seconds": time.perf_counter() - started}, file, indent=2)
+    fit(configured(settings), folder, expected=id)
 
 
-def measure_cell(output: str, measures: str, empty: Any) -> None:
+def measure_cell(settings: dict[str, Any], folder: Path, id: str, measures: str, empty: Empty) -> None:
     """Measure a chosen cell on its test lists, and keep the values per query."""
     from rerank.evaluation.measures import evaluate
-    from rerank.retrieval.runs import read_run
-    from rerank.training.command import measure_test
+    from rerank.training.command import configured
+    from rerank.training.ids import measurement_identity, test_hashes
+    from rerank.training.measurement import write_measurement
+    from rerank.training.validate import test_run
 
-    folder = Path(output)
-    if "test" not in json.loads((folder / "measures.json").read_text()):
-        measure_test(folder)
-    if read_queries(folder / QUERIES, measures, empty) is None:
-        test = load_splits(folder).test
-        assert test is not None and test.qrels is not None
-        table = evaluate(read_run(folder / "test.trec"), test.qrels, measures, empty, name=str(folder / "test.trec"))
-        write_queries(folder / QUERIES, table)
-
-
-def load_splits(folder: Path) -> Splits:
-    """The lists of a run, as its resolved configuration says."""
-    import yaml
-    from jsonargparse import ArgumentParser
-
-    from rerank.lists.data import Data
-
-    config = yaml.safe_load((folder / "config.yaml").read_text())
-    parser = ArgumentParser(exit_on_error=False)
-    parser.add_subclass_arguments(Data, "data")
-    data: Data = parser.instantiate(parser.parse_object({"data": config["data"]})).data
-    return data.splits(config["seed"])
+    config = configured(settings)
+    test = config.data.splits(config.seed).test
+    if test is None or test.qrels is None:
+        raise UserError("data: there are no test lists to measure on")
+    identity = measurement_identity({"training": id}, test_hashes(test), measures, empty)
+    run = test_run(folder, id, config, test)
+    write_measurement(folder, identity, evaluate(run, test.qrels, measures, empty, name=str(folder / "test.trec")))
 
 
 def answer(job: dict[str, Any]) -> dict[str, Any]:
     """Do one job; whatever goes wrong is written to the cell's log and said in a line."""
-    work: Callable[..., None] = train_cell if job.pop("do") == "train" else measure_cell
-    folder = Path(job["output"] if "output" in job else job["settings"]["output"])
+    kind, folder = Job(job.pop("do")), Path(job.pop("folder"))
     try:
-        work(**job)
+        match kind:
+            case Job.TRAIN | Job.REFIT:
+                train_cell(folder=folder, **job)
+            case Job.MEASURE:
+                measure_cell(folder=folder, **job)
     except Exception as error:
         message = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
         message = " ".join(message.split())
@@ -132,7 +109,7 @@ def main() -> None:
     warm = False
     while True:
         job = json.loads(jobs.get())
-        if not warm and job["do"] == "train":
+        if not warm and job["do"] != Job.MEASURE:
             warm_up()
             warm = True
         reply = answer(job)

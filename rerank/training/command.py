@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from rerank.errors import UserError
 if TYPE_CHECKING:
     from jsonargparse import ArgumentParser, Namespace
 
+    from rerank.lists.data import Data
     from rerank.training.config import TrainConfig
 
 
@@ -37,6 +39,20 @@ def configured(settings: Mapping[str, Any]) -> TrainConfig:
     """The configuration that nested settings describe, as a YAML file has them."""
     parser = _parser()
     return _instantiated(parser, parse(parser, settings, _import_classes()))
+
+
+def data_of(settings: Mapping[str, Any]) -> Data:
+    """The data that nested settings name under ``data``; the rest of them is not looked at."""
+    from jsonargparse import ArgumentParser
+
+    from rerank.lists.data import Data
+
+    parser = ArgumentParser(exit_on_error=False)
+    parser.add_subclass_arguments(Data, "data")
+    options = parse(parser, {"data": settings["data"]}, _import_classes())
+    with _as_user_errors():
+        data: Data = parser.instantiate(options).data
+    return data
 
 
 def check(asked: Sequence[str] | Mapping[str, Any]) -> None:
@@ -77,13 +93,20 @@ def _parser() -> ArgumentParser:
 def _instantiated(parser: ArgumentParser, options: Namespace) -> TrainConfig:
     from rerank.training.config import TrainConfig
 
-    try:
+    with _as_user_errors():
         made = parser.instantiate(options)
+    return TrainConfig(**{key: value for key, value in vars(made).items() if key not in ("config", "output")})
+
+
+@contextmanager
+def _as_user_errors() -> Iterator[None]:
+    """Say in one line what a class refuses."""
+    try:
+        yield
     except ValueError as error:
         lines = str(error).splitlines()  # of a key that may be null, what its class said is in the list below
         inner = [line.removeprefix("  - ") for line in lines if line.startswith("  - ")]
         raise UserError((inner or lines)[0]) from error
-    return TrainConfig(**{key: value for key, value in vars(made).items() if key not in ("config", "output")})
 
 
 def classes_first(argv: Sequence[str]) -> list[str]:

@@ -70,7 +70,7 @@ class Training:
         return type(self.config.model).load(self.folder / "best")
 
 
-def fit(config: TrainConfig, output: str | Path) -> Training:
+def fit(config: TrainConfig, output: str | Path, *, expected: str | None = None) -> Training:
     """Train a reranker, or resume where an interrupted run of the same training stopped.
 
     A finished training is not done again; test lists that it has not been measured on are measured.
@@ -78,6 +78,7 @@ def fit(config: TrainConfig, output: str | Path) -> Training:
     Args:
         config: what to train.
         output: the run folder.
+        expected: the id that the training shall have; whoever planned it then notices that its data changed since.
 
     Returns:
         The training.
@@ -90,6 +91,8 @@ def fit(config: TrainConfig, output: str | Path) -> Training:
     splits = config.data.splits(config.seed)
     identity = training_identity(config_identity(config), data_identity(splits))
     folder = RunFolder(output, identity, yaml.safe_dump(described(config), sort_keys=False))
+    if expected not in (None, folder.id):
+        raise UserError("data or initial model changed since the training was planned; start again")
     folder.check()
     measures = folder.finished()
     if measures is not None:

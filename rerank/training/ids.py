@@ -59,13 +59,19 @@ def measurement_identity(
     """What is hashed for the id of a measurement.
 
     Args:
-        subject: what is measured, such as ``{"training": ID}``.
+        subject: what is measured, such as ``{"training": ID}`` for the best model of a training.
         test: hashes of the test lists.
         measures: names of measures, separated by spaces.
         empty: what a query without relevant documents scores.
     """
     names = [str(measure) for measure in parse_measures(measures)]
     return {"measuring": MEASURING, **subject, "test": dict(test), "measures": names, "empty": empty}
+
+
+def run_identity(subject: Mapping[str, Any], test: Mapping[str, str]) -> Identity:
+    """What is hashed for the id of a run over test lists: judgments do not change it."""
+    read = {name: value for name, value in test.items() if name not in ("grades", "qrels")}
+    return {"measuring": MEASURING, **subject, "test": read}
 
 
 def test_hashes(lists: Lists) -> dict[str, str]:

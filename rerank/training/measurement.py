@@ -1,4 +1,4 @@
-"""A measurement kept: the test measures of every query, in a sealed file that is named by what was measured."""
+"""What is kept of test lists: the measures of every query in a file named by what was measured, and the rankings."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import numpy as np
 
 from rerank.errors import UserError
 from rerank.evaluation.measures import PerQuery, parse_measures
-from rerank.hashes import read_sealed, write_sealed
+from rerank.hashes import read_sealed, sha256_of, write_sealed
 from rerank.identity import id_of
+from rerank.retrieval.runs import Run, read_run, write_run
 from rerank.training.ids import file_of
 
 
@@ -61,3 +62,28 @@ def read_measurement(folder: Path, identity: Mapping[str, Any]) -> tuple[PerQuer
         empty=content["empty"],
     )
     return table, content.get("with_first_stage", {})
+
+
+def write_test_run(folder: Path, identity: Mapping[str, Any], run: Run, tag: str = "rerank") -> None:
+    """Write ``test.trec``, and beside it, sealed, of what it is.
+
+    Args:
+        folder: where.
+        identity: what `run_identity` returned.
+        run: the rankings.
+        tag: the name of the run in the file.
+    """
+    write_run(folder / "test.trec", run, tag=tag)
+    write_sealed(folder / "test.json", {"id": id_of(identity), "run": sha256_of(folder / "test.trec")})
+
+
+def kept_test_run(folder: Path, identity: Mapping[str, Any]) -> Run | None:
+    """What `write_test_run` wrote; None where it is not there, is of something else, or is not what was written.
+
+    In each of these cases it can be made again.
+    """
+    path, seal = folder / "test.trec", folder / "test.json"
+    if not (path.is_file() and seal.is_file()):
+        return None
+    same = read_sealed(seal) == {"id": id_of(identity), "run": sha256_of(path)}
+    return read_run(path) if same else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,9 +11,9 @@ import torch
 import torch.distributed as dist
 
 from rerank.arrow import Array
+from rerank.errors import UserError
 from rerank.evaluation.interpolate import interpolate, tune_weight
 from rerank.evaluation.measures import evaluate
-from rerank.hashes import read_sealed, sha256_of, write_sealed
 from rerank.identity import id_of
 from rerank.kernels.precision import Precision, on_cpu, resolve
 from rerank.lists.data import Splits
@@ -21,9 +22,9 @@ from rerank.models.base import Inputs, Model
 from rerank.models.score import score_lists
 from rerank.models.scorer import Scorer
 from rerank.models.vectors.boosting import Trees
-from rerank.retrieval.runs import Run, read_run, write_run
-from rerank.training.ids import measurement_identity, test_hashes
-from rerank.training.measurement import read_measurement, write_measurement
+from rerank.retrieval.runs import Run
+from rerank.training.ids import measurement_identity, run_identity, test_hashes
+from rerank.training.measurement import kept_test_run, read_measurement, write_measurement, write_test_run
 from rerank.training.run_folder import RunFolder
 
 if TYPE_CHECKING:
@@ -144,11 +145,11 @@ def measure_test(
         ``measurement`` (its id), ``test`` (the means) and, with a weight, ``with_first_stage``.
     """
     assert lists.qrels is not None
-    hashes = test_hashes(lists)
-    identity = measurement_identity({"training": folder.id}, hashes, names)
+    subject, hashes = {"training": folder.id}, test_hashes(lists)
+    identity = measurement_identity(subject, hashes, names)
     run = lists.run(score(lists, "test"))
     if main:
-        write_test_run(folder, hashes, run)
+        write_test_run(folder.path, run_identity(subject, hashes), run)
     table = evaluate(run, lists.qrels, names, name="test")
     mixed: dict[str, float] = {}
     if weight is not None and lists.store.order is not None:
@@ -170,26 +171,25 @@ def _found(measurement: str, test: Mapping[str, float], mixed: Mapping[str, floa
     return result | ({"with_first_stage": {"test": dict(mixed)}} if mixed else {})
 
 
-def write_test_run(folder: RunFolder, hashes: Mapping[str, str], run: Run) -> None:
-    """Write ``test.trec``, and beside it of which lists it is."""
-    write_run(folder.path / "test.trec", run)
-    seal = {"id": _run_id(folder, hashes), "run": sha256_of(folder.path / "test.trec")}
-    write_sealed(folder.path / "test.json", seal)
+def test_run(folder: Path, training: str, config: TrainConfig, lists: Lists) -> Run:
+    """The run of a finished training's best model over test lists: the one that is kept, or made again.
 
+    Args:
+        folder: the run folder.
+        training: its id.
+        config: what was trained.
+        lists: the test lists.
 
-def kept_test_run(folder: RunFolder, hashes: Mapping[str, str]) -> Run | None:
-    """What `write_test_run` wrote; None where it is not there, is of other lists, or is damaged.
-
-    In each of these cases it can be made again from ``best/``.
+    Raises:
+        UserError: there is neither a run nor a best model to make it.
     """
-    path, seal = folder.path / "test.trec", folder.path / "test.json"
-    if not (path.is_file() and seal.is_file()):
-        return None
-    kept = read_sealed(seal)
-    return read_run(path) if kept == {"id": _run_id(folder, hashes), "run": sha256_of(path)} else None
-
-
-def _run_id(folder: RunFolder, hashes: Mapping[str, str]) -> str:
-    """The judgments do not change a run."""
-    scored = {name: value for name, value in hashes.items() if name not in ("grades", "qrels")}
-    return id_of({"training": folder.id, "test": scored})
+    identity = run_identity({"training": training}, test_hashes(lists))
+    if (run := kept_test_run(folder, identity)) is not None:
+        return run
+    if not (folder / "best").is_dir():
+        raise UserError(f"{folder / 'best'}: no such folder, but rankings are needed; remove {folder} to train again")
+    score = scores_by(type(config.model).load(folder / "best"), config.precision, config.token_budget)
+    write_test_run(folder, identity, lists.run(score(lists, "test")))
+    run = kept_test_run(folder, identity)
+    assert run is not None
+    return run

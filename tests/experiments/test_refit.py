@@ -77,19 +77,20 @@ def test_the_second_model_is_the_one_that_is_measured(made: Path, tmp_path: Path
     assert qrels is not None
     for method, cell in cells.items():
         folder = Path(cell["folder"])
-        assert folder.name.endswith("-refit")
-        settings = yaml.safe_load(folder.with_name(f"{folder.name}.yaml").read_text())
+        assert "-refit-" in folder.name
+        settings = yaml.safe_load((folder / "config.yaml").read_text())
         assert settings["patience"] is None and settings["data"]["init_args"]["join_validation"] is True
         again = tmp_path / method
-        train([f"--config={folder.with_name(f'{folder.name}.yaml')}", f"--output={again}", "--test=true"])
+        train([f"--config={folder / 'config.yaml'}", f"--output={again}", "--test=true"])
         assert read_run(again / "test.trec") == read_run(folder / "test.trec")
         found = evaluate(read_run(folder / "test.trec"), qrels, "AP").mean["AP"]
         assert results["table"][method]["values"]["AP"]["mean"] == pytest.approx(found)
-        first = folder.with_name(folder.name.removesuffix("-refit"))
-        assert "test" not in json.loads((first / "measures.json").read_text())
-    log = Path(cells["trees"]["folder"].removesuffix("-refit")) / "metrics.jsonl"
+        others = [path for path in folder.parent.iterdir() if path != folder]
+        assert others and not any(list(path.glob("test*")) for path in others), "only the second is measured"
+    second = Path(cells["trees"]["folder"])
+    (log,) = (path / "metrics.jsonl" for path in second.parent.iterdir() if path != second)
     values = [next(iter(json.loads(line)["validation"].values())) for line in log.read_text().splitlines()]
-    settings = yaml.safe_load(Path(f"{cells['trees']['folder']}.yaml").read_text())
+    settings = yaml.safe_load((second / "config.yaml").read_text())
     assert settings["model"]["init_args"]["trees"] == int(np.argmax(values)) + 1
     written = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("measures.json")}
     assert len(written) == 5, "two points and one, and a second training of each method"

@@ -107,7 +107,7 @@ def curves(plan: Plan, figure: Figure, outcomes: Mapping[Group, Outcome]) -> dic
     drawn: dict[str, list[Curve]] = {}
     for method in figure.methods or list(plan.config.methods):
         logs = [_epochs(outcome) for group, outcome in outcomes.items() if group.method == method]
-        if not logs:
+        if not logs or not all(logs):  # of a cell that was trained elsewhere, its measures may be all that is here
             continue
         cell = next(outcome.cell for group, outcome in outcomes.items() if group.method == method)
         monitor = plan.validated(cell.settings)[0]
@@ -213,6 +213,8 @@ def is_numeric(values: Iterable[Any]) -> bool:
 
 
 def _epochs(outcome: Outcome) -> list[dict[str, Any]]:
-    """What a run logged at the end of every epoch, or after every tree."""
+    """What a run logged at the end of every epoch, or after every tree; nothing where its log is not here."""
+    if not (outcome.cell.folder / "metrics.jsonl").is_file():
+        return []
     with (outcome.cell.folder / "metrics.jsonl").open(encoding="utf-8") as file:
         return [line for line in map(json.loads, file) if "epoch" in line]
