@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -40,6 +40,9 @@ class Inputs(ABC):
 
 class Model(Described, ABC):
     """What a run leaves in ``best/``: a scorer, or trees."""
+
+    columns: Sequence[str] = ()
+    """What it reads of every candidate besides texts: names of columns, or of one number of theirs."""
 
     @abstractmethod
     def save(self, folder: Path) -> None:

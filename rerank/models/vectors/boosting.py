@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 
 from rerank.errors import UserError
+from rerank.features.parse import FEATURES
 from rerank.files import digest
 from rerank.models.base import Model
 from rerank.models.contract import CONTRACT, checked_contract, class_name, write_contract
@@ -64,7 +65,7 @@ class Trees(Model):
         for name in _POSITIVE & settings.keys():
             if settings[name] == 0:
                 raise ValueError(f"{name} must be above 0")
-        self.columns: list[str] | None = settings.pop("columns")
+        self.columns = list(settings.pop("columns") or [FEATURES])
         self.settings = settings
         self.trees: int = settings["trees"]
         self.names: list[str] = []

@@ -25,23 +25,22 @@ ROWS = 65_536
 """Rows normalised at a time."""
 
 
-def columns_of(lists: Lists, columns: Sequence[str] | None) -> list[str]:
+def columns_of(lists: Lists, columns: Sequence[str]) -> list[str]:
     """The numbers that a model reads of every candidate, by their full names (``features/1``).
 
     Args:
         lists: the lists.
-        columns: names of columns, or of one of their numbers; None for ``features``, what feature files are parsed to.
+        columns: names of columns, or of one of their numbers.
 
     Raises:
         UserError: lists without such a column.
     """
     store = lists.store
-    if columns is None and FEATURES not in store.column_names:
+    if FEATURES in columns and FEATURES not in store.column_names:
         there = ", ".join(store.column_names) or "no columns"
         holds = "holds texts, not feature vectors; use a CrossEncoder, or" if store.has_text else "has no features;"
         raise UserError(f"{lists}: {holds} name columns to read (model.columns), there are {there}")
-    names = [FEATURES] if columns is None else columns
-    return list(flat(names, {file: store.entry(file) for file in {name.partition("/")[0] for name in names}}))
+    return list(flat(columns, {file: store.entry(file) for file in {name.partition("/")[0] for name in columns}}))
 
 
 def vectors(lists: Lists, names: Sequence[str]) -> Array:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from torch import Tensor, nn
 
 from rerank.errors import UserError
+from rerank.features.parse import FEATURES
 from rerank.models.base import drawn_from
 from rerank.models.contract import checked_contract, class_name, write_contract
 from rerank.models.scorer import Scorer
@@ -39,7 +40,7 @@ class FeatureNetwork(Scorer):
         super().__init__()
         self.settings = settings
         self.normalisers = list(normalisers or [])
-        self.columns = None if columns is None else list(columns)
+        self.columns = list(columns or [FEATURES])
         self.names: list[str] = []
 
     @abstractmethod
