@@ -243,6 +243,17 @@ def experiment(argv: Sequence[str]) -> None:
         sys.exit(1)
 
 
+def verify(path: str) -> None:
+    """Check that a run, checkpoint, model, experiment or lists folder is whole; name the file that is not.
+
+    Args:
+        path: the folder; every file of it that has a hash is read.
+    """
+    from rerank.verify import verify as verified
+
+    print(*(f"{line}, whole" for line in verified(path)), sep="\n")
+
+
 def losses(name: str | None = None, pictures: str | None = None) -> None:
     """List the losses: name, parameters, defaults, paper; of one loss all that its documentation says.
 
@@ -328,11 +339,12 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "rerank": rerank,
     "evaluate": evaluate,
     "experiment": experiment,
+    "verify": verify,
     "losses": losses,
 }
 
 
-PLAIN = {"losses": "name", "lists": "folder"}
+PLAIN = {"losses": "name", "lists": "folder", "verify": "path"}
 """Commands with an option whose name may be left out: ``rerank lists DIR``."""
 
 

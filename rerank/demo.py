@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,9 +17,15 @@ from rerank.collections.demo import DemoCollection, summary
 from rerank.errors import UserError
 from rerank.files import atomic_folder, atomic_write
 from rerank.lists.build import build_lists
+from rerank.lists.data import Data, ListsData
+from rerank.lists.folds import FoldsData
+from rerank.lists.sampling import PositivesNegatives, Sampler
 from rerank.lists.view import Lists
 from rerank.retrieval.bm25 import BM25, build_index
 from rerank.retrieval.runs import Run, read_run, write_run
+
+if TYPE_CHECKING:
+    from rerank.training.config import TrainConfig
 
 log = logging.getLogger("rerank")
 
@@ -32,21 +39,7 @@ WEIGHT = 0.5
 WEAK_QUERIES = 1500
 SEED = 42
 MEASURES = "nDCG@10 P@5 AP RR"
-MODEL = [
-    "--model=CrossEncoder",
-    "--model.query_length=32",
-    "--model.document_length=128",
-    "--model.dropout=0",
-    "--optimization.encoder_lr=5e-5",
-    "--optimization.head_lr=1e-3",
-    "--loss=DirectMetric",
-    "--loss.measure=nDCG(dcg='exp-log2')",
-    "--loss.relaxation=SmoothI",
-    "--sampler=PositivesNegatives",
-    "--batch_size=4",
-    f"--seed={SEED}",
-    f"--measures={MEASURES}",
-]
+MODEL: dict[str, Any] = {"query_length": 32, "document_length": 128, "dropout": 0.0}
 
 
 class WeakCollection:
@@ -101,29 +94,19 @@ def run_demo(output: Path, ask: str | None = None) -> None:
         return
     log.info("1. BM25: %d docstrings, %d questions", demo.document_count(), len(list(demo.queries())))
     lists = _lists(demo, output / "lists")
-    from rerank.training.command import train
+    from rerank.training.fit import fit
 
     log.info("2. warm-up: %d first sentences of docstrings against the rest of them", WEAK_QUERIES)
     _lists(WeakCollection(demo, WEAK_QUERIES, SEED), output / "weak-lists")
-    weak = ["--data=ListsData", f"--data.train={output / 'weak-lists'}", "--data.validation_share=0"]
-    sample = ["--sampler.positives=1", "--sampler.negatives=7"]
-    train([*MODEL, f"--output={output / 'warm-up'}", f"--model.name={ENCODER}", *weak, *sample])
+    weak = ListsData(str(output / "weak-lists"), validation_share=0)
+    sampler = PositivesNegatives(positives=1, negatives=7)
+    warm = fit(_config(ENCODER, weak, sampler, epochs=1), output / "warm-up")
 
     log.info("3. SmoothI-nDCG on the questions, %d-fold cross-validation", FOLDS)
     for fold in range(1, FOLDS + 1):
-        data = ["--data=FoldsData", f"--data.lists={output / 'lists'}", f"--data.fold={fold}", f"--data.folds={FOLDS}"]
-        data += ["--data.validation=false", f"--data.depth={DEPTH}"]
-        train(
-            [
-                *MODEL,
-                f"--output={output / f'fold-{fold}'}",
-                f"--model.name={output / 'warm-up' / 'best'}",
-                *data,
-                "--sampler.positives=3",
-                "--sampler.negatives=9",
-                "--epochs=2",
-            ]
-        )
+        data = FoldsData(str(output / "lists"), fold, FOLDS, validation=False, depth=DEPTH)
+        sampler = PositivesNegatives(positives=3, negatives=9)
+        fit(_config(str(warm.folder / "best"), data, sampler, epochs=2), output / f"fold-{fold}")
     _runs(lists, output)
 
     log.info("4. the held-out questions of all folds, against BM25")
@@ -158,6 +141,33 @@ def answer(question: str, demo: Collection, output: Path, count: int = 5) -> str
         first = summary(Document(scored.id, texts[scored.id]))[0]
         lines.append(f"  {rank}. {scored.id:<36} {first[:90]}")
     return "\n".join(lines)
+
+
+def _config(name: str, data: Data, sampler: Sampler, epochs: int) -> TrainConfig:
+    """The cross-encoder and the loss of both trainings.
+
+    Args:
+        name: the model to start from.
+        data: the lists.
+        sampler: what of a list a step sees.
+        epochs: passes over the training lists.
+    """
+    from rerank.losses import DirectMetric
+    from rerank.models.text.cross_encoder import CrossEncoder
+    from rerank.relaxations import SmoothI
+    from rerank.training.config import Optimization, TrainConfig
+
+    return TrainConfig(
+        data=data,
+        model=CrossEncoder(name, **MODEL),
+        loss=DirectMetric("nDCG(dcg='exp-log2')", SmoothI()),
+        sampler=sampler,
+        optimization=Optimization(encoder_lr=5e-5, head_lr=1e-3),
+        epochs=epochs,
+        batch_size=4,
+        seed=SEED,
+        measures=MEASURES,
+    )
 
 
 def _check(output: Path, demo: Collection) -> None:

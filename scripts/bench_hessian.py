@@ -20,7 +20,9 @@ import time
 from pathlib import Path
 
 import numpy as np
+import yaml
 
+from rerank.described import described
 from rerank.features.letor import LetorData
 from rerank.lists.view import Lists
 from rerank.losses import DirectMetric, LambdaLoss, ListNet
@@ -28,6 +30,7 @@ from rerank.losses.base import Loss
 from rerank.models.vectors.lightgbm import LightGBM
 from rerank.relaxations import Approx, SmoothI, TwinSigmoid
 from rerank.training.config import TrainConfig
+from rerank.training.ids import config_identity, data_identity, training_identity
 from rerank.training.objective import Objective
 from rerank.training.run_folder import RunFolder
 from rerank.training.trainer import usable_lists
@@ -74,7 +77,6 @@ class Candidate(Objective):
 def validation(folder: str, fold: int, loss: Loss | None, kind: str) -> float:
     with tempfile.TemporaryDirectory() as output:
         config = TrainConfig(
-            output=output,
             data=LetorData(path=folder, fold=fold),
             model=LightGBM(trees=300, num_leaves=15),
             loss=loss,
@@ -82,7 +84,10 @@ def validation(folder: str, fold: int, loss: Loss | None, kind: str) -> float:
             patience=50,
             test=False,
         )
-        trainer = TreeTrainer(config, RunFolder(Path(output) / "run", ""))
+        splits = config.data.splits(config.seed)
+        identity = training_identity(config_identity(config), data_identity(splits))
+        folder_of_run = RunFolder(Path(output) / "run", identity, yaml.safe_dump(described(config)))
+        trainer = TreeTrainer(config, splits, folder_of_run)
         if loss is not None:
             trainer.objective = Candidate(kind, loss, trainer.splits.train, config.seed)
         return float(trainer.run()["validation"][MONITOR])

@@ -33,7 +33,7 @@ def test_the_demo_in_small(
     monkeypatch.setattr(demo, "ENCODER", str(tiny_model))
     monkeypatch.setattr(demo, "DEPTH", 5)
     monkeypatch.setattr(demo, "WEAK_QUERIES", 16)
-    monkeypatch.setattr(demo, "MODEL", [*demo.MODEL, "--model.query_length=16", "--model.document_length=32"])
+    monkeypatch.setattr(demo, "MODEL", demo.MODEL | {"query_length": 16, "document_length": 32})
     output = tmp_path / "demo"
     run_demo(output)
     shown = capsys.readouterr().out

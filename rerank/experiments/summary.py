@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from rerank.evaluation.significance import Correction, Test, correct, difference
 from rerank.experiments.cells import Group
 from rerank.experiments.config import FIRST_STAGE, ExperimentConfig
 from rerank.experiments.outcome import Outcome
+from rerank.training.provenance import read_provenance
 
 
 @dataclass(frozen=True)
@@ -76,12 +77,14 @@ class Summary:
         rows: by method.
         against: the method that each measure's p-values are against, by measure; None where there is none.
         comparisons: the number of p-values that were corrected for.
+        versions: the versions of each package of which the trainings had several.
     """
 
     config: ExperimentConfig
     rows: dict[str, Row]
     against: dict[str, str | None]
     comparisons: int
+    versions: dict[str, list[str]] = field(default_factory=dict)
 
     @property
     def measures(self) -> list[str]:
@@ -122,7 +125,18 @@ def summarise(config: ExperimentConfig, outcomes: Mapping[Group, Outcome]) -> Su
         )
         for method, row in rows.items()
     }
-    return Summary(config, rows, against, sum(not np.isnan(value) for value in p.values()))
+    count = sum(not np.isnan(value) for value in p.values())
+    return Summary(config, rows, against, count, mixed_versions(outcomes.values()))
+
+
+def mixed_versions(outcomes: Iterable[Outcome]) -> dict[str, list[str]]:
+    """The versions of each package of which trainings had several, as far as their folders tell."""
+    found: dict[str, set[str]] = {}
+    for folder in {cell.folder for outcome in outcomes for cell in (outcome.cell, outcome.measured)}:
+        for start in read_provenance(folder):
+            for package, version in start.get("packages", {}).items():
+                found.setdefault(package, set()).add(version)
+    return {package: sorted(versions) for package, versions in sorted(found.items()) if len(versions) > 1}
 
 
 def row_names(config: ExperimentConfig, outcomes: Mapping[Group, Outcome]) -> list[str]:

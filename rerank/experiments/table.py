@@ -95,8 +95,9 @@ def choices(config: ExperimentConfig, outcomes: Mapping[Group, Outcome]) -> Tabl
         points = Counter(", ".join(f"{key} {value}" for key, value in outcome.cell.point.items()) for outcome in found)
         shown = "; ".join(f"{point} ({count})" if point else "-" for point, count in points.most_common())
         tried = sorted({outcome.tried for outcome in found})
-        seconds = float(np.mean([outcome.seconds for outcome in found]))
-        rows.append([Cell(method), Cell("-".join(map(str, tried))), Cell(shown), Cell(f"{seconds:.1f}")])
+        known = [outcome.seconds for outcome in found if not np.isnan(outcome.seconds)]
+        seconds = f"{np.mean(known):.1f}" if known else "-"
+        rows.append([Cell(method), Cell("-".join(map(str, tried))), Cell(shown), Cell(seconds)])
     return ["method", "points", "chosen", "seconds"], rows
 
 
@@ -131,6 +132,9 @@ def caption(summary: Summary) -> list[str]:
             f"{TEST_NAMES[config.test]} over queries pooled over folds "
             f"({corrected[config.correction]} for {summary.comparisons} comparisons)."
         )
+    if summary.versions:
+        mixed = "; ".join(f"{package} {', '.join(versions)}" for package, versions in summary.versions.items())
+        sentences.append(f"Trained with different versions: {mixed}.")
     return sentences
 
 

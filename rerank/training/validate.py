@@ -23,7 +23,7 @@ from rerank.models.score import score_lists
 from rerank.models.scorer import Scorer
 from rerank.models.vectors.boosting import Trees
 from rerank.retrieval.runs import Run
-from rerank.training.ids import measurement_identity, run_identity, test_hashes
+from rerank.training.ids import measured_hashes, measurement_identity, run_identity
 from rerank.training.measurement import kept_test_run, read_measurement, write_measurement, write_test_run
 from rerank.training.run_folder import RunFolder
 
@@ -108,7 +108,8 @@ def finish(folder: RunFolder, splits: Splits, model: Model, config: TrainConfig,
             both = interpolate(run, first, mixed["first_stage_weight"])
             mixed["validation"] = evaluate(both, lists.qrels, names, name="validation").mean
     if config.test and splits.test is not None:
-        found = measure_test(folder, splits.test, score, names, mixed.get("first_stage_weight"), main)
+        weight = mixed.get("first_stage_weight")
+        found = measure_test(folder, splits.test, config, score, weight, main)
         result["measurement"], result["test"] = found["measurement"], found["test"]
         mixed |= found.get("with_first_stage", {})
     if mixed:
@@ -129,15 +130,15 @@ def names_of(config: TrainConfig) -> str:
 
 
 def measure_test(
-    folder: RunFolder, lists: Lists, score: Score, names: str, weight: float | None = None, main: bool = True
+    folder: RunFolder, lists: Lists, config: TrainConfig, score: Score, weight: float | None = None, main: bool = True
 ) -> dict[str, Any]:
     """Measure the best model on test lists, and keep the run and the values of every query.
 
     Args:
         folder: the run folder; ``test.trec`` and the file of this measurement are written there.
         lists: the test lists.
-        score: scores them.
-        names: measures, separated by spaces.
+        config: what was trained, and which measures are asked for.
+        score: scores the lists.
         weight: the first stage's share, where it is to be mixed in too.
         main: whether this process writes.
 
@@ -145,7 +146,8 @@ def measure_test(
         ``measurement`` (its id), ``test`` (the means) and, with a weight, ``with_first_stage``.
     """
     assert lists.qrels is not None
-    subject, hashes = {"training": folder.id}, test_hashes(lists)
+    names = names_of(config)
+    subject, hashes = {"training": folder.id}, measured_hashes(lists, config.model.columns)
     identity = measurement_identity(subject, hashes, names)
     run = lists.run(score(lists, "test"))
     if main:
@@ -159,9 +161,10 @@ def measure_test(
     return _found(id_of(identity), table.mean, mixed)
 
 
-def known_test(folder: RunFolder, lists: Lists, names: str) -> dict[str, Any] | None:
+def known_test(folder: RunFolder, lists: Lists, config: TrainConfig) -> dict[str, Any] | None:
     """What `measure_test` returned for these lists and measures, where that was done."""
-    identity = measurement_identity({"training": folder.id}, test_hashes(lists), names)
+    hashes = measured_hashes(lists, config.model.columns)
+    identity = measurement_identity({"training": folder.id}, hashes, names_of(config))
     found = read_measurement(folder.path, identity)
     return None if found is None else _found(id_of(identity), found[0].mean, found[1])
 
@@ -183,7 +186,7 @@ def test_run(folder: Path, training: str, config: TrainConfig, lists: Lists) -> 
     Raises:
         UserError: there is neither a run nor a best model to make it.
     """
-    identity = run_identity({"training": training}, test_hashes(lists))
+    identity = run_identity({"training": training}, measured_hashes(lists, config.model.columns))
     if (run := kept_test_run(folder, identity)) is not None:
         return run
     if not (folder / "best").is_dir():

@@ -18,12 +18,14 @@ from ir_measures import AP, P, nDCG
 
 from rerank.experiments.cells import Plan
 from rerank.experiments.config import ExperimentConfig, Method
-from rerank.experiments.outcome import QUERIES, read_queries
+from rerank.experiments.identities import Identities
 from rerank.experiments.worker import measure_cell, train_cell
 from rerank.lists import Lists
 from rerank.lists.fold_files import read_folds
 from rerank.lists.folds import FoldsData
 from rerank.retrieval import read_run
+from rerank.training.ids import measurement_identity
+from rerank.training.measurement import read_measurement
 from tests.collections.disks45 import FILES, make_text, write_disks
 from tests.conftest import ROOT
 
@@ -124,9 +126,10 @@ def test_the_recipe_runs_to_its_measures(robust04: Robust04, tiny_model: Path, t
     base |= {"epochs": 1, "steps_per_epoch": 2}
     method = Method(**recipe["methods"]["SmoothI-nDCG"])
     plan = Plan(ExperimentConfig(str(tmp_path), base, {"SmoothI": method}, folds=[1], measures=recipe["measures"]))
-    cell = plan.cell(plan.groups[0], {})
-    train_cell(cell.settings)
-    measure_cell(str(cell.folder), recipe["measures"], recipe["empty"])
+    identities = Identities()
+    cell = identities.named(plan.cell(plan.groups[0], {}))
+    train_cell(cell.settings, cell.folder, cell.id)
+    measure_cell(cell.settings, cell.folder, cell.id, recipe["measures"], recipe["empty"])
 
     contract = json.loads((cell.folder / "best" / "rerank.json").read_text())
     assert [contract[key] for key in ("head", "long", "query_length", "document_length")] == [
@@ -140,8 +143,12 @@ def test_the_recipe_runs_to_its_measures(robust04: Robust04, tiny_model: Path, t
     judged = {q: v for q, v in (robust04.lists.qrels or {}).items() if q in robust04.folds[0]}
     run = ir_measures.read_trec_run(str(cell.folder / "test.trec"))
     theirs = ir_measures.calc_aggregate([nDCG @ 20, P @ 20, AP], judged, run)
-    table = read_queries(cell.folder / QUERIES, recipe["measures"], recipe["empty"])
-    assert table is not None
+    hashes = identities.data(cell).test
+    assert hashes is not None
+    identity = measurement_identity({"training": cell.id}, hashes, recipe["measures"], recipe["empty"])
+    found = read_measurement(cell.folder, identity)
+    assert found is not None
+    table = found[0]
     for measure, value in theirs.items():
         assert table.mean[str(measure)] == pytest.approx(value, abs=1e-9)
         assert value > 0
