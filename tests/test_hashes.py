@@ -139,6 +139,24 @@ def test_large_files_are_remembered_by_other_processes(
     assert sha256_of(large) == hashlib.sha256(b"x" + bytes(LARGE - 1)).hexdigest()
 
 
+def test_a_file_that_changes_while_it_is_read_is_not_remembered(
+    tmp_path: Path, settled: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"one")
+    plain = hashes._content_hash
+
+    def changed_behind(path: Path) -> str:
+        value = plain(path)
+        path.write_bytes(b"other")
+        return value
+
+    with monkeypatch.context() as patched:
+        patched.setattr(hashes, "_content_hash", changed_behind)
+        sha256_of(path)
+    assert hashes._memory == {}
+
+
 @pytest.mark.parametrize("note", ["", "{", "[]", '{"state": 1}', "\xff"])
 def test_a_damaged_memory_is_no_memory(tmp_path: Path, home: Path, settled: None, note: str) -> None:
     path = tmp_path / "large"
@@ -300,10 +318,13 @@ def test_anything_else_is_no_arrow_file(tmp_path: Path, data: bytes, prefix: boo
         check_seal(path)
 
 
-@pytest.mark.parametrize("metadata", [None, {"a": "b"}, {"sha256": "0" * 63}, {"sha256": "A" * 64}])
-def test_arrow_files_without_a_seal_are_refused(tmp_path: Path, metadata: dict[str, str] | None) -> None:
+@pytest.mark.parametrize(
+    "metadata",
+    [[], [("a", "b")], [("sha256", "0" * 63)], [("sha256", "A" * 64)], [("sha256", ZEROS), ("sha256", ZEROS)]],
+)
+def test_arrow_files_without_a_seal_are_refused(tmp_path: Path, metadata: list[tuple[str, str]]) -> None:
     path = tmp_path / "file.arrow"
-    schema = pa.schema([("a", pa.int8())], metadata=metadata)
+    schema = pa.schema([("a", pa.int8())]).with_metadata(pa.KeyValueMetadata(metadata))
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, schema):
         pass
     for function in (seal, check_seal):

@@ -70,8 +70,12 @@ def test_a_killed_holder_holds_nothing(tmp_path: Path) -> None:
         process.kill()
         process.wait()
         assert (tmp_path / ".run.lock").exists()
-        with held(tmp_path / "run", "mine"):
-            assert f'"process": {os.getpid()}' in (tmp_path / ".run.lock").read_text()
+        with (
+            held(tmp_path / "run", "x"),
+            pytest.raises(UserError, match=rf"process {os.getpid()} on .* \(x\); wait"),
+            holder_in_thread(tmp_path / "run"),
+        ):
+            pass
     assert os.listdir(tmp_path) == []
 
 
@@ -198,7 +202,14 @@ with held(sys.argv[1], "test"), atomic_folder(sys.argv[1], replace=True) as fold
     done = subprocess.run([sys.executable, "-c", script, str(tmp_path / "run")], timeout=60)
     assert done.returncode == -signal.SIGKILL
     assert sum(name.endswith(".tmp") for name in os.listdir(tmp_path)) == 1
-    others = [".run.2.0123abcd.tmp", ".run.tmp", ".run.mine.tmp", ".runs.0123abcd.tmp", "run.0123abcd.tmp"]
+    others = [
+        ".run.2.0123abcd.tmp",
+        ".run.0123abcd.tmp.gz",
+        ".run.tmp",
+        ".run.mine.tmp",
+        ".runs.0123abcd.tmp",
+        "run.0123abcd.tmp",
+    ]
     for name in others:
         (tmp_path / name).touch()
     with held(tmp_path / "run", "test"):
