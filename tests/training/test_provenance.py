@@ -40,7 +40,9 @@ def test_it_says_what_decides_the_numbers(tmp_path: Path, tiny_model: Path) -> N
     assert only["packages"]["torch"] == version("torch")
     assert only["packages"]["transformers"] == version("transformers")
     assert only["hardware"]["threads"] == torch.get_num_threads()
-    hashes = json.loads((tmp_path / "lists" / "manifest.json").read_text())["hashes"]
+    manifest = json.loads((tmp_path / "lists" / "manifest.json").read_text())
+    hashes = manifest["files"] | {"candidates": manifest["candidates"]}
+    assert {"queries.arrow", "documents.arrow", "candidates.arrow", "ends.arrow", "qrels.trec"} <= hashes.keys()
     train_data, validation = only["data"]["train"], only["data"]["validation"]
     assert train_data["hashes"] == validation["hashes"] == hashes
     assert train_data["queries"] + validation["queries"] == 12
