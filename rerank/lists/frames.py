@@ -39,8 +39,9 @@ def from_dataframe(frame: pd.DataFrame, qrels: Qrels | None = None, name: str = 
     Args:
         frame: a row per candidate, in the order of the lists: ``query_id`` and ``doc_id``; ``query`` and ``text``
             (both, or neither); ``grade`` (whole numbers; missing ones are unjudged, negative ones count as 0). Every
-            other column of numbers becomes a column of the lists; missing values are NaN there. Rows of a query may
-            be scattered; queries keep the order in which they come first.
+            other column of numbers becomes a column of the lists, those called ``NAME/NUMBER`` one column together;
+            missing values are NaN there. The first column of a single number is taken for what ordered the lists. Rows
+            of a query may be scattered; queries keep the order in which they come first.
         qrels: all judgments; None takes the grades for them, where there are any.
         name: what messages call the lists.
 
@@ -62,14 +63,7 @@ def from_dataframe(frame: pd.DataFrame, qrels: Qrels | None = None, name: str = 
     if len(twice := np.flatnonzero(pd.DataFrame({"q": codes, "d": documents}).duplicated())):
         row = int(order[twice[0]])
         raise UserError(f"{name}: row {row} has document {doc_ids[documents[twice[0]]]!r} a second time for its query")
-    columns = {}
-    for key in frame.columns:
-        if key in (*IDS, *TEXTS, GRADE):
-            continue
-        if not pd.api.types.is_numeric_dtype(frame[key]):
-            raise UserError(f"{name}: column {key} holds no numbers; drop it, or make numbers of it")
-        values = frame[key].to_numpy(dtype=np.float64, na_value=np.nan)
-        columns[check_name(str(key))] = Column(as_column(str(key), values), (str(key),), {"data frame": name})
+    columns = _columns(frame.drop(columns=[*IDS, *TEXTS, GRADE], errors="ignore"), name)
     judgments: Judgments | None = None if qrels is None else "qrels.trec"
     grades = np.zeros(len(frame), np.int16)
     if GRADE in frame.columns:
@@ -83,7 +77,8 @@ def from_dataframe(frame: pd.DataFrame, qrels: Qrels | None = None, name: str = 
         "documents": _texts("doc_id", doc_ids, frame["text"] if texts else None, documents, name),
     }
     lengths = np.bincount(codes, minlength=len(ids))
-    manifest = {"collection": {"name": name, "fingerprint": ""}, "retriever": {}, "order": next(iter(columns), None)}
+    single = (key for key, column in columns.items() if column.names == (key,))
+    manifest = {"collection": {"name": name, "fingerprint": ""}, "retriever": {}, "order": next(single, None)}
     return Lists.of(_memory(manifest, tables, lengths, documents, grades, columns, qrels, judgments))
 
 
@@ -183,6 +178,26 @@ def _memory(
         "candidates": candidates_hash(tables["queries"], tables["documents"], tables["candidates"]),
     }
     return Store(manifest, tables=tables, columns=columns, qrels=qrels)
+
+
+def _columns(frame: pd.DataFrame, name: str) -> dict[str, Column]:
+    """What is left of a data frame as columns, ``NAME/NUMBER`` and others of that name as one."""
+    import pandas as pd
+
+    frame = frame.set_axis(map(str, frame.columns), axis=1)
+    together: dict[str, list[str]] = {}
+    for key in frame.columns:
+        if not pd.api.types.is_numeric_dtype(frame[key]):
+            raise UserError(f"{name}: column {key} holds no numbers; drop it, or make numbers of it")
+        together.setdefault(check_name(key.partition("/")[0]), []).append(key)
+    columns = {}
+    for column, keys in together.items():
+        if len(keys) > 1 and column in keys:
+            raise UserError(f"{name}: has columns {column} and {next(k for k in keys if k != column)}; rename one")
+        values = frame[keys].to_numpy(dtype=np.float64, na_value=np.nan)
+        numbers = tuple(key.partition("/")[2] or key for key in keys)
+        columns[column] = Column(as_column(column, values), numbers, {"data frame": name})
+    return columns
 
 
 def _grades(given: pd.Series, name: str) -> Array:

@@ -139,8 +139,8 @@ class Gradients:
 
     def _rows(self, groups: list[Group]) -> Array:
         """Rows of the chosen candidates in the store, list after list."""
-        shift = self.lists.starts - self.lists.offsets[:-1]
-        return np.concatenate([group.rows + shift[group.query] for group in groups])
+        starts, offsets = self.lists.starts, self.lists.offsets
+        return np.concatenate([group.rows + (starts[group.query] - offsets[group.query]) for group in groups])
 
     def _piece(self, groups: list[Group], tokens: int, count: int, step: int) -> Tensor:
         """Score some lists, backpropagate their share of the loss, return it."""

@@ -66,7 +66,15 @@ def test_lines_become_lists_in_the_order_of_the_file(tmp_path: Path) -> None:
     ]
     assert columns(lists).dtype == np.float32
     assert lists.store.manifest["retriever"] == {}
+<<<<<<< HEAD
     assert lists.store.order is None and lists.store.column_names == ["features"]
+=======
+    assert lists.store.column_names == ["features"]
+    assert lists.store.order is None
+    with pytest.raises(UserError, match="nothing ranked these lists"):
+        lists.run()
+    assert lists.store.documents.column("doc_id").to_pylist() == ["GX-1", "2"], "each document once"
+>>>>>>> 97d3d6044505ceda4ed8e370abdb7ea45b687a02
     assert rows(lists.select([1]))[0][:2] == ("a", "GX-1")
 
 
@@ -291,7 +299,7 @@ def test_test_files_have_the_features_of_the_training_file(tmp_path: Path) -> No
     assert columns(zero_based.test).tolist() == [[0, 0, 6, 0]]
 
 
-def test_validation_and_test_lists_carry_their_labels_as_judgments(tmp_path: Path) -> None:
+def test_lists_carry_their_labels_as_judgments(tmp_path: Path) -> None:
     fold(tmp_path / "Fold2", "1 qid:1 1:1\n", "1 qid:2 1:1 # docid = A\n0 qid:2 1:1 # docid = B\n", "0 qid:3 1:1\n")
     splits = LetorData(str(tmp_path), fold=2).splits(0)
     assert splits.train.qrels == {"1": {"1": 1}}

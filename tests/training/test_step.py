@@ -52,8 +52,8 @@ def test_the_gradient_is_that_of_the_mean_over_learnable_lists(model: CrossEncod
     """Against autograd over all lists scored one by one, in float32."""
     value, found = gradients(model, lists, loss)
     inputs = model.inputs(lists)
-    queries = np.repeat(lists.queries, lists.lengths)
-    scores = [model.score(inputs.collate(queries[i : i + 1], lists.documents[i : i + 1])) for i in range(len(queries))]
+    start = np.zeros(1, dtype=np.int64)
+    scores = [model.score(inputs.collate(lists.row_numbers[i : i + 1], start)) for i in range(lists.size)]
     rows = [slice(start, end) for start, end in zip(lists.offsets, lists.offsets[1:], strict=False)]
     labels, mask = pad([lists.grades[row] for row in rows], torch.float32)
     flat = torch.cat(scores)
@@ -187,8 +187,7 @@ def test_the_gradient_of_embeddings_is_dense_and_that_of_a_whole_pass(tmp_path: 
     found, embeddings.grad = embeddings.grad, None
     inputs, total = model.inputs(lists), torch.zeros(())
     for group in batch:
-        queries = np.repeat(lists.queries[group.query], len(group.rows))
-        scores = model.score(inputs.collate(queries, lists.documents[group.rows]))
+        scores = model.score(inputs.collate(lists.row_numbers[group.rows], np.zeros(1, dtype=np.int64)))
         labels = torch.from_numpy(lists.grades[group.rows]).float()
         mask = torch.ones(1, len(labels), dtype=torch.bool)
         total = total + ListNet(reduction="sum")(scores[None], labels[None], mask)

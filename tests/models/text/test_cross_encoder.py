@@ -10,6 +10,7 @@ import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from rerank.errors import UserError
+from rerank.lists.tokens import Tokens
 from rerank.models.score import score_candidates, score_lists
 from rerank.models.text.cross_encoder import CrossEncoder
 from tests.builders import make_lists, make_model
@@ -27,7 +28,7 @@ def exact(model: CrossEncoder, pairs: list[tuple[str, str]]) -> np.ndarray:
     cut = ((query, model.query_length) for query, _ in pairs), ((text, model.document_length) for _, text in pairs)
     sides = [[np.array(model.tokenizer(t, add_special_tokens=False)["input_ids"][:n], int) for t, n in s] for s in cut]
     rows = np.arange(len(pairs))
-    return score_candidates(model, model._pairs(*sides), rows, rows, precision="fp32")
+    return score_candidates(model, model._pairs(Tokens.of(*sides), rows, rows), rows, rows, precision="fp32")
 
 
 @pytest.fixture(params=["hf", "cls"])
