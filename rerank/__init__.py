@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from rerank.lazy import find
+
 if TYPE_CHECKING:
+    from rerank.lists.view import Lists
     from rerank.models.text.cross_encoder import CrossEncoder
 
 __version__ = "0.1.0"
-__all__ = ["CrossEncoder"]
+__all__ = ["CrossEncoder", "Lists"]
+
+_HOMES = {"CrossEncoder": "models.text.cross_encoder", "Lists": "lists.view"}
 
 
 def __getattr__(name: str) -> Any:
-    """Import the model at its first use, so that ``import rerank`` does not import torch."""
-    if name == "CrossEncoder":
-        from rerank.models.text.cross_encoder import CrossEncoder
-
-        return CrossEncoder
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    """Import a name at its first use, so that ``import rerank`` does not import torch."""
+    return find(__name__, _HOMES, name)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -41,6 +42,77 @@ def read_arrow(path: Path) -> pa.Table:
         raise UserError(f"{path}: not a whole Arrow file ({error}); build the lists again") from error
 
 
+def numbers(column: pa.ChunkedArray) -> Array:
+    """A column of numbers as an array: a view of the mapped file where it lies in one piece."""
+    kind = _number(column.type)
+    parts = [np.frombuffer(chunk.buffers()[1], kind)[chunk.offset :][: len(chunk)] for chunk in column.chunks]
+    return parts[0] if len(parts) == 1 else np.concatenate([np.zeros(0, kind), *parts])
+
+
+class FlatFile:
+    """Numbers that come block by block and end up in an Arrow file in one piece, which is mapped without a copy.
+
+    Blocks wait in nameless files on the same disk, so that memory holds one of them at a time, and a process that is
+    killed leaves nothing behind.
+
+    Args:
+        folder: where there is room.
+        schema: columns of numbers, or of equally many numbers a row (fixed-size lists).
+    """
+
+    def __init__(self, folder: Path, schema: pa.Schema) -> None:
+        self.schema = schema
+        self._files = {field.name: tempfile.TemporaryFile(dir=folder) for field in schema}  # noqa: SIM115 - see __exit__
+        self.rows = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for file in self._files.values():
+            file.close()
+
+    def add(self, **columns: Array) -> None:
+        """Append rows: ``[n]``, or ``[n, C]`` of fixed-size lists, for every column."""
+        for name, values in columns.items():
+            np.ascontiguousarray(values, dtype=_number(self.schema.field(name).type)).tofile(self._files[name])
+        self.rows += len(values)
+
+    def mapped(self, name: str) -> Array:
+        """What a column holds so far, ``[rows]`` or ``[rows, C]``, mapped."""
+        kind = self.schema.field(name).type
+        self._files[name].flush()
+        shape = (self.rows, kind.list_size) if pa.types.is_fixed_size_list(kind) else (self.rows,)
+        if not self.rows:
+            return np.zeros(shape, _number(kind))
+        return np.memmap(self._files[name], dtype=_number(kind), mode="r", shape=shape)
+
+    def write(self, path: Path, metadata: Mapping[str, str] | None = None) -> None:
+        """Write the file, as one record batch; ``metadata`` joins its schema."""
+        schema = self.schema.with_metadata(dict(metadata or {}))
+        batch = flat_batch(schema, {field.name: self.mapped(field.name) for field in schema})
+        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
+            writer.write_batch(batch)
+
+
+def flat_batch(schema: pa.Schema, columns: Mapping[str, Array]) -> pa.RecordBatch:
+    """Arrays as a record batch, without a copy; ``[n, C]`` where the schema says fixed-size lists."""
+    arrays = []
+    for field in schema:
+        values = pa.array(np.ascontiguousarray(columns[field.name]).reshape(-1))
+        if pa.types.is_fixed_size_list(field.type):
+            values = pa.FixedSizeListArray.from_arrays(values, type=field.type)
+        arrays.append(values)
+    return pa.record_batch(arrays, schema=schema)
+
+
+def _number(kind: pa.DataType) -> Any:
+    """NumPy's type of numbers; Arrow's own conversions would import pandas, which takes longer than all the rest."""
+    if pa.types.is_fixed_size_list(kind):
+        return _number(kind.value_type)
+    return np.dtype({"float": "float32", "double": "float64"}.get(str(kind), str(kind)))
+
+
 class Ragged:
     """Random access to a list column of a memory-mapped table, without a copy of it.
 
@@ -50,9 +122,28 @@ class Ragged:
 
     def __init__(self, column: pa.ChunkedArray) -> None:
         chunks = [chunk for chunk in column.chunks if len(chunk)]
-        self._values = [chunk.values.to_numpy(zero_copy_only=True) for chunk in chunks]
-        self._offsets = [chunk.offsets.to_numpy(zero_copy_only=True) for chunk in chunks]
-        self._starts = np.cumsum([0] + [len(chunk) for chunk in chunks])
+        self._of_parts(
+            [chunk.values.to_numpy(zero_copy_only=True) for chunk in chunks],
+            [chunk.offsets.to_numpy(zero_copy_only=True) for chunk in chunks],
+        )
+
+    def _of_parts(self, values: list[Array], offsets: list[Array]) -> Self:
+        self._values, self._offsets = values, offsets
+        self._starts = np.cumsum([0] + [len(part) - 1 for part in offsets])
+        return self
+
+    @classmethod
+    def of(cls, lists: Sequence[Array]) -> Self:
+        """Lists of numbers in memory."""
+        if not len(lists):
+            return cls.joined([])
+        return cls.__new__(cls)._of_parts([np.concatenate(lists)], [np.cumsum([0, *map(len, lists)])])
+
+    @classmethod
+    def joined(cls, parts: Sequence[Ragged]) -> Self:
+        """The lists of several columns, one after the other."""
+        values = [values for part in parts for values in part._values]
+        return cls.__new__(cls)._of_parts(values, [offsets for part in parts for offsets in part._offsets])
 
     def __len__(self) -> int:
         return int(self._starts[-1])
@@ -73,6 +164,16 @@ class Ragged:
         """All values, one list after the other, copied into an array of this type."""
         parts = [values[offsets[0] : offsets[-1]] for values, offsets in zip(self._values, self._offsets, strict=True)]
         return np.concatenate([np.zeros(0, dtype), *parts], dtype=dtype, casting="same_kind")
+
+
+def list_numbers(count: int, starts: Array) -> Array:
+    """The number of the list of every row, ``[count]``; lists without rows have numbers, too."""
+    return np.searchsorted(starts, np.arange(count), side="right") - 1
+
+
+def starts_of(numbers: Array) -> Array:
+    """Positions at which a list starts, from the number of the list of every row: where it changes."""
+    return np.flatnonzero(np.diff(numbers, prepend=-1))
 
 
 def blocks(offsets: Array, rows: int) -> list[tuple[int, int]]:

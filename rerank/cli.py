@@ -71,8 +71,11 @@ def retrieve(
     """
     from rerank.collections import open_collection, read_qrels, read_queries
     from rerank.collections.rankllm import RankLlmFile
-    from rerank.evaluation.parsing import parse_measures
-    from rerank.lists.build import build_lists
+    from rerank.evaluation.measure_names import parse_measures
+    from rerank.lists.build import ORDER, build_lists
+    from rerank.lists.columns import column_name
+    from rerank.lists.store import is_lists_folder
+    from rerank.locks import held
     from rerank.retrieval import bm25
     from rerank.retrieval.runs import Scored, read_run
     from rerank.retrieval.search import search_stored
@@ -80,51 +83,71 @@ def retrieve(
 
     if Path(output).exists() and not overwrite:
         raise UserError(f"output: {output} exists already; name another folder, or say --overwrite")
+    if Path(output).exists() and not is_lists_folder(Path(output)):
+        raise UserError(f"output: {output} holds no ranked lists, name another folder")
     if depth < 1:
         raise UserError(f"depth: must be at least 1, not {depth}")
     parse_measures(tune_measure)
-    source = open_collection(collection, fields)
-    asked = list(read_queries(queries) if queries else source.queries())
-    judgments = read_qrels(qrels) if qrels else source.qrels()
-    searched = Path(output).parent / f".{Path(output).name}.search"
-    first: Mapping[str, Sequence[Scored]]
-    retriever: dict[str, Any]
-    if run is not None:
-        first, retriever = read_run(run), {"run": run}
-    elif isinstance(source, RankLlmFile):
-        first, retriever = read_run(source.path), {"run": collection}
-    else:
-        where = bm25.build_index(source, threads=threads) if index is None else bm25.find_index(index)
-        model = bm25.BM25(k1=k1, b=b, rm3=rm3)
-        if tune_on is not None:
-            training = open_collection(tune_on, fields)
-            grades = training.qrels()
-            if grades is None:
-                raise UserError(f"tune_on: {tune_on} has no judgments")
-            tuned = tune(where, training.queries(), grades, tune_measure, depth, rm3=rm3)
-            model = tuned.best
-            log.info("tuned on %s: k1 %g, b %g, %s %.4f", tune_on, model.k1, model.b, tune_measure, tuned.value)
-        first = search_stored(model, where, asked, searched, depth, threads)
-        retriever = {"bm25": vars(model), "tuned_on": tune_on}
-    lists = build_lists(
-        source,
-        first,
-        output,
-        queries=asked,
-        depth=depth,
-        qrels=judgments,
-        retriever=retriever,
-        add_relevant=add_relevant,
-        replace=overwrite,
-    )
-    shutil.rmtree(searched, ignore_errors=True)
-    log.info(
-        "%s: %d queries, %d candidates, %d distinct documents",
-        output,
-        len(lists),
-        len(lists.documents),
-        lists.document_table.num_rows,
-    )
+    with held(output, "rerank retrieve"):
+        source = open_collection(collection, fields)
+        asked = list(read_queries(queries) if queries else source.queries())
+        judgments = read_qrels(qrels) if qrels else source.qrels()
+        searched = Path(output).parent / f".{Path(output).name}.search"
+        first: Mapping[str, Sequence[Scored]]
+        retriever: dict[str, Any]
+        order = ORDER
+        if run is not None:
+            first, retriever, order = read_run(run), {"run": run}, column_name(run)
+        elif isinstance(source, RankLlmFile):
+            first, retriever, order = read_run(source.path), {"run": collection}, column_name(source.path)
+        else:
+            where = bm25.build_index(source, threads=threads) if index is None else bm25.find_index(index)
+            model = bm25.BM25(k1=k1, b=b, rm3=rm3)
+            if tune_on is not None:
+                training = open_collection(tune_on, fields)
+                grades = training.qrels()
+                if grades is None:
+                    raise UserError(f"tune_on: {tune_on} has no judgments")
+                tuned = tune(where, training.queries(), grades, tune_measure, depth, rm3=rm3)
+                model = tuned.best
+                log.info("tuned on %s: k1 %g, b %g, %s %.4f", tune_on, model.k1, model.b, tune_measure, tuned.value)
+            first = search_stored(model, where, asked, searched, depth, threads)
+            retriever = {"bm25": vars(model), "tuned_on": tune_on}
+        lists = build_lists(
+            source,
+            first,
+            output,
+            queries=asked,
+            depth=depth,
+            qrels=judgments,
+            retriever=retriever,
+            order=order,
+            add_relevant=add_relevant,
+            replace=overwrite,
+        )
+        shutil.rmtree(searched, ignore_errors=True)
+        log.info(
+            "%s: %d queries, %d candidates, %d distinct documents",
+            output,
+            len(lists),
+            lists.size,
+            lists.store.documents.num_rows,
+        )
+
+
+def lists(folder: str, upgrade: bool = False) -> None:
+    """Show what a lists folder holds: queries, candidates, columns.
+
+    Args:
+        folder: lists folder made by ``rerank retrieve``.
+        upgrade: convert a folder of version 1 first, in its place.
+    """
+    from rerank.lists.upgrade import upgrade as convert
+    from rerank.lists.view import Lists
+
+    if upgrade:
+        convert(folder)
+    print(Lists.open(folder).summary())
 
 
 def rerank(
@@ -148,15 +171,14 @@ def rerank(
         precision: arithmetic of the encoder; auto takes bf16 where the hardware is fast at it.
         token_budget: padded tokens (documents, for feature vectors) per forward pass; null takes the model's own.
     """
-    import torch
     from accelerate import PartialState
 
     from rerank.evaluation.interpolate import interpolate
     from rerank.features.letor import open_lists
     from rerank.kernels.precision import on_cpu, resolve
-    from rerank.models.base import Scorer
     from rerank.models.contract import read_contract
     from rerank.models.load import load_model
+    from rerank.models.scorer import Scorer
     from rerank.models.vectors.boosting import Trees
     from rerank.retrieval.runs import write_run
     from rerank.training.validate import score_shared
@@ -164,15 +186,15 @@ def rerank(
     contract = read_contract(Path(model))
     weight = _weight(first_stage_weight, contract, model)
     ranked = open_lists(lists, contract.get("layout"))
-    if weight and ranked.features is not None:
-        raise UserError(f"first_stage_weight: {lists} holds feature vectors, which have no first stage")
+    if weight and ranked.store.order is None:
+        raise UserError(f"first_stage_weight: nothing ranked {lists}, so there is nothing to mix in")
     ranked = ranked if depth is None else ranked.top(depth)
     scorer = load_model(model)
     state = PartialState(cpu=on_cpu())
     if isinstance(scorer, Trees):
         scores = scorer.predict(ranked)
     else:
-        assert isinstance(scorer, Scorer) and isinstance(scorer, torch.nn.Module)
+        assert isinstance(scorer, Scorer)
         scorer.to(state.device)
         with state.main_process_first():
             inputs = scorer.inputs(ranked)
@@ -312,6 +334,7 @@ def evaluate(
 COMMANDS: dict[str, Callable[..., Any]] = {
     "demo": demo,
     "retrieve": retrieve,
+    "lists": lists,
     "train": train,
     "rerank": rerank,
     "evaluate": evaluate,
@@ -319,6 +342,10 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "verify": verify,
     "losses": losses,
 }
+
+
+PLAIN = {"losses": "name", "lists": "folder", "verify": "path"}
+"""Commands with an option whose name may be left out: ``rerank lists DIR``."""
 
 
 def usage() -> str:
@@ -347,8 +374,8 @@ def run(argv: Sequence[str]) -> None:
         raise UserError(f"{argv[0]}: no such command{nearest(argv[0], COMMANDS)}; see rerank --help")
     elif argv[0] in ("train", "experiment"):
         COMMANDS[argv[0]](argv[1:])
-    elif argv[0] in ("losses", "verify") and len(argv) == 2 and not argv[1].startswith("-"):
-        COMMANDS[argv[0]](argv[1])
+    elif argv[0] in PLAIN and len(argv) > 1 and not argv[1].startswith("-"):
+        call(argv[0], COMMANDS[argv[0]], [f"--{PLAIN[argv[0]]}={argv[1]}", *argv[2:]])
     else:
         call(argv[0], COMMANDS[argv[0]], argv[1:])
 

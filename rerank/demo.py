@@ -20,7 +20,7 @@ from rerank.lists.build import build_lists
 from rerank.lists.data import Data, ListsData
 from rerank.lists.folds import FoldsData
 from rerank.lists.sampling import PositivesNegatives, Sampler
-from rerank.lists.store import Lists
+from rerank.lists.view import Lists
 from rerank.retrieval.bm25 import BM25, build_index
 from rerank.retrieval.runs import Run, read_run, write_run
 

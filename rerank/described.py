@@ -17,6 +17,8 @@ class Described:
     ...         self.limit = depth
     >>> Sampler(seed=3).arguments()
     {'depth': 150, 'seed': 3}
+    >>> Sampler(150, 3)
+    Sampler(seed=3)
 
     Attributes:
         revision: raised by hand where what the class computes changes (not where only rounding does), so that results
@@ -44,6 +46,18 @@ class Described:
             elif parameter.kind is parameter.VAR_POSITIONAL and not found[name]:
                 del found[name]  # object's own constructor, where a class has none
         return found
+
+    def __repr__(self) -> str:
+        """A call that makes this object again, without the arguments that are at their defaults."""
+        parameters = inspect.signature(type(self).__init__).parameters
+        words = []
+        for name, value in self.arguments().items():
+            parameter = parameters.get(name)  # None: one of ``**settings``
+            if parameter and parameter.default is parameter.empty and parameter.kind is parameter.POSITIONAL_OR_KEYWORD:
+                words.append(repr(value))
+            elif not parameter or value != parameter.default:
+                words.append(f"{name}={value!r}")
+        return f"{type(self).__name__}({', '.join(words)})"
 
     def identity(self) -> dict[str, Any]:
         """The arguments as they count for an identity: what they stand for in place of names and paths."""

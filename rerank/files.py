@@ -124,7 +124,9 @@ def cannot_be_written(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise UserError(f"{path}: cannot be written ({error.strerror}); mend that, or name another place") from error
+        raise UserError(
+            f"{path}: cannot be written ({error.strerror}); check permissions and free space, or name another place"
+        ) from error
 
 
 @contextmanager

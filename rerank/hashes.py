@@ -5,30 +5,30 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
 import re
 import struct
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple
 
 from rerank.errors import UserError
 from rerank.files import atomic_write, cache_folder, digest
-
-State: TypeAlias = tuple[int, int, int, int]
-"""Size, inode and time stamps of a file; what changes a file changes one of them."""
 
 KEY = "sha256"
 """Where sealed files keep their hash: the last key of a JSON object, or a key in the metadata of an Arrow schema."""
 ZEROS = "0" * 64
 """Stands for the hash while the hash is computed."""
+UNSEALED = {KEY: ZEROS}
+"""Metadata of the schema of an Arrow stream that is to be sealed."""
 SETTLED = 2.0
 """Seconds after its last change from which on a file's time stamps tell every further change."""
 LARGE = 16 << 20
 """Bytes from which on a file's hash is remembered on disk, too."""
 
 SEALED_END = re.compile(rb'"sha256": "([0-9a-f]{64})"\n\}\n')
-_memory: dict[tuple[str, str], tuple[State, str]] = {}
+_memory: dict[tuple[str, str], tuple[str, str]] = {}
 
 
 def sha256_of(path: str | Path, remembered: bool = True) -> str:
@@ -43,6 +43,24 @@ def sha256_of(path: str | Path, remembered: bool = True) -> str:
         UserError: there is no such file, or it cannot be read.
     """
     return _remembered(Path(path), "content", _content_hash, remembered)
+
+
+def sha256_of_files(folder: Path, files: Sequence[Path]) -> str:
+    """One SHA-256 of files below a folder: of their names there and their contents, in this order.
+
+    It is remembered as that of one file is, by the size of all, which spares reading thousands of small files.
+    """
+
+    def compute(folder: Path) -> str:
+        total = hashlib.sha256()
+        for file in files:
+            total.update(
+                f"{file.relative_to(folder).as_posix()}\0{_content_hash(file)}\n".encode(errors="surrogateescape")
+            )
+        return total.hexdigest()
+
+    names = digest(*(os.fsencode(file.relative_to(folder)) for file in files))
+    return _remembered(folder, f"files {names}", compute, True, files)
 
 
 def hash_files(folder: Path, names: Iterable[str]) -> dict[str, str]:
@@ -227,43 +245,64 @@ def _content_hash(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _remembered(path: Path, kind: str, compute: Callable[[Path], str], remembered: bool) -> str:
-    """What a function says about a file, or said about it while it was the same. What it raises is not remembered."""
+class _State(NamedTuple):
+    """What tells files as they are now from files as they were."""
+
+    stamps: str
+    size: int
+    newest: float
+
+    @classmethod
+    def of(cls, paths: Sequence[Path]) -> _State:
+        stats = [path.stat() for path in paths]
+        stamps = (f"{stat.st_size} {stat.st_ino} {stat.st_mtime_ns} {stat.st_ctime_ns}" for stat in stats)
+        newest = max((max(stat.st_mtime, stat.st_ctime) for stat in stats), default=0.0)
+        return cls(digest(*stamps), sum(stat.st_size for stat in stats), newest)
+
+
+def _remembered(
+    path: Path, kind: str, compute: Callable[[Path], str], remembered: bool, files: Sequence[Path] | None = None
+) -> str:
+    """What a function says about a path, or said about it while its files were the same.
+
+    What it raises is not remembered.
+
+    Args:
+        path: what the function gets.
+        kind: which function it is.
+        compute: the function.
+        remembered: whether to believe what it said earlier.
+        files: the files that it reads; by default the path itself.
+    """
     with _cannot_be_read(path):
-        started, state = time.time(), _state(path)
+        started, state = time.time(), _State.of(files or [path])
         name = str(path.resolve())
-        note = cache_folder() / "hashes" / f"{digest(kind, name)}.json" if state[0] >= LARGE else None
+        note = cache_folder() / "hashes" / f"{digest(kind, name)}.json" if state.size >= LARGE else None
         if remembered:
             for known in (_memory.get((kind, name)), _read_note(note) if note else None):
-                if known and known[0] == state:
+                if known and known[0] == state.stamps:
                     _memory[kind, name] = known
                     return known[1]
         value = compute(path)
         # The stamps of a file that has just been changed may stay the same when it is changed again.
-        if started - max(state[2:]) / 1e9 > SETTLED and _state(path) == state:
-            _memory[kind, name] = state, value
+        if started - state.newest > SETTLED and _State.of(files or [path]) == state:
+            _memory[kind, name] = state.stamps, value
             if note:
-                _write_note(note, name, state, value)
+                _write_note(note, name, state.stamps, value)
     return value
 
 
-def _state(path: Path) -> State:
-    stat = path.stat()
-    return stat.st_size, stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns
-
-
-def _read_note(path: Path) -> tuple[State, str] | None:
+def _read_note(path: Path) -> tuple[str, str] | None:
     try:
         note = json.loads(path.read_text(encoding="utf-8"))
-        size, inode, changed, touched = note["state"]
-        return (size, inode, changed, touched), str(note["sha256"])
+        return note["state"], note["sha256"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def _write_note(path: Path, name: str, state: State, value: str) -> None:
+def _write_note(path: Path, name: str, stamps: str, value: str) -> None:
     with contextlib.suppress(OSError, UserError), atomic_write(path) as file:  # it is a cache: it may be read-only
-        json.dump({"path": name, "state": state, "sha256": value}, file)
+        json.dump({"path": name, "state": stamps, "sha256": value}, file)
 
 
 @contextlib.contextmanager

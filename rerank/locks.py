@@ -106,7 +106,7 @@ def _acquire(place: Path, path: Path, doing: str, wait: bool, stack: contextlib.
 def _release(lock: FileLock, place: Path, number: int) -> None:
     # Deleting the file is safe while its lock is held: whoever opened it before and gets the lock after us sees that
     # it has no name any more (filelock looks), and starts again with the file that then has the name. If somebody
-    # deleted our file by hand, the name is another's.
+    # deleted our file by hand, the name is another's; in a forked child, filelock has closed the number.
     with contextlib.suppress(OSError):
         if os.path.samestat(os.fstat(number), place.stat()):
             place.unlink()

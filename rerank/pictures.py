@@ -12,8 +12,8 @@ from rerank.losses.direct import DirectMetric
 from rerank.measures import parse
 from rerank.relaxations import (
     Approx,
+    Batch,
     FastSoftSort,
-    Lists,
     NeuralSort,
     OptimalTransport,
     Relaxation,
@@ -50,7 +50,7 @@ def indicator(relaxation: SoftRanks, differences: Tensor) -> tuple[Tensor, Tenso
     labels = torch.tensor([1.0, 0.0]).expand(scores.shape)
     rows = torch.zeros(len(scores), 1, dtype=torch.int64)
     seeds = torch.arange(len(scores))
-    rank = relaxation.ranks(Lists(scores, labels, torch.ones_like(scores, dtype=torch.bool), rows, seeds))
+    rank = relaxation.ranks(Batch(scores, labels, torch.ones_like(scores, dtype=torch.bool), rows, seeds))
     (gradient,) = torch.autograd.grad(rank.sum(), scores)
     return 2 - rank.detach()[:, 0], -gradient[:, 0]
 

@@ -38,7 +38,7 @@ def verify(path: str | Path) -> list[str]:
 
 def _verified(folder: Path) -> Iterator[str]:
     if (folder / "manifest.json").is_file():
-        from rerank.lists.store import verify as verify_lists  # type: ignore[attr-defined]
+        from rerank.lists.store import verify as verify_lists
 
         verify_lists(folder)
         yield f"{folder}: lists"

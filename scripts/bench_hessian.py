@@ -24,7 +24,7 @@ import yaml
 
 from rerank.described import described
 from rerank.features.letor import LetorData
-from rerank.lists.store import Lists
+from rerank.lists.view import Lists
 from rerank.losses import DirectMetric, LambdaLoss, ListNet
 from rerank.losses.base import Loss
 from rerank.models.vectors.lightgbm import LightGBM

@@ -290,7 +290,7 @@ def contenders() -> dict[str, dict[str, peers.Step]]:
         "NeuralNDCG": NeuralSort(sinkhorn=50),
         "SoftSortNDCG": SoftSort(),
         "FastSoftSortNDCG": FastSoftSort(),
-        "TransportNDCG": OptimalTransport(),
+        "OptimalTransportNDCG": OptimalTransport(),
     }
     ours: dict[str, Callable[..., Tensor]] = {key: DirectMetric(EXP, value) for key, value in relaxations.items()}
     surrogates = {name: kind for name, kind in load_all().items() if kind.__module__ not in DIRECT}
@@ -310,9 +310,9 @@ HEAVY = 2**31  # bytes that one step of a contender may hold; beyond it is not r
 
 def _bytes_of(who: str, name: str, batch: int, length: int) -> int:
     """Roughly what a contender holds, to leave out what would exhaust the machine."""
-    rounds = {"NeuralNDCG": 100, "TransportNDCG": 200}.get(name, 16)
+    rounds = {"NeuralNDCG": 100, "OptimalTransportNDCG": 200}.get(name, 16)
     if who == "ours":
-        return 4 * batch * length**2 * (4 if name in ("NeuralNDCG", "TransportNDCG", "SoftSortNDCG") else 0)
+        return 4 * batch * length**2 * (4 if name in ("NeuralNDCG", "OptimalTransportNDCG", "SoftSortNDCG") else 0)
     if name in ("ListNet", "ListMLE", "RMSE", "BCE"):
         return 0
     tuples = 200 * length**2 if (who, name) == ("allRank", "RankNet") else 0  # it lists all pairs in Python

@@ -129,7 +129,7 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     device = torch.device(options.device)
     lists = made(options.queries)
-    documents = len(lists.documents)
+    documents = lists.size
     print(
         f"{len(lists):,} lists, {documents:,} documents, longest {lists.lengths.max():,}; {options.precision}, ", end=""
     )

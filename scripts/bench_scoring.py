@@ -30,8 +30,8 @@ from torch import nn
 from rerank.arrow import Array
 from rerank.evaluation.measures import evaluate
 from rerank.kernels.precision import Precision
-from rerank.lists.store import Lists
-from rerank.models.score import score_pairs
+from rerank.lists.view import Lists
+from rerank.models.score import score_candidates
 from rerank.models.text.cross_encoder import CrossEncoder
 
 Texts = list[tuple[str, str]]
@@ -46,7 +46,7 @@ def ours(model: CrossEncoder, precision: Precision) -> Callable[[Texts], Array]:
             ids = model.tokenizer(list(texts), add_special_tokens=False, verbose=False)["input_ids"]
             sides.append([np.asarray(row[:limit], dtype=np.int64) for row in ids])
         rows = np.arange(len(pairs))
-        return score_pairs(model, model._pairs(*sides), rows, rows, precision=precision)
+        return score_candidates(model, model._pairs(*sides), rows, rows, precision=precision)
 
     return score
 
@@ -127,9 +127,9 @@ def sentence_transformers(folder: str, length: int) -> Callable[[Texts], Array]:
 
 def texts_of(lists: Lists, documents: list[str] | None = None) -> Texts:
     """The texts of all pairs; ``documents``, by row of the store, may stand in for the stored ones."""
-    queries = lists.query_table.column("text").to_pylist()
-    documents = documents or lists.document_table.column("text").to_pylist()
-    asked = np.repeat(lists.query_rows, lists.lengths)
+    queries = lists.store.queries.column("text").to_pylist()
+    documents = documents or lists.store.documents.column("text").to_pylist()
+    asked = np.repeat(lists.queries, lists.lengths)
     return [(queries[q], documents[d]) for q, d in zip(asked, lists.documents, strict=True)]
 
 

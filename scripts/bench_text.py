@@ -37,7 +37,7 @@ from rerank.kernels.flat import reads_flat
 from rerank.kernels.memory import keep_freed
 from rerank.kernels.packing import pack
 from rerank.kernels.precision import resolve
-from rerank.lists.store import Lists
+from rerank.lists.view import Lists
 from rerank.losses import SmoothINDCG
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.weights import find_model
@@ -76,7 +76,7 @@ def padding(parts: list[np.ndarray], budget: int) -> float:
 
 def cut(lists: Lists, model: CrossEncoder) -> Texts:
     """The texts of all pairs, documents without what the model would cut."""
-    texts = lists.document_table.column("text").to_pylist()
+    texts = lists.store.documents.column("text").to_pylist()
     encoded = model.tokenizer(texts, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
     ends, limit = encoded["offset_mapping"], model.document_length
     short = [text if len(end) <= limit else text[: end[limit - 1][1]] for text, end in zip(texts, ends, strict=True)]
@@ -151,7 +151,7 @@ def their_training(options: argparse.Namespace, lists: Lists, dropout: float, bf
         {
             "query": [texts[a][0] for a, _ in ends],
             "docs": [[text for _, text in texts[a:b]] for a, b in ends],
-            "labels": [[int(label) for label in lists.labels[a:b]] for a, b in ends],
+            "labels": [[int(label) for label in lists.grades[a:b]] for a, b in ends],
         }
     )
     clock = Clock()
@@ -178,7 +178,7 @@ def their_training(options: argparse.Namespace, lists: Lists, dropout: float, bf
 def usable_lists(options: argparse.Namespace) -> Lists:
     """The lists to train on."""
     lists = Lists.open(options.lists)
-    some = lists.select(np.flatnonzero(np.add.reduceat(lists.labels > 0, lists.offsets[:-1]) > 0)).top(options.depth)
+    some = lists.select(np.flatnonzero(np.add.reduceat(lists.grades > 0, lists.offsets[:-1]) > 0)).top(options.depth)
     return some.select(np.arange(options.trained))
 
 
@@ -214,11 +214,11 @@ def main() -> None:
     model = CrossEncoder(options.model, query_length=QUERY, document_length=options.length).to(device)
     precision, _ = resolve("auto", device)
     lists = Lists.open(options.lists)
-    drawn = np.random.default_rng(0).permutation(len(lists.documents))[: options.scored]
+    drawn = np.random.default_rng(0).permutation(lists.size)[: options.scored]
     everything = cut(lists, model)
     pairs = [everything[i] for i in drawn]
     inputs = model.inputs(lists)
-    lengths = inputs.lengths(np.repeat(lists.query_rows, lists.lengths), lists.documents)
+    lengths = inputs.lengths(np.repeat(lists.queries, lists.lengths), lists.documents)
     length = QUERY + options.length + 3
 
     scoring: dict[str, Callable[[Texts], object]] = {}

@@ -74,21 +74,22 @@ def allrank_steps(lists: Lists, hidden: int, batch: int, cut: int, steps: int) -
         from allrank.models.model import make_model
     from scipy.sparse import csr_matrix
 
-    assert lists.features is not None
     queries = min(len(lists), (steps + 1) * batch)
     end = int(lists.offsets[queries])
     of_row = np.repeat(np.arange(queries), lists.lengths[:queries])
     to_tensor, fix = ToTensor(), FixLength(cut)
     data = LibSVMDataset(
-        csr_matrix(lists.features[:end]),
-        lists.labels[:end].astype(np.float32),
+        csr_matrix(lists.matrix(["features"])[:end]),
+        lists.grades[:end].astype(np.float32),
         of_row,
         transform=lambda sample: to_tensor(fix(sample)),
     )
 
     def seconds(loss: Step) -> float:
         layers = {"sizes": [hidden], "input_norm": False, "activation": "ReLU", "dropout": 0.0}
-        model = make_model(layers, None, {"d_output": 1, "output_activation": None}, lists.features.shape[1])
+        model = make_model(
+            layers, None, {"d_output": 1, "output_activation": None}, lists.matrix(["features"]).shape[1]
+        )
         optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
         start, count = 0.0, -1
         for features, labels, indices in torch.utils.data.DataLoader(data, batch, shuffle=True, num_workers=1):
@@ -236,7 +237,7 @@ def plain() -> dict[str, Step]:
         "NeuralNDCG": plain_neural_ndcg,
         "SoftSortNDCG": plain_soft_sort_ndcg,
         "TwinSigmoidNDCG": plain_twin_sigmoid_ndcg,
-        "TransportNDCG": plain_transport_ndcg,
+        "OptimalTransportNDCG": plain_transport_ndcg,
         "RankNet": partial(_pair_mean, lambda d: torch.nn.functional.softplus(-d)),
         "PairwiseHinge": partial(_pair_mean, lambda d: (1 - d).clamp(min=0)),
         "PairwiseSoftmax": partial(_pair_mean, lambda d: torch.sigmoid(-d)),

@@ -65,6 +65,13 @@ def make_lists(folder: Path, lengths: list[int] | None = None, seed: int = 0) ->
     return build_lists(open_collection(collection), random_run(collection, lengths, seed), folder / "lists")
 
 
+def make_lists_with_added(folder: Path) -> Lists:
+    """Lists of two candidates each, and relevant documents beside them."""
+    name = write_collection(folder / "c")
+    run = {query: ranked[:2] for query, ranked in random_run(name, [20] * 12).items()}
+    return build_lists(open_collection(name), run, folder / "lists", add_relevant=True)
+
+
 def make_model(folder: Path, dropout: float = 0.0, hidden: int = 32) -> Path:
     """A BERT of two tiny layers with random weights (the same every time) and the real uncased vocabulary."""
     import torch

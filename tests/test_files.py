@@ -6,14 +6,17 @@ import lzma
 import os
 import random
 import signal
+import stat
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from rerank.errors import UserError
-from rerank.files import atomic_folder, atomic_write, digest, open_text, read_lines
+from rerank.files import atomic_file, atomic_folder, atomic_write, digest, open_text, read_lines
 
 TEXT = "eins\nzwei €\n"
 
@@ -116,3 +119,167 @@ with atomic_folder(sys.argv[1] + "/folder") as folder, atomic_write(sys.argv[1] 
     done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], timeout=60)
     assert done.returncode == -signal.SIGKILL
     assert all(name.startswith(".") for name in os.listdir(tmp_path))
+
+
+@pytest.fixture(params=[0o022, 0o027, 0o002])
+def umask(request: pytest.FixtureRequest) -> Iterator[int]:
+    """The bits that new files and folders do not get."""
+    before = os.umask(request.param)
+    yield request.param
+    os.umask(before)
+
+
+def test_new_files_and_folders_honour_the_umask(tmp_path: Path, umask: int) -> None:
+    with atomic_write(tmp_path / "new" / "file"), atomic_folder(tmp_path / "folder") as folder:
+        (folder / "inside").touch()
+    modes = {"new": 0o777, "new/file": 0o666, "folder": 0o777, "folder/inside": 0o666}
+    assert {name: stat.S_IMODE((tmp_path / name).stat().st_mode) for name in modes} == {
+        name: mode & ~umask for name, mode in modes.items()
+    }
+
+
+def test_writers_of_one_file_do_not_share_its_temporary_name(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    with atomic_file(path) as one, atomic_file(path) as two:
+        assert one != two
+        one.write_text("one")
+        two.write_text("two")
+    assert path.read_text() == "one", "the last to finish"
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_the_file_behind_a_link_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "far").mkdir()
+    target, link = tmp_path / "far" / "file", tmp_path / "link"
+    link.symlink_to("far/file")
+    for content in ("new", "newer"):
+        with atomic_write(link) as file:
+            file.write(content)
+        assert link.is_symlink()
+        assert target.read_text() == content
+    assert os.listdir(tmp_path / "far") == ["file"]
+
+
+def test_the_folder_behind_a_link_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "far").mkdir()
+    link = tmp_path / "link"
+    link.symlink_to("far/folder")
+    for name in ("one", "two"):
+        with atomic_folder(link, replace=True) as folder:
+            (folder / name).touch()
+        assert os.listdir(tmp_path / "far" / "folder") == [name]
+    assert link.is_symlink()
+    assert sorted(os.listdir(tmp_path)) == ["far", "link"]
+
+
+def test_pipes_are_written_to(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    read: list[str] = []
+    reader = threading.Thread(target=lambda: read.append(pipe.read_text()), daemon=True)
+    reader.start()
+    with atomic_write(pipe) as file:
+        file.write(TEXT)
+    reader.join(timeout=10)
+    assert read == [TEXT]
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    assert os.listdir(tmp_path) == ["pipe"]
+
+
+def test_devices_are_written_to(tmp_path: Path) -> None:
+    """On a node of the test's own: if this fails as root, /dev/null itself would be gone for the whole machine."""
+    device = tmp_path / "null"
+    try:
+        os.mknod(device, 0o666 | stat.S_IFCHR, os.makedev(1, 3))
+        device.write_text("")
+    except PermissionError:
+        pytest.skip("only root makes device nodes")
+    with atomic_write(device) as file:
+        file.write(TEXT)
+    assert stat.S_ISCHR(device.stat().st_mode)
+    assert os.listdir(tmp_path) == ["null"]
+
+
+@pytest.mark.parametrize("to_file", [False, True])
+def test_standard_output_is_written_to(tmp_path: Path, to_file: bool) -> None:
+    script = "from rerank.files import atomic_write\nwith atomic_write('/dev/stdout') as file: file.write('text')"
+    with (tmp_path / "out").open("wb") as out:
+        before = os.fstat(out.fileno()).st_ino
+        done = subprocess.run(
+            [sys.executable, "-c", script], check=True, stdout=out if to_file else subprocess.PIPE, cwd=tmp_path
+        )
+    assert (tmp_path / "out").read_text() == ("text" if to_file else "")
+    assert done.stdout == (None if to_file else b"text")
+    assert (tmp_path / "out").stat().st_ino == before
+    assert os.listdir(tmp_path) == ["out"]
+
+
+@pytest.mark.parametrize("appears", [Path.mkdir, Path.touch, lambda path: (path.mkdir(), (path / "b").touch())])
+def test_a_folder_that_appears_meanwhile_is_neither_replaced_nor_joined(tmp_path: Path, appears) -> None:
+    path = tmp_path / "folder"
+    with pytest.raises(UserError, match="folder: exists already"), atomic_folder(path) as folder:
+        (folder / "a").touch()
+        appears(path)
+    assert not (path / "a").exists()
+    assert os.listdir(tmp_path) == ["folder"]
+
+
+def test_of_many_writers_of_a_folder_one_succeeds(tmp_path: Path) -> None:
+    """All rename at once, past the check that the name is free."""
+    path, together, done, refused = tmp_path / "folder", threading.Barrier(8), [], []
+
+    def write(number: int) -> None:
+        try:
+            with atomic_folder(path) as folder:
+                (folder / str(number)).touch()
+                together.wait()
+            done.append(str(number))
+        except UserError as error:
+            refused.append(str(error))
+
+    threads = [threading.Thread(target=write, args=[number]) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(done) == 1
+    assert all("folder: exists already" in line for line in refused)
+    assert len(refused) == 7
+    assert os.listdir(path) == done
+    assert os.listdir(tmp_path) == ["folder"]
+
+
+@pytest.mark.parametrize(("name", "why"), [("file/x", "is a file"), ("x" * 300, "too long"), (".", "Is a directory")])
+def test_what_cannot_be_written_is_said_in_a_line(tmp_path: Path, name: str, why: str) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match=f"cannot be written.*{why}"), atomic_write(tmp_path / name):
+        pass
+    if name != ".":
+        with pytest.raises(UserError, match=f"cannot be written.*{why}"), atomic_folder(tmp_path / name):
+            pass
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_what_takes_a_place_is_on_the_disk_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A power cut cannot be tried here, so this looks at the order of the calls."""
+    calls: list[tuple[str, int]] = []
+    for name in ("fsync", "rename", "replace"):
+        plain = getattr(os, name)
+
+        def noted(*arguments, name=name, plain=plain) -> None:
+            found = os.fstat(arguments[0]) if name == "fsync" else os.stat(arguments[0])
+            calls.append((name, found.st_ino))
+            plain(*arguments)
+
+        monkeypatch.setattr(os, name, noted)
+    with atomic_write(tmp_path / "file") as file:
+        file.write(TEXT)
+    parent, inode = tmp_path.stat().st_ino, (tmp_path / "file").stat().st_ino
+    assert calls == [("fsync", inode), ("replace", inode), ("fsync", parent)]
+    calls.clear()
+    with atomic_folder(tmp_path / "folder") as folder:
+        (folder / "sub").mkdir()
+        (folder / "sub" / "deep").write_text(TEXT)
+    names = [tmp_path / name for name in ("folder/sub", "folder/sub/deep", "folder", "folder", ".")]
+    kinds = ["fsync", "fsync", "fsync", "rename", "fsync"]
+    assert calls == [(kind, name.stat().st_ino) for kind, name in zip(kinds, names, strict=True)]

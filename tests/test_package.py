@@ -24,6 +24,7 @@ FLOORS = {
     "arrow": 2,
     "jvm": 2,
     "console": 2,
+    "configs": 2,
     "relaxations": 3,
     "kernels": 3,
     "collections": 3,

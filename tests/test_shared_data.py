@@ -58,7 +58,7 @@ def test_dl19_lists_with_their_own_texts(shared_data: Path, home: Path) -> None:
     words = ["--collection", f"rank_llm:{folder}/BM25.json", "--qrels", str(folder / "qrels"), "--depth", "100"]
     assert main(["retrieve", *words, "--output", str(home / "dl19")]) == 0
     lists = Lists.open(home / "dl19")
-    assert (len(lists), len(lists.documents)) == (43, 4300)
+    assert (len(lists), lists.size) == (43, 4300)
     words = ["--qrels", str(folder / "qrels"), "--runs", str(home / "dl19/run.trec")]
     assert main(["evaluate", *words, "--json", str(home / "t.json")]) == 0
     assert value(home / "t.json", "nDCG@10") == pytest.approx(0.5058, abs=0.00005)
@@ -72,11 +72,11 @@ def test_cranfield_through_ir_datasets(shared_data: Path, home: Path) -> None:
         [*command, "--output", str(home / "cranfield")], env=environment, check=True, capture_output=True, text=True
     )
     lists = Lists.open(home / "cranfield")
-    counts = lists.manifest["counts"]
+    counts = lists.store.manifest["counts"]
     assert counts["queries"] == 225
     assert counts["negative_grades"] > 0
     assert f"{counts['negative_grades']} negative grades" in done.stderr
-    assert lists.labels.min() == 0
+    assert lists.grades.min() == 0
     assert (
         main(
             [

@@ -7,12 +7,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rerank.collections.base import Document, Qrels, Query, unique
-from rerank.collections.parsing import ChosenFields, is_json, json_documents, tab_documents
 from rerank.collections.qrels import read_qrels_file
 from rerank.collections.queries import read_queries_file
+from rerank.collections.records import ChosenFields, is_json, json_documents, tab_documents
 from rerank.collections.tagged import tagged_documents
 from rerank.errors import UserError, nearest
 from rerank.files import digest, open_binary, warn_once
+from rerank.hashes import sha256_of, sha256_of_files
 
 COMPRESSED = (".gz", ".xz")
 QUERIES = r"(queries|topics)(\.[\w-]+)*"
@@ -85,7 +86,7 @@ class FilesFolder(Folder):
 
     def fingerprint(self) -> str:
         """Digest of the documents' file and the chosen fields."""
-        return digest("lines", "\0".join(self.fields or ()), self.path)
+        return digest("lines", "\0".join(self.fields or ()), sha256_of(self.path))
 
 
 class BeirFolder(FilesFolder):
@@ -169,5 +170,4 @@ class TrecFolder(Folder):
 
     def fingerprint(self) -> str:
         """Digest of the documents' files, their names and the chosen fields."""
-        parts = [part for file in self.files for part in (str(file.relative_to(self.folder)), file)]
-        return digest("trec", "\0".join(self.fields or ()), *parts)
+        return digest("trec", "\0".join(self.fields or ()), sha256_of_files(self.folder, self.files))

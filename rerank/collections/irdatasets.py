@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from rerank.collections.base import Document, Qrels, Query, joined
 from rerank.errors import UserError, nearest
-from rerank.files import digest
+from rerank.files import digest, warn_once
+from rerank.hashes import sha256_of_files
+
+READ = 1 << 38
+"""Bytes (256 GiB) up to which a corpus is hashed by its contents; indexing it takes many times as long."""
 
 
 def known_ids() -> list[str]:
@@ -76,11 +82,69 @@ class IrDataset:
             return self._dataset.docs_count() if self._dataset.has_docs() else None
 
     def fingerprint(self) -> str:
-        """Digest of the id that the documents come from (their files are verified by checksum) and the fields."""
+        """Digest of the id that the documents come from, the fields, and the files if the user supplies them.
+
+        What ir_datasets downloads it verifies by checksum, so there the id says it all.
+        """
         import ir_datasets
 
+        self._require("docs")
         documents = ir_datasets.docs_parent_id(self.name)
-        return digest("ir_datasets", documents, "\0".join(self.fields or ()), str(self.document_count()))
+        with _available(self.name):
+            handler = self._dataset.docs_handler()
+            # Where they are missing, reading the documents says what to do.
+            supplied = [_files(path) for path in _supplied(handler, set()) if path.exists()]
+            for _, files in supplied:
+                _warn_of_old_copy(handler, files)
+            digests = [_files_digest(*found) for found in supplied]
+        return digest("ir_datasets", documents, "\0".join(self.fields or ()), *digests)
+
+
+def _supplied(part: Any, seen: set[int]) -> Iterator[Path]:
+    """The files and folders that ir_datasets cannot download but expects from the user, below one of its objects.
+
+    It has no name for them: handlers keep their sources in attributes, wrapped in one another.
+    """
+    from ir_datasets.util.download import Download, LocalDownload
+
+    if id(part) in seen:
+        return
+    seen.add(id(part))
+    if isinstance(part, Download):
+        if all(isinstance(source, LocalDownload) for source in part.mirrors):
+            yield Path(part.path(force=False))
+    elif isinstance(part, list | tuple):
+        for inner in part:
+            yield from _supplied(inner, seen)
+    elif type(part).__module__.startswith("ir_datasets.") and hasattr(part, "__dict__"):
+        yield from _supplied(list(vars(part).values()), seen)
+
+
+def _files(path: Path) -> tuple[Path, list[Path]]:
+    """A folder and the files in it, at any depth, through links to folders too: so are disks put together."""
+    if path.is_file():
+        return path.parent, [path]
+    found = (Path(name) for name in sorted(glob.glob(f"{glob.escape(str(path))}/**/*", recursive=True)))
+    return path, [file for file in found if file.is_file()]
+
+
+def _files_digest(folder: Path, files: Sequence[Path]) -> str:
+    """Digest of names and contents or, where reading them takes too long, of names, sizes and time stamps."""
+    stats = [file.stat() for file in files]
+    if sum(stat.st_size for stat in stats) <= READ:
+        return sha256_of_files(folder, files)
+    named = zip(files, stats, strict=True)
+    return digest(*(f"{file.relative_to(folder)} {stat.st_size} {stat.st_mtime_ns}" for file, stat in named))
+
+
+def _warn_of_old_copy(handler: Any, files: Sequence[Path]) -> None:
+    """Where ir_datasets has a copy of the documents for looking them up, it reads that and never the files again."""
+    copy = Path(getattr(handler.docs_store(), "path", "nowhere"))
+    if copy.is_dir():
+        made = max(file.stat().st_mtime for file in [copy, *copy.iterdir()])
+        changed = next((file for file in files if file.stat().st_mtime > made), None)
+        if changed is not None:
+            warn_once(f"{copy}: ir_datasets reads this copy, which is older than {changed}; delete it if that changed")
 
 
 @contextmanager

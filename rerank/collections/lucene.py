@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rerank.collections.base import Document, Qrels, Query
-from rerank.collections.parsing import ChosenFields, json_text
+from rerank.collections.records import ChosenFields, json_text
 from rerank.collections.tagged import tag_names, tagged_text
 from rerank.errors import UserError, nearest
 from rerank.files import digest

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from rerank.collections.base import Query, joined
-from rerank.collections.parsing import field_text, is_json, read_json_lines, read_tab_lines
+from rerank.collections.records import field_text, is_json, read_json_lines, read_tab_lines
 from rerank.collections.tagged import topics
 from rerank.errors import UserError
 from rerank.files import read_lines

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from rerank.collections.base import Document, Qrels, Query, checked_id, joined
 from rerank.errors import UserError
 from rerank.files import digest, open_text
+from rerank.hashes import sha256_of
 
 RIGHT = '[{"query": "…", "hits": [{"qid": 7, "docid": "…", "content": "…", "rank": 1, "score": 9.5}]}]'
 
@@ -85,4 +86,4 @@ class RankLlmFile:
 
     def fingerprint(self) -> str:
         """Digest of the file."""
-        return digest("rank_llm", self.path)
+        return digest("rank_llm", sha256_of(self.path))

@@ -8,10 +8,11 @@ from pathlib import Path
 
 from rerank.collections.base import Document, Qrels, Query, checked_id, joined, unique
 from rerank.collections.folders import Folder
-from rerank.collections.parsing import ChosenFields
 from rerank.collections.queries import unique_queries
+from rerank.collections.records import ChosenFields
 from rerank.errors import UserError
 from rerank.files import digest, read_lines
+from rerank.hashes import sha256_of
 
 NUMBER = re.compile(r"\.I\s+(\S+)\s*")
 FIELD = re.compile(r"\.([A-Z])\s*")
@@ -84,7 +85,7 @@ class SmartFolder(Folder):
 
     def fingerprint(self) -> str:
         """Digest of the documents' file and the chosen fields."""
-        return digest("smart", "\0".join(self.fields or ()), self.path)
+        return digest("smart", "\0".join(self.fields or ()), sha256_of(self.path))
 
 
 def records(path: Path) -> Iterator[tuple[str, str, dict[str, str]]]:

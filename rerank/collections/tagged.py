@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rerank.collections.base import Document, checked_id
-from rerank.collections.parsing import ChosenFields
+from rerank.collections.records import ChosenFields
 from rerank.errors import UserError
 from rerank.files import read_lines
 

@@ -10,7 +10,7 @@ import numpy as np
 from ir_measures import Measure
 
 from rerank.errors import UserError, nearest
-from rerank.evaluation.parsing import parse_measures
+from rerank.evaluation.measure_names import parse_measures
 from rerank.evaluation.providers import PIPELINE, nERR
 from rerank.files import warn_once
 

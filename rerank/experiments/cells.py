@@ -8,12 +8,13 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from rerank.configs import Settings, assign, merged
 from rerank.errors import UserError, nearest
 from rerank.evaluation.compare import check_choices
 from rerank.evaluation.measures import parse_measures
 from rerank.experiments.config import FIRST_STAGE, ExperimentConfig
 from rerank.experiments.search import Point, check_space
-from rerank.experiments.settings import Settings, assign, file_name, merged, point_name
+from rerank.experiments.settings import file_name, point_name
 from rerank.identity import SHOWN
 from rerank.training.provenance import read_provenance
 from rerank.training.run_folder import finished

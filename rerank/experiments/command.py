@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 
+from rerank.configs import add_config
 from rerank.console import log_file, make_parser, parse
 from rerank.errors import UserError
 from rerank.experiments.config import ExperimentConfig
@@ -29,14 +31,16 @@ def experiment(argv: Sequence[str]) -> int:
     from rerank.experiments.figures.data import check_figures
     from rerank.experiments.run import Experiment, check_cells, search_of
     from rerank.experiments.table import listing, text
+    from rerank.training.command import classes_first
 
     parser = make_parser("experiment", experiment)
-    parser.add_argument("--config", action="config", help="YAML file; options that follow it override its keys")
+    add_config(parser)
     parser.add_argument("--dry_run", action="store_true", help="check the configuration and say what would be done")
     parser.add_argument("--html", help="file for a report: tables, differences per query, rankings, training curves")
     parser.add_class_arguments(ExperimentConfig)
     words, inside = split_options(argv)
-    options = parse(parser, words)
+    print_config = {"--print_config", "--print-config"} & set(words)
+    options = parse(parser, classes_first([word for word in words if word not in print_config]))
     dry_run = options.pop("dry_run")
     options.pop("config")
     if html := options.pop("html"):
@@ -45,6 +49,11 @@ def experiment(argv: Sequence[str]) -> int:
         check_suffix(html)
     config: ExperimentConfig = ExperimentConfig(**vars(parser.instantiate(options)))
     set_inside(config, inside)
+    if print_config:  # the parser's own would take the quotes off a preset "1024", and not know what was set inside
+        import yaml
+
+        print(yaml.safe_dump(asdict(config), sort_keys=False, allow_unicode=True), end="")
+        return 0
     plan = Plan(config)
     check_cells(plan)
     check_figures(plan)
@@ -110,8 +119,8 @@ def set_inside(config: ExperimentConfig, options: Sequence[tuple[str, str]]) -> 
     """
     import yaml
 
+    from rerank.configs import assign
     from rerank.errors import nearest
-    from rerank.experiments.settings import assign
 
     for key, text in options:
         try:

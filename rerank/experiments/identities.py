@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,7 +10,7 @@ from rerank.experiments.cells import Cell
 from rerank.identity import canonical, id_of
 from rerank.lists.data import Splits
 from rerank.training.command import configured, data_of
-from rerank.training.ids import Identity, config_identity, data_identity, test_hashes, training_identity
+from rerank.training.ids import Identity, config_identity, data_identity, measured_hashes, training_identity
 
 
 @dataclass(frozen=True)
@@ -32,30 +32,35 @@ class Identities:
     """Ids of cells; each is known from settings and data alone, wherever the experiment's folder is."""
 
     def __init__(self) -> None:
-        self._configs: dict[str, Identity] = {}
+        self._configs: dict[str, tuple[Identity, Sequence[str]]] = {}
         self._data: dict[str, Known] = {}
 
     def named(self, cell: Cell) -> Cell:
         """The cell with its id."""
-        settings = cell.settings
-        key = canonical({name: value for name, value in settings.items() if name not in ("data", "seed")})
-        if key not in self._configs:
-            self._configs[key] = config_identity(configured(settings))
-        config = self._configs[key] | {"seed": settings["seed"]}
+        config = self._config(cell)[0] | {"seed": cell.settings["seed"]}
         return replace(cell, id=id_of(training_identity(config, self.data(cell).training)))
 
     def data(self, cell: Cell) -> Known:
         """What the lists of a cell hold."""
-        key = canonical([cell.settings["data"], cell.settings["seed"]])
+        columns = self._config(cell)[1]
+        key = canonical([cell.settings["data"], cell.settings["seed"], columns])
         if key not in self._data:
             splits = splits_of(cell.settings)
             test = splits.test
             self._data[key] = Known(
-                training=data_identity(splits),
-                test=None if test is None else test_hashes(test),
-                first_stage=test is not None and test.features is None,
+                training=data_identity(splits, columns),
+                test=None if test is None else measured_hashes(test, columns),
+                first_stage=test is not None and test.store.order is not None,
             )
         return self._data[key]
+
+    def _config(self, cell: Cell) -> tuple[Identity, Sequence[str]]:
+        """What counts of a cell's configuration, data and seed apart, and the columns that its model reads."""
+        key = canonical({name: value for name, value in cell.settings.items() if name not in ("data", "seed")})
+        if key not in self._configs:
+            config = configured(cell.settings)
+            self._configs[key] = config_identity(config), list(config.model.columns)
+        return self._configs[key]
 
 
 def splits_of(settings: Mapping[str, Any]) -> Splits:

@@ -14,7 +14,7 @@ from rerank.experiments.outcome import Outcome
 from rerank.experiments.rows import test_lists
 from rerank.experiments.run import Experiment
 from rerank.experiments.summary import Summary
-from rerank.lists.store import Lists
+from rerank.lists.view import Lists
 from rerank.report.charts import Chart
 from rerank.report.curves import training_charts
 from rerank.report.page import Report, write_report

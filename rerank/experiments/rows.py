@@ -10,7 +10,7 @@ from rerank.evaluation.measures import evaluate
 from rerank.experiments.cells import Cell, Group, Plan
 from rerank.experiments.identities import Identities, splits_of
 from rerank.experiments.outcome import Outcome
-from rerank.lists.store import Lists
+from rerank.lists.view import Lists
 from rerank.retrieval.runs import Run
 from rerank.training.ids import measurement_identity, run_identity
 from rerank.training.measurement import kept_test_run, read_measurement, write_measurement, write_test_run

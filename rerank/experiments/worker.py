@@ -39,7 +39,7 @@ def measure_cell(settings: dict[str, Any], folder: Path, id: str, measures: str,
     """Measure a chosen cell on its test lists, and keep the values per query."""
     from rerank.evaluation.measures import evaluate
     from rerank.training.command import configured
-    from rerank.training.ids import measurement_identity, test_hashes
+    from rerank.training.ids import measured_hashes, measurement_identity
     from rerank.training.measurement import write_measurement
     from rerank.training.validate import test_run
 
@@ -47,7 +47,8 @@ def measure_cell(settings: dict[str, Any], folder: Path, id: str, measures: str,
     test = config.data.splits(config.seed).test
     if test is None or test.qrels is None:
         raise UserError("data: there are no test lists to measure on")
-    identity = measurement_identity({"training": id}, test_hashes(test), measures, empty)
+    hashes = measured_hashes(test, config.model.columns)
+    identity = measurement_identity({"training": id}, hashes, measures, empty)
     run = test_run(folder, id, config, test)
     write_measurement(folder, identity, evaluate(run, test.qrels, measures, empty, name=str(folder / "test.trec")))
 

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import re
-import time
-from dataclasses import replace
 from pathlib import Path
 
-from filelock import FileLock
-
-from rerank.collections import Qrels
 from rerank.errors import UserError
 from rerank.features.parse import sizes_file, store_features
 from rerank.features.svmlight import Layout
-from rerank.files import atomic_write, cache_folder, digest
+from rerank.files import cache_folder, digest
+from rerank.hashes import sha256_of
 from rerank.lists.data import Data, Splits, check_disjoint, keep_back
-from rerank.lists.join import joined
-from rerank.lists.store import VERSION, Lists
+from rerank.lists.frames import concat
+from rerank.lists.store import VERSION
+from rerank.lists.view import Lists
+from rerank.locks import held
 
 log = logging.getLogger("rerank")
 
@@ -29,8 +26,6 @@ NAMES = {
     "validation": ("vali", "valid", "validation", "validationset"),
     "test": ("test", "testset"),
 }
-SETTLED = 2.0
-"""Seconds after its last change from which on a file's time stamps tell every further change."""
 
 
 class LetorData(Data):
@@ -84,17 +79,15 @@ class LetorData(Data):
         train_file = files["train"]
         assert train_file is not None
         train = letor_lists(train_file)
-        layout = Layout(train.manifest["features"]["first"], train.manifest["features"]["width"], str(train_file))
+        layout = Layout(**train.store.manifest["features"], source=str(train_file))
         validation, test = (
-            None if file is None else with_judgments(letor_lists(file, layout))
-            for file in (files["validation"], files["test"])
+            None if file is None else letor_lists(file, layout) for file in (files["validation"], files["test"])
         )
         check_disjoint(train, {"validation": validation, "test": test})
         if self.join_validation:
-            return Splits(train if validation is None else joined(train, validation), None, test)
+            return Splits(train if validation is None else concat([train, validation]), None, test)
         if validation is None and self.validation_share > 0:
-            train, kept = keep_back(train, train, self.validation_share, seed)
-            validation = with_judgments(kept)
+            train, validation = keep_back(train, self.validation_share, seed)
         return Splits(train, validation, test)
 
     def files(self) -> dict[str, Path | None]:
@@ -145,47 +138,21 @@ def letor_lists(path: Path, layout: Layout | None = None) -> Lists:
     if not path.is_file():
         raise UserError(f"{path}: no such file")
     sizes = sizes_file(path)
-    parts = [file_hash(path), *([sizes.name, file_hash(sizes)] if sizes.is_file() else [])]
+    parts = [sha256_of(path), *([sizes.name, sha256_of(sizes)] if sizes.is_file() else [])]
     key = digest(FORMAT, str(VERSION), *parts, f"{layout.first} {layout.width}" if layout else "")
     cache = cache_folder() / "letor"
-    cache.mkdir(parents=True, exist_ok=True)
     slug = re.sub(r"[^a-zA-Z0-9]+", "-", "-".join(path.parts[-3:])).strip("-")[-60:]
-    with FileLock(cache / f"{key}.lock"):  # experiments and processes that start together parse once
-        folder = next(iter(sorted(cache.glob(f"*-{key}"))), cache / f"{slug}-{key}")
+    folder = next(iter(sorted(cache.glob(f"*-{key}"))), cache / f"{slug}-{key}")
+    with held(folder, f"parsing {path.name}", wait=True):  # experiments and processes that start together parse once
         lists = Lists.open(folder) if folder.is_dir() else store_features(path, folder, key, layout)
     for count, what in (
         ("scattered_queries", "queries are in several places of the file (joined)"),
         ("repeated_documents", "document ids come again in the same query (told apart by '#' and their row)"),
         ("too_large_values", "values are beyond float32 (taken for missing, so 0)"),
     ):
-        if lists.manifest["counts"][count]:
-            log.warning("%s: %d %s", path, lists.manifest["counts"][count], what)
+        if lists.store.manifest["counts"][count]:
+            log.warning("%s: %d %s", path, lists.store.manifest["counts"][count], what)
     return lists
-
-
-def file_hash(path: Path) -> str:
-    """Hash of a file's content; that of an unchanged file is remembered by its size, inode and time stamps."""
-    stat = path.stat()
-    state = [stat.st_size, stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns]
-    memory = cache_folder() / "letor" / "hashes" / f"{digest(str(path.resolve()))}.json"
-    if memory.is_file():
-        known = json.loads(memory.read_text())
-        if known["state"] == state:
-            return known["hash"]
-    value = digest(path)
-    if time.time() - max(stat.st_mtime, stat.st_ctime) > SETTLED:
-        with atomic_write(memory) as file:
-            json.dump({"path": str(path.resolve()), "state": state, "hash": value}, file)
-    return value
-
-
-def with_judgments(lists: Lists) -> Lists:
-    """The lists with their labels as judgments."""
-    ids, grades = lists.document_ids(lists.documents), lists.labels.tolist()
-    qrels: Qrels = {}
-    for query, start, end in zip(lists.query_ids, lists.offsets[:-1], lists.offsets[1:], strict=True):
-        qrels[query] = dict(zip(ids[start:end], grades[start:end], strict=True))
-    return replace(lists, qrels=qrels)
 
 
 def open_lists(path: str | Path, layout: dict[str, int] | None = None) -> Lists:

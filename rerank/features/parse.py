@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import lzma
 import os
 import zlib
@@ -17,20 +16,25 @@ import numpy as np
 import pyarrow as pa
 from tqdm import tqdm
 
-from rerank import __version__
-from rerank.arrow import Array
+from rerank.arrow import Array, blocks, write_arrow
 from rerank.errors import UserError
 from rerank.features.svmlight import EXAMPLE, Block, Layout, has_qid, parse_block
 from rerank.files import atomic_folder, open_binary, read_lines
-from rerank.lists.build import QUERIES
-from rerank.lists.store import VERSION, Lists
+from rerank.lists import Lists
+from rerank.lists.writer import StoreWriter
 
 BLOCK = 1 << 22
 """Bytes of text that are parsed at a time."""
+ROWS = 1 << 16
+"""Rows of features that are copied at a time."""
+FEATURES = "features"
+"""The column that a file's features become."""
+QUERY_IDS = pa.schema([("query_id", pa.string())])
+DOCUMENT_IDS = pa.schema([("doc_id", pa.string())])
 
 
 def store_features(path: Path, folder: Path, key: str, layout: Layout | None = None) -> Lists:
-    """Parse a file into a lists folder whose documents have ``features: float32[F]``, a document per row of the file.
+    """Parse a file into a lists folder with the column ``features``, whose numbers are called as in the file.
 
     The order of a list is the order of the file. Queries that are in several places of the file are joined.
 
@@ -59,18 +63,7 @@ def store_features(path: Path, folder: Path, key: str, layout: Layout | None = N
             raise UserError(f"{path}: no features; expected lines like {EXAMPLE}")
         if any(shape[1:] != (first, width) for shape in rows.shapes):
             _pad(raw, rows.shapes, first, width)
-        counts = rows.write(temporary, raw, width)
-        raw.unlink()
-        manifest = {
-            "version": VERSION,
-            "rerank": __version__,
-            "collection": {"name": str(path), "fingerprint": key},
-            "retriever": {},
-            "features": {"first": first, "width": width},
-            "counts": counts,
-            "hashes": {"texts": key, "run": ""},
-        }
-        (temporary / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")
+        rows.write(temporary, raw, path, key, first, width)
     return Lists.open(folder)
 
 
@@ -197,42 +190,44 @@ class _Rows:
         first = min(first for _, first, _ in self.shapes)
         return first, max(block_first + width for _, block_first, width in self.shapes) - first
 
-    def write(self, folder: Path, raw: Path, width: int) -> dict[str, int]:
-        """Write the Arrow files, the features as one piece that can be mapped, and count."""
+    def write(self, folder: Path, raw: Path, path: Path, key: str, first: int, width: int) -> None:
+        """Write the store; the features pass through memory some lists at a time."""
         codes: dict[str, int] = {}
         run_codes = [codes.setdefault(name, len(codes)) for name, _ in self.queries]
         places = Counter(code for i, code in enumerate(run_codes) if i == 0 or run_codes[i - 1] != code)
         of_row = np.repeat(np.array(run_codes), [count for _, count in self.queries])
-        order = np.argsort(of_row, kind="stable").astype(np.int32)
-        offsets = np.concatenate([[0], np.cumsum(np.bincount(of_row, minlength=len(codes)))]).astype(np.int32)
+        order = np.argsort(of_row, kind="stable")
+        lengths = np.bincount(of_row, minlength=len(codes))
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
         ids, repeated = self._unique_ids(of_row)
-        grades = np.concatenate(self.grades)
-
-        def ragged(values: Array) -> pa.Array:
-            return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values))
-
-        queries = {
-            "query_id": pa.array(list(codes), pa.string()),
-            "text": pa.array([""] * len(codes), pa.string()),
-            "documents": ragged(order),
-            "labels": ragged(grades[order]),
-            "scores": ragged(np.zeros(len(order), np.float32)),
-            "added": pa.array(np.zeros(len(codes), np.int32)),
-        }
-        _write(folder / "queries.arrow", pa.record_batch([queries[f.name] for f in QUERIES], schema=QUERIES))
-        with pa.memory_map(str(raw)) as mapped:
-            values = pa.Array.from_buffers(pa.float32(), self.count * width, [None, mapped.read_buffer()])
-            features = pa.FixedSizeListArray.from_arrays(values, width)
-            _write(folder / "documents.arrow", pa.record_batch([ids, features], names=["doc_id", "features"]))
-        return {
-            "queries": len(codes),
-            "documents": self.count,
-            "pairs": self.count,
-            "added_relevant": 0,
-            "scattered_queries": sum(count > 1 for count in places.values()),
-            "repeated_documents": repeated,
-            "too_large_values": self.too_large,
-        }
+        distinct = ids.dictionary_encode()
+        documents, grades = distinct.indices.to_numpy(), np.concatenate(self.grades)
+        write_arrow(folder / "queries.arrow", QUERY_IDS, [{"query_id": list(codes)}])
+        write_arrow(folder / "documents.arrow", DOCUMENT_IDS, [{"doc_id": distinct.dictionary}])
+        features = np.memmap(raw, np.float32, "r", shape=(self.count, width))
+        with StoreWriter(folder, {FEATURES: [str(number) for number in range(first, first + width)]}) as writer:
+            for start, end in blocks(offsets, ROWS):
+                rows = order[offsets[start] : offsets[end]]
+                none = np.zeros(end - start, np.int32)
+                writer.add(lengths[start:end], none, documents[rows], grades[rows], **{FEATURES: features[rows]})
+            raw.unlink()
+            writer.close(
+                collection={"name": str(path), "fingerprint": key},
+                retriever={},
+                features={"first": first, "width": width},
+                order=None,
+                judgments="grades",
+                made={"file": path.name},
+                counts={
+                    "queries": len(codes),
+                    "documents": len(distinct.dictionary),
+                    "pairs": self.count,
+                    "added_relevant": 0,
+                    "scattered_queries": sum(count > 1 for count in places.values()),
+                    "repeated_documents": repeated,
+                    "too_large_values": self.too_large,
+                },
+            )
 
     def _unique_ids(self, of_row: Array) -> tuple[pa.Array, int]:
         """Document ids; the second and later ones of the same id in one query get the row's number behind them."""
@@ -249,8 +244,3 @@ class _Rows:
         for row in np.flatnonzero(again):
             names[row] += f"#{row + 1}"
         return pa.array(names, pa.string()), int(again.sum())
-
-
-def _write(path: Path, batch: pa.RecordBatch) -> None:
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)

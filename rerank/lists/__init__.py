@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from rerank.lists.build import build_lists
-from rerank.lists.store import Lists
+from rerank.lists.view import Lists
 
 __all__ = ["Lists", "build_lists"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import compress
@@ -13,13 +12,14 @@ import numpy as np
 import pyarrow as pa
 from tqdm import tqdm
 
-from rerank import __version__
 from rerank.arrow import Array, read_arrow, write_arrow
 from rerank.collections import Collection, Document, Qrels, Query
 from rerank.errors import UserError, nearest
-from rerank.files import atomic_folder, digest
+from rerank.files import atomic_folder
 from rerank.lists.rows import Rows
-from rerank.lists.store import VERSION, Lists, texts_digest
+from rerank.lists.store import DOCUMENTS, QUERIES, is_lists_folder
+from rerank.lists.view import Lists
+from rerank.lists.writer import StoreWriter, write_qrels
 from rerank.retrieval.bm25 import batches
 from rerank.retrieval.runs import Scored, write_run
 from rerank.retrieval.search import PAIRS
@@ -27,20 +27,12 @@ from rerank.retrieval.search import PAIRS
 log = logging.getLogger("rerank")
 
 BATCH = 4096
+"""Documents written at a time."""
+ORDER = "bm25"
+"""The column of the scores by which lists are ordered, unless told otherwise."""
 COUNTS = (
     *("queries", "documents", "added_relevant", "empty_documents"),
     *("pairs", "queries_without_candidates", "negative_grades"),
-)
-DOCUMENTS = pa.schema([("doc_id", pa.string()), ("text", pa.string())])
-QUERIES = pa.schema(
-    [
-        ("query_id", pa.string()),
-        ("text", pa.string()),
-        ("documents", pa.list_(pa.int32())),
-        ("labels", pa.list_(pa.int16())),
-        ("scores", pa.list_(pa.float32())),
-        ("added", pa.int32()),
-    ]
 )
 
 
@@ -53,6 +45,7 @@ def build_lists(
     depth: int = 150,
     qrels: Qrels | None = None,
     retriever: Mapping[str, Any] | None = None,
+    order: str = ORDER,
     add_relevant: bool = False,
     replace: bool = False,
 ) -> Lists:
@@ -66,12 +59,16 @@ def build_lists(
         depth: candidates kept per query.
         qrels: judgments; None takes the collection's own.
         retriever: what made the run and its parameters, for the manifest.
+        order: the name of the column that the run's scores become.
         add_relevant: whether relevant documents that the first stage missed join the lists (for training only).
-        replace: whether an existing folder gives way.
+        replace: whether existing lists give way; anything else in their place is refused.
 
     Raises:
-        UserError: the run names queries or documents that the collection does not have.
+        UserError: the run names queries or documents that the collection does not have, or the place is taken.
     """
+    folder = Path(folder)
+    if folder.exists() and replace and not is_lists_folder(folder):
+        raise UserError(f"{folder}: holds no ranked lists, so it is not replaced; name another folder")
     queries = list(collection.queries()) if queries is None else queries
     known = {query.id for query in queries}
     for query_id in run:
@@ -96,24 +93,24 @@ def build_lists(
         stream = tqdm(collection.documents(), desc="documents", total=total, unit=" documents", disable=None)
         counts["documents"] = write_arrow(temporary / "documents.arrow", DOCUMENTS, _documents(stream, rows, counts))
         stored = read_arrow(temporary / "documents.arrow").column("doc_id")
+        asked = ({"query_id": [q.id for q in some], "text": [q.text for q in some]} for some in batches(queries, BATCH))
+        write_arrow(temporary / "queries.arrow", QUERIES, asked)
         ranked = tqdm(lists(), desc="lists", total=len(queries), unit=" queries", disable=None)
-        located = (_locate(batch, rows, stored, collection.name) for batch in batches(ranked, size))
-        write_arrow(temporary / "queries.arrow", QUERIES, _query_batches(located, qrels or {}, counts))
-        write_run(temporary / "run.trec", run, tag="first-stage", depth=depth)
-        if qrels is not None:
-            _write_qrels(temporary / "qrels.trec", {q.id: qrels[q.id] for q in queries if q.id in qrels})
-        manifest = {
-            "version": VERSION,
-            "rerank": __version__,
-            "collection": {"name": collection.name, "fingerprint": collection.fingerprint()},
-            "retriever": dict(retriever or {}),
-            "depth": depth,
-            "judged": qrels is not None,
-            "counts": counts,
-            "hashes": {"texts": texts_digest(temporary), "run": digest(temporary / "run.trec")},
-        }
-        (temporary / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")
-        read_arrow(temporary / "queries.arrow")  # what was written can be read before it takes its place
+        with StoreWriter(temporary, {order: [order]}) as writer:
+            for batch in batches(ranked, size):
+                _write(writer, order, _locate(batch, rows, stored, collection.name), qrels or {}, counts)
+            write_run(temporary / "run.trec", run, tag=order, depth=depth)
+            if qrels is not None:
+                write_qrels(temporary / "qrels.trec", {q.id: qrels[q.id] for q in queries if q.id in qrels})
+            writer.close(
+                collection={"name": collection.name, "fingerprint": collection.fingerprint()},
+                retriever=dict(retriever or {}),
+                depth=depth,
+                order=order,
+                judgments=None if qrels is None else "qrels.trec",
+                counts=counts,
+                made=dict(retriever or {}),
+            )
     _warn(collection.name, counts)
     return Lists.open(folder)
 
@@ -131,8 +128,8 @@ def _candidates(query: Query, best: Sequence[Scored], relevant: Qrels) -> _List:
     documents, scores = [scored.id for scored in best], [scored.score for scored in best]
     there = set(documents)
     missed = [id for id, grade in relevant.get(query.id, {}).items() if grade > 0 and id not in there]
-    lowest = min(scores, default=0.0)
-    return _List(query, documents + missed, scores + [lowest] * len(missed), len(missed))
+    unknown = [float("nan")] * len(missed)  # what the first stage would say of them, it was not asked
+    return _List(query, documents + missed, scores + unknown, len(missed))
 
 
 def _documents(documents: Iterable[Document], rows: Rows, counts: dict[str, int]) -> Iterator[dict[str, list[str]]]:
@@ -163,36 +160,25 @@ def _present(ranked: _List, rows: Array, name: str) -> tuple[_List, Array]:
     if lost[0] < len(documents) - added:
         raise UserError(f"query {query.id}: the run's document {documents[lost[0]]!r} is not in {name}")
     kept = [id for id, row in zip(documents, rows, strict=True) if row >= 0]
-    return _List(query, kept, scores[: len(kept)], added - len(lost)), rows[rows >= 0]  # all added have one score
+    return _List(query, kept, scores[: len(kept)], added - len(lost)), rows[rows >= 0]
 
 
-def _query_batches(
-    batches: Iterable[list[tuple[_List, Array]]], qrels: Qrels, counts: dict[str, int]
-) -> Iterator[dict[str, list[Any]]]:
-    for batch in batches:
-        lists = [ranked for ranked, _ in batch]
-        grades = [qrels.get(ranked.query.id, {}) for ranked in lists]
-        counts["added_relevant"] += sum(ranked.added for ranked in lists)
-        counts["pairs"] += sum(len(ranked.documents) for ranked in lists)
-        counts["queries_without_candidates"] += sum(not ranked.documents for ranked in lists)
-        counts["negative_grades"] += sum(grade < 0 for judged in grades for grade in judged.values())
-        yield {
-            "query_id": [ranked.query.id for ranked in lists],
-            "text": [ranked.query.text for ranked in lists],
-            "documents": [rows for _, rows in batch],
-            "labels": [
-                [max(0, judged.get(id, 0)) for id in ranked.documents]
-                for ranked, judged in zip(lists, grades, strict=True)
-            ],
-            "scores": [ranked.scores for ranked in lists],
-            "added": [ranked.added for ranked in lists],
-        }
-
-
-def _write_qrels(path: Path, qrels: Qrels) -> None:
-    with path.open("w", encoding="utf-8") as file:
-        for query, judged in qrels.items():
-            file.writelines(f"{query} 0 {doc} {grade}\n" for doc, grade in judged.items())
+def _write(
+    writer: StoreWriter, order: str, batch: list[tuple[_List, Array]], qrels: Qrels, counts: dict[str, int]
+) -> None:
+    """Append lists to the store, and count."""
+    lists = [ranked for ranked, _ in batch]
+    judged = [qrels.get(ranked.query.id, {}) for ranked in lists]
+    lengths = np.array([len(ranked.documents) for ranked in lists])
+    added = np.array([ranked.added for ranked in lists])
+    grades = [max(0, given.get(id, 0)) for ranked, given in zip(lists, judged, strict=True) for id in ranked.documents]
+    scores = np.array([score for ranked in lists for score in ranked.scores], dtype=np.float64)
+    rows = np.concatenate([np.zeros(0, np.int32), *(found for _, found in batch)])
+    writer.add(lengths, added, rows, np.array(grades, dtype=np.int16), **{order: scores})
+    counts["added_relevant"] += int(added.sum())
+    counts["pairs"] += len(rows)
+    counts["queries_without_candidates"] += int((lengths == 0).sum())
+    counts["negative_grades"] += sum(grade < 0 for given in judged for grade in given.values())
 
 
 def _warn(name: str, counts: Mapping[str, int]) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from rerank.described import Described
 from rerank.errors import UserError
-from rerank.lists.store import Lists
+from rerank.lists.view import Lists
 
 log = logging.getLogger("rerank")
 
@@ -65,24 +65,24 @@ class ListsData(Data):
 
     def splits(self, seed: int) -> Splits:
         """Open the folders; training lists see added relevant documents, the others never do."""
-        train = judged_lists(self.train, with_added=True)
+        train = judged_lists(self.train)
         validation = None
         if self.validation is not None:
             validation = judged_lists(self.validation)
         elif self.validation_share > 0:
-            train, validation = keep_back(train, judged_lists(self.train), self.validation_share, seed)
+            train, validation = keep_back(train, self.validation_share, seed)
         test = None if self.test is None else judged_lists(self.test)
         check_disjoint(train, {"validation": validation, "test": test})
         return Splits(
-            train,
+            train.with_added(),
             None if validation is None else validation.top(self.depth),
             None if test is None else test.top(self.depth),
         )
 
 
-def judged_lists(folder: str, with_added: bool = False) -> Lists:
+def judged_lists(folder: str) -> Lists:
     """The lists of a folder whose queries have judgments."""
-    lists = Lists.open(Path(folder), with_added=with_added)
+    lists = Lists.open(Path(folder))
     if lists.qrels is None:
         raise UserError(f"{folder}: has no judgments; make it again with `rerank retrieve --qrels`")
     judged = [i for i, query in enumerate(lists.query_ids) if lists.qrels.get(query)]
@@ -93,19 +93,18 @@ def judged_lists(folder: str, with_added: bool = False) -> Lists:
     return lists.select(judged)
 
 
-def keep_back(train: Lists, same: Lists, share: float, seed: int) -> tuple[Lists, Lists]:
+def keep_back(train: Lists, share: float, seed: int) -> tuple[Lists, Lists]:
     """The training lists without a share of the queries, and that share, to validate on.
 
     Args:
-        train: training lists.
-        same: lists of the same queries as validation shall see them.
+        train: training lists, without what was added to them.
         share: share of the queries, above 0; one query at least.
         seed: decides which.
     """
     order = np.random.default_rng(seed).permutation(len(train))
     kept = max(1, round(len(train) * share))
     log.info("%d of the training queries kept back for validation", kept)
-    return train.select(np.sort(order[kept:])), same.select(np.sort(order[:kept]))
+    return train.select(np.sort(order[kept:])), train.select(np.sort(order[:kept]))
 
 
 def check_disjoint(train: Lists, others: Mapping[str, Lists | None]) -> None:

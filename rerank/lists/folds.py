@@ -52,7 +52,7 @@ class FoldsData(Data):
 
     def splits(self, seed: int) -> Splits:
         """Training lists see added relevant documents, the others never do."""
-        lists, full = judged_lists(self.lists), judged_lists(self.lists, with_added=True)
+        lists = judged_lists(self.lists)
         if len(lists) < self.folds:
             raise UserError(f"data.folds: {self.lists} has {len(lists)} judged queries, too few for {self.folds} folds")
         if self.assignment is None:
@@ -62,7 +62,7 @@ class FoldsData(Data):
         test = folds == self.fold - 1
         validation = (folds == (self.fold - 2) % self.folds) & self.validation
         return Splits(
-            train=full.select(np.flatnonzero(~test & ~validation)),
+            train=lists.select(np.flatnonzero(~test & ~validation)).with_added(),
             validation=lists.select(np.flatnonzero(validation)).top(self.depth) if self.validation else None,
             test=lists.select(np.flatnonzero(test)).top(self.depth),
         )

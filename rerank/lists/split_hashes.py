@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 if TYPE_CHECKING:
     from rerank.arrow import Array
-    from rerank.lists.store import Lists
+    from rerank.lists.view import Lists
 
 BLOCK = 65_536
 """Documents or candidates that are hashed at a time."""
@@ -26,17 +26,18 @@ def split_hashes(lists: Lists, columns: Sequence[str]) -> dict[str, str]:
 
     Args:
         lists: the lists.
-        columns: what is read of each candidate besides its texts: ``first_stage`` or ``features``.
+        columns: the columns that are read of each candidate, as for :meth:`Lists.matrix`.
 
     Returns:
         ``texts`` (ids and texts of queries and documents), ``candidates`` (which documents, in which order),
         ``grades`` (of the candidates), ``qrels`` (all judgments) and a hash for each column.
     """
-    rows, numbers = _by_first_appearance(lists.documents, lists.document_table.num_rows)
+    store = lists.store
+    rows, numbers = _by_first_appearance(lists.documents, store.documents.num_rows)
     texts = hashlib.sha256()
     for table, chosen, names in (
-        (lists.query_table, lists.query_rows, ("query_id", "text")),
-        (lists.document_table, rows, ("doc_id", "text")),
+        (store.queries, lists.queries, ("query_id", "text")),
+        (store.documents, rows, ("doc_id", "text")),
     ):
         for name in names:
             if name in table.column_names:
@@ -44,7 +45,7 @@ def split_hashes(lists: Lists, columns: Sequence[str]) -> dict[str, str]:
     found = {
         "texts": texts.hexdigest(),
         "candidates": _hash(np.asarray(lists.offsets, "<i8"), numbers),
-        "grades": _hash(np.asarray(lists.labels, "<i8")),
+        "grades": _hash(np.asarray(lists.grades, "<i8")),
         "qrels": _hash_qrels(lists),
     }
     return found | {name: _hash(*_column(lists, name)) for name in columns}
@@ -73,6 +74,8 @@ def _hash_strings(total: Any, column: pa.ChunkedArray, rows: Array) -> None:
 
 
 def _hash_qrels(lists: Lists) -> str:
+    if lists.store.judged_by_grades:
+        return _hash(np.asarray(lists.grades, "<i8"))
     total = hashlib.sha256()
     for query in lists.query_ids:
         grades = None if lists.qrels is None else lists.qrels.get(query)
@@ -81,13 +84,10 @@ def _hash_qrels(lists: Lists) -> str:
 
 
 def _column(lists: Lists, name: str) -> Iterator[Array]:
-    for start in range(0, len(lists.documents), BLOCK):
-        part = slice(start, start + BLOCK)
-        if name == "features":
-            assert lists.features is not None
-            yield lists.features[lists.documents[part]]
-        else:
-            yield lists.first_stage[part]
+    values = lists.store.matrix([name])
+    numbers = lists.row_numbers
+    for start in range(0, lists.size, BLOCK):
+        yield values[numbers[start : start + BLOCK]]
 
 
 def _hash(*parts: Array) -> str:

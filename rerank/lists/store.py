@@ -1,191 +1,285 @@
-"""The one data structure: queries with their ranked candidates, ragged, memory-mapped."""
+"""Where ranked lists live: queries, documents and candidates in Arrow, with any number of columns beside them.
+
+=====================  ================================================================================================
+``manifest.json``      version, where everything came from, counts, a sha256 per file; sealed by its own
+``queries.arrow``      ``query_id`` and, of texts, ``text``
+``documents.arrow``    ``doc_id`` and, of texts, ``text``: each distinct document once
+``candidates.arrow``   ``query``, ``document`` (rows of the two), ``grade``, ``added``: a row per candidate, list after
+                       list, best first
+``ends.arrow``         ``end`` (where each list ends among the candidates), ``added`` (how many of its last are hidden)
+``qrels.trec``         all judgments, also of documents that are no candidates
+``columns/NAME.arrow`` what a system says of every candidate, a number or several; NaN where it did not return it
+``run.trec``           the ranking, for other tools
+=====================  ================================================================================================
+
+A folder is immutable but for its columns, which come and go as whole files. It is mapped, not read: what a list does
+not need is never touched.
+"""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from rerank.arrow import Array, Ragged, read_arrow
+from rerank.arrow import Array, numbers, read_arrow
 from rerank.collections import Qrels, read_qrels
 from rerank.errors import UserError
-from rerank.files import digest
-from rerank.retrieval.runs import Run, Scored
+from rerank.hashes import check_files, read_sealed
+from rerank.lists.columns import Column, load_column
+from rerank.lists.columns import flat as flat_names
+from rerank.lists.digests import texts_hash
 
-VERSION = 1
+VERSION = 2
 """Version of the folder's layout; a folder of another version is refused."""
 
+MANIFEST = "manifest.json"
+QUERIES = pa.schema([("query_id", pa.string()), ("text", pa.string())])
+DOCUMENTS = pa.schema([("doc_id", pa.string()), ("text", pa.string())])
+CANDIDATES = pa.schema([("query", pa.int32()), ("document", pa.int32()), ("grade", pa.int16()), ("added", pa.uint8())])
+ENDS = pa.schema([("end", pa.int64()), ("added", pa.int32())])
+TABLES = ("queries", "documents", "candidates", "ends")
 
-@dataclass(frozen=True)
-class Lists:
-    """Ranked lists of one folder, or a selection of them.
 
-    List ``i`` has the candidates ``offsets[i]:offsets[i + 1]`` of the flat arrays, best first by first stage.
+class Store:
+    """Ranked lists as they are stored, in a folder or in memory.
 
-    Attributes:
-        folder: where the lists are stored.
-        manifest: where everything came from: collection, retriever, counts, hashes.
-        query_ids: ids of the queries, ``[Q]``.
-        query_rows: the row of each query in the store, ``[Q]``; token caches are addressed by it.
-        offsets: ``[Q + 1]`` int64.
-        documents: row of each candidate's document in the store, ``[T]`` int64.
-        labels: grade of each candidate, ``[T]`` int16; 0 where unjudged or judged negative.
-        first_stage: first-stage score of each candidate, ``[T]`` float32.
-        query_table: Arrow table of the store's queries (``query_id``, ``text``, ...).
-        document_table: Arrow table of the store's documents (``doc_id``, ``text``), each distinct document once; for
-            features (``doc_id``, ``features``), a document per row of the file.
-        qrels: all judgments of these queries, also of documents that are no candidates; None where there are none.
+    Args:
+        manifest: what ``manifest.json`` holds.
+        folder: the folder; None for lists in memory, whose parts are given.
+        tables: the four tables, by name.
+        columns: the columns, by name.
+        qrels: the judgments.
+        parts: the stores that this one is made of, one after the other.
     """
 
-    folder: Path
-    manifest: dict[str, Any]
-    query_ids: list[str]
-    query_rows: Array
-    offsets: Array
-    documents: Array
-    labels: Array
-    first_stage: Array
-    query_table: pa.Table
-    document_table: pa.Table
-    qrels: Qrels | None
+    def __init__(
+        self,
+        manifest: dict[str, Any],
+        folder: Path | None = None,
+        tables: Mapping[str, pa.Table] | None = None,
+        columns: Mapping[str, Column] | None = None,
+        qrels: Qrels | None = None,
+        parts: Sequence[Store] = (),
+    ) -> None:
+        self.manifest, self.folder, self.parts = manifest, folder, parts
+        self._tables: dict[str, pa.Table] = dict(tables or {})
+        self._columns: dict[str, Column] = dict(columns or {})
+        self._qrels = qrels
+        self.memory: dict[str, Any] = {}
+        """What is computed from lists in memory once, such as their tokens."""
 
     @classmethod
-    def open(cls, folder: str | Path, with_added: bool = False) -> Lists:
-        """Open a lists folder that :func:`build_lists` made.
-
-        Args:
-            folder: the folder.
-            with_added: whether to see relevant documents that the first stage missed and ``add_relevant`` put in;
-                for training only, since no measure may profit from them.
+    def open(cls, folder: str | Path) -> Store:
+        """Open a folder; nothing but its manifest is read.
 
         Raises:
             UserError: no such folder, one of another version, or one that is not whole.
         """
         folder = Path(folder)
-        manifest = read_manifest(folder)
-        queries = read_arrow(folder / "queries.arrow")
-        documents = read_arrow(folder / "documents.arrow")
-        if (queries.num_rows, documents.num_rows) != (manifest["counts"]["queries"], manifest["counts"]["documents"]):
-            raise UserError(f"{folder}: fewer rows than manifest.json says; build the lists again")
-        candidates = Ragged(queries.column("documents"))
-        lengths = candidates.lengths()
-        types = (("documents", np.int64), ("labels", np.int16), ("scores", np.float32))
-        flat: dict[str, Array] = {name: Ragged(queries.column(name)).flat(dtype) for name, dtype in types}
-        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-        if not with_added and manifest["counts"]["added_relevant"]:
-            keep_lengths = lengths - queries.column("added").to_numpy()
-            keep = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths) < np.repeat(keep_lengths, lengths)
-            flat = {name: values[keep] for name, values in flat.items()}
-            offsets = np.concatenate([[0], np.cumsum(keep_lengths)]).astype(np.int64)
-        judged = folder / "qrels.trec"
-        return cls(
-            folder=folder,
-            manifest=manifest,
-            query_ids=queries.column("query_id").to_pylist(),
-            query_rows=np.arange(queries.num_rows),
-            offsets=offsets,
-            documents=flat["documents"],
-            labels=flat["labels"],
-            first_stage=flat["scores"],
-            query_table=queries,
-            document_table=documents,
-            qrels=read_qrels(judged) if judged.exists() else None,
-        )
+        return cls(read_manifest(folder), folder)
 
-    def __len__(self) -> int:
-        return len(self.query_ids)
+    def __str__(self) -> str:
+        return str(self.folder or self.manifest["collection"]["name"])
 
     @property
-    def features(self) -> Array | None:
-        """Features of the store's documents, ``[D, F]`` float32, a read-only view of the mapped file; None for text."""
-        if "features" not in self.document_table.column_names:
-            return None
-        column = self.document_table.column("features")
-        parts = [chunk.flatten().to_numpy(zero_copy_only=True) for chunk in column.chunks]
-        flat = parts[0] if len(parts) == 1 else np.concatenate(parts)
-        return flat.reshape(-1, column.type.list_size)
+    def order(self) -> str | None:
+        """The name of the column that orders the lists; None where nothing ranked them."""
+        return self.manifest["order"]
+
+    def table(self, name: str) -> pa.Table:
+        """One of the four tables, its file checked at its first use."""
+        if name not in self._tables and self.parts:
+            self._tables[name] = _joined(self.parts, name)
+        elif name not in self._tables:
+            assert self.folder is not None
+            check_files(self.folder, {f"{name}.arrow": self.manifest["files"][f"{name}.arrow"]})
+            table = read_arrow(self.folder / f"{name}.arrow")
+            if name in ("queries", "documents") and table.num_rows != self.manifest["counts"][name]:
+                raise UserError(f"{self.folder}/{name}.arrow: fewer rows than {MANIFEST} says; build the lists again")
+            self._tables[name] = table
+        return self._tables[name]
 
     @property
-    def lengths(self) -> Array:
-        """Number of candidates of every list, ``[Q]``."""
-        return np.diff(self.offsets)
+    def queries(self) -> pa.Table:
+        """``query_id`` and, of texts, ``text``."""
+        return self.table("queries")
 
-    def select(self, indices: Array | list[int]) -> Lists:
-        """The lists at these positions, in this order; qrels are filtered to their queries."""
-        indices = np.asarray(indices, dtype=np.int64)
-        starts, lengths = self.offsets[indices], self.lengths[indices]
-        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-        flat = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths)
-        ids = [self.query_ids[i] for i in indices]
-        return replace(
-            self,
-            query_ids=ids,
-            query_rows=self.query_rows[indices],
-            offsets=offsets,
-            documents=self.documents[flat],
-            labels=self.labels[flat],
-            first_stage=self.first_stage[flat],
-            qrels=None if self.qrels is None else {q: self.qrels[q] for q in ids if q in self.qrels},
-        )
+    @property
+    def documents(self) -> pa.Table:
+        """``doc_id`` and, of texts, ``text``."""
+        return self.table("documents")
 
-    def top(self, depth: int) -> Lists:
-        """The best ``depth`` candidates of every list."""
-        lengths = self.lengths
-        keep = np.arange(self.offsets[-1]) - np.repeat(self.offsets[:-1], lengths) < depth
-        return replace(
-            self,
-            offsets=np.concatenate([[0], np.cumsum(np.minimum(lengths, depth))]).astype(np.int64),
-            documents=self.documents[keep],
-            labels=self.labels[keep],
-            first_stage=self.first_stage[keep],
-        )
+    @property
+    def has_text(self) -> bool:
+        """Whether queries and documents have texts."""
+        return "text" in self.documents.column_names
 
-    def document_ids(self, rows: Array) -> list[str]:
-        """Ids of documents by their rows in the store."""
-        return self.document_table.column("doc_id").take(pa.array(rows)).to_pylist()
+    def _numbers(self, table: str, column: str) -> Array:
+        return numbers(self.table(table).column(column))
 
-    def run(self, scores: Array | None = None) -> Run:
-        """A run of these lists, best first; ties keep the first stage's order.
+    @cached_property
+    def query(self) -> Array:
+        """The row of each candidate's query, ``[T]`` int32."""
+        return self._numbers("candidates", "query")
+
+    @cached_property
+    def document(self) -> Array:
+        """The row of each candidate's document, ``[T]`` int32."""
+        return self._numbers("candidates", "document")
+
+    @cached_property
+    def grades(self) -> Array:
+        """The grade of each candidate, ``[T]`` int16; 0 where unjudged or judged negative."""
+        return self._numbers("candidates", "grade")
+
+    @cached_property
+    def ends(self) -> Array:
+        """Where each list ends among the candidates, ``[Q]`` int64."""
+        return self._numbers("ends", "end")
+
+    @cached_property
+    def added(self) -> Array:
+        """How many of each list's last candidates were added, and are hidden unless asked for, ``[Q]`` int32."""
+        return self._numbers("ends", "added")
+
+    @property
+    def added_rows(self) -> Array:
+        """Whether each candidate was added, ``[T]`` bool."""
+        return self._numbers("candidates", "added").astype(bool)
+
+    @cached_property
+    def qrels(self) -> Qrels | None:
+        """All judgments; None where there are none. Those of lists that are judged as a whole are their grades."""
+        if self.folder is None or self.manifest["judgments"] != "qrels.trec":
+            return self._qrels
+        check_files(self.folder, {"qrels.trec": self.manifest["files"]["qrels.trec"]})
+        return read_qrels(self.folder / "qrels.trec")
+
+    @property
+    def judged_by_grades(self) -> bool:
+        """Whether the candidates' grades are all the judgments that there are, as in feature files."""
+        return self.manifest["judgments"] == "grades"
+
+    @property
+    def column_names(self) -> list[str]:
+        """The names of the columns."""
+        if self.parts:
+            return sorted(set.intersection(*(set(part.column_names) for part in self.parts)) | {*self._columns})
+        if self.folder is None:
+            return sorted(self._columns)
+        return sorted(path.stem for path in (self.folder / "columns").glob("*.arrow") if path.name[0] != ".")
+
+    def entry(self, name: str) -> Column:
+        """A column with what is known of it.
+
+        Raises:
+            UserError: there is none of this name, or its file is damaged or belongs to other candidates.
+        """
+        if name not in self._columns:
+            self._columns[name] = self._joined(name) if self.parts else load_column(self, name)
+        return self._columns[name]
+
+    def keep(self, name: str, column: Column) -> None:
+        """Add a column to lists in memory."""
+        self._columns[name] = column
+
+    def _joined(self, name: str) -> Column:
+        """A column of all parts, one after the other."""
+        found = [part.entry(name) for part in self.parts]
+        if len({column.names for column in found}) > 1:
+            raise UserError(f"column {name}: has other names in {self.parts[0]} than elsewhere; join like with like")
+        return Column(np.concatenate([column.values for column in found]), found[0].names, found[0].made)
+
+    def matrix(self, names: Sequence[str]) -> Array:
+        """Columns side by side, ``[T, C]`` float32; a view where one file holds them.
 
         Args:
-            scores: ``[T]`` a score per candidate; None for the first stage's own.
+            names: names of columns, all of their numbers, or of one of them as ``NAME/NUMBER'S NAME``.
         """
-        ranked = scores is not None
-        values = np.asarray(self.first_stage if scores is None else scores, dtype=np.float32)
-        ids = self.document_ids(self.documents)
-        run: Run = {}
-        for i, query in enumerate(self.query_ids):
-            start, end = int(self.offsets[i]), int(self.offsets[i + 1])
-            order = np.argsort(-values[start:end], kind="stable") if ranked else np.arange(end - start)
-            run[query] = [Scored(ids[start + j], float(values[start + j])) for j in order]
-        return run
+        files = list(dict.fromkeys(name.partition("/")[0] for name in names))
+        entries = {file: self.entry(file) for file in files}
+        if list(flat_names(names, entries)) == [f"{files[0]}/{name}" for name in entries[files[0]].names]:
+            return entries[files[0]].values
+        chosen = [name.partition("/")[::2] for name in flat_names(names, entries)]
+        return np.stack([entries[file].one(number) for file, number in chosen], axis=1)
 
-    def text_digest(self) -> str:
-        """Hash of the stored queries and documents, which keys the token cache."""
-        return self.manifest["hashes"]["texts"]
+    def column(self, name: str) -> Array:
+        """A column of one number a candidate, ``[T]`` float32."""
+        matrix = self.matrix([name])
+        if matrix.shape[1] != 1:
+            raise UserError(f"column {name}: has {matrix.shape[1]} numbers a candidate; name one, such as {name}/1")
+        return matrix[:, 0]
+
+    def texts_hash(self) -> str:
+        """Hash of queries and documents, which keys what is computed from their texts."""
+        if self.folder is not None:
+            files = self.manifest["files"]
+            return f"{files['queries.arrow']} {files['documents.arrow']}"
+        if self.parts:
+            return " ".join(part.texts_hash() for part in self.parts)
+        if "texts" not in self.memory:
+            self.memory["texts"] = texts_hash(self.queries, self.documents)
+        return self.memory["texts"]
+
+
+def _joined(parts: Sequence[Store], name: str) -> pa.Table:
+    """A table of several stores as one: texts as they lie, rows numbered on from one part to the next."""
+    tables = [part.table(name) for part in parts]
+    if name in ("queries", "documents"):
+        return pa.concat_tables(tables)
+    counted = {"query": "queries", "document": "documents", "end": "candidates"}
+    joined = {}
+    for column in tables[0].column_names:
+        values = [numbers(table.column(column)) for table in tables]
+        if column in counted:
+            rows = [part.table(counted[column]).num_rows for part in parts[:-1]]
+            before = np.cumsum([0, *rows]).astype(values[0].dtype)
+            values = [some + start for some, start in zip(values, before, strict=True)]
+        joined[column] = np.concatenate(values)
+    return pa.table(joined)
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """The manifest of a lists folder, checked for its version."""
-    path = folder / "manifest.json"
+    """The manifest of a lists folder, checked for its version and its seal."""
+    path = folder / MANIFEST
     if not path.is_file():
-        raise UserError(f"{folder}: not a lists folder (no manifest.json); make one with `rerank retrieve`")
+        raise UserError(f"{folder}: not a lists folder (no {MANIFEST}); make one with `rerank retrieve`")
     try:
-        manifest = json.loads(path.read_text())
-    except json.JSONDecodeError as error:
-        raise UserError(f"{path}:{error.lineno}: not JSON; build the lists again with `rerank retrieve`") from error
-    if manifest.get("version") != VERSION:
-        raise UserError(
-            f"{path}: lists of version {manifest.get('version')}, this is version {VERSION}; "
-            "build them again with `rerank retrieve`"
-        )
+        version = json.loads(path.read_bytes()).get("version")
+    except (ValueError, AttributeError) as error:
+        raise UserError(f"{path}: not JSON ({error}); build the lists again with `rerank retrieve`") from error
+    if version == 1:
+        raise UserError(f"{path}: lists of version 1; convert them with `rerank lists {folder} --upgrade`")
+    if version != VERSION:
+        raise UserError(f"{path}: lists of version {version}, this is version {VERSION}; build them again")
+    manifest = read_sealed(path)
+    if lost := [name for name in manifest["files"] if not (folder / name).is_file()]:
+        raise UserError(f"{folder / lost[0]}: no such file, but {MANIFEST} has it; build the lists again")
     return manifest
 
 
-def texts_digest(folder: Path) -> str:
-    """Hash of the two Arrow files of a folder."""
-    return digest(folder / "queries.arrow", folder / "documents.arrow")
+def verify(folder: Path) -> None:
+    """Read every file of a lists folder and compare its hash.
+
+    Raises:
+        UserError: names the first file that is damaged or missing.
+    """
+    store = Store.open(folder)
+    check_files(folder, store.manifest["files"], remembered=False)
+    for name in store.column_names:
+        load_column(store, name, remembered=False)
+
+
+def is_lists_folder(folder: Path) -> bool:
+    """Whether a folder holds ranked lists of ours, whole or damaged: what ``--overwrite`` may replace."""
+    path = folder / MANIFEST
+    try:
+        return "counts" in json.loads(path.read_bytes())
+    except (OSError, ValueError, TypeError):
+        return False

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,12 +15,15 @@ from tqdm import tqdm
 from rerank.arrow import Array, Ragged, read_arrow, write_arrow
 from rerank.errors import UserError
 from rerank.files import atomic_folder, digest
-from rerank.lists.store import Lists
+from rerank.hashes import check_files, hash_files, read_sealed, write_sealed
+from rerank.lists.store import Store
+from rerank.locks import held
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 BATCH = 1024
+REPORT = "tokens.json"
 SCHEMA = pa.schema([("ids", pa.list_(pa.int32()))])
 
 
@@ -41,12 +45,20 @@ class Tokens:
     document_lengths: Array
     truncated: int
 
+    @classmethod
+    def of(cls, queries: list[Array], documents: list[Array]) -> Tokens:
+        """Tokens of texts that are in no store."""
+        sides = Ragged.of(queries), Ragged.of(documents)
+        return cls(*sides, sides[0].lengths(), sides[1].lengths(), truncated=0)
 
-def tokenise(lists: Lists, tokenizer: PreTrainedTokenizerBase, query_length: int, document_length: int) -> Tokens:
-    """The tokens of a lists folder, from its cache where they are there.
+
+def tokenise(store: Store, tokenizer: PreTrainedTokenizerBase, query_length: int, document_length: int) -> Tokens:
+    """The tokens of all texts of a store, from its cache where they are there.
+
+    Lists in memory keep them there; lists made of several folders use those folders' own.
 
     Args:
-        lists: the lists; all texts of their folder are tokenised.
+        store: where the texts are.
         tokenizer: a fast Hugging Face tokenizer.
         query_length: word pieces kept of a query.
         document_length: word pieces kept of a document.
@@ -54,24 +66,66 @@ def tokenise(lists: Lists, tokenizer: PreTrainedTokenizerBase, query_length: int
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         raise UserError(f"{tokenizer.name_or_path}: has no fast tokenizer (tokenizer.json); choose a model with one")
-    key = digest(lists.text_digest(), backend.to_str(), f"{query_length}/{document_length}")
-    folder = lists.folder / "tokens" / key
-    if not (folder / "tokens.json").is_file():
-        with atomic_folder(folder, replace=True) as temporary:
-            report = {}
-            for name, table, limit in (
-                ("queries", lists.query_table, query_length),
-                ("documents", lists.document_table, document_length),
-            ):
-                progress = tqdm(total=table.num_rows, desc=f"tokenise {name}", unit=f" {name}", disable=None)
-                with progress:
-                    batches = _Batches(tokenizer, table.column("text"), limit, progress)
-                    write_arrow(temporary / f"{name}.arrow", SCHEMA, batches)
-                report[f"truncated_{name}"] = batches.truncated
-            (temporary / "tokens.json").write_text(json.dumps(report) + "\n")
-    report = json.loads((folder / "tokens.json").read_text())
-    queries, documents = (Ragged(read_arrow(folder / f"{n}.arrow").column("ids")) for n in ("queries", "documents"))
+    if not store.has_text:
+        raise UserError(f"{store}: has no texts to read; use a model over columns, such as MLP or LightGBM")
+    key = digest(store.texts_hash(), backend.to_str(), f"{query_length}/{document_length}")
+    if key not in store.memory:
+        if store.parts:
+            parts = [tokenise(part, tokenizer, query_length, document_length) for part in store.parts]
+            store.memory[key] = _joined(parts)
+        elif store.folder is None:
+            with tempfile.TemporaryDirectory() as folder:
+                _write(store, Path(folder), tokenizer, query_length, document_length)
+                store.memory[key] = _read(Path(folder), in_memory=True)
+        else:
+            store.memory[key] = _cached(store, store.folder / "tokens" / key, tokenizer, query_length, document_length)
+    return store.memory[key]
+
+
+def _cached(
+    store: Store, folder: Path, tokenizer: PreTrainedTokenizerBase, query_length: int, document_length: int
+) -> Tokens:
+    """The tokens in a folder, computed into it by the first process that needs them; others wait."""
+    if not (folder / REPORT).is_file():
+        with held(folder, "tokenising", wait=True):
+            if not (folder / REPORT).is_file():
+                with atomic_folder(folder, replace=True) as temporary:
+                    _write(store, temporary, tokenizer, query_length, document_length)
+    try:
+        check_files(folder, read_sealed(folder / REPORT)["files"])
+    except UserError as error:
+        raise UserError(f"{error} (it is a cache: the folder {folder} may be removed)") from error
+    return _read(folder)
+
+
+def _write(
+    store: Store, folder: Path, tokenizer: PreTrainedTokenizerBase, query_length: int, document_length: int
+) -> None:
+    report: dict[str, Any] = {}
+    sides = ("queries", store.queries, query_length), ("documents", store.documents, document_length)
+    for name, table, limit in sides:
+        with tqdm(total=table.num_rows, desc=f"tokenise {name}", unit=f" {name}", disable=None) as progress:
+            batches = _Batches(tokenizer, table.column("text"), limit, progress)
+            write_arrow(folder / f"{name}.arrow", SCHEMA, batches)
+        report[f"truncated_{name}"] = batches.truncated
+    write_sealed(folder / REPORT, report | {"files": hash_files(folder, [f"{name}.arrow" for name, _, _ in sides])})
+
+
+def _read(folder: Path, in_memory: bool = False) -> Tokens:
+    report = read_sealed(folder / REPORT)
+    read = (lambda path: pa.ipc.open_stream(path.read_bytes()).read_all()) if in_memory else read_arrow
+    queries, documents = (Ragged(read(folder / f"{name}.arrow").column("ids")) for name in ("queries", "documents"))
     return Tokens(queries, documents, queries.lengths(), documents.lengths(), report["truncated_documents"])
+
+
+def _joined(parts: Sequence[Tokens]) -> Tokens:
+    return Tokens(
+        queries=Ragged.joined([part.queries for part in parts]),
+        documents=Ragged.joined([part.documents for part in parts]),
+        query_lengths=np.concatenate([part.query_lengths for part in parts]),
+        document_lengths=np.concatenate([part.document_lengths for part in parts]),
+        truncated=sum(part.truncated for part in parts),
+    )
 
 
 class _Batches:

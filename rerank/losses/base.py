@@ -22,6 +22,14 @@ class Loss(Described, ABC):
     Reduction ``"mean"`` is :math:`\frac{1}{|L|} \sum_{b \in L} w_b \ell_b` over the lists :math:`L` from which
     something can be learned, ``"sum"`` is :math:`\sum_{b \in L} w_b \ell_b`, ``"none"`` gives ``[B]`` with zeros
     for the other lists. A batch without any learnable list gives a zero that is connected to the graph.
+
+    >>> from rerank.losses import MSE
+    >>> scores, labels = torch.tensor([[1.0, 0.0], [3.0, 9.0]]), torch.tensor([[2, 0], [3, 0]])
+    >>> mask = torch.tensor([[True, True], [True, False]])  # the 9 is padding
+    >>> MSE("none")(scores, labels, mask)  # ((1 - 2)^2 + 0) / 2 and (3 - 3)^2
+    tensor([0.5000, 0.0000])
+    >>> MSE()(scores, labels, mask)
+    tensor(0.2500)
     """
 
     def __init__(self, reduction: Reduction = "mean", validate: bool = False) -> None:

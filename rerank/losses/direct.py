@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import copy
+from typing import TYPE_CHECKING, Any
 
 from rerank.losses.base import Loss, Reduction
-from rerank.measures.parsing import parse
-from rerank.relaxations.base import GainOf, Relaxation
+from rerank.measures.base import Measure
+from rerank.measures.names import parse
+from rerank.measures.ndcg import nDCG
+from rerank.relaxations.base import GainOf, RankIndicators, Relaxation
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -20,6 +23,11 @@ class DirectMetric(Loss):
     from rank indicators E or soft ranks r. The measure's name decides gain and relevance threshold, as in
     ir-measures: ``nDCG@10`` has the linear gain y, ``nDCG(dcg='exp-log2')@10`` has 2^y - 1, ``AP(rel=2)`` counts
     grades from 2. Shapes: scores and labels ``[B, N]``. A list without a relevant document is left out.
+
+    >>> from rerank.relaxations import TwinSigmoid
+    >>> loss = DirectMetric("nDCG@10", TwinSigmoid())  # has the exact value
+    >>> loss(torch.tensor([[2.0, 1.0]]), torch.tensor([[0, 1]]))  # 1 - 1 / log2(3)
+    tensor(0.3691)
 
     Args:
         measure: an ir-measures name or object: P, AP, nDCG, nERR or RR, with or without a cut-off.
@@ -44,9 +52,8 @@ class DirectMetric(Loss):
     ) -> None:
         super().__init__(reduction, validate)
         self.measure = parse(measure)
-        self.measure.check(relaxation, gain_of)
-        self.relaxation = relaxation
-        self.gain_of = gain_of
+        self.measure.check(relaxation)
+        self.relaxation = relaxation if gain_of is None else _taking(gain_of, self.measure, relaxation)
 
     def learnable(self, labels: Tensor, mask: Tensor | None = None) -> Tensor:
         """Lists with a relevant document."""
@@ -55,7 +62,20 @@ class DirectMetric(Loss):
 
     def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:
         """One minus the relaxed measure."""
-        return 1 - self.measure.compute(self.relaxation, scores, labels, mask, seeds, self.gain_of)
+        return 1 - self.measure.compute(self.relaxation, scores, labels, mask, seeds)
 
-    def __repr__(self) -> str:
-        return f"DirectMetric({str(self.measure)!r}, {self.relaxation!r})"
+    def arguments(self) -> dict[str, Any]:
+        """The constructor's arguments, the measure by its name."""
+        return super().arguments() | {"measure": str(self.measure)}
+
+
+def _taking(gain_of: GainOf, measure: Measure, relaxation: Relaxation) -> Relaxation:
+    """A copy of the relaxation from which nDCG takes this gain; measures and families that know one gain keep it."""
+    if gain_of not in ("documents", "ranks"):
+        raise ValueError(f"gain_of must be 'documents' or 'ranks', not {gain_of!r}")
+    chosen = copy.copy(relaxation)
+    if isinstance(measure, nDCG) and isinstance(chosen, RankIndicators) and gain_of in chosen.gains:
+        chosen.gain_of = gain_of
+    elif gain_of == "ranks":
+        raise ValueError(f"gain_of='ranks' needs nDCG from rank indicators, not {measure} from {relaxation!r}")
+    return chosen

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from rerank.errors import UserError
 from rerank.losses.base import Loss, Reduction
-from rerank.losses.pairs import Weight, better, excess, has_ordered_pair, ordered, pair_sum, take
+from rerank.losses.pair_sums import Weight, better, excess, has_ordered_pair, ordered, pair_sum, take
 from rerank.measures import P, nDCG, parse
 from rerank.relaxations.order import order_of
 
@@ -39,6 +39,10 @@ class LambdaLoss(Loss):
     Source: Wang et al., "The LambdaLoss Framework for Ranking Metric Optimization", CIKM 2018 (NDCG-Loss1, NDCG-Loss2,
     NDCG-Loss2++; base-2 logarithm as there); Burges et al., "Learning to Rank with Nonsmooth Cost Functions", NIPS
     2006 (LambdaRank).
+
+    >>> loss = LambdaLoss("lambdarank")
+    >>> loss(torch.tensor([[0.0, 0.0]]), torch.tensor([[1, 0]]))  # |1 - 0| |1 - 1 / log2(3)| log2(1 + 1)
+    tensor(0.3691)
 
     Args:
         weighting: which weight, for nDCG.
@@ -68,6 +72,10 @@ class LambdaLoss(Loss):
         self.weighting = weighting
         self.sigma = sigma
         self.mu = mu
+
+    def arguments(self) -> dict[str, Any]:
+        """The constructor's arguments, the measure by its name."""
+        return super().arguments() | {"measure": str(self.measure)}
 
     def learnable(self, labels: Tensor, mask: Tensor | None = None) -> Tensor:
         """Lists with an ordered pair (for P@k: a relevant and another document)."""

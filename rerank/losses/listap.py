@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from rerank.losses.base import Loss, Reduction
-from rerank.losses.pairs import has_ordered_pair
+from rerank.losses.pair_sums import has_ordered_pair
 
 
 class ListAP(Loss):
@@ -26,6 +26,9 @@ class ListAP(Loss):
 
     Source: Revaud et al., "Learning with Average Precision: Training Image Retrieval with a Listwise Loss", ICCV
     2019, section 3 (quantised AP).
+
+    >>> ListAP()(torch.tensor([[2.0, 1.0]]), torch.tensor([[0, 1]]))  # the relevant document is second: 1 - 1/2
+    tensor(0.5000)
 
     Args:
         bins: the number of bins ``M``, at least 2.

@@ -43,11 +43,9 @@ def _call(name: str, kind: type) -> str:
 
 
 def _parameters(kind: type) -> Iterator[str]:
-    """``name=default`` of every parameter; of a shorthand also those of its relaxation."""
+    """``name=default`` of every parameter but those that all losses have."""
     for key, parameter in inspect.signature(kind).parameters.items():
-        if parameter.kind is parameter.VAR_KEYWORD:
-            yield from _parameters(type(kind().relaxation))
-        elif parameter.default is parameter.empty:
+        if parameter.default is parameter.empty:
             yield key
         elif key not in COMMON:
             yield f"{key}={_short(parameter.default)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from rerank.losses.base import Loss
-from rerank.losses.pairs import has_ordered_pair, take
+from rerank.losses.pair_sums import has_ordered_pair, take
 from rerank.relaxations.order import order_of
 
 
@@ -19,6 +19,9 @@ class ListMLE(Loss):
     is left out.
 
     Source: Xia et al., "Listwise Approach to Learning to Rank: Theory and Algorithm", ICML 2008 (likelihood loss).
+
+    >>> ListMLE()(torch.tensor([[0.0, 0.0, 0.0]]), torch.tensor([[2, 1, 0]]))  # one of six orders: ln 6
+    tensor(1.7918)
 
     Args:
         reduction: mean or sum over the lists from which something can be learned, or none.

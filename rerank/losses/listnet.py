@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from rerank.losses.base import Loss, Reduction
-from rerank.losses.pairs import has_ordered_pair
+from rerank.losses.pair_sums import has_ordered_pair
 
 
 class ListNet(Loss):
@@ -18,6 +18,9 @@ class ListNet(Loss):
     out.
 
     Source: Cao et al., "Learning to Rank: From Pairwise Approach to Listwise Approach", ICML 2007 (top-one model).
+
+    >>> ListNet()(torch.tensor([[0.0, 0.0]]), torch.tensor([[1, 0]]))  # each has probability 1/2: ln 2
+    tensor(0.6931)
 
     Args:
         temperature: divides the scores; 1 in the paper.

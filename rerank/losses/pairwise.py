@@ -7,7 +7,7 @@ from abc import abstractmethod
 from torch import Tensor
 
 from rerank.losses.base import Loss, Reduction
-from rerank.losses.pairs import has_ordered_pair, logistic_sum, ordered_mean, take
+from rerank.losses.pair_sums import has_ordered_pair, logistic_sum, ordered_mean, take
 from rerank.relaxations.order import order_of
 
 
@@ -16,7 +16,7 @@ class _Pairwise(Loss):
 
     @abstractmethod
     def pair(self, behind: Tensor, spare: Tensor) -> tuple[Tensor, Tensor]:
-        """A :data:`rerank.losses.pairs.PairLoss`."""
+        """A :data:`rerank.losses.pair_sums.PairLoss`."""
 
     def learnable(self, labels: Tensor, mask: Tensor | None = None) -> Tensor:
         """Lists with an ordered pair."""
@@ -37,6 +37,9 @@ class RankNet(_Pairwise):
     is left out. The mean over pairs makes the step independent of the list's length.
 
     Source: Burges et al., "Learning to Rank using Gradient Descent", ICML 2005, section 3, with target probability 1.
+
+    >>> RankNet()(torch.tensor([[1.0, 1.0]]), torch.tensor([[1, 0]]))  # ln(1 + e^0)
+    tensor(0.6931)
 
     Args:
         k: keep the pairs whose current ranks (ties at random) are both at most ``k``; None keeps all. A list whose
@@ -78,6 +81,9 @@ class PairwiseHinge(_Pairwise):
     Source: Herbrich et al., "Large Margin Rank Boundaries for Ordinal Regression", 2000; the text baseline of Thonet
     et al., "SmoothI: Smooth Rank Indicators for Differentiable IR Metrics", 2021, section 5.5.
 
+    >>> PairwiseHinge()(torch.tensor([[0.5, 0.25]]), torch.tensor([[1, 0]]))  # 1 - (0.5 - 0.25)
+    tensor(0.7500)
+
     Args:
         margin: the difference of scores beyond which a pair costs nothing.
         reduction: mean or sum over the lists from which something can be learned, or none.
@@ -104,6 +110,9 @@ class PairwiseSoftmax(_Pairwise):
     without an ordered pair (so also one without relevant documents) is left out.
 
     Source: MacAvaney et al., "CEDR: Contextualized Embeddings for Document Ranking", SIGIR 2019, released code.
+
+    >>> PairwiseSoftmax()(torch.tensor([[1.0, 1.0]]), torch.tensor([[1, 0]]))
+    tensor(0.5000)
 
     Args:
         reduction: mean or sum over the lists from which something can be learned, or none.

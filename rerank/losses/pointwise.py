@@ -28,6 +28,9 @@ class MSE(_Pointwise):
 
     Source: Cossock and Zhang, "Subset Ranking Using Regression", COLT 2006.
 
+    >>> MSE()(torch.tensor([[1.0, 0.0]]), torch.tensor([[2, 0]]))  # ((1 - 2)^2 + 0) / 2
+    tensor(0.5000)
+
     Args:
         reduction: mean or sum over the lists that hold a document, or none.
         validate: look at the values of scores and labels, and refuse what is not finite or negative.
@@ -48,6 +51,9 @@ class RMSE(_Pointwise):
 
     Source: Pobrotyn and Białobrzęski, "NeuralNDCG: Direct Optimisation of a Ranking Metric via Differentiable
     Relaxation of Sorting", 2021, section 5.4 (pointwise baseline).
+
+    >>> RMSE()(torch.tensor([[0.0, 0.0]]), torch.tensor([[2, 3]]))  # 5 / 2 is half a grade off both
+    tensor(0.5000)
 
     Args:
         levels: the factor ``L`` of the sigmoid.
@@ -73,6 +79,9 @@ class BCE(_Pointwise):
     Shapes: scores and labels ``[B, N]``. A list without relevant documents has the target 0 everywhere and counts.
 
     Source: Nogueira and Cho, "Passage Re-ranking with BERT", 2019, Eq 1.
+
+    >>> BCE()(torch.tensor([[0.0, 0.0]]), torch.tensor([[1, 0]]))  # each has probability 1/2: ln 2
+    tensor(0.6931)
 
     Args:
         rel: the smallest grade that counts as relevant.

@@ -1,16 +1,23 @@
-"""Points of the grid under the names that people search for; no code of their own.
+"""Points of the grid under the names that people search for: one table, no code of their own.
 
-Each is ``DirectMetric(measure, Relaxation(**settings))`` with the measure that its paper trains on: NDCG has gain
-2^y - 1 there, so write ``SmoothINDCG("nDCG@10")`` for the linear gain of trec_eval.
+A shorthand is called like a loss and gives ``DirectMetric(measure, Relaxation(**settings))``, with the measure that its
+paper trains on: NDCG has gain 2^y - 1 there, so write ``SmoothINDCG("nDCG@10")`` for the linear gain of trec_eval.
+
+>>> from rerank.losses import SmoothINDCG
+>>> SmoothINDCG("nDCG@10", alpha=3)
+DirectMetric('nDCG@10', SmoothI(alpha=3))
 """
 
 from __future__ import annotations
 
+import inspect
+import re
 from typing import Any
 
 from rerank.losses.base import Reduction
 from rerank.losses.direct import DirectMetric
 from rerank.relaxations.approx import Approx
+from rerank.relaxations.base import Relaxation
 from rerank.relaxations.fastsoftsort import FastSoftSort
 from rerank.relaxations.neuralsort import NeuralSort
 from rerank.relaxations.smoothi import SmoothI
@@ -20,109 +27,56 @@ from rerank.relaxations.twinsigmoid import TwinSigmoid
 
 _NDCG = "nDCG(dcg='exp-log2')"
 
-
-class SmoothIP(DirectMetric):
-    """P@k by :class:`SmoothI` (Thonet et al. 2021, Eq 10)."""
-
-    def __init__(self, measure: str = "P@10", reduction: Reduction = "mean", validate: bool = False, **settings: Any):
-        super().__init__(measure, SmoothI(**settings), None, reduction, validate)
-
-
-class SmoothIAP(DirectMetric):
-    """AP by :class:`SmoothI` (Thonet et al. 2021, Eq 11)."""
-
-    def __init__(self, measure: str = "AP", reduction: Reduction = "mean", validate: bool = False, **settings: Any):
-        super().__init__(measure, SmoothI(**settings), None, reduction, validate)
-
-
-class SmoothINDCG(DirectMetric):
-    """NDCG by :class:`SmoothI` (Thonet et al. 2021, Eq 12)."""
-
-    def __init__(self, measure: str = _NDCG, reduction: Reduction = "mean", validate: bool = False, **settings: Any):
-        super().__init__(measure, SmoothI(**settings), None, reduction, validate)
-
-
-class NeuralNDCG(DirectMetric):
-    """NDCG by balanced :class:`NeuralSort` (Pobrotyn and Białobrzęski 2021, Eq 5; ``transposed=True``: Eq 6)."""
-
-    def __init__(self, measure: str = _NDCG, reduction: Reduction = "mean", validate: bool = False, **settings: Any):
-        super().__init__(measure, NeuralSort(**settings), None, reduction, validate)
-
-
-class SoftSortNDCG(DirectMetric):
-    """NDCG by :class:`SoftSort`, as SmoothI's authors compare it."""
-
-    def __init__(self, measure: str = _NDCG, reduction: Reduction = "mean", validate: bool = False, **settings: Any):
-        super().__init__(measure, SoftSort(**settings), None, reduction, validate)
+TABLE: dict[str, tuple[type[Relaxation], str, str]] = {
+    "SmoothIP": (SmoothI, "P@10", "P@k by :class:`SmoothI` (Thonet et al. 2021, Eq 10)."),
+    "SmoothIAP": (SmoothI, "AP", "AP by :class:`SmoothI` (Thonet et al. 2021, Eq 11)."),
+    "SmoothINDCG": (SmoothI, _NDCG, "NDCG by :class:`SmoothI` (Thonet et al. 2021, Eq 12)."),
+    "NeuralNDCG": (
+        NeuralSort,
+        _NDCG,
+        "NDCG by balanced :class:`NeuralSort` (Pobrotyn and Białobrzęski 2021, Eq 5; ``transposed=True``: Eq 6).",
+    ),
+    "SoftSortNDCG": (SoftSort, _NDCG, "NDCG by :class:`SoftSort`, as SmoothI's authors compare it."),
+    "FastSoftSortNDCG": (FastSoftSort, _NDCG, "NDCG by :class:`FastSoftSort`, as SmoothI's authors compare it."),
+    "OptimalTransportNDCG": (
+        OptimalTransport,
+        _NDCG,
+        "NDCG by :class:`OptimalTransport`, as SmoothI's authors compare it.",
+    ),
+    "ApproxP": (Approx, "P@10", "P@k by :class:`Approx` (Qin, Liu and Li 2010)."),
+    "ApproxAP": (Approx, "AP", "AP by :class:`Approx` (Qin, Liu and Li 2010)."),
+    "ApproxMRR": (Approx, "RR", "Reciprocal rank by :class:`Approx`."),
+    "ApproxNDCG": (Approx, _NDCG, "NDCG by :class:`Approx` (Qin, Liu and Li 2010; Bruch et al. 2019)."),
+    "TwinSigmoidP": (TwinSigmoid, "P@10", "P@k by :class:`TwinSigmoid` (Yu 2020, Eq 13)."),
+    "TwinSigmoidAP": (TwinSigmoid, "AP", "AP by :class:`TwinSigmoid` (Yu 2020, Eq 14)."),
+    "TwinSigmoidNDCG": (TwinSigmoid, _NDCG, "NDCG by :class:`TwinSigmoid` (Yu 2020, Eq 15)."),
+    "TwinSigmoidNERR": (TwinSigmoid, "nERR@10", "nERR@k by :class:`TwinSigmoid` (Yu 2020, Eq 16)."),
+}
+"""The relaxation, the measure by default, and what `rerank losses` says, of every shorthand."""
 
 
-class FastSoftSortNDCG(DirectMetric):
-    """NDCG by :class:`FastSoftSort`, as SmoothI's authors compare it."""
+def _shorthand(name: str, relaxation: type[Relaxation], default: str, about: str) -> type[DirectMetric]:
+    """A class, for configurations to find by its name, that makes a plain :class:`DirectMetric`."""
 
-    def __init__(self, measure: str = _NDCG, reduction: Reduction = "mean", validate: bool = False, **settings: Any):
-        super().__init__(measure, FastSoftSort(**settings), None, reduction, validate)
+    def make(
+        cls: type, measure: str = default, reduction: Reduction = "mean", validate: bool = False, **settings: Any
+    ) -> DirectMetric:
+        return DirectMetric(measure, relaxation(**settings), None, reduction, validate)
 
-
-class OptimalTransportNDCG(DirectMetric):
-    """NDCG by :class:`OptimalTransport`, as SmoothI's authors compare it."""
-
-    def __init__(self, measure: str = _NDCG, reduction: Reduction = "mean", validate: bool = False, **settings: Any):
-        super().__init__(measure, OptimalTransport(**settings), None, reduction, validate)
-
-
-class ApproxP(DirectMetric):
-    """P@k by :class:`Approx` (Qin, Liu and Li 2010)."""
-
-    def __init__(self, measure: str = "P@10", reduction: Reduction = "mean", validate: bool = False, **settings: Any):
-        super().__init__(measure, Approx(**settings), None, reduction, validate)
+    own = list(inspect.signature(make, eval_str=True).parameters.values())[:-1]
+    settings = list(inspect.signature(relaxation, eval_str=True).parameters.values())
+    shown = inspect.Signature([*own, *(setting.replace(kind=setting.KEYWORD_ONLY) for setting in settings)])
+    make.__signature__ = shown  # type: ignore[attr-defined] # what parsers and help read
+    said = _arguments(DirectMetric) | _arguments(relaxation)
+    lines = [f"    {key}: {said[key]}" for key in shown.parameters if key in said]
+    make.__doc__ = "\n".join([about, "", "Args:", *lines])
+    return type(name, (DirectMetric,), {"__new__": make, "__doc__": make.__doc__, "__module__": __name__})
 
 
-class ApproxAP(DirectMetric):
-    """AP by :class:`Approx` (Qin, Liu and Li 2010)."""
-
-    def __init__(self, measure: str = "AP", reduction: Reduction = "mean", validate: bool = False, **settings: Any):
-        super().__init__(measure, Approx(**settings), None, reduction, validate)
-
-
-class ApproxMRR(DirectMetric):
-    """Reciprocal rank by :class:`Approx`."""
-
-    def __init__(self, measure: str = "RR", reduction: Reduction = "mean", validate: bool = False, **settings: Any):
-        super().__init__(measure, Approx(**settings), None, reduction, validate)
+def _arguments(kind: type) -> dict[str, str]:
+    """What a docstring says of each argument."""
+    section = (inspect.getdoc(kind) or "").partition("Args:\n")[2]
+    return dict(re.findall(r"^    (\w+): (.+(?:\n     .+)*)", section, re.MULTILINE))
 
 
-class ApproxNDCG(DirectMetric):
-    """NDCG by :class:`Approx` (Qin, Liu and Li 2010; Bruch et al. 2019)."""
-
-    def __init__(self, measure: str = _NDCG, reduction: Reduction = "mean", validate: bool = False, **settings: Any):
-        super().__init__(measure, Approx(**settings), None, reduction, validate)
-
-
-class TwinSigmoidP(DirectMetric):
-    """P@k by :class:`TwinSigmoid` (Yu 2020, Eq 13)."""
-
-    def __init__(self, measure: str = "P@10", reduction: Reduction = "mean", validate: bool = False, **settings: Any):
-        super().__init__(measure, TwinSigmoid(**settings), None, reduction, validate)
-
-
-class TwinSigmoidAP(DirectMetric):
-    """AP by :class:`TwinSigmoid` (Yu 2020, Eq 14)."""
-
-    def __init__(self, measure: str = "AP", reduction: Reduction = "mean", validate: bool = False, **settings: Any):
-        super().__init__(measure, TwinSigmoid(**settings), None, reduction, validate)
-
-
-class TwinSigmoidNDCG(DirectMetric):
-    """NDCG by :class:`TwinSigmoid` (Yu 2020, Eq 15)."""
-
-    def __init__(self, measure: str = _NDCG, reduction: Reduction = "mean", validate: bool = False, **settings: Any):
-        super().__init__(measure, TwinSigmoid(**settings), None, reduction, validate)
-
-
-class TwinSigmoidNERR(DirectMetric):
-    """nERR@k by :class:`TwinSigmoid` (Yu 2020, Eq 16)."""
-
-    def __init__(
-        self, measure: str = "nERR@10", reduction: Reduction = "mean", validate: bool = False, **settings: Any
-    ):
-        super().__init__(measure, TwinSigmoid(**settings), None, reduction, validate)
+globals().update({name: _shorthand(name, *row) for name, row in TABLE.items()})

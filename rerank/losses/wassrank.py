@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rerank.losses.base import Loss, Reduction
-from rerank.losses.pairs import has_ordered_pair, largest, take
+from rerank.losses.pair_sums import has_ordered_pair, largest, take
 
 NOTHING = -1e30  # the logarithm of no mass, finite so that no NaN can arise
 
@@ -29,6 +29,10 @@ class WassRank(Loss):
     a GPU, where counting the grades would make the host wait, L is N.
 
     Source: Yu et al., "WassRank: Listwise Document Ranking Using Optimal Transport Theory", WSDM 2019.
+
+    >>> loss = WassRank(gain_base=2, gap=1, penalty=0)  # gains of 1 and -1: a cost of 2
+    >>> loss(torch.tensor([[50.0, -50.0]]), torch.tensor([[1, 0]]))  # the labels want 1 / (1 + e) of the mass moved
+    tensor(0.5379)
 
     Args:
         gain_base: base ``a`` of the gain of a relevant document.

@@ -13,7 +13,7 @@ _HOMES = {
     "RR": "rr",
     "nDCG": "ndcg",
     "nERR": "nerr",
-    "parse": "parsing",
+    "parse": "names",
 }
 
 __all__ = [*_HOMES]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from rerank.measures.base import BinaryMeasure, positions, ratio
 from rerank.measures.smooth import behind, inside
-from rerank.relaxations.base import GainOf, Lists, RankIndicators, SoftRanks
+from rerank.relaxations.base import Batch, RankIndicators, SoftRanks
 from rerank.relaxations.order import first
 
 if TYPE_CHECKING:
@@ -26,6 +26,9 @@ class AP(BinaryMeasure):
     2010), from ranks of exact value
     :math:`\frac{1}{R} \sum_i b_i \frac{\bar o_i}{r_i} \sum_{l=\bar o_i}^{k} b_{o_l} / l` (Yu 2020, Eq 30).
 
+    >>> AP().exact(torch.tensor([[3.0, 2.0, 1.0]]), torch.tensor([[1, 0, 1]]))  # (1/1 + 2/3) / 2
+    tensor([0.8333])
+
     Args:
         cutoff: k; None for the whole list.
         rel: the lowest grade that counts as relevant.
@@ -33,9 +36,7 @@ class AP(BinaryMeasure):
 
     name: ClassVar[str] = "AP"
 
-    def from_indicators(
-        self, relaxation: RankIndicators, scores: Tensor, labels: Tensor, mask: Tensor, gain_of: GainOf
-    ) -> Tensor:
+    def from_indicators(self, relaxation: RankIndicators, scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
         """Relevance expected at each rank times the precision expected there."""
         relevant = self.relevant(labels).to(scores.dtype)
         depth = self.depth(mask)
@@ -43,13 +44,13 @@ class AP(BinaryMeasure):
         precision = hits.cumsum(dim=1) / positions(depth, scores)
         return ratio((hits * precision).sum(dim=1), relevant.sum(dim=1))
 
-    def from_ranks(self, relaxation: SoftRanks, lists: Lists) -> Tensor:
+    def from_ranks(self, relaxation: SoftRanks, batch: Batch) -> Tensor:
         """The precision at each relevant document, as far as it is within the cut-off."""
-        ranks = relaxation.ranks(lists)
-        relevant = lists.at_rows(self.relevant(lists.labels).to(ranks.dtype))
-        hits = relevant * inside(relaxation, lists, ranks, self.cutoff)
-        if relaxation.beta is None:
-            exact = lists.at_rows(lists.exact)
+        ranks = relaxation.ranks(batch)
+        relevant = batch.at_rows(self.relevant(batch.labels).to(ranks.dtype))
+        hits = relevant * inside(relaxation, batch, ranks, self.cutoff)
+        if relaxation.exact_ranks:
+            exact = batch.at_rows(batch.exact)
             later = (exact[:, None, :] >= exact[:, :, None]).to(ranks.dtype)
             share = (later @ (hits / exact).unsqueeze(2)).squeeze(2)
             value = hits * share * exact / ranks

@@ -6,7 +6,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, ClassVar
 
-from rerank.relaxations.base import GainOf, Lists, RankIndicators, Relaxation, SoftRanks
+from rerank.relaxations.base import Batch, RankIndicators, Relaxation, SoftRanks
+from rerank.relaxations.order import places_of
 
 if TYPE_CHECKING:  # so that a measure's name can be checked without waiting for torch
     from torch import Tensor
@@ -17,6 +18,12 @@ class Measure(ABC):
     """A measure of ranked lists, at best 1, exact (:meth:`exact`) or made differentiable (:meth:`relaxed`).
 
     Its ``str`` is its ir-measures name, which :func:`rerank.measures.parse` reads back.
+
+    >>> from rerank.measures import parse
+    >>> str(parse("nDCG(dcg='exp-log2')@10"))
+    "nDCG(dcg='exp-log2')@10"
+    >>> parse("RR").exact(torch.tensor([[3.0, 2.0, 1.0]]), torch.tensor([[0, 1, 1]]))
+    tensor([0.5000])
 
     Args:
         cutoff: the number of ranks that are looked at, 1 or more; None for the whole list.
@@ -40,9 +47,7 @@ class Measure(ABC):
         """Which documents count as relevant, ``[B, N]`` bool; a list without any has the measure 0."""
 
     @abstractmethod
-    def from_indicators(
-        self, relaxation: RankIndicators, scores: Tensor, labels: Tensor, mask: Tensor, gain_of: GainOf
-    ) -> Tensor:
+    def from_indicators(self, relaxation: RankIndicators, scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
         """The measure from rank indicators, ``[B]``.
 
         Args:
@@ -50,12 +55,11 @@ class Measure(ABC):
             scores: ``[B, N]``, zero where padded.
             labels: ``[B, N]``, zero where padded.
             mask: ``[B, N]`` bool.
-            gain_of: what nDCG takes the gain of; other measures ignore it.
         """
 
     @abstractmethod
-    def from_ranks(self, relaxation: SoftRanks, lists: Lists) -> Tensor:
-        """The measure from soft ranks, ``[B]``; ``lists.rows`` hold every relevant document."""
+    def from_ranks(self, relaxation: SoftRanks, batch: Batch) -> Tensor:
+        """The measure from soft ranks, ``[B]``; ``batch.rows`` hold every relevant document."""
 
     def exact(self, scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tensor:
         """The exact measure of every list; documents of one score stay in the order in which they are given.
@@ -79,7 +83,6 @@ class Measure(ABC):
         labels: Tensor,
         mask: Tensor | None = None,
         seeds: Tensor | None = None,
-        gain_of: GainOf | None = None,
     ) -> Tensor:
         """The measure of every list, differentiable in the scores.
 
@@ -89,7 +92,6 @@ class Measure(ABC):
             labels: ``[B, N]`` grades.
             mask: ``[B, N]`` bool, True for real documents; None when all are real.
             seeds: ``[B]`` int64 for random choices, or None.
-            gain_of: see :class:`rerank.losses.direct.DirectMetric`.
 
         Returns:
             ``[B]``, 0 for lists without a relevant document.
@@ -99,11 +101,11 @@ class Measure(ABC):
         """
         import torch
 
-        self.check(relaxation, gain_of)
+        self.check(relaxation)
         if mask is None:
             mask = torch.ones_like(scores, dtype=torch.bool)
         labels = labels.to(scores.dtype).masked_fill(~mask, 0.0)
-        return self.compute(relaxation, scores.masked_fill(~mask, 0.0), labels, mask, seeds, gain_of)
+        return self.compute(relaxation, scores.masked_fill(~mask, 0.0), labels, mask, seeds)
 
     def compute(
         self,
@@ -112,58 +114,37 @@ class Measure(ABC):
         labels: Tensor,
         mask: Tensor,
         seeds: Tensor | None = None,
-        gain_of: GainOf | None = None,
     ) -> Tensor:
         """What :meth:`relaxed` does, for checked arguments that are zero where padded and of one dtype."""
         import torch
 
         draws = relaxation.draws(scores, mask, seeds)
         if isinstance(relaxation, RankIndicators):
-            gain_of = gain_of or relaxation.gain_of
-            values = [self.from_indicators(relaxation, draw, labels, mask, gain_of) for draw in draws]
+            values = [self.from_indicators(relaxation, draw, labels, mask) for draw in draws]
         elif isinstance(relaxation, SoftRanks):
-            rows = self._rows(labels, mask)
-            values = [self.from_ranks(relaxation, Lists(draw, labels, mask, rows, seeds)) for draw in draws]
+            rows = places_of(self.relevant(labels) & mask)
+            values = [self.from_ranks(relaxation, Batch(draw, labels, mask, rows, seeds)) for draw in draws]
         else:
             raise ValueError(f"{type(relaxation).__name__} must derive from RankIndicators or SoftRanks")
         return values[0] if len(values) == 1 else torch.stack(values).mean(dim=0)
 
-    def check(self, relaxation: Relaxation, gain_of: GainOf | None = None) -> None:
-        """Raise a ValueError where the relaxation, or ``gain_of``, does not go with this measure."""
+    def check(self, relaxation: Relaxation) -> None:
+        """Raise a ValueError where the relaxation is not defined for this measure."""
         if relaxation.measures is not None and self.name not in relaxation.measures:
             raise ValueError(f"{relaxation!r} is defined for {', '.join(relaxation.measures)}, not for {self}")
-        if gain_of is None:
-            return
-        if gain_of not in ("documents", "ranks"):
-            raise ValueError(f"gain_of must be 'documents' or 'ranks', not {gain_of!r}")
-        gains = relaxation.gains if self.name == "nDCG" and isinstance(relaxation, RankIndicators) else ("documents",)
-        if gain_of not in gains:
-            raise ValueError(f"gain_of='ranks' needs nDCG from rank indicators, not {self} from {relaxation!r}")
 
     def depth(self, mask: Tensor) -> int:
         """How many ranks to compute for a padded batch: ``min(cutoff, N)``."""
         return mask.shape[1] if self.cutoff is None else min(self.cutoff, mask.shape[1])
 
-    def _rows(self, labels: Tensor, mask: Tensor) -> Tensor:
-        """The relevant documents of every list, ``[B, R]``, filled up with others.
-
-        On the CPU R is the largest number of them in the batch. Elsewhere that number would have to be waited for,
-        so there R is N.
-        """
-        import torch
-
-        relevant = self.relevant(labels) & mask
-        count = labels.shape[1]
-        if labels.device.type == "cpu" and labels.numel():
-            count = min(count, max(1, int(relevant.sum(dim=1).max())))
-        if count == labels.shape[1]:
-            return torch.arange(count, device=labels.device).expand(labels.shape)
-        return relevant.to(torch.float32).topk(count, dim=1).indices
-
 
 @dataclass(frozen=True)
 class BinaryMeasure(Measure):
     """A measure that only asks whether a document is relevant, ``b_i = [y_i >= rel]``.
+
+    >>> from rerank.measures import AP
+    >>> AP(rel=2).relevant(torch.tensor([[0, 1, 2]]))
+    tensor([[False, False,  True]])
 
     Args:
         cutoff: the number of ranks that are looked at; None for the whole list.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from rerank.measures.base import Measure, positions, ratio
 from rerank.measures.smooth import inside
-from rerank.relaxations.base import GainOf, Lists, RankIndicators, SoftRanks
+from rerank.relaxations.base import Batch, RankIndicators, SoftRanks
 from rerank.relaxations.order import first
 
 if TYPE_CHECKING:
@@ -23,6 +23,10 @@ class nDCG(Measure):
     From rank indicators :math:`G(y_{o_r})` becomes :math:`\sum_j E_{rj} G(y_j)` (gain of documents) or
     :math:`G(\sum_j E_{rj} y_j)` (gain of ranks, SmoothI's Eq 12). From soft ranks the sum runs over documents,
     :math:`\sum_i G(y_i) T_i / \log_2(r_i + 1)`, with :math:`T_i` how far document i is within the cut-off.
+
+    >>> scores, labels = torch.tensor([[2.0, 1.0]]), torch.tensor([[0, 3]])
+    >>> nDCG().exact(scores, labels)  # (3 / log2(3)) / (3 / log2(2))
+    tensor([0.6309])
 
     Args:
         cutoff: k; None for the whole list.
@@ -41,23 +45,21 @@ class nDCG(Measure):
         """G, elementwise."""
         return labels.exp2() - 1 if self.dcg == "exp-log2" else labels
 
-    def from_indicators(
-        self, relaxation: RankIndicators, scores: Tensor, labels: Tensor, mask: Tensor, gain_of: GainOf
-    ) -> Tensor:
+    def from_indicators(self, relaxation: RankIndicators, scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
         """Discounted gain at the ranks, over the ideal."""
         depth = self.depth(mask)
         gains = self.gain(labels)
         weights = ratio(_discounts(depth, labels) * first(mask, depth), _ideal(gains, depth)[:, None])
-        if gain_of == "ranks":
+        if relaxation.gain_of == "ranks":
             return relaxation.weighted(scores, labels, weights, mask, exponential=self.dcg == "exp-log2")
         return relaxation.weighted(scores, gains, weights, mask)
 
-    def from_ranks(self, relaxation: SoftRanks, lists: Lists) -> Tensor:
+    def from_ranks(self, relaxation: SoftRanks, batch: Batch) -> Tensor:
         """Gain of the relevant documents discounted by their soft ranks, over the ideal."""
-        ranks = relaxation.ranks(lists)
-        gains = self.gain(lists.at_rows(lists.labels))
-        value = gains * inside(relaxation, lists, ranks, self.cutoff) / (ranks + 1).log2()
-        return ratio(value.sum(dim=1), _ideal(gains, min(self.depth(lists.mask), gains.shape[1])))
+        ranks = relaxation.ranks(batch)
+        gains = self.gain(batch.at_rows(batch.labels))
+        value = gains * inside(relaxation, batch, ranks, self.cutoff) / (ranks + 1).log2()
+        return ratio(value.sum(dim=1), _ideal(gains, min(self.depth(batch.mask), gains.shape[1])))
 
 
 def _discounts(depth: int, like: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from rerank.measures.base import Measure, positions, ratio, survival
-from rerank.relaxations.base import GainOf, Lists, RankIndicators, SoftRanks
+from rerank.relaxations.base import Batch, RankIndicators, SoftRanks
 from rerank.relaxations.order import first
 
 if TYPE_CHECKING:
@@ -22,6 +22,9 @@ class nERR(Measure):
 
     From rank indicators :math:`p_{o_r}` becomes :math:`\sum_j E_{rj} p_j`; from soft ranks the order is held fixed
     and the gradient flows through the reciprocal ranks alone, :math:`1 / r_{o_r}` (Yu 2020, Eq 16).
+
+    >>> nERR(max_rel=1).exact(torch.tensor([[2.0, 1.0]]), torch.tensor([[0, 1]]))  # p = 1/2: (1/2 / 2) / (1/2 / 1)
+    tensor([0.5000])
 
     Args:
         cutoff: k; None for the whole list.
@@ -46,28 +49,26 @@ class nERR(Measure):
         """ERR@k of the ideal order, ``[B]``."""
         return _err(stops.topk(depth, dim=1).values)
 
-    def from_indicators(
-        self, relaxation: RankIndicators, scores: Tensor, labels: Tensor, mask: Tensor, gain_of: GainOf
-    ) -> Tensor:
+    def from_indicators(self, relaxation: RankIndicators, scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
         """ERR of the probabilities expected at the ranks, over the ideal."""
         depth = self.depth(mask)
         stops = self._stops(labels)
         expected = relaxation.expected(scores, stops, mask, depth) * first(mask, depth)
         return ratio(_err(expected), self._best(stops, depth))
 
-    def from_ranks(self, relaxation: SoftRanks, lists: Lists) -> Tensor:
+    def from_ranks(self, relaxation: SoftRanks, batch: Batch) -> Tensor:
         """Reciprocal soft ranks, weighted by the chance that the reader stops there under the exact order."""
         import torch
 
-        stops = self._stops(lists.labels)
-        exact = lists.exact.long() - 1
+        stops = self._stops(batch.labels)
+        exact = batch.exact.long() - 1
         ordered = torch.empty_like(stops).scatter_(1, exact, stops)
         reached = survival(ordered).gather(1, exact)
         weights = reached * stops
         if self.cutoff is not None:
             weights = weights * (exact < self.cutoff)
-        value = (lists.at_rows(weights) / relaxation.ranks(lists)).sum(dim=1)
-        return ratio(value, self._best(stops, self.depth(lists.mask)))
+        value = (batch.at_rows(weights) / relaxation.ranks(batch)).sum(dim=1)
+        return ratio(value, self._best(stops, self.depth(batch.mask)))
 
 
 def _err(stops: Tensor) -> Tensor:

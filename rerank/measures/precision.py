@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from rerank.measures.base import BinaryMeasure
 from rerank.measures.smooth import inside
-from rerank.relaxations.base import GainOf, Lists, RankIndicators, SoftRanks
+from rerank.relaxations.base import Batch, RankIndicators, SoftRanks
 from rerank.relaxations.order import first
 
 if TYPE_CHECKING:
@@ -26,6 +26,9 @@ class P(BinaryMeasure):
     :math:`\frac{1}{k} \sum_{\bar o_i \le k} b_i \bar o_i / r_i` (Yu 2020, Eq 13). Without a cut-off smooth ranks give
     a constant.
 
+    >>> P(4).exact(torch.tensor([[3.0, 2.0, 1.0]]), torch.tensor([[1, 0, 1]]))  # 2 / 4
+    tensor([0.5000])
+
     Args:
         cutoff: k; None for the whole list.
         rel: the lowest grade that counts as relevant.
@@ -39,17 +42,15 @@ class P(BinaryMeasure):
             return mask.sum(dim=1, keepdim=True).clamp(min=1).to(labels.dtype)
         return labels.new_full((labels.shape[0], 1), self.cutoff)
 
-    def from_indicators(
-        self, relaxation: RankIndicators, scores: Tensor, labels: Tensor, mask: Tensor, gain_of: GainOf
-    ) -> Tensor:
+    def from_indicators(self, relaxation: RankIndicators, scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
         """The mean relevance expected at the ranks."""
         weights = first(mask, self.depth(mask)) / self._size(labels, mask)
         return relaxation.weighted(scores, self.relevant(labels).to(scores.dtype), weights, mask)
 
-    def from_ranks(self, relaxation: SoftRanks, lists: Lists) -> Tensor:
+    def from_ranks(self, relaxation: SoftRanks, batch: Batch) -> Tensor:
         """The relevant documents, as far as they are within the cut-off."""
-        ranks = relaxation.ranks(lists)
-        hits = lists.at_rows(self.relevant(lists.labels)) * inside(relaxation, lists, ranks, self.cutoff)
-        if relaxation.beta is None:
-            hits = hits * lists.at_rows(lists.exact) / ranks
-        return (hits / self._size(lists.labels, lists.mask)).sum(dim=1)
+        ranks = relaxation.ranks(batch)
+        hits = batch.at_rows(self.relevant(batch.labels)) * inside(relaxation, batch, ranks, self.cutoff)
+        if relaxation.exact_ranks:
+            hits = hits * batch.at_rows(batch.exact) / ranks
+        return (hits / self._size(batch.labels, batch.mask)).sum(dim=1)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from rerank.measures.base import BinaryMeasure, positions, survival
 from rerank.measures.smooth import behind, inside
-from rerank.relaxations.base import GainOf, Lists, RankIndicators, SoftRanks
+from rerank.relaxations.base import Batch, RankIndicators, SoftRanks
 from rerank.relaxations.order import first
 
 if TYPE_CHECKING:
@@ -26,6 +26,9 @@ class RR(BinaryMeasure):
     document, as far as it is within the cut-off and no relevant document is ahead of it. From ranks of exact value it
     is :math:`1 / r_i` of the first relevant document within the cut-off. The limit of each is the exact measure.
 
+    >>> RR().exact(torch.tensor([[3.0, 2.0, 1.0]]), torch.tensor([[0, 1, 1]]))  # the first relevant document is second
+    tensor([0.5000])
+
     Args:
         cutoff: k; None for the whole list.
         rel: the lowest grade that counts as relevant.
@@ -33,24 +36,22 @@ class RR(BinaryMeasure):
 
     name: ClassVar[str] = "RR"
 
-    def from_indicators(
-        self, relaxation: RankIndicators, scores: Tensor, labels: Tensor, mask: Tensor, gain_of: GainOf
-    ) -> Tensor:
+    def from_indicators(self, relaxation: RankIndicators, scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
         """Reciprocal rank of the relevance expected at the ranks."""
         depth = self.depth(mask)
         relevant = self.relevant(labels).to(scores.dtype)
         hits = relaxation.expected(scores, relevant, mask, depth) * first(mask, depth)
         return (hits * survival(hits) / positions(depth, scores)).sum(dim=1)
 
-    def from_ranks(self, relaxation: SoftRanks, lists: Lists) -> Tensor:
+    def from_ranks(self, relaxation: SoftRanks, batch: Batch) -> Tensor:
         """Reciprocal soft rank of the relevant document that no other is ahead of."""
         import torch
 
-        ranks = relaxation.ranks(lists)
-        relevant = lists.at_rows(self.relevant(lists.labels).to(ranks.dtype))
-        hits = relevant * inside(relaxation, lists, ranks, self.cutoff)
-        if relaxation.beta is None:
-            exact = lists.at_rows(lists.exact)
+        ranks = relaxation.ranks(batch)
+        relevant = batch.at_rows(self.relevant(batch.labels).to(ranks.dtype))
+        hits = relevant * inside(relaxation, batch, ranks, self.cutoff)
+        if relaxation.exact_ranks:
+            exact = batch.at_rows(batch.exact)
             beyond = exact.new_full((), float("inf"))
             first = exact == torch.where(relevant > 0, exact, beyond).amin(dim=1, keepdim=True)
             hits = hits * first

@@ -13,29 +13,30 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from rerank.arrow import Array
+from rerank.arrow import Array, list_numbers, starts_of
 from rerank.errors import UserError
 from rerank.kernels.memory import out_of_memory
 from rerank.kernels.precision import Precision, autocast, resolve
-from rerank.models.base import ON_A_CPU, Inputs, Scorer
+from rerank.models.base import Inputs
+from rerank.models.scorer import ON_A_CPU, Scorer
 
 if TYPE_CHECKING:
-    from rerank.lists.store import Lists
+    from rerank.lists.view import Lists
 
 log = logging.getLogger("rerank")
 
 
-def score_pairs(
+def score_candidates(
     scorer: Scorer,
     inputs: Inputs,
-    queries: Array,
-    documents: Array,
+    rows: Array,
+    starts: Array,
     *,
     budget: int | None = None,
     precision: Precision = "auto",
     progress: str | None = None,
 ) -> Array:
-    """Score pairs without a graph, in evaluation mode.
+    """Score candidates without a graph, in evaluation mode.
 
     On a CPU every thread scores chunks of its own: between the products of one chunk threads would wait for each other.
     Where memory runs out, what is left is scored by one thread, then cut into chunks of half the size, with a warning.
@@ -43,8 +44,8 @@ def score_pairs(
     Args:
         scorer: the model.
         inputs: what ``scorer.inputs`` made of the lists.
-        queries: ``[n]`` rows of queries in the store.
-        documents: ``[n]`` rows of documents in the store.
+        rows: ``[n]`` rows of the candidates in the store, list after list.
+        starts: positions in ``rows`` at which a list starts.
         budget: rows of its matrix products (padded tokens, feature vectors) per forward pass at most; None for its own.
             A thread of a CPU has no more than 2,048.
         precision: arithmetic of the encoder.
@@ -56,24 +57,24 @@ def score_pairs(
     Raises:
         UserError: memory runs out with one pair at a time.
     """
-    assert isinstance(scorer, torch.nn.Module)
     device = next(scorer.parameters()).device
     precision, _ = resolve(precision, device, scorer.bf16)
-    scores = np.empty(len(queries), dtype=np.float32)
+    scores = np.empty(len(rows), dtype=np.float32)
+    of = list_numbers(len(rows), starts)
     training = scorer.training
     scorer.eval()
     budget, workers = budget or scorer.budget, 1
     if device.type == "cpu":
         budget, workers = min(budget, ON_A_CPU), 1 if scorer.alone else torch.get_num_threads()
-    left = np.arange(len(queries))
-    bar = tqdm(total=len(queries), desc=progress, unit=" documents", disable=None if progress else True, leave=False)
+    left = np.arange(len(rows))
+    bar = tqdm(total=len(rows), desc=progress, unit=" documents", disable=None if progress else True, leave=False)
 
     def work(chunks: Iterator[Array], too_large: list[Array]) -> None:
         found = []  # fetched at the end: a GPU computes while the next chunks are collated
         with torch.inference_mode(), autocast(precision, device):
             while not too_large and (chunk := next(chunks, None)) is not None:
                 try:
-                    batch = inputs.collate(queries[chunk], documents[chunk])
+                    batch = inputs.collate(rows[chunk], starts_of(of[chunk]))
                     batch = {name: value.to(device, non_blocking=True) for name, value in batch.items()}
                     found.append((chunk, scorer.score(batch)))
                     bar.update(len(chunk))
@@ -87,7 +88,7 @@ def score_pairs(
     try:
         with bar:
             while len(left):
-                chunks = [left[chunk] for chunk in inputs.chunks(queries[left], documents[left], budget)]
+                chunks = [left[chunk] for chunk in inputs.chunks(rows[left], starts_of(of[left]), budget)]
                 waiting, too_large, workers = iter(chunks), list[Array](), min(workers, len(chunks))
                 _in_threads(partial(work, waiting, too_large), waiting, workers)
                 left = np.sort(np.concatenate([left[:0], *too_large, *waiting]))
@@ -95,7 +96,7 @@ def score_pairs(
                     workers = 1
                     log.warning("out of memory: one thread for what is left")
                 elif too_large:  # the error is gone, and with it what its frames held
-                    lengths = inputs.lengths(queries[too_large[0]], documents[too_large[0]])
+                    lengths = inputs.lengths(rows[too_large[0]])
                     budget = _smaller(budget, lengths, device)
     finally:
         scorer.train(training)
@@ -142,6 +143,5 @@ def _smaller(budget: int, lengths: Array, device: torch.device) -> int:
 
 
 def score_lists(scorer: Scorer, inputs: Inputs, lists: Lists, **options: object) -> Array:
-    """Scores of every candidate of the lists, ``[T]`` float32; options as for :func:`score_pairs`."""
-    queries = np.repeat(lists.query_rows, lists.lengths)
-    return score_pairs(scorer, inputs, queries, lists.documents, **options)  # type: ignore[arg-type]
+    """Scores of every candidate of the lists, ``[T]`` float32; options as for :func:`score_candidates`."""
+    return score_candidates(scorer, inputs, lists.row_numbers, lists.offsets[:-1], **options)  # type: ignore[arg-type]

@@ -12,10 +12,10 @@ from rerank.lazy import find
 
 _HOMES = {
     "Approx": "approx",
+    "Batch": "base",
     "Exact": "exact",
     "FastSoftSort": "fastsoftsort",
     "Fidelity": "fidelity",
-    "Lists": "base",
     "NeuralSort": "neuralsort",
     "OptimalTransport": "transport",
     "RankIndicators": "base",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from rerank.relaxations.base import Lists, SoftRanks
-from rerank.relaxations.pairwise import sigmoid_ranks
+from rerank.relaxations.base import Batch, SoftRanks
+from rerank.relaxations.pair_ranks import sigmoid_ranks
 
 
 class Approx(SoftRanks):
@@ -15,6 +15,11 @@ class Approx(SoftRanks):
 
     T is how far document i is within the cut-off k. Tied documents share the mean of their ranks. Only the rows of
     relevant documents are computed, and nothing of size rows x N is kept for the backward pass.
+
+    >>> mask, rows = torch.ones(1, 2, dtype=torch.bool), torch.tensor([[0, 1]])
+    >>> batch = Batch(torch.tensor([[1.0, 4.0]]).log(), torch.tensor([[1.0, 0.0]]), mask, rows)
+    >>> Approx(alpha=1).ranks(batch)  # scores of 0 and ln 4, and sigmoid(ln 4) = 4/5: 1 + 4/5 and 1 + 1/5
+    tensor([[1.8000, 1.2000]])
 
     Args:
         alpha: steepness of the sigmoids over scores; exact as it grows.
@@ -29,6 +34,6 @@ class Approx(SoftRanks):
         self.alpha = alpha
         self.beta = alpha if beta is None else beta
 
-    def ranks(self, lists: Lists) -> Tensor:
+    def ranks(self, batch: Batch) -> Tensor:
         """The soft ranks, ``[B, R]``."""
-        return sigmoid_ranks(lists, self.alpha)
+        return sigmoid_ranks(batch, self.alpha)

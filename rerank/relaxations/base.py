@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,8 +18,19 @@ GainOf = Literal["documents", "ranks"]
 
 
 @dataclass
-class Lists:
+class Batch:
     """A padded batch of lists, as soft ranks see it.
+
+    >>> batch = Batch(
+    ...     scores=torch.tensor([[0.1, 0.9, 0.5]]),
+    ...     labels=torch.tensor([[1.0, 0.0, 0.0]]),
+    ...     mask=torch.ones(1, 3, dtype=torch.bool),
+    ...     rows=torch.tensor([[0]]),
+    ... )
+    >>> batch.exact
+    tensor([[3., 1., 2.]])
+    >>> batch.at_rows(batch.exact)
+    tensor([[3.]])
 
     Attributes:
         scores: ``[B, N]``, zero where padded.
@@ -64,6 +74,12 @@ class _Measure(Protocol):
 class Relaxation(Described, ABC):
     """A smooth stand-in for sorting; derive from :class:`RankIndicators` or :class:`SoftRanks`.
 
+    >>> from rerank.measures import parse
+    >>> from rerank.relaxations import TwinSigmoid
+    >>> scores, labels = torch.tensor([[2.0, 1.0]]), torch.tensor([[0, 1]])
+    >>> parse("RR").relaxed(TwinSigmoid(), scores, labels)  # the relevant document is second
+    tensor([0.5000])
+
     Attributes:
         measures: names of the measures that the relaxation is defined for; None for all.
     """
@@ -93,11 +109,6 @@ class Relaxation(Described, ABC):
 
         return fidelity(self, scores, mask, labels, measure)
 
-    def __repr__(self) -> str:
-        names = inspect.signature(type(self).__init__).parameters
-        settings = ", ".join(f"{name}={value!r}" for name, value in vars(self).items() if name in names)
-        return f"{type(self).__name__}({settings})"
-
 
 class RankIndicators(Relaxation):
     """Relaxations that say how much of document j sits at rank r: ``E[r, j]``, rows that sum to one.
@@ -105,12 +116,17 @@ class RankIndicators(Relaxation):
     A subclass defines :meth:`indicators`. The measures need only :meth:`expected` and :meth:`weighted`, which a
     subclass may override with forms that never hold ``[B, depth, N]``.
 
+    >>> from rerank.relaxations import SoftSort
+    >>> mask, grades = torch.ones(1, 2, dtype=torch.bool), torch.tensor([[3.0, 1.0]])
+    >>> SoftSort().expected(torch.tensor([[0.0, 0.0]]), grades, mask, depth=2)  # tied: (3 + 1) / 2 at both ranks
+    tensor([[2., 2.]])
+
     Attributes:
-        gain_of: what nDCG takes the gain of by default, the documents or the expected grades at the ranks.
-        gains: what it can take the gain of.
+        gain_of: what nDCG takes the gain of: the documents, or the grades expected at the ranks.
+        gains: which of these the relaxation is defined for.
     """
 
-    gain_of: ClassVar[GainOf] = "documents"
+    gain_of: GainOf = "documents"
     gains: tuple[GainOf, ...] = ("documents", "ranks")
 
     @abstractmethod
@@ -153,7 +169,7 @@ class RankIndicators(Relaxation):
             values: ``[B, N]``, zero where padded.
             weights: ``[B, depth]``, zero at ranks beyond the length of a list.
             mask: ``[B, N]`` bool.
-            exponential: whether the gain is ``2^x - 1``.
+            exponential: whether f is ``2^x - 1``; a flag, no function, for backward passes written by hand.
 
         Returns:
             ``[B]``.
@@ -167,17 +183,25 @@ class RankIndicators(Relaxation):
 class SoftRanks(Relaxation):
     """Relaxations that give every document a differentiable rank, 1 for the highest score.
 
+    >>> from rerank.relaxations import Approx
+    >>> mask, rows = torch.ones(1, 2, dtype=torch.bool), torch.tensor([[0, 1]])
+    >>> Approx().ranks(Batch(torch.tensor([[0.0, 0.0]]), torch.tensor([[1.0, 0.0]]), mask, rows))  # tied: (1 + 2) / 2
+    tensor([[1.5000, 1.5000]])
+
     Attributes:
-        beta: sharpness of the sigmoids that compare ranks with the cut-off and with one another; None where the
-            ranks have exact values, so that comparing needs no sigmoid.
+        exact_ranks: whether the ranks have exact values and only their gradient is smooth, so that the measures compare
+            them as they are, without a sigmoid.
+        beta: steepness of the sigmoids that compare ranks with the cut-off and with one another; not looked at where
+            ranks are exact.
     """
 
-    beta: float | None = 10.0
+    exact_ranks: ClassVar[bool] = False
+    beta: float = 10.0
 
     @abstractmethod
-    def ranks(self, lists: Lists) -> Tensor:
-        """The differentiable ranks of the documents ``lists.rows``: ``[B, R]``, finite.
+    def ranks(self, batch: Batch) -> Tensor:
+        """The differentiable ranks of the documents ``batch.rows``: ``[B, R]``, finite.
 
         Args:
-            lists: the batch. ``lists.at_rows(r)`` picks the asked-for documents of an ``[B, N]`` tensor.
+            batch: the lists. ``batch.at_rows(r)`` picks the asked-for documents of an ``[B, N]`` tensor.
         """

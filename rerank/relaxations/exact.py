@@ -12,7 +12,13 @@ if TYPE_CHECKING:
 
 
 class Exact(RankIndicators):
-    """``E[r, j] = 1`` for the document at rank r, else 0; ties in index order. It has no gradient to train with."""
+    """``E[r, j] = 1`` for the document at rank r, else 0; ties in index order. It has no gradient to train with.
+
+    >>> scores, mask = torch.tensor([[0.2, 0.9]]), torch.ones(1, 2, dtype=torch.bool)
+    >>> Exact().indicators(scores, mask, depth=2)
+    tensor([[[0., 1.],
+             [1., 0.]]])
+    """
 
     def indicators(self, scores: Tensor, mask: Tensor, depth: int) -> Tensor:
         """One-hot rows, ``[B, depth, N]``."""

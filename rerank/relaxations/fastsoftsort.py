@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rerank.relaxations.backward import full_precision
-from rerank.relaxations.base import Lists, SoftRanks
+from rerank.relaxations.base import Batch, SoftRanks
 from rerank.relaxations.isotonic import antitonic_kl, antitonic_l2, block_ids
 from rerank.relaxations.order import first, order_of
 
@@ -23,6 +23,13 @@ class FastSoftSort(SoftRanks):
     documents share the mean of their ranks. The ranks are exact once scores are further apart than the strength; as
     the strength grows they all go to their mean. Comparisons with the cut-off and between ranks are as for Approx.
     On the CPU time is that of sorting; on other devices it grows with N x N, for not waiting for them. Memory is N.
+
+    >>> mask, rows = torch.ones(1, 2, dtype=torch.bool), torch.tensor([[0, 1]])
+    >>> batch = Batch(torch.tensor([[0.0, 0.5]]), torch.tensor([[1.0, 0.0]]), mask, rows)
+    >>> FastSoftSort(strength=1).ranks(batch)  # their mean, 3/2, and half the difference of scores
+    tensor([[1.7500, 1.2500]])
+    >>> FastSoftSort(strength=0.5).ranks(batch)  # no more than one rank apart
+    tensor([[2., 1.]])
 
     Args:
         strength: epsilon; exact as it goes to 0.
@@ -41,12 +48,12 @@ class FastSoftSort(SoftRanks):
         self.regularization = regularization
         self.beta = beta
 
-    def ranks(self, lists: Lists) -> Tensor:
+    def ranks(self, batch: Batch) -> Tensor:
         """The soft ranks, ``[B, R]``."""
-        order = order_of(-lists.scores, lists.mask)  # ascending scores, so that -s / strength descends
-        descending = -lists.scores.gather(1, order) / self.strength
-        projected = _Projection.apply(descending, first(lists.mask), self.regularization == "kl")
-        return lists.at_rows(torch.ones_like(projected).scatter(1, order, projected))
+        order = order_of(-batch.scores, batch.mask)  # ascending scores, so that -s / strength descends
+        descending = -batch.scores.gather(1, order) / self.strength
+        projected = _Projection.apply(descending, first(batch.mask), self.regularization == "kl")
+        return batch.at_rows(torch.ones_like(projected).scatter(1, order, projected))
 
 
 class _Projection(torch.autograd.Function):

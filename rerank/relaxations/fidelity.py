@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from rerank.relaxations.base import Lists, RankIndicators, Relaxation, SoftRanks
+from rerank.relaxations.base import Batch, RankIndicators, Relaxation, SoftRanks
 from rerank.relaxations.order import first, order_of, ranks_of
 
 if TYPE_CHECKING:
@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 @dataclass
 class Fidelity:
     """What a user needs to choose a relaxation and its temperature; each ``[B]``, one number per list.
+
+    >>> from rerank.relaxations import SoftSort
+    >>> found = SoftSort().fidelity(torch.tensor([[0.0, 0.0]]))  # tied: each document is half at both ranks
+    >>> found.rank_error, found.sharpness  # |1.5 - 1| + |1.5 - 2|
+    (tensor([1.]), tensor([0.5000]))
 
     Attributes:
         rank_error: L1 distance of soft from exact ranks, summed over the list. For indicators the soft rank of a
@@ -61,7 +66,7 @@ def fidelity(
         hits = ((largest.indices == order) & first(mask)).sum(dim=1) / count
     elif isinstance(relaxation, SoftRanks):
         every = torch.arange(scores.shape[1], device=scores.device).expand(scores.shape)
-        soft = relaxation.ranks(Lists(scores, labels, mask, every))
+        soft = relaxation.ranks(Batch(scores, labels, mask, every))
     else:
         raise ValueError(f"{type(relaxation).__name__} must derive from RankIndicators or SoftRanks")
     error = ((soft - exact).abs() * mask).sum(dim=1)

@@ -30,6 +30,11 @@ class NeuralSort(RankIndicators):
     (``sinkhorn=0``) matrices are depth x N. For P and nDCG the gradient is computed at once, some lists at a time, and
     the graph keeps none.
 
+    >>> scores, mask = torch.tensor([[1.0, 4.0]]).log(), torch.ones(1, 2, dtype=torch.bool)
+    >>> NeuralSort(sinkhorn=0).indicators(scores, mask, depth=2)  # softmax of (0, ln 4), then of (0, -ln 4)
+    tensor([[[0.2000, 0.8000],
+             [0.8000, 0.2000]]])
+
     Args:
         tau: temperature; exact as it goes to 0.
         sinkhorn: the largest number of rounds (the paper has 30, its code 50); 0 for none.

@@ -55,6 +55,22 @@ def blocks(count: int, each: int, like: Tensor) -> Iterator[slice]:
         yield slice(start, min(count, start + size))
 
 
+def places_of(chosen: Tensor) -> Tensor:
+    """Where the chosen documents of every list are, filled up with others: ``[B, N]`` bool to ``[B, R]`` int64.
+
+    On the CPU R is the largest number of them in the batch. Elsewhere that number would have to be waited for, so there
+    R is N.
+    """
+    import torch
+
+    count = chosen.shape[1]
+    if chosen.device.type == "cpu" and chosen.numel():
+        count = min(count, max(1, int(chosen.sum(dim=1).max())))
+    if count == chosen.shape[1]:
+        return torch.arange(count, device=chosen.device).expand(chosen.shape)
+    return chosen.to(torch.float32).topk(count, dim=1).indices
+
+
 def lowest(scores: Tensor) -> float:
     """A logit for pads: no weight beside real documents, finite so that a list of pads alone stays finite."""
     import torch

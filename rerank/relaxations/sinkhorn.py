@@ -119,7 +119,7 @@ LOOK = 8  # rounds between two looks at whether lists have converged
 class _Balanced(torch.autograd.Function):
     """Vectors are ``[B, 1, N]`` and products have them on the left: those are the fast ones.
 
-    All lists have the same rounds; which of them count for a list, ``active``, is told from the vectors afterwards.
+    All lists have the same rounds; which of them count for a list, ``active``, follows from the vectors afterwards.
     """
 
     @staticmethod

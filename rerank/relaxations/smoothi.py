@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from rerank.relaxations.backward import full_precision
-from rerank.relaxations.base import GainOf, RankIndicators
+from rerank.relaxations.base import RankIndicators
 from rerank.relaxations.order import blocks, lowest
 
 
@@ -38,8 +38,12 @@ class SmoothI(RankIndicators):
     Source: Thonet, Cinar, Gaussier, Li and Renders, "SmoothI: Smooth Rank Indicators for Differentiable IR Metrics",
     2021.
 
-    Memory grows with B x N, not with the depth, unless ``stop_gradient`` is off. Neither does time on a CPU, beyond the
-    ranks from which on all indicators are uniform but for a term linear in their small logits (some 100 at alpha 1).
+    Memory grows with B x N, not with the depth, unless ``stop_gradient`` is off. On a CPU, time stops growing with
+    depth once logits suit the closed form (about 100 ranks at alpha 1).
+
+    >>> scores, mask = torch.tensor([[1.0, 4.0]]).log(), torch.ones(1, 2, dtype=torch.bool)
+    >>> SmoothI().indicators(scores, mask, depth=1)  # e^0 and e^(ln 4), over their sum
+    tensor([[[0.2000, 0.8000]]])
 
     Args:
         alpha: inverse temperature; exact as it grows.
@@ -48,7 +52,7 @@ class SmoothI(RankIndicators):
         steady: whether alpha makes up for the decay of documents that have not been selected; False in the paper.
     """
 
-    gain_of: ClassVar[GainOf] = "ranks"
+    gain_of = "ranks"
 
     def __init__(
         self, alpha: float = 1.0, delta: float = 0.1, stop_gradient: bool = True, steady: bool = False

@@ -21,6 +21,10 @@ class SoftSort(RankIndicators):
     with :math:`s_{[r]}` the r-th largest score. Tied documents share their ranks evenly. Time grows with depth x N,
     memory with N: the backward pass computes the indicators anew.
 
+    >>> scores, mask = torch.tensor([[1.0, 4.0]]).log(), torch.ones(1, 2, dtype=torch.bool)
+    >>> SoftSort().indicators(scores, mask, depth=1)  # the largest score is ln 4: e^(-ln 4) and e^0, over their sum
+    tensor([[[0.2000, 0.8000]]])
+
     Args:
         tau: temperature; exact as it goes to 0.
     """

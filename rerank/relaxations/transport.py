@@ -26,6 +26,12 @@ class OptimalTransport(RankIndicators):
 
     Memory is that of a few N x N matrices a list.
 
+    >>> scores, mask = torch.tensor([[1.0, 2.0]]), torch.ones(1, 2, dtype=torch.bool)
+    >>> OptimalTransport(epsilon=0.5).indicators(scores, mask, depth=1)  # z = sigmoid(-1), sigmoid(1)
+    tensor([[[0.2841, 0.7159]]])
+    >>> torch.sigmoid(torch.tensor([0.2689**2 - 0.7311**2, 0.7311**2 - 0.2689**2]) / 0.5)
+    tensor([0.2841, 0.7159])
+
     Args:
         epsilon: strength of the entropy; exact as it goes to 0.
         iterations: Sinkhorn iterations.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from rerank.relaxations.base import Lists, SoftRanks
-from rerank.relaxations.pairwise import Gradient, twin_ranks
+from rerank.relaxations.base import Batch, SoftRanks
+from rerank.relaxations.pair_ranks import Gradient, twin_ranks
 
 
 class TwinSigmoid(SoftRanks):
@@ -22,12 +22,18 @@ class TwinSigmoid(SoftRanks):
     :math:`2 \alpha (1 - z)` if u > 0, :math:`-2 \alpha z` if u < 0, else 0. The cut-off takes the exact rank. Only the
     rows of relevant documents are computed: time is linear in relevant documents x N.
 
+    >>> scores = torch.tensor([[1.0, 4.0]]).log().requires_grad_()
+    >>> mask, rows = torch.ones(1, 2, dtype=torch.bool), torch.tensor([[0]])
+    >>> ranks = TwinSigmoid(gradient=1).ranks(Batch(scores, torch.tensor([[1.0, 0.0]]), mask, rows))
+    >>> ranks.tolist(), torch.autograd.grad(ranks, scores)  # exact; z (1 - z) with z = sigmoid(-ln 4) = 1/5
+    ([[2.0]], (tensor([[-0.1600,  0.1600]]),))
+
     Args:
         gradient: which backward weight, 1, 2 or 3.
         alpha: steepness of the backward sigmoid.
     """
 
-    beta = None
+    exact_ranks = True
 
     def __init__(self, gradient: Gradient = 3, alpha: float = 1.0) -> None:
         if gradient not in (1, 2, 3):
@@ -37,6 +43,6 @@ class TwinSigmoid(SoftRanks):
         self.gradient = gradient
         self.alpha = alpha
 
-    def ranks(self, lists: Lists) -> Tensor:
+    def ranks(self, batch: Batch) -> Tensor:
         """The exact ranks, ``[B, R]``, with the gradient of the second sigmoid."""
-        return twin_ranks(lists, self.alpha, self.gradient)
+        return twin_ranks(batch, self.alpha, self.gradient)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rerank.collections import read_qrels
 from rerank.evaluation.compare import Comparison
-from rerank.lists.store import Lists
+from rerank.lists.view import Lists
 from rerank.report.curves import training_charts
 from rerank.report.page import Report, check_suffix, write_report
 from rerank.report.tables import comparison_tables

@@ -16,7 +16,7 @@ from rerank import __version__
 from rerank.errors import UserError
 from rerank.evaluation.measures import PerQuery, Qrels
 from rerank.files import atomic_write
-from rerank.lists.store import Lists
+from rerank.lists.view import Lists
 from rerank.report.charts import Chart
 from rerank.report.curves import precision_recall
 from rerank.report.queries import query_data

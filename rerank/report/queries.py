@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from rerank.evaluation.measures import COUNTS, PerQuery, Qrels
-from rerank.lists.store import Lists
+from rerank.lists.view import Lists
 from rerank.retrieval.runs import Run
 
 TOP = 10
@@ -99,9 +99,8 @@ def query_texts(lists: Sequence[Lists], ids: Sequence[str]) -> dict[str, str]:
     wanted = set(ids)
     found: dict[str, str] = {}
     for part in lists:
-        if "text" in part.query_table.column_names:
-            texts = part.query_table.column("text").take(pa.array(part.query_rows)).to_pylist()
-            found |= {id: text for id, text in zip(part.query_ids, texts, strict=True) if id in wanted}
+        if part.store.has_text:
+            found |= {id: text for id, text in zip(part.query_ids, part.query_texts, strict=True) if id in wanted}
     return found
 
 
@@ -110,7 +109,7 @@ def document_texts(lists: Sequence[Lists], ids: Sequence[str]) -> dict[str, str]
     import pyarrow.compute as pc
 
     found: dict[str, str] = {}
-    for table in {part.folder: part.document_table for part in lists}.values():
+    for table in {id(part.store): part.store.documents for part in lists}.values():
         if "text" in table.column_names:
             chosen = table.filter(pc.is_in(table.column("doc_id"), value_set=pa.array(ids, pa.string())))
             found |= dict(zip(chosen.column("doc_id").to_pylist(), chosen.column("text").to_pylist(), strict=True))

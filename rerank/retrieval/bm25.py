@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -16,8 +17,10 @@ from tqdm import tqdm
 from rerank.collections.base import Collection, Query
 from rerank.collections.lucene import LuceneCollection, find_index, open_index
 from rerank.errors import UserError
-from rerank.files import atomic_folder, atomic_write, cache_folder, digest, warn_once
+from rerank.files import atomic_folder, cache_folder, digest, warn_once
+from rerank.hashes import read_sealed, write_sealed
 from rerank.jvm import anserini_jar, java_class
+from rerank.locks import held
 from rerank.retrieval.runs import Run, Scored
 
 __all__ = ["BM25", "build_index", "cache_folder", "find_index"]
@@ -50,22 +53,39 @@ def build_index(collection: Collection, folder: Path | None = None, threads: int
     if isinstance(collection, LuceneCollection):
         return collection.index
     key = digest(collection.fingerprint(), ANALYZER, "vectors", anserini_jar().name)
-    if folder is None:
-        indexes = cache_folder() / "indexes"
-        slug = re.sub(r"[^a-zA-Z0-9]+", "-", collection.name).strip("-")[-60:]
-        # The splits of a collection share its documents, so the hash alone decides.
-        folder = next(iter(sorted(indexes.glob(f"*-{key}"))), indexes / f"{slug}-{key}")
-    if folder.exists():
-        manifest = folder / MANIFEST
-        if manifest.is_file() and json.loads(manifest.read_text(encoding="utf-8"))["key"] == key:
-            return folder
-        raise UserError(f"{folder}: holds no index of {collection.name} as it is now; remove it or name another folder")
-    with atomic_folder(folder) as temporary:
-        counts = _index(collection, temporary, threads or os.cpu_count() or 1)
-        with atomic_write(temporary / MANIFEST) as file:
+    with contextlib.ExitStack() as locks:
+        if folder is None:
+            indexes = cache_folder() / "indexes"
+            slug = re.sub(r"[^a-zA-Z0-9]+", "-", collection.name).strip("-")[-60:]
+            # The splits of a collection share its documents, so the hash alone decides.
+            if found := _find(indexes, key):
+                return found
+            locks.enter_context(held(indexes / key, f"indexing {collection.name}", wait=True))
+            folder = _find(indexes, key) or indexes / f"{slug}-{key}"
+        if not folder.exists():  # one that is there may be on a disk that cannot be written to
+            locks.enter_context(held(folder, f"indexing {collection.name}", wait=True))
+        if folder.exists():
+            if _key_of(folder) == key:
+                return folder
+            advice = "remove it or name another folder"
+            raise UserError(f"{folder}: holds no index of {collection.name} as it is now; {advice}")
+        with atomic_folder(folder) as temporary:
+            counts = _index(collection, temporary, threads or os.cpu_count() or 1)
             about = {"collection": collection.name, "analyzer": ANALYZER, "anserini": anserini_jar().name, "key": key}
-            json.dump({**about, **counts}, file, indent=2)
+            write_sealed(temporary / MANIFEST, about | counts)
     return folder
+
+
+def _find(indexes: Path, key: str) -> Path | None:
+    return next(iter(sorted(indexes.glob(f"*-{key}"))), None)
+
+
+def _key_of(folder: Path) -> str | None:
+    """What an index was built from; None where the folder holds something else."""
+    try:
+        return str(read_sealed(folder / MANIFEST)["key"])
+    except (UserError, KeyError):
+        return None
 
 
 def _index(collection: Collection, folder: Path, threads: int) -> dict[str, int]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from rerank.collections.base import checked_id
-from rerank.collections.parsing import read_json_objects
+from rerank.collections.records import read_json_objects
 from rerank.errors import UserError, nearest
 
 Row: TypeAlias = tuple[str, str, str, object, object]

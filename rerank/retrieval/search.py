@@ -16,7 +16,9 @@ from rerank.arrow import read_arrow, write_arrow
 from rerank.collections import Query
 from rerank.errors import UserError
 from rerank.files import atomic_file, digest
+from rerank.hashes import UNSEALED, check_seal, seal
 from rerank.jvm import anserini_jar
+from rerank.locks import held
 from rerank.retrieval.bm25 import BM25
 from rerank.retrieval.runs import Scored
 
@@ -25,7 +27,8 @@ log = logging.getLogger("rerank")
 PAIRS = 1 << 17
 """Pairs of a query and a document in a part, about 20 MB of memory."""
 SCHEMA = pa.schema(
-    [("query_id", pa.string()), ("documents", pa.list_(pa.string())), ("scores", pa.list_(pa.float32()))]
+    [("query_id", pa.string()), ("documents", pa.list_(pa.string())), ("scores", pa.list_(pa.float32()))],
+    metadata=UNSEALED,
 )
 
 
@@ -74,6 +77,7 @@ class StoredRun(Mapping[str, Sequence[Scored]]):
         if not self.path(part).exists():
             return False
         try:
+            check_seal(self.path(part))
             stored = read_arrow(self.path(part)).column("query_id").to_pylist()
         except UserError:
             return False
@@ -88,6 +92,7 @@ class StoredRun(Mapping[str, Sequence[Scored]]):
         }
         with atomic_file(self.path(part)) as temporary:
             write_arrow(temporary, SCHEMA, [batch])
+            seal(temporary)
 
 
 def search_stored(
@@ -110,16 +115,20 @@ def search_stored(
     texts = (text.encode(errors="replace") for query in queries for text in query)
     key = digest("1", anserini_jar().name, json.dumps(vars(model)), str(depth), *segments, *texts)
     run = StoredRun(folder / key, queries, max(1, PAIRS // depth))
+    with held(run.folder, f"searching {index}", wait=True):
+        _search_missing(model, index, run, depth, threads)
+    return run
+
+
+def _search_missing(model: BM25, index: Path, run: StoredRun, depth: int, threads: int | None) -> None:
     missing = run.missing()
     todo = sum(len(run.queries_of(part)) for part in missing)
-    if todo < len(queries):
-        log.info(
-            "going on with a search that was stopped: %d of %d queries are done", len(queries) - todo, len(queries)
-        )
+    if todo < len(run):
+        log.info("resuming a search that was stopped: %d of %d queries are done", len(run) - todo, len(run))
     wanted = (query for part in missing for query in run.queries_of(part))
     with (
         closing(model.results(index, wanted, depth, threads)) as results,
-        tqdm(desc="BM25", total=len(queries), initial=len(queries) - todo, unit=" queries", disable=None) as bar,
+        tqdm(desc="BM25", total=len(run), initial=len(run) - todo, unit=" queries", disable=None) as bar,
     ):
         for part in missing:
             found = []
@@ -127,4 +136,3 @@ def search_stored(
                 found.append(ranked)
                 bar.update()
             run.write(part, found)
-    return run

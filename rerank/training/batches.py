@@ -11,7 +11,7 @@ from torch import Tensor
 
 from rerank.arrow import Array
 from rerank.lists.sampling import Sampler, seed_of
-from rerank.lists.store import Lists
+from rerank.lists.view import Lists
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Batches:
         query = int(self._order[position])
         start, end = self.lists.offsets[query], self.lists.offsets[query + 1]
         seed = seed_of(self.seed, visit, self.lists.query_ids[query])
-        labels = self.lists.labels[start:end]
+        labels = self.lists.grades[start:end]
         if self.scores is None:
             return Group(query, start + self.sampler.sample(labels, seed), seed)
         order = np.argsort(-self.scores[start:end], kind="stable")
@@ -81,7 +81,7 @@ class Batches:
     def spread(self, scores: Array) -> Array:
         """Scores of the usable lists' candidates as ``[T]``, one of every candidate (0 elsewhere)."""
         starts, lengths = self.lists.offsets[self.usable], self.lists.lengths[self.usable]
-        whole = np.zeros(len(self.lists.documents), dtype=np.float32)
+        whole = np.zeros(self.lists.size, dtype=np.float32)
         whole[np.repeat(starts - np.cumsum(lengths) + lengths, lengths) + np.arange(len(scores))] = scores
         return whole
 

@@ -11,8 +11,9 @@ import torch.distributed as dist
 from rerank.arrow import Array
 from rerank.kernels.memory import free_memory, kept
 from rerank.kernels.precision import Precision
-from rerank.lists.store import Lists
-from rerank.models.base import Inputs, Scorer
+from rerank.lists.view import Lists
+from rerank.models.base import Inputs
+from rerank.models.scorer import Scorer
 from rerank.training.gradient import Chunked
 
 log = logging.getLogger("rerank")
@@ -49,7 +50,6 @@ def tokens_that_fit(
     Returns:
         The count, None where the free memory cannot be told, and a reason for the log.
     """
-    assert isinstance(model, torch.nn.Module)
     device = next(model.parameters()).device
     free = free_memory(device)
     if free is None:
@@ -64,18 +64,12 @@ def tokens_that_fit(
 
 def bytes_per_token(model: Scorer, inputs: Inputs, lists: Lists, among: Array, precision: Precision) -> float:
     """Bytes that the graph keeps for a token, measured on the longest pairs of the longest of some lists."""
-    assert isinstance(model, torch.nn.Module)
     device = next(model.parameters()).device
-    costs = []
-    for i in among:
-        documents = lists.documents[lists.offsets[i] : lists.offsets[i + 1]]
-        costs.append(inputs.lengths(np.repeat(lists.query_rows[i], len(documents)), documents).sum())
-    longest = among[int(np.argmax(costs))]
-    documents = lists.documents[lists.offsets[longest] : lists.offsets[longest + 1]]
-    queries = np.repeat(lists.query_rows[longest], len(documents))
-    pairs = Chunked(model, inputs, queries, documents, PROBE, precision, device)
+    candidates = [np.arange(lists.starts[i], lists.starts[i] + lists.lengths[i]) for i in among]
+    longest = candidates[int(np.argmax([inputs.lengths(rows).sum() for rows in candidates]))]
+    pairs = Chunked(model, inputs, longest, np.zeros(1, np.int64), PROBE, precision, device)
     chunk = pairs.chunks[0]
-    lengths = inputs.lengths(queries[chunk], documents[chunk])
+    lengths = inputs.lengths(longest[chunk])
     was = {name: value.clone() for name, value in model.named_buffers()}
     with kept(model) as count:
         scores = pairs.score(pairs.collate(chunk))

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from rerank.configs import add_config
 from rerank.console import make_parser, parse
 from rerank.errors import UserError
 
@@ -82,7 +83,7 @@ def _parser() -> ArgumentParser:
 
     parser = make_parser("train", TrainConfig)
     parser.description = "Train a reranker as a YAML configuration says; resume where an interrupted run stopped."
-    parser.add_argument("--config", action="config", help="YAML file; options that follow it override its keys")
+    add_config(parser)
     parser.add_argument("--output", type=str | None, help="run folder to make, or to resume")
     parser.add_class_arguments(TrainConfig)
     parser.set_defaults(sampler={"class_path": "rerank.lists.sampling.Full"})

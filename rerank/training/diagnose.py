@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from rerank.arrow import Array
-from rerank.lists.store import Lists
+from rerank.lists.view import Lists
 from rerank.losses.direct import DirectMetric
 from rerank.training.batches import pad
 
@@ -33,7 +33,7 @@ def fidelity(loss: DirectMetric, lists: Lists, scores: Array) -> dict[str, float
         count = max(1, ELEMENTS // int(lists.lengths[order[start]]) ** 2)
         rows = [slice(int(lists.offsets[i]), int(lists.offsets[i + 1])) for i in order[start : start + count]]
         padded, mask = pad([scores[row] for row in rows], torch.float32)
-        labels, _ = pad([lists.labels[row] for row in rows], torch.float32)
+        labels, _ = pad([lists.grades[row] for row in rows], torch.float32)
         found = loss.relaxation.fidelity(padded, mask, labels, loss.measure)
         for name, values in vars(found).items():
             if values is not None:

@@ -25,7 +25,7 @@ from rerank.training.provenance import add_seconds
 from rerank.training.run_folder import RunFolder
 from rerank.training.trainer import Trainer
 from rerank.training.trees import TreeTrainer
-from rerank.training.validate import known_test, measure_test, names_of, scores_by
+from rerank.training.validate import known_test, measure_test, scores_by
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -89,7 +89,7 @@ def fit(config: TrainConfig, output: str | Path, *, expected: str | None = None)
     """
     check_values(config, type(config.loss) if config.loss else None, trees=isinstance(config.model, Trees))
     splits = config.data.splits(config.seed)
-    identity = training_identity(config_identity(config), data_identity(splits))
+    identity = training_identity(config_identity(config), data_identity(splits, config.model.columns))
     folder = RunFolder(output, identity, yaml.safe_dump(described(config), sort_keys=False))
     if expected not in (None, folder.id):
         raise UserError("data or initial model changed since the training was planned; start again")
@@ -124,7 +124,7 @@ def _with_known_test(
     """The measures of a finished run with those of these test lists; None where they are yet to be measured."""
     if splits.test is None:
         return _merged(measures, {})
-    found = known_test(folder, splits.test, names_of(config))
+    found = known_test(folder, splits.test, config)
     if found is None and config.test:
         return None
     return _merged(measures, found or {})
@@ -141,7 +141,7 @@ def _measure(config: TrainConfig, splits: Splits, folder: RunFolder) -> dict[str
         raise UserError(f"{folder.best}: no such folder, so its test lists cannot be measured; remove {folder.path}")
     score = scores_by(type(config.model).load(folder.best), config.precision, config.token_budget)
     weight = measures.get("with_first_stage", {}).get("first_stage_weight")
-    return _merged(measures, measure_test(folder, splits.test, score, names_of(config), weight, _is_main()))
+    return _merged(measures, measure_test(folder, splits.test, config, score, weight, _is_main()))
 
 
 def _merged(measures: dict[str, Any], test: dict[str, Any]) -> dict[str, Any]:

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from rerank.arrow import Array
+from rerank.arrow import Array, list_numbers, starts_of
 from rerank.kernels.precision import Precision, autocast
-from rerank.models.base import Inputs, Scorer
+from rerank.models.base import Inputs
+from rerank.models.scorer import Scorer
 
 Mode = Literal["full", "checkpoint", "cached"]
 
@@ -37,13 +38,13 @@ class RandomState:
 
 
 class Chunked:
-    """Pairs of queries and documents, cut into chunks that go through the model one after the other.
+    """Candidates of lists, cut into chunks that go through the model one after the other.
 
     Args:
         model: the scorer.
         inputs: the lists as the model reads them.
-        queries: ``[N]`` rows of queries in the store.
-        documents: ``[N]`` rows of documents in the store.
+        rows: ``[N]`` rows of the candidates in the store, list after list.
+        starts: positions in ``rows`` at which a list starts.
         budget: padded tokens of a chunk.
         precision: arithmetic of the encoder.
         device: where the model is.
@@ -53,19 +54,19 @@ class Chunked:
         self,
         model: Scorer,
         inputs: Inputs,
-        queries: Array,
-        documents: Array,
+        rows: Array,
+        starts: Array,
         budget: int,
         precision: Precision,
         device: torch.device,
     ) -> None:
         self.model, self.inputs, self.precision, self.device = model, inputs, precision, device
-        self.queries, self.documents = queries, documents
-        self.chunks = inputs.chunks(queries, documents, budget)
+        self.rows, self._of = rows, list_numbers(len(rows), starts)
+        self.chunks = inputs.chunks(rows, starts, budget)
 
     def collate(self, chunk: Array) -> dict[str, Tensor]:
         """The model's input for the pairs at some positions."""
-        batch = self.inputs.collate(self.queries[chunk], self.documents[chunk])
+        batch = self.inputs.collate(self.rows[chunk], starts_of(self._of[chunk]))
         return {name: value.to(self.device, non_blocking=True) for name, value in batch.items()}
 
     def score(self, batch: dict[str, Tensor]) -> Tensor:
@@ -163,7 +164,6 @@ def _on(device: torch.device, positions: Array) -> Tensor:
 @contextmanager
 def _statistics_kept(model: Scorer) -> Iterator[None]:
     """Let batch norm use a chunk's own statistics without adding them to the running ones a second time."""
-    assert isinstance(model, torch.nn.Module)
     norms: list[Any] = [module for module in model.modules() if getattr(module, "track_running_stats", False)]
     before = [(module.momentum, module.num_batches_tracked) for module in norms]
     counts = [count.clone() for _, count in before]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ from rerank.lists.split_hashes import split_hashes
 
 if TYPE_CHECKING:
     from rerank.lists.data import Splits
-    from rerank.lists.store import Lists
+    from rerank.lists.view import Lists
     from rerank.training.config import TrainConfig
 
 TRAINING = 1
@@ -33,12 +33,17 @@ def config_identity(config: TrainConfig) -> Identity:
     return {f.name: identify(getattr(config, f.name)) for f in fields(config) if f.name not in left_out}
 
 
-def data_identity(splits: Splits) -> Identity:
-    """Hashes of what a training reads: of its training lists, and of those it validates on."""
+def data_identity(splits: Splits, columns: Sequence[str]) -> Identity:
+    """Hashes of what a training reads: of its training lists, and of those it validates on.
+
+    Args:
+        splits: the lists.
+        columns: the columns that the model reads.
+    """
     validation = splits.validation
     return {
-        "train": split_hashes(splits.train, features_of(splits.train)),
-        "validation": None if validation is None else split_hashes(validation, columns_of(validation)),
+        "train": split_hashes(splits.train, columns),
+        "validation": None if validation is None else measured_hashes(validation, columns),
     }
 
 
@@ -73,19 +78,10 @@ def run_identity(subject: Mapping[str, Any], test: Mapping[str, str]) -> Identit
     return {"measuring": MEASURING, **subject, "test": read}
 
 
-def test_hashes(lists: Lists) -> dict[str, str]:
-    """Hashes of what a measurement reads of the test lists."""
-    return split_hashes(lists, columns_of(lists))
-
-
-def columns_of(lists: Lists) -> list[str]:
-    """The columns that measuring reads: the features, or the first stage's scores, which are mixed in."""
-    return features_of(lists) or ["first_stage"]
-
-
-def features_of(lists: Lists) -> list[str]:
-    """The columns that training reads."""
-    return [] if lists.features is None else ["features"]
+def measured_hashes(lists: Lists, columns: Sequence[str]) -> dict[str, str]:
+    """Hashes of what a measurement reads of lists: also the scores that order them, which are mixed in."""
+    order = lists.store.order
+    return split_hashes(lists, list(dict.fromkeys([*columns, *([] if order is None else [order])])))
 
 
 def file_of(measurement: str) -> str:

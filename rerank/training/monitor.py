@@ -8,8 +8,8 @@ import torch
 from rerank.arrow import Array
 from rerank.errors import UserError
 from rerank.evaluation.measures import Evaluator
-from rerank.lists.store import Lists
-from rerank.measures.parsing import parse
+from rerank.lists.view import Lists
+from rerank.measures.names import parse
 from rerank.training.padded import Padded
 
 
@@ -20,7 +20,7 @@ class Monitor:
     tensors where the measure is one of ours and every relevant document is a candidate; elsewhere by ir-measures.
 
     Args:
-        lists: the lists, with qrels; without them their labels are the judgments.
+        lists: the lists; without judgments their grades are taken for them.
         measure: an ir-measures name.
 
     Raises:
@@ -32,20 +32,20 @@ class Monitor:
         self._evaluator: Evaluator | None = None
         try:
             self._exact = parse(measure)
-            known = lists.qrels is None or _all_are_candidates(lists)
+            known = lists.store.judged_by_grades or lists.qrels is None or _all_are_candidates(lists)
         except UserError:
             known = False
         if known:
             self._padded = Padded(lists)
         elif lists.qrels is None:
-            raise UserError(f"{lists.folder}: has no qrels to compute {measure} from")
+            raise UserError(f"{lists}: has no qrels to compute {measure} from")
         else:
             self._evaluator = Evaluator(lists.qrels, measure)
 
     def __call__(self, scores: Array) -> float:
         """The mean for these scores, ``[T]``."""
         if self._evaluator is not None:
-            return next(iter(self._evaluator(self.lists.run(scores), str(self.lists.folder)).mean.values()))
+            return next(iter(self._evaluator(self.lists.run(scores), str(self.lists)).mean.values()))
         flat = torch.from_numpy(np.asarray(scores, dtype=np.float32)).double()
         total = sum(
             float(self._exact.exact(flat[batch.rows], batch.labels, batch.mask).sum()) for batch in self._padded
@@ -57,7 +57,7 @@ def _all_are_candidates(lists: Lists) -> bool:
     """Whether the lists' labels hold all that their qrels judge relevant, and the qrels all of the lists."""
     assert lists.qrels is not None
     for i, query in enumerate(lists.query_ids):
-        labels = lists.labels[lists.offsets[i] : lists.offsets[i + 1]]
+        labels = lists.grades[lists.offsets[i] : lists.offsets[i + 1]]
         grades = [grade for grade in lists.qrels.get(query, {}).values() if grade > 0]
         if query not in lists.qrels or sorted(grades) != sorted(labels[labels > 0].tolist()):
             return False

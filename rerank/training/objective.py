@@ -9,7 +9,7 @@ import torch
 
 from rerank.arrow import Array
 from rerank.lists.sampling import seed_of
-from rerank.lists.store import Lists
+from rerank.lists.view import Lists
 from rerank.losses.base import Loss
 from rerank.training.padded import Padded
 
@@ -55,7 +55,7 @@ class Objective:
         self.loss.reduction = "sum"
         self.padded = Padded(lists, usable)
         self.lists = len(usable)
-        self.taught = np.zeros(len(lists.documents), dtype=bool)
+        self.taught = np.zeros(lists.size, dtype=bool)
         for batch in self.padded:
             self.taught[batch.rows[batch.mask].numpy()] = True
         self._seeds = np.array([seed_of(seed, 0, query) for query in lists.query_ids], dtype=np.int64)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from rerank.models.base import Scorer
+from rerank.models.scorer import Scorer
 from rerank.training.config import Optimization
 
 
@@ -12,7 +12,6 @@ def make_optimizer(model: Scorer, options: Optimization) -> torch.optim.Optimize
     """Adam or AdamW with the groups ``encoder`` and ``head``; biases and norms are not decayed."""
     head = model.head_parameters()
     groups: dict[tuple[float, float], list[torch.nn.Parameter]] = {}
-    assert isinstance(model, torch.nn.Module)
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
             rate = options.head_lr if name in head else options.encoder_lr

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from rerank.arrow import Array
-from rerank.lists.store import Lists
+from rerank.lists.view import Lists
 
 CELLS = 1 << 20
 """Numbers in the pairwise matrices of a batch at most (a longer list is a batch of its own)."""
@@ -41,7 +41,7 @@ class Padded:
     """
 
     def __init__(self, lists: Lists, chosen: Array | None = None) -> None:
-        self.documents = len(lists.documents)
+        self.documents = lists.size
         chosen = np.arange(len(lists)) if chosen is None else chosen
         lengths = lists.lengths
         chosen = chosen[np.argsort(-lengths[chosen], kind="stable")]
@@ -51,7 +51,7 @@ class Padded:
             part = chosen[start : start + max(1, CELLS // longest**2)]
             mask = np.arange(longest) < lengths[part][:, None]
             rows = np.where(mask, lists.offsets[part][:, None] + np.arange(longest), 0)
-            labels = np.where(mask, lists.labels[rows], 0).astype(np.float32)
+            labels = np.where(mask, lists.grades[rows], 0).astype(np.float32)
             self._batches.append(Batch(part, torch.from_numpy(rows), torch.from_numpy(mask), torch.from_numpy(labels)))
             start += len(part)
 

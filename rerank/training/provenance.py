@@ -20,7 +20,7 @@ from rerank.kernels.precision import cpu_flags
 
 if TYPE_CHECKING:
     from rerank.lists.data import Splits
-    from rerank.lists.store import Lists
+    from rerank.lists.view import Lists
 
 PROVENANCE = "provenance.json"
 """Name of the file in a run folder: a list with an entry per start, since a run may go on on another machine."""
@@ -139,5 +139,5 @@ def _processor() -> str:
 
 
 def _data(lists: Lists) -> dict[str, Any]:
-    """Where lists are, and how many."""
-    return {"folder": str(lists.folder), "queries": len(lists), "candidates": len(lists.documents)}
+    """Which lists, and how many."""
+    return {"lists": str(lists), "queries": len(lists), "candidates": lists.size}

@@ -23,7 +23,7 @@ from rerank.training.provenance import add_provenance
 
 if TYPE_CHECKING:
     from rerank.lists.data import Splits
-    from rerank.lists.store import Lists
+    from rerank.lists.view import Lists
 
 log = logging.getLogger("rerank")
 
@@ -194,10 +194,10 @@ def _shown(value: Any) -> str:
 
 def _describe(lists: Lists) -> str:
     """What some lists are, in a line; folders by the end of their path, since a card leaves the machine."""
-    collection = re.sub(r"/\S*/(?=[^/]+/[^/]+$)", "", str(lists.manifest["collection"]["name"]))
-    size = f"{len(lists)} queries, {len(lists.documents)} candidates"
-    if lists.features is not None:
+    collection = re.sub(r"/\S*/(?=[^/]+/[^/]+$)", "", str(lists.store.manifest["collection"]["name"]))
+    size = f"{len(lists)} queries, {lists.size} candidates"
+    if lists.store.order is None:
         return f"{collection}: {size}"
-    bm25 = lists.manifest["retriever"].get("bm25")
+    bm25 = lists.store.manifest["retriever"].get("bm25")
     source = f"BM25 (k1 {bm25['k1']:g}, b {bm25['b']:g})" if bm25 else "a given run"
     return f"{collection}: {size} from {source}"

@@ -18,9 +18,10 @@ from rerank.errors import UserError
 from rerank.kernels.memory import out_of_memory
 from rerank.kernels.precision import Precision
 from rerank.kernels.sparse import sparse_embeddings
-from rerank.lists.store import Lists
+from rerank.lists.view import Lists
 from rerank.losses.base import Loss
-from rerank.models.base import Inputs, Scorer
+from rerank.models.base import Inputs
+from rerank.models.scorer import Scorer
 from rerank.training.batches import Group, pad
 from rerank.training.gradient import Chunked, Mode, RandomState, backpropagate
 
@@ -75,7 +76,6 @@ class Gradients:
             raise UserError("loss.reduction: training needs mean or sum, not none")
         self._sum = copy.copy(self.loss)
         self._sum.reduction = "sum"
-        assert isinstance(self.model, torch.nn.Module)
         self._parameters = [p for p in self.model.parameters() if p.requires_grad]
         self._device = self._parameters[0].device
         self._said: set[str] = set()
@@ -94,7 +94,7 @@ class Gradients:
             UserError: the loss is not finite; says the step, the queries and the range of scores. Or memory runs out
                 and nothing can be cut smaller.
         """
-        labels, mask = pad([self.lists.labels[group.rows] for group in groups], torch.float32)
+        labels, mask = pad([self.lists.grades[group.rows] for group in groups], torch.float32)
         learnable = self.loss.learnable(labels, mask)
         count = int(learnable.sum()) if self.loss.reduction == "mean" else 1
         mine = [g for g, useful in zip(groups, learnable.tolist(), strict=True) if useful][
@@ -104,7 +104,6 @@ class Gradients:
         while True:
             try:
                 total = torch.zeros((), device=self._device)
-                assert isinstance(self.model, torch.nn.Module)
                 with sparse_embeddings(self.model):
                     for piece, tokens in self._pieces(mine):
                         total += self._piece(piece, tokens, max(1, count), step)
@@ -125,7 +124,7 @@ class Gradients:
         if not groups:
             return
         starts = np.cumsum([0] + [len(group.rows) for group in groups[:-1]])
-        costs = np.add.reduceat(self.inputs.lengths(*self._pairs(groups)), starts)
+        costs = np.add.reduceat(self.inputs.lengths(self._rows(groups)), starts)
         first, tokens = 0, 0
         for i, cost in enumerate(costs.tolist()):
             if self.micro_batch_size is not None:
@@ -138,11 +137,10 @@ class Gradients:
             tokens += cost
         yield groups[first:], tokens
 
-    def _pairs(self, groups: list[Group]) -> tuple[Array, Array]:
-        """Rows of queries and documents in the store, list after list."""
-        rows = self.lists.query_rows[[group.query for group in groups]]
-        queries = np.repeat(rows, [len(group.rows) for group in groups])
-        return queries, self.lists.documents[np.concatenate([group.rows for group in groups])]
+    def _rows(self, groups: list[Group]) -> Array:
+        """Rows of the chosen candidates in the store, list after list."""
+        starts, offsets = self.lists.starts, self.lists.offsets
+        return np.concatenate([group.rows + (starts[group.query] - offsets[group.query]) for group in groups])
 
     def _piece(self, groups: list[Group], tokens: int, count: int, step: int) -> Tensor:
         """Score some lists, backpropagate their share of the loss, return it."""
@@ -154,7 +152,7 @@ class Gradients:
         def loss(flat: Tensor) -> Tensor:
             total = torch.zeros((), device=self._device)
             for chosen in alike(lengths):
-                labels, mask = pad([self.lists.labels[groups[i].rows] for i in chosen], torch.float32)
+                labels, mask = pad([self.lists.grades[groups[i].rows] for i in chosen], torch.float32)
                 positions = torch.from_numpy(starts[chosen])[:, None] + torch.arange(mask.shape[1])
                 positions = positions.masked_fill_(~mask, 0).to(self._device)
                 labels, mask = labels.to(self._device), mask.to(self._device)
@@ -167,7 +165,7 @@ class Gradients:
             return total
 
         budget = self.token_budget
-        pairs = Chunked(self.model, self.inputs, *self._pairs(groups), budget, self.precision, self._device)
+        pairs = Chunked(self.model, self.inputs, self._rows(groups), starts, budget, self.precision, self._device)
         return backpropagate(mode, pairs, loss)
 
     def _mode(self, tokens: int) -> Mode:
@@ -201,7 +199,7 @@ class Gradients:
             raise UserError(
                 f"out of memory at step {step}, {tokens} tokens in {len(groups)} lists; set gradient to auto or cached"
             )
-        if self.token_budget <= int(self.inputs.lengths(*self._pairs(groups)).max()):
+        if self.token_budget <= int(self.inputs.lengths(self._rows(groups)).max()):
             raise UserError(f"out of memory at step {step}, with one document at a time; shorten the documents")
         self.token_budget //= 2
         log.warning("out of memory at step %d: token_budget %d from now on", step, self.token_budget)

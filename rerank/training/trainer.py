@@ -20,10 +20,11 @@ from rerank.kernels.memory import keep_freed
 from rerank.kernels.precision import on_cpu, resolve
 from rerank.lists.data import Splits
 from rerank.lists.sampling import seed_of
-from rerank.lists.store import Lists
+from rerank.lists.view import Lists
 from rerank.losses.base import Loss
 from rerank.losses.direct import DirectMetric
-from rerank.models.base import Inputs, Scorer
+from rerank.models.base import Inputs
+from rerank.models.scorer import Scorer
 from rerank.training.batches import Batches, pad
 from rerank.training.budget import tokens_that_fit
 from rerank.training.checkpoint import State, load_checkpoint, save_checkpoint
@@ -62,7 +63,7 @@ class Trainer:
         self.monitor = str(parse_measures(config.monitor)[0])
         self.usable = usable_lists(splits.train, self.loss)
         if not len(self.usable):
-            raise UserError(f"data.train: no list of {splits.train.folder} has anything to learn from")
+            raise UserError(f"data.train: no list of {splits.train} has anything to learn from")
         self.trackers = trackers(config.tracker)
         self.accelerator = launched(self.trackers, folder.path)
         self.main = self.accelerator.is_main_process
@@ -226,7 +227,6 @@ class Trainer:
     @property
     def network(self) -> torch.nn.Module:
         """The scorer as a module."""
-        assert isinstance(self.model, torch.nn.Module)
         return self.model
 
     def _inputs(self, lists: Lists) -> Inputs:
@@ -333,7 +333,7 @@ def usable_lists(lists: Lists, loss: Loss) -> Array:
     useful: list[np.ndarray] = []
     for start in range(0, len(lists), 1024):
         stop = min(start + 1024, len(lists))
-        rows = [lists.labels[lists.offsets[i] : lists.offsets[i + 1]] for i in range(start, stop)]
+        rows = [lists.grades[lists.offsets[i] : lists.offsets[i + 1]] for i in range(start, stop)]
         labels, mask = pad(rows, torch.float32)
         useful.append(loss.learnable(labels, mask).numpy())
     return np.flatnonzero(np.concatenate(useful)) if useful else np.zeros(0, dtype=np.int64)

@@ -14,10 +14,9 @@ from rerank.errors import UserError
 from rerank.evaluation.measures import parse_measures
 from rerank.files import atomic_folder, warn_once
 from rerank.lists.data import Splits
+from rerank.measures.names import parse
 from rerank.measures.ndcg import nDCG
-from rerank.measures.parsing import parse
 from rerank.models.vectors.boosting import Gain, Trees
-from rerank.models.vectors.inputs import width
 from rerank.training.config import TrainConfig
 from rerank.training.monitor import Monitor
 from rerank.training.objective import Objective
@@ -55,7 +54,7 @@ class TreeTrainer:
             warn_once("trees log to metrics.jsonl alone; tracker is left aside")
         self.monitor = str(parse_measures(config.monitor)[0])
         train = splits.train
-        width(train)
+        self.model.prepare(train)
         self.objective: Objective | None = None
         if config.loss is not None:
             usable = usable_lists(train, config.loss)
@@ -64,7 +63,7 @@ class TreeTrainer:
         else:
             self.skipped = len(train) - _with_unequal_labels(train)
         if self.skipped == len(train):
-            raise UserError(f"data.train: no list of {train.folder} has anything to learn from")
+            raise UserError(f"data.train: no list of {train} has anything to learn from")
 
     def run(self) -> dict[str, Any]:
         """Train to the end; returns what ``measures.json`` holds."""
@@ -143,4 +142,4 @@ def _monitor(train: Any, measure: str) -> Monitor | None:
 def _with_unequal_labels(lists: Any) -> int:
     """The number of lists that hold a pair to be ordered."""
     filled = lists.offsets[:-1][lists.lengths > 0]
-    return int((np.maximum.reduceat(lists.labels, filled) > np.minimum.reduceat(lists.labels, filled)).sum())
+    return int((np.maximum.reduceat(lists.grades, filled) > np.minimum.reduceat(lists.grades, filled)).sum())

@@ -17,12 +17,13 @@ from rerank.evaluation.measures import evaluate
 from rerank.identity import id_of
 from rerank.kernels.precision import Precision, on_cpu, resolve
 from rerank.lists.data import Splits
-from rerank.lists.store import Lists
-from rerank.models.base import Inputs, Model, Scorer
+from rerank.lists.view import Lists
+from rerank.models.base import Inputs, Model
 from rerank.models.score import score_lists
+from rerank.models.scorer import Scorer
 from rerank.models.vectors.boosting import Trees
 from rerank.retrieval.runs import Run
-from rerank.training.ids import measurement_identity, run_identity, test_hashes
+from rerank.training.ids import measured_hashes, measurement_identity, run_identity
 from rerank.training.measurement import kept_test_run, read_measurement, write_measurement, write_test_run
 from rerank.training.run_folder import RunFolder
 
@@ -51,7 +52,7 @@ def score_shared(
     scores = score_lists(model, inputs, mine, precision=precision, budget=budget, progress=shown)
     parts: list[Array | None] = [None] * processes
     dist.all_gather_object(parts, scores)
-    whole = np.empty(len(lists.documents), dtype=np.float32)
+    whole = np.empty(lists.size, dtype=np.float32)
     for part, values in enumerate(parts):
         assert values is not None
         rows = lists.select(np.arange(part, len(lists), processes))
@@ -101,13 +102,14 @@ def finish(folder: RunFolder, splits: Splits, model: Model, config: TrainConfig,
         assert lists.qrels is not None
         run = lists.run(score(lists, "validation"))
         result["validation"] = evaluate(run, lists.qrels, names, name="validation").mean
-        if lists.features is None:  # feature lists have no first stage
+        if lists.store.order is not None:
             first = lists.run()
             mixed["first_stage_weight"], _ = tune_weight(run, first, lists.qrels, config.monitor)
             both = interpolate(run, first, mixed["first_stage_weight"])
             mixed["validation"] = evaluate(both, lists.qrels, names, name="validation").mean
     if config.test and splits.test is not None:
-        found = measure_test(folder, splits.test, score, names, mixed.get("first_stage_weight"), main)
+        weight = mixed.get("first_stage_weight")
+        found = measure_test(folder, splits.test, config, score, weight, main)
         result["measurement"], result["test"] = found["measurement"], found["test"]
         mixed |= found.get("with_first_stage", {})
     if mixed:
@@ -115,8 +117,8 @@ def finish(folder: RunFolder, splits: Splits, model: Model, config: TrainConfig,
     if main:
         if mixed:
             folder.add_to_contract({"first_stage_weight": mixed["first_stage_weight"]})
-        if splits.train.features is not None:
-            folder.add_to_contract({"layout": splits.train.manifest["features"]})
+        if "features" in (manifest := splits.train.store.manifest):
+            folder.add_to_contract({"layout": manifest["features"]})
         folder.write_card(splits, result)
         folder.write_measures(result)
     return result
@@ -128,15 +130,15 @@ def names_of(config: TrainConfig) -> str:
 
 
 def measure_test(
-    folder: RunFolder, lists: Lists, score: Score, names: str, weight: float | None = None, main: bool = True
+    folder: RunFolder, lists: Lists, config: TrainConfig, score: Score, weight: float | None = None, main: bool = True
 ) -> dict[str, Any]:
     """Measure the best model on test lists, and keep the run and the values of every query.
 
     Args:
         folder: the run folder; ``test.trec`` and the file of this measurement are written there.
         lists: the test lists.
-        score: scores them.
-        names: measures, separated by spaces.
+        config: what was trained, and which measures are asked for.
+        score: scores the lists.
         weight: the first stage's share, where it is to be mixed in too.
         main: whether this process writes.
 
@@ -144,23 +146,25 @@ def measure_test(
         ``measurement`` (its id), ``test`` (the means) and, with a weight, ``with_first_stage``.
     """
     assert lists.qrels is not None
-    subject, hashes = {"training": folder.id}, test_hashes(lists)
+    names = names_of(config)
+    subject, hashes = {"training": folder.id}, measured_hashes(lists, config.model.columns)
     identity = measurement_identity(subject, hashes, names)
     run = lists.run(score(lists, "test"))
     if main:
         write_test_run(folder.path, run_identity(subject, hashes), run)
     table = evaluate(run, lists.qrels, names, name="test")
     mixed: dict[str, float] = {}
-    if weight is not None and lists.features is None:
+    if weight is not None and lists.store.order is not None:
         mixed = evaluate(interpolate(run, lists.run(), weight), lists.qrels, names, name="test").mean
     if main:
         write_measurement(folder.path, identity, table, mixed)
     return _found(id_of(identity), table.mean, mixed)
 
 
-def known_test(folder: RunFolder, lists: Lists, names: str) -> dict[str, Any] | None:
+def known_test(folder: RunFolder, lists: Lists, config: TrainConfig) -> dict[str, Any] | None:
     """What `measure_test` returned for these lists and measures, where that was done."""
-    identity = measurement_identity({"training": folder.id}, test_hashes(lists), names)
+    hashes = measured_hashes(lists, config.model.columns)
+    identity = measurement_identity({"training": folder.id}, hashes, names_of(config))
     found = read_measurement(folder.path, identity)
     return None if found is None else _found(id_of(identity), found[0].mean, found[1])
 
@@ -182,7 +186,7 @@ def test_run(folder: Path, training: str, config: TrainConfig, lists: Lists) -> 
     Raises:
         UserError: there is neither a run nor a best model to make it.
     """
-    identity = run_identity({"training": training}, test_hashes(lists))
+    identity = run_identity({"training": training}, measured_hashes(lists, config.model.columns))
     if (run := kept_test_run(folder, identity)) is not None:
         return run
     if not (folder / "best").is_dir():

@@ -73,7 +73,7 @@ def robust04(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Rob
 
 
 def test_the_text_of_all_four_sources_is_read_plain_and_compressed(robust04: Robust04) -> None:
-    table = robust04.lists.document_table
+    table = robust04.lists.store.documents
     ids, texts = table.column("doc_id").to_pylist(), table.column("text").to_pylist()
     assert {id[:2] for id in ids} == {"FT", "FB", "LA", "FR"}
     for id, text in zip(ids, texts, strict=True):
@@ -87,7 +87,7 @@ def test_candidates_topics_and_labels_are_the_real_ones(robust04: Robust04, shar
     lists = robust04.lists
     assert len(lists) == 250
     titles = [line.split("\t") for line in (robust04.cedr / "queries.tsv").read_text().splitlines()]
-    assert dict(zip(lists.query_ids, lists.query_table.column("text").to_pylist(), strict=True)) == {
+    assert dict(zip(lists.query_ids, lists.store.queries.column("text").to_pylist(), strict=True)) == {
         id: text for kind, id, text in titles if kind == "query"
     }
     qrels: dict[str, dict[str, int]] = {}
@@ -100,13 +100,13 @@ def test_candidates_topics_and_labels_are_the_real_ones(robust04: Robust04, shar
             part = slice(lists.offsets[row], lists.offsets[row + 1])
             ids = [scored.id for scored in ranked[:DEPTH]]
             assert lists.document_ids(lists.documents[part]) == ids
-            assert lists.labels[part].tolist() == [max(0, qrels.get(query, {}).get(id, 0)) for id in ids]
+            assert lists.grades[part].tolist() == [max(0, qrels.get(query, {}).get(id, 0)) for id in ids]
 
 
 def test_cedrs_folds_are_those_of_ir_datasets(robust04: Robust04) -> None:
     assert [set(fold) for fold in robust04.folds] == read_folds(str(robust04.cedr))
     for fold in (1, 4):
-        splits = FoldsData(str(robust04.lists.folder), fold, assignment=str(robust04.cedr)).splits(0)
+        splits = FoldsData(str(robust04.lists.store.folder), fold, assignment=str(robust04.cedr)).splits(0)
         judged = set(robust04.lists.qrels or {})
         theirs = [
             {line.split()[0] for line in (robust04.cedr / f"f{fold}.{name}").read_text().splitlines()}
@@ -121,7 +121,7 @@ def test_the_recipe_runs_to_its_measures(robust04: Robust04, tiny_model: Path, t
     """SmoothI's recipe, shortened: one fold, one epoch of two steps, a tiny BERT."""
     recipe = yaml.safe_load((ROOT / "configs" / "robust04" / "smoothi.yaml").read_text())
     base = recipe["base"]
-    base["data"]["init_args"] |= {"lists": str(robust04.lists.folder), "assignment": str(robust04.cedr)}
+    base["data"]["init_args"] |= {"lists": str(robust04.lists.store.folder), "assignment": str(robust04.cedr)}
     base["model"]["init_args"]["name"] = str(tiny_model)
     base |= {"epochs": 1, "steps_per_epoch": 2}
     method = Method(**recipe["methods"]["SmoothI-nDCG"])

@@ -14,7 +14,7 @@ from scipy import stats
 from rerank.cli import main
 from rerank.evaluation.measures import evaluate
 from rerank.experiments.command import experiment
-from rerank.features.letor import letor_lists, with_judgments
+from rerank.features.letor import letor_lists
 from rerank.retrieval.runs import read_run
 from tests.builders import write_folds
 
@@ -60,7 +60,7 @@ def test_an_ensemble_is_the_mean_of_its_members_scores(tmp_path: Path, monkeypat
             for document, value in zip(values, z, strict=True):
                 total[document] = total.get(document, 0.0) + float(value) / 4
         assert [total[scored.id] for scored in ranked] == pytest.approx(sorted(total.values(), reverse=True), abs=1e-5)
-    qrels = with_judgments(letor_lists(made / "Fold1" / "test.txt")).qrels
+    qrels = letor_lists(made / "Fold1" / "test.txt").qrels
     assert qrels is not None
     assert results["table"]["Both"]["values"]["AP"]["mean"] == pytest.approx(evaluate(both, qrels, "AP").mean["AP"])
 

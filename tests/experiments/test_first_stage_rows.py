@@ -15,7 +15,7 @@ from rerank.errors import UserError
 from rerank.evaluation.measures import evaluate
 from rerank.experiments.command import experiment
 from rerank.experiments.settings import file_name
-from rerank.lists.store import Lists
+from rerank.lists.view import Lists
 from rerank.retrieval.runs import read_run
 from tests.builders import make_lists, make_model
 

@@ -56,10 +56,8 @@ def test_lists_are_joined(made: Path) -> None:
     assert together.validation is None and apart.validation is not None and together.test is not None
     train, parts = together.train, (apart.train, apart.validation)
     assert train.query_ids == [query for part in parts for query in part.query_ids]
-    assert train.features is not None
     start = 0
     for part in parts:
-        assert part.features is not None
         for name in ("labels", "first_stage"):
             whole = getattr(train, name)[train.offsets[start] : train.offsets[start + len(part)]]
             np.testing.assert_array_equal(whole, getattr(part, name))

@@ -39,15 +39,13 @@ def write(path: Path, text: str) -> Path:
 
 def rows(lists: Lists) -> list[tuple[str, str, int, list[float]]]:
     """Query, document, grade and features of every candidate."""
-    assert lists.features is not None
     queries = np.repeat(lists.query_ids, lists.lengths)
-    features = lists.features[lists.documents].tolist()
-    return list(zip(queries, lists.document_ids(lists.documents), lists.labels.tolist(), features, strict=True))
+    features = lists.matrix(["features"]).tolist()
+    return list(zip(queries, lists.document_ids(lists.documents), lists.grades.tolist(), features, strict=True))
 
 
 def columns(lists: Lists) -> Array:
-    assert lists.features is not None
-    return lists.features
+    return lists.matrix(["features"])
 
 
 def test_lines_become_lists_in_the_order_of_the_file(tmp_path: Path) -> None:
@@ -67,8 +65,16 @@ def test_lines_become_lists_in_the_order_of_the_file(tmp_path: Path) -> None:
         ("a", "GX-1", 1, [0, 1, 0]),
     ]
     assert columns(lists).dtype == np.float32
-    assert lists.manifest["retriever"] == {}
-    assert (lists.first_stage == 0).all()
+    assert lists.store.manifest["retriever"] == {}
+<<<<<<< HEAD
+    assert lists.store.order is None and lists.store.column_names == ["features"]
+=======
+    assert lists.store.column_names == ["features"]
+    assert lists.store.order is None
+    with pytest.raises(UserError, match="nothing ranked these lists"):
+        lists.run()
+    assert lists.store.documents.column("doc_id").to_pylist() == ["GX-1", "2"], "each document once"
+>>>>>>> 97d3d6044505ceda4ed8e370abdb7ea45b687a02
     assert rows(lists.select([1]))[0][:2] == ("a", "GX-1")
 
 
@@ -129,9 +135,9 @@ def test_scikit_learn_reads_the_same(tmp_path: Path, zero_based: bool, share: fl
     monkeypatch.setattr(parse, "BLOCK", 5000)
     lists = letor_lists(Path(file))
     assert np.array_equal(columns(lists), theirs.toarray().astype(np.float32))
-    assert lists.labels.tolist() == labels.tolist()
+    assert lists.grades.tolist() == labels.tolist()
     assert np.repeat(lists.query_ids, lists.lengths).tolist() == [str(q) for q in query_ids]
-    assert lists.manifest["features"] == {"first": int(not zero_based), "width": 13}
+    assert lists.store.manifest["features"] == {"first": int(not zero_based), "width": 13}
 
 
 def made_file(path: Path) -> str:
@@ -248,23 +254,23 @@ def test_a_file_is_parsed_once_and_again_when_it_has_changed(tmp_path: Path, cac
     file = write(tmp_path / "train.txt", "1 qid:1 1:1\n")
     past = file.stat().st_mtime - 100
     first = letor_lists(file)
-    made = (first.folder / "documents.arrow").stat()
-    assert letor_lists(file).folder == first.folder
-    assert letor_lists(Path(shutil.copy(file, tmp_path / "copy.txt"))).folder == first.folder
-    assert (first.folder / "documents.arrow").stat() == made
+    made = (first.store.folder / "documents.arrow").stat()
+    assert letor_lists(file).store.folder == first.store.folder
+    assert letor_lists(Path(shutil.copy(file, tmp_path / "copy.txt"))).store.folder == first.store.folder
+    assert (first.store.folder / "documents.arrow").stat() == made
     for value in (2, 3):  # the same size, at the same time
         write(file, f"1 qid:1 1:{value}\n")
         os.utime(file, (past, past))
         assert columns(letor_lists(file)).tolist() == [[value]]
     write(file, "1 qid:1 1:1\n")
-    assert letor_lists(file).folder == first.folder
+    assert letor_lists(file).store.folder == first.store.folder
 
 
 def test_a_folder_or_a_file_can_be_opened_with_a_models_features(tmp_path: Path) -> None:
     file = write(tmp_path / "new.txt", "1 qid:1 1:1\n")
     lists = open_lists(file, {"first": 1, "width": 3})
     assert columns(lists).tolist() == [[1, 0, 0]]
-    assert rows(open_lists(lists.folder)) == rows(lists)
+    assert rows(open_lists(lists.store.folder)) == rows(lists)
     with pytest.raises(UserError, match=r"new\.txt:1: feature 1, but the model's training file has features 2 to 4"):
         open_lists(file, {"first": 2, "width": 3})
 
@@ -293,10 +299,10 @@ def test_test_files_have_the_features_of_the_training_file(tmp_path: Path) -> No
     assert columns(zero_based.test).tolist() == [[0, 0, 6, 0]]
 
 
-def test_validation_and_test_lists_carry_their_labels_as_judgments(tmp_path: Path) -> None:
+def test_lists_carry_their_labels_as_judgments(tmp_path: Path) -> None:
     fold(tmp_path / "Fold2", "1 qid:1 1:1\n", "1 qid:2 1:1 # docid = A\n0 qid:2 1:1 # docid = B\n", "0 qid:3 1:1\n")
     splits = LetorData(str(tmp_path), fold=2).splits(0)
-    assert splits.train.qrels is None
+    assert splits.train.qrels == {"1": {"1": 1}}
     assert splits.validation is not None
     assert splits.test is not None
     assert splits.validation.qrels == {"2": {"A": 1, "B": 0}}
@@ -357,12 +363,12 @@ def test_the_real_folds(shared_data: Path, name: str, width: int, queries: int, 
         assert sum(len(part) for part in parts if part is not None) == queries
         assert splits.test is not None
         found += splits.test.query_ids
-        counts += np.bincount(splits.test.labels, minlength=len(grades))
+        counts += np.bincount(splits.test.grades, minlength=len(grades))
     assert len(set(found)) == len(found) == queries
     assert counts.tolist() == grades
     theirs, labels, _ = load_svmlight_file(str(shared_data / name / "Fold5" / "test.txt"), query_id=True)
     assert np.array_equal(columns(splits.test), theirs.toarray().astype(np.float32))
-    assert splits.test.labels.tolist() == labels.tolist()
+    assert splits.test.grades.tolist() == labels.tolist()
 
 
 def test_lightgbms_example(shared_data: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -374,5 +380,5 @@ def test_lightgbms_example(shared_data: Path, caplog: pytest.LogCaptureFixture) 
     assert splits.test is not None
     assert (len(splits.train), len(splits.train.documents), columns(splits.train).shape[1]) == (201, 3005, 300)
     assert (len(splits.test), len(splits.test.documents), columns(splits.test).shape[1]) == (50, 768, 300)
-    assert splits.train.labels.max() == 4
+    assert splits.train.grades.max() == 4
     assert not caplog.records

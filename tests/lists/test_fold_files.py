@@ -39,7 +39,7 @@ def test_a_fold_tests_the_one_before_validates_the_others_train(
         Path(source).write_text(json.dumps([*FOLDS[:2], [*FOLDS[2], "unknown"]]))
     else:
         source = write_runs(tmp_path)
-    splits = FoldsData(str(lists.folder), fold, folds=3, assignment=source).splits(0)
+    splits = FoldsData(str(lists.store.folder), fold, folds=3, assignment=source).splits(0)
     assert splits.validation is not None and splits.test is not None
     before, after = {1: (3, 2), 2: (1, 3), 3: (2, 1)}[fold]
     assert set(splits.test.query_ids) == set(FOLDS[fold - 1])
@@ -53,7 +53,7 @@ def test_what_cannot_work_is_refused(lists: Lists, tmp_path: Path) -> None:
 
     def refused(message: str, source: str | Path = file, folds: int = 3) -> None:
         with pytest.raises(UserError, match=message):
-            FoldsData(str(lists.folder), 1, folds, assignment=str(source)).splits(0)
+            FoldsData(str(lists.store.folder), 1, folds, assignment=str(source)).splits(0)
 
     refused("is 5, but .* has 3 folds", folds=5)
     refused("is not a JSON list", "nowhere/at/all")

@@ -14,8 +14,8 @@ from rerank.losses import DirectMetric
 from rerank.measures import nDCG, parse
 from rerank.relaxations import (
     Approx,
+    Batch,
     FastSoftSort,
-    Lists,
     NeuralSort,
     OptimalTransport,
     RankIndicators,
@@ -197,9 +197,9 @@ class Tanh(SoftRanks):
     def __init__(self, steepness: float = 50.0) -> None:
         self.steepness = steepness
 
-    def ranks(self, lists: Lists) -> Tensor:
-        behind = (1 + (self.steepness * (lists.scores[:, None, :] - lists.scores[:, :, None])).tanh()) / 2
-        return lists.at_rows(0.5 + (behind * lists.mask[:, None, :]).sum(dim=2))
+    def ranks(self, batch: Batch) -> Tensor:
+        behind = (1 + (self.steepness * (batch.scores[:, None, :] - batch.scores[:, :, None])).tanh()) / 2
+        return batch.at_rows(0.5 + (behind * batch.mask[:, None, :]).sum(dim=2))
 
 
 @pytest.mark.parametrize("relaxation", [Halves(), Tanh()], ids=repr)

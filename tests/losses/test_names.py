@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
+import pickle
 import subprocess
 import sys
 
+import ir_measures
 import jsonargparse
 import pytest
 
 import rerank.losses
+from rerank.described import described
 from rerank.errors import UserError
-from rerank.losses import DirectMetric, Loss, PairwiseHinge, load_all
+from rerank.losses import BCE, DirectMetric, LambdaLoss, Loss, PairwiseHinge, RankNet, load_all
 from rerank.losses.listing import listing
-from rerank.relaxations import SmoothI
+from rerank.measures import nDCG
+from rerank.relaxations import Approx, FastSoftSort, NeuralSort, OptimalTransport, SmoothI, SoftSort, TwinSigmoid
+from rerank.relaxations import load_all as load_relaxations
+
+RELAXATIONS = [
+    Approx(2, beta=5),
+    FastSoftSort(0.5, "kl", beta=4),
+    NeuralSort(0.3, sinkhorn=7, samples=2),
+    OptimalTransport(0.02, 8),
+    SmoothI(7, delta=0.3, stop_gradient=False, steady=True),
+    SoftSort(0.2),
+    TwinSigmoid(1, alpha=3),
+]
 
 
 def test_torch_is_not_imported_before_a_loss_is() -> None:
@@ -64,9 +80,52 @@ def test_surrogates_say_what_they_are() -> None:
                 assert f"\n    {parameter}: " in text, (kind, parameter)
 
 
+def again(thing: object) -> object:
+    """What the printed form of a loss or relaxation makes."""
+    return eval(repr(thing), {**load_all(), **load_relaxations()})
+
+
+def test_what_a_loss_prints_makes_it_again() -> None:
+    examples = [kind() for name, kind in load_all().items() if name != "DirectMetric"]
+    examples += [LambdaLoss("ndcg1", "nDCG@5", mu=3), RankNet(k=4, reduction="sum"), BCE(2.0, validate=True)]
+    examples += [DirectMetric("AP(rel=2)@7", relaxation) for relaxation in RELAXATIONS]
+    examples += [DirectMetric("nDCG", SmoothI(), "documents", "none")]
+    for loss in examples:
+        assert described(again(loss)) == described(loss), loss
+    assert repr(DirectMetric("nDCG@10", SmoothI(3))) == "DirectMetric('nDCG@10', SmoothI(alpha=3))"
+
+
+def test_what_a_relaxation_prints_makes_it_again() -> None:
+    for relaxation in [*RELAXATIONS, *(kind() for kind in load_relaxations().values())]:
+        assert described(again(relaxation)) == described(relaxation), relaxation
+    assert repr(NeuralSort(0.5, transposed=True)) == "NeuralSort(tau=0.5, transposed=True)"
+
+
+def test_a_description_has_every_argument() -> None:
+    said = described(RankNet(3))
+    settings = {"k": 3, "sigma": 1.0, "reduction": "mean", "validate": False}
+    assert said == {"class_path": "rerank.losses.pairwise.RankNet", "init_args": settings}
+    for name, kind in load_all().items():
+        if not issubclass(kind, DirectMetric):
+            assert list(described(kind())["init_args"]) == list(inspect.signature(kind).parameters), name
+
+
+@pytest.mark.parametrize("measure", ["nDCG@10", "NDCG@10", "nDCG(dcg='log2')@10", ir_measures.nDCG @ 10, nDCG(10)])
+def test_a_measure_is_described_by_its_name(measure: str) -> None:
+    assert described(DirectMetric(measure, SmoothI()))["init_args"]["measure"] == "nDCG@10"
+    assert described(LambdaLoss(measure=measure))["init_args"]["measure"] == "nDCG@10"
+
+
+def test_a_copy_is_described_as_what_it_is_a_copy_of() -> None:
+    loss = DirectMetric("AP", SmoothI(alpha=3))
+    for twin in (copy.copy(loss), copy.deepcopy(loss), pickle.loads(pickle.dumps(loss))):
+        assert described(twin) == described(loss) and repr(twin) == repr(loss)
+
+
 def test_one_loss_in_full() -> None:
     assert listing("WassRank").startswith("WassRank(gain_base=4, ")
     assert "Yu et al." in listing("WassRank")
     assert "alpha" in listing("SmoothI")
+    assert "    alpha: inverse temperature; exact as it grows." in listing("SmoothINDCG")
     with pytest.raises(UserError, match=r"no loss 'WasRank' \(did you mean 'WassRank'\?\)"):
         listing("WasRank")

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 
 from rerank import losses
+from rerank.console import make_parser, parse
+from rerank.described import described
+from rerank.errors import UserError
 from rerank.losses import DirectMetric, Loss, load_all
+from rerank.losses.shorthands import TABLE
 from rerank.relaxations import Approx, FastSoftSort, NeuralSort, OptimalTransport, SmoothI, SoftSort, TwinSigmoid
 
 EXP = "nDCG(dcg='exp-log2')"
@@ -31,7 +37,7 @@ MEANT = {
 
 def test_every_shorthand_is_here() -> None:
     shorthands = {name for name, kind in load_all().items() if kind.__module__ == "rerank.losses.shorthands"}
-    assert shorthands == set(MEANT)
+    assert shorthands == set(MEANT) == set(TABLE)
 
 
 @pytest.mark.parametrize(("name", "meant"), MEANT.items(), ids=list(MEANT))
@@ -53,3 +59,38 @@ def test_settings_reach_the_relaxation() -> None:
     assert repr(losses.NeuralNDCG(transposed=True).relaxation) == repr(NeuralSort(transposed=True))
     with pytest.raises(TypeError, match="alhpa"):
         losses.ApproxNDCG(alhpa=3)
+    with pytest.raises(ValueError, match="gradient must be 1, 2 or 3, not 7"):
+        losses.TwinSigmoidNDCG(gradient=7)
+
+
+@pytest.mark.parametrize(("name", "meant"), MEANT.items(), ids=list(MEANT))
+def test_a_shorthand_is_described_as_the_direct_metric_that_it_makes(name: str, meant: Loss) -> None:
+    loss = getattr(losses, name)()
+    assert type(loss) is DirectMetric and issubclass(getattr(losses, name), DirectMetric)
+    if name != "SmoothINDCG":  # whose gain_of is spelled out above
+        assert described(loss) == described(meant)
+    assert described(losses.SmoothINDCG(alpha=3)) == described(DirectMetric(EXP, SmoothI(alpha=3)))
+
+
+def test_a_configuration_makes_what_python_makes(tmp_path: Path) -> None:
+    parser = make_parser("train", load_all)
+    parser.add_argument("--config", action="config")
+    parser.add_argument("--loss", type=Loss | None)
+    file = tmp_path / "train.yaml"
+    file.write_text("loss: {class_path: SmoothINDCG, init_args: {delta: 0.2}}\n")
+
+    def read(*words: str) -> object:
+        return described(parser.instantiate(parse(parser, ["--config", str(file), *words], [*load_all()])).loss)
+
+    assert read() == described(losses.SmoothINDCG(delta=0.2))
+    given = read("--loss.alpha=10", "--loss.measure", "AP", "--loss.steady=true")
+    assert given == described(losses.SmoothINDCG(alpha=10.0, delta=0.2, measure="AP", steady=True))
+    assert read("--loss", "TwinSigmoidAP", "--loss.gradient=1") == described(losses.TwinSigmoidAP(gradient=1))
+    for words, named in [
+        (["--loss.alpha=steep"], "alpha"),
+        (["--loss=TwinSigmoidAP", "--loss.gradient=4"], "gradient"),
+        (["--loss.alhpa=3"], "alhpa"),
+        (["--loss=SmoothNDCG"], "did you mean 'SmoothINDCG'"),
+    ]:
+        with pytest.raises(UserError, match=named):
+            read(*words)

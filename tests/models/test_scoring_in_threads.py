@@ -113,8 +113,7 @@ def test_every_thread_has_chunks_of_its_own(model_folder: Path, lists: Lists, th
 def test_an_error_stops_all_threads(model_folder: Path, lists: Lists, threads: int, error: Exception) -> None:
     model = watched(model_folder)
     inputs = model.inputs(lists)
-    rows = np.repeat(lists.query_rows, lists.lengths)
-    assert len(inputs.chunks(rows, lists.documents, 24)) > 50
+    assert len(inputs.chunks(lists.row_numbers, lists.offsets[:-1], 24)) > 50
     model.error, model.fails_at = error, 4
     model.train()
     with pytest.raises(type(error), match="an error of its own"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from rerank.relaxations import Approx, Lists, NeuralSort, TwinSigmoid
+from rerank.relaxations import Approx, Batch, NeuralSort, TwinSigmoid
 
 TABLE_2 = {  # Yu 2020: L1 distance of sigmoid ranks to ranks, 100 vectors of uniform numbers, by alpha
     123: {1: 2866.94, 10: 350.25, 100: 68.36, 1_000: 16.45, 10_000: 2.20, 100_000: 0.23},
@@ -38,8 +38,8 @@ def test_yu_table_3() -> None:
     assert float(half) == pytest.approx(pairs), "Eq 12 is off by a half for both documents of a tied pair"
 
     every = torch.arange(1000).expand_as(scores)
-    lists = Lists(scores, torch.zeros_like(scores), torch.ones_like(scores, dtype=torch.bool), every)
-    ranks = TwinSigmoid().ranks(lists)
+    batch = Batch(scores, torch.zeros_like(scores), torch.ones_like(scores, dtype=torch.bool), every)
+    ranks = TwinSigmoid().ranks(batch)
     assert torch.equal(ranks.sort(dim=1).values, torch.arange(1.0, 1001).expand_as(ranks))
     assert (scores.gather(1, ranks.argsort(dim=1)).diff(dim=1) <= 0).all()
 

@@ -12,7 +12,7 @@ from scipy.optimize import isotonic_regression
 from torch import Tensor
 
 from rerank.losses import DirectMetric
-from rerank.relaxations import FastSoftSort, Lists, NeuralSort, OptimalTransport, SoftSort
+from rerank.relaxations import Batch, FastSoftSort, NeuralSort, OptimalTransport, SoftSort
 from rerank.relaxations.isotonic import (
     antitonic_kl,
     antitonic_l2,
@@ -168,7 +168,7 @@ def test_soft_ranks_are_the_projection_on_the_permutahedron(values: list[float],
 
 def _ranks(relaxation: FastSoftSort, scores: Tensor) -> Tensor:
     rows = torch.arange(scores.shape[1]).expand(scores.shape)
-    return relaxation.ranks(Lists(scores, torch.zeros_like(scores), every(scores), rows))
+    return relaxation.ranks(Batch(scores, torch.zeros_like(scores), every(scores), rows))
 
 
 @pytest.mark.parametrize("regularization", ["l2", "kl"])

@@ -273,3 +273,103 @@ def test_a_lucene_index_without_text_or_field(stored: dict[str, Path]) -> None:
     with pytest.raises(UserError, match="RM3 needs an index"):
         BM25(rm3=True).search(stored["-storePositions"], [Query("1", "text")])
     assert "1" in dict(BM25(rm3=True).search(stored["-storeRaw"], [Query("1", "text")])["1"])
+
+
+ZEBRA = "zebra"
+FIVE = "hyena"
+"""As long as the other."""
+
+
+@pytest.mark.parametrize("kind", ["files", "beir", "trec", "smart", "rank_llm"])
+def test_an_index_is_built_again_when_a_text_changes(tmp_path: Path, home: Path, kind: str) -> None:
+    """Ids, fields, counts and sizes stay as they are, and the file's time stamp is put back."""
+    folder = tmp_path / "c"
+    folder.mkdir()
+    name, content = {
+        "files": ("docs.tsv", "1\tan {}\n2\ta lion\n"),
+        "beir": ("corpus.jsonl", '{{"_id": "1", "title": "", "text": "an {}"}}\n{{"_id": "2", "text": "lion"}}\n'),
+        "trec": ("a", "<DOC>\n<DOCNO>1</DOCNO>\nan {}\n</DOC>\n<DOC>\n<DOCNO>2</DOCNO>\na lion\n</DOC>\n"),
+        "smart": ("x.ALL", ".I 1\n.W\nan {}\n.I 2\n.W\na lion\n"),
+        "rank_llm": (
+            "x.json",
+            '[{{"query": "q", "hits": [{{"qid": 1, "docid": "1", "content": "an {}", "rank": 1, "score": 1}}]}}]',
+        ),
+    }[kind]
+    path = folder / name
+    found, indexes = [], []
+    for animal in (FIVE, ZEBRA, ZEBRA, FIVE):
+        before = path.stat() if path.exists() else None
+        path.write_text(content.format(animal))
+        if before is not None:
+            os.utime(path, ns=(before.st_mtime_ns, before.st_mtime_ns))
+            assert path.stat().st_size == before.st_size
+        indexes.append(build_index(open_collection(f"{kind}:{path if kind == 'rank_llm' else folder}")))
+        found.append([scored.id for scored in BM25().search(indexes[-1], [Query("q", ZEBRA)])["q"]])
+    assert found == [[], ["1"], ["1"], []]
+    assert indexes[0] == indexes[3] != indexes[1] == indexes[2]
+
+
+BUILD = """
+import os, sys
+from rerank.collections.folders import FilesFolder
+from rerank.retrieval import build_index
+class Noted(FilesFolder):
+    def documents(self):
+        with open(sys.argv[2], "a") as notes:
+            notes.write("read\\n")
+        return super().documents()
+collection = Noted(sys.argv[1])
+collection.name = f"name {os.getpid()}"  # as another split of the same documents has
+collection.fingerprint()
+print("ready", flush=True)
+sys.stdin.readline()
+print(build_index(collection))
+"""
+
+
+def test_processes_that_start_together_build_one_index(tmp_path: Path, home: Path, fruit: Collection) -> None:
+    words = [sys.executable, "-c", BUILD, fruit.name.partition(":")[2], str(tmp_path / "notes")]
+    pipe = subprocess.PIPE
+    processes = [subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True) for _ in range(3)]
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:  # before any is waited for
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    indexes = {process.communicate(timeout=200)[0] for process in processes}
+    assert [process.returncode for process in processes] == [0, 0, 0]
+    assert len(indexes) == 1
+    assert (tmp_path / "notes").read_text() == "read\n"
+    assert [str(path) for path in (home / "indexes").iterdir()] == [indexes.pop().strip()]
+
+
+@pytest.mark.parametrize("damage", [lambda data: data.replace(b'"', b"'", 1), lambda data: data.replace(b"0", b"1", 1)])
+def test_an_index_with_a_damaged_manifest_is_refused(tmp_path: Path, damage) -> None:
+    collection = Changing([Document("a", "text")])
+    manifest = build_index(collection, tmp_path / "index") / "rerank.json"
+    manifest.write_bytes(damage(manifest.read_bytes()))
+    with pytest.raises(UserError, match="holds no index of"):
+        build_index(collection, tmp_path / "index")
+
+
+def test_an_index_that_is_there_needs_no_lock(home: Path) -> None:
+    """It may be on a disk that cannot be written to."""
+    collection = Changing([Document("a", "text")])
+    index = build_index(collection)
+    key = index.name.rpartition("-")[2]
+    for name in (key, index.name):
+        (index.parent / f".{name}.lock").mkdir()  # nobody can write a lock there
+    assert build_index(collection) == build_index(collection, index) == index
+    index.rename(index.parent / "gone")
+    with pytest.raises(UserError, match="cannot be written"):
+        build_index(collection)
+
+
+def test_what_a_killed_build_left_is_cleared_away(tmp_path: Path, home: Path) -> None:
+    collection = Changing([Document("a", "text")])
+    index = build_index(collection)
+    left = index.rename(index.with_name(f".{index.name}.0123abcd.tmp"))
+    assert build_index(collection) == index
+    assert not left.exists()

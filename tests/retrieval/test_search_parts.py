@@ -135,3 +135,52 @@ def test_memory_does_not_hold_the_candidates(tmp_path: Path) -> None:
         assert lists.lengths.tolist() == [100] * count
     grown = (peaks[1] - peaks[0]) / (600 * 100)
     assert grown < 40, "bytes a candidate; in memory they take 150"
+
+
+SEARCH = """
+import sys
+from pathlib import Path
+from rerank.collections import open_collection
+from rerank.retrieval import BM25
+from rerank.retrieval.search import search_stored
+queries = list(open_collection(sys.argv[1]).queries())
+print("ready", flush=True)
+sys.stdin.readline()
+run = search_stored(BM25(), Path(sys.argv[2]), queries, Path(sys.argv[3]), int(sys.argv[4]), 1)
+print(sum(len(run[query.id]) for query in queries))
+"""
+
+
+def test_processes_that_start_together_search_once(tmp_path: Path, home: Path) -> None:
+    collection = write_collection(tmp_path / "c", queries=200)
+    index = build_index(open_collection(collection))
+    words = [sys.executable, "-c", SEARCH, collection, str(index), str(tmp_path / "search"), str(DEPTH)]
+    pipe = subprocess.PIPE
+    processes = [subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=pipe, text=True) for _ in range(2)]
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:  # before either is waited for
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    told = [process.communicate(timeout=200) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0]
+    assert told[0][0] == told[1][0] != "0\n"
+    inside = list((tmp_path / "search").iterdir())
+    assert len(inside) == 1, "no lock and nothing unfinished is left"
+    assert len(list(inside[0].iterdir())) == 40
+    stored = search_stored(BM25(), index, list(open_collection(collection).queries()), tmp_path / "search", DEPTH)
+    assert dict(stored) == BM25().search(index, open_collection(collection).queries(), DEPTH)
+
+
+def test_a_part_with_a_flipped_bit_is_searched_again(tmp_path: Path, home: Path) -> None:
+    collection = open_collection(write_collection(tmp_path / "c", queries=5))
+    index, queries = build_index(collection), list(collection.queries())
+    expected = BM25().search(index, queries, DEPTH)
+    part = search_stored(BM25(), index, queries, tmp_path / "search", DEPTH).path(0)
+    whole = part.read_bytes()
+    for position in range(7, len(whole), len(whole) // 20):
+        part.write_bytes(whole[:position] + bytes([whole[position] ^ 4]) + whole[position + 1 :])
+        assert dict(search_stored(BM25(), index, queries, tmp_path / "search", DEPTH)) == expected
+        assert part.read_bytes() == whole

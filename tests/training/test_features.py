@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from rerank.cli import main
 from rerank.errors import UserError
 from rerank.evaluation.measures import evaluate
-from rerank.features.letor import letor_lists, with_judgments
+from rerank.features.letor import letor_lists
 from rerank.lists.sampling import Full
 from rerank.losses import DirectMetric, NeuralNDCG, TwinSigmoidAP
 from rerank.losses.base import Loss
@@ -83,7 +83,7 @@ def test_cutting_a_batch_changes_nothing(
         step = Gradients(model, model.inputs(lists), lists, loss, "fp32", budget, micro)
         batch = next(Batches(lists, np.arange(len(lists)), Full(), len(lists), None, seed=0).epoch(0))
         value, documents = step.accumulate(batch, 1)
-        assert 0 < documents <= len(lists.documents)
+        assert 0 < documents <= lists.size
         return value, {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
 
     whole = gradient(10**6, None, 10**6)
@@ -104,7 +104,7 @@ def test_a_network_learns_and_its_run_can_be_made_again(options: list[str], tmp_
         main(["rerank", "--model", str(run / "best"), "--lists", str(test_file), "--output", str(run / "x.trec")]) == 0
     )
     assert read_run(run / "x.trec") == read_run(run / "test.trec")
-    lists = with_judgments(letor_lists(test_file))
+    lists = letor_lists(test_file)
     assert lists.qrels is not None
     found = evaluate(read_run(run / "x.trec"), lists.qrels, "nDCG").mean["nDCG"]
     assert found == pytest.approx(measures["test"]["nDCG"], abs=1e-9)

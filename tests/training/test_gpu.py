@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from rerank.kernels.flat import FlatInputs
 from rerank.lists import Lists
 from rerank.lists.sampling import Full
+from rerank.lists.tokens import Tokens
 from rerank.losses import DirectMetric
 from rerank.models.score import score_lists
 from rerank.models.text.cross_encoder import CrossEncoder
+from rerank.models.text.pairs import FlatInputs
 from rerank.relaxations import SmoothI
 from rerank.training.batches import Batches
 from rerank.training.step import Gradients
@@ -56,7 +57,8 @@ def test_chunks_without_padding_agree_with_the_architecture_itself(tmp_path: Pat
     model = CrossEncoder(str(make_model(tmp_path / "model", dropout=dropout)), query_length=8, document_length=24)
     model.to("cuda").train()
     ids = [np.arange(2000, 2000 + n) for n in (5, 24, 1, 9, 24, 17)]
-    inputs, rows = model._pairs(ids, ids), np.arange(len(ids))
+    rows = np.arange(len(ids))
+    inputs = model._pairs(Tokens.of(ids, ids), rows, rows)
     assert isinstance(inputs, FlatInputs)
     flat, padded = (
         {name: value.to("cuda") for name, value in side.collate(rows, rows).items()} for side in (inputs, inputs.padded)
@@ -127,7 +129,12 @@ def test_cached_takes_the_memory_of_a_chunk(lists: Lists, tiny_model: Path) -> N
 
 
 def test_training_runs_in_bf16(lists: Lists, tiny_model: Path, tmp_path: Path) -> None:
-    words = [f"--data.train={lists.folder}", "--data=ListsData", "--model=CrossEncoder", f"--model.name={tiny_model}"]
+    words = [
+        f"--data.train={lists.store.folder}",
+        "--data=ListsData",
+        "--model=CrossEncoder",
+        f"--model.name={tiny_model}",
+    ]
     words += ["--model.query_length=8", "--model.document_length=24", "--loss=SmoothINDCG", "--epochs=5"]
     measures = train([*words, f"--output={tmp_path / 'run'}"])
     assert 0 < measures["validation"]["nDCG@10"] <= 1

@@ -111,7 +111,7 @@ def test_the_second_pass_has_the_dropout_of_the_first(dropping: Path, lists: Lis
         assert torch.equal(one, other)
     model.eval()
     inputs = model.inputs(lists)
-    plain = model.score(inputs.collate(np.repeat(lists.query_rows, lists.lengths)[:1], lists.documents[:1]))
+    plain = model.score(inputs.collate(np.repeat(lists.queries, lists.lengths)[:1], lists.documents[:1]))
     assert not torch.isin(plain, torch.cat(first)).any(), "there is dropout"
 
 

@@ -12,7 +12,7 @@ from rerank.lists import Lists
 from rerank.lists.sampling import Full, Pairs, PositivesNegatives
 from rerank.losses import DirectMetric, ListNet, PairwiseHinge
 from rerank.losses.base import Loss
-from rerank.models.base import Scorer
+from rerank.models.scorer import Scorer
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.relaxations import SmoothI
 from rerank.training.batches import Batches, pad
@@ -52,10 +52,10 @@ def test_the_gradient_is_that_of_the_mean_over_learnable_lists(model: CrossEncod
     """Against autograd over all lists scored one by one, in float32."""
     value, found = gradients(model, lists, loss)
     inputs = model.inputs(lists)
-    queries = np.repeat(lists.query_rows, lists.lengths)
-    scores = [model.score(inputs.collate(queries[i : i + 1], lists.documents[i : i + 1])) for i in range(len(queries))]
+    start = np.zeros(1, dtype=np.int64)
+    scores = [model.score(inputs.collate(lists.row_numbers[i : i + 1], start)) for i in range(lists.size)]
     rows = [slice(start, end) for start, end in zip(lists.offsets, lists.offsets[1:], strict=False)]
-    labels, mask = pad([lists.labels[row] for row in rows], torch.float32)
+    labels, mask = pad([lists.grades[row] for row in rows], torch.float32)
     flat = torch.cat(scores)
     expected = loss(torch.zeros(mask.shape).masked_scatter(mask, flat), labels, mask, seeds=torch.arange(len(lists)))
     model.zero_grad(set_to_none=True)
@@ -104,7 +104,7 @@ def test_batches_pass_over_every_list_and_can_start_anywhere(lists: Lists, steps
 
 
 def test_usable_lists_are_those_with_something_to_learn(lists: Lists) -> None:
-    rows = [lists.labels[s:e] for s, e in zip(lists.offsets, lists.offsets[1:], strict=False)]
+    rows = [lists.grades[s:e] for s, e in zip(lists.offsets, lists.offsets[1:], strict=False)]
     pairs = [i for i, labels in enumerate(rows) if len(set(labels.tolist())) > 1]
     relevant = [i for i, labels in enumerate(rows) if (labels > 0).any()]
     assert usable_lists(lists, PairwiseHinge()).tolist() == pairs
@@ -118,9 +118,9 @@ def test_pairs_of_different_queries_take_the_place_of_lists(lists: Lists) -> Non
     assert [len(step) for step in steps[:-1]] == [6] * (len(steps) - 1)
     assert sorted(group.query for step in steps for group in step) == usable.tolist()
     for group in (group for step in steps for group in step):
-        own = lists.labels[lists.offsets[group.query] : lists.offsets[group.query + 1]]
+        own = lists.grades[lists.offsets[group.query] : lists.offsets[group.query + 1]]
         kinds = sorted(set((own > 0).tolist()))  # some lists have relevant documents only
-        assert sorted(lists.labels[group.rows] > 0) == kinds
+        assert sorted(lists.grades[group.rows] > 0) == kinds
 
 
 def test_samplers_see_the_ranking_that_they_are_given(lists: Lists) -> None:
@@ -134,14 +134,19 @@ def test_samplers_see_the_ranking_that_they_are_given(lists: Lists) -> None:
     for group in next(batches.epoch(0)):
         own = np.arange(lists.offsets[group.query], lists.offsets[group.query + 1])
         best = own[np.argsort(-batches.scores[own], kind="stable")][:3]
-        expected = [row for row in best if lists.labels[row] == 0]
-        assert sorted(row for row in group.rows if lists.labels[row] == 0) == sorted(expected)
+        expected = [row for row in best if lists.grades[row] == 0]
+        assert sorted(row for row in group.rows if lists.grades[row] == 0) == sorted(expected)
         assert (np.diff(group.rows) > 0).all()
 
 
 def test_negatives_from_the_models_own_ranking(lists: Lists, tiny_model: Path, tmp_path: Path) -> None:
     """The first epoch draws from the first stage's, the others from the model's, also where a run is taken up again."""
-    options = ["--data=ListsData", f"--data.train={lists.folder}", "--data.validation_share=0", "--model=CrossEncoder"]
+    options = [
+        "--data=ListsData",
+        f"--data.train={lists.store.folder}",
+        "--data.validation_share=0",
+        "--model=CrossEncoder",
+    ]
     options += [f"--model.name={tiny_model}", "--model.query_length=8", "--model.document_length=24"]
     options += ["--loss=SmoothINDCG", "--batch_size=3", "--precision=fp32", "--monitor=nDCG", "--epochs=3"]
     options += ["--checkpoint_every=1", "--sampler=PositivesNegatives", "--sampler.depth=4"]
@@ -182,9 +187,8 @@ def test_the_gradient_of_embeddings_is_dense_and_that_of_a_whole_pass(tmp_path: 
     found, embeddings.grad = embeddings.grad, None
     inputs, total = model.inputs(lists), torch.zeros(())
     for group in batch:
-        queries = np.repeat(lists.query_rows[group.query], len(group.rows))
-        scores = model.score(inputs.collate(queries, lists.documents[group.rows]))
-        labels = torch.from_numpy(lists.labels[group.rows]).float()
+        scores = model.score(inputs.collate(lists.row_numbers[group.rows], np.zeros(1, dtype=np.int64)))
+        labels = torch.from_numpy(lists.grades[group.rows]).float()
         mask = torch.ones(1, len(labels), dtype=torch.bool)
         total = total + ListNet(reduction="sum")(scores[None], labels[None], mask)
     total.backward()

@@ -8,10 +8,10 @@ from typing import Any
 
 import ir_measures
 import pytest
-import yaml
 from ir_measures import AP, RR, nDCG
 
 from rerank.cli import main
+from rerank.configs import read_config
 from rerank.models.load import load_model
 from rerank.retrieval import read_run
 from rerank.training.command import check
@@ -20,7 +20,7 @@ from tests.conftest import ROOT
 
 FOLDERS = ("msmarco", "scifact")
 FILES = [path for folder in FOLDERS for path in sorted((ROOT / "configs" / folder).glob("*.yaml"))]
-CONFIGS = [path for path in FILES if "methods" not in yaml.safe_load(path.read_text())]
+CONFIGS = [path for path in FILES if "methods" not in read_config(path)]
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: f"{path.parent.name}-{path.stem}")
@@ -28,13 +28,12 @@ def test_it_is_a_training_configuration_that_says_how_to_run_it(path: Path) -> N
     check([f"--config={path}"])
     text = path.read_text()
     if path.parent.name == "msmarco":
-        assert f"--config configs/msmarco/{path.name}" in text
-        assert f"runs/msmarco-{path.stem}/best" in text
-        assert yaml.safe_load(text)["output"] == f"runs/msmarco-{path.stem}"
+        assert f"loss={path.stem}" in text, "what the commands of the base need"
+        assert read_config(path)["output"] == f"runs/msmarco-{path.stem}"
 
 
 def test_ms_marco_recipes_differ_in_the_loss_alone() -> None:
-    configs: list[dict[str, Any]] = [yaml.safe_load(p.read_text()) for p in CONFIGS if p.parent.name == "msmarco"]
+    configs: list[dict[str, Any]] = [read_config(p) for p in CONFIGS if p.parent.name == "msmarco"]
     losses = [json.dumps(config.pop("loss")) for config in configs]
     assert len(set(losses)) == len(losses) == 4
     for config in configs:
@@ -46,7 +45,7 @@ def test_ms_marco_recipes_differ_in_the_loss_alone() -> None:
 def test_the_ms_marco_recipe_trains(path: Path, tiny_model: Path, tmp_path: Path) -> None:
     """Two steps on small lists; the loss is finite, and what was trained is measured."""
     lists = make_lists(tmp_path / "train")
-    words = [f"--data.train={lists.folder}", "--data.test=null", "--data.validation_share=0.3"]
+    words = [f"--data.train={lists.store.folder}", "--data.test=null", "--data.validation_share=0.3"]
     words += [f"--model.name={tiny_model}", "--epochs=1", "--steps_per_epoch=2", "--model.document_length=64"]
     measures = train([f"--config={path}", *words, f"--output={tmp_path / 'run'}"])
     assert 0 < measures["validation"]["RR@10"] <= 1

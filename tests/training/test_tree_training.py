@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import ir_measures
@@ -15,9 +14,9 @@ from torch import Tensor
 
 from rerank.errors import UserError
 from rerank.evaluation.measures import evaluate
-from rerank.features.letor import letor_lists, with_judgments
+from rerank.features.letor import letor_lists
 from rerank.hashes import read_sealed
-from rerank.lists.store import Lists
+from rerank.lists.view import Lists
 from rerank.losses import BCE, ApproxNDCG, DirectMetric, LambdaLoss, ListMLE, ListNet, NeuralNDCG, RankNet, SmoothINDCG
 from rerank.losses import TwinSigmoidNDCG as TwinSigmoid
 from rerank.losses.base import Loss
@@ -47,7 +46,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def lists(tmp_path: Path) -> Lists:
-    return with_judgments(letor_lists(write_features(tmp_path / "features.txt", LENGTHS)))
+    return letor_lists(write_features(tmp_path / "features.txt", LENGTHS))
 
 
 def objective(loss: Loss, lists: Lists, seed: int = 0) -> Objective:
@@ -76,12 +75,12 @@ RANDOM: list[Loss] = [TwinSigmoid(), ListMLE(), LambdaLoss()]
     ("loss", "tied"), [*((loss, tied) for loss in FIXED for tied in (False, True)), (LambdaLoss(), False)], ids=name
 )
 def test_the_gradient_is_that_of_the_lists_one_by_one(loss: Loss, tied: bool, lists: Lists) -> None:
-    scores = np.random.default_rng(0).normal(size=len(lists.documents)) * (not tied)
+    scores = np.random.default_rng(0).normal(size=lists.size) * (not tied)
     found, value = objective(loss, lists).gradient(scores)
     total = 0.0
     for part in slices(lists):
         alone = torch.tensor(scores[None, part], dtype=torch.float32, requires_grad=True)
-        one = loss(alone, torch.tensor(lists.labels[None, part], dtype=torch.float32))
+        one = loss(alone, torch.tensor(lists.grades[None, part], dtype=torch.float32))
         one.backward()
         assert alone.grad is not None
         np.testing.assert_allclose(found[part], alone.grad[0], rtol=2e-4, atol=2e-6)
@@ -91,7 +90,7 @@ def test_the_gradient_is_that_of_the_lists_one_by_one(loss: Loss, tied: bool, li
 
 @pytest.mark.parametrize("loss", RANDOM, ids=name)
 def test_random_choices_belong_to_the_list_and_the_tree(loss: Loss, lists: Lists) -> None:
-    zeros = np.zeros(len(lists.documents))
+    zeros = np.zeros(lists.size)
     first, _ = objective(loss, lists).gradient(zeros, 3)
     again, _ = objective(loss, lists).gradient(zeros, 3)
     np.testing.assert_array_equal(first, again)
@@ -118,7 +117,7 @@ class Scaled(Loss):
 
 
 def test_the_hessian_counts_documents_and_makes_steps_independent_of_the_loss_s_scale(lists: Lists) -> None:
-    scores = np.random.default_rng(0).normal(size=len(lists.documents))
+    scores = np.random.default_rng(0).normal(size=lists.size)
     loss = SmoothINDCG()
     made = objective(loss, lists)
     gradient, hessian = made(scores)
@@ -137,7 +136,7 @@ def test_the_hessian_counts_documents_and_makes_steps_independent_of_the_loss_s_
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("measure", [*MEASURES, "Rprec"])
 def test_the_monitor_is_what_ir_measures_computes(measure: str, tied: bool, lists: Lists) -> None:
-    scores = np.random.default_rng(1).integers(0, 4 if tied else 10**6, len(lists.documents)) / 7
+    scores = np.random.default_rng(1).integers(0, 4 if tied else 10**6, lists.size) / 7
     assert Monitor(lists, measure)(scores) == pytest.approx(
         evaluate(lists.run(scores), lists.qrels, measure).mean[measure]
     )
@@ -151,8 +150,8 @@ def test_the_monitor_is_what_ir_measures_computes(measure: str, tied: bool, list
 def test_relevant_documents_that_are_no_candidates_count(measure: str, lists: Lists) -> None:
     assert lists.qrels is not None
     qrels = {query: grades | {"missed": 2} for query, grades in lists.qrels.items()}
-    scores = np.random.default_rng(1).normal(size=len(lists.documents))
-    more = Monitor(replace(lists, qrels=qrels), measure)(scores)
+    scores = np.random.default_rng(1).normal(size=lists.size)
+    more = Monitor(Lists.from_dataframe(lists.to_dataframe(), qrels), measure)(scores)
     assert more == pytest.approx(evaluate(lists.run(scores), qrels, measure).mean[measure])
     assert more < Monitor(lists, measure)(scores)
 
@@ -200,7 +199,7 @@ def test_the_run_folder_is_that_of_a_network(kind: str, loss: list[str], options
     model = load_model(run / "best")
     assert isinstance(model, Trees)
     tested = train([*options, f"--model={kind}", *loss, f"--output={run}"])
-    lists = with_judgments(letor_lists(tmp_path / "made" / "Fold1" / "test.txt"))
+    lists = letor_lists(tmp_path / "made" / "Fold1" / "test.txt")
     direct = evaluate(lists.run(model.predict(lists)), lists.qrels, "nDCG@5").mean["nDCG@5"]
     assert tested["test"]["nDCG@5"] == pytest.approx(direct)
     assert (run / "test.trec").is_file()
@@ -257,11 +256,12 @@ def test_every_loss_gets_away_from_equal_scores(loss: Loss, lists: Lists) -> Non
     from rerank.models.vectors.lightgbm import LightGBM
 
     model, made, monitor = LightGBM(num_leaves=7, learning_rate=0.2), objective(loss, lists), Monitor(lists, "nDCG")
-    start = monitor(np.zeros(len(lists.documents)))
+    start = monitor(np.zeros(lists.size))
+    model.prepare(lists)
     model.begin(lists, None, 0, "log2", True)
     for _ in range(25):
         assert model.grow(made)
-    assert monitor(model.scores("train")) > start + 0.6 * (Monitor(lists, "nDCG")(lists.labels) - start)
+    assert monitor(model.scores("train")) > start + 0.6 * (Monitor(lists, "nDCG")(lists.grades) - start)
 
 
 @pytest.mark.parametrize(
@@ -302,7 +302,7 @@ def test_lambdamart_on_mq2008_is_where_the_literature_has_it(shared_data: Path, 
             f"--output={run}",
         ]
     )
-    lists = with_judgments(letor_lists(shared_data / "MQ2008" / "Fold1" / "test.txt"))
-    chance = Monitor(lists, "nDCG@10")(np.random.default_rng(0).normal(size=len(lists.documents)))
+    lists = letor_lists(shared_data / "MQ2008" / "Fold1" / "test.txt")
+    chance = Monitor(lists, "nDCG@10")(np.random.default_rng(0).normal(size=lists.size))
     assert 0.46 < measures["test"]["nDCG@10"] < 0.54
     assert measures["test"]["nDCG@10"] > chance + 0.15

@@ -18,10 +18,11 @@ from rerank.errors import UserError
 from rerank.kernels.cpu_attention import use_cheap_attention
 from rerank.kernels.dropout import use_cheap_dropout
 from rerank.kernels.flat import reads_flat, use_flat_encoder
-from rerank.lists.store import Lists
-from rerank.lists.tokens import tokenise
-from rerank.models.base import Inputs, Scorer, drawn_from
+from rerank.lists.tokens import Tokens, tokenise
+from rerank.lists.view import Lists
+from rerank.models.base import Inputs, drawn_from
 from rerank.models.contract import checked_contract, class_name, write_contract
+from rerank.models.scorer import Scorer
 from rerank.models.text.long import Long, check_long, make_inputs, mean_of_cls, score_rows
 from rerank.models.text.pairs import FlatInputs
 from rerank.models.text.template import PairTemplate
@@ -39,7 +40,7 @@ FRESH_SEED = 42
 """Draws a fresh head before any training does, so that every score can be had again."""
 
 
-class CrossEncoder(nn.Module, Scorer):
+class CrossEncoder(Scorer):
     """Scores a pair by the encoder's reading of ``[CLS] query [SEP] document [SEP]``.
 
     The pair is joined by the tokenizer's own template. The encoder runs in the precision of the surrounding
@@ -158,21 +159,21 @@ class CrossEncoder(nn.Module, Scorer):
 
     def inputs(self, lists: Lists) -> Inputs:
         """The lists' token ids, from the cache inside their folder."""
-        tokens = tokenise(lists, self.tokenizer, self.query_length, self.document_length)
+        tokens = tokenise(lists.store, self.tokenizer, self.query_length, self.document_length)
         if tokens.truncated:
             log.info(
                 "%s: %d of %d documents are longer than %d word pieces and were cut",
-                lists.folder,
+                lists,
                 tokens.truncated,
                 len(tokens.documents),
                 self.document_length,
             )
         if self.long == "literal_cedr":
             log.warning("literal_cedr: scores depend on which documents are scored together, as in CEDR's code")
-        return self._pairs(tokens.queries, tokens.documents)
+        return self._pairs(tokens, lists.store.query, lists.store.document)
 
-    def _pairs(self, queries: Any, documents: Any) -> Inputs:
-        inputs = make_inputs(self.long, queries, documents, self.template, self.query_length, self.room)
+    def _pairs(self, tokens: Tokens, query: Array, document: Array) -> Inputs:
+        inputs = make_inputs(self.long, tokens, query, document, self.template, self.query_length, self.room)
         return FlatInputs(inputs, self.network) if reads_flat(self.network) else inputs
 
     def score(self, batch: Mapping[str, Tensor]) -> Tensor:
@@ -194,7 +195,7 @@ class CrossEncoder(nn.Module, Scorer):
             pairs: the texts; a document longer than ``document_length`` is cut, as in training.
             budget: padded tokens per forward pass; None for what suits the machine.
         """
-        from rerank.models.score import score_pairs
+        from rerank.models.score import score_candidates
 
         sides: list[list[Array]] = []
         for texts, limit in (
@@ -204,7 +205,7 @@ class CrossEncoder(nn.Module, Scorer):
             encoded = self.tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"] if texts else []
             sides.append([np.asarray(ids[:limit], dtype=np.int64) for ids in encoded])
         rows = np.arange(len(pairs))
-        return score_pairs(self, self._pairs(sides[0], sides[1]), rows, rows, budget=budget)
+        return score_candidates(self, self._pairs(Tokens.of(*sides), rows, rows), rows, rows, budget=budget)
 
     def rank(
         self, query: str, documents: Sequence[str], top_k: int | None = None, return_documents: bool = False

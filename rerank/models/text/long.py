@@ -18,6 +18,7 @@ from rerank.arrow import Array
 from rerank.errors import UserError
 from rerank.kernels.flat import SEQUENCES, rows
 from rerank.kernels.packing import pack
+from rerank.lists.tokens import Tokens
 from rerank.models.text.pairs import PairInputs
 from rerank.models.text.template import PairTemplate
 
@@ -38,55 +39,65 @@ _rows: ContextVar[Tensor | None] = ContextVar("rows", default=None)
 """Rows of each pair in the forward pass that this thread is at, where their CLS vectors are averaged."""
 
 
-def make_inputs(long: Long, queries: Any, documents: Any, template: PairTemplate, query_length: int, room: int) -> Any:
+def make_inputs(
+    long: Long, tokens: Tokens, query: Array, document: Array, template: PairTemplate, query_length: int, room: int
+) -> PairInputs:
     """The inputs of a strategy; ``room`` is how many tokens a row has for query and chunk together."""
     if long == "truncate":
-        return PairInputs(queries, documents, template)
+        return PairInputs(tokens, query, document, template)
     if long == "literal_cedr":
-        return CedrInputs(queries, documents, template, room - query_length, query_length)
-    return ChunkInputs(queries, documents, template, room - query_length, only_first=long == "first")
+        return CedrInputs(tokens, query, document, template, room - query_length, query_length)
+    return ChunkInputs(tokens, query, document, template, room - query_length, only_first=long == "first")
 
 
 class ChunkInputs(PairInputs):
     """Each document cut by itself, so that no score depends on batch mates.
 
     Args:
-        queries: row -> ids, cut to the query's length.
-        documents: row -> ids, cut to the document's length.
+        tokens: see :class:`PairInputs`.
+        query: see there.
+        document: see there.
         template: how a row is joined.
         capacity: tokens of a chunk at most.
         only_first: whether chunks after the first are left out.
     """
 
     def __init__(
-        self, queries: Any, documents: Any, template: PairTemplate, capacity: int, only_first: bool = False
+        self,
+        tokens: Tokens,
+        query: Array,
+        document: Array,
+        template: PairTemplate,
+        capacity: int,
+        only_first: bool = False,
     ) -> None:
-        super().__init__(queries, documents, template)
+        super().__init__(tokens, query, document, template)
         self.only_first = only_first
         counts = np.maximum(1, -(-self.document_lengths // capacity))
         self.sizes = -(-self.document_lengths // counts)
         self.counts = np.ones_like(counts) if only_first else counts
 
-    def lengths(self, queries: Array, documents: Array) -> Array:
-        """Tokens of all rows of every pair, query and special ones in each."""
-        tokens = self.sizes if self.only_first else self.document_lengths
-        return tokens[documents] + self.counts[documents] * (self.query_lengths[queries] + self.template.special)
+    def lengths(self, rows: Array) -> Array:
+        """Tokens of all chunks of every pair, query and special ones in each."""
+        tokens, documents = self.sizes if self.only_first else self.document_lengths, self.document[rows]
+        beside = self.query_lengths[self.query[rows]] + self.template.special
+        return tokens[documents] + self.counts[documents] * beside
 
-    def collate(self, queries: Array, documents: Array) -> dict[str, Tensor]:
+    def collate(self, rows: Array, starts: Array) -> dict[str, Tensor]:
         """As for plain pairs, but rows of chunks, pair after pair, with the number of each pair in ``chunks``."""
         import torch
 
-        counts = self.counts[documents]
-        rows = []
+        documents = self.document[rows]
+        counts, texts = self.counts[documents], []
         for document, count, size in zip(documents, counts, self.sizes[documents], strict=True):
             ids = self.documents[document]
-            rows += [ids[i * size : (i + 1) * size] for i in range(count)]
-        batch = self.join([self.queries[q] for q in np.repeat(queries, counts)], rows)
+            texts += [ids[i * size : (i + 1) * size] for i in range(count)]
+        batch = self.join([self.queries[q] for q in np.repeat(self.query[rows], counts)], texts)
         return batch if self.only_first else batch | {CHUNKS: torch.from_numpy(counts)}
 
-    def chunks(self, queries: Array, documents: Array, budget: int) -> list[Array]:
+    def chunks(self, rows: Array, starts: Array, budget: int) -> list[Array]:
         """Pairs with equally many rows go together: then rows are of similar length where pairs are."""
-        counts, lengths = self.counts[documents], self.lengths(queries, documents)
+        counts, lengths = self.counts[self.document[rows]], self.lengths(rows)
         parts = []
         for count in np.unique(counts):
             positions = np.flatnonzero(counts == count)
@@ -104,37 +115,46 @@ class CedrInputs(PairInputs):
     Scores equal those of ``cls_mean`` where all documents are of one length and all queries of the full one.
     """
 
-    def __init__(self, queries: Any, documents: Any, template: PairTemplate, capacity: int, query_length: int) -> None:
-        super().__init__(queries, documents, template)
+    def __init__(
+        self,
+        tokens: Tokens,
+        query: Array,
+        document: Array,
+        template: PairTemplate,
+        capacity: int,
+        query_length: int,
+    ) -> None:
+        super().__init__(tokens, query, document, template)
         self.capacity, self.query_length = capacity, query_length
 
-    def lengths(self, queries: Array, documents: Array) -> Array:
+    def lengths(self, rows: Array) -> Array:
         """Tokens of the rows that every pair would have by itself."""
-        counts = np.maximum(1, -(-self.document_lengths[documents] // self.capacity))
-        return self.document_lengths[documents] + counts * (self.query_length + self.template.special)
+        lengths = self.document_lengths[self.document[rows]]
+        counts = np.maximum(1, -(-lengths // self.capacity))
+        return lengths + counts * (self.query_length + self.template.special)
 
-    def chunks(self, queries: Array, documents: Array, budget: int) -> list[Array]:
+    def chunks(self, rows: Array, starts: Array, budget: int) -> list[Array]:
         """Pairs in their order, 16 together, whatever the budget: the batch is part of the recipe."""
-        del documents, budget
-        return [np.arange(start, min(start + CEDR_BATCH, len(queries))) for start in range(0, len(queries), CEDR_BATCH)]
+        return [np.arange(first, min(first + CEDR_BATCH, len(rows))) for first in range(0, len(rows), CEDR_BATCH)]
 
-    def collate(self, queries: Array, documents: Array) -> dict[str, Tensor]:
+    def collate(self, rows: Array, starts: Array) -> dict[str, Tensor]:
         """Rows of padded queries and padded chunks, pair after pair, equally many for each."""
         import torch
 
+        queries, documents = self.query[rows], self.document[rows]
         width = int(self.document_lengths[documents].max())
         count = max(1, -(-width // self.capacity))
         size = -(-width // count)
         texts = _padded([self.documents[d] for d in documents], count * size).reshape(len(documents) * count, size)
         asked = _padded([self.queries[q] for q in queries], self.query_length).repeat(count, axis=0)
-        rows = self.join(list(np.maximum(asked, 0)), list(np.maximum(texts, 0)))
+        batch = self.join(list(np.maximum(asked, 0)), list(np.maximum(texts, 0)))
         for side, ids in ((0, asked), (self.query_length, texts)):
             start = len(self.template.prefix) + side + (len(self.template.middle) if side else 0)
             here = slice(start, start + ids.shape[1])
             missing = torch.from_numpy(ids < 0)
-            rows["attention_mask"][:, here].masked_fill_(missing, 0)
-            rows["input_ids"][:, here].masked_fill_(missing, self.template.pad)
-        return rows | {CHUNKS: torch.full((len(documents),), count)}
+            batch["attention_mask"][:, here].masked_fill_(missing, 0)
+            batch["input_ids"][:, here].masked_fill_(missing, self.template.pad)
+        return batch | {CHUNKS: torch.full((len(documents),), count)}
 
 
 def _padded(rows: list[Array], width: int) -> Array:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from rerank.arrow import Array, Ragged
+from rerank.arrow import Array
 from rerank.kernels.flat import flatten
+from rerank.lists.tokens import Tokens
 from rerank.models.base import Inputs
 from rerank.models.text.template import PairTemplate
 
@@ -19,22 +18,25 @@ class PairInputs(Inputs):
     """Queries and documents as token ids without special tokens; each pair is one row.
 
     Args:
-        queries: row -> ids, cut to the query's length.
-        documents: row -> ids, cut to the document's length.
+        tokens: the token ids of queries and documents.
+        query: ``[T]`` the row of every candidate's query among them.
+        document: ``[T]`` the row of every candidate's document.
         template: how a pair is joined.
     """
 
-    def __init__(self, queries: Any, documents: Any, template: PairTemplate) -> None:
-        self.queries, self.documents, self.template = queries, documents, template
-        self.query_lengths, self.document_lengths = _lengths(queries), _lengths(documents)
+    def __init__(self, tokens: Tokens, query: Array, document: Array, template: PairTemplate) -> None:
+        self.queries, self.documents, self.template = tokens.queries, tokens.documents, template
+        self.query_lengths, self.document_lengths = tokens.query_lengths, tokens.document_lengths
+        self.query, self.document = query, document
 
-    def lengths(self, queries: Array, documents: Array) -> Array:
+    def lengths(self, rows: Array) -> Array:
         """Tokens of every pair, special ones included."""
-        return self.query_lengths[queries] + self.document_lengths[documents] + self.template.special
+        lengths = self.query_lengths[self.query[rows]] + self.document_lengths[self.document[rows]]
+        return lengths + self.template.special
 
-    def collate(self, queries: Array, documents: Array) -> dict[str, Tensor]:
+    def collate(self, rows: Array, starts: Array) -> dict[str, Tensor]:
         """Padded ``input_ids``, ``attention_mask`` and, where the model has them, ``token_type_ids``."""
-        return self.join([self.queries[q] for q in queries], [self.documents[d] for d in documents])
+        return self.join([self.queries[q] for q in self.query[rows]], [self.documents[d] for d in self.document[rows]])
 
     def join(self, queries: list[Array], documents: list[Array]) -> dict[str, Tensor]:
         """Rows of queries with documents, or with chunks of them."""
@@ -49,18 +51,14 @@ class FlatInputs(Inputs):
     def __init__(self, padded: Inputs, network: Any) -> None:
         self.padded, self.network = padded, network
 
-    def lengths(self, queries: Array, documents: Array) -> Array:
+    def lengths(self, rows: Array) -> Array:
         """Tokens of every pair."""
-        return self.padded.lengths(queries, documents)
+        return self.padded.lengths(rows)
 
-    def collate(self, queries: Array, documents: Array) -> dict[str, Any]:
+    def collate(self, rows: Array, starts: Array) -> dict[str, Any]:
         """The same tokens end to end."""
-        return flatten(self.padded.collate(queries, documents), self.network)
+        return flatten(self.padded.collate(rows, starts), self.network)
 
-    def chunks(self, queries: Array, documents: Array, budget: int) -> list[Array]:
+    def chunks(self, rows: Array, starts: Array, budget: int) -> list[Array]:
         """As the others are cut."""
-        return self.padded.chunks(queries, documents, budget)
-
-
-def _lengths(side: Any) -> Array:
-    return side.lengths() if isinstance(side, Ragged) else np.array([len(ids) for ids in side], dtype=np.int64)
+        return self.padded.chunks(rows, starts, budget)

@@ -31,6 +31,7 @@ class SelfAttention(FeatureNetwork):
         dropout: float = 0.1,
         output: Literal["none", "tanh", "sigmoid"] = "none",
         normalise: list[Normaliser] | None = None,
+        columns: list[str] | None = None,
     ) -> None:
         """Say what the network looks like.
 
@@ -42,11 +43,13 @@ class SelfAttention(FeatureNetwork):
             dropout: rate in the blocks.
             output: activation of the score.
             normalise: what is done to the features first, in this order.
+            columns: what is read of every candidate: names of columns, or of one number of theirs (``features/3``);
+                null is ``features``, what feature files are parsed to.
         """
         if min(width, hidden, blocks, heads) < 1 or width % heads:
             raise ValueError(f"model.width {width} must be a multiple of model.heads {heads}, and all of them above 0")
         settings = {"width": width, "hidden": hidden, "blocks": blocks, "heads": heads}
-        super().__init__(settings | {"dropout": dropout, "output": output}, normalise)
+        super().__init__(settings | {"dropout": dropout, "output": output}, normalise, columns)
 
     @property
     def budget(self) -> int:

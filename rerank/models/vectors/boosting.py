@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 
 from rerank.errors import UserError
+from rerank.features.parse import FEATURES
 from rerank.files import digest
 from rerank.models.base import Model
 from rerank.models.contract import CONTRACT, checked_contract, class_name, write_contract
+from rerank.models.vectors.inputs import check_added, columns_of, vectors
 
 if TYPE_CHECKING:
     from rerank.arrow import Array
-    from rerank.lists.store import Lists
+    from rerank.lists.view import Lists
 
 Objective = Callable[["Array"], tuple["Array", "Array"]]
 """Gradient and diagonal of the Hessian, ``[T]`` each, at the scores ``[T]`` of the training documents."""
@@ -63,11 +65,25 @@ class Trees(Model):
         for name in _POSITIVE & settings.keys():
             if settings[name] == 0:
                 raise ValueError(f"{name} must be above 0")
+        self.columns = list(settings.pop("columns") or [FEATURES])
         self.settings = settings
         self.trees: int = settings["trees"]
-        self.features = 0
+        self.names: list[str] = []
         self.booster: Any = None
         self.module = self._import()
+
+    def vectors(self, lists: Lists) -> Array:
+        """What the trees read of the candidates, ``[T, C]``; NaN where a system did not return one."""
+        return vectors(lists, self.names)
+
+    def prepare(self, train: Lists) -> None:
+        """Settle which columns are read.
+
+        Raises:
+            UserError: lists without them.
+        """
+        self.names = columns_of(train, self.columns)
+        check_added(train, self.names)
 
     @abstractmethod
     def begin(self, train: Lists, validation: Lists | None, seed: int, gain: Gain, own: bool) -> None:
@@ -118,20 +134,16 @@ class Trees(Model):
         """Scores of every candidate of the lists, ``[T]`` float32.
 
         Raises:
-            UserError: texts in place of features, or another number of them.
+            UserError: lists that lack what the model reads.
         """
-        from rerank.models.vectors.inputs import width
-
-        if (found := width(lists)) != self.features:
-            raise UserError(f"{lists.folder}: has {found} features, the model was trained on {self.features}")
-        return np.asarray(self._predict(vectors(lists)), dtype=np.float32)
+        return np.asarray(self._predict(vectors(lists, self.names)), dtype=np.float32)
 
     def contract(self) -> dict[str, Any]:
-        """Settings, number of features and of trees."""
+        """Settings, what it reads, the number of trees."""
         return {
             "class": class_name(type(self)),
             "settings": self.settings,
-            "features": self.features,
+            "columns": self.names,
             "trees": self.count,
         }
 
@@ -155,7 +167,7 @@ class Trees(Model):
             raise UserError(f"{path}: not the file that training wrote; copy the model again, or train again")
         try:
             model = cls(**contract["settings"])
-            model.features = int(contract["features"])
+            model.names = [str(name) for name in contract["columns"]]
         except (KeyError, TypeError, ValueError) as error:
             raise UserError(f"{folder / CONTRACT}: not a whole contract ({error}); train again") from error
         model._read(path)
@@ -184,12 +196,3 @@ class Trees(Model):
             raise UserError(
                 f"model: {cls.__name__} needs {cls.package}, which is not installed; pip install 'rerank[ltr]'"
             ) from error
-
-
-def vectors(lists: Lists) -> Array:
-    """The feature vectors of the candidates, ``[T, F]``; a view of the mapped file where they lie in order."""
-    assert lists.features is not None
-    rows = lists.documents
-    if len(rows) and rows[-1] - rows[0] == len(rows) - 1 and (np.diff(rows) == 1).all():
-        return lists.features[int(rows[0]) : int(rows[-1]) + 1]
-    return lists.features[rows]

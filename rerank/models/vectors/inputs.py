@@ -8,91 +8,133 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 from torch import Tensor
+from torch import device as Device
 
 from rerank.arrow import Array, blocks
 from rerank.errors import UserError
+from rerank.features.parse import FEATURES
 from rerank.kernels.packing import pack
+from rerank.lists.columns import flat
 from rerank.models.base import Inputs
 
 if TYPE_CHECKING:
     from rerank.features.normalise import Normaliser
-    from rerank.lists.store import Lists
+    from rerank.lists.view import Lists
 
 ROWS = 65_536
 """Rows normalised at a time."""
 
 
-def width(lists: Lists) -> int:
-    """The number of features of lists.
+def columns_of(lists: Lists, columns: Sequence[str]) -> list[str]:
+    """The numbers that a model reads of every candidate, by their full names (``features/1``).
+
+    Args:
+        lists: the lists.
+        columns: names of columns, or of one of their numbers.
 
     Raises:
-        UserError: they hold texts.
+        UserError: lists without such a column.
     """
-    if lists.features is None:
-        raise UserError(f"{lists.folder}: holds texts, not feature vectors; use a CrossEncoder")
-    return int(lists.features.shape[1])
+    store = lists.store
+    if FEATURES in columns and FEATURES not in store.column_names:
+        there = ", ".join(store.column_names) or "no columns"
+        holds = "holds texts, not feature vectors; use a CrossEncoder, or" if store.has_text else "has no features;"
+        raise UserError(f"{lists}: {holds} name columns to read (model.columns), there are {there}")
+    return list(flat(columns, {file: store.entry(file) for file in {name.partition("/")[0] for name in columns}}))
+
+
+def vectors(lists: Lists, names: Sequence[str]) -> Array:
+    """What a model reads of the candidates, ``[T, C]``; a view of the mapped file where it can be.
+
+    Raises:
+        UserError: lists that lack some of it.
+    """
+    try:
+        return lists.matrix(names)
+    except UserError as error:
+        raise UserError(f"{lists}: the model reads {_shortened(names)}; {error}") from error
+
+
+def _shortened(names: Sequence[str]) -> str:
+    return ", ".join(names) if len(names) < 5 else f"{names[0]}, {names[1]}, … {names[-1]}"
 
 
 class FeatureInputs(Inputs):
     """The vectors of some lists as one tensor ``[T, F]``.
 
     Args:
-        lists: lists with features.
-        normalisers: what is done to them, in this order; fitted.
-        features: the number of features that the model has seen.
+        lists: the lists.
+        normalisers: what is done to the vectors, in this order; fitted.
+        names: the numbers that the model reads.
         device: where the tensor lies.
 
     Raises:
-        UserError: texts in place of features, or another number of them.
+        UserError: lists that lack a number, for some candidate or altogether.
     """
 
-    def __init__(self, lists: Lists, normalisers: Sequence[Normaliser], features: int, device: torch.device) -> None:
-        if (found := width(lists)) != features:
-            raise UserError(f"{lists.folder}: has {found} features, the model was trained on {features}")
-        assert lists.features is not None
-        values = np.empty((len(lists.documents), features), dtype=np.float32)
+    def __init__(self, lists: Lists, normalisers: Sequence[Normaliser], names: Sequence[str], device: Device) -> None:
+        found = vectors(lists, names)
+        values = np.empty(found.shape, dtype=np.float32)
         for first, last in blocks(lists.offsets, ROWS):
             start, end = int(lists.offsets[first]), int(lists.offsets[last])
-            block = np.asarray(lists.features[lists.documents[start:end]], dtype=np.float32)
+            block = np.asarray(found[start:end], dtype=np.float32)
+            check_known(lists, names, block)
             offsets = lists.offsets[first : last + 1] - start
             for normaliser in normalisers:
                 block = normaliser.apply(block, offsets)
             values[start:end] = block
         self.values = torch.from_numpy(values).to(device)
-        self._place = np.full(len(lists.features), -1, dtype=np.int64)  # row in the store -> row here
-        self._place[lists.documents] = np.arange(len(lists.documents))
+        self._first = lists.rows.start if isinstance(lists.rows, slice) else None
+        self._place = np.zeros(0, np.int64)  # row in the store -> row here, where they lie scattered
+        if not isinstance(lists.rows, slice):
+            self._place = np.full(int(lists.rows.max(initial=-1)) + 1, -1, dtype=np.int64)
+            self._place[lists.rows] = np.arange(lists.size)
 
-    def lengths(self, queries: Array, documents: Array) -> Array:
+    def lengths(self, rows: Array) -> Array:
         """One row each."""
-        return np.ones(len(documents), dtype=np.int64)
+        return np.ones(len(rows), dtype=np.int64)
 
-    def collate(self, queries: Array, documents: Array) -> dict[str, Tensor]:
+    def collate(self, rows: Array, starts: Array) -> dict[str, Tensor]:
         """``features``: ``[n, F]``."""
-        rows = torch.from_numpy(self._place[documents])
-        return {"features": self.values.index_select(0, rows.to(self.values.device, non_blocking=True))}
+        here = torch.from_numpy(self._place[rows] if self._first is None else rows - self._first)
+        return {"features": self.values.index_select(0, here.to(self.values.device, non_blocking=True))}
+
+
+def check_known(lists: Lists, names: Sequence[str], values: Array) -> None:
+    """Refuse candidates of which a system says nothing: a network has no way to read that."""
+    if (unknown := np.isnan(values)).any():
+        column = int(unknown.any(axis=0).argmax())
+        raise UserError(
+            f"{lists}: {names[column]} says nothing of {int(unknown[:, column].sum())} candidates (they were added, or "
+            "that system did not return them); leave the column out, or use trees, which can tell"
+        )
+
+
+def check_added(lists: Lists, names: Sequence[str]) -> None:
+    """Refuse added candidates of which a system says nothing: the gap itself would tell that they are relevant."""
+    added = lists.store.added_rows[lists.rows]
+    if added.any() and (unknown := np.isnan(vectors(lists, names)[added]).any(axis=0)).any():
+        raise UserError(
+            f"{lists}: {names[int(unknown.argmax())]} says nothing of the relevant documents that were added, which "
+            "would give them away; make the lists without --add-relevant, or leave the column out"
+        )
 
 
 class ListInputs(FeatureInputs):
-    """The same for models that look at the whole list: consecutive pairs of one query are a list."""
+    """The same for models that look at the whole list."""
 
-    def chunks(self, queries: Array, documents: Array, budget: int) -> list[Array]:
+    def chunks(self, rows: Array, starts: Array, budget: int) -> list[Array]:
         """Whole lists, of similar length."""
-        starts, lengths = _runs(queries)
+        lengths = np.diff(starts, append=len(rows))
         return [
             np.concatenate([np.arange(starts[i], starts[i] + lengths[i]) for i in chosen])
             for chosen in pack(lengths, budget)
         ]
 
-    def collate(self, queries: Array, documents: Array) -> dict[str, Tensor]:
+    def collate(self, rows: Array, starts: Array) -> dict[str, Tensor]:
         """``features``: ``[B, N, F]`` padded with zeros, and ``mask``: ``[B, N]``."""
-        _, lengths = _runs(queries)
-        flat = super().collate(queries, documents)["features"]
+        lengths = np.diff(starts, append=len(rows))
+        flat = super().collate(rows, starts)["features"]
         mask = torch.from_numpy(np.arange(int(lengths.max())) < lengths[:, None]).to(flat.device)
         padded = flat.new_zeros((*mask.shape, flat.shape[1])).masked_scatter_(mask[:, :, None], flat)
         return {"features": padded, "mask": mask}
-
-
-def _runs(queries: Array) -> tuple[Array, Array]:
-    """Start and length of every run of equal values."""
-    starts = np.concatenate([[0], np.flatnonzero(np.diff(queries)) + 1])
-    return starts, np.diff([*starts, len(queries)])

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rerank.models.vectors.boosting import Gain, Objective, Split, Trees, vectors
+from rerank.models.vectors.boosting import Gain, Objective, Split, Trees
 
 if TYPE_CHECKING:
     from rerank.arrow import Array
-    from rerank.lists.store import Lists
+    from rerank.lists.view import Lists
 
 
 class LightGBM(Trees):
@@ -52,6 +52,7 @@ class LightGBM(Trees):
         max_bin: int = 255,
         truncation_level: int = 30,
         threads: int | None = None,
+        columns: list[str] | None = None,
     ) -> None:
         """Set LightGBM's parameters, under its names.
 
@@ -68,6 +69,8 @@ class LightGBM(Trees):
             truncation_level: ranks from which LambdaMART takes pairs; a little more than the monitor's cut-off is
                 enough.
             threads: threads; null takes one for every 50,000 documents, up to OMP_NUM_THREADS or the number of cores.
+            columns: what is read of every candidate: names of columns, or of one number of theirs (``features/3``);
+                null is ``features``, what feature files are parsed to.
         """
         super().__init__({name: value for name, value in locals().items() if name not in ("self", "__class__")})
 
@@ -77,7 +80,7 @@ class LightGBM(Trees):
         params |= {
             "objective": "none" if own else "lambdarank",
             "metric": "None",
-            "num_threads": self._threads(len(train.documents)),
+            "num_threads": self._threads(train.size),
             "bagging_freq": int(self.settings["bagging_fraction"] < 1),
             "seed": seed,
             "deterministic": True,
@@ -86,17 +89,16 @@ class LightGBM(Trees):
         }
         if not own:
             params["lambdarank_truncation_level"] = self.settings["truncation_level"]
-            top = max(int(lists.labels.max(initial=0)) for lists in (train, validation) if lists is not None)
+            top = max(int(lists.grades.max(initial=0)) for lists in (train, validation) if lists is not None)
             params["label_gain"] = [2**y - 1 if gain == "exp-log2" else y for y in range(top + 1)]
         data = self._data(train, params)
-        self.features = data.num_feature()
         self.booster = self.module.Booster(params, data)
         if validation is not None:
             self.booster.add_valid(self._data(validation, params, data), "validation")
 
     def _data(self, lists: Lists, params: dict[str, Any], reference: Any = None) -> Any:
         data = self.module.Dataset(
-            vectors(lists), lists.labels, reference=reference, group=lists.lengths, params=params
+            self.vectors(lists), lists.grades, reference=reference, group=lists.lengths, params=params
         )
         return data.construct()
 

@@ -48,6 +48,7 @@ class MLP(FeatureNetwork):
         momentum: float = 0.1,
         dropout: float = 0.0,
         normalise: list[Normaliser] | None = None,
+        columns: list[str] | None = None,
     ) -> None:
         """Say what the network looks like.
 
@@ -62,6 +63,8 @@ class MLP(FeatureNetwork):
             momentum: weight of a batch in batch norm's running statistics (one minus TensorFlow's momentum).
             dropout: rate behind every hidden layer.
             normalise: what is done to the features first, in this order.
+            columns: what is read of every candidate: names of columns, or of one number of theirs (``features/3``);
+                null is ``features``, what feature files are parsed to.
         """
         given = {"hidden": hidden, "activation": activation, "batch_norm": batch_norm, "input_norm": input_norm}
         given |= {"output": output}
@@ -76,7 +79,7 @@ class MLP(FeatureNetwork):
             raise ValueError(f"model.hidden: sizes must be at least 1, not {settings['hidden']}")
         if not 0 <= dropout < 1 or not 0 < momentum <= 1:
             raise ValueError(f"model.dropout must be in [0, 1) and momentum in (0, 1], not {dropout} and {momentum}")
-        super().__init__(settings, normalise)
+        super().__init__(settings, normalise, columns)
 
     @property
     def budget(self) -> int:

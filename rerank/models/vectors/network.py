@@ -10,32 +10,38 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from torch import Tensor, nn
 
 from rerank.errors import UserError
-from rerank.models.base import Scorer, drawn_from
+from rerank.features.parse import FEATURES
+from rerank.models.base import drawn_from
 from rerank.models.contract import checked_contract, class_name, write_contract
-from rerank.models.vectors.inputs import FeatureInputs, width
+from rerank.models.scorer import Scorer
+from rerank.models.vectors.inputs import FeatureInputs, check_known, columns_of, vectors
 from rerank.models.weights import check_safetensors
 
 if TYPE_CHECKING:
     from rerank.features.normalise import Normaliser
-    from rerank.lists.store import Lists
+    from rerank.lists.view import Lists
 
 
-class FeatureNetwork(nn.Module, Scorer):
+class FeatureNetwork(Scorer):
     """A network whose width the lists decide; subclasses build the layers, and score.
 
     Args:
         settings: the arguments of the subclass, saved with it.
         normalisers: what is done to the features, in this order.
+        columns: what it reads of every candidate; None for ``features``.
     """
 
     bf16: ClassVar[bool] = False
     reads: ClassVar[type[FeatureInputs]] = FeatureInputs
 
-    def __init__(self, settings: dict[str, Any], normalisers: Sequence[Normaliser] | None) -> None:
+    def __init__(
+        self, settings: dict[str, Any], normalisers: Sequence[Normaliser] | None, columns: Sequence[str] | None
+    ) -> None:
         super().__init__()
         self.settings = settings
         self.normalisers = list(normalisers or [])
-        self.features = 0
+        self.columns = list(columns or [FEATURES])
+        self.names: list[str] = []
 
     @abstractmethod
     def build(self, features: int) -> None:
@@ -56,32 +62,31 @@ class FeatureNetwork(nn.Module, Scorer):
 
     def prepare(self, train: Lists, seed: int) -> None:
         """Fit the normalisers, make the layers, with weights that the seed draws."""
-        self.features = width(train)
-        assert train.features is not None
-        offsets = train.offsets
-        values = train.features[train.documents] if self.normalisers else None
-        for number, normaliser in enumerate(self.normalisers):
-            assert values is not None
-            normaliser.fit(values, offsets)
-            if number + 1 < len(self.normalisers):
-                values = normaliser.apply(values, offsets)
+        self.names = columns_of(train, self.columns)
+        if self.normalisers:
+            values, offsets = vectors(train, self.names), train.offsets
+            check_known(train, self.names, values)
+            for number, normaliser in enumerate(self.normalisers):
+                normaliser.fit(values, offsets)
+                if number + 1 < len(self.normalisers):
+                    values = normaliser.apply(values, offsets)
         with drawn_from(seed):
-            self.build(self.features)
+            self.build(len(self.names))
 
     def inputs(self, lists: Lists) -> FeatureInputs:
         """The lists' vectors, normalised, on the model's device."""
-        return self.reads(lists, self.normalisers, self.features, next(self.parameters()).device)
+        return self.reads(lists, self.normalisers, self.names, next(self.parameters()).device)
 
     def head_parameters(self) -> set[str]:
         """All of them: there is no pretrained encoder."""
         return {name for name, _ in self.named_parameters()}
 
     def contract(self) -> dict[str, Any]:
-        """Settings, number of features, normalisers with what they were fitted to."""
+        """Settings, what it reads, normalisers with what they were fitted to."""
         return {
             "class": class_name(type(self)),
             "settings": self.settings,
-            "features": self.features,
+            "columns": self.names,
             "normalise": [{"class": class_name(type(n)), "state": n.state()} for n in self.normalisers],
         }
 
@@ -113,8 +118,8 @@ class FeatureNetwork(nn.Module, Scorer):
                 normaliser = find_normaliser(str(entry["class"]), Normaliser)()
                 normaliser.load_state(entry["state"])
                 model.normalisers.append(normaliser)
-            model.features = int(contract["features"])
-            model.build(model.features)
+            model.names = [str(name) for name in contract["columns"]]
+            model.build(len(model.names))
             model.load_state_dict(load_file(str(folder / "model.safetensors")))
         except (KeyError, TypeError, RuntimeError) as error:
             raise UserError(f"{folder}: not a whole model ({str(error).splitlines()[0]}); train it again") from error

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from rerank.models.vectors.boosting import Gain, Objective, Split, Trees, vectors
+from rerank.models.vectors.boosting import Gain, Objective, Split, Trees
 
 if TYPE_CHECKING:
     from rerank.arrow import Array
-    from rerank.lists.store import Lists
+    from rerank.lists.view import Lists
 
 
 class XGBoost(Trees):
@@ -39,6 +39,7 @@ class XGBoost(Trees):
         pair_method: Literal["topk", "mean"] = "topk",
         pairs: int = 32,
         threads: int | None = None,
+        columns: list[str] | None = None,
     ) -> None:
         """Set XGBoost's parameters, under its names.
 
@@ -56,6 +57,8 @@ class XGBoost(Trees):
             pair_method: take pairs with each of the first ``pairs`` ranks, or draw ``pairs`` for every document.
             pairs: how many.
             threads: threads; null takes one for every 50,000 documents, up to OMP_NUM_THREADS or the number of cores.
+            columns: what is read of every candidate: names of columns, or of one number of theirs (``features/3``);
+                null is ``features``, what feature files are parsed to.
         """
         super().__init__({name: value for name, value in locals().items() if name not in ("self", "__class__")})
 
@@ -68,7 +71,7 @@ class XGBoost(Trees):
             "tree_method": "hist",
             "grow_policy": "lossguide" if self.settings["max_leaves"] else "depthwise",
             "disable_default_eval_metric": True,
-            "nthread": self._threads(len(train.documents)),
+            "nthread": self._threads(train.size),
             "seed": seed,
             "verbosity": 0,
         }
@@ -81,17 +84,16 @@ class XGBoost(Trees):
         self._sets = {"train": data}
         if validation is not None:
             self._sets["validation"] = self._data(validation, data)
-        self.features = data.num_col()
         self.booster = self.module.Booster(params, list(self._sets.values()))
 
     def _data(self, lists: Lists, reference: Any = None) -> Any:
         return self.module.QuantileDMatrix(
-            vectors(lists),
-            lists.labels,
+            self.vectors(lists),
+            lists.grades,
             group=lists.lengths,
             max_bin=self.settings["max_bin"],
             ref=reference,
-            nthread=self._threads(len(lists.documents)),
+            nthread=self._threads(lists.size),
         )
 
     def grow(self, objective: Objective | None) -> bool:

@@ -10,7 +10,8 @@ import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from rerank.errors import UserError
-from rerank.models.score import score_lists, score_pairs
+from rerank.lists.tokens import Tokens
+from rerank.models.score import score_candidates, score_lists
 from rerank.models.text.cross_encoder import CrossEncoder
 from tests.builders import make_lists, make_model
 
@@ -27,7 +28,7 @@ def exact(model: CrossEncoder, pairs: list[tuple[str, str]]) -> np.ndarray:
     cut = ((query, model.query_length) for query, _ in pairs), ((text, model.document_length) for _, text in pairs)
     sides = [[np.array(model.tokenizer(t, add_special_tokens=False)["input_ids"][:n], int) for t, n in s] for s in cut]
     rows = np.arange(len(pairs))
-    return score_pairs(model, model._pairs(*sides), rows, rows, precision="fp32")
+    return score_candidates(model, model._pairs(Tokens.of(*sides), rows, rows), rows, rows, precision="fp32")
 
 
 @pytest.fixture(params=["hf", "cls"])
@@ -115,8 +116,8 @@ def test_scores_depend_on_neither_order_nor_batch_mates_nor_budget(tiny_model: P
         np.testing.assert_allclose(
             scores[turned.offsets[i] : turned.offsets[i + 1]], whole[lists.offsets[j] : lists.offsets[j + 1]], atol=1e-5
         )
-    texts = lists.document_table.column("text").to_pylist()
-    queries = lists.query_table.column("text").to_pylist()
+    texts = lists.store.documents.column("text").to_pylist()
+    queries = lists.store.queries.column("text").to_pylist()
     pairs = [
         (queries[i], texts[d]) for i in range(12) for d in lists.documents[lists.offsets[i] : lists.offsets[i + 1]]
     ]

@@ -17,9 +17,10 @@ from rerank.errors import UserError
 from rerank.kernels.flat import SEQUENCES
 from rerank.lists import Lists, build_lists
 from rerank.lists.sampling import Full
+from rerank.lists.tokens import Tokens
 from rerank.losses import ListNet
 from rerank.models.load import load_model
-from rerank.models.score import score_lists, score_pairs
+from rerank.models.score import score_candidates, score_lists
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.text.long import make_inputs
 from rerank.training.batches import Batches
@@ -84,8 +85,8 @@ def rows_by_hand(model: CrossEncoder, query: str, document: str) -> list[dict[st
 
 
 def pairs_of(lists: Lists) -> list[tuple[str, str]]:
-    queries, texts = (t.column("text").to_pylist() for t in (lists.query_table, lists.document_table))
-    asked = np.repeat(lists.query_rows, lists.lengths)
+    queries, texts = (t.column("text").to_pylist() for t in (lists.store.queries, lists.store.documents))
+    asked = np.repeat(lists.queries, lists.lengths)
     return [(queries[q], texts[d]) for q, d in zip(asked, lists.documents, strict=True)]
 
 
@@ -114,8 +115,7 @@ def test_cls_mean_is_the_head_on_the_mean_of_cls_vectors(short_model: Path, list
     theirs = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
     model.zero_grad()
     inputs = model.inputs(lists)
-    asked = np.repeat(lists.query_rows, lists.lengths)
-    batch = inputs.collate(asked, lists.documents)
+    batch = inputs.collate(lists.row_numbers, lists.offsets[:-1])
     assert {int(n) for n in batch["chunks"]} == {1, 2, 3, 4}
     scores = model.score(batch)
     torch.testing.assert_close(scores, torch.stack(expected), rtol=1e-4, atol=1e-5)
@@ -165,12 +165,11 @@ def test_scores_depend_on_neither_order_nor_batch_mates(short_model: Path, lists
     model = model_of(short_model, long)
     inputs = model.inputs(lists)
     whole = score_lists(model, inputs, lists, precision="fp32")
-    assert whole.shape == (len(lists.documents),), "one score per pair, not per chunk"
+    assert whole.shape == (lists.size,), "one score per pair, not per chunk"
     for budget in (1, 150):
         np.testing.assert_allclose(score_lists(model, inputs, lists, precision="fp32", budget=budget), whole, atol=1e-5)
-    order = np.random.default_rng(0).permutation(len(lists.documents))
-    asked = np.repeat(lists.query_rows, lists.lengths)
-    turned = score_pairs(model, inputs, asked[order], lists.documents[order], precision="fp32")
+    order = np.random.default_rng(0).permutation(lists.size)
+    turned = score_candidates(model, inputs, lists.row_numbers[order], np.arange(lists.size), precision="fp32")
     np.testing.assert_allclose(turned, whole[order], atol=1e-5)
 
 
@@ -196,15 +195,14 @@ def test_training_gradients_do_not_depend_on_how_a_batch_is_cut(short_model: Pat
 def test_lengths_count_the_tokens_of_all_rows(short_model: Path, lists: Lists, long: str) -> None:
     model = model_of(short_model, long)
     inputs = model.inputs(lists)
-    asked = np.repeat(lists.query_rows, lists.lengths)
-    lengths = inputs.lengths(asked, lists.documents)
+    lengths = inputs.lengths(lists.row_numbers)
     for i, (query, document) in enumerate(pairs_of(lists)):
         rows = rows_by_hand(model, query, document)[: 1 if long == "first" else None]
         assert lengths[i] == sum(row["input_ids"].numel() for row in rows)
-    chunks = inputs.chunks(asked, lists.documents, 200)
-    assert sorted(np.concatenate(chunks).tolist()) == list(range(len(asked)))
+    chunks = inputs.chunks(lists.row_numbers, lists.offsets[:-1], 200)
+    assert sorted(np.concatenate(chunks).tolist()) == list(range(lists.size))
     for chunk in chunks:
-        batch = inputs.collate(asked[chunk], lists.documents[chunk])
+        batch = inputs.collate(lists.row_numbers[chunk], np.arange(len(chunk)))
         rows = batch[SEQUENCES].lengths
         assert sum(rows) == batch["input_ids"].numel() == lengths[chunk].sum()
         padded = max(rows) * len(rows)
@@ -216,7 +214,7 @@ def test_the_documents_that_are_cut_are_counted(
     short_model: Path, lists: Lists, caplog: pytest.LogCaptureFixture
 ) -> None:
     model = model_of(short_model, "cls_mean")
-    texts = lists.document_table.column("text").to_pylist()
+    texts = lists.store.documents.column("text").to_pylist()
     longer = sum(len(pieces(model, text)) > DOCUMENT for text in texts)
     with caplog.at_level("INFO", "rerank"):
         model.inputs(lists)
@@ -281,13 +279,14 @@ def test_literal_cedr_is_the_recipe_batch_mates_and_all(
 
 def test_literal_cedr_agrees_with_cls_mean_for_full_queries_and_equal_lengths(short_model: Path) -> None:
     mine, theirs = (model_of(short_model, long) for long in ("cls_mean", "literal_cedr"))
-    rng = np.random.default_rng(5)
+    rng, rows = np.random.default_rng(5), np.arange(5)
     for length in (1, CAPACITY, CAPACITY + 1, DOCUMENT):  # one chunk, and equal ones
         queries, documents = (list(rng.integers(2000, 20000, (5, width))) for width in (QUERY, length))
         scores = []
         for model in (mine, theirs):
-            inputs = make_inputs(model.long, queries, documents, model.template, QUERY, model.room)
-            scores.append(score_pairs(model, inputs, np.arange(5), np.arange(5), precision="fp32"))
+            tokens = Tokens.of(queries, documents)
+            inputs = make_inputs(model.long, tokens, rows, rows, model.template, QUERY, model.room)
+            scores.append(score_candidates(model, inputs, rows, rows, precision="fp32"))
         np.testing.assert_allclose(scores[0], scores[1], atol=1e-5)
 
 

@@ -73,11 +73,10 @@ def test_attention_does_not_know_the_order_of_documents(lists: Lists) -> None:
     model = prepared(lambda: SelfAttention(8, 16), lists)
     inputs = model.inputs(lists)
     rows = np.arange(lists.offsets[3], lists.offsets[4])
-    turned = np.random.default_rng(1).permutation(rows)
-    queries = np.zeros(len(rows), dtype=np.int64)
+    turned, start = np.random.default_rng(1).permutation(rows), np.zeros(1, dtype=np.int64)
     with torch.no_grad():
-        one = model.score(inputs.collate(queries, lists.documents[rows]))
-        other = model.score(inputs.collate(queries, lists.documents[turned]))
+        one = model.score(inputs.collate(rows, start))
+        other = model.score(inputs.collate(turned, start))
     torch.testing.assert_close(other, one[torch.from_numpy(turned - rows[0])], atol=1e-5, rtol=0)
 
 
@@ -86,20 +85,19 @@ def test_attention_sees_the_whole_list(lists: Lists) -> None:
     model = prepared(lambda: SelfAttention(8, 16), lists)
     inputs = model.inputs(lists)
     rows = np.arange(lists.offsets[0], lists.offsets[1])
-    queries = np.zeros(len(rows), dtype=np.int64)
+    start = np.zeros(1, dtype=np.int64)
     with torch.no_grad():
-        whole = model.score(inputs.collate(queries, lists.documents[rows]))
-        part = model.score(inputs.collate(queries[:-1], lists.documents[rows[:-1]]))
+        whole = model.score(inputs.collate(rows, start))
+        part = model.score(inputs.collate(rows[:-1], start))
     assert (whole[:-1] - part).abs().max() > 1e-4
 
 
 def test_batch_norm_counts_documents_and_no_padding(lists: Lists) -> None:
     model = prepared(lambda: MLP("1024", momentum=1.0), lists).train()
     inputs = model.inputs(lists)
-    queries = np.repeat(lists.query_rows, lists.lengths)
-    model.score(inputs.collate(queries, lists.documents))
+    model.score(inputs.collate(lists.row_numbers, lists.offsets[:-1]))
     norm = next(layer for layer in model.modules() if isinstance(layer, nn.BatchNorm1d))
-    expected = np.asarray(lists.features)[lists.documents].mean(axis=0)
+    expected = lists.matrix(["features"]).mean(axis=0)
     np.testing.assert_allclose(norm.running_mean.numpy(), expected, atol=1e-5)  # type: ignore[union-attr]
 
 
@@ -143,11 +141,30 @@ def test_wrong_input_is_refused(lists: Lists, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"width 10.*multiple of model.heads 3"):
         SelfAttention(width=10, heads=3)
     model = prepared(lambda: MLP(hidden=[4]), lists)
-    other = letor_lists(write_features(tmp_path / "wider.txt", features=9))
-    with pytest.raises(UserError, match="has 9 features, the model was trained on 6"):
+    other = letor_lists(write_features(tmp_path / "narrower.txt", features=4))
+    with pytest.raises(UserError, match=r"narrower.*the model reads features/1, features/2, … features/6; .*'5'"):
         model.inputs(other)
+    texts = make_lists(tmp_path / "text")
+    with pytest.raises(UserError, match=r"the model reads features/1.*has no column 'features'; there are bm25"):
+        model.inputs(texts)
     with pytest.raises(UserError, match="holds texts"):
+<<<<<<< HEAD
         MLP().prepare(make_lists(tmp_path / "text"), 0)
+=======
+        MLP().prepare(texts)
+
+
+def test_features_are_found_by_name(lists: Lists, tmp_path: Path) -> None:
+    """A file with more of them is read where the model's are."""
+    model = prepared(lambda: MLP(hidden=[4], normalise=[QueryZScore()]), lists)
+    lines = [line.split() for line in (tmp_path / "train.txt").read_text().splitlines()]
+    wider = [" ".join([*line[:2], f"0:{i}", *line[2:8], f"8:{-i}"]) for i, line in enumerate(lines)]
+    (tmp_path / "wider.txt").write_text("\n".join(wider))
+    other = letor_lists(tmp_path / "wider.txt")
+    assert other.matrix(["features"]).shape[1] == 9
+    expected = score_lists(model, model.inputs(lists), lists)
+    np.testing.assert_array_equal(score_lists(model, model.inputs(other), other), expected)
+>>>>>>> 97d3d6044505ceda4ed8e370abdb7ea45b687a02
 
 
 def test_a_damaged_model_is_refused(lists: Lists, tmp_path: Path) -> None:

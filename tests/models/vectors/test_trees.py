@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from rerank.errors import UserError
-from rerank.features.letor import letor_lists, with_judgments
-from rerank.lists.store import Lists
+from rerank.features.letor import letor_lists
+from rerank.lists.view import Lists
 from rerank.models.contract import add_to_contract
 from rerank.models.load import load_model
-from rerank.models.vectors.boosting import Gain, Trees, vectors
+from rerank.models.vectors.boosting import Gain, Trees
 from rerank.models.vectors.lightgbm import LightGBM
 from rerank.models.vectors.xgboost import XGBoost
 from tests.builders import make_lists, write_features
@@ -26,10 +25,11 @@ LENGTHS = [20, 1, 7, 13, 20, 2, 16, 5, 20, 11, 3, 18] * 4
 @pytest.fixture
 def lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lists:
     monkeypatch.setenv("RERANK_HOME", str(tmp_path / "home"))
-    return with_judgments(letor_lists(write_features(tmp_path / "features.txt", LENGTHS)))
+    return letor_lists(write_features(tmp_path / "features.txt", LENGTHS))
 
 
 def grown(model: Trees, lists: Lists, trees: int = 8, seed: int = 0, gain: Gain = "log2", own: bool = False) -> Trees:
+    model.prepare(lists)
     model.begin(lists, lists, seed, gain, own)
     for _ in range(trees):
         assert model.grow(pull if own else None)
@@ -47,6 +47,7 @@ def test_kept_trees_score_as_they_did_and_so_do_saved_ones(
     kind: type[Trees], own: bool, lists: Lists, tmp_path: Path
 ) -> None:
     model = kind()
+    model.prepare(lists)
     model.begin(lists, lists, 0, "log2", own)
     at = []
     for _ in range(6):
@@ -82,20 +83,24 @@ def test_lightgbm_grows_the_same_trees_on_any_number_of_threads(lists: Lists) ->
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_gain_is_the_one_asked_for(kind: type[Trees], lists: Lists) -> None:
     """y and 2^y - 1 are the same for grades 0 and 1, and not beyond."""
-    binary = replace(lists, labels=np.minimum(lists.labels, 1))
+    frame = lists.to_dataframe()
+    binary = Lists.from_dataframe(frame.assign(grade=frame["grade"].clip(upper=1)))
     for graded, same in ((binary, True), (lists, False)):
         linear, exponential = (grown(kind(), graded, gain=gain).predict(lists) for gain in ("log2", "exp-log2"))
         assert (linear == exponential).all() == same
 
 
 def test_vectors_are_those_of_the_candidates(lists: Lists) -> None:
-    features = lists.features
-    assert features is not None
-    assert np.shares_memory(vectors(lists), features)
+    features = lists.matrix(["features"])
+    model = LightGBM()
+    model.prepare(lists)
+    assert np.shares_memory(model.vectors(lists), features)
     middle = lists.select(np.arange(3, 9))
-    np.testing.assert_array_equal(vectors(middle), features[middle.documents])
-    backwards = lists.select(np.arange(len(lists))[::-1])
-    np.testing.assert_array_equal(vectors(backwards), features[backwards.documents])
+    np.testing.assert_array_equal(model.vectors(middle), features[lists.offsets[3] : lists.offsets[9]])
+    assert np.shares_memory(model.vectors(middle), features)
+    order = np.arange(len(lists))[::-1]
+    parts = [features[lists.offsets[i] : lists.offsets[i + 1]] for i in order]
+    np.testing.assert_array_equal(model.vectors(lists.select(order)), np.concatenate(parts))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -128,11 +133,26 @@ def test_a_damaged_model_is_refused(kind: type[Trees], lists: Lists, tmp_path: P
 @pytest.mark.parametrize("kind", KINDS)
 def test_other_lists_than_the_model_s_are_refused(kind: type[Trees], lists: Lists, tmp_path: Path) -> None:
     model = grown(kind(), lists, trees=2)
-    other = letor_lists(write_features(tmp_path / "wider.txt", LENGTHS, features=7))
-    with pytest.raises(UserError, match="has 7 features, the model was trained on 6"):
+    other = letor_lists(write_features(tmp_path / "narrower.txt", LENGTHS, features=5))
+    with pytest.raises(UserError, match=r"narrower.*the model reads features/1, features/2, … features/6; .*'6'"):
         model.predict(other)
+    texts = make_lists(tmp_path / "text")
+    with pytest.raises(UserError, match=r"the model reads features/1.*has no column 'features'; there are bm25"):
+        model.predict(texts)
     with pytest.raises(UserError, match="holds texts"):
-        model.predict(make_lists(tmp_path / "text"))
+        kind().prepare(texts)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_features_are_found_by_name(kind: type[Trees], lists: Lists, tmp_path: Path) -> None:
+    """A file with more of them is read where the model's are."""
+    model = grown(kind(), lists, trees=2)
+    lines = [line.split() for line in (tmp_path / "features.txt").read_text().splitlines()]
+    wider = [" ".join([*line[:2], f"0:{i}", *line[2:8], f"8:{-i}"]) for i, line in enumerate(lines)]
+    (tmp_path / "wider.txt").write_text("\n".join(wider))
+    other = letor_lists(tmp_path / "wider.txt")
+    assert other.matrix(["features"]).shape[1] == 9
+    np.testing.assert_array_equal(model.predict(other), model.predict(lists))
 
 
 @pytest.mark.parametrize("kind", KINDS)

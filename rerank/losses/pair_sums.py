@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from rerank.relaxations.order import blocks
+from rerank.relaxations.order import blocks, places_of
 
 HELD = 3  # numbers that a pair takes while its block is computed
 
@@ -50,11 +50,7 @@ def better(values: Tensor, mask: Tensor) -> Tensor:
     if values.shape[1] <= FEW:
         return torch.arange(values.shape[1], device=values.device).expand(values.shape)
     lowest = values.masked_fill(~mask, torch.inf).amin(dim=1, keepdim=True)
-    above = (values > lowest) & mask
-    count = largest(above.sum(dim=1), values.shape[1])
-    if count == values.shape[1]:
-        return torch.arange(count, device=values.device).expand(values.shape)
-    return above.to(torch.float32).topk(count, dim=1).indices
+    return places_of((values > lowest) & mask)
 
 
 def excess(values: Tensor, mask: Tensor) -> Weight:

@@ -12,7 +12,7 @@ from ir_measures.measures import ParamInfo, registry
 
 from rerank.errors import UserError, nearest
 from rerank.evaluation.providers import PIPELINE
-from rerank.measures.parsing import read_name
+from rerank.measures.names import read_name
 
 _TREC_EVAL_NAME = re.compile(
     r"(ndcg_cut|map_cut|P|recall|success|iprec_at_recall)_[\d.]+|recip_rank|num_(q|rel|ret|rel_ret)"

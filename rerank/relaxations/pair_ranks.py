@@ -9,34 +9,34 @@ import torch
 from torch import Tensor
 
 from rerank.relaxations.backward import full_precision
-from rerank.relaxations.base import Lists
+from rerank.relaxations.base import Batch
 from rerank.relaxations.order import blocks
 
 Gradient = Literal[1, 2, 3]
 
 
-def sigmoid_ranks(lists: Lists, alpha: float) -> Tensor:
+def sigmoid_ranks(batch: Batch, alpha: float) -> Tensor:
     """``r_i = 1 + sum_{j != i} sigmoid(alpha (s_j - s_i))`` of the documents asked for, ``[B, R]``."""
-    own = lists.at_rows(lists.scores.detach())
+    own = batch.at_rows(batch.scores.detach())
     ranks = torch.empty_like(own)
-    for rows in _blocks(lists):
-        ranks[:, rows] = _behind(lists, own[:, rows], alpha).sum(dim=2)
+    for rows in _blocks(batch):
+        ranks[:, rows] = _behind(batch, own[:, rows], alpha).sum(dim=2)
     ranks += 0.5  # one for the rank's base, less a half for the pair (i, i)
-    return _Ranks.apply(lists.scores, ranks, lists, alpha, 1)
+    return _Ranks.apply(batch.scores, ranks, batch, alpha, 1)
 
 
-def twin_ranks(lists: Lists, alpha: float, gradient: Gradient) -> Tensor:
+def twin_ranks(batch: Batch, alpha: float, gradient: Gradient) -> Tensor:
     """The exact ranks of the documents asked for, ``[B, R]``, with the backward weights of ``gradient``."""
-    return _Ranks.apply(lists.scores, lists.at_rows(lists.exact), lists, alpha, gradient)
+    return _Ranks.apply(batch.scores, batch.at_rows(batch.exact), batch, alpha, gradient)
 
 
-def _blocks(lists: Lists) -> Iterator[slice]:
-    return blocks(lists.rows.shape[1], lists.scores.numel(), lists.scores)
+def _blocks(batch: Batch) -> Iterator[slice]:
+    return blocks(batch.rows.shape[1], batch.scores.numel(), batch.scores)
 
 
-def _behind(lists: Lists, own: Tensor, alpha: float) -> Tensor:
+def _behind(batch: Batch, own: Tensor, alpha: float) -> Tensor:
     """``sigmoid(alpha (s_j - s_i))`` for rows i and all j, ``[B, R, N]``; 0 where j is a pad."""
-    return (lists.rivals[:, None, :] - own[:, :, None]).mul_(alpha).sigmoid_()
+    return (batch.rivals[:, None, :] - own[:, :, None]).mul_(alpha).sigmoid_()
 
 
 class _Ranks(torch.autograd.Function):
@@ -47,27 +47,27 @@ class _Ranks(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, scores: Tensor, ranks: Tensor, lists: Lists, alpha: float, gradient: Gradient) -> Tensor:
-        ctx.lists, ctx.alpha, ctx.gradient = lists, alpha, gradient
+    def forward(ctx: Any, scores: Tensor, ranks: Tensor, batch: Batch, alpha: float, gradient: Gradient) -> Tensor:
+        ctx.batch, ctx.alpha, ctx.gradient = batch, alpha, gradient
         return ranks
 
     @staticmethod
     @full_precision
     def backward(ctx: Any, slopes: Tensor) -> tuple[Tensor, None, None, None, None]:
-        lists: Lists = ctx.lists
-        own, own_labels = lists.at_rows(lists.scores.detach()), lists.at_rows(lists.labels)
-        total = torch.zeros_like(lists.scores)
-        for rows in _blocks(lists):
-            behind = _behind(lists, own[:, rows], ctx.alpha)  # this is 1 - z
+        batch: Batch = ctx.batch
+        own, own_labels = batch.at_rows(batch.scores.detach()), batch.at_rows(batch.labels)
+        total = torch.zeros_like(batch.scores)
+        for rows in _blocks(batch):
+            behind = _behind(batch, own[:, rows], ctx.alpha)  # this is 1 - z
             if ctx.gradient == 3:
-                sign = (own_labels[:, rows, None] - lists.labels[:, None, :]).sign_()
+                sign = (own_labels[:, rows, None] - batch.labels[:, None, :]).sign_()
                 # u = 1: 1 - z; u = -1: -z = (1 - z) - 1; u = 0: 0
                 weights = behind.sub_((sign < 0).to(behind.dtype)).mul_(sign.abs_()).mul_(2 * ctx.alpha)
             else:
                 weights = behind.addcmul_(behind, behind, value=-1).mul_(ctx.alpha)
                 if ctx.gradient == 2:
-                    weights.mul_((own_labels[:, rows, None] - lists.labels[:, None, :]).sign_())
+                    weights.mul_((own_labels[:, rows, None] - batch.labels[:, None, :]).sign_())
             slope = slopes[:, rows].contiguous()
             total += torch.bmm(slope[:, None, :], weights).squeeze(1)
-            total.scatter_add_(1, lists.rows[:, rows], -slope * weights.sum(dim=2))
-        return total.masked_fill_(~lists.mask, 0.0), None, None, None, None
+            total.scatter_add_(1, batch.rows[:, rows], -slope * weights.sum(dim=2))
+        return total.masked_fill_(~batch.mask, 0.0), None, None, None, None

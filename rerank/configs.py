@@ -1,0 +1,190 @@
+"""Configurations as nested mappings: files that extend others, dotted keys, merging."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rerank.errors import UserError
+
+if TYPE_CHECKING:
+    import yaml
+    from jsonargparse import ArgumentParser
+
+Settings = dict[str, Any]
+
+LARGEST = 1_000_000
+"""Bytes of a configuration, and characters with its aliases written out; ours have some thousands."""
+
+NAMES = ("methods", "ensembles", "figures", "published", "refit")
+"""Keys of an experiment below which keys stay as written: they are names (``R4.L``), or go into cells later."""
+
+
+def add_config(parser: ArgumentParser) -> None:
+    """Let a parser read ``--config FILE``: files may extend others, later files override earlier ones."""
+    from jsonargparse import ActionConfigFile
+
+    class ConfigFiles(ActionConfigFile):
+        told: Settings | None = None
+        before: Any = None
+
+        def __call__(self, parser: Any, cfg: Any, values: Any, option_string: str | None = None) -> None:
+            import yaml
+
+            # The parser's own merging would keep arguments of a class that a later file replaces.
+            self.before = self.before or cfg.clone()
+            cfg.__dict__.update(self.before.clone().__dict__)
+            self.told = _over(self.told or {}, read_config(values), values)
+            # Quoted, because the parser reads a bare 1e-3 as a number.
+            quoted = yaml.safe_dump(self.told, sort_keys=False, default_style='"')
+            self.apply_config(parser, cfg, self.dest, quoted)
+
+    about = "YAML file, which may extend another (extends: FILE); later files override its keys, options all files"
+    parser.add_argument("--config", action=ConfigFiles, help=about)
+
+
+def read_config(path: str | Path, extending: Sequence[Path] = ()) -> Settings:
+    """A YAML file merged over the one that its key ``extends`` names, and so on; dotted keys become nested.
+
+    Args:
+        path: the file. The file that it extends is looked for from its folder.
+        extending: the files that led here.
+
+    Raises:
+        UserError: the file cannot be read, is too large, is no YAML mapping, or extends itself.
+    """
+    path = Path(path)
+    node, content = _parse(path)
+    if "extends" not in content:
+        return _over({}, content, path)
+    where = f"{path}:{next(key.start_mark.line for key, _ in node.value if key.value == 'extends') + 1}: extends"
+    other, chain = content.pop("extends"), [*extending, path.resolve()]
+    if not isinstance(other, str) or not other:
+        raise UserError(f"{where}: takes the path of one file, not {other!r}")
+    base = path.parent / other
+    if not os.path.exists(base):  # unlike Path.exists, it takes any name
+        raise UserError(f"{where}: there is no {base}; paths start at the folder of the file that has them")
+    if base.resolve() in chain:
+        raise UserError(f"{where}: {base} extends this file in turn; one of them must not")
+    return _over(read_config(base, chain), content, path)
+
+
+def assign(settings: Settings, key: str, value: Any) -> None:
+    """Set a dotted key in place: ``loss.relaxation.alpha``.
+
+    ``init_args`` may be left out below a class; a class given by its name alone becomes a mapping. What is missing on
+    the way is made.
+
+    Raises:
+        UserError: a value on the way that holds no keys.
+    """
+    _put(settings, key.split("."), value)
+
+
+def merged(base: Settings, over: Mapping[str, Any], names: Sequence[str] = ()) -> Settings:
+    """A copy of ``base`` with other values: mappings key by key, but one with ``class_path`` as a whole.
+
+    Args:
+        base: what to start from.
+        over: the values that win; their keys may be dotted.
+        names: keys at the top below which no key is dotted.
+    """
+    result: Settings = _copy(base)
+    for way, value in _leaves(over, names):
+        _put(result, way, value)
+    return result
+
+
+def _over(base: Settings, content: Settings, path: str | Path) -> Settings:
+    try:
+        return merged(base, content, NAMES)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from error
+
+
+def _put(settings: Settings, way: Sequence[str], value: Any) -> None:
+    node = settings
+    for part in way[:-1]:
+        node = _inside(node, part)
+        child = node.get(part)
+        if child is None:
+            child = {}
+        elif isinstance(child, str):
+            child = {"class_path": child}
+        elif not isinstance(child, dict):
+            raise UserError(f"{'.'.join(map(str, way))}: {part} is {child!r}, which holds no keys")
+        node[part] = child
+        node = child
+    _inside(node, way[-1])[way[-1]] = _copy(value)
+
+
+def _inside(node: Settings, part: str) -> Settings:
+    """Where a key belongs: in ``init_args`` of a class."""
+    if "class_path" in node and part not in ("class_path", "init_args"):
+        if not isinstance(node.get("init_args"), dict):
+            node["init_args"] = {}
+        return node["init_args"]
+    return node
+
+
+def _copy(value: Any) -> Any:
+    """A deep copy without shared branches, so that what aliases of YAML brought to two places can differ afterwards."""
+    if isinstance(value, Mapping):
+        return {key: _copy(item) for key, item in value.items()}
+    return [_copy(item) for item in value] if isinstance(value, list) else value
+
+
+def _leaves(
+    over: Mapping[str, Any], names: Sequence[str] = (), above: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for key, value in over.items():
+        whole = (above and above[0] in names) or not isinstance(key, str)
+        way = (*above, key) if whole else (*above, *key.split("."))
+        if isinstance(value, Mapping) and value and "class_path" not in value:
+            yield from _leaves(value, names, way)
+        else:
+            yield way, value
+
+
+def _parse(path: Path) -> tuple[yaml.Node, Settings]:
+    """The YAML of a file as a tree with line numbers, and what it means."""
+    import yaml
+    from jsonargparse import get_loader
+
+    try:
+        with path.open("rb") as file:
+            text = file.read(LARGEST + 1)
+        if len(text) > LARGEST:
+            raise UserError(f"{path}: more than {LARGEST:,} bytes: not a configuration")
+        node = yaml.compose(text.decode(), Loader=yaml.SafeLoader)
+        if node is not None and _length(node, {}) > LARGEST:
+            raise UserError(f"{path}: more than {LARGEST:,} characters with its aliases written out")
+        content = get_loader("yaml")(text.decode())  # as the parser reads options: 1e-3 is a number
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: not UTF-8 text") from error
+    except RecursionError as error:
+        raise UserError(f"{path}: nested too deeply") from error
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        problem = getattr(error, "problem", None) or str(error).split("\n")[0]
+        raise UserError(f"{path}{f':{mark.line + 1}' if mark else ''}: not YAML: {problem}") from error
+    if node is None or not isinstance(content, dict):
+        line = f":{node.start_mark.line + 1}" if node is not None else ""
+        raise UserError(f"{path}{line}: a configuration is a mapping of keys to values")
+    return node, content
+
+
+def _length(node: yaml.Node, known: dict[int, float]) -> float:
+    """Characters of a tree, a branch as often as it is mentioned; infinite where it contains itself."""
+    if id(node) not in known:
+        known[id(node)] = float("inf")  # until it is counted: met again below itself, it has no end
+        if isinstance(node.value, str):
+            known[id(node)] = 1 + len(node.value)
+        else:
+            parts = (part for item in node.value for part in (item if isinstance(item, tuple) else (item,)))
+            known[id(node)] = 1 + sum(_length(part, known) for part in parts)
+    return known[id(node)]

@@ -1,0 +1,161 @@
+"""Columns: what systems say of the candidates. One file each, so that one can be added and dropped by itself."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from rerank.arrow import Array, FlatFile, numbers, read_arrow
+from rerank.errors import UserError, nearest
+from rerank.files import atomic_file
+from rerank.hashes import KEY, ZEROS, check_seal, seal
+from rerank.locks import held
+
+if TYPE_CHECKING:
+    from rerank.lists.store import Store
+
+NAME = re.compile(r"[A-Za-z0-9][\w.+-]{0,99}")
+"""What a column may be called: it is a file's name, and stands in configurations."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """What a system says of every candidate.
+
+    Attributes:
+        values: ``[T, C]`` float32; NaN where the system did not return the candidate.
+        names: the names of the C numbers; of a single one it is the column's own.
+        made: who made it, from what.
+    """
+
+    values: Array
+    names: tuple[str, ...]
+    made: Mapping[str, Any] = field(default_factory=dict)
+
+    def one(self, name: str) -> Array:
+        """One of its numbers by name, ``[T]``."""
+        if name not in self.names:
+            raise UserError(f"column: no number {name!r} among {', '.join(self.names[:8])}{nearest(name, self.names)}")
+        return self.values[:, self.names.index(name)]
+
+
+def flat(names: Sequence[str], entries: Mapping[str, Column]) -> Iterator[str]:
+    """Names with each column's numbers in its place: ``features`` becomes ``features/1``, ``features/2`` and so on."""
+    for name in names:
+        file, _, number = name.partition("/")
+        yield from [name] if number else (f"{file}/{inner}" for inner in entries[file].names)
+
+
+def check_name(name: str) -> str:
+    """The name of a column, or a UserError where it is none."""
+    if not NAME.fullmatch(name):
+        raise UserError(f"column {name!r}: a name has letters, digits, '.', '_', '+' and '-', at most 100")
+    return name
+
+
+def column_name(path: str | Path) -> str:
+    """The name of a column for what a file holds: its stem, with other signs replaced."""
+    stem = Path(path).name
+    for _ in range(2 if re.search(r"\.(gz|xz)$", stem) else 1):
+        stem = Path(stem).stem
+    return check_name(re.sub(r"[^\w.+-]+", "_", stem, flags=re.ASCII).strip("._+-")[:100] or "run")
+
+
+def load_column(store: Store, name: str, remembered: bool = True) -> Column:
+    """Map a column of a folder, its seal and its candidates checked."""
+    known = store.column_names
+    if store.folder is None or name not in known:
+        there = f"there are {', '.join(known)}" if known else "there are none"
+        raise UserError(f"{store}: has no column {name!r}{nearest(name, known)}; {there}")
+    path = store.folder / "columns" / f"{name}.arrow"
+    check_seal(path, remembered=remembered)
+    table = read_arrow(path)
+    about = table.schema.metadata or {}
+    if about.get(b"candidates", b"").decode() != store.manifest["candidates"]:
+        raise UserError(f"{path}: a column of other candidates than those of {store.folder}; make it again for them")
+    names = tuple(json.loads(about[b"names"]))
+    flattened = pa.chunked_array([chunk.flatten() for chunk in table.column(0).chunks], pa.float32())
+    return Column(numbers(flattened).reshape(-1, len(names)), names, json.loads(about[b"made"]))
+
+
+def column_file(folder: Path, numbers: int) -> FlatFile:
+    """What collects a column's numbers, ``values=[n, C]`` at a time."""
+    return FlatFile(folder, pa.schema([("values", pa.list_(pa.float32(), numbers))]))
+
+
+def write_column(file: FlatFile, path: Path, names: Sequence[str], candidates: str, made: Mapping[str, Any]) -> None:
+    """Write what was collected, with what it is, and seal it.
+
+    Args:
+        file: the numbers.
+        path: where the column goes.
+        names: the names of the C numbers.
+        candidates: the hash of the candidates that it belongs to.
+        made: who made it, from what.
+    """
+    about = {"names": json.dumps(list(names)), "candidates": candidates, "made": json.dumps(dict(made))}
+    file.write(path, about | {KEY: ZEROS})
+    seal(path)
+
+
+def as_column(name: str, block: Array) -> Array:
+    """Numbers as a column holds them, ``[n, C]`` float32; a UserError where some are infinite there."""
+    with np.errstate(over="ignore"):
+        values = np.asarray(block, dtype=np.float32)
+    if np.isinf(values).any():
+        raise UserError(f"column {name}: has infinite numbers, or some beyond float32; expected finite ones, or NaN")
+    return values[:, None] if values.ndim == 1 else values
+
+
+def add_column(
+    store: Store,
+    name: str,
+    values: Array | Iterable[Array],
+    names: Sequence[str] | None = None,
+    made: Mapping[str, Any] | None = None,
+) -> None:
+    """Give every candidate of a store a number, or several.
+
+    Args:
+        store: a folder; its other files stay untouched. Or lists in memory.
+        name: what the column is called.
+        values: ``[T]`` or ``[T, C]``, added ones included; or blocks of that, one after the other.
+        names: the names of the C numbers; None for a single one.
+        made: who made it, from what.
+
+    Raises:
+        UserError: a column of this name is there, the number of rows differs, or numbers are infinite.
+    """
+    check_name(name)
+    if name in store.column_names:
+        raise UserError(f"{store}: has a column {name} already; choose another name, or remove it first")
+    blocks = (as_column(name, block) for block in ([values] if isinstance(values, np.ndarray) else values))
+    called = tuple(names or [name])
+    rows = int(store.ends[-1]) if len(store.ends) else 0
+    if store.folder is None:
+        whole = np.concatenate([np.zeros((0, len(called)), np.float32), *blocks])
+        _check_rows(name, len(whole), rows)
+        store.keep(name, Column(whole, called, made or {}))
+        return
+    path = store.folder / "columns" / f"{name}.arrow"
+    path.parent.mkdir(exist_ok=True)
+    with held(path, f"adding column {name}", wait=True):
+        if path.exists():
+            raise UserError(f"{store}: has a column {name} already; choose another name, or remove it first")
+        with atomic_file(path) as temporary, column_file(path.parent, len(called)) as file:
+            for block in blocks:
+                file.add(values=block)
+            _check_rows(name, file.rows, rows)
+            write_column(file, temporary, called, store.manifest["candidates"], made or {})
+
+
+def _check_rows(name: str, found: int, expected: int) -> None:
+    if found != expected:
+        raise UserError(f"column {name}: has {found} rows, the lists have {expected} candidates, added ones included")

@@ -1,0 +1,227 @@
+"""Lists in memory: from data frames and back, and several lists as one."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from rerank import __version__
+from rerank.arrow import Array, flat_batch
+from rerank.collections import Qrels
+from rerank.errors import UserError
+from rerank.lists.columns import Column, as_column, check_name
+from rerank.lists.digests import candidates_hash
+from rerank.lists.store import CANDIDATES, ENDS, VERSION, Store
+from rerank.lists.view import Lists
+from rerank.lists.writer import Judgments
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+IDS = ("query_id", "doc_id")
+TEXTS = ("query", "text")
+GRADE = "grade"
+
+
+def from_dataframe(frame: pd.DataFrame, qrels: Qrels | None = None, name: str = "data frame") -> Lists:
+    """Lists in memory.
+
+    >>> import pandas as pd
+    >>> lists = from_dataframe(pd.DataFrame({
+    ...     "query_id": ["q1", "q1", "q2"], "doc_id": ["a", "b", "a"], "grade": [1, 0, 0], "bm25": [9.5, 7.0, 3.0]}))
+    >>> lists.lengths.tolist(), lists.column("bm25").tolist(), lists.qrels["q1"]
+    ([2, 1], [9.5, 7.0, 3.0], {'a': 1, 'b': 0})
+
+    Args:
+        frame: a row per candidate, in the order of the lists: ``query_id`` and ``doc_id``; ``query`` and ``text``
+            (both, or neither); ``grade`` (whole numbers; missing ones are unjudged, negative ones count as 0). Every
+            other column of numbers becomes a column of the lists, those called ``NAME/NUMBER`` one column together;
+            missing values are NaN there. The first column of a single number is taken for what ordered the lists. Rows
+            of a query may be scattered; queries keep the order in which they come first.
+        qrels: all judgments; None takes the grades for them, where there are any.
+        name: what messages call the lists.
+
+    Raises:
+        UserError: a column that is missing or of another type, a document that a query has twice, two texts of one id.
+    """
+    import pandas as pd
+
+    for needed in IDS:
+        if needed not in frame.columns:
+            raise UserError(f"{name}: has no column {needed}; there are {', '.join(map(str, frame.columns))}")
+    texts = [column for column in TEXTS if column in frame.columns]
+    if len(texts) == 1:
+        raise UserError(f"{name}: has {texts[0]}, but no {(set(TEXTS) - set(texts)).pop()}; texts need both")
+    codes, ids = pd.factorize(frame["query_id"].astype(str))
+    order = np.argsort(codes, kind="stable")
+    frame, codes = frame.iloc[order], codes[order]
+    documents, doc_ids = pd.factorize(frame["doc_id"].astype(str))
+    if len(twice := np.flatnonzero(pd.DataFrame({"q": codes, "d": documents}).duplicated())):
+        row = int(order[twice[0]])
+        raise UserError(f"{name}: row {row} has document {doc_ids[documents[twice[0]]]!r} a second time for its query")
+    columns = _columns(frame.drop(columns=[*IDS, *TEXTS, GRADE], errors="ignore"), name)
+    judgments: Judgments | None = None if qrels is None else "qrels.trec"
+    grades = np.zeros(len(frame), np.int16)
+    if GRADE in frame.columns:
+        grades = _grades(frame[GRADE], name)
+        judgments = judgments or "grades"
+    elif qrels is not None:
+        names = zip(ids[codes], doc_ids[documents], strict=True)
+        grades = np.array([max(0, qrels.get(query, {}).get(document, 0)) for query, document in names], np.int16)
+    tables = {
+        "queries": _texts("query_id", ids, frame["query"] if texts else None, codes, name),
+        "documents": _texts("doc_id", doc_ids, frame["text"] if texts else None, documents, name),
+    }
+    lengths = np.bincount(codes, minlength=len(ids))
+    single = (key for key, column in columns.items() if column.names == (key,))
+    manifest = {"collection": {"name": name, "fingerprint": ""}, "retriever": {}, "order": next(single, None)}
+    return Lists.of(_memory(manifest, tables, lengths, documents, grades, columns, qrels, judgments))
+
+
+def to_dataframe(lists: Lists) -> pd.DataFrame:
+    """A row per candidate: ``query_id``, ``doc_id``, ``query`` and ``text`` where there are texts, ``grade``, columns.
+
+    Columns of several numbers are one column each, called ``NAME/NUMBER``.
+    """
+    import pandas as pd
+
+    store, of = lists.store, np.repeat(np.arange(len(lists)), lists.lengths)
+    data: dict[str, Any] = {"query_id": np.array(lists.query_ids, dtype=object)[of]}
+    data["doc_id"] = lists.document_ids(lists.documents)
+    if store.has_text:
+        data["query"] = np.array(lists.query_texts, dtype=object)[of]
+        data["text"] = store.documents.column("text").take(pa.array(lists.documents)).to_pylist()
+    data[GRADE] = lists.grades
+    for name in store.column_names:
+        numbers = store.entry(name).names
+        values = lists.matrix([name])
+        data |= (
+            {name: values[:, 0]}
+            if numbers == (name,)
+            else {f"{name}/{number}": values[:, i] for i, number in enumerate(numbers)}
+        )
+    return pd.DataFrame(data)
+
+
+def concat(parts: Sequence[Lists]) -> Lists:
+    """Several lists as one, in this order: mixtures to train on, or training and validation lists together.
+
+    Texts, tokens and columns stay where they are until they are asked for; columns are those that all parts have.
+
+    Raises:
+        UserError: no parts, a query that two of them have, texts in some of them only, or several orders.
+    """
+    if not parts:
+        raise UserError("concat: expected one or more lists")
+    if len({part.store.has_text for part in parts}) > 1:
+        raise UserError("concat: some lists have texts, others have none; join like with like")
+    seen: dict[str, Lists] = {}
+    for part in parts:
+        for query in part.query_ids:
+            if query in seen:
+                raise UserError(f"concat: query {query!r} is in {seen[query]} and in {part}; each may come once")
+            seen[query] = part
+    stores = [part.store for part in parts]
+    first_query = np.cumsum([0] + [store.queries.num_rows for store in stores])
+    first_row = np.cumsum([0] + [int(store.ends[-1]) if len(store.ends) else 0 for store in stores])
+    orders = {store.order for store in stores}
+    judged = {part.store.manifest["judgments"] for part in parts}
+    qrels: Qrels | None = None
+    if judged != {"grades"}:
+        found = [part.qrels for part in parts]
+        known = [part for part in found if part is not None]
+        qrels = {query: given for part in known for query, given in part.items()} if len(known) == len(parts) else None
+    manifest = {
+        "version": VERSION,
+        "collection": {"name": " + ".join(str(store) for store in stores), "fingerprint": ""},
+        "retriever": {},
+        "order": orders.pop() if len(orders) == 1 else None,
+        "judgments": "grades" if judged == {"grades"} else None if qrels is None else "qrels.trec",
+        "candidates": hashlib.sha256("".join(s.manifest["candidates"] for s in stores).encode()).hexdigest(),
+        **{key: stores[0].manifest[key] for key in ("features",) if key in stores[0].manifest},
+    }
+    store = Store(manifest, parts=stores, qrels=qrels)
+    return Lists(
+        store,
+        np.concatenate([part.queries + start for part, start in zip(parts, first_query[:-1], strict=True)]),
+        np.concatenate([part.starts + start for part, start in zip(parts, first_row[:-1], strict=True)]),
+        np.concatenate([part.lengths for part in parts]),
+    )
+
+
+def _memory(
+    manifest: dict[str, Any],
+    tables: dict[str, pa.Table],
+    lengths: Array,
+    documents: Array,
+    grades: Array,
+    columns: dict[str, Column],
+    qrels: Qrels | None,
+    judgments: Judgments | None,
+) -> Store:
+    """A store in memory, with what its tables and its manifest say of themselves."""
+    queries = np.repeat(np.arange(len(lengths)), lengths)
+    rows = {"query": queries, "document": documents, "grade": grades, "added": np.zeros(len(documents))}
+    ends = {"end": np.cumsum(lengths), "added": np.zeros(len(lengths))}
+    for name, schema, arrays in (("candidates", CANDIDATES, rows), ("ends", ENDS, ends)):
+        typed = {field.name: arrays[field.name].astype(field.type.to_pandas_dtype()) for field in schema}
+        tables[name] = pa.Table.from_batches([flat_batch(schema, typed)])
+    manifest |= {
+        "version": VERSION,
+        "rerank": __version__,
+        "judgments": judgments,
+        "counts": {"queries": len(lengths), "documents": tables["documents"].num_rows, "pairs": len(documents)},
+        "candidates": candidates_hash(tables["queries"], tables["documents"], tables["candidates"]),
+    }
+    return Store(manifest, tables=tables, columns=columns, qrels=qrels)
+
+
+def _columns(frame: pd.DataFrame, name: str) -> dict[str, Column]:
+    """What is left of a data frame as columns, ``NAME/NUMBER`` and others of that name as one."""
+    import pandas as pd
+
+    frame = frame.set_axis(map(str, frame.columns), axis=1)
+    together: dict[str, list[str]] = {}
+    for key in frame.columns:
+        if not pd.api.types.is_numeric_dtype(frame[key]):
+            raise UserError(f"{name}: column {key} holds no numbers; drop it, or make numbers of it")
+        together.setdefault(check_name(key.partition("/")[0]), []).append(key)
+    columns = {}
+    for column, keys in together.items():
+        if len(keys) > 1 and column in keys:
+            raise UserError(f"{name}: has columns {column} and {next(k for k in keys if k != column)}; rename one")
+        values = frame[keys].to_numpy(dtype=np.float64, na_value=np.nan)
+        numbers = tuple(key.partition("/")[2] or key for key in keys)
+        columns[column] = Column(as_column(column, values), numbers, {"data frame": name})
+    return columns
+
+
+def _grades(given: pd.Series, name: str) -> Array:
+    import pandas as pd
+
+    numbers = pd.to_numeric(given, errors="coerce")
+    values = numbers.to_numpy(dtype=np.float64, na_value=np.nan)
+    wrong = (given.notna() & numbers.isna()).to_numpy() | (np.nan_to_num(values) % 1 != 0) | (np.abs(values) > 32_767)
+    if wrong.any():
+        shown = given.iloc[int(np.flatnonzero(wrong)[0])]
+        raise UserError(
+            f"{name}: grade {str(shown)!r}; expected whole numbers up to 32767, or a column of another name"
+        )
+    return np.maximum(np.nan_to_num(values), 0).astype(np.int16)
+
+
+def _texts(key: str, ids: Any, texts: pd.Series | None, codes: Array, name: str) -> pa.Table:
+    """Ids and their texts, each once."""
+    table = pa.table({key: pa.array([str(id) for id in ids], pa.string())})
+    if texts is None:
+        return table
+    import pandas as pd
+
+    distinct = pd.DataFrame({"id": codes, "text": texts.fillna("").astype(str).to_numpy()}).drop_duplicates()
+    if len(again := np.flatnonzero(distinct["id"].duplicated())):
+        raise UserError(f"{name}: {key} {ids[distinct['id'].iloc[again[0]]]!r} has two texts; each id may have one")
+    return table.append_column("text", pa.array(distinct.sort_values("id")["text"].tolist(), pa.string()))

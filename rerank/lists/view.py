@@ -1,0 +1,218 @@
+"""The one data structure: queries with their ranked candidates, ragged, a view of a store that costs what it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from rerank.arrow import Array
+from rerank.collections import Qrels
+from rerank.errors import UserError
+from rerank.lists.store import Store
+from rerank.retrieval.runs import Run, Scored
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, eq=False)
+class Lists:
+    """Ranked lists: all of a store, or some, or their best candidates.
+
+    List ``i`` has the candidates ``starts[i]`` to ``starts[i] + lengths[i]`` of the store; of everything per candidate
+    (``[T]``) it has ``offsets[i]:offsets[i + 1]``. Selecting lists and cutting them costs a few numbers a list.
+
+    Attributes:
+        store: what the lists are a view of.
+        queries: row of each list's query in the store, ``[Q]``.
+        starts: row of each list's first candidate in the store, ``[Q]`` int64.
+        lengths: number of candidates of every list, ``[Q]`` int64.
+    """
+
+    store: Store
+    queries: Array
+    starts: Array
+    lengths: Array
+
+    @classmethod
+    def of(cls, store: Store) -> Lists:
+        """All lists of a store, without what was added to them."""
+        starts = np.concatenate([store.ends[:0], [0], store.ends[:-1]])[: len(store.ends)].astype(np.int64)
+        return cls(store, np.arange(len(starts)), starts, store.ends - starts - store.added)
+
+    @classmethod
+    def open(cls, folder: str | Path) -> Lists:
+        """Open a lists folder, as ``rerank retrieve`` makes them.
+
+        Relevant documents that the first stage missed and ``--add-relevant`` put in are hidden: no measure may profit
+        from them. See :meth:`with_added`.
+
+        Raises:
+            UserError: no such folder, one of another version, or one that is not whole.
+        """
+        return cls.of(Store.open(folder))
+
+    @classmethod
+    def from_dataframe(cls, frame: pd.DataFrame, qrels: Qrels | None = None, name: str = "data frame") -> Lists:
+        """Lists in memory from a row per candidate; see :func:`rerank.lists.frames.from_dataframe`."""
+        from rerank.lists.frames import from_dataframe
+
+        return from_dataframe(frame, qrels, name)
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """A row per candidate; see :func:`rerank.lists.frames.to_dataframe`."""
+        from rerank.lists.frames import to_dataframe
+
+        return to_dataframe(self)
+
+    def __len__(self) -> int:
+        return len(self.queries)
+
+    def __str__(self) -> str:
+        return str(self.store)
+
+    def __repr__(self) -> str:
+        return f"Lists({str(self)!r}: {len(self)} queries, {self.size} candidates)"
+
+    @cached_property
+    def offsets(self) -> Array:
+        """Where each list starts in what there is per candidate, and where the last ends, ``[Q + 1]`` int64."""
+        return np.concatenate([[0], np.cumsum(self.lengths)]).astype(np.int64)
+
+    @property
+    def size(self) -> int:
+        """The number of candidates, T."""
+        return int(self.offsets[-1])
+
+    @cached_property
+    def rows(self) -> Array | slice:
+        """Rows of the candidates in the store: a slice where they lie one after the other, else ``[T]`` int64."""
+        if not len(self):
+            return slice(0, 0)
+        if (self.starts[:-1] + self.lengths[:-1] == self.starts[1:]).all():
+            return slice(int(self.starts[0]), int(self.starts[-1] + self.lengths[-1]))
+        return self.row_numbers
+
+    @cached_property
+    def row_numbers(self) -> Array:
+        """Rows of the candidates in the store, ``[T]`` int64."""
+        return np.arange(self.size) + np.repeat(self.starts - self.offsets[:-1], self.lengths)
+
+    @cached_property
+    def query_ids(self) -> list[str]:
+        """Ids of the queries, ``[Q]``."""
+        return self._of_queries("query_id")
+
+    @cached_property
+    def query_texts(self) -> list[str]:
+        """Texts of the queries, ``[Q]``."""
+        return self._of_queries("text")
+
+    def _of_queries(self, column: str) -> list[str]:
+        return self.store.queries.column(column).take(pa.array(self.queries)).to_pylist()
+
+    @cached_property
+    def documents(self) -> Array:
+        """Row of each candidate's document in the store, ``[T]`` int32."""
+        return self.store.document[self.rows]
+
+    @cached_property
+    def grades(self) -> Array:
+        """Grade of each candidate, ``[T]`` int16; 0 where unjudged or judged negative."""
+        return self.store.grades[self.rows]
+
+    @cached_property
+    def qrels(self) -> Qrels | None:
+        """All judgments of these queries, also of documents that are no candidates; None where there are none."""
+        if self.store.judged_by_grades:
+            return self._grades_as_qrels()
+        if self.store.qrels is None:
+            return None
+        return {query: self.store.qrels[query] for query in self.query_ids if query in self.store.qrels}
+
+    def _grades_as_qrels(self) -> Qrels:
+        ids, grades = self.document_ids(self.documents), self.grades.tolist()
+        bounds = zip(self.offsets[:-1].tolist(), self.offsets[1:].tolist(), strict=True)
+        return {
+            query: dict(zip(ids[start:end], grades[start:end], strict=True))
+            for query, (start, end) in zip(self.query_ids, bounds, strict=True)
+        }
+
+    def column(self, name: str) -> Array:
+        """A column of one number a candidate, ``[T]`` float32; NaN where the system did not return it."""
+        return self.store.column(name)[self.rows]
+
+    def matrix(self, names: Sequence[str]) -> Array:
+        """Columns side by side, ``[T, C]`` float32; a view of the mapped file where one holds them, in order."""
+        return self.store.matrix(names)[self.rows]
+
+    def select(self, lists: Array | Sequence[int]) -> Lists:
+        """The lists at these positions, in this order."""
+        chosen = np.asarray(lists, dtype=np.int64)
+        return Lists(self.store, self.queries[chosen], self.starts[chosen], self.lengths[chosen])
+
+    def top(self, depth: int) -> Lists:
+        """The best ``depth`` candidates of every list."""
+        return replace(self, lengths=np.minimum(self.lengths, depth))
+
+    def with_added(self) -> Lists:
+        """The same lists with the relevant documents that the first stage missed, at their ends: to train on.
+
+        Raises:
+            ValueError: lists that were cut before.
+        """
+        added = self.store.added[self.queries]
+        if (self.starts + self.lengths + added != self.store.ends[self.queries]).any():
+            raise ValueError("with_added: the lists were cut before, or show what was added already")
+        return replace(self, lengths=self.lengths + added)
+
+    def document_ids(self, rows: Array) -> list[str]:
+        """Ids of documents by their rows in the store."""
+        return self.store.documents.column("doc_id").take(pa.array(rows)).to_pylist()
+
+    def run(self, scores: Array | None = None) -> Run:
+        """A run of these lists, best first; ties keep the order of the lists.
+
+        Args:
+            scores: ``[T]`` a score per candidate; None for those of the column that orders the lists.
+
+        Raises:
+            UserError: no scores, and nothing that ordered the lists.
+        """
+        ranked = scores is not None
+        if scores is None:
+            if self.store.order is None:
+                raise UserError(f"{self}: nothing ranked these lists; a run needs scores")
+            scores = self.column(self.store.order)
+        values: Any = np.asarray(scores, dtype=np.float32)
+        ids = self.document_ids(self.documents)
+        run: Run = {}
+        for i, query in enumerate(self.query_ids):
+            start, end = int(self.offsets[i]), int(self.offsets[i + 1])
+            order = np.argsort(-values[start:end], kind="stable") if ranked else np.arange(end - start)
+            run[query] = [Scored(ids[start + j], float(values[start + j])) for j in order]
+        return run
+
+    def summary(self) -> str:
+        """What the lists hold, a few lines for people."""
+        store = self.store
+        judged = "not judged" if self.qrels is None else f"{sum(map(bool, self.qrels.values()))} judged"
+        lines = [
+            f"{self}: {store.manifest['collection']['name']}",
+            f"  {len(self)} queries ({judged}), {self.size} candidates, {store.documents.num_rows} distinct documents",
+        ]
+        if added := int(store.added.sum()):
+            lines.append(f"  {added} relevant documents that the first stage missed, which only training sees")
+        for name in store.column_names:
+            numbers = store.entry(name).names
+            missing = int(np.isnan(self.matrix([name])).any(axis=1).sum())
+            about = " (the order of the lists)" if name == store.order else ""
+            of = f", {len(numbers)} numbers each" if len(numbers) > 1 else ""
+            lines.append(f"  column {name}{about}: {self.size - missing} of {self.size} candidates{of}")
+        return "\n".join(lines)

@@ -1,0 +1,118 @@
+"""Writing a store, list after list, in the memory of a few of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+
+from rerank import __version__
+from rerank.arrow import Array, FlatFile, read_arrow
+from rerank.collections import Qrels
+from rerank.hashes import hash_files, write_sealed
+from rerank.lists.columns import as_column, check_name, column_file, write_column
+from rerank.lists.digests import candidates_hash
+from rerank.lists.store import CANDIDATES, ENDS, MANIFEST, TABLES, VERSION
+
+Judgments = Literal["qrels.trec", "grades"]
+"""Where the judgments are: in a file, or all of them in the candidates' grades; None where there are none."""
+
+
+class StoreWriter:
+    """Collects candidates and columns, and writes what a lists folder has beside its texts.
+
+    ``queries.arrow`` and ``documents.arrow`` are written by whoever has them, before :meth:`close`.
+
+    Args:
+        folder: the folder, which is not yet in its place.
+        columns: the columns that :meth:`add` will get: the names of their numbers, by name.
+    """
+
+    def __init__(self, folder: Path, columns: Mapping[str, Sequence[str]]) -> None:
+        self.folder, self.names = folder, {check_name(name): tuple(numbers) for name, numbers in columns.items()}
+        self.lists = 0
+        self._open = ExitStack()
+        self._candidates = self._open.enter_context(FlatFile(folder, CANDIDATES))
+        self._ends = self._open.enter_context(FlatFile(folder, ENDS))
+        self._columns = {name: self._open.enter_context(column_file(folder, len(n))) for name, n in self.names.items()}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    @property
+    def pairs(self) -> int:
+        """The number of candidates so far."""
+        return self._candidates.rows
+
+    def add(self, lengths: Array, added: Array, documents: Array, grades: Array, **columns: Array) -> None:
+        """Append lists.
+
+        Args:
+            lengths: ``[q]`` candidates of every list, added ones included.
+            added: ``[q]`` how many of each list's last ones were added.
+            documents: ``[n]`` rows of the candidates' documents, list after list.
+            grades: ``[n]``.
+            columns: ``[n]`` or ``[n, C]`` for each column.
+        """
+        ends = np.cumsum(lengths, dtype=np.int64)
+        queries = np.repeat(np.arange(self.lists, self.lists + len(lengths)), lengths)
+        hidden = np.repeat(ends - added, lengths) <= np.arange(len(documents))
+        self._ends.add(end=ends + self.pairs, added=np.asarray(added))
+        self._candidates.add(query=queries, document=np.asarray(documents), grade=np.asarray(grades), added=hidden)
+        for name, values in columns.items():
+            self._columns[name].add(values=as_column(name, values))
+        self.lists += len(lengths)
+
+    def close(
+        self,
+        *,
+        collection: Mapping[str, Any],
+        order: str | None,
+        judgments: Judgments | None,
+        counts: Mapping[str, int],
+        made: Mapping[str, Any],
+        **about: Any,
+    ) -> None:
+        """Write the files, the manifest last.
+
+        Args:
+            collection: name and fingerprint of where the texts come from.
+            order: the column that orders the lists.
+            judgments: where they are.
+            counts: what there is how many of.
+            made: who made the columns, from what.
+            about: what else the manifest says.
+        """
+        self._candidates.write(self.folder / "candidates.arrow")
+        self._ends.write(self.folder / "ends.arrow")
+        tables = {name: read_arrow(self.folder / f"{name}.arrow") for name in TABLES}
+        candidates = candidates_hash(tables["queries"], tables["documents"], tables["candidates"])
+        (self.folder / "columns").mkdir()
+        for name, file in self._columns.items():
+            write_column(file, self.folder / "columns" / f"{name}.arrow", self.names[name], candidates, made)
+        files = sorted(path.name for path in self.folder.iterdir() if path.is_file())
+        manifest = {
+            "version": VERSION,
+            "rerank": __version__,
+            "collection": dict(collection),
+            **about,
+            "order": order,
+            "judgments": judgments,
+            "counts": dict(counts),
+            "candidates": candidates,
+            "files": hash_files(self.folder, files),
+        }
+        write_sealed(self.folder / MANIFEST, manifest)
+
+
+def write_qrels(path: Path, qrels: Qrels) -> None:
+    """Write judgments in TREC's format."""
+    with path.open("w", encoding="utf-8") as file:
+        for query, judged in qrels.items():
+            file.writelines(f"{query} 0 {doc} {grade}\n" for doc, grade in judged.items())

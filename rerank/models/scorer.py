@@ -1,0 +1,50 @@
+"""What the trainer and the scoring loop ask of a network."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import ClassVar
+
+from torch import Tensor, nn
+
+from rerank.lists.view import Lists
+from rerank.models.base import Inputs, Model
+
+ON_A_CPU = 2048
+"""Tokens of a forward pass on a CPU: enough for a core's products, few enough for its cache."""
+
+
+class Scorer(Model, nn.Module):
+    """A network that scores the candidates of lists."""
+
+    bf16: ClassVar[bool] = True
+    """Whether ``precision: auto`` may choose bf16."""
+
+    alone: bool = False
+    """Whether a forward pass changes the model, so that there may be only one at a time."""
+
+    @property
+    def budget(self) -> int:
+        """Rows of its matrix products (padded tokens, feature vectors) per forward pass, unless told otherwise."""
+        return ON_A_CPU if next(self.parameters()).device.type == "cpu" else 8192
+
+    def prepare(self, train: Lists, seed: int) -> None:
+        """Make ready for a training: fit what depends on its lists (normalisers, widths), draw fresh weights.
+
+        Args:
+            train: the training lists.
+            seed: decides the fresh weights, and nothing else does.
+        """
+
+    @abstractmethod
+    def inputs(self, lists: Lists) -> Inputs:
+        """Prepare (tokenise, normalise) a lists folder for this model."""
+
+    @abstractmethod
+    def score(self, batch: Mapping[str, Tensor]) -> Tensor:
+        """Scores of a collated batch: ``[n]`` float32."""
+
+    @abstractmethod
+    def head_parameters(self) -> set[str]:
+        """Names of the parameters that ``head_lr`` trains; ``encoder_lr`` trains the others."""

@@ -1,0 +1,144 @@
+"""Columns: added to lists, mapped from their file, refused where they do not belong."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rerank.collections import open_collection
+from rerank.errors import UserError
+from rerank.lists import Lists, build_lists
+from rerank.lists.columns import add_column, column_name
+from rerank.lists.store import verify
+from tests.builders import make_lists, make_lists_with_added, random_run, write_collection
+
+
+def test_a_column_comes_back_for_every_view_of_the_lists(tmp_path: Path) -> None:
+    lists = make_lists_with_added(tmp_path)
+    rows = len(lists.store.document)
+    add_column(lists.store, "teacher", np.arange(rows) / 8)
+    lists = Lists.open(tmp_path / "lists")
+    assert lists.store.column_names == ["bm25", "teacher"]
+    np.testing.assert_array_equal(lists.column("teacher"), lists.row_numbers / 8)
+    np.testing.assert_array_equal(lists.with_added().column("teacher"), np.arange(rows) / 8)
+    some = lists.select([5, 2]).top(1)
+    np.testing.assert_array_equal(some.column("teacher"), lists.starts[[5, 2]] / 8)
+
+
+def test_columns_stand_side_by_side_in_the_order_asked_for(tmp_path: Path) -> None:
+    lists = make_lists(tmp_path)
+    pairs = np.arange(2.0 * lists.size).reshape(-1, 2)
+    add_column(lists.store, "two", pairs, names=["first", "second"])
+    order = lists.column("bm25")
+    np.testing.assert_array_equal(lists.matrix(["two"]), pairs)
+    np.testing.assert_array_equal(
+        lists.matrix(["two/second", "bm25", "two/first"]), np.stack([pairs[:, 1], order, pairs[:, 0]], 1)
+    )
+    assert np.shares_memory(lists.matrix(["two"]), lists.store.entry("two").values), "one file is read where it lies"
+    with pytest.raises(UserError, match="2 numbers a candidate"):
+        lists.column("two")
+    with pytest.raises(UserError, match="'third'"):
+        lists.matrix(["two/third"])
+
+
+def test_what_a_system_did_not_return_is_nan(tmp_path: Path) -> None:
+    lists = make_lists_with_added(tmp_path)
+    added = lists.store.added_rows
+    scores = lists.store.column("bm25")
+    assert added.any() and np.isnan(scores[added]).all() and not np.isnan(scores[~added]).any()
+    assert not np.isnan(lists.column("bm25")).any(), "hidden unless asked for"
+
+
+@given(st.integers(1, 40), st.integers(1, 4), st.randoms(use_true_random=False))
+def test_blocks_do_not_change_a_column(tmp_path_factory: pytest.TempPathFactory, size: int, width: int, random) -> None:  # type: ignore[no-untyped-def]
+    lists = make_lists(tmp_path_factory.mktemp("lists"))
+    values = np.array(
+        [[random.choice([0.0, -1.5, float("nan"), 3e38]) for _ in range(width)] for _ in range(lists.size)]
+    )
+    blocks = (values[start : start + size] for start in range(0, lists.size, size))
+    add_column(lists.store, "x", blocks, names=[str(i) for i in range(width)])
+    np.testing.assert_array_equal(Lists.open(lists.store.folder).matrix(["x"]), values.astype(np.float32))
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("bm25", lambda v: v, "has a column bm25 already"),
+        ("x", lambda v: v[:-1], "rows, the lists have"),
+        ("x", lambda v: np.append(v, 1.0), "rows, the lists have"),
+        ("x", lambda v: np.where(v == v[0], np.inf, v), "infinite"),
+        ("x", lambda v: np.where(v == v[0], 1e300, v), "infinite"),
+        ("../x", lambda v: v, "letters, digits"),
+        ("", lambda v: v, "letters, digits"),
+    ],
+)
+def test_columns_that_cannot_be(tmp_path: Path, name: str, change, message: str) -> None:  # type: ignore[no-untyped-def]
+    lists = make_lists(tmp_path)
+    folder = lists.store.folder
+    assert folder is not None
+    before = sorted(path.name for path in folder.rglob("*"))
+    with pytest.raises(UserError, match=message):
+        add_column(lists.store, name, change(lists.store.column("bm25").astype(np.float64)))
+    assert sorted(path.name for path in folder.rglob("*")) == before, "nothing half-written"
+
+
+def test_a_column_of_other_candidates_is_refused(tmp_path: Path) -> None:
+    one, other = make_lists(tmp_path / "one"), make_lists(tmp_path / "other", seed=1)
+    assert one.store.folder is not None and other.store.folder is not None
+    shutil.copy(other.store.folder / "columns" / "bm25.arrow", one.store.folder / "columns" / "splade.arrow")
+    with pytest.raises(UserError, match=r"splade\.arrow: a column of other candidates"):
+        Lists.open(one.store.folder).column("splade")
+
+
+def test_regrading_leaves_columns_and_texts_what_they_are(tmp_path: Path) -> None:
+    name = write_collection(tmp_path / "c")
+    run = random_run(name, [5] * 12)
+    collection = open_collection(name)
+    qrels = collection.qrels()
+    assert qrels is not None
+    one = build_lists(collection, run, tmp_path / "one")
+    changed = {query: {id: grade + 1 for id, grade in judged.items()} for query, judged in qrels.items()}
+    other = build_lists(collection, run, tmp_path / "other", qrels=changed)
+    assert (one.grades != other.grades).any()
+    assert one.store.manifest["candidates"] == other.store.manifest["candidates"]
+    assert one.store.texts_hash() == other.store.texts_hash()
+
+
+def test_every_flipped_bit_is_found(tmp_path: Path) -> None:
+    """In every file of a folder: at its start, its end and somewhere, the folder is refused, and the file is named."""
+    lists = make_lists(tmp_path)
+    folder = lists.store.folder
+    assert folder is not None
+    add_column(lists.store, "two", np.zeros((lists.size, 2)), names=["a", "b"])
+    verify(folder)
+    rng = np.random.default_rng(0)
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        whole = path.read_bytes()
+        for at in [0, len(whole) - 1, *rng.integers(len(whole), size=8).tolist()]:
+            broken = bytearray(whole)
+            broken[at] ^= 1 << int(rng.integers(8))
+            path.write_bytes(broken)
+            with pytest.raises(UserError, match=path.name):
+                verify(folder)
+        path.write_bytes(whole)
+    verify(folder)
+
+
+def test_a_lost_file_is_named_at_opening(tmp_path: Path) -> None:
+    lists = make_lists(tmp_path)
+    assert lists.store.folder is not None
+    (lists.store.folder / "candidates.arrow").unlink()
+    with pytest.raises(UserError, match=r"candidates\.arrow: no such file"):
+        Lists.open(lists.store.folder)
+
+
+@pytest.mark.parametrize(
+    ("path", "name"), [("a/run.bm25.trec", "run.bm25"), ("x.trec.gz", "x"), ("my run!.trec", "my_run")]
+)
+def test_columns_are_called_after_their_files(path: str, name: str) -> None:
+    assert column_name(path) == name

@@ -1,0 +1,106 @@
+"""Networks and trees read columns by their names, from whatever lists have them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rerank.errors import UserError
+from rerank.features.letor import letor_lists
+from rerank.lists import Lists
+from rerank.lists.columns import add_column
+from rerank.models.load import load_model
+from rerank.models.score import score_lists
+from rerank.models.vectors.boosting import Trees
+from rerank.models.vectors.lightgbm import LightGBM
+from rerank.models.vectors.mlp import MLP
+from tests.builders import make_lists, make_lists_with_added, write_features
+
+
+@pytest.fixture
+def lists(tmp_path: Path) -> Lists:
+    """Lists of texts with three columns."""
+    made = make_lists(tmp_path)
+    rng = np.random.default_rng(0)
+    add_column(made.store, "two", rng.normal(size=(made.size, 2)), names=["a", "b"])
+    add_column(made.store, "noise", rng.normal(size=made.size))
+    return made
+
+
+def grown(columns: list[str] | None, lists: Lists) -> Trees:
+    model = LightGBM(trees=5, num_leaves=4, min_data_in_leaf=2, columns=columns)
+    model.prepare(lists)
+    model.begin(lists, None, 0, "log2", False)
+    for _ in range(5):
+        model.grow(None)
+    model.keep(5)
+    return model
+
+
+def test_a_network_reads_what_it_is_told(lists: Lists, tmp_path: Path) -> None:
+    model = MLP(hidden=[4], columns=["bm25", "two/b"])
+    model.prepare(lists, 0)
+    values = model.inputs(lists).values.numpy()
+    np.testing.assert_array_equal(values, np.stack([lists.column("bm25"), lists.matrix(["two"])[:, 1]], axis=1))
+    model.save(tmp_path)
+    loaded = load_model(tmp_path)
+    assert isinstance(loaded, MLP) and loaded.names == ["bm25/bm25", "two/b"]
+    np.testing.assert_array_equal(
+        score_lists(loaded, loaded.inputs(lists), lists), score_lists(model, model.inputs(lists), lists)
+    )
+
+
+def test_trees_do_not_see_columns_that_they_are_not_told(lists: Lists, tmp_path: Path) -> None:
+    one = grown(["bm25", "two"], lists)
+    scores = one.predict(lists)
+    one.save(tmp_path)
+    add_column(lists.store, "another", np.ones(lists.size))
+    again = load_model(tmp_path)
+    assert isinstance(again, Trees)
+    np.testing.assert_array_equal(again.predict(Lists.open(str(lists))), scores)
+
+
+def test_a_part_of_a_feature_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RERANK_HOME", str(tmp_path / "home"))
+    lists = letor_lists(write_features(tmp_path / "features.txt", features=6))
+    whole = lists.matrix(["features"])
+    model = MLP(hidden=[], columns=["features/5", "features/2"])
+    model.prepare(lists, 0)
+    np.testing.assert_array_equal(model.inputs(lists).values.numpy(), whole[:, [4, 1]])
+
+
+def test_lists_without_what_a_model_reads(lists: Lists, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"holds texts.*model\.columns.*bm25, noise, two"):
+        MLP(hidden=[4]).prepare(lists, 0)
+    with pytest.raises(UserError, match="no column 'splade'"):
+        MLP(hidden=[4], columns=["splade"]).prepare(lists, 0)
+    model = MLP(hidden=[4], columns=["two"])
+    model.prepare(lists, 0)
+    with pytest.raises(UserError, match=r"the model reads two/a, two/b; .*no column 'two'"):
+        model.inputs(make_lists(tmp_path / "other"))
+
+
+def test_a_gap_that_tells_what_is_relevant_is_refused(tmp_path: Path) -> None:
+    """BM25 says nothing of the documents that were added, all of them relevant; trees could read that."""
+    lists = make_lists_with_added(tmp_path)
+    for model in (MLP(hidden=[4], columns=["bm25"]), LightGBM(columns=["bm25"])):
+        with pytest.raises(UserError, match=r"bm25/bm25 says nothing of .*added"):
+            if isinstance(model, MLP):
+                model.prepare(lists.with_added(), 0)
+                model.inputs(lists.with_added())
+            else:
+                model.prepare(lists.with_added())
+    LightGBM(columns=["bm25"]).prepare(lists)
+
+
+def test_trees_read_gaps_of_what_a_system_did_not_return(lists: Lists) -> None:
+    gaps = lists.column("bm25").astype(np.float64)
+    gaps[::3] = np.nan
+    add_column(lists.store, "gaps", gaps)
+    assert np.isfinite(grown(["gaps"], lists).predict(lists)).all()
+    with pytest.raises(UserError, match=f"gaps/gaps says nothing of {len(gaps[::3])} candidates"):
+        model = MLP(hidden=[4], columns=["gaps"])
+        model.prepare(lists, 0)
+        model.inputs(lists)

@@ -1,0 +1,270 @@
+"""Configurations that extend others: what a chain of files comes to, and what is refused."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rerank.cli import main
+from rerank.configs import NAMES, assign, merged, read_config
+from rerank.errors import UserError
+from tests.conftest import ROOT
+
+BY_HAND = sorted(path for path in (ROOT / "configs").rglob("*.yaml") if path.parent.name != "accelerate")
+
+BASE: dict[str, Any] = {
+    "data": {"class_path": "FoldsData", "init_args": {"lists": "here", "folds": 5}},
+    "loss": {"class_path": "DirectMetric", "init_args": {"measure": "nDCG", "relaxation": "SmoothI"}},
+    "optimization": {"head_lr": 0.1, "warmup": 0},
+    "epochs": 3,
+}
+
+
+@pytest.mark.parametrize(
+    ("key", "way"),
+    [
+        ("data.fold", ["data", "init_args", "fold"]),
+        ("data.init_args.fold", ["data", "init_args", "fold"]),
+        ("optimization.head_lr", ["optimization", "head_lr"]),
+        ("loss.relaxation.alpha", ["loss", "init_args", "relaxation", "init_args", "alpha"]),
+        ("loss.init_args.relaxation.init_args.alpha", ["loss", "init_args", "relaxation", "init_args", "alpha"]),
+        ("loss.relaxation", ["loss", "init_args", "relaxation"]),
+        ("sampler.depth", ["sampler", "depth"]),
+        ("epochs", ["epochs"]),
+    ],
+)
+def test_a_dotted_key_finds_its_place(key: str, way: list[str]) -> None:
+    settings = copy.deepcopy(BASE)
+    assign(settings, key, 7)
+    found: Any = settings
+    for part in way:
+        found = found[part]
+    assert found == 7
+    if key.startswith("loss.relaxation."):
+        assert settings["loss"]["init_args"]["relaxation"]["class_path"] == "SmoothI"
+        assert settings["loss"]["init_args"]["measure"] == "nDCG"
+    others = {name for name in BASE if name != key.split(".")[0]}
+    assert all(settings[name] == BASE[name] for name in others)
+
+
+def test_a_key_below_a_number_is_refused() -> None:
+    with pytest.raises(UserError, match=r"epochs\.x: epochs is 3"):
+        assign(copy.deepcopy(BASE), "epochs.x", 1)
+
+
+def test_mappings_merge_but_a_class_replaces() -> None:
+    before = copy.deepcopy(BASE)
+    both = merged(BASE, {"optimization": {"head_lr": 1}, "data": {"folds": 3}, "loss": {"class_path": "ListNet"}})
+    assert before == BASE
+    assert both["optimization"] == {"head_lr": 1, "warmup": 0}
+    assert both["data"] == {"class_path": "FoldsData", "init_args": {"lists": "here", "folds": 3}}
+    assert both["loss"] == {"class_path": "ListNet"}
+    assert merged(BASE, {"loss": None})["loss"] is None
+    assert merged(BASE, {}) == BASE
+
+
+LEAVES = st.one_of(
+    st.integers(0, 9),
+    st.sampled_from(["SmoothI", "1024", "1e-3", "no", ""]),
+    st.floats(0, 1),
+    st.lists(st.integers(0, 3), max_size=2),
+    st.fixed_dictionaries({"class_path": st.sampled_from(["MLP", "Full"]), "init_args": st.just({"depth": 3})}),
+)
+SECTION = st.dictionaries(st.sampled_from(["a", "b", "c"]), LEAVES, max_size=3)
+FILE = st.fixed_dictionaries(
+    {},
+    optional={
+        "epochs": LEAVES,
+        "optimization": SECTION,
+        "base": st.fixed_dictionaries({}, optional={"data": SECTION, "epochs": LEAVES}),
+        "methods": st.dictionaries(st.sampled_from(["R4", "R4.L", "a"]), SECTION, max_size=2),
+    },
+)
+
+
+def by_hand(base: Any, over: Any) -> Any:
+    """What mappings without dotted keys come to; an empty mapping, and one with ``class_path``, replace."""
+    if not isinstance(over, dict) or not over or "class_path" in over or base is None:
+        return over
+    return base | {key: by_hand(base.get(key), value) for key, value in over.items()}
+
+
+def write(path: Path, content: dict[str, Any], **more: Any) -> Path:
+    path.parent.mkdir(exist_ok=True, parents=True)
+    path.write_text(yaml.safe_dump(more | content, sort_keys=False, default_style='"'))
+    return path
+
+
+@given(st.lists(FILE, min_size=1, max_size=4))
+def test_a_chain_of_files_is_its_parts_merged_by_hand(
+    tmp_path_factory: pytest.TempPathFactory, parts: list[dict[str, Any]]
+) -> None:
+    """Each file in a folder below the last; whatever they hold, the order of keys too."""
+    folder = tmp_path_factory.mktemp("chain")
+    path, expected = write(folder / "0.yaml", {"output": "x", **parts[0]}), {"output": "x", **parts[0]}
+    for i, part in enumerate(parts[1:], 1):
+        path = write(folder / f"{i}" / f"{i}.yaml", part, extends=f"../{'' if i == 1 else f'{i - 1}/'}{i - 1}.yaml")
+        expected = by_hand(expected, part) if part else expected
+    assert json.dumps(read_config(path)) == json.dumps(expected)
+
+
+@given(st.sampled_from(["optimization", "base.data", "base.model.init_args"]), st.sampled_from("ab"), LEAVES)
+def test_a_dotted_key_says_what_the_nested_one_says(section: str, key: str, value: Any) -> None:
+    nested: Any = {key: value}
+    for part in reversed(section.split(".")):
+        nested = {part: nested}
+    base = {"optimization": {"a": 5}, "base": {"model": {"class_path": "MLP"}, "data": {"b": 1, "z": 2}}}
+    assert merged(base, {f"{section}.{key}": value}, NAMES) == merged(base, nested, NAMES)
+
+
+def test_below_methods_a_dot_is_a_dot(tmp_path: Path) -> None:
+    base = {"methods": {"R4": {"set": {"loss": "A", "model.preset": "x"}, "search": {"loss.alpha": [1]}}}}
+    write(tmp_path / "base.yaml", base)
+    over = {"methods": {"R4.L": {"set": {"loss.k": 1}}, "R4": {"set": {"model.preset": "y"}}}}
+    found = read_config(write(tmp_path / "over.yaml", over, extends="base.yaml"))
+    assert found["methods"] == {
+        "R4": {"set": {"loss": "A", "model.preset": "y"}, "search": {"loss.alpha": [1]}},
+        "R4.L": {"set": {"loss.k": 1}},
+    }
+
+
+def test_numbers_are_read_as_options_are(tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text("rate: 1e-3\nname: '1e-3'\nday: 2020-01-01\n")
+    assert read_config(path) == {"rate": 0.001, "name": "1e-3", "day": "2020-01-01"}
+
+
+NETWORK = {
+    "data": {"class_path": "LetorData", "init_args": {"path": "here"}},
+    "model": {"class_path": "MLP", "init_args": {"preset": "1024", "dropout": 0.5}},
+    "loss": "ListNet",
+}
+
+
+def printed(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
+    try:
+        main(["train", *words, "--print_config"])
+    except SystemExit as left:
+        assert left.code == 0
+    config: dict[str, Any] = yaml.safe_load(capsys.readouterr().out)
+    return config
+
+
+def test_training_reads_what_extends_and_writes_it_resolved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path / "base" / "network.yaml", NETWORK, output="x")
+    path = write(tmp_path / "mine.yaml", {"model.preset": "linear", "epochs": 7}, extends="base/network.yaml")
+    config = printed(capsys, "--config", str(path), "--epochs=9")
+    assert config["model"]["init_args"]["preset"] == "linear"
+    assert config["model"]["init_args"]["dropout"] == 0.5
+    assert (config["epochs"], config["loss"]["class_path"]) == (9, "rerank.losses.ListNet")
+    assert "extends" not in config
+    again = write(tmp_path / "config.yaml", config)
+    assert printed(capsys, f"--config={again}") == config
+
+
+def test_several_files_merge_in_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one = write(tmp_path / "one.yaml", NETWORK, output="1e-3", epochs=1)
+    two = write(tmp_path / "two.yaml", {"model": {"preset": "linear"}, "epochs": 2, "batch_size": 3})
+    three = write(tmp_path / "three.yaml", {"loss": {"class_path": "SmoothINDCG"}, "epochs": 3})
+    words = [f"--config={path}" for path in (one, two, three)]
+    config = printed(capsys, *words)
+    assert (config["epochs"], config["batch_size"], config["output"]) == (3, 3, "1e-3")
+    assert config["model"]["init_args"] | {"preset": "linear", "dropout": 0.5} == config["model"]["init_args"]
+    assert config["loss"]["class_path"] == "rerank.losses.SmoothINDCG"
+    four = write(tmp_path / "four.yaml", {"model": {"class_path": "MLP", "init_args": {"hidden": [8]}}})
+    config = printed(capsys, *words, f"--config={four}", "--epochs=5")
+    assert (config["model"]["init_args"]["hidden"], config["model"]["init_args"]["preset"]) == ([8], None)
+    assert (config["epochs"], config["batch_size"]) == (5, 3)
+
+
+def test_files_of_an_experiment_merge_in_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one = write(tmp_path / "one.yaml", {"output": "x", "base": NETWORK, "methods": {"m": {"set": {"epochs": 1}}}})
+    two = write(tmp_path / "two.yaml", {"base": {"data.path": "there"}, "methods": {"n": {"set": {"epochs": 2}}}})
+    assert main(["experiment", f"--config={one}", "--output=y", f"--config={two}", "--print_config"]) == 0
+    shown = yaml.safe_load(capsys.readouterr().out)
+    assert shown["output"] == "y"
+    assert shown["base"]["data"]["init_args"]["path"] == "there"
+    assert shown["base"]["model"] == NETWORK["model"]
+    assert list(shown["methods"]) == ["m", "n"]
+
+
+def test_an_experiment_is_printed_as_it_will_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = write(tmp_path / "e.yaml", {"output": "x", "base": NETWORK, "methods": {"m": {"set": {"loss.k": 1}}}})
+    assert main(["experiment", f"--config={source}", "--base.epochs=3", "--print_config"]) == 0
+    shown = yaml.safe_load(capsys.readouterr().out)
+    assert shown["base"]["model"]["init_args"]["preset"] == "1024"
+    assert shown["base"]["epochs"] == 3
+    assert shown["methods"]["m"]["set"] == {"loss.k": 1}
+
+
+BOMB = "a0: &a0 [1,2,3,4,5,6,7,8,9]\n" + "".join(
+    f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 9)
+)
+REFUSED = {
+    "nothing": ("", r"x\.yaml: a configuration is a mapping"),
+    "list": ("\n- a\n", r"x\.yaml:2: a configuration is a mapping"),
+    "word": ("hello", r"x\.yaml:1: a configuration is a mapping"),
+    "syntax": ("a: 1\nb: [\n", r"x\.yaml:3: not YAML: .*"),
+    "tab": ("a:\n\tb: 1\n", r"x\.yaml:2: not YAML: .*"),
+    "tag": ("a: !!python/object:os.system {}\n", r"x\.yaml:1: not YAML: .*"),
+    "control": ("a: \x01", r"x\.yaml: not YAML: .*"),
+    "missing": ("a: 1\nextends: no.yaml\n", r"x\.yaml:2: extends: there is no .*no\.yaml; paths start at .*"),
+    "zero": ('extends: "a\\0b"\n', r"x\.yaml:1: extends: there is no .*"),
+    "long": (f"extends: {'a' * 5000}\n", r"x\.yaml:1: extends: there is no .*"),
+    "folder": ("extends: ..\n", r".*: Is a directory"),
+    "several": ("extends: [a.yaml]\n", r"x\.yaml:1: extends: takes the path of one file, not \['a.yaml'\]"),
+    "itself": ("extends: ../x/x.yaml\n", r"x\.yaml:1: extends: .* extends this file in turn.*"),
+    "scalar": ("extends: base.yaml\nepochs: {x: 1}\n", r"x\.yaml: epochs\.x: epochs is 3, which holds no keys"),
+    "below a list": ("extends: base.yaml\nfolds.x: 1\n", r"x\.yaml: folds\.x: folds is \[1\], which holds no keys"),
+    "bomb": (BOMB, r"x\.yaml: more than 1,000,000 characters with its aliases written out"),
+    "round": ("a: &a [*a]\n", r"x\.yaml: more than 1,000,000 characters with its aliases written out"),
+    "large": ("a: " + "x" * 1_000_000, r"x\.yaml: more than 1,000,000 bytes.*"),
+    "deep": ("a: " + "[" * 30_000, r"x\.yaml: nested too deeply"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_no_configuration_is_refused_in_a_line(name: str, tmp_path: Path, capsys: Any) -> None:
+    text, message = REFUSED[name]
+    write(tmp_path / "x" / "base.yaml", {"epochs": 3, "folds": [1]})
+    path = tmp_path / "x" / "x.yaml"
+    path.write_text(text)
+    with pytest.raises(UserError, match=message) as refusal:
+        read_config(path)
+    assert "\n" not in str(refusal.value)
+    for command in ("train", "experiment"):
+        assert main([command, "--config", str(path)]) == 2
+        assert str(refusal.value) in capsys.readouterr().err
+
+
+def test_a_circle_is_refused_where_it_closes(tmp_path: Path) -> None:
+    for name, other in (("a", "b"), ("b", "c"), ("c", "a")):
+        write(tmp_path / f"{name}.yaml", {}, extends=f"./{other}.yaml")
+    with pytest.raises(UserError, match=r"c\.yaml:1: extends: .*a\.yaml extends this file in turn"):
+        read_config(tmp_path / "a.yaml")
+
+
+def test_aliases_are_no_circle(tmp_path: Path) -> None:
+    (tmp_path / "base.yaml").write_text("a: &x {y: 1}\nb: *x\nm: {class_path: M, init_args: {c: *x, d: *x}}\n")
+    found = read_config(write(tmp_path / "over.yaml", {"a": {"y": 2}, "m.c.y": 3}, extends="base.yaml"))
+    assert found["a"] == {"y": 2}
+    assert found["b"] == {"y": 1}, "what shared an alias is not changed along"
+    assert found["m"]["init_args"] == {"c": {"y": 3}, "d": {"y": 1}}
+
+
+@pytest.mark.parametrize("path", BY_HAND, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_a_base_is_extended_and_what_extends_says_how_to_run_it(path: Path) -> None:
+    text = path.read_text()
+    if path.parent.name == "base":
+        users = [other for other in BY_HAND if f"{path.name}\n" in other.read_text() and "extends" in other.read_text()]
+        assert users, "nobody needs it"
+        assert "output" not in read_config(path), "not to be run"
+    else:
+        assert f"--config configs/{path.relative_to(ROOT / 'configs')}" in text
