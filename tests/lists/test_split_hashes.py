@@ -1,62 +1,76 @@
-"""Hashes of what lists hold: other queries and the place in the folder change nothing, every bit of one's own does."""
+"""Hashes of what lists hold: other queries and the place in the folder change nothing, what is one's own does."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from pathlib import Path
-
-import numpy as np
+import pandas as pd
 import pytest
 
+from rerank.lists import Lists
 from rerank.lists.split_hashes import split_hashes
-from rerank.lists.store import Lists
-from tests.builders import make_lists
 
-COLUMNS = ["first_stage"]
-
-
-@pytest.fixture
-def lists(tmp_path: Path) -> Lists:
-    return make_lists(tmp_path)
+COLUMNS = ["bm25"]
+QUERIES = 6
 
 
-def test_only_the_queries_that_are_there_count(lists: Lists) -> None:
-    few = lists.select([2, 4, 7])
-    whole = split_hashes(few, COLUMNS)
-    assert set(whole) == {"texts", "candidates", "grades", "qrels", "first_stage"}
-    assert split_hashes(lists.select([0, 2, 4, 7]).select([1, 2, 3]), COLUMNS) == whole
-    labels = lists.labels.copy()
-    labels[lists.offsets[3]] += 1
-    qrels = {query: dict(grades) for query, grades in (lists.qrels or {}).items()}
-    qrels.setdefault(lists.query_ids[3], {})["d1"] = 9
-    regraded = replace(lists, labels=labels, qrels=qrels)
-    assert split_hashes(regraded.select([2, 4, 7]), COLUMNS) == whole
-    changed = split_hashes(regraded.select([2, 3, 4]), COLUMNS)
-    before = split_hashes(lists.select([2, 3, 4]), COLUMNS)
-    assert {name for name in changed if changed[name] != before[name]} == {"grades", "qrels"}
+def frame() -> pd.DataFrame:
+    """Six lists of one to six documents out of seven."""
+    rows = [
+        {
+            "query_id": f"q{query}",
+            "query": f"what is {query}",
+            "doc_id": f"d{(query + place) % 7}",
+            "text": f"text {(query + place) % 7}",
+            "grade": int(place == 0),
+            "bm25": 10.0 - place,
+        }
+        for query in range(QUERIES)
+        for place in range(query + 1)
+    ]
+    return pd.DataFrame(rows)
 
 
-def test_rows_of_the_store_do_not_count(lists: Lists) -> None:
-    """The same lists over a store whose documents are in another order."""
-    order = np.random.default_rng(0).permutation(lists.document_table.num_rows)
-    table = lists.document_table.take(order)
-    moved = replace(lists, document_table=table, documents=np.argsort(order)[lists.documents])
-    assert moved.document_ids(moved.documents) == lists.document_ids(lists.documents)
-    assert split_hashes(moved, COLUMNS) == split_hashes(lists, COLUMNS)
+def hashes(rows: pd.DataFrame, queries: list[str]) -> dict[str, str]:
+    lists = Lists.from_dataframe(rows)
+    return split_hashes(lists.select([lists.query_ids.index(query) for query in queries]), COLUMNS)
 
 
-def test_what_is_changed_is_said(lists: Lists) -> None:
-    before = split_hashes(lists, COLUMNS)
-    documents = lists.documents.copy()
-    first, second = lists.offsets[0], lists.offsets[0] + 1
-    documents[[first, second]] = documents[[second, first]]
-    for other, names in (
-        (replace(lists, documents=documents), {"texts", "candidates"}),
-        (replace(lists, first_stage=lists.first_stage + 1), {"first_stage"}),
-        (replace(lists, query_ids=[f"x{query}" for query in lists.query_ids]), {"qrels"}),
-        (lists.top(5), {"texts", "candidates", "grades", "first_stage"}),
-    ):
-        found = split_hashes(other, COLUMNS)
-        assert {name for name in found if found[name] != before[name]} >= names - {"candidates"}
-        assert found != before
+def test_only_the_queries_that_are_there_count() -> None:
+    chosen = ["q4", "q2"]
+    whole = hashes(frame(), chosen)
+    assert set(whole) == {"texts", "candidates", "grades", "qrels", *COLUMNS}
+    others = frame()
+    others.loc[others.query_id == "q3", ["grade", "query", "bm25"]] = [1, "something else", -3.0]
+    assert hashes(others, chosen) == whole
+    few = frame()
+    few = few[few.query_id.isin(chosen)]
+    assert hashes(few, chosen) == whole
+    turned = pd.concat([part for _, part in sorted(frame().groupby("query_id"), reverse=True)])
+    assert hashes(turned, chosen) == whole, "documents have other rows in the store"
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "changed"),
+    [
+        ("grade", 3, {"grades", "qrels"}),
+        ("bm25", 9.5, {"bm25"}),
+        ("text", "other", {"texts"}),
+        ("query", "other", {"texts"}),
+    ],
+)
+def test_what_is_changed_is_said(column: str, value: object, changed: set[str]) -> None:
+    rows = frame()
+    at = (
+        (rows.query_id == "q2") if column == "query" else (rows.doc_id == "d3" if column == "text" else rows.index == 4)
+    )
+    assert rows[at].query_id.isin(["q1", "q2", "q3", "q4", "q5"]).all()
+    rows.loc[at, column] = value
+    before, after = hashes(frame(), ["q2", "q3"]), hashes(rows, ["q2", "q3"])
+    assert {name for name in before if before[name] != after[name]} == changed
+
+
+def test_order_and_depth_count() -> None:
+    lists = Lists.from_dataframe(frame())
+    whole = split_hashes(lists, COLUMNS)
+    assert split_hashes(lists.top(3), COLUMNS)["candidates"] != whole["candidates"]
+    assert split_hashes(lists.select([1, 0, 2, 3, 4, 5]), COLUMNS)["candidates"] != whole["candidates"]
     assert set(split_hashes(lists, [])) == {"texts", "candidates", "grades", "qrels"}
