@@ -1,0 +1,267 @@
+"""Run folders: what goes on in which, what is refused and how it is said, whatever moment a kill comes at."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pandas import DataFrame
+
+from rerank.cli import main
+from rerank.errors import UserError
+from rerank.features.letor import LetorData
+from rerank.lists.data import ListsData
+from rerank.locks import held
+from rerank.losses import ListNet, SmoothINDCG
+from rerank.models.text.cross_encoder import CrossEncoder
+from rerank.models.vectors.lightgbm import LightGBM
+from rerank.models.vectors.mlp import MLP
+from rerank.training.config import Optimization, TrainConfig
+from rerank.training.fit import Training, fit
+from rerank.training.run_folder import difference
+from tests.builders import make_lists, write_features, write_folds
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RERANK_HOME", str(tmp_path / "home"))
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> TrainConfig:
+    data = LetorData(str(write_folds(tmp_path / "made")), 1)
+    return TrainConfig(data=data, model=MLP(hidden=[4]), loss=SmoothINDCG(alpha=10.0), epochs=2, checkpoint_every=1)
+
+
+def files(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_training_says_what_it_found(config: TrainConfig, tmp_path: Path) -> None:
+    training = fit(config, tmp_path / "run")
+    assert isinstance(training, Training)
+    assert training.id == hashlib.sha256((tmp_path / "run" / "identity.json").read_bytes()).hexdigest()
+    assert set(training.measures) == {"validation", "test"}
+    assert isinstance(training.history, DataFrame)
+    assert training.history["loss"].notna().sum() == training.history["step"].max()
+    assert training.history["validation/nDCG@10"].max() == training.measures["validation"]["nDCG@10"]
+    assert isinstance(training.model, MLP) and training.model is training.model
+
+
+def test_what_was_done_is_not_done_again(config: TrainConfig, tmp_path: Path) -> None:
+    first = fit(config, tmp_path / "run")
+    before = files(tmp_path / "run")
+    again = fit(replace(config, tracker=[], fidelity=False, checkpoint_every=5), tmp_path / "run")
+    assert (again.id, again.measures) == (first.id, first.measures)
+    assert files(tmp_path / "run") == before
+    shutil.move(tmp_path / "run", tmp_path / "moved")
+    shutil.move(tmp_path / "made", tmp_path / "elsewhere")
+    moved = replace(config, data=LetorData(str(tmp_path / "elsewhere"), 1))
+    assert fit(moved, tmp_path / "moved").id == first.id, "neither the folder nor that of the data counts"
+
+
+def test_python_and_yaml_are_the_same_training(config: TrainConfig, tmp_path: Path) -> None:
+    first = fit(config, tmp_path / "run")
+    assert main(["train", f"--config={tmp_path / 'run' / 'config.yaml'}", f"--output={tmp_path / 'again'}"]) == 0
+    assert hashlib.sha256((tmp_path / "again" / "identity.json").read_bytes()).hexdigest() == first.id
+    for name in ("measures.json", "test.trec", "best/model.safetensors"):
+        assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "run" / name).read_bytes()
+
+
+def test_an_object_that_was_trained_starts_anew(tmp_path: Path, tiny_model: Path) -> None:
+    """Fresh weights follow from the seed alone, and from nothing that was drawn or trained before."""
+    make_lists(tmp_path)
+    model = CrossEncoder(str(tiny_model), query_length=8, document_length=24)
+    data = ListsData(str(tmp_path / "lists"), validation_share=0.2)
+    config = TrainConfig(data=data, model=model, loss=ListNet(), batch_size=4, seed=7, precision="fp32")
+    weights = [fit(config, tmp_path / name).folder / "best" / "model.safetensors" for name in ("one", "two")]
+    fresh = replace(config, model=CrossEncoder(str(tiny_model), query_length=8, document_length=24))
+    weights.append(fit(fresh, tmp_path / "three").folder / "best" / "model.safetensors")
+    assert len({path.read_bytes() for path in weights}) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"loss": SmoothINDCG(alpha=1.0)}, "loss.relaxation.alpha was 10, now 1"),
+        ({"loss": ListNet()}, "loss was DirectMetric, now ListNet"),
+        ({"optimization": Optimization(head_lr=0.5)}, "optimization.head_lr was 0.001, now 0.5"),
+        ({"model": MLP(hidden=[4, 2])}, r"model.hidden was \[4\], now \[4,2\]"),
+        ({"patience": 3}, "patience was null, now 3"),
+    ],
+)
+def test_another_training_is_refused_with_the_key(
+    change: dict[str, object], message: str, config: TrainConfig, tmp_path: Path
+) -> None:
+    fit(config, tmp_path / "run")
+    before = files(tmp_path / "run")
+    with pytest.raises(UserError, match=f"run: {message}; name another output, or remove the folder"):
+        fit(replace(config, **change), tmp_path / "run")  # type: ignore[arg-type]
+    assert files(tmp_path / "run") == before
+
+
+def test_changed_lists_are_refused_with_what_changed(config: TrainConfig, tmp_path: Path) -> None:
+    fit(config, tmp_path / "run")
+    file = tmp_path / "made" / "Fold1" / "vali.txt"
+    whole = file.read_text()
+    file.write_text(("1" if whole[0] == "0" else "0") + whole[1:])
+    with pytest.raises(UserError, match="data: the validation lists' grades changed"):
+        fit(config, tmp_path / "run")
+    file.write_text(whole)
+    write_features(tmp_path / "made" / "Fold1" / "test.txt", seed=9)
+    before = (tmp_path / "run" / "measures.json").read_bytes()
+    other = fit(config, tmp_path / "run").measures
+    assert other["test"] != json.loads(before)["test"], "test lists are measured as they are"
+    assert fit(config, tmp_path / "run").measures == other
+    assert (tmp_path / "run" / "measures.json").read_bytes() == before
+
+
+def test_differences_are_said_aloud() -> None:
+    assert difference("data.train.qrels", "a", "b") == "data: the training lists' qrels changed"
+    assert difference("data.validation", None, {}) == "data: the validation lists changed"
+    assert difference("model.initial.tokenizer.json", "a", "b") == "model: tokenizer.json of the initial model changed"
+    assert difference("loss.revision", [1], [2]).startswith("loss: this version computes something else")
+    assert difference("model.source", "a", "b") == "model: the code of its class changed"
+    assert difference("loss.k", "absent", 3) == "loss.k was absent, now 3"
+
+
+@pytest.mark.parametrize("left", [[], ["log.txt"], [".identity.json.01234567.tmp"], [".best.01234567.tmp/x"]])
+def test_what_a_kill_leaves_before_the_first_file_is_no_obstacle(
+    left: list[str], config: TrainConfig, tmp_path: Path
+) -> None:
+    (tmp_path / "run").mkdir()
+    for name in left:
+        (tmp_path / "run" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "run" / name).touch()
+    fit(config, tmp_path / "run")
+    assert not list((tmp_path / "run").glob(".*"))
+
+
+@pytest.mark.parametrize("kind", ["network", "trees"])
+def test_whatever_file_is_missing_the_run_ends_as_one_left_alone(
+    kind: str, config: TrainConfig, tmp_path: Path
+) -> None:
+    """Files appear one after the other, by renames: a kill leaves the first ones of them."""
+    if kind == "trees":
+        config = replace(config, model=LightGBM(trees=3, min_data_in_leaf=2), loss=None)
+    fit(config, tmp_path / "whole")
+    order = ["identity.json", "checkpoints", "config.yaml", "provenance.json", "metrics.jsonl", "best", "measures.json"]
+    for count in range(len(order)):
+        run = tmp_path / f"run-{count}"
+        run.mkdir()
+        for name in order[:count]:
+            source = tmp_path / "whole" / name
+            if name == "checkpoints":
+                (run / name).mkdir()
+            else:
+                (shutil.copytree if source.is_dir() else shutil.copy)(source, run / name)
+        fit(config, run)
+        for name in ("measures.json", "test.trec", "best/rerank.json", "identity.json"):
+            assert (run / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), (count, name)
+
+
+def test_folders_of_something_else_are_refused(config: TrainConfig, tmp_path: Path) -> None:
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter.tex").touch()
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "config.yaml").write_text("output: old\n")
+    (tmp_path / "file").touch()
+    for name, message in (
+        ("thesis", "exists and is not a run folder"),
+        ("old", "a run of another version"),
+        ("file", "is a file"),
+    ):
+        with pytest.raises(UserError, match=message):
+            fit(config, tmp_path / name)
+
+
+def damaged(path: Path, rng: random.Random) -> Iterator[None]:
+    """One bit of a file flipped, for as long as the iteration stands."""
+    whole = path.read_bytes()
+    data = bytearray(whole)
+    data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+    path.write_bytes(data)
+    yield
+    path.write_bytes(whole)
+
+
+def test_every_flipped_bit_is_refused_and_named(config: TrainConfig, tmp_path: Path) -> None:
+    """60 bits over checkpoint, best model, measures and values per query."""
+    run, rng = tmp_path / "run", random.Random(0)
+    fit(config, run)
+    newest = max((run / "checkpoints").glob("step-*"))
+    kinds = {
+        "checkpoint": [path for path in newest.iterdir() if path.is_file()],
+        "best": [path for path in (run / "best").iterdir() if path.name != "README.md"],
+        "measures": [run / "measures.json"],
+        "values": list(run.glob("test-*.json")),
+    }
+    measures = run / "measures.json"
+    finished = measures.read_bytes()
+    for turn in range(60):
+        kind = list(kinds)[turn % 4]
+        path = rng.choice(kinds[kind])
+        for _ in damaged(path, rng):
+            if kind == "checkpoint":
+                measures.unlink()
+            with pytest.raises(UserError) as caught:
+                if kind == "best":
+                    MLP.load(run / "best")
+                else:
+                    fit(config, run)
+            assert str(path.name) in str(caught.value) or "damaged" in str(caught.value)
+            if kind == "checkpoint":
+                measures.write_bytes(finished)
+            assert main(["verify", str(run)]) == 2
+    assert main(["verify", str(run)]) == 0
+
+
+def test_verify_names_the_file(config: TrainConfig, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fit(config, tmp_path / "run")
+    assert main(["verify", str(tmp_path / "run")]) == 0
+    shown = capsys.readouterr().out
+    assert {line.split(": ")[1] for line in shown.splitlines()} == {"checkpoint, whole", "model, whole", "run, whole"}
+    for part in ("best", *(str(p.relative_to(tmp_path / "run")) for p in (tmp_path / "run").glob("checkpoints/*"))):
+        assert main(["verify", str(tmp_path / "run" / part)]) == 0
+    run = tmp_path / "run" / "test.trec"
+    run.write_bytes(run.read_bytes() + b"\n")
+    assert main(["verify", str(tmp_path / "run")]) == 2
+    assert "test.trec: damaged" in capsys.readouterr().err
+    for path, message in ((tmp_path / "made", "nothing to verify"), (tmp_path / "nowhere", "no such folder")):
+        assert main(["verify", str(path)]) == 2
+        assert message in capsys.readouterr().err
+
+
+def test_two_trainings_do_not_share_a_folder(config: TrainConfig, tmp_path: Path) -> None:
+    fit(config, tmp_path / "whole")
+    words = [f"--config={tmp_path / 'whole' / 'config.yaml'}", f"--output={tmp_path / 'run'}", "--epochs=400"]
+    command = [sys.executable, "-m", "rerank.cli", "train", *words]
+    processes = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    errors = [process.communicate(timeout=240)[1] for process in processes]
+    codes = [process.returncode for process in processes]
+    assert sorted(codes) == [0, 2]
+    last = errors[codes.index(2)].splitlines()[-1]
+    assert f"run: in use by process {processes[codes.index(0)].pid} on" in last and "(rerank train)" in last
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    steps = [line["step"] for line in lines if "loss" in line]
+    assert steps == list(range(1, len(steps) + 1)), "nothing is mixed"
+
+
+def test_a_folder_in_use_is_left_alone(config: TrainConfig, tmp_path: Path) -> None:
+    started = time.perf_counter()
+    with held(tmp_path / "run", "a test"):
+        process = [sys.executable, "-m", "rerank.cli", "train", "--data=LetorData", "--model=MLP", "--loss=ListNet"]
+        process += [f"--data.path={tmp_path / 'made'}", "--data.fold=1", f"--output={tmp_path / 'run'}"]
+        done = subprocess.run(process, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "(a test)" in done.stderr, done.stderr
+    assert not (tmp_path / "run").exists()
+    assert time.perf_counter() - started < 120
