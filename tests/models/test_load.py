@@ -1,0 +1,132 @@
+"""Which class a model folder is read by: one of ours from a table, never one that the folder imports."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from rerank.errors import UserError
+from rerank.features.normalise import Normaliser, QueryZScore
+from rerank.identity import id_of, identify
+from rerank.models.base import Model
+from rerank.models.contract import add_to_contract, checked_contract, read_contract
+from rerank.models.load import MODELS, NORMALISERS, find_normaliser, load_model
+from rerank.models.text.cross_encoder import CrossEncoder
+from rerank.models.weights import find_model
+from tests.builders import make_lists
+
+
+class Mine(CrossEncoder):
+    """A user's model."""
+
+
+class Doubled(Normaliser):
+    """A user's normaliser."""
+
+
+@pytest.fixture
+def saved(tmp_path: Path, tiny_model: Path) -> Path:
+    CrossEncoder(str(tiny_model), query_length=8, document_length=24).save(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def test_the_tables_know_our_classes() -> None:
+    for name in NORMALISERS:
+        assert issubclass(find_normaliser(name, Normaliser), Normaliser)
+    code = f"import sys, rerank.models.load; print({list(MODELS.values())!r}[1] in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == "False", "imported at their first use"
+
+
+def test_contracts_say_the_short_name_and_old_ones_are_understood(saved: Path) -> None:
+    assert read_contract(saved)["class"] == "CrossEncoder"
+    assert isinstance(load_model(saved), CrossEncoder)
+    old = {key: value for key, value in read_contract(saved).items() if key != "files"}
+    for path in ("rerank.models.cross_encoder.CrossEncoder", "rerank.CrossEncoder"):
+        (saved / "rerank.json").write_text(json.dumps(old | {"class": path}))
+        model: Model = load_model(saved)
+        assert isinstance(model, CrossEncoder)
+
+
+def test_a_users_class_is_asked_for_by_the_user(saved: Path, tiny_model: Path) -> None:
+    Mine(str(tiny_model), query_length=8, document_length=24).save(saved)
+    with pytest.raises(UserError, match=rf"class: {__name__}\.Mine is not one of ours.*Mine\.load\('{saved}'\)"):
+        load_model(saved)
+    assert isinstance(Mine.load(saved), Mine)
+    assert find_normaliser(f"{__name__}.Doubled", Normaliser) is Doubled, "which this module has imported"
+    for path in ("subprocess.Popen", "antigravity.Doubled", "rerank.features.normalise.Nothing", "CrossEncoder"):
+        with pytest.raises(UserError, match="not one of ours"):
+            find_normaliser(path, Normaliser)
+    assert find_normaliser("rerank.features.normalise.QueryZScore", Normaliser) is QueryZScore
+    assert "antigravity" not in sys.modules
+
+
+def test_a_missing_file_is_named(saved: Path) -> None:
+    checked_contract(saved)
+    add_to_contract(saved, {"first_stage_weight": 0.5})
+    assert checked_contract(saved)["first_stage_weight"] == 0.5
+    (saved / "README.md").write_text("A card is its owner's.")
+    checked_contract(saved)
+    (saved / "tokenizer.json").unlink()
+    for load in (load_model, lambda folder: CrossEncoder(str(folder))):
+        with pytest.raises(UserError, match=r"tokenizer\.json: no such file"):
+            load(saved)
+
+
+@pytest.mark.parametrize("head", ["hf", "cls"])
+def test_fresh_weights_follow_from_the_seed_alone(head: str, tmp_path: Path, tiny_model: Path) -> None:
+    lists = make_lists(tmp_path)
+
+    def fresh() -> CrossEncoder:
+        return CrossEncoder(str(tiny_model), head=head, query_length=8, document_length=24)  # type: ignore[arg-type]
+
+    def weights(model: CrossEncoder) -> dict[str, torch.Tensor]:
+        return {name: value.clone() for name, value in model.state_dict().items()}
+
+    def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
+        return all(torch.equal(one[name], other[name]) for name in one)
+
+    state = torch.get_rng_state()
+    one = fresh()
+    before = weights(one)
+    one.prepare(lists, 42)
+    assert torch.equal(torch.get_rng_state(), state), "nobody notices"
+    torch.manual_seed(5)
+    assert same(weights(one), before) and same(weights(fresh()), before), "before any training the seed is 42"
+    one.prepare(lists, 7)
+    assert not same(weights(one), before)
+    other = fresh()
+    other.prepare(lists, 7)
+    assert same(weights(other), weights(one))
+    # What `torch.manual_seed(7)` before loading gave in version 1.
+    torch.manual_seed(7)
+    if head == "hf":
+        from transformers import AutoConfig, AutoModelForSequenceClassification
+
+        config = AutoConfig.from_pretrained(tiny_model, num_labels=1)
+        plain = AutoModelForSequenceClassification.from_pretrained(tiny_model, config=config).state_dict()
+        assert torch.equal(plain["classifier.weight"], weights(one)["network.classifier.weight"])
+
+
+def test_the_initial_model_counts_by_its_files_and_not_by_its_name(tmp_path: Path, tiny_model: Path) -> None:
+    def id(folder: Path | str, **changes: object) -> str:
+        return id_of(identify(CrossEncoder(str(folder), **changes)))  # type: ignore[arg-type]
+
+    shutil.copytree(tiny_model, tmp_path / "other")
+    assert id(tiny_model) == id(tmp_path / "other") == id(tiny_model, head="hf", query_length=31)
+    assert id(tiny_model) != id(tiny_model, dropout=0.5)
+    config = json.loads((tmp_path / "other" / "config.json").read_text())
+    (tmp_path / "other" / "config.json").write_text(json.dumps(config | {"_name_or_path": "x"}))
+    assert id(tmp_path / "other") == id(tiny_model)
+    (tmp_path / "other" / "config.json").write_text(json.dumps(config | {"hidden_dropout_prob": 0.3}))
+    assert id(tmp_path / "other") != id(tiny_model)
+    shutil.copy(tiny_model / "config.json", tmp_path / "other" / "config.json")
+    tokenizer = json.loads((tmp_path / "other" / "tokenizer.json").read_text())
+    (tmp_path / "other" / "tokenizer.json").write_text(json.dumps(tokenizer))
+    assert id(tmp_path / "other") != id(find_model(str(tiny_model)))
