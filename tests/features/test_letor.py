@@ -66,15 +66,11 @@ def test_lines_become_lists_in_the_order_of_the_file(tmp_path: Path) -> None:
     ]
     assert columns(lists).dtype == np.float32
     assert lists.store.manifest["retriever"] == {}
-<<<<<<< HEAD
-    assert lists.store.order is None and lists.store.column_names == ["features"]
-=======
     assert lists.store.column_names == ["features"]
     assert lists.store.order is None
     with pytest.raises(UserError, match="nothing ranked these lists"):
         lists.run()
     assert lists.store.documents.column("doc_id").to_pylist() == ["GX-1", "2"], "each document once"
->>>>>>> 97d3d6044505ceda4ed8e370abdb7ea45b687a02
     assert rows(lists.select([1]))[0][:2] == ("a", "GX-1")
 
 

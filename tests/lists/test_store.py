@@ -132,11 +132,7 @@ def test_other_versions_and_broken_folders_are_refused(tmp_path: Path) -> None:
     data = (folder / "queries.arrow").read_bytes()
     (folder / "queries.arrow").write_bytes(data[: len(data) // 2])
     with pytest.raises(UserError, match=r"queries\.arrow"):
-<<<<<<< HEAD
-        len(Lists.open(folder).query_ids)
-=======
         _ = Lists.open(folder).query_ids
->>>>>>> 97d3d6044505ceda4ed8e370abdb7ea45b687a02
     (folder / "queries.arrow").unlink()
     with pytest.raises(UserError, match=r"queries\.arrow"):
         Lists.open(folder)

@@ -41,15 +41,9 @@ def test_it_says_what_decides_the_numbers(tmp_path: Path, tiny_model: Path) -> N
     assert only["packages"]["torch"] == version("torch")
     assert only["packages"]["transformers"] == version("transformers")
     assert only["hardware"]["threads"] == torch.get_num_threads()
-<<<<<<< HEAD
     identity = (folder / "identity.json").read_bytes()
     assert only["id"] == hashlib.sha256(identity).hexdigest() == read_sealed(folder / "measures.json")["id"]
     assert only["seconds"] > 0
-=======
-    manifest = json.loads((tmp_path / "lists" / "manifest.json").read_text())
-    hashes = manifest["files"] | {"candidates": manifest["candidates"]}
-    assert {"queries.arrow", "documents.arrow", "candidates.arrow", "ends.arrow", "qrels.trec"} <= hashes.keys()
->>>>>>> 97d3d6044505ceda4ed8e370abdb7ea45b687a02
     train_data, validation = only["data"]["train"], only["data"]["validation"]
     for split in ("train", "validation"):
         assert only["data"][split].items() >= json.loads(identity)["data"][split].items()

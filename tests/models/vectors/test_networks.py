@@ -148,10 +148,7 @@ def test_wrong_input_is_refused(lists: Lists, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"the model reads features/1.*has no column 'features'; there are bm25"):
         model.inputs(texts)
     with pytest.raises(UserError, match="holds texts"):
-<<<<<<< HEAD
-        MLP().prepare(make_lists(tmp_path / "text"), 0)
-=======
-        MLP().prepare(texts)
+        MLP().prepare(texts, 0)
 
 
 def test_features_are_found_by_name(lists: Lists, tmp_path: Path) -> None:
@@ -164,7 +161,6 @@ def test_features_are_found_by_name(lists: Lists, tmp_path: Path) -> None:
     assert other.matrix(["features"]).shape[1] == 9
     expected = score_lists(model, model.inputs(lists), lists)
     np.testing.assert_array_equal(score_lists(model, model.inputs(other), other), expected)
->>>>>>> 97d3d6044505ceda4ed8e370abdb7ea45b687a02
 
 
 def test_a_damaged_model_is_refused(lists: Lists, tmp_path: Path) -> None:
