@@ -42,9 +42,7 @@ def columns_of(lists: Lists, columns: Sequence[str] | None) -> list[str]:
         raise UserError(f"{lists}: {holds} name columns to read (model.columns), there are {there}")
     names = [FEATURES] if columns is None else columns
     if not names:
-        raise UserError(
-            f"model.columns: is empty; name what to read of {', '.join(store.column_names)}, or leave it out"
-        )
+        raise UserError(f"model.columns: is empty; name some of {', '.join(store.column_names)}, or leave it out")
     return list(flat(names, {file: store.entry(file) for file in {name.partition("/")[0] for name in names}}))
 
 
