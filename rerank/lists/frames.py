@@ -194,9 +194,9 @@ def _columns(frame: pd.DataFrame, name: str) -> dict[str, Column]:
     for column, keys in together.items():
         if len(keys) > 1 and column in keys:
             raise UserError(f"{name}: has columns {column} and {next(k for k in keys if k != column)}; rename one")
-        values = frame[keys].to_numpy(dtype=np.float64, na_value=np.nan)
+        values = [as_column(key, frame[key].to_numpy(dtype=np.float64, na_value=np.nan)) for key in keys]
         numbers = tuple(key.partition("/")[2] or key for key in keys)
-        columns[column] = Column(as_column(column, values), numbers, {"data frame": name})
+        columns[column] = Column(np.concatenate(values, axis=1), numbers, {"data frame": name})
     return columns
 
 
