@@ -23,8 +23,8 @@ from rerank.experiments.search import Search, make_search
 from rerank.experiments.worker import note
 from rerank.retrieval.runs import Run
 from rerank.training.command import check, configured
-from rerank.training.ids import measurement_identity
-from rerank.training.measurement import read_measurement
+from rerank.training.ids import measurement_identity, run_identity
+from rerank.training.measurement import kept_test_run, read_measurement
 from rerank.training.validate import test_run
 
 log = logging.getLogger("rerank")
@@ -67,17 +67,17 @@ class Experiment:
 
     Attributes:
         plan: the cells.
-        identities: which trainings they are.
         outcomes: what came out, by group, in the order of the plan; groups that failed are missing.
         failures: cells that failed.
         trained: all cells that were trained, with what their ``measures.json`` holds, and ``seconds``.
+        identities: which trainings the cells are.
     """
 
     plan: Plan
-    identities: Identities = field(default_factory=Identities)
     outcomes: dict[Group, Outcome] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
     trained: list[tuple[Cell, dict[str, Any]]] = field(default_factory=list)
+    identities: Identities = field(default_factory=Identities)
 
     def run(self) -> None:
         """Do all that is not done yet."""
@@ -185,7 +185,13 @@ class Experiment:
             seconds += second["seconds"]
 
         def run() -> Run:
-            return test_run(cell.folder, cell.id, configured(cell.settings), test_lists(cell))
+            hashes = self.identities.data(cell).test
+            kept = kept_test_run(cell.folder, run_identity({"training": cell.id}, hashes or {}))
+            return (
+                kept
+                if kept is not None
+                else test_run(cell.folder, cell.id, configured(cell.settings), test_lists(cell))
+            )
 
         self.outcomes[cell.group] = Outcome(chosen, cell, len(state.trained), validation, table, seconds, run)
         self._progress.measure(cell)

@@ -137,7 +137,7 @@ def _measure(config: TrainConfig, splits: Splits, folder: RunFolder) -> dict[str
     if (known := _with_known_test(config, splits, folder, measures)) is not None:
         return known
     assert splits.test is not None
-    if not folder.best.is_dir():
+    if not any(folder.best.glob("*")):
         raise UserError(f"{folder.best}: no such folder, so its test lists cannot be measured; remove {folder.path}")
     score = scores_by(type(config.model).load(folder.best), config.precision, config.token_budget)
     weight = measures.get("with_first_stage", {}).get("first_stage_weight")

@@ -189,7 +189,7 @@ def test_run(folder: Path, training: str, config: TrainConfig, lists: Lists) -> 
     identity = run_identity({"training": training}, measured_hashes(lists, config.model.columns))
     if (run := kept_test_run(folder, identity)) is not None:
         return run
-    if not (folder / "best").is_dir():
+    if not any((folder / "best").glob("*")):
         raise UserError(f"{folder / 'best'}: no such folder, but rankings are needed; remove {folder} to train again")
     score = scores_by(type(config.model).load(folder / "best"), config.precision, config.token_budget)
     write_test_run(folder, identity, lists.run(score(lists, "test")))

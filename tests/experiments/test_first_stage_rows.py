@@ -96,7 +96,7 @@ def test_with_a_second_training_the_share_is_that_of_the_first(lists: Lists, tmp
     assert experiment([write_config(tmp_path, first_stage="mix", refit={"data.validation": False})]) == 0
     results = json.loads((tmp_path / "out" / "results.json").read_text())
     assert results["table"]["ListNet + first stage"]["cells"] == 3
-    assert all(cell["folder"].endswith("-refit") for cell in results["cells"] if cell["method"] == "ListNet")
+    assert all("-refit-" in cell["folder"] for cell in results["cells"] if cell["method"] == "ListNet")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from rerank.evaluation.measures import PerQuery, parse_measures
 from rerank.experiments import table
 from rerank.experiments.cells import Cell, Group
 from rerank.experiments.config import ExperimentConfig, Method, Published
-from rerank.experiments.outcome import Failure, Outcome, read_queries, write_queries
+from rerank.experiments.outcome import Failure, Outcome
 from rerank.experiments.summary import summarise
 
 MEASURES = "nDCG@10 AP"
@@ -167,17 +167,3 @@ def test_methods_measured_on_other_queries_are_not_compared() -> None:
     both = {Group("bad", 1, seed): replace(outcomes[Group("bad", 1, seed)], test=other) for seed in SEEDS}
     with pytest.raises(UserError, match="measured on other queries"):
         summarise(config, outcomes | both)
-
-
-def test_values_per_query_come_back(tmp_path: Path) -> None:
-    config = make_config(empty="drop")
-    written = next(iter(make_outcomes(config, nan=True).values())).test
-    write_queries(tmp_path / "q.json", written)
-    read = read_queries(tmp_path / "q.json", MEASURES, "drop")
-    assert read is not None
-    np.testing.assert_array_equal(read.values, written.values)
-    np.testing.assert_array_equal(read.without_relevant, written.without_relevant)
-    assert (read.measures, read.queries, read.empty) == (written.measures, written.queries, "drop")
-    assert read_queries(tmp_path / "q.json", "AP", "drop") is None
-    assert read_queries(tmp_path / "q.json", MEASURES, "0") is None
-    assert read_queries(tmp_path / "nothing.json", MEASURES, "0") is None

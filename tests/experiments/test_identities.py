@@ -1,0 +1,199 @@
+"""Cells are known by what decides them: not by where they are, nor by what happened to other cells' lists."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rerank.cli import main
+from rerank.collections import open_collection
+from rerank.errors import UserError
+from rerank.experiments.command import experiment
+from rerank.lists import Lists, build_lists
+from rerank.lists.folds import FoldsData, fold_of
+from rerank.locks import held
+from tests.builders import make_lists, make_model, random_run
+
+LENGTHS = [20, 1, 7, 13, 20, 2, 16, 5, 20, 11, 3, 18]
+
+
+def write_config(folder: Path, **changes: Any) -> str:
+    config: dict[str, Any] = {
+        "output": str(folder / "out"),
+        "base": {
+            "data": {"class_path": "FoldsData", "init_args": {"lists": str(folder / "lists"), "folds": 3}},
+            "model": {
+                "class_path": "CrossEncoder",
+                "init_args": {"name": str(folder / "model"), "query_length": 8, "document_length": 16},
+            },
+            "batch_size": 4,
+            "precision": "fp32",
+        },
+        "folds": [1, 2, 3],
+        "methods": {"ListNet": {"set": {"loss": "ListNet"}}},
+        "ensembles": {},
+        "first_stage": "mix",
+        "measures": "nDCG AP",
+        "jobs": 1,
+    }
+    (folder / "experiment.yaml").write_text(yaml.safe_dump(config | changes, sort_keys=False))
+    return f"--config={folder / 'experiment.yaml'}"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An experiment that is through."""
+    folder = tmp_path_factory.mktemp("made")
+    make_lists(folder, LENGTHS)
+    make_model(folder / "model")
+    assert experiment([write_config(folder)]) == 0
+    return folder
+
+
+@pytest.fixture
+def copied(made: Path, tmp_path: Path) -> Path:
+    """A copy of it that may be spoilt, over the same lists."""
+    shutil.copytree(made / "out", tmp_path / "out")
+    return tmp_path
+
+
+def trained(output: Path) -> dict[Path, int]:
+    """When each training was finished, by its folder."""
+    found = output.glob("cells/*/*/*/*/measures.json")
+    return {path.parent.relative_to(output): path.stat().st_mtime_ns for path in found}
+
+
+def table(output: Path) -> Any:
+    return json.loads((output / "results.json").read_text())["table"]
+
+
+def test_a_changed_grade_trains_the_cells_again_that_see_it(tmp_path: Path) -> None:
+    make_lists(tmp_path, LENGTHS)
+    make_model(tmp_path / "model")
+    assert experiment([write_config(tmp_path)]) == 0
+    before, cells = table(tmp_path / "out"), trained(tmp_path / "out")
+    measured = set((tmp_path / "out").rglob("test-*.json"))
+    assert len(cells) == 3
+
+    lists = Lists.open(tmp_path / "lists")
+    regraded = "q4"
+    candidates = [scored.id for scored in lists.run()["q4"]]
+    tested = int(fold_of(lists.query_ids, 3, FoldsData(str(tmp_path / "lists"), 1, 3).seed)[4]) + 1
+    judgments = tmp_path / "collection" / "qrels" / "test.tsv"
+    lines = judgments.read_text().splitlines()
+    chosen = next(i for i, line in enumerate(lines) if line.startswith("q4\t") and line.split("\t")[1] in candidates)
+    query, document, grade = lines[chosen].split("\t")
+    lines[chosen] = f"{query}\t{document}\t{int(grade) + 1}"
+    judgments.write_text("\n".join(lines) + "\n")
+    collection = f"beir:{tmp_path / 'collection'}/test"
+    build_lists(open_collection(collection), random_run(collection, LENGTHS), tmp_path / "lists", replace=True)
+    assert (Lists.open(tmp_path / "lists").qrels or {})[regraded][document] == int(grade) + 1
+
+    assert experiment([write_config(tmp_path)]) == 0
+    after = trained(tmp_path / "out")
+    assert all(after[folder] == time for folder, time in cells.items()), "nothing is overwritten"
+    new = {folder.parts[2] for folder in after.keys() - cells.keys()}
+    assert new == {f"fold-{fold}" for fold in (1, 2, 3) if fold != tested}
+    again = {
+        path.relative_to(tmp_path / "out").parts[2] for path in set((tmp_path / "out").rglob("test-*.json")) - measured
+    }
+    assert again == {"fold-1", "fold-2", "fold-3"}, "the test fold is measured anew, with the model that was there"
+    assert table(tmp_path / "out") != before
+
+
+def test_a_moved_experiment_is_finished_where_it_is(
+    made: Path, copied: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.move(copied / "out", tmp_path / "elsewhere")
+    shutil.rmtree(tmp_path / "elsewhere" / "workers")
+    before = trained(tmp_path / "elsewhere")
+    monkeypatch.chdir(tmp_path)
+    assert experiment([f"--config={made / 'experiment.yaml'}", "--output=elsewhere"]) == 0
+    assert trained(tmp_path / "elsewhere") == before
+    assert not (tmp_path / "elsewhere" / "workers").exists(), "no process was started"
+    assert table(tmp_path / "elsewhere") == table(made / "out")
+
+
+def test_measures_and_values_per_query_are_all_that_it_takes(made: Path, copied: Path) -> None:
+    """What a repository would keep."""
+    for path in (copied / "out").rglob("*"):
+        if path.is_file() and not (path.name == "measures.json" or path.name.startswith("test-")):
+            path.unlink()
+    files = {path for path in (copied / "out").rglob("*") if path.is_file()}
+    assert experiment([f"--config={made / 'experiment.yaml'}", f"--output={copied / 'out'}"]) == 0
+    assert table(copied / "out") == table(made / "out")
+    assert {path for path in (copied / "out").glob("cells/**/*") if path.is_file()} == files, "nothing is made"
+    words = [f"--config={made / 'experiment.yaml'}", f"--output={copied / 'out'}", "--measures=RR"]
+    assert experiment(words) == 3, "another measure needs the models"
+    failed = json.loads((copied / "out" / "results.json").read_text())["failed"]
+    for failure in failed:
+        assert "best: no such folder" in failure["message"] and "remove" in failure["message"], failure
+
+
+def test_a_run_file_that_is_missing_is_made_again(made: Path, copied: Path) -> None:
+    runs = {path: path.read_bytes() for path in (copied / "out").rglob("test.trec")}
+    for path in runs:
+        path.unlink()
+    words = [f"--config={made / 'experiment.yaml'}", f"--output={copied / 'out'}", "--measures=RR"]
+    assert experiment(words) == 0
+    assert {path: path.read_bytes() for path in (copied / "out").rglob("test.trec")} == runs
+
+
+def test_two_halves_are_one_experiment(made: Path, tmp_path: Path) -> None:
+    config = f"--config={made / 'experiment.yaml'}"
+    for name, folds in (("one", "[1]"), ("two", "[2,3]")):
+        assert experiment([config, f"--output={tmp_path / name}", f"--folds={folds}"]) == 0
+    shutil.copytree(tmp_path / "two" / "cells", tmp_path / "one" / "cells", dirs_exist_ok=True)
+    before = trained(tmp_path / "one")
+    assert len(before) == 3
+    assert experiment([config, f"--output={tmp_path / 'one'}"]) == 0
+    assert trained(tmp_path / "one") == before
+    assert table(tmp_path / "one") == table(made / "out")
+
+
+def test_another_setting_is_another_cell_beside_it(made: Path, copied: Path) -> None:
+    before = trained(copied / "out")
+    words = [f"--config={made / 'experiment.yaml'}", f"--output={copied / 'out'}"]
+    assert experiment([*words, "--base.batch_size=3"]) == 0
+    after = trained(copied / "out")
+    assert before.items() <= after.items() and len(after) == 6
+    assert experiment([*words, "--base.tracker=[]", "--base.checkpoint_every=7"]) == 0, "which changes no result"
+    assert trained(copied / "out") == after
+    assert table(copied / "out") == table(made / "out")
+
+
+def test_damaged_measures_are_refused(made: Path, copied: Path) -> None:
+    path = next((copied / "out").rglob("measures.json"))
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(UserError, match=r"measures\.json: damaged"):
+        experiment([f"--config={made / 'experiment.yaml'}", f"--output={copied / 'out'}"])
+
+
+def test_tables_say_which_versions_they_mix(made: Path, copied: Path) -> None:
+    path = next((copied / "out" / "cells" / "ListNet").rglob("provenance.json"))
+    starts = json.loads(path.read_text())
+    version = starts[0]["packages"]["torch"]
+    starts[0]["packages"]["torch"] = "0.4.1"
+    path.write_text(json.dumps(starts))
+    assert experiment([f"--config={made / 'experiment.yaml'}", f"--output={copied / 'out'}"]) == 0
+    assert f"Trained with different versions: torch 0.4.1, {version}." in (copied / "out" / "table.md").read_text()
+    assert "different versions" not in (made / "out" / "table.md").read_text()
+
+
+def test_two_experiments_do_not_share_a_folder(made: Path, copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    import subprocess
+    import sys
+
+    with held(copied / "out", "rerank experiment"):
+        command = [sys.executable, "-m", "rerank.cli", "experiment", f"--config={made / 'experiment.yaml'}"]
+        done = subprocess.run([*command, f"--output={copied / 'out'}"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "in use by process" in done.stderr.splitlines()[-1]
+    assert main(["verify", str(copied / "out")]) == 0
