@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from rerank.errors import UserError
-from rerank.files import atomic_file, atomic_folder, atomic_write, digest, open_text, read_lines
+from rerank.files import atomic_file, atomic_folder, atomic_write, check_apart, digest, open_text, read_lines
 
 TEXT = "eins\nzwei €\n"
 
@@ -290,14 +290,9 @@ def test_what_is_read_is_not_written_over(tmp_path: Path) -> None:
     for name in ("lists/run.trec", "a.trec"):
         (tmp_path / name).write_text("")
     (tmp_path / "link").symlink_to(tmp_path / "a.trec")
-    check_apart(
-        tmp_path / "b.trec", lists=tmp_path / "lists", runs=tmp_path / "a.trec", qrels="beir/scifact", other=None
-    )
-    for output, name in (
-        ("lists/run.trec", "lists"),
-        ("lists/new.trec", "lists"),
-        ("a.trec", "runs"),
-        ("link", "runs"),
-    ):
+    inputs = {"lists": tmp_path / "lists", "runs": tmp_path / "a.trec", "qrels": "beir/scifact", "html": None}
+    check_apart(tmp_path / "b.trec", **inputs)
+    check_apart(tmp_path / "lists" / "new.trec", **inputs)
+    for output, name in (("lists/run.trec", "lists"), ("a.trec", "runs"), ("link", "runs")):
         with pytest.raises(UserError, match=f"--{name}"):
-            check_apart(tmp_path / output, lists=tmp_path / "lists", runs=tmp_path / "a.trec")
+            check_apart(tmp_path / output, **inputs)
