@@ -121,6 +121,9 @@ class Store:
         return "text" in self.documents.column_names
 
     def _numbers(self, table: str, column: str) -> Array:
+        chunks = self.table(table).column(column).chunks
+        if len(chunks) == 1:
+            return chunks[0].to_numpy()  # a view; asking the column itself would import pandas, half a second
         return self.table(table).column(column).to_numpy()
 
     @cached_property
