@@ -96,7 +96,9 @@ def to_dataframe(lists: Lists) -> pd.DataFrame:
         data["query"] = np.array(lists.query_texts, dtype=object)[of]
         data["text"] = store.documents.column("text").take(pa.array(lists.documents)).to_pylist()
     data[GRADE] = lists.grades
-    for name in store.column_names:
+    for name in sorted(
+        store.column_names, key=lambda name: name != store.order
+    ):  # the order's first, to come back as it
         numbers = store.entry(name).names
         values = lists.matrix([name])
         data |= (
