@@ -175,6 +175,7 @@ def rerank(
 
     from rerank.evaluation.interpolate import interpolate
     from rerank.features.letor import open_lists
+    from rerank.files import check_apart
     from rerank.kernels.precision import on_cpu, resolve
     from rerank.models.contract import read_contract
     from rerank.models.load import load_model
@@ -183,6 +184,7 @@ def rerank(
     from rerank.retrieval.runs import write_run
     from rerank.training.validate import score_shared
 
+    check_apart(output, lists=lists)
     contract = read_contract(Path(model))
     weight = _weight(first_stage_weight, contract, model)
     ranked = open_lists(lists, contract.get("layout"))
@@ -304,6 +306,7 @@ def evaluate(
         training: run folders whose training curves the report shows.
     """
     from rerank.evaluation import compare, export, render
+    from rerank.files import check_apart
 
     if html:
         from rerank.report.evaluation import write_evaluation
@@ -317,6 +320,9 @@ def evaluate(
         export.check_suffix(path, export.TABLE_SUFFIXES)
     if per_query:
         export.check_suffix(per_query, export.PER_QUERY_SUFFIXES)
+    for path in [*(table or []), *(path for path in (json, per_query, html) if path)]:
+        for run in runs:
+            check_apart(path, qrels=qrels, runs=run.partition("=")[2] or run, lists=lists)
     comparison = compare.compare_runs(
         qrels, runs, measures, baseline, tests or compare.TESTS, correction, empty, progress=sys.stderr.isatty()
     )

@@ -129,6 +129,23 @@ def cannot_be_written(path: Path) -> Iterator[None]:
         ) from error
 
 
+def check_apart(output: str | Path, **inputs: str | Path | None) -> None:
+    """Refuse to write over what is read: a file that is an input itself, or is there in a folder that is one.
+
+    Args:
+        output: the file to write.
+        inputs: what is read, by the names of the options; what is no path on this disk is left aside.
+
+    Raises:
+        UserError: names the option.
+    """
+    target = Path(os.path.realpath(output))
+    for name, given in inputs.items():
+        source = Path(os.path.realpath(given)) if given is not None and os.path.exists(given) else None
+        if source is not None and (target == source or (source in target.parents and target.exists())):
+            raise UserError(f"{output}: would overwrite what --{name} {given} reads; name another file")
+
+
 @contextmanager
 def atomic_file(path: str | Path) -> Iterator[Path]:
     """A name beside a file's place to write to; what is there at the end takes the place, whole or not at all.

@@ -22,6 +22,7 @@ from torch import Tensor
 from rerank.kernels.memory import keep_freed
 from rerank.kernels.precision import resolve
 from rerank.kernels.sparse import sparse_embeddings
+from rerank.lists.tokens import Tokens
 from rerank.losses import SmoothINDCG
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.training.gradient import Chunked, Mode, backpropagate
@@ -87,14 +88,14 @@ def main() -> None:
     for length in options.lengths:
         queries = [rng.integers(1000, words, 12)]
         documents = [rng.integers(1000, words, room - 12) for _ in range(length)]
-        inputs = model._pairs(queries, documents)
-        rows = np.zeros(length, dtype=np.int64), np.arange(length)
-        pairs = Chunked(model, inputs, *rows, options.token_budget, precision, device)
+        rows, start = np.arange(length), np.zeros(1, dtype=np.int64)
+        inputs = model._pairs(Tokens.of(queries, documents), np.zeros_like(rows), rows)
+        pairs = Chunked(model, inputs, rows, start, options.token_budget, precision, device)
         labels = torch.from_numpy((rng.random((1, length)) < 0.1).astype(np.float32)).to(device)
         labels[0, 0] = 1
         measured: dict[Mode, list[tuple[float, int]]] = {mode: [] for mode in modes}
         if length == options.lengths[0]:  # gradients to add to, kernels to choose
-            few = Chunked(model, inputs, rows[0][:2], rows[1][:2], options.token_budget, precision, device)
+            few = Chunked(model, inputs, rows[:2], start, options.token_budget, precision, device)
             step(model, few, labels[:, :2], "full")
         for _ in range(options.rounds):
             for mode in modes:

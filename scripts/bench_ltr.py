@@ -16,7 +16,6 @@ import argparse
 import platform
 import resource
 import time
-from pathlib import Path
 
 import numpy as np
 import peers
@@ -24,7 +23,9 @@ import pyarrow as pa
 import torch
 
 from rerank.lists import Lists
+from rerank.lists.columns import Column
 from rerank.lists.sampling import Full
+from rerank.lists.store import Store
 from rerank.losses import ApproxNDCG, ListNet, Loss, NeuralNDCG, SmoothINDCG, TwinSigmoidNDCG
 from rerank.models.vectors.mlp import MLP
 from rerank.training.batches import Batches
@@ -51,21 +52,19 @@ def made(queries: int, seed: int = 0) -> Lists:
     rows = int(offsets[-1])
     values = rng.standard_normal(rows * FEATURES, dtype=np.float32)
     grades = rng.choice(5, size=rows, p=[0.52, 0.23, 0.18, 0.05, 0.02]).astype(np.int16)
-    names = pa.array([f"q{i}" for i in range(queries)])
-    vectors = pa.FixedSizeListArray.from_arrays(pa.array(values), FEATURES)
-    return Lists(
-        folder=Path("made"),
-        manifest={"hashes": {"texts": "", "run": ""}, "features": {"first": 1, "width": FEATURES}},
-        query_ids=names.to_pylist(),
-        query_rows=np.arange(queries),
-        offsets=offsets,
-        documents=np.arange(rows),
-        labels=grades,
-        first_stage=np.zeros(rows, dtype=np.float32),
-        query_table=pa.table({"query_id": names}),
-        document_table=pa.table({"doc_id": pa.array(np.arange(rows)).cast(pa.string()), "features": vectors}),
-        qrels=None,
+    ids = pa.array(np.arange(rows)).cast(pa.string())
+    candidates = {"query": np.repeat(np.arange(queries), lengths), "document": np.arange(rows), "grade": grades}
+    store = Store(
+        {"collection": {"name": "made"}, "order": None, "judgments": "grades", "candidates": "made"},
+        tables={
+            "queries": pa.table({"query_id": [f"q{i}" for i in range(queries)]}),
+            "documents": pa.table({"doc_id": ids}),
+            "candidates": pa.table(candidates | {"added": np.zeros(rows, np.uint8)}),
+            "ends": pa.table({"end": offsets[1:], "added": np.zeros(queries, np.int32)}),
+        },
+        columns={"features": Column(values.reshape(rows, FEATURES), tuple(map(str, range(1, FEATURES + 1))))},
     )
+    return Lists.of(store)
 
 
 class Timer:

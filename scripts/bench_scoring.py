@@ -30,6 +30,7 @@ from torch import nn
 from rerank.arrow import Array
 from rerank.evaluation.measures import evaluate
 from rerank.kernels.precision import Precision
+from rerank.lists.tokens import Tokens
 from rerank.lists.view import Lists
 from rerank.models.score import score_candidates
 from rerank.models.text.cross_encoder import CrossEncoder
@@ -46,7 +47,7 @@ def ours(model: CrossEncoder, precision: Precision) -> Callable[[Texts], Array]:
             ids = model.tokenizer(list(texts), add_special_tokens=False, verbose=False)["input_ids"]
             sides.append([np.asarray(row[:limit], dtype=np.int64) for row in ids])
         rows = np.arange(len(pairs))
-        return score_candidates(model, model._pairs(*sides), rows, rows, precision=precision)
+        return score_candidates(model, model._pairs(Tokens.of(*sides), rows, rows), rows, rows, precision=precision)
 
     return score
 

@@ -218,7 +218,7 @@ def main() -> None:
     everything = cut(lists, model)
     pairs = [everything[i] for i in drawn]
     inputs = model.inputs(lists)
-    lengths = inputs.lengths(np.repeat(lists.queries, lists.lengths), lists.documents)
+    lengths = inputs.lengths(lists.row_numbers)
     length = QUERY + options.length + 3
 
     scoring: dict[str, Callable[[Texts], object]] = {}
@@ -265,7 +265,7 @@ def main() -> None:
     print(f"padding: {together:.1%} of the tokens of the scored pairs, {apart:.1%} of those of a list by itself\n")
     print("| work | tokens | pairs/s | against | of the best |\n|---|---|---|---|---|")
     timed = slice(int(some.offsets[1]), None) if options.trained else slice(0)
-    kept = inputs.lengths(np.repeat(some.query_rows, some.lengths), some.documents)[timed]
+    kept = inputs.lengths(some.row_numbers)[timed]
     for name, took in seconds.items():
         work, first = (lengths[drawn], next(iter(scoring))) if name in scoring else (kept, "")
         if not first:

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from rerank.errors import UserError
-from rerank.files import atomic_file, atomic_folder, atomic_write, digest, open_text, read_lines
+from rerank.files import atomic_file, atomic_folder, atomic_write, check_apart, digest, open_text, read_lines
 
 TEXT = "eins\nzwei €\n"
 
@@ -283,3 +283,16 @@ def test_what_takes_a_place_is_on_the_disk_first(tmp_path: Path, monkeypatch: py
     names = [tmp_path / name for name in ("folder/sub", "folder/sub/deep", "folder", "folder", ".")]
     kinds = ["fsync", "fsync", "fsync", "rename", "fsync"]
     assert calls == [(kind, name.stat().st_ino) for kind, name in zip(kinds, names, strict=True)]
+
+
+def test_what_is_read_is_not_written_over(tmp_path: Path) -> None:
+    (tmp_path / "lists").mkdir()
+    for name in ("lists/run.trec", "a.trec"):
+        (tmp_path / name).write_text("")
+    (tmp_path / "link").symlink_to(tmp_path / "a.trec")
+    inputs = {"lists": tmp_path / "lists", "runs": tmp_path / "a.trec", "qrels": "beir/scifact", "html": None}
+    check_apart(tmp_path / "b.trec", **inputs)
+    check_apart(tmp_path / "lists" / "new.trec", **inputs)
+    for output, name in (("lists/run.trec", "lists"), ("a.trec", "runs"), ("link", "runs")):
+        with pytest.raises(UserError, match=f"--{name}"):
+            check_apart(tmp_path / output, **inputs)

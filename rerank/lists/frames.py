@@ -96,7 +96,9 @@ def to_dataframe(lists: Lists) -> pd.DataFrame:
         data["query"] = np.array(lists.query_texts, dtype=object)[of]
         data["text"] = store.documents.column("text").take(pa.array(lists.documents)).to_pylist()
     data[GRADE] = lists.grades
-    for name in store.column_names:
+    for name in sorted(
+        store.column_names, key=lambda name: name != store.order
+    ):  # the order's first, to come back as it
         numbers = store.entry(name).names
         values = lists.matrix([name])
         data |= (
@@ -194,9 +196,9 @@ def _columns(frame: pd.DataFrame, name: str) -> dict[str, Column]:
     for column, keys in together.items():
         if len(keys) > 1 and column in keys:
             raise UserError(f"{name}: has columns {column} and {next(k for k in keys if k != column)}; rename one")
-        values = frame[keys].to_numpy(dtype=np.float64, na_value=np.nan)
+        values = [as_column(key, frame[key].to_numpy(dtype=np.float64, na_value=np.nan)) for key in keys]
         numbers = tuple(key.partition("/")[2] or key for key in keys)
-        columns[column] = Column(as_column(column, values), numbers, {"data frame": name})
+        columns[column] = Column(np.concatenate(values, axis=1), numbers, {"data frame": name})
     return columns
 
 

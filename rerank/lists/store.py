@@ -196,22 +196,23 @@ class Store:
             raise UserError(f"column {name}: has other names in {self.parts[0]} than elsewhere; join like with like")
         return Column(np.concatenate([column.values for column in found]), found[0].names, found[0].made)
 
-    def matrix(self, names: Sequence[str]) -> Array:
-        """Columns side by side, ``[T, C]`` float32; a view where one file holds them.
+    def matrix(self, names: Sequence[str], rows: Array | slice = slice(None)) -> Array:
+        """Columns side by side, ``[n, C]`` float32; a view where one file holds them, and rows are a slice.
 
         Args:
             names: names of columns, all of their numbers, or of one of them as ``NAME/NUMBER'S NAME``.
+            rows: the candidates; only theirs are read.
         """
         files = list(dict.fromkeys(name.partition("/")[0] for name in names))
         entries = {file: self.entry(file) for file in files}
         if list(flat_names(names, entries)) == [f"{files[0]}/{name}" for name in entries[files[0]].names]:
-            return entries[files[0]].values
+            return entries[files[0]].values[rows]
         chosen = [name.partition("/")[::2] for name in flat_names(names, entries)]
-        return np.stack([entries[file].one(number) for file, number in chosen], axis=1)
+        return np.stack([entries[file].one(number)[rows] for file, number in chosen], axis=1)
 
-    def column(self, name: str) -> Array:
-        """A column of one number a candidate, ``[T]`` float32."""
-        matrix = self.matrix([name])
+    def column(self, name: str, rows: Array | slice = slice(None)) -> Array:
+        """A column of one number a candidate, ``[n]`` float32."""
+        matrix = self.matrix([name], rows)
         if matrix.shape[1] != 1:
             raise UserError(f"column {name}: has {matrix.shape[1]} numbers a candidate; name one, such as {name}/1")
         return matrix[:, 0]

@@ -146,11 +146,11 @@ class Lists:
 
     def column(self, name: str) -> Array:
         """A column of one number a candidate, ``[T]`` float32; NaN where the system did not return it."""
-        return self.store.column(name)[self.rows]
+        return self.store.column(name, self.rows)
 
     def matrix(self, names: Sequence[str]) -> Array:
         """Columns side by side, ``[T, C]`` float32; a view of the mapped file where one holds them, in order."""
-        return self.store.matrix(names)[self.rows]
+        return self.store.matrix(names, self.rows)
 
     def select(self, lists: Array | Sequence[int]) -> Lists:
         """The lists at these positions, in this order."""

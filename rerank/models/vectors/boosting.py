@@ -65,7 +65,8 @@ class Trees(Model):
         for name in _POSITIVE & settings.keys():
             if settings[name] == 0:
                 raise ValueError(f"{name} must be above 0")
-        self.columns = list(settings.pop("columns") or [FEATURES])
+        columns = settings.pop("columns")
+        self.columns = [FEATURES] if columns is None else list(columns)
         self.settings = settings
         self.trees: int = settings["trees"]
         self.names: list[str] = []

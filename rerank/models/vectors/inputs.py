@@ -40,6 +40,8 @@ def columns_of(lists: Lists, columns: Sequence[str]) -> list[str]:
         there = ", ".join(store.column_names) or "no columns"
         holds = "holds texts, not feature vectors; use a CrossEncoder, or" if store.has_text else "has no features;"
         raise UserError(f"{lists}: {holds} name columns to read (model.columns), there are {there}")
+    if not columns:
+        raise UserError(f"model.columns: is empty; name some of {', '.join(store.column_names)}, or leave it out")
     return list(flat(columns, {file: store.entry(file) for file in {name.partition("/")[0] for name in columns}}))
 
 
@@ -73,11 +75,11 @@ class FeatureInputs(Inputs):
     """
 
     def __init__(self, lists: Lists, normalisers: Sequence[Normaliser], names: Sequence[str], device: Device) -> None:
-        found = vectors(lists, names)
-        values = np.empty(found.shape, dtype=np.float32)
+        vectors(lists.select([]), names)  # lists without candidates are refused as well
+        values = np.empty((lists.size, len(names)), dtype=np.float32)
         for first, last in blocks(lists.offsets, ROWS):
             start, end = int(lists.offsets[first]), int(lists.offsets[last])
-            block = np.asarray(found[start:end], dtype=np.float32)
+            block = vectors(lists.select(np.arange(first, last)), names)
             check_known(lists, names, block)
             offsets = lists.offsets[first : last + 1] - start
             for normaliser in normalisers:

@@ -40,7 +40,7 @@ class FeatureNetwork(Scorer):
         super().__init__()
         self.settings = settings
         self.normalisers = list(normalisers or [])
-        self.columns = list(columns or [FEATURES])
+        self.columns = [FEATURES] if columns is None else list(columns)
         self.names: list[str] = []
 
     @abstractmethod

@@ -149,6 +149,8 @@ def test_wrong_input_is_refused(lists: Lists, tmp_path: Path) -> None:
         model.inputs(texts)
     with pytest.raises(UserError, match="holds texts"):
         MLP().prepare(texts, 0)
+    with pytest.raises(UserError, match=r"model\.columns: is empty"):
+        MLP(columns=[]).prepare(lists, 0)
 
 
 def test_features_are_found_by_name(lists: Lists, tmp_path: Path) -> None:
