@@ -17,7 +17,7 @@ from rerank.experiments.command import experiment
 from rerank.lists import Lists, build_lists
 from rerank.lists.folds import FoldsData, fold_of
 from rerank.locks import held
-from tests.builders import make_lists, make_model, random_run
+from tests.builders import make_lists, make_model, random_run, write_folds
 
 LENGTHS = [20, 1, 7, 13, 20, 2, 16, 5, 20, 11, 3, 18]
 
@@ -197,3 +197,26 @@ def test_two_experiments_do_not_share_a_folder(made: Path, copied: Path, capsys:
     assert done.returncode == 2
     assert "in use by process" in done.stderr.splitlines()[-1]
     assert main(["verify", str(copied / "out")]) == 0
+
+
+def test_workers_import_a_users_classes_only_where_they_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file of the working directory that has the name of a library's module is not run in place of it."""
+    monkeypatch.setenv("RERANK_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    write_folds(tmp_path / "made")
+    (tmp_path / "tqdm.py").write_text("raise SystemExit('the working directory was imported from')\n")
+    (tmp_path / "mine.py").write_text("from rerank.losses import ListNet\n\n\nclass Mine(ListNet):\n    pass\n")
+    base = {"data": {"class_path": "LetorData", "init_args": {"path": str(tmp_path / "made")}}, "model": "MLP"}
+    config = {"folds": [1], "base": base, "first_stage": "hide"}
+    plain = write_config(tmp_path, **config)
+    assert experiment([plain]) == 0
+    (tmp_path / "tqdm.py").unlink()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    own = write_config(tmp_path, **config, methods={"Mine": {"set": {"loss": "mine.Mine"}}})
+    assert experiment([own]) == 0
+    before = trained(tmp_path / "out")
+    assert experiment([own]) == 0 and trained(tmp_path / "out") == before
+    (identity,) = (tmp_path / "out" / "cells" / "Mine").rglob("identity.json")
+    assert json.loads(identity.read_text())["loss"]["class"] == "mine.Mine"
