@@ -96,9 +96,8 @@ def to_dataframe(lists: Lists) -> pd.DataFrame:
         data["query"] = np.array(lists.query_texts, dtype=object)[of]
         data["text"] = store.documents.column("text").take(pa.array(lists.documents)).to_pylist()
     data[GRADE] = lists.grades
-    for name in sorted(
-        store.column_names, key=lambda name: name != store.order
-    ):  # the order's first, to come back as it
+    order_first = sorted(store.column_names, key=lambda name: name != store.order)  # it comes back as the order then
+    for name in order_first:
         numbers = store.entry(name).names
         values = lists.matrix([name])
         data |= (
