@@ -263,8 +263,3 @@ def _class_names(settings: Any) -> Iterator[Any]:
     elif isinstance(settings, list):
         for value in settings:
             yield from _class_names(value)
-
-
-def cell_count(plan: Plan) -> int:
-    """How many cells there are in all."""
-    return sum(search_of(plan, group).size for group in plan.groups)
