@@ -27,10 +27,6 @@ def experiment(argv: Sequence[str]) -> int:
     Returns:
         The number of cells that failed.
     """
-    from rerank.experiments.cells import Plan
-    from rerank.experiments.figures.data import check_figures
-    from rerank.experiments.run import Experiment, check_cells, search_of
-    from rerank.experiments.table import listing, text
     from rerank.training.command import classes_first
 
     parser = make_parser("experiment", experiment)
@@ -54,6 +50,11 @@ def experiment(argv: Sequence[str]) -> int:
 
         print(yaml.safe_dump(asdict(config), sort_keys=False, allow_unicode=True), end="")
         return 0
+    from rerank.experiments.cells import Plan  # the help has to come without importing torch
+    from rerank.experiments.figures.data import check_figures
+    from rerank.experiments.run import Experiment, check_cells, search_of
+    from rerank.experiments.table import listing, text
+
     plan = Plan(config)
     check_cells(plan)
     check_figures(plan)
