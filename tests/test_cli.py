@@ -19,13 +19,8 @@ from tests.builders import make_lists, random_run, write_collection
 def test_help_imports_nothing_heavy() -> None:
     """torch alone takes a second; without it help answers at once."""
     code = "import sys; from rerank.cli import main; main({}); print('torch' in sys.modules, file=sys.stderr)"
-    for words in (
-        ["--help"],
-        ["train", "--help"],
-        ["retrieve", "--help"],
-        ["experiment", "--help"],
-        ["verify", "--help"],
-    ):
+    for command in ("", "train", "retrieve", "evaluate", "experiment", "verify"):
+        words = [command, "--help"] if command else ["--help"]
         done = subprocess.run([sys.executable, "-c", code.format(words)], capture_output=True, text=True, check=False)
         assert "usage: rerank" in done.stdout
         assert "True" not in done.stderr
