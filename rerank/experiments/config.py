@@ -1,4 +1,4 @@
-"""Everything that an experiment is told; each field is a key of its YAML file."""
+"""The configuration of an experiment; each field is a key of its YAML file."""
 
 from __future__ import annotations
 

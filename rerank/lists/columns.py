@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from rerank.arrow import Array, FlatFile, numbers, read_arrow
 from rerank.errors import UserError, nearest
-from rerank.files import atomic_file
 from rerank.hashes import KEY, ZEROS, check_seal, seal
-from rerank.locks import held
-
-if TYPE_CHECKING:
-    from rerank.lists.store import Store
 
 NAME = re.compile(r"[A-Za-z0-9][\w.+-]{0,99}")
 """What a column may be called: it is a file's name, and stands in configurations."""
@@ -68,18 +63,22 @@ def column_name(path: str | Path) -> str:
     return check_name(re.sub(r"[^\w.+-]+", "_", stem, flags=re.ASCII).strip("._+-")[:100] or "run")
 
 
-def load_column(store: Store, name: str, remembered: bool = True) -> Column:
-    """Map a column of a folder, its seal and its candidates checked."""
-    known = store.column_names
-    if store.folder is None or name not in known:
-        there = f"there are {', '.join(known)}" if known else "there are none"
-        raise UserError(f"{store}: has no column {name!r}{nearest(name, known)}; {there}")
-    path = store.folder / "columns" / f"{name}.arrow"
+def load_column(path: Path, candidates: str, remembered: bool = True) -> Column:
+    """Map a column's file.
+
+    Args:
+        path: the file.
+        candidates: the hash of the candidates that it has to belong to.
+        remembered: see :func:`rerank.hashes.check_seal`.
+
+    Raises:
+        UserError: it is damaged, or belongs to others.
+    """
     check_seal(path, remembered=remembered)
     table = read_arrow(path)
     about = table.schema.metadata or {}
-    if about.get(b"candidates", b"").decode() != store.manifest["candidates"]:
-        raise UserError(f"{path}: a column of other candidates than those of {store.folder}; make it again for them")
+    if about.get(b"candidates", b"").decode() != candidates:
+        raise UserError(f"{path}: a column of other candidates than those of {path.parent.parent}; make it again")
     names = tuple(json.loads(about[b"names"]))
     flattened = pa.chunked_array([chunk.flatten() for chunk in table.column(0).chunks], pa.float32())
     return Column(numbers(flattened).reshape(-1, len(names)), names, json.loads(about[b"made"]))
@@ -112,50 +111,3 @@ def as_column(name: str, block: Array) -> Array:
     if np.isinf(values).any():
         raise UserError(f"column {name}: has infinite numbers, or some beyond float32; expected finite ones, or NaN")
     return values[:, None] if values.ndim == 1 else values
-
-
-def add_column(
-    store: Store,
-    name: str,
-    values: Array | Iterable[Array],
-    names: Sequence[str] | None = None,
-    made: Mapping[str, Any] | None = None,
-) -> None:
-    """Give every candidate of a store a number, or several.
-
-    Args:
-        store: a folder; its other files stay untouched. Or lists in memory.
-        name: what the column is called.
-        values: ``[T]`` or ``[T, C]``, added ones included; or blocks of that, one after the other.
-        names: the names of the C numbers; None for a single one.
-        made: who made it, from what.
-
-    Raises:
-        UserError: a column of this name is there, the number of rows differs, or numbers are infinite.
-    """
-    check_name(name)
-    if name in store.column_names:
-        raise UserError(f"{store}: has a column {name} already; choose another name, or remove it first")
-    blocks = (as_column(name, block) for block in ([values] if isinstance(values, np.ndarray) else values))
-    called = tuple(names or [name])
-    rows = int(store.ends[-1]) if len(store.ends) else 0
-    if store.folder is None:
-        whole = np.concatenate([np.zeros((0, len(called)), np.float32), *blocks])
-        _check_rows(name, len(whole), rows)
-        store.keep(name, Column(whole, called, made or {}))
-        return
-    path = store.folder / "columns" / f"{name}.arrow"
-    path.parent.mkdir(exist_ok=True)
-    with held(path, f"adding column {name}", wait=True):
-        if path.exists():
-            raise UserError(f"{store}: has a column {name} already; choose another name, or remove it first")
-        with atomic_file(path) as temporary, column_file(path.parent, len(called)) as file:
-            for block in blocks:
-                file.add(values=block)
-            _check_rows(name, file.rows, rows)
-            write_column(file, temporary, called, store.manifest["candidates"], made or {})
-
-
-def _check_rows(name: str, found: int, expected: int) -> None:
-    if found != expected:
-        raise UserError(f"column {name}: has {found} rows, the lists have {expected} candidates, added ones included")

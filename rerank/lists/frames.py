@@ -1,9 +1,7 @@
-"""Lists in memory: from data frames and back, and several lists as one."""
+"""Lists in memory, from data frames."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +14,6 @@ from rerank.errors import UserError
 from rerank.lists.columns import Column, as_column, check_name
 from rerank.lists.digests import candidates_hash
 from rerank.lists.store import CANDIDATES, ENDS, VERSION, Store
-from rerank.lists.view import Lists
 from rerank.lists.writer import Judgments
 
 if TYPE_CHECKING:
@@ -27,14 +24,14 @@ TEXTS = ("query", "text")
 GRADE = "grade"
 
 
-def from_dataframe(frame: pd.DataFrame, qrels: Qrels | None = None, name: str = "data frame") -> Lists:
-    """Lists in memory.
+def store_of(frame: pd.DataFrame, qrels: Qrels | None = None, name: str = "data frame") -> Store:
+    """Lists in memory, for :meth:`rerank.lists.view.Lists.from_dataframe`.
 
     >>> import pandas as pd
-    >>> lists = from_dataframe(pd.DataFrame({
+    >>> store = store_of(pd.DataFrame({
     ...     "query_id": ["q1", "q1", "q2"], "doc_id": ["a", "b", "a"], "grade": [1, 0, 0], "bm25": [9.5, 7.0, 3.0]}))
-    >>> lists.lengths.tolist(), lists.column("bm25").tolist(), lists.qrels["q1"]
-    ([2, 1], [9.5, 7.0, 3.0], {'a': 1, 'b': 0})
+    >>> store.ends.tolist(), store.column("bm25").tolist(), store.grades.tolist(), store.order
+    ([2, 3], [9.5, 7.0, 3.0], [1, 0, 0], 'bm25')
 
     Args:
         frame: a row per candidate, in the order of the lists: ``query_id`` and ``doc_id``; ``query`` and ``text``
@@ -79,79 +76,7 @@ def from_dataframe(frame: pd.DataFrame, qrels: Qrels | None = None, name: str = 
     lengths = np.bincount(codes, minlength=len(ids))
     single = (key for key, column in columns.items() if column.names == (key,))
     manifest = {"collection": {"name": name, "fingerprint": ""}, "retriever": {}, "order": next(single, None)}
-    return Lists.of(_memory(manifest, tables, lengths, documents, grades, columns, qrels, judgments))
-
-
-def to_dataframe(lists: Lists) -> pd.DataFrame:
-    """A row per candidate: ``query_id``, ``doc_id``, ``query`` and ``text`` where there are texts, ``grade``, columns.
-
-    Columns of several numbers are one column each, called ``NAME/NUMBER``.
-    """
-    import pandas as pd
-
-    store, of = lists.store, np.repeat(np.arange(len(lists)), lists.lengths)
-    data: dict[str, Any] = {"query_id": np.array(lists.query_ids, dtype=object)[of]}
-    data["doc_id"] = lists.document_ids(lists.documents)
-    if store.has_text:
-        data["query"] = np.array(lists.query_texts, dtype=object)[of]
-        data["text"] = store.documents.column("text").take(pa.array(lists.documents)).to_pylist()
-    data[GRADE] = lists.grades
-    order_first = sorted(store.column_names, key=lambda name: name != store.order)  # it comes back as the order then
-    for name in order_first:
-        numbers = store.entry(name).names
-        values = lists.matrix([name])
-        data |= (
-            {name: values[:, 0]}
-            if numbers == (name,)
-            else {f"{name}/{number}": values[:, i] for i, number in enumerate(numbers)}
-        )
-    return pd.DataFrame(data)
-
-
-def concat(parts: Sequence[Lists]) -> Lists:
-    """Several lists as one, in this order: mixtures to train on, or training and validation lists together.
-
-    Texts, tokens and columns stay where they are until they are asked for; columns are those that all parts have.
-
-    Raises:
-        UserError: no parts, a query that two of them have, texts in some of them only, or several orders.
-    """
-    if not parts:
-        raise UserError("concat: expected one or more lists")
-    if len({part.store.has_text for part in parts}) > 1:
-        raise UserError("concat: some lists have texts, others have none; join like with like")
-    seen: dict[str, Lists] = {}
-    for part in parts:
-        for query in part.query_ids:
-            if query in seen:
-                raise UserError(f"concat: query {query!r} is in {seen[query]} and in {part}; each may come once")
-            seen[query] = part
-    stores = [part.store for part in parts]
-    first_query = np.cumsum([0] + [store.queries.num_rows for store in stores])
-    first_row = np.cumsum([0] + [int(store.ends[-1]) if len(store.ends) else 0 for store in stores])
-    orders = {store.order for store in stores}
-    judged = {part.store.manifest["judgments"] for part in parts}
-    qrels: Qrels | None = None
-    if judged != {"grades"}:
-        found = [part.qrels for part in parts]
-        known = [part for part in found if part is not None]
-        qrels = {query: given for part in known for query, given in part.items()} if len(known) == len(parts) else None
-    manifest = {
-        "version": VERSION,
-        "collection": {"name": " + ".join(str(store) for store in stores), "fingerprint": ""},
-        "retriever": {},
-        "order": orders.pop() if len(orders) == 1 else None,
-        "judgments": "grades" if judged == {"grades"} else None if qrels is None else "qrels.trec",
-        "candidates": hashlib.sha256("".join(s.manifest["candidates"] for s in stores).encode()).hexdigest(),
-        **{key: stores[0].manifest[key] for key in ("features",) if key in stores[0].manifest},
-    }
-    store = Store(manifest, parts=stores, qrels=qrels)
-    return Lists(
-        store,
-        np.concatenate([part.queries + start for part, start in zip(parts, first_query[:-1], strict=True)]),
-        np.concatenate([part.starts + start for part, start in zip(parts, first_row[:-1], strict=True)]),
-        np.concatenate([part.lengths for part in parts]),
-    )
+    return _memory(manifest, tables, lengths, documents, grades, columns, qrels, judgments)
 
 
 def _memory(

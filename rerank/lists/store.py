@@ -19,7 +19,7 @@ not need is never touched.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -29,11 +29,13 @@ import pyarrow as pa
 
 from rerank.arrow import Array, numbers, read_arrow
 from rerank.collections import Qrels, read_qrels
-from rerank.errors import UserError
+from rerank.errors import UserError, nearest
+from rerank.files import atomic_file
 from rerank.hashes import check_files, read_sealed
-from rerank.lists.columns import Column, load_column
+from rerank.lists.columns import Column, as_column, check_name, column_file, load_column, write_column
 from rerank.lists.columns import flat as flat_names
 from rerank.lists.digests import texts_hash
+from rerank.locks import held
 
 VERSION = 2
 """Version of the folder's layout; a folder of another version is refused."""
@@ -182,12 +184,67 @@ class Store:
             UserError: there is none of this name, or its file is damaged or belongs to other candidates.
         """
         if name not in self._columns:
-            self._columns[name] = self._joined(name) if self.parts else load_column(self, name)
+            self._columns[name] = self._joined(name) if self.parts else self._load(name)
         return self._columns[name]
 
-    def keep(self, name: str, column: Column) -> None:
-        """Add a column to lists in memory."""
-        self._columns[name] = column
+    def _load(self, name: str) -> Column:
+        if self.folder is None or name not in self.column_names:
+            there = f"there are {', '.join(self.column_names)}" if self.column_names else "there are none"
+            raise UserError(f"{self}: has no column {name!r}{nearest(name, self.column_names)}; {there}")
+        return load_column(self.column_path(name), self.manifest["candidates"])
+
+    def column_path(self, name: str) -> Path:
+        """The file of a column of a folder."""
+        assert self.folder is not None
+        return self.folder / "columns" / f"{name}.arrow"
+
+    def add_column(
+        self,
+        name: str,
+        values: Array | Iterable[Array],
+        names: Sequence[str] | None = None,
+        made: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Give every candidate a number, or several; the other files of a folder stay untouched.
+
+        Args:
+            name: what the column is called.
+            values: ``[T]`` or ``[T, C]``, added candidates included; or blocks of that, one after the other, of which
+                memory holds one.
+            names: the names of the C numbers; None for a single one.
+            made: who made it, from what.
+
+        Raises:
+            UserError: a column of this name is there, the number of rows differs, or numbers are infinite.
+        """
+        self._check_absent(check_name(name))
+        blocks = (as_column(name, block) for block in ([values] if isinstance(values, np.ndarray) else values))
+        called = tuple(names or [name])
+        if self.folder is None:
+            whole = np.concatenate([np.zeros((0, len(called)), np.float32), *blocks])
+            self._check_rows(name, len(whole))
+            self._columns[name] = Column(whole, called, made or {})
+            return
+        path = self.column_path(name)
+        path.parent.mkdir(exist_ok=True)
+        with held(path, f"adding column {name}", wait=True):
+            self._check_absent(name)
+            with atomic_file(path) as temporary, column_file(path.parent, len(called)) as file:
+                for block in blocks:
+                    file.add(values=block)
+                self._check_rows(name, file.rows)
+                write_column(file, temporary, called, self.manifest["candidates"], made or {})
+
+    def _check_absent(self, name: str) -> None:
+        if name in self.column_names:
+            raise UserError(f"{self}: has a column {name} already; choose another name, or remove it first")
+
+    def _check_rows(self, name: str, found: int) -> None:
+        expected = int(self.ends[-1]) if len(self.ends) else 0
+        if found != expected:
+            raise UserError(
+                f"column {name}: has {found} rows, the lists have {expected} candidates, added ones included"
+            )
 
     def _joined(self, name: str) -> Column:
         """A column of all parts, one after the other."""
@@ -274,7 +331,7 @@ def verify(folder: Path) -> None:
     store = Store.open(folder)
     check_files(folder, store.manifest["files"], remembered=False)
     for name in store.column_names:
-        load_column(store, name, remembered=False)
+        load_column(store.column_path(name), store.manifest["candidates"], remembered=False)
 
 
 def is_lists_folder(folder: Path) -> bool:

@@ -60,16 +60,35 @@ class Lists:
 
     @classmethod
     def from_dataframe(cls, frame: pd.DataFrame, qrels: Qrels | None = None, name: str = "data frame") -> Lists:
-        """Lists in memory from a row per candidate; see :func:`rerank.lists.frames.from_dataframe`."""
-        from rerank.lists.frames import from_dataframe
+        """Lists in memory from a row per candidate; see :func:`rerank.lists.frames.store_of`."""
+        from rerank.lists.frames import store_of
 
-        return from_dataframe(frame, qrels, name)
+        return cls.of(store_of(frame, qrels, name))
 
     def to_dataframe(self) -> pd.DataFrame:
-        """A row per candidate; see :func:`rerank.lists.frames.to_dataframe`."""
-        from rerank.lists.frames import to_dataframe
+        """A row per candidate: ``query_id``, ``doc_id``, of texts ``query`` and ``text``, ``grade``, then the columns.
 
-        return to_dataframe(self)
+        Columns of several numbers are one column each, called ``NAME/NUMBER``.
+        """
+        import pandas as pd
+
+        store, of = self.store, np.repeat(np.arange(len(self)), self.lengths)
+        data: dict[str, Any] = {"query_id": np.array(self.query_ids, dtype=object)[of]}
+        data["doc_id"] = self.document_ids(self.documents)
+        if store.has_text:
+            data["query"] = np.array(self.query_texts, dtype=object)[of]
+            data["text"] = store.documents.column("text").take(pa.array(self.documents)).to_pylist()
+        data["grade"] = self.grades
+        order_first = sorted(store.column_names, key=lambda name: name != store.order)
+        for name in order_first:
+            numbers = store.entry(name).names
+            values = self.matrix([name])
+            data |= (
+                {name: values[:, 0]}
+                if numbers == (name,)
+                else {f"{name}/{number}": values[:, i] for i, number in enumerate(numbers)}
+            )
+        return pd.DataFrame(data)
 
     def __len__(self) -> int:
         return len(self.queries)

@@ -5,14 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from rerank.described import Described
 
 if TYPE_CHECKING:  # torch is imported where it is used, so that `rerank train --help` answers at once
     from torch import Tensor
 
-    from rerank.relaxations.fidelity import Fidelity
 
 GainOf = Literal["documents", "ranks"]
 
@@ -63,14 +62,6 @@ class Batch:
         return values.gather(1, self.rows)
 
 
-class _Measure(Protocol):
-    """What :meth:`Relaxation.fidelity` needs of a measure."""
-
-    def exact(self, scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tensor: ...
-
-    def relaxed(self, relaxation: Relaxation, scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tensor: ...
-
-
 class Relaxation(Described, ABC):
     """A smooth stand-in for sorting; derive from :class:`RankIndicators` or :class:`SoftRanks`.
 
@@ -89,25 +80,6 @@ class Relaxation(Described, ABC):
     def draws(self, scores: Tensor, mask: Tensor, seeds: Tensor | None) -> list[Tensor]:
         """The scores to rank, each ``[B, N]``; the measure is the mean over them. Unless overridden, the scores."""
         return [scores]
-
-    def fidelity(
-        self,
-        scores: Tensor,
-        mask: Tensor | None = None,
-        labels: Tensor | None = None,
-        measure: _Measure | None = None,
-    ) -> Fidelity:
-        """How close the relaxation is to sorting on these lists; no gradient, see :class:`Fidelity`.
-
-        Args:
-            scores: ``[B, N]`` floating point.
-            mask: ``[B, N]`` bool, True for real documents; None when all are real.
-            labels: ``[B, N]`` grades; needed for the gap, and by relaxations whose ranks look at labels.
-            measure: whose relaxed value is compared with its exact value.
-        """
-        from rerank.relaxations.fidelity import fidelity
-
-        return fidelity(self, scores, mask, labels, measure)
 
 
 class RankIndicators(Relaxation):

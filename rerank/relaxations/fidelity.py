@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -11,8 +11,13 @@ from torch import Tensor
 from rerank.relaxations.base import Batch, RankIndicators, Relaxation, SoftRanks
 from rerank.relaxations.order import first, order_of, ranks_of
 
-if TYPE_CHECKING:
-    from rerank.relaxations.base import _Measure
+
+class _Measure(Protocol):
+    """What :func:`fidelity` needs of a measure."""
+
+    def exact(self, scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tensor: ...
+
+    def relaxed(self, relaxation: Relaxation, scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tensor: ...
 
 
 @dataclass
@@ -20,7 +25,7 @@ class Fidelity:
     """What a user needs to choose a relaxation and its temperature; each ``[B]``, one number per list.
 
     >>> from rerank.relaxations import SoftSort
-    >>> found = SoftSort().fidelity(torch.tensor([[0.0, 0.0]]))  # tied: each document is half at both ranks
+    >>> found = fidelity(SoftSort(), torch.tensor([[0.0, 0.0]]))  # tied: each document is half at both ranks
     >>> found.rank_error, found.sharpness  # |1.5 - 1| + |1.5 - 2|
     (tensor([1.]), tensor([0.5000]))
 
@@ -46,7 +51,15 @@ def fidelity(
     labels: Tensor | None = None,
     measure: _Measure | None = None,
 ) -> Fidelity:
-    """See :meth:`Relaxation.fidelity`."""
+    """How close a relaxation is to sorting on some lists; no gradient, see :class:`Fidelity`.
+
+    Args:
+        relaxation: what stands in for sorting.
+        scores: ``[B, N]`` floating point.
+        mask: ``[B, N]`` bool, True for real documents; None when all are real.
+        labels: ``[B, N]`` grades; needed for the gap, and by relaxations whose ranks look at labels.
+        measure: whose relaxed value is compared with its exact value.
+    """
     if measure is not None and labels is None:
         raise ValueError("labels are needed for the gap to a measure")
     if mask is None:

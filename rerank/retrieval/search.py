@@ -1,4 +1,4 @@
-"""BM25's result on disk, in parts that are whole or absent: memory is that of a part, and a killed search goes on."""
+"""BM25's result on disk, in parts that are whole or absent: memory is that of a part, and a killed search resumes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Everything that a training run is told; each field is a key of the YAML file and an option."""
+"""The configuration of a training run; each field is a key of the YAML file and an option."""
 
 from __future__ import annotations
 

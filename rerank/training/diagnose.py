@@ -8,6 +8,7 @@ import torch
 from rerank.arrow import Array
 from rerank.lists.view import Lists
 from rerank.losses.direct import DirectMetric
+from rerank.relaxations.fidelity import fidelity as closeness
 from rerank.training.batches import pad
 
 ELEMENTS = 2**22
@@ -34,7 +35,7 @@ def fidelity(loss: DirectMetric, lists: Lists, scores: Array) -> dict[str, float
         rows = [slice(int(lists.offsets[i]), int(lists.offsets[i + 1])) for i in order[start : start + count]]
         padded, mask = pad([scores[row] for row in rows], torch.float32)
         labels, _ = pad([lists.grades[row] for row in rows], torch.float32)
-        found = loss.relaxation.fidelity(padded, mask, labels, loss.measure)
+        found = closeness(loss.relaxation, padded, mask, labels, loss.measure)
         for name, values in vars(found).items():
             if values is not None:
                 sums[name] = sums.get(name, 0.0) + float(values.sum())

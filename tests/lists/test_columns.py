@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rerank.collections import open_collection
 from rerank.errors import UserError
 from rerank.lists import Lists, build_lists
-from rerank.lists.columns import add_column, column_name
+from rerank.lists.columns import column_name
 from rerank.lists.store import verify
 from tests.builders import make_lists, make_lists_with_added, random_run, write_collection
 
@@ -21,7 +21,7 @@ from tests.builders import make_lists, make_lists_with_added, random_run, write_
 def test_a_column_comes_back_for_every_view_of_the_lists(tmp_path: Path) -> None:
     lists = make_lists_with_added(tmp_path)
     rows = len(lists.store.document)
-    add_column(lists.store, "teacher", np.arange(rows) / 8)
+    lists.store.add_column("teacher", np.arange(rows) / 8)
     lists = Lists.open(tmp_path / "lists")
     assert lists.store.column_names == ["bm25", "teacher"]
     np.testing.assert_array_equal(lists.column("teacher"), lists.row_numbers / 8)
@@ -33,7 +33,7 @@ def test_a_column_comes_back_for_every_view_of_the_lists(tmp_path: Path) -> None
 def test_columns_stand_side_by_side_in_the_order_asked_for(tmp_path: Path) -> None:
     lists = make_lists(tmp_path)
     pairs = np.arange(2.0 * lists.size).reshape(-1, 2)
-    add_column(lists.store, "two", pairs, names=["first", "second"])
+    lists.store.add_column("two", pairs, names=["first", "second"])
     order = lists.column("bm25")
     np.testing.assert_array_equal(lists.matrix(["two"]), pairs)
     np.testing.assert_array_equal(
@@ -61,7 +61,7 @@ def test_blocks_do_not_change_a_column(tmp_path_factory: pytest.TempPathFactory,
         [[random.choice([0.0, -1.5, float("nan"), 3e38]) for _ in range(width)] for _ in range(lists.size)]
     )
     blocks = (values[start : start + size] for start in range(0, lists.size, size))
-    add_column(lists.store, "x", blocks, names=[str(i) for i in range(width)])
+    lists.store.add_column("x", blocks, names=[str(i) for i in range(width)])
     np.testing.assert_array_equal(Lists.open(lists.store.folder).matrix(["x"]), values.astype(np.float32))
 
 
@@ -83,7 +83,7 @@ def test_columns_that_cannot_be(tmp_path: Path, name: str, change, message: str)
     assert folder is not None
     before = sorted(path.name for path in folder.rglob("*"))
     with pytest.raises(UserError, match=message):
-        add_column(lists.store, name, change(lists.store.column("bm25").astype(np.float64)))
+        lists.store.add_column(name, change(lists.store.column("bm25").astype(np.float64)))
     assert sorted(path.name for path in folder.rglob("*")) == before, "nothing half-written"
 
 
@@ -114,7 +114,7 @@ def test_every_flipped_bit_is_found(tmp_path: Path) -> None:
     lists = make_lists(tmp_path)
     folder = lists.store.folder
     assert folder is not None
-    add_column(lists.store, "two", np.zeros((lists.size, 2)), names=["a", "b"])
+    lists.store.add_column("two", np.zeros((lists.size, 2)), names=["a", "b"])
     verify(folder)
     rng = np.random.default_rng(0)
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):

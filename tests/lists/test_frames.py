@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from rerank.collections import open_collection
 from rerank.errors import UserError
 from rerank.lists import Lists, build_lists
-from rerank.lists.columns import add_column
-from rerank.lists.frames import concat
+from rerank.lists.joined import concat
 from rerank.lists.tokens import tokenise
 from tests.builders import make_lists, random_run, write_collection
 
@@ -102,7 +101,7 @@ def two(folder: Path) -> tuple[Lists, Lists, Lists]:
         part = {query.id: run[query.id] for query in some}
         lists = build_lists(collection, part, folder / str(i), queries=some, add_relevant=True)
         ids = lists.document_ids(lists.store.document)
-        add_column(lists.store, "length", np.array([float(id[1:]) for id in ids]))
+        lists.store.add_column("length", np.array([float(id[1:]) for id in ids]))
         made.append(lists)
     return made[0], made[1], made[2]
 

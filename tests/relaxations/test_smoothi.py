@@ -14,6 +14,7 @@ from torch import Tensor
 from rerank.losses import DirectMetric
 from rerank.measures import parse
 from rerank.relaxations import SmoothI
+from rerank.relaxations.fidelity import fidelity
 
 
 def error(scores: list[float], k: int, relaxation: SmoothI) -> float:
@@ -117,10 +118,10 @@ def test_indicators_collapse_at_the_settings_of_the_paper(size: int, alpha: floa
 
 
 def test_fidelity_shows_the_collapse() -> None:
-    found = SmoothI(1).fidelity(normal(150, 20))
+    found = fidelity(SmoothI(1), normal(150, 20))
     assert float(found.sharpness.max()) < 0.05  # most indicators are nearly uniform: 1/150 = 0.007
     assert float(found.hits.max()) < 0.1
-    sharp = SmoothI(1e5).fidelity(torch.arange(6, dtype=torch.float64)[None])
+    sharp = fidelity(SmoothI(1e5), torch.arange(6, dtype=torch.float64)[None])
     assert float(sharp.sharpness) > 0.999 and float(sharp.hits) == 1 and float(sharp.rank_error) < 1e-6
 
 
@@ -131,7 +132,7 @@ def test_steady_makes_up_for_the_decay(size: int, alpha: float) -> None:
     labels = (torch.rand(scores.shape, generator=torch.Generator().manual_seed(1)) < 0.2).double()
     paper, steady = SmoothI(alpha), SmoothI(alpha, steady=True)
     assert share_of_hits(steady, scores, 10) > share_of_hits(paper, scores, 10) + 0.05
-    before, after = (kind.fidelity(scores, labels=labels, measure=parse("nDCG")) for kind in (paper, steady))
+    before, after = (fidelity(kind, scores, labels=labels, measure=parse("nDCG")) for kind in (paper, steady))
     assert after.sharpness.mean() > before.sharpness.mean() + 0.1
     assert after.rank_error.mean() < before.rank_error.mean()
     if alpha == 1000:

@@ -10,7 +10,6 @@ import pytest
 from rerank.errors import UserError
 from rerank.features.letor import letor_lists
 from rerank.lists import Lists
-from rerank.lists.columns import add_column
 from rerank.models.load import load_model
 from rerank.models.score import score_lists
 from rerank.models.vectors.boosting import Trees
@@ -24,8 +23,8 @@ def lists(tmp_path: Path) -> Lists:
     """Lists of texts with three columns."""
     made = make_lists(tmp_path)
     rng = np.random.default_rng(0)
-    add_column(made.store, "two", rng.normal(size=(made.size, 2)), names=["a", "b"])
-    add_column(made.store, "noise", rng.normal(size=made.size))
+    made.store.add_column("two", rng.normal(size=(made.size, 2)), names=["a", "b"])
+    made.store.add_column("noise", rng.normal(size=made.size))
     return made
 
 
@@ -56,7 +55,7 @@ def test_trees_do_not_see_columns_that_they_are_not_told(lists: Lists, tmp_path:
     one = grown(["bm25", "two"], lists)
     scores = one.predict(lists)
     one.save(tmp_path)
-    add_column(lists.store, "another", np.ones(lists.size))
+    lists.store.add_column("another", np.ones(lists.size))
     again = load_model(tmp_path)
     assert isinstance(again, Trees)
     np.testing.assert_array_equal(again.predict(Lists.open(str(lists))), scores)
@@ -98,7 +97,7 @@ def test_a_gap_that_tells_what_is_relevant_is_refused(tmp_path: Path) -> None:
 def test_trees_read_gaps_of_what_a_system_did_not_return(lists: Lists) -> None:
     gaps = lists.column("bm25").astype(np.float64)
     gaps[::3] = np.nan
-    add_column(lists.store, "gaps", gaps)
+    lists.store.add_column("gaps", gaps)
     assert np.isfinite(grown(["gaps"], lists).predict(lists)).all()
     with pytest.raises(UserError, match=f"gaps/gaps says nothing of {len(gaps[::3])} candidates"):
         model = MLP(hidden=[4], columns=["gaps"])
