@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import compress
 from pathlib import Path
@@ -17,7 +19,7 @@ from rerank.collections import Collection, Document, Qrels, Query
 from rerank.errors import UserError, nearest
 from rerank.files import atomic_folder
 from rerank.lists.rows import Rows
-from rerank.lists.store import DOCUMENTS, QUERIES, is_lists_folder
+from rerank.lists.store import DOCUMENTS, QUERIES, Store, is_lists_folder
 from rerank.lists.view import Lists
 from rerank.lists.writer import StoreWriter, write_qrels
 from rerank.retrieval.bm25 import batches
@@ -61,7 +63,8 @@ def build_lists(
         retriever: what made the run and its parameters, for the manifest.
         order: the name of the column that the run's scores become.
         add_relevant: whether relevant documents that the first stage missed join the lists (for training only).
-        replace: whether existing lists give way; anything else in their place is refused.
+        replace: whether existing lists give way; anything else in their place is refused. Token ids and further columns
+            stay where texts and candidates are the same, as after regrading.
 
     Raises:
         UserError: the run names queries or documents that the collection does not have, or the place is taken.
@@ -111,6 +114,8 @@ def build_lists(
                 counts=counts,
                 made=dict(retriever or {}),
             )
+        if folder.exists():
+            _keep_what_fits(folder, temporary)
     _warn(collection.name, counts)
     return Lists.open(folder)
 
@@ -179,6 +184,29 @@ def _write(
     counts["pairs"] += len(rows)
     counts["queries_without_candidates"] += int((lengths == 0).sum())
     counts["negative_grades"] += sum(grade < 0 for given in judged for grade in given.values())
+
+
+def _keep_what_fits(old: Path, new: Path) -> None:
+    """Keep the token ids of lists that give way, if the texts are the same, and their columns, if the candidates are.
+
+    Regrading costs neither, then. Files are linked: the old folder is whole until the new one takes its place.
+    """
+    try:
+        before, after = Store.open(old), Store.open(new)
+    except UserError:  # of another version, or damaged
+        return
+    if before.texts_hash() == after.texts_hash() and (old / "tokens").is_dir():
+        shutil.copytree(old / "tokens", new / "tokens", copy_function=_link)
+    if before.manifest["candidates"] == after.manifest["candidates"]:
+        for name in set(before.column_names) - set(after.column_names):
+            _link(before.column_path(name), after.column_path(name))
+
+
+def _link(source: str | Path, target: str | Path) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # a disk that has no links
+        shutil.copy2(source, target)
 
 
 def _warn(name: str, counts: Mapping[str, int]) -> None:

@@ -15,6 +15,7 @@ from rerank.errors import UserError
 from rerank.lists import Lists, build_lists
 from rerank.lists.columns import column_name
 from rerank.lists.store import verify
+from rerank.lists.tokens import tokenise
 from tests.builders import make_lists, make_lists_with_added, random_run, write_collection
 
 
@@ -142,3 +143,28 @@ def test_a_lost_file_is_named_at_opening(tmp_path: Path) -> None:
 )
 def test_columns_are_called_after_their_files(path: str, name: str) -> None:
     assert column_name(path) == name
+
+
+def test_lists_that_are_regraded_keep_their_tokens_and_columns(tmp_path: Path, tiny_model: Path) -> None:
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
+    name = write_collection(tmp_path / "c")
+    collection, run = open_collection(name), random_run(name, [5] * 12)
+    lists = build_lists(collection, run, tmp_path / "lists")
+    lists.store.add_column("teacher", np.arange(lists.size))
+    tokenise(lists.store, tokenizer, 4, 16)
+    before = lists.grades.copy()
+    tokens = {path: path.stat().st_ino for path in (tmp_path / "lists" / "tokens").rglob("*.arrow")}
+    qrels = collection.qrels()
+    assert qrels is not None
+    changed = {query: {id: grade + 1 for id, grade in judged.items()} for query, judged in qrels.items()}
+
+    again = build_lists(collection, run, tmp_path / "lists", qrels=changed, replace=True)
+    assert (again.grades != before).any()
+    np.testing.assert_array_equal(again.column("teacher"), np.arange(lists.size))
+    assert {path: path.stat().st_ino for path in tokens} == tokens, "the very files"
+
+    deeper = build_lists(collection, random_run(name, [6] * 12), tmp_path / "lists", replace=True)
+    assert deeper.store.column_names == ["bm25"], "those of other candidates are gone"
+    assert not (tmp_path / "lists" / "tokens").exists()
