@@ -21,6 +21,7 @@ from rerank.lists.store import DOCUMENTS, QUERIES, is_lists_folder
 from rerank.lists.view import Lists
 from rerank.lists.writer import StoreWriter, write_qrels
 from rerank.retrieval.bm25 import batches
+from rerank.retrieval.known import ScoreKnown
 from rerank.retrieval.runs import Scored, write_run
 from rerank.retrieval.search import PAIRS
 
@@ -47,6 +48,7 @@ def build_lists(
     retriever: Mapping[str, Any] | None = None,
     order: str = ORDER,
     add_relevant: bool = False,
+    score_added: ScoreKnown | None = None,
     replace: bool = False,
 ) -> Lists:
     """Store the best candidates of every query of a collection, with texts and labels.
@@ -61,6 +63,7 @@ def build_lists(
         retriever: what made the run and its parameters, for the manifest.
         order: the name of the column that the run's scores become.
         add_relevant: whether relevant documents that the first stage missed join the lists (for training only).
+        score_added: what the first stage says of those; None where it cannot be asked.
         replace: whether existing lists give way; anything else in their place is refused.
 
     Raises:
@@ -82,8 +85,8 @@ def build_lists(
     relevant = qrels if qrels is not None and add_relevant else {}
     counts = dict.fromkeys(COUNTS, 0) | {"queries": len(queries)}
 
-    def lists() -> Iterator[_List]:
-        return (_candidates(query, run.get(query.id, [])[:depth], relevant) for query in queries)
+    def lists(score: ScoreKnown | None = None) -> Iterator[_List]:
+        return (_candidates(query, run.get(query.id, [])[:depth], relevant, score) for query in queries)
 
     with atomic_folder(folder, replace=replace) as temporary:
         size = max(1, PAIRS // depth)
@@ -95,7 +98,7 @@ def build_lists(
         stored = read_arrow(temporary / "documents.arrow").column("doc_id")
         asked = ({"query_id": [q.id for q in some], "text": [q.text for q in some]} for some in batches(queries, BATCH))
         write_arrow(temporary / "queries.arrow", QUERIES, asked)
-        ranked = tqdm(lists(), desc="lists", total=len(queries), unit=" queries", disable=None)
+        ranked = tqdm(lists(score_added), desc="lists", total=len(queries), unit=" queries", disable=None)
         with StoreWriter(temporary, {order: [order]}) as writer:
             for batch in batches(ranked, size):
                 _write(writer, order, _locate(batch, rows, stored, collection.name), qrels or {}, counts)
@@ -124,11 +127,11 @@ class _List(NamedTuple):
     added: int
 
 
-def _candidates(query: Query, best: Sequence[Scored], relevant: Qrels) -> _List:
+def _candidates(query: Query, best: Sequence[Scored], relevant: Qrels, score: ScoreKnown | None) -> _List:
     documents, scores = [scored.id for scored in best], [scored.score for scored in best]
     there = set(documents)
     missed = [id for id, grade in relevant.get(query.id, {}).items() if grade > 0 and id not in there]
-    unknown = [float("nan")] * len(missed)  # what the first stage would say of them, it was not asked
+    unknown = [float("nan")] * len(missed) if score is None else score(query, missed)
     return _List(query, documents + missed, scores + unknown, len(missed))
 
 
@@ -159,8 +162,9 @@ def _present(ranked: _List, rows: Array, name: str) -> tuple[_List, Array]:
         return ranked, rows
     if lost[0] < len(documents) - added:
         raise UserError(f"query {query.id}: the run's document {documents[lost[0]]!r} is not in {name}")
-    kept = [id for id, row in zip(documents, rows, strict=True) if row >= 0]
-    return _List(query, kept, scores[: len(kept)], added - len(lost)), rows[rows >= 0]
+    there = rows >= 0
+    kept = list(compress(documents, there)), list(compress(scores, there))
+    return _List(query, *kept, added - len(lost)), rows[there]
 
 
 def _write(
