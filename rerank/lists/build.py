@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import compress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ from tqdm import tqdm
 
 from rerank.arrow import Array, read_arrow, write_arrow
 from rerank.collections import Collection, Document, Qrels, Query
+from rerank.collections.base import ById
 from rerank.errors import UserError, nearest
 from rerank.files import atomic_folder
 from rerank.lists.rows import Rows
@@ -29,6 +31,8 @@ log = logging.getLogger("rerank")
 
 BATCH = 4096
 """Documents written at a time."""
+LOOKUPS = 1 << 20
+"""Documents looked up by their ids at the most, as memory holds these ids."""
 ORDER = "bm25"
 """The column of the scores by which lists are ordered, unless told otherwise."""
 COUNTS = (
@@ -55,7 +59,7 @@ def build_lists(
 
     Args:
         collection: where queries and documents come from.
-        run: the first stage: query id -> candidates, best first. It is gone through three times.
+        run: the first stage: query id -> candidates, best first. It is gone through several times.
         folder: the folder to make; it appears whole or not at all.
         queries: the queries; None takes the collection's own.
         depth: candidates kept per query.
@@ -92,9 +96,8 @@ def build_lists(
         size = max(1, PAIRS // depth)
         ranked = tqdm(lists(), desc="candidates", total=len(queries), unit=" queries", disable=None)
         rows = Rows([id for query in batch for id in query.documents] for batch in batches(ranked, size))
-        total = collection.document_count()
-        stream = tqdm(collection.documents(), desc="documents", total=total, unit=" documents", disable=None)
-        counts["documents"] = write_arrow(temporary / "documents.arrow", DOCUMENTS, _documents(stream, rows, counts))
+        found = _found(collection, len(rows), (id for query in lists() for id in query.documents))
+        counts["documents"] = write_arrow(temporary / "documents.arrow", DOCUMENTS, _documents(found, rows, counts))
         stored = read_arrow(temporary / "documents.arrow").column("doc_id")
         asked = ({"query_id": [q.id for q in some], "text": [q.text for q in some]} for some in batches(queries, BATCH))
         write_arrow(temporary / "queries.arrow", QUERIES, asked)
@@ -133,6 +136,17 @@ def _candidates(query: Query, best: Sequence[Scored], relevant: Qrels, score: Sc
     missed = [id for id, grade in relevant.get(query.id, {}).items() if grade > 0 and id not in there]
     unknown = [float("nan")] * len(missed) if score is None else score(query, missed)
     return _List(query, documents + missed, scores + unknown, len(missed))
+
+
+def _found(collection: Collection, wanted: int, ids: Iterable[str]) -> Iterable[Document]:
+    """The documents of some ids, or all, whichever is cheaper; the order is the same."""
+    found, total = collection.documents, collection.document_count
+    if wanted <= LOOKUPS and isinstance(collection, ById) and collection.cheaper_by_id(wanted):
+        log.info("%s: looking up %d documents by their ids", collection.name, wanted)
+        found, total = partial(collection.documents_by_id, set(ids)), lambda: wanted
+    else:
+        log.info("%s: reading all documents, of which %d are candidates", collection.name, wanted)
+    return tqdm(found(), desc="documents", total=total(), unit=" documents", disable=None)
 
 
 def _documents(documents: Iterable[Document], rows: Rows, counts: dict[str, int]) -> Iterator[dict[str, list[str]]]:

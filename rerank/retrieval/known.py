@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from rerank.collections.base import Query
-from rerank.collections.lucene import open_index
+from rerank.collections.lucene import id_query, open_index
 from rerank.jvm import java_class
 from rerank.retrieval.bm25 import BM25
 
@@ -45,7 +45,7 @@ def score_known(model: BM25, index: Path, complete: bool) -> Iterator[ScoreKnown
             if not ids:
                 return []
             found = dict(_search(searcher, inner, query, ids))
-            return [found[id] if id in found else 0.0 if _has(searcher.reader, id) else absent for id in ids]
+            return [found[id] if id in found else 0.0 if inner.count(id_query([id])) else absent for id in ids]
 
         yield score
 
@@ -55,23 +55,12 @@ def _search(searcher: Any, inner: Any, query: Query, ids: Sequence[str]) -> Iter
     builder, occur = (
         java_class(f"org.apache.lucene.search.Boolean{name}") for name in ("Query$Builder", "Clause$Occur")
     )
-    term_query = java_class("org.apache.lucene.search.TermQuery")
-    chosen = builder()
-    for id in ids:
-        chosen.add(term_query(_term(id)), occur.SHOULD)
     text = query.text.encode(errors="replace").decode()
     asked = searcher.generator.buildQuery("contents", searcher.get_analyzer(), text)
-    both = builder().add(asked, occur.MUST).add(chosen.build(), occur.FILTER).build()
+    chosen = id_query(ids)  # not within the next line: pyjnius binds a method to one object at a time
+    both = builder().add(asked, occur.MUST).add(chosen, occur.FILTER).build()
     for hit in inner.search(both, len(ids)).scoreDocs:
         yield searcher.doc(hit.doc).get("id"), rounded(hit.score)
-
-
-def _has(reader: Any, id: str) -> bool:
-    return bool(reader.docFreq(_term(id)))
-
-
-def _term(id: str) -> Any:
-    return java_class("org.apache.lucene.index.Term")("id", id)
 
 
 def rounded(score: float) -> float:
