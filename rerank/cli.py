@@ -6,6 +6,7 @@ import logging
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Literal
 
@@ -77,6 +78,7 @@ def retrieve(
     from rerank.lists.store import is_lists_folder
     from rerank.locks import held
     from rerank.retrieval import bm25
+    from rerank.retrieval.known import ScoreKnown, score_known
     from rerank.retrieval.runs import Scored, read_run
     from rerank.retrieval.search import search_stored
     from rerank.retrieval.tune import tune
@@ -88,13 +90,14 @@ def retrieve(
     if depth < 1:
         raise UserError(f"depth: must be at least 1, not {depth}")
     parse_measures(tune_measure)
-    with held(output, "rerank retrieve"):
+    with held(output, "rerank retrieve"), ExitStack() as opened:
         source = open_collection(collection, fields)
         asked = list(read_queries(queries) if queries else source.queries())
         judgments = read_qrels(qrels) if qrels else source.qrels()
         searched = Path(output).parent / f".{Path(output).name}.search"
         first: Mapping[str, Sequence[Scored]]
         retriever: dict[str, Any]
+        score_added: ScoreKnown | None = None
         order = ORDER
         if run is not None:
             first, retriever, order = read_run(run), {"run": run}, column_name(run)
@@ -113,6 +116,8 @@ def retrieve(
                 log.info("tuned on %s: k1 %g, b %g, %s %.4f", tune_on, model.k1, model.b, tune_measure, tuned.value)
             first = search_stored(model, where, asked, searched, depth, threads)
             retriever = {"bm25": vars(model), "tuned_on": tune_on}
+            if add_relevant:
+                score_added = opened.enter_context(score_known(model, where, complete=index is None))
         lists = build_lists(
             source,
             first,
@@ -123,6 +128,7 @@ def retrieve(
             retriever=retriever,
             order=order,
             add_relevant=add_relevant,
+            score_added=score_added,
             replace=overwrite,
         )
         shutil.rmtree(searched, ignore_errors=True)

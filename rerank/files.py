@@ -17,7 +17,7 @@ import secrets
 import shutil
 import stat
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -42,17 +42,23 @@ def open_text(path: str | Path) -> IO[str]:
     return io.TextIOWrapper(open_binary(path), encoding="utf-8", errors="replace")
 
 
-def read_lines(path: str | Path) -> Iterator[tuple[int, str]]:
+def read_lines(path: str | Path, keep: Callable[[bytes], bool] | None = None) -> Iterator[tuple[int, str]]:
     """The lines of a text file (``.gz``, ``.xz`` or plain) with their numbers from 1, without their ends.
 
     Lines end with LF or CRLF; a byte-order mark is dropped and blank lines are left out. Bytes that are not UTF-8
     become U+FFFD; the lines that hold some are counted and warned of, once a file.
+
+    Args:
+        path: the file.
+        keep: tells from its bytes whether a line shall be read at all; None reads every line.
     """
     undecodable = 0
     with open_binary(path) as file:
         try:
             for number, raw in enumerate(file, 1):
                 raw = raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw
+                if keep is not None and not keep(raw):
+                    continue
                 try:
                     line = raw.decode()
                 except UnicodeDecodeError:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple, Protocol, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Set
+from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
@@ -50,6 +50,29 @@ class Collection(Protocol):
 
     def fingerprint(self) -> str:
         """A hex digest that changes when the documents or the chosen fields change."""
+
+
+@runtime_checkable
+class ById(Protocol):
+    """What a collection has, too, if documents can be looked up in it."""
+
+    def cheaper_by_id(self, wanted: int) -> bool:
+        """Whether it is cheaper to look up so many documents than to stream all."""
+
+    def documents_by_id(self, ids: Set[str]) -> Iterator[Document]:
+        """Those of these documents that there are, in the order in which ``documents`` has them."""
+
+
+def some_of(documents: Iterator[Document], stream: Callable[[], Iterator[Document]]) -> Iterator[Document]:
+    """Pass on documents that were looked up; what is wrong with them is said as ``documents`` says it.
+
+    Fields that none of them has may be those of other documents, which only streaming can tell.
+    """
+    try:
+        yield from documents
+    except UserError:
+        for _ in stream():
+            pass
 
 
 def checked_id(value: object, where: str) -> str:

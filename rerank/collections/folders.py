@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from pathlib import Path
 
-from rerank.collections.base import Document, Qrels, Query, unique
+from rerank.collections.base import Document, Qrels, Query, some_of, unique
 from rerank.collections.qrels import read_qrels_file
 from rerank.collections.queries import read_queries_file
-from rerank.collections.records import ChosenFields, is_json, json_documents, tab_documents
+from rerank.collections.records import ChosenFields, is_json, json_documents, keep_json, keep_tab, tab_documents
 from rerank.collections.tagged import tagged_documents
 from rerank.errors import UserError, nearest
 from rerank.files import digest, open_binary, warn_once
@@ -76,6 +76,17 @@ class FilesFolder(Folder):
         """Stream the documents."""
         read = json_documents if is_json(self.path) else tab_documents
         return unique(lambda: read(self.path, self.fields))
+
+    def cheaper_by_id(self, wanted: int) -> bool:
+        """Looking up reads the file, too, but parses little of it, and does not check the rest."""
+        count = self.document_count()
+        return count is not None and 2 * wanted < count
+
+    def documents_by_id(self, ids: Set[str]) -> Iterator[Document]:
+        """Those of these documents that there are, in the order of the file."""
+        read, keep = (json_documents, keep_json(ids)) if is_json(self.path) else (tab_documents, keep_tab(ids))
+        found = unique(lambda: read(self.path, self.fields, keep))
+        return some_of((document for document in found if document.id in ids), self.documents)
 
     def document_count(self) -> int | None:
         """How many lines the documents' file has; None if it is compressed, where counting costs as much as reading."""

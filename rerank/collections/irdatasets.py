@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -58,9 +58,37 @@ class IrDataset:
         """Stream the documents."""
         self._require("docs")
         with _available(self.name):
-            for doc in self._dataset.docs_iter():
-                values = [doc.default_text()] if self.fields is None else [getattr(doc, field) for field in self.fields]
-                yield Document(doc.doc_id, joined(values))
+            yield from self._read(self._dataset.docs_iter())
+
+    def cheaper_by_id(self, wanted: int) -> bool:
+        """Only where ir_datasets has a copy for looking them up: to make one takes longer than to stream."""
+        return self._copy() is not None and 2 * wanted < (self.document_count() or 0)
+
+    def documents_by_id(self, ids: Set[str]) -> Iterator[Document]:
+        """Those of these documents that there are, in the order in which the copy, and so the stream, has them."""
+        copy = self._copy()
+        if copy is None:
+            raise UserError(f"{self.name}: ir_datasets has no copy in which documents can be looked up")
+        left = set(ids)  # ids longer than any of its own are cut by ir_datasets, and then found
+        with _available(self.name):
+            for document in self._read(copy.get_many_iter(sorted(ids))):
+                if document.id in left:
+                    left.remove(document.id)
+                    yield document
+
+    def _copy(self) -> Any:
+        """ir_datasets' own copy of the documents, which has an index and their order; None where there is none."""
+        from ir_datasets.indices import PickleLz4FullStore
+
+        self._require("docs")
+        with _available(self.name):
+            store = self._dataset.docs_store()
+            return store if isinstance(store, PickleLz4FullStore) and store.built() else None
+
+    def _read(self, docs: Iterable[Any]) -> Iterator[Document]:
+        for doc in docs:
+            values = [doc.default_text()] if self.fields is None else [getattr(doc, field) for field in self.fields]
+            yield Document(doc.doc_id, joined(values))
 
     def queries(self) -> Iterator[Query]:
         """The queries in ir_datasets' order."""

@@ -5,16 +5,19 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from pathlib import Path
 from typing import Any
 
-from rerank.collections.base import Document, Qrels, Query
+from rerank.collections.base import Document, Qrels, Query, some_of
 from rerank.collections.records import ChosenFields, json_text
 from rerank.collections.tagged import tag_names, tagged_text
 from rerank.errors import UserError, nearest
 from rerank.files import digest
 from rerank.jvm import java_class, start_jvm
+
+LOOKUPS = 1000
+"""Ids looked up at a time."""
 
 
 def prebuilt_index(name: str) -> Path:
@@ -77,13 +80,31 @@ class LuceneCollection:
 
     def documents(self) -> Iterator[Document]:
         """Stream the documents in the order of the index."""
-        chosen = ChosenFields(self.fields)
         with open_index(self.index) as searcher:
-            for number in range(searcher.get_total_num_docs()):
-                stored = searcher.doc(number)
-                id = stored.get("id")
-                where = f"{self.index}: document {id!r}"
-                yield Document(id, stored_text(stored.get("contents"), stored.get("raw"), chosen, where))
+            yield from self._numbered(searcher, range(searcher.get_total_num_docs()))
+
+    def cheaper_by_id(self, wanted: int) -> bool:
+        """Reading a document costs the same either way, and finding it as much again."""
+        return 2 * wanted < self.document_count()
+
+    def documents_by_id(self, ids: Set[str]) -> Iterator[Document]:
+        """Those of these documents that there are, in the order of the index."""
+        return some_of(self._found(sorted(ids)), self.documents)
+
+    def _found(self, ids: Sequence[str]) -> Iterator[Document]:
+        with open_index(self.index) as searcher:
+            inner = java_class("org.apache.lucene.search.IndexSearcher")(searcher.reader)
+            starts = range(0, len(ids), LOOKUPS)
+            numbers = (hit.doc for start in starts for hit in find_ids(inner, ids[start : start + LOOKUPS]))
+            yield from self._numbered(searcher, sorted(numbers))
+
+    def _numbered(self, searcher: Any, numbers: Iterable[int]) -> Iterator[Document]:
+        chosen = ChosenFields(self.fields)
+        for number in numbers:
+            stored = searcher.doc(number)
+            id = stored.get("id")
+            where = f"{self.index}: document {id!r}"
+            yield Document(id, stored_text(stored.get("contents"), stored.get("raw"), chosen, where))
         chosen.check(str(self.index))
 
     def queries(self) -> Iterator[Query]:
@@ -94,7 +115,7 @@ class LuceneCollection:
         """An index has none."""
         return None
 
-    def document_count(self) -> int | None:
+    def document_count(self) -> int:
         """As the index says."""
         with open_index(self.index) as searcher:
             return searcher.get_total_num_docs()
@@ -102,6 +123,24 @@ class LuceneCollection:
     def fingerprint(self) -> str:
         """Digest of the list of segments, each of which has an id of its own, and the chosen fields."""
         return digest("lucene", "\0".join(self.fields or ()), *sorted(self.index.glob("segments_*")))
+
+
+def id_query(ids: Iterable[str]) -> Any:
+    """A Lucene query for the documents that have one of these ids."""
+    term, query = (java_class(f"org.apache.lucene.{name}") for name in ("index.Term", "search.TermQuery"))
+    either, builder = (
+        java_class(f"org.apache.lucene.search.Boolean{name}") for name in ("Clause$Occur", "Query$Builder")
+    )
+    chosen = builder()
+    for id in ids:
+        chosen.add(query(term("id", id)), either.SHOULD)
+    return chosen.build()
+
+
+def find_ids(searcher: Any, ids: Sequence[str]) -> Any:
+    """The hits (``doc`` is the number of the document) of Lucene's ``IndexSearcher`` for some ids."""
+    query = id_query(ids)
+    return searcher.search(query, max(1, searcher.count(query))).scoreDocs
 
 
 def stored_text(contents: str | None, raw: str | None, chosen: ChosenFields, where: str) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 from rerank.collections.base import Document, checked_id, joined
 from rerank.errors import UserError, nearest
@@ -12,6 +14,11 @@ from rerank.files import read_lines
 
 ID_KEYS = ("_id", "id", "docid", "doc_id", "docno", "qid", "query_id")
 TEXT_KEYS = ("text", "contents")
+FIRST_ID = re.compile(rb'\s*\{\s*"(_id|id)"\s*:\s*"([^"\\]*)"')
+"""A line whose first key is the id, as nearly all are; others are parsed."""
+
+Keep: TypeAlias = Callable[[bytes], bool]
+"""Tells of a line whether it shall be parsed."""
 
 
 def is_json(path: Path) -> bool:
@@ -19,9 +26,9 @@ def is_json(path: Path) -> bool:
     return ".jsonl" in path.suffixes[-2:]
 
 
-def read_json_objects(path: Path, right: str) -> Iterator[tuple[int, dict[str, object]]]:
+def read_json_objects(path: Path, right: str, keep: Keep | None = None) -> Iterator[tuple[int, dict[str, object]]]:
     """Each line's number and object; ``right`` shows in errors what a line should be like."""
-    for number, line in read_lines(path):
+    for number, line in read_lines(path, keep):
         try:
             record = json.loads(line)
         except ValueError as error:
@@ -31,9 +38,9 @@ def read_json_objects(path: Path, right: str) -> Iterator[tuple[int, dict[str, o
         yield number, record
 
 
-def read_json_lines(path: Path) -> Iterator[tuple[str, str, dict[str, object]]]:
+def read_json_lines(path: Path, keep: Keep | None = None) -> Iterator[tuple[str, str, dict[str, object]]]:
     """Each line's place, id and object."""
-    for number, record in read_json_objects(path, '{"_id": "7", "text": "…"}'):
+    for number, record in read_json_objects(path, '{"_id": "7", "text": "…"}', keep):
         where = f"{path}:{number}"
         key = next((key for key in ID_KEYS if key in record), None)
         if key is None:
@@ -41,9 +48,9 @@ def read_json_lines(path: Path) -> Iterator[tuple[str, str, dict[str, object]]]:
         yield where, checked_id(record[key], where), record
 
 
-def read_tab_lines(path: Path) -> Iterator[tuple[str, str, str]]:
+def read_tab_lines(path: Path, keep: Keep | None = None) -> Iterator[tuple[str, str, str]]:
     """Each line's place, id and text."""
-    for number, line in read_lines(path):
+    for number, line in read_lines(path, keep):
         where = f"{path}:{number}"
         columns = line.split("\t")
         if len(columns) != 2:
@@ -100,18 +107,38 @@ def json_text(record: Mapping[str, object], fields: Sequence[str] | None, where:
     return joined(field_text(record.get(key), where, key) for key in fields)
 
 
-def json_documents(path: Path, fields: Sequence[str] | None) -> Iterator[tuple[str, Document]]:
+def json_documents(
+    path: Path, fields: Sequence[str] | None, keep: Keep | None = None
+) -> Iterator[tuple[str, Document]]:
     """Documents of a JSON-lines file and their places; for ``fields`` see `json_text`."""
     chosen = ChosenFields(fields)
-    for where, id, record in read_json_lines(path):
+    for where, id, record in read_json_lines(path, keep):
         chosen.note(record)
         yield where, Document(id, json_text(record, fields, where))
     chosen.check(str(path))
 
 
-def tab_documents(path: Path, fields: Sequence[str] | None) -> Iterator[tuple[str, Document]]:
+def tab_documents(path: Path, fields: Sequence[str] | None, keep: Keep | None = None) -> Iterator[tuple[str, Document]]:
     """Documents of a tab-separated file (id, text) and their places."""
     if fields is not None and list(fields) != ["text"]:
         raise UserError(f"{path}: a TSV has one field, 'text', not {', '.join(fields)}; for more, use JSONL")
-    for where, id, text in read_tab_lines(path):
+    for where, id, text in read_tab_lines(path, keep):
         yield where, Document(id, text)
+
+
+def keep_tab(ids: Container[str]) -> Keep:
+    """For lines of a tab-separated file: those of these documents."""
+    return lambda line: line.partition(b"\t")[0].decode(errors="replace") in ids
+
+
+def keep_json(ids: Container[str]) -> Keep:
+    """For JSON lines: those of these documents, and those of which only parsing tells the id."""
+
+    def keep(line: bytes) -> bool:
+        found = FIRST_ID.match(line)
+        # A later key of the same or a better name would be the id instead.
+        if found is None or line.find(b'"_id"', found.end()) >= 0 or line.find(b'"%s"' % found[1], found.end()) >= 0:
+            return True
+        return found[2].decode(errors="replace") in ids
+
+    return keep

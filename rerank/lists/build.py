@@ -6,6 +6,7 @@ import logging
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import compress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ from tqdm import tqdm
 
 from rerank.arrow import Array, read_arrow, write_arrow
 from rerank.collections import Collection, Document, Qrels, Query
+from rerank.collections.base import ById
 from rerank.errors import UserError, nearest
 from rerank.files import atomic_folder
 from rerank.lists.rows import Rows
@@ -23,6 +25,7 @@ from rerank.lists.store import DOCUMENTS, QUERIES, Store, is_lists_folder
 from rerank.lists.view import Lists
 from rerank.lists.writer import StoreWriter, write_qrels
 from rerank.retrieval.bm25 import batches
+from rerank.retrieval.known import ScoreKnown
 from rerank.retrieval.runs import Scored, write_run
 from rerank.retrieval.search import PAIRS
 
@@ -30,6 +33,8 @@ log = logging.getLogger("rerank")
 
 BATCH = 4096
 """Documents written at a time."""
+LOOKUPS = 1 << 20
+"""Documents looked up by their ids at the most, as memory holds these ids."""
 ORDER = "bm25"
 """The column of the scores by which lists are ordered, unless told otherwise."""
 COUNTS = (
@@ -49,13 +54,14 @@ def build_lists(
     retriever: Mapping[str, Any] | None = None,
     order: str = ORDER,
     add_relevant: bool = False,
+    score_added: ScoreKnown | None = None,
     replace: bool = False,
 ) -> Lists:
     """Store the best candidates of every query of a collection, with texts and labels.
 
     Args:
         collection: where queries and documents come from.
-        run: the first stage: query id -> candidates, best first. It is gone through three times.
+        run: the first stage: query id -> candidates, best first. It is gone through several times.
         folder: the folder to make; it appears whole or not at all.
         queries: the queries; None takes the collection's own.
         depth: candidates kept per query.
@@ -63,6 +69,7 @@ def build_lists(
         retriever: what made the run and its parameters, for the manifest.
         order: the name of the column that the run's scores become.
         add_relevant: whether relevant documents that the first stage missed join the lists (for training only).
+        score_added: what the first stage says of those; None where it cannot be asked.
         replace: whether existing lists give way; anything else in their place is refused. Token ids and further columns
             stay where texts and candidates are the same, as after regrading.
 
@@ -85,20 +92,19 @@ def build_lists(
     relevant = qrels if qrels is not None and add_relevant else {}
     counts = dict.fromkeys(COUNTS, 0) | {"queries": len(queries)}
 
-    def lists() -> Iterator[_List]:
-        return (_candidates(query, run.get(query.id, [])[:depth], relevant) for query in queries)
+    def lists(score: ScoreKnown | None = None) -> Iterator[_List]:
+        return (_candidates(query, run.get(query.id, [])[:depth], relevant, score) for query in queries)
 
     with atomic_folder(folder, replace=replace) as temporary:
         size = max(1, PAIRS // depth)
         ranked = tqdm(lists(), desc="candidates", total=len(queries), unit=" queries", disable=None)
         rows = Rows([id for query in batch for id in query.documents] for batch in batches(ranked, size))
-        total = collection.document_count()
-        stream = tqdm(collection.documents(), desc="documents", total=total, unit=" documents", disable=None)
-        counts["documents"] = write_arrow(temporary / "documents.arrow", DOCUMENTS, _documents(stream, rows, counts))
+        found = _found(collection, len(rows), (id for query in lists() for id in query.documents))
+        counts["documents"] = write_arrow(temporary / "documents.arrow", DOCUMENTS, _documents(found, rows, counts))
         stored = read_arrow(temporary / "documents.arrow").column("doc_id")
         asked = ({"query_id": [q.id for q in some], "text": [q.text for q in some]} for some in batches(queries, BATCH))
         write_arrow(temporary / "queries.arrow", QUERIES, asked)
-        ranked = tqdm(lists(), desc="lists", total=len(queries), unit=" queries", disable=None)
+        ranked = tqdm(lists(score_added), desc="lists", total=len(queries), unit=" queries", disable=None)
         with StoreWriter(temporary, {order: [order]}) as writer:
             for batch in batches(ranked, size):
                 _write(writer, order, _locate(batch, rows, stored, collection.name), qrels or {}, counts)
@@ -129,12 +135,23 @@ class _List(NamedTuple):
     added: int
 
 
-def _candidates(query: Query, best: Sequence[Scored], relevant: Qrels) -> _List:
+def _candidates(query: Query, best: Sequence[Scored], relevant: Qrels, score: ScoreKnown | None) -> _List:
     documents, scores = [scored.id for scored in best], [scored.score for scored in best]
     there = set(documents)
     missed = [id for id, grade in relevant.get(query.id, {}).items() if grade > 0 and id not in there]
-    unknown = [float("nan")] * len(missed)  # what the first stage would say of them, it was not asked
+    unknown = [float("nan")] * len(missed) if score is None else score(query, missed)
     return _List(query, documents + missed, scores + unknown, len(missed))
+
+
+def _found(collection: Collection, wanted: int, ids: Iterable[str]) -> Iterable[Document]:
+    """The documents of some ids, or all, whichever is cheaper; the order is the same."""
+    found, total = collection.documents, collection.document_count
+    if wanted <= LOOKUPS and isinstance(collection, ById) and collection.cheaper_by_id(wanted):
+        log.info("%s: looking up %d documents by their ids", collection.name, wanted)
+        found, total = partial(collection.documents_by_id, set(ids)), lambda: wanted
+    else:
+        log.info("%s: reading all documents, of which %d are candidates", collection.name, wanted)
+    return tqdm(found(), desc="documents", total=total(), unit=" documents", disable=None)
 
 
 def _documents(documents: Iterable[Document], rows: Rows, counts: dict[str, int]) -> Iterator[dict[str, list[str]]]:
@@ -164,8 +181,9 @@ def _present(ranked: _List, rows: Array, name: str) -> tuple[_List, Array]:
         return ranked, rows
     if lost[0] < len(documents) - added:
         raise UserError(f"query {query.id}: the run's document {documents[lost[0]]!r} is not in {name}")
-    kept = [id for id, row in zip(documents, rows, strict=True) if row >= 0]
-    return _List(query, kept, scores[: len(kept)], added - len(lost)), rows[rows >= 0]
+    there = rows >= 0
+    kept = list(compress(documents, there)), list(compress(scores, there))
+    return _List(query, *kept, added - len(lost)), rows[there]
 
 
 def _write(

@@ -35,6 +35,10 @@ class Rows:
         self._rows = np.full(len(self._known), -1, dtype=np.int32)
         self._count = 0
 
+    def __len__(self) -> int:
+        """How many ids the set has."""
+        return len(self._known)
+
     def place(self, ids: Sequence[str]) -> Array:
         """Give the next rows to those of these ids that are in the set; which ones, ``[N]`` bool."""
         at, there = self._find(ids)

@@ -188,7 +188,7 @@ class BM25:
         threads = threads or os.cpu_count() or 1
         java_list = java_class("java.util.ArrayList")
         with open_index(index) as searcher:
-            self._configure(searcher, index)
+            self.configure(searcher, index)
             for batch in batches(queries, 32 * threads):
                 texts, ids = java_list(), java_list()
                 for query in batch:
@@ -198,7 +198,8 @@ class BM25:
                 for query in batch:
                     yield [Scored(hit.docid, hit.score) for hit in found.get(query.id)]
 
-    def _configure(self, searcher: Any, index: Path) -> None:
+    def configure(self, searcher: Any, index: Path) -> None:
+        """Set an index that is open to these parameters."""
         searcher.set_bm25(float(self.k1), float(self.b))
         if not self.rm3:
             return

@@ -1,0 +1,162 @@
+"""Documents looked up by their ids: those that streaming gives, in its order."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import logging
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rerank.collections import Collection, open_collection
+from rerank.collections.base import ById
+from rerank.collections.records import keep_json
+from rerank.errors import UserError
+from rerank.jvm import java_class
+
+TEXTS = {
+    "d10": "red apple",
+    "d9": 'a "_id": "d2" quoted',
+    "1": "one",
+    "ä": "umlaut",
+    "d2": "",
+    "ö" * 30: "long",
+    "7": "seven\\n",
+}
+
+
+def tab(folder: Path) -> str:
+    (folder / "docs.tsv").write_text("\ufeff" + "".join(f"{id}\t{text}\n" for id, text in TEXTS.items()) + "\n")
+    return f"files:{folder}"
+
+
+def zipped(folder: Path) -> str:
+    with gzip.open(folder / "docs.tsv.gz", "wt") as file:
+        file.writelines(f"{id}\t{text}\r\n" for id, text in TEXTS.items())
+    return f"files:{folder}"
+
+
+def json_lines(folder: Path) -> str:
+    """Every way to spell an id: first or last, a number, beside another that counts less, escaped or not."""
+    ways: list[Callable[[str, str], str]] = [
+        lambda id, text: json.dumps({"_id": id, "text": text}),
+        lambda id, text: json.dumps({"text": text, "id": id}, ensure_ascii=False),
+        lambda id, text: json.dumps({"id": int(id) if id.isdecimal() else id, "text": text}),
+        lambda id, text: json.dumps({"id": "d9", "text": text, "_id": id}),
+        lambda id, text: ' { "id" : "d10","text": ' + json.dumps(text) + ', "id": ' + json.dumps(id) + "}",
+    ]
+    lines = [ways[number % len(ways)](id, text) for number, (id, text) in enumerate(TEXTS.items())]
+    (folder / "docs.jsonl").write_text("\n".join(lines))
+    return f"files:{folder}"
+
+
+def lucene(folder: Path) -> str:
+    arguments = ["-index", str(folder), "-input", "", "-collection", "JsonCollection", "-storeContents"]
+    indexer = java_class("io.anserini.index.SimpleIndexer")(arguments)
+    lines = [json.dumps({"id": id, "contents": text or "blank"}) for id, text in TEXTS.items()]
+    assert indexer.addRawDocuments(lines) == len(lines)
+    indexer.close()
+    return f"lucene:{folder}"
+
+
+WAYS = [tab, zipped, json_lines, lucene]
+
+
+@pytest.mark.parametrize("make", WAYS)
+@pytest.mark.parametrize(
+    "wanted", [[], ["d2"], ["7", "ä", "unknown", "d10"], ["d9", "ö" * 30], ["ö" * 31, "d", " "], [*TEXTS]]
+)
+def test_what_is_looked_up_is_what_is_streamed(
+    tmp_path: Path, make: Callable[[Path], str], wanted: Sequence[str]
+) -> None:
+    collection = open_collection(make(tmp_path))
+    assert isinstance(collection, ById)
+    streamed = list(collection.documents())
+    assert {document.id for document in streamed} == set(TEXTS)
+    found = list(collection.documents_by_id(set(wanted)))
+    assert found == [document for document in streamed if document.id in wanted]
+
+
+@given(
+    st.dictionaries(st.sampled_from(["_id", "id", "docid", "text", "x"]), st.text(max_size=5), min_size=1), st.data()
+)
+def test_no_line_that_is_wanted_is_passed_over(record: dict[str, str], data: st.DataObject) -> None:
+    keys = [key for key in ("_id", "id", "docid") if key in record]
+    if keys:
+        line = json.dumps(record, ensure_ascii=data.draw(st.booleans())).encode(errors="surrogatepass")
+        assert keep_json({record[keys[0]]})(line)
+
+
+def test_it_is_cheaper_for_few_of_many(tmp_path: Path) -> None:
+    for make in (tab, lucene):
+        (tmp_path / make.__name__).mkdir()
+        collection = open_collection(make(tmp_path / make.__name__))
+        assert isinstance(collection, ById)
+        assert [collection.cheaper_by_id(wanted) for wanted in (1, 3, 5, 7)] == [True, True, False, False]
+
+
+def test_chosen_fields_and_errors_are_as_in_the_stream(tmp_path: Path) -> None:
+    lines = [{"_id": "1", "text": "a"}, {"_id": "2", "text": "b", "rare": "c"}, {"_id": "3", "rare": "d"}]
+    path = tmp_path / "docs.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    def looked_up(fields: list[str] | None = None) -> list[str]:
+        collection: Collection = open_collection(f"files:{tmp_path}", fields)
+        assert isinstance(collection, ById)
+        return [document.text for document in collection.documents_by_id({"1", "3"})]
+
+    assert looked_up(["rare"]) == ["", "d"]
+    path.write_text(json.dumps(lines[0]) + "\n" + json.dumps(lines[1]) + "\n")
+    assert looked_up(["rare"]) == [""], "another document has that field"
+    with pytest.raises(UserError, match=r"no document has a field 'rar' \(did you mean 'rare'"):
+        looked_up(["rar"])
+    path.write_text("".join(json.dumps(lines[0]) + "\n" for _ in range(2)))
+    with pytest.raises(UserError, match=r"docs\.jsonl:2: document id '1' again"):
+        looked_up()
+    path.write_text('{"_id": "0", "text": "a"}\n{"_id": "1", "text"}\n')
+    with pytest.raises(UserError, match=r"docs\.jsonl:2: not JSON"):
+        looked_up()
+
+
+CRANFIELD = """
+import random
+from rerank.collections import open_collection
+collection = open_collection("cranfield", FIELDS)
+streamed = list(collection.documents())
+assert not collection.cheaper_by_id(1), "there is no copy yet"
+collection._dataset.docs_store().build()
+assert list(collection.documents()) == streamed
+assert collection.cheaper_by_id(1) and not collection.cheaper_by_id(1000)
+wanted = {*random.Random(0).sample([document.id for document in streamed], 300), "14000", "x"}
+found = list(collection.documents_by_id(wanted))
+assert found == [document for document in streamed if document.id in wanted] and len(found) == 300
+print("same")
+"""
+
+
+@pytest.mark.parametrize("fields", ["None", "['title', 'bib']"])
+def test_a_copy_of_ir_datasets(shared_data: Path, tmp_path: Path, fields: str) -> None:
+    home = tmp_path / "ir_datasets"  # the copy is made beside the data
+    shutil.copytree(shared_data / "ir_datasets" / "cranfield", home / "cranfield")
+    # In a process of its own: ir_datasets reads its home when it is imported.
+    command = [sys.executable, "-c", CRANFIELD.replace("FIELDS", fields)]
+    environment = {**os.environ, "IR_DATASETS_HOME": str(home)}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
+    assert done.stdout == "same\n", done.stderr
+
+
+def test_files_warn_once_of_bytes_that_are_not_utf8(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "docs.tsv").write_bytes(b"a\xff\tone\nb\ttwo\xfe\nc\tthree\n")
+    collection = open_collection(f"files:{tmp_path}")
+    assert isinstance(collection, ById)
+    with caplog.at_level(logging.WARNING, "rerank"):
+        assert [document.id for document in collection.documents_by_id({"a\ufffd", "c"})] == ["a\ufffd", "c"]
+    assert "1 lines hold bytes that are not UTF-8" in caplog.text

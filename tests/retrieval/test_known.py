@@ -1,0 +1,169 @@
+"""BM25's scores of documents by their ids, beside those that a search returns."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rerank.cli import main
+from rerank.collections import Collection, Query, open_collection
+from rerank.jvm import java_class
+from rerank.lists import Lists
+from rerank.retrieval import BM25, Scored, build_index
+from rerank.retrieval.known import score_known
+from tests.builders import train, write_collection
+
+
+def lowered(scores: Sequence[float]) -> list[float]:
+    """Scores of a search from those without regard to ties: a millionth less a tie, in float32, as Anserini does it."""
+    found: list[np.float32] = []
+    ties = 0
+    for score in map(np.float32, scores):
+        ties = ties + 1 if found and not found[-1] - score > np.float32(1e-4) else 0
+        found.append(score - np.float32(1e-6) * np.float32(ties))
+    return [float(score) for score in found]
+
+
+def compare(index: Path, queries: Sequence[Query], model: BM25, depth: int) -> tuple[int, int]:
+    """Score everything that a search returns by its id; how many scores there are, and how many stand without a tie."""
+    run = model.search(index, queries, depth)
+    count = apart = 0
+    with score_known(model, index, complete=True) as score:
+        for query in queries:
+            ranked = run[query.id]
+            backwards = [document.id for document in ranked][::-1]
+            found = score(query, backwards)[::-1]
+            assert lowered(found) == [document.score for document in ranked], "the same bits"
+            equal = [ours == document.score for ours, document in zip(found, ranked, strict=True)]
+            clear = [True, *(one - other > 2e-4 for one, other in pairwise(found))]
+            assert all(same for same, alone in zip(equal, clear, strict=True) if alone)
+            count, apart = count + len(found), apart + sum(equal)
+    return count, apart
+
+
+SETTINGS = [BM25(), BM25(k1=2.0, b=0.9), BM25(k1=0.0, b=0.0)]
+
+
+@pytest.mark.parametrize("model", SETTINGS, ids=str)
+def test_scores_are_those_of_a_search(tmp_path: Path, home: Path, model: BM25) -> None:
+    collection = open_collection(write_collection(tmp_path / "c"))
+    queries = [*collection.queries(), Query("twice", "wing wing heat"), Query("odd", 'wing" \ud800 OR (')]
+    count, _ = compare(build_index(collection), queries, model, 50)
+    assert count > 200
+
+
+def test_scores_are_those_of_a_search_of_scifact(shared_data: Path, home: Path) -> None:
+    collection = open_collection(f"beir:{shared_data}/scifact/test")
+    count, apart = compare(build_index(collection), list(collection.queries()), BM25(), 150)
+    assert count > 44_000
+    assert apart > 0.9 * count
+
+
+CRANFIELD = """
+from rerank.collections import open_collection
+from rerank.retrieval import BM25, build_index
+from tests.retrieval.test_known import compare
+collection = open_collection("cranfield")
+print(*compare(build_index(collection), list(collection.queries()), BM25(), 150))
+"""
+
+
+def test_scores_are_those_of_a_search_of_cranfield(shared_data: Path, tmp_path: Path) -> None:
+    homes = {"IR_DATASETS_HOME": str(shared_data / "ir_datasets"), "RERANK_HOME": str(tmp_path / "home")}
+    # In a process of its own: ir_datasets reads its home when it is imported.
+    command = [sys.executable, "-c", CRANFIELD]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **homes}, timeout=200)
+    count, apart = map(int, done.stdout.split())
+    assert count > 30_000
+    assert apart > 0.9 * count
+
+
+def test_documents_that_share_no_term(fruit: Collection) -> None:
+    index = build_index(fruit)
+    query = Query("q", "plums")
+    ids = ["d1", "d2", "blank", "gone"]
+    found = BM25().search(index, [query])["q"]
+    assert [document.id for document in found] == ["d2"]
+    with score_known(BM25(), index, complete=True) as score:
+        assert score(query, ids) == [0.0, found[0].score, 0.0, 0.0]
+        assert score(Query("empty", ""), ids) == [0.0] * 4
+        assert score(query, []) == []
+    with score_known(BM25(), index, complete=False) as score:
+        assert score(query, ids) == pytest.approx([0.0, found[0].score, math.nan, math.nan], nan_ok=True)
+
+
+def test_rm3_says_nothing(fruit: Collection) -> None:
+    with score_known(BM25(rm3=True), build_index(fruit), complete=True) as score:
+        assert np.isnan(score(Query("q", "plum"), ["d2", "d1"])).all()
+
+
+def foreign_index(collection: Collection, folder: Path) -> Path:
+    """An index that somebody else made, with texts and without our manifest."""
+    arguments = ["-index", str(folder), "-input", "", "-collection", "JsonCollection", "-storeContents"]
+    indexer = java_class("io.anserini.index.SimpleIndexer")(arguments)
+    lines = [json.dumps({"id": id, "contents": text}) for id, text in collection.documents()]
+    assert indexer.addRawDocuments(lines) == len(lines)
+    indexer.close()
+    return folder
+
+
+def bm25_of(lists: Lists) -> dict[str, list[Scored]]:
+    lists = lists.with_added()
+    ids = lists.store.documents.column("doc_id").take(lists.documents).to_pylist()
+    ranked = list(map(Scored, ids, lists.column("bm25").tolist()))
+    return {query: ranked[a:b] for query, (a, b) in zip(lists.query_ids, pairwise(lists.offsets.tolist()), strict=True)}
+
+
+@pytest.mark.parametrize("way", ["built", "--index", "lucene:"])
+def test_added_documents_have_the_scores_of_a_deeper_search(tmp_path: Path, home: Path, way: str) -> None:
+    """With an index of this collection's own, one that was named, and one that is the collection."""
+    name = write_collection(tmp_path / "c")
+    collection = open_collection(name)
+    options = ["--k1", "1.5", "--depth", "3", "--add-relevant"]
+    if way == "built":
+        where, words = build_index(collection), ["--collection", name]
+    else:
+        where = foreign_index(collection, tmp_path / "index")
+        words = ["--collection", name, "--index", str(where)]
+    if way == "lucene:":
+        words = ["--collection", f"lucene:{where}", "--queries", name, "--qrels", name]
+    assert main(["retrieve", *words, "--output", str(tmp_path / "lists"), *options]) == 0
+    found = bm25_of(Lists.open(tmp_path / "lists"))
+    deep = BM25(k1=1.5).search(where, collection.queries(), 1000)
+    added = 0
+    for query, ranked in found.items():
+        known = dict(deep[query])
+        assert ranked[:3] == deep[query][:3]
+        for document in ranked[3:]:
+            assert document.score == pytest.approx(known.get(document.id, 0.0), abs=5e-5)
+            assert document.score > 0, "relevant documents share words with their query"
+        added += len(ranked[3:])
+    assert added > 50
+
+
+def test_trees_read_bm25_of_lists_with_added_documents(tmp_path: Path, home: Path) -> None:
+    name = write_collection(tmp_path / "c", queries=30, documents=200)
+    lists = tmp_path / "lists"
+    words = ["--collection", name, "--output", str(lists), "--depth", "5", "--add-relevant"]
+    assert main(["retrieve", *words]) == 0
+    assert Lists.open(lists).with_added().size > Lists.open(lists).size
+    model = ["--model=LightGBM", "--model.columns=[bm25]", "--model.trees=3", "--monitor=nDCG@5"]
+    measures = train(
+        [
+            *model,
+            "--data=ListsData",
+            f"--data.train={lists}",
+            "--data.validation_share=0.3",
+            f"--output={tmp_path / 'run'}",
+        ]
+    )
+    assert measures["validation"]["nDCG@5"] > 0
