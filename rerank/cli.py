@@ -40,6 +40,7 @@ def retrieve(
     k1: float = 0.9,
     b: float = 0.4,
     rm3: bool = False,
+    language: str = "en",
     tune_on: str | None = None,
     tune_measure: str = "nDCG@10",
     add_relevant: bool = False,
@@ -63,6 +64,7 @@ def retrieve(
         k1: BM25's term frequency saturation.
         b: BM25's length normalisation.
         rm3: expand queries by RM3.
+        language: whose analyser takes texts and queries apart: de, fr, ar, zh and others that Lucene has.
         tune_on: a collection whose judged queries decide k1 and b (training queries, never those of the test).
         tune_measure: what the tuning maximises.
         add_relevant: let relevant documents that the first stage missed join the lists (seen by training only).
@@ -101,14 +103,14 @@ def retrieve(
         elif isinstance(source, RankLlmFile):
             first, retriever, order = read_run(source.path), {"run": collection}, column_name(source.path)
         else:
-            where = bm25.build_index(source, threads=threads) if index is None else bm25.find_index(index)
-            model = bm25.BM25(k1=k1, b=b, rm3=rm3)
+            where = bm25.find_index(index) if index else bm25.build_index(source, None, threads, language)
+            model = bm25.BM25(k1=k1, b=b, rm3=rm3, language=language)
             if tune_on is not None:
                 training = open_collection(tune_on, fields)
                 grades = training.qrels()
                 if grades is None:
                     raise UserError(f"tune_on: {tune_on} has no judgments")
-                tuned = tune(where, training.queries(), grades, tune_measure, depth, rm3=rm3)
+                tuned = tune(where, training.queries(), grades, tune_measure, depth, rm3=rm3, language=language)
                 model = tuned.best
                 log.info("tuned on %s: k1 %g, b %g, %s %.4f", tune_on, model.k1, model.b, tune_measure, tuned.value)
             first = search_stored(model, where, asked, searched, depth, threads)
