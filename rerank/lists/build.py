@@ -111,7 +111,7 @@ def build_lists(
                 counts=counts,
                 made=dict(retriever or {}),
             )
-    _warn(collection.name, counts)
+    warn(collection.name, counts)
     return Lists.open(folder)
 
 
@@ -181,7 +181,8 @@ def _write(
     counts["negative_grades"] += sum(grade < 0 for given in judged for grade in given.values())
 
 
-def _warn(name: str, counts: Mapping[str, int]) -> None:
+def warn(name: str, counts: Mapping[str, int]) -> None:
+    """Say what is odd about lists that were built."""
     for key, what in (
         ("empty_documents", "empty documents among the candidates (kept)"),
         ("queries_without_candidates", "queries without candidates (they score 0)"),
