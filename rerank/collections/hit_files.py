@@ -24,8 +24,8 @@ class HitsFiles(HitsCollection):
         self.files = [self.path]
         if self.path.is_dir():
             found = (path for path in sorted(self.path.iterdir()) if path.is_file() and path.name[0] not in "._")
-            self.files = [path for path in found if _kind(path)]
-        if not self.files or not _kind(self.files[0]):
+            self.files = [path for path in found if _kind(path) in _READERS]
+        if not self.files or _kind(self.files[0]) not in _READERS:
             raise UserError(f"{self.path}: no hits; expected .jsonl, .ndjson, .json (plain, .gz or .xz) or .parquet")
 
     def records(self) -> Iterator[tuple[str, Record]]:

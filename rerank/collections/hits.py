@@ -215,7 +215,7 @@ class HitsCollection(ABC):
             elif key in self._numeric:
                 raise UserError(f"{where}: {key} {value!r}; expected a number as before, or null")
         if isinstance(named := record.get(NAMED), dict):
-            scores |= {key: finite(value, where, key) for key, value in named.items()}
+            scores |= {key: finite(value, where, key) for key, value in named.items() if value is not None}
         return {key: value for key, value in scores.items() if value == value}
 
     def documents(self) -> Iterator[Document]:
