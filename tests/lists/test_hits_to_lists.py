@@ -59,12 +59,6 @@ def test_rows_come_back_equal(
         assert frame[key].tolist() == [row[key] for row in by_order]
     assert frame["grade"].tolist() == [max(0, row.get("grade") or 0) for row in by_order]
     names = {key for row in rows for key in row if row[key] is not None} - {"grade", *IDS_AND_TEXTS}
-        "grade",
-        "query_id",
-        "query",
-        "doc_id",
-        "text",
-    }
     assert set(frame.columns) - {"grade", *IDS_AND_TEXTS} == names | {"score"}
     for name in names:
         expected = np.array([np.nan if row.get(name) is None else row[name] for row in by_order], np.float32)
