@@ -15,19 +15,39 @@ from rerank.errors import UserError
 Array = np.ndarray[Any, Any]
 
 
-def write_arrow(path: Path, schema: pa.Schema, batches: Iterable[Mapping[str, Any]]) -> int:
-    """Write batches (column name -> values) to an Arrow stream file that ``datasets.Dataset.from_file`` reads.
+class ArrowWriter:
+    """Writes batches (column name -> values) to an Arrow stream file that ``datasets.Dataset.from_file`` reads.
 
-    Returns:
-        The number of rows written. Memory is bounded by one batch.
+    Args:
+        path: the file.
+        schema: its columns.
     """
-    count = 0
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
+
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
+        self.schema, self.rows = schema, 0
+        self._sink = pa.OSFile(str(path), "wb")
+        self._writer = pa.ipc.new_stream(self._sink, schema)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._writer.close()
+        self._sink.close()
+
+    def add(self, batch: Mapping[str, Any]) -> None:
+        """Append rows; memory is that of these."""
+        arrays = [pa.array(batch[field.name], field.type) for field in self.schema]
+        self._writer.write_batch(pa.record_batch(arrays, schema=self.schema))
+        self.rows += len(arrays[0])
+
+
+def write_arrow(path: Path, schema: pa.Schema, batches: Iterable[Mapping[str, Any]]) -> int:
+    """Write an Arrow file, see `ArrowWriter`; the number of its rows."""
+    with ArrowWriter(path, schema) as writer:
         for batch in batches:
-            record = pa.record_batch([pa.array(batch[field.name], field.type) for field in schema], schema=schema)
-            writer.write_batch(record)
-            count += record.num_rows
-    return count
+            writer.add(batch)
+    return writer.rows
 
 
 def read_arrow(path: Path) -> pa.Table:

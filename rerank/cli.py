@@ -8,11 +8,14 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from rerank import __version__
 from rerank.console import call, exit_code
 from rerank.errors import UserError, nearest
+
+if TYPE_CHECKING:
+    from rerank.lists import Lists
 
 log = logging.getLogger("rerank")
 
@@ -38,9 +41,12 @@ def retrieve(
     queries: str | None = None,
     qrels: str | None = None,
     fields: list[str] | None = None,
+    columns: list[str] | None = None,
+    order: str | None = None,
     k1: float = 0.9,
     b: float = 0.4,
     rm3: bool = False,
+    language: str = "en",
     tune_on: str | None = None,
     tune_measure: str = "nDCG@10",
     add_relevant: bool = False,
@@ -52,8 +58,8 @@ def retrieve(
     Memory does not grow with the candidates; a search that was stopped resumes when the command is given again.
 
     Args:
-        collection: an ir_datasets id, beir:DIR/SPLIT, files:DIR, trec:DIR, smart:DIR, lucene:NAME, rank_llm:FILE or
-            demo.
+        collection: an ir_datasets id, beir:DIR/SPLIT, files:DIR, trec:DIR, smart:DIR, lucene:NAME or demo; or lists
+            that are there already: hits:FILE, datasets:DIR/SPLIT, rank_llm:FILE.
         output: lists folder to make.
         depth: candidates per query.
         run: a run file (TREC) to take the candidates from, in place of BM25; it is read into memory.
@@ -61,9 +67,12 @@ def retrieve(
         queries: queries (JSONL, TSV, TREC topics or a collection); null takes the collection's own.
         qrels: judgments (TREC file, BEIR TSV or collection); null takes the collection's own.
         fields: text fields of a document; null takes all.
+        columns: what rows of hits call their fields, NAME=FIELD: query=question text=passage.
+        order: the column of hits that orders the lists; null takes score, or the first number.
         k1: BM25's term frequency saturation.
         b: BM25's length normalisation.
         rm3: expand queries by RM3.
+        language: whose analyser takes texts and queries apart: de, fr, ar, zh and others that Lucene has.
         tune_on: a collection whose judged queries decide k1 and b (training queries, never those of the test).
         tune_measure: what the tuning maximises.
         add_relevant: let relevant documents that the first stage missed join the lists (seen by training only).
@@ -71,10 +80,11 @@ def retrieve(
         overwrite: replace an existing folder.
     """
     from rerank.collections import open_collection, read_qrels, read_queries
-    from rerank.collections.rankllm import RankLlmFile
+    from rerank.collections.hits import HitsCollection
     from rerank.evaluation.measure_names import parse_measures
     from rerank.lists.build import ORDER, build_lists
     from rerank.lists.columns import column_name
+    from rerank.lists.hits import lists_of_hits
     from rerank.lists.store import is_lists_folder
     from rerank.locks import held
     from rerank.retrieval import bm25
@@ -91,27 +101,43 @@ def retrieve(
         raise UserError(f"depth: must be at least 1, not {depth}")
     parse_measures(tune_measure)
     with held(output, "rerank retrieve"), ExitStack() as opened:
-        source = open_collection(collection, fields)
+        source = open_collection(collection, fields, columns)
+        if isinstance(source, HitsCollection):
+            if queries:
+                source.ask(list(read_queries(queries)))
+            if run is None:
+                if add_relevant:
+                    raise UserError(f"add_relevant: {collection} has no documents beyond the hits")
+                made = lists_of_hits(
+                    source,
+                    output,
+                    depth=depth,
+                    qrels=read_qrels(qrels) if qrels else None,
+                    order=order or source.order,
+                    replace=overwrite,
+                )
+                _say_made(output, made)
+                return
+        elif order is not None:
+            raise UserError("order: only lists of hits (hits:, datasets:, rank_llm:) have columns to choose from")
         asked = list(read_queries(queries) if queries else source.queries())
         judgments = read_qrels(qrels) if qrels else source.qrels()
         searched = Path(output).parent / f".{Path(output).name}.search"
         first: Mapping[str, Sequence[Scored]]
         retriever: dict[str, Any]
         score_added: ScoreKnown | None = None
-        order = ORDER
+        name = ORDER
         if run is not None:
-            first, retriever, order = read_run(run), {"run": run}, column_name(run)
-        elif isinstance(source, RankLlmFile):
-            first, retriever, order = read_run(source.path), {"run": collection}, column_name(source.path)
+            first, retriever, name = read_run(run), {"run": run}, column_name(run)
         else:
-            where = bm25.build_index(source, threads=threads) if index is None else bm25.find_index(index)
-            model = bm25.BM25(k1=k1, b=b, rm3=rm3)
+            where = bm25.find_index(index) if index else bm25.build_index(source, None, threads, language)
+            model = bm25.BM25(k1=k1, b=b, rm3=rm3, language=language)
             if tune_on is not None:
                 training = open_collection(tune_on, fields)
                 grades = training.qrels()
                 if grades is None:
                     raise UserError(f"tune_on: {tune_on} has no judgments")
-                tuned = tune(where, training.queries(), grades, tune_measure, depth, rm3=rm3)
+                tuned = tune(where, training.queries(), grades, tune_measure, depth, rm3=rm3, language=language)
                 model = tuned.best
                 log.info("tuned on %s: k1 %g, b %g, %s %.4f", tune_on, model.k1, model.b, tune_measure, tuned.value)
             first = search_stored(model, where, asked, searched, depth, threads)
@@ -126,19 +152,23 @@ def retrieve(
             depth=depth,
             qrels=judgments,
             retriever=retriever,
-            order=order,
+            order=name,
             add_relevant=add_relevant,
             score_added=score_added,
             replace=overwrite,
         )
         shutil.rmtree(searched, ignore_errors=True)
-        log.info(
-            "%s: %d queries, %d candidates, %d distinct documents",
-            output,
-            len(lists),
-            lists.size,
-            lists.store.documents.num_rows,
-        )
+        _say_made(output, lists)
+
+
+def _say_made(output: str, made: Lists) -> None:
+    log.info(
+        "%s: %d queries, %d candidates, %d distinct documents",
+        output,
+        len(made),
+        made.size,
+        made.store.documents.num_rows,
+    )
 
 
 def lists(folder: str, upgrade: bool = False) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rerank.collections.base import Collection, Qrels, Query
 from rerank.collections.folders import BeirFolder, FilesFolder, TrecFolder
+from rerank.collections.hit_files import HitsFiles
 from rerank.collections.irdatasets import IrDataset, known_ids
 from rerank.collections.lucene import LuceneCollection
 from rerank.collections.qrels import read_qrels_file
@@ -15,10 +16,10 @@ from rerank.collections.rankllm import RankLlmFile
 from rerank.collections.smart import SmartFolder
 from rerank.errors import UserError, nearest
 
-PREFIXES = ("beir:", "files:", "trec:", "smart:", "lucene:", "rank_llm:")
+PREFIXES = ("beir:", "files:", "trec:", "smart:", "lucene:", "rank_llm:", "hits:", "datasets:")
 
 
-def open_collection(name: str, fields: Sequence[str] | None = None) -> Collection:
+def open_collection(name: str, fields: Sequence[str] | None = None, columns: Sequence[str] | None = None) -> Collection:
     """Open a collection by its name.
 
     Args:
@@ -31,14 +32,20 @@ def open_collection(name: str, fields: Sequence[str] | None = None) -> Collectio
             - ``smart:DIR``, a folder with ``NAME.ALL``, ``NAME.QRY`` and ``NAME.REL``, as SMART has them (CISI);
             - ``lucene:NAME`` or ``lucene:DIR``, the stored text of a prebuilt or own Lucene index;
             - ``rank_llm:FILE.json``, lists of hits with their texts, as rank_llm stores them;
+            - ``hits:FILE`` or ``hits:DIR``, lists of hits with their texts, as any engine writes them (JSONL, Parquet,
+              the answers of a search API);
+            - ``datasets:DIR``, ``datasets:DIR/SPLIT`` or, on the hub, ``datasets:NAME:SPLIT``: rows as of hits;
             - ``demo``, the built-in collection.
         fields: the fields that make a document's text, in this order; by default title and text, or what the
             collection calls its text.
+        columns: what rows of hits call their fields, ``NAME=FIELD``: ``query=question``, ``text=passage``.
 
     Raises:
         UserError: no such collection (with the nearest name), file or field.
     """
     prefix, separator, path = name.partition(":")
+    if columns and prefix not in ("hits", "datasets"):
+        raise UserError(f"columns: {name} has no rows of hits; only hits: and datasets: have")
     if name == "demo":
         from rerank.collections.demo import DemoCollection
 
@@ -58,6 +65,12 @@ def open_collection(name: str, fields: Sequence[str] | None = None) -> Collectio
             return LuceneCollection(path, fields)
         if prefix == "rank_llm":
             return RankLlmFile(path, fields)
+        if prefix == "hits":
+            return HitsFiles(path, fields, columns)
+        if prefix == "datasets":
+            from rerank.collections.datasets import DatasetHits
+
+            return DatasetHits(path, fields, columns)
     try:
         return IrDataset(name, fields)
     except KeyError:

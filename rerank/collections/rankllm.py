@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rerank.collections.base import Document, Qrels, Query, checked_id, joined
+from rerank.collections.base import Query, checked_id, joined
+from rerank.collections.hits import NOT_COLUMNS, HitsCollection, Record, finite
 from rerank.errors import UserError
 from rerank.files import digest, open_text
 from rerank.hashes import sha256_of
@@ -49,41 +51,40 @@ def read_lists(path: Path) -> Iterator[tuple[Query, list[Hit]]]:
         yield query, hits
 
 
-class RankLlmFile:
+class RankLlmFile(HitsCollection):
     """``rank_llm:FILE.json``: the queries of the file, and the distinct documents of their lists.
 
-    The lists themselves are read by `rerank.retrieval.read_run`, which takes such a file too.
+    As a run it is read by `rerank.retrieval.read_run`.
     """
 
     def __init__(self, path: str, fields: Sequence[str] | None = None):
         if fields is not None:
             raise UserError(f"rank_llm:{path}: documents have one text and no fields to choose from")
-        self.name = f"rank_llm:{path}"
+        super().__init__(f"rank_llm:{path}")
         self.path = Path(path).expanduser()
         if not self.path.is_file():
             raise UserError(f"{self.path}: no such file")
+        name = re.sub(r"[^\w.+-]+", "_", self.path.name.split(".json")[0], flags=re.ASCII).strip("._+-")[:100]
+        self.order = name if name and name not in NOT_COLUMNS else "score"
 
-    def documents(self) -> Iterator[Document]:
-        """Each document once, in the order of its first list."""
-        seen = set()
-        for _, hits in read_lists(self.path):
-            for hit in hits:
-                if hit.id not in seen:
-                    seen.add(hit.id)
-                    yield Document(hit.id, hit.text)
-
-    def queries(self) -> Iterator[Query]:
-        """The queries in the order of the file."""
-        return (query for query, _ in read_lists(self.path))
-
-    def qrels(self) -> Qrels | None:
-        """Such a file has none."""
-        return None
-
-    def document_count(self) -> int | None:
-        """Not known before all lists are read."""
-        return None
+    def records(self) -> Iterator[tuple[str, Record]]:
+        """Each list, its hits in the order of their ranks."""
+        for number, (query, hits) in enumerate(read_lists(self.path), 1):
+            where = f"{self.path}: list {number}"
+            rows = [
+                {"doc_id": hit.id, "text": hit.text, self.order: _number(hit.score, where, "score")}
+                for hit in sorted(hits, key=lambda hit: _number(hit.rank, hit.where, "rank"))
+            ]
+            yield where, {"query_id": query.id, "query": query.text, "hits": rows}
 
     def fingerprint(self) -> str:
         """Digest of the file."""
         return digest("rank_llm", sha256_of(self.path))
+
+
+def _number(value: object, where: str, name: str) -> float:
+    """A number, which some files have as text."""
+    try:
+        return finite(float(value) if isinstance(value, str) else value, where, name)
+    except ValueError:
+        return finite(value, where, name)

@@ -121,8 +121,8 @@ def build_lists(
                 made=dict(retriever or {}),
             )
         if folder.exists():
-            _keep_what_fits(folder, temporary)
-    _warn(collection.name, counts)
+            keep_what_fits(folder, temporary)
+    warn(collection.name, counts)
     return Lists.open(folder)
 
 
@@ -204,7 +204,7 @@ def _write(
     counts["negative_grades"] += sum(grade < 0 for given in judged for grade in given.values())
 
 
-def _keep_what_fits(old: Path, new: Path) -> None:
+def keep_what_fits(old: Path, new: Path) -> None:
     """Keep the token ids of lists that give way, if the texts are the same, and their columns, if the candidates are.
 
     Regrading costs neither, then. Files are linked: the old folder is whole until the new one takes its place.
@@ -227,7 +227,8 @@ def _link(source: str | Path, target: str | Path) -> None:
         shutil.copy2(source, target)
 
 
-def _warn(name: str, counts: Mapping[str, int]) -> None:
+def warn(name: str, counts: Mapping[str, int]) -> None:
+    """Say what is odd about lists that were built."""
     for key, what in (
         ("empty_documents", "empty documents among the candidates (kept)"),
         ("queries_without_candidates", "queries without candidates (they score 0)"),

@@ -21,38 +21,41 @@ from rerank.files import atomic_folder, cache_folder, digest, warn_once
 from rerank.hashes import read_sealed, write_sealed
 from rerank.jvm import anserini_jar, java_class
 from rerank.locks import held
+from rerank.retrieval.languages import ENGLISH, analyzer, analyzer_name
 from rerank.retrieval.runs import Run, Scored
 
 __all__ = ["BM25", "build_index", "cache_folder", "find_index"]
 
 T = TypeVar("T")
-ANALYZER = "DefaultEnglishAnalyzer(porter)"
 MANIFEST = "rerank.json"
 BATCH = 1000
 # Java's trim() takes these away, and Anserini refuses a document without anything else.
 BLANK = "".join(map(chr, range(0x21)))
 
 
-def build_index(collection: Collection, folder: Path | None = None, threads: int | None = None) -> Path:
+def build_index(
+    collection: Collection, folder: Path | None = None, threads: int | None = None, language: str = "en"
+) -> Path:
     """Index the documents of a collection for BM25, unless that has been done already.
-
-    The text is analysed as Anserini does by default (Lucene's English analysis: Porter stemming, stop words).
 
     Args:
         collection: what to index. One that is a Lucene index itself is left as it is, and its own folder returned.
         folder: where the index shall be; by default a folder of the cache (see `cache_folder`), named after the
             collection and the hash of its documents, fields, analysis and the version of Anserini.
         threads: how many threads index; by default one a core.
+        language: whose analyser takes the texts apart, see `rerank.retrieval.languages`; ``en`` is Anserini's default
+            (Lucene's English analysis: Porter stemming, stop words).
 
     Returns:
         The folder of the index. It appears when it is complete, not before.
 
     Raises:
-        UserError: the folder holds something else, or the disk is full.
+        UserError: the folder holds something else, the disk is full, or Lucene does not know the language.
     """
+    name = analyzer_name(language)
     if isinstance(collection, LuceneCollection):
         return collection.index
-    key = digest(collection.fingerprint(), ANALYZER, "vectors", anserini_jar().name)
+    key = digest(collection.fingerprint(), name, "vectors", anserini_jar().name)
     with contextlib.ExitStack() as locks:
         if folder is None:
             indexes = cache_folder() / "indexes"
@@ -70,8 +73,8 @@ def build_index(collection: Collection, folder: Path | None = None, threads: int
             advice = "remove it or name another folder"
             raise UserError(f"{folder}: holds no index of {collection.name} as it is now; {advice}")
         with atomic_folder(folder) as temporary:
-            counts = _index(collection, temporary, threads or os.cpu_count() or 1)
-            about = {"collection": collection.name, "analyzer": ANALYZER, "anserini": anserini_jar().name, "key": key}
+            counts = _index(collection, temporary, threads or os.cpu_count() or 1, language)
+            about = {"collection": collection.name, "analyzer": name, "anserini": anserini_jar().name, "key": key}
             write_sealed(temporary / MANIFEST, about | counts)
     return folder
 
@@ -88,8 +91,16 @@ def _key_of(folder: Path) -> str | None:
         return None
 
 
-def _index(collection: Collection, folder: Path, threads: int) -> dict[str, int]:
+def _analyzer_of(index: Path) -> str | None:
+    """How the texts of an index of ours were analysed; None where somebody else made it."""
+    return read_sealed(index / MANIFEST).get("analyzer") if (index / MANIFEST).is_file() else None
+
+
+def _index(collection: Collection, folder: Path, threads: int, language: str) -> dict[str, int]:
     arguments = ["-index", str(folder), "-input", "", "-collection", "JsonCollection", "-threads", str(threads)]
+    if analyzer_name(language) != ENGLISH:
+        analyzer(language)
+        arguments += ["-language", language]
     indexer = java_class("io.anserini.index.SimpleIndexer")([*arguments, "-storeDocvectors"])
     count = added = indexed = 0
     documents, total = collection.documents(), collection.document_count()
@@ -138,6 +149,7 @@ class BM25:
         fb_terms: how many terms RM3 adds.
         fb_docs: how many documents RM3 takes them from.
         original_query_weight: weight of the query as given against the added terms, 0 to 1.
+        language: whose analyser takes the queries apart: the index's own.
     """
 
     k1: float = 0.9
@@ -146,6 +158,7 @@ class BM25:
     fb_terms: int = 10
     fb_docs: int = 10
     original_query_weight: float = 0.5
+    language: str = "en"
 
     def __post_init__(self) -> None:
         if not 0 <= self.k1 < float("inf"):
@@ -156,6 +169,7 @@ class BM25:
         for name in ("fb_terms", "fb_docs"):
             if getattr(self, name) < 1:
                 raise UserError(f"BM25: {name} is {getattr(self, name)}; expected 1 or more")
+        analyzer_name(self.language)
 
     def search(
         self, index: Path, queries: Iterable[Query], depth: int = 150, threads: int | None = None, progress: bool = True
@@ -201,6 +215,11 @@ class BM25:
     def configure(self, searcher: Any, index: Path) -> None:
         """Set an index that is open to these parameters."""
         searcher.set_bm25(float(self.k1), float(self.b))
+        asked, stored_as = analyzer_name(self.language), _analyzer_of(index)
+        if stored_as not in (None, asked):
+            raise UserError(f"{index}: was analysed by {stored_as}, not {asked}; say --language as when it was made")
+        if asked != ENGLISH:
+            searcher.set_analyzer(analyzer(self.language))
         if not self.rm3:
             return
         vectors = searcher.reader.termVectors()
@@ -209,4 +228,5 @@ class BM25:
         if not stored and searcher.doc_raw(0) is None:
             raise UserError(f"{index}: RM3 needs an index that stores document vectors or the raw text")
         parser = None if stored else "JsonCollection"
-        searcher.set_rm3(parser, self.fb_terms, self.fb_docs, float(self.original_query_weight), False, True)
+        latin = asked == ENGLISH  # Anserini's filter of odd terms lets only a to z and digits through
+        searcher.set_rm3(parser, self.fb_terms, self.fb_docs, float(self.original_query_weight), False, latin)

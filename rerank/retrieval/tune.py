@@ -38,6 +38,7 @@ def tune(
     depth: int = 150,
     grid: Sequence[BM25] = GRID,
     rm3: bool = False,
+    language: str = "en",
 ) -> Tuned:
     """Choose BM25's parameters on training or validation queries (not on those that are reported).
 
@@ -49,6 +50,7 @@ def tune(
         depth: how many documents a query gets at the most.
         grid: the settings to try.
         rm3: whether to try RM3 too, at the best `k1` and `b` of the grid.
+        language: whose analyser the index has.
 
     Returns:
         The best setting, the earliest of the grid where several are, and the table of all.
@@ -66,6 +68,8 @@ def tune(
         hint = nearest(measure.partition("@")[0], ir_measures.measures.registry)
         raise UserError(f"measure {measure!r}: {error}{hint}; expected a name of ir-measures") from error
 
+    grid = [replace(setting, language=language) for setting in grid]
+
     def value_of(setting: BM25) -> float:
         run = setting.search(index, judged, depth, progress=False)
         return float(evaluator.calc_aggregate(_scores(run))[parsed])
@@ -73,7 +77,7 @@ def tune(
     tried = [(setting, value_of(setting)) for setting in tqdm(grid, "tuning BM25", unit="setting", disable=None)]
     if rm3:
         best = _best(tried)[0]
-        expanded = [replace(setting, k1=best.k1, b=best.b) for setting in RM3_GRID]
+        expanded = [replace(setting, k1=best.k1, b=best.b, language=language) for setting in RM3_GRID]
         tried += [
             (setting, value_of(setting)) for setting in tqdm(expanded, "tuning RM3", unit="setting", disable=None)
         ]

@@ -1,0 +1,95 @@
+"""Files of hits: JSON lines, Parquet, and what a search API answered."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from rerank.collections.hits import BATCH, RIGHT, HitsCollection, Record
+from rerank.collections.records import read_json_objects
+from rerank.errors import UserError
+from rerank.files import digest, open_text, read_lines
+from rerank.hashes import sha256_of_files
+
+
+class HitsFiles(HitsCollection):
+    """``hits:FILE`` or ``hits:DIR``: JSON lines, Parquet, or JSON; of a folder all such files, by name."""
+
+    def __init__(self, path: str, fields: Sequence[str] | None = None, columns: Sequence[str] | None = None) -> None:
+        super().__init__(f"hits:{path}", fields, columns)
+        self.path = Path(path).expanduser()
+        if not self.path.exists():
+            raise UserError(f"{self.path}: no such file or folder")
+        self.files = [self.path]
+        if self.path.is_dir():
+            found = (path for path in sorted(self.path.iterdir()) if path.is_file() and path.name[0] not in "._")
+            self.files = [path for path in found if _kind(path) in _READERS]
+        if not self.files or _kind(self.files[0]) not in _READERS:
+            raise UserError(f"{self.path}: no hits; expected .jsonl, .ndjson, .json (plain, .gz or .xz) or .parquet")
+
+    def records(self) -> Iterator[tuple[str, Record]]:
+        """Rows or lists, file after file, and the place of each."""
+        for file in self.files:
+            yield from _READERS[_kind(file)](file)
+
+    def fingerprint(self) -> str:
+        """Digest of the files and of the options that decide what is read from them."""
+        options = json.dumps([self.fields, self.renamed])
+        return digest(
+            "hits", options, sha256_of_files(self.path if self.path.is_dir() else self.path.parent, self.files)
+        )
+
+
+def _kind(path: Path) -> str:
+    return Path(path.stem if path.suffix in (".gz", ".xz") else path.name).suffix
+
+
+def _json_lines(path: Path) -> Iterator[tuple[str, Record]]:
+    return ((f"{path}:{number}", record) for number, record in read_json_objects(path, RIGHT))
+
+
+def _json(path: Path) -> Iterator[tuple[str, Record]]:
+    """One answer or a list of records; JSON lines under this name (Spark, elasticdump) are known by the first."""
+    first = next(read_lines(path), (0, ""))[1]
+    try:
+        if isinstance(json.loads(first), dict):
+            yield from _json_lines(path)
+            return
+    except ValueError:
+        pass  # it goes on in the next line
+    try:
+        with open_text(path) as file:
+            whole = json.load(file)
+    except (ValueError, EOFError, OSError, RecursionError) as error:
+        raise UserError(f"{path}: not JSON ({error}); is it cut short?") from error
+    if isinstance(whole, dict):
+        yield str(path), whole
+        return
+    for position, record in enumerate(whole if isinstance(whole, list) else [whole], 1):
+        if not isinstance(record, dict):
+            raise UserError(f"{path}: entry {position}: not a JSON object; expected one like {RIGHT}")
+        yield f"{path}: entry {position}", record
+
+
+def _parquet(path: Path) -> Iterator[tuple[str, Record]]:
+    from pyarrow import ArrowException
+    from pyarrow.parquet import ParquetFile
+
+    try:
+        with ParquetFile(path) as file:
+            batches = file.iter_batches(batch_size=BATCH)
+            rows = (row for batch in batches for row in batch.to_pylist())
+            for position, row in enumerate(rows, 1):
+                yield f"{path}: row {position}", row
+    except (ArrowException, OSError) as error:
+        reason = " ".join(str(error).split())
+        raise UserError(f"{path}: not a whole Parquet file ({reason}); write it again") from error
+
+
+_READERS: dict[str, Callable[[Path], Iterator[tuple[str, Record]]]] = {
+    ".jsonl": _json_lines,
+    ".ndjson": _json_lines,
+    ".json": _json,
+    ".parquet": _parquet,
+}

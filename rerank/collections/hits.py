@@ -1,0 +1,347 @@
+"""Lists of hits with their texts: a row per hit, a line per query, or a search API's answers."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, NamedTuple, TypeAlias
+
+from rerank.collections.base import Document, Qrels, Query, checked_id
+from rerank.collections.distinct import Distinct
+from rerank.collections.records import json_text
+from rerank.errors import UserError
+
+Record: TypeAlias = dict[str, Any]
+
+QUERY_IDS = ("query_id", "qid", "query-id")
+QUERIES = ("query", "query_text")
+DOC_IDS = ("doc_id", "docid", "docno", "corpus-id", "_id")
+TEXTS = ("text", "contents", "content")
+LISTS = ("hits", "candidates", "results")
+NESTED = ("_source", "fields", "doc")
+"""Where engines put a document's fields."""
+SCORES = ("score", "_score")
+NAMED = "matched_queries"
+"""Elasticsearch's scores of named queries (``include_named_queries_score``)."""
+NOT_COLUMNS = frozenset((*QUERY_IDS, *QUERIES, *DOC_IDS, *TEXTS, *NESTED, *SCORES, NAMED, "title", "grade", "rank"))
+LARGEST = float.fromhex("0x1.fffffep+127")
+"""The largest number that float32 holds."""
+RIGHT = '{"query_id": "7", "query": "…", "doc_id": "d1", "text": "…", "score": 9.5}'
+BATCH = 4096
+
+
+class Hit(NamedTuple):
+    """A document of a list.
+
+    Attributes:
+        where: its place.
+        id: the document's id.
+        text: its text.
+        scores: what systems say of it, by column; a missing one is unknown.
+        grade: its judgment; None where there is none.
+    """
+
+    where: str
+    id: str
+    text: str
+    scores: Mapping[str, float]
+    grade: int | None = None
+
+
+class HitList(NamedTuple):
+    """A query and its hits, in the order of the file."""
+
+    query: Query
+    hits: list[Hit]
+
+
+class HitsCollection(ABC):
+    """Queries, and the documents of their hits: what has lists of its own, and needs no search.
+
+    Args:
+        name: the name that opens it again.
+        fields: the fields that make a text; None takes ``text`` (and ``title``, where there is one).
+        columns: what fields are called here, ``NAME=FIELD``: ``query=question``, ``text=passage``.
+    """
+
+    order: str | None = None
+    """The column that orders the lists; None leaves it to the records."""
+
+    def __init__(self, name: str, fields: Sequence[str] | None = None, columns: Sequence[str] | None = None) -> None:
+        self.name, self.fields = name, fields
+        self.renamed = parse_columns(columns or ())
+        self.asked: Sequence[Query] | None = None
+        self._known: dict[str, Query] = {}
+        self._numeric: set[str] = set()
+
+    @abstractmethod
+    def records(self) -> Iterator[tuple[str, Record]]:
+        """Rows or lists, and the place of each."""
+
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """A hex digest of all that is read."""
+
+    def lists(self) -> Iterator[HitList]:
+        """Stream the lists; memory holds one of them, and the queries' ids.
+
+        Raises:
+            UserError: what is wrong, with its file and line or row.
+        """
+        seen: set[str] = set()
+        pending: HitList | None = None
+        for where, query, hits, is_row in self._parts():
+            if is_row and pending is not None and pending.query.id == query.id:
+                if pending.query != query:
+                    raise UserError(f"{where}: query {query.id!r} has another text than in the row before")
+                pending.hits.extend(hits)
+                continue
+            if pending is not None:
+                yield _checked(pending)
+            if query.id in seen:
+                raise UserError(f"{where}: query {query.id!r} again, after others; put all rows of a query together")
+            seen.add(query.id)
+            pending = HitList(query, hits)
+        if pending is None:
+            raise UserError(f"{self.name}: no hits; expected rows like {RIGHT}")
+        yield _checked(pending)
+
+    def _parts(self) -> Iterator[tuple[str, Query, list[Hit], bool]]:
+        """Each record as its place, its query, its hits, and whether it is a row, of which a query may have more."""
+        left = iter(self.asked or ())
+        answers = 0
+        for where, record in self._entries():
+            if (answer := _answer(where, record)) is not None:
+                query = self._asked(where, record, left)
+                answers += 1
+                yield where, query, [self._hit(where, hit) for hit in answer], False
+                continue
+            record = self._rename(record)
+            listed = next((record[key] for key in LISTS if key in record), None)
+            if listed is None:
+                yield where, self._query(where, record), [self._hit(where, record)], True
+            else:
+                rows = [self._rename(row) for row in _rows(where, listed)]
+                query = self._query(where, {**({} if _key(record, QUERY_IDS) or not rows else rows[0]), **record})
+                yield where, query, [self._hit(where, row) for row in rows], False
+        if answers and self.asked is not None and (rest := sum(1 for _ in left)):
+            raise UserError(f"{self.name}: {answers} answers for {answers + rest} queries; give those that were asked")
+
+    def _entries(self) -> Iterator[tuple[str, Record]]:
+        """Records, the answers of a multi-search one by one."""
+        for where, record in self.records():
+            responses = record.get("responses")
+            if not isinstance(responses, list):
+                yield where, record
+                continue
+            for number, response in enumerate(responses, 1):
+                if not isinstance(response, dict):
+                    raise UserError(f"{where}: response {number} is no JSON object; expected an answer with hits")
+                yield f"{where}: response {number}", response
+
+    def _rename(self, record: Record) -> Record:
+        return {self.renamed.get(key, key): value for key, value in record.items()} if self.renamed else record
+
+    def _asked(self, where: str, record: Record, left: Iterator[Query]) -> Query:
+        """The query of a search API's answer: its own, where somebody added it, or the next."""
+        if _key(record, QUERY_IDS):
+            return self._query(where, self._rename(record))
+        if self.asked is None:
+            raise UserError(f"{where}: an answer does not say what was asked; name the queries, in order, by --queries")
+        if (query := next(left, None)) is None:
+            raise UserError(f"{where}: more answers than the {len(self.asked)} queries; give those that were asked")
+        return query
+
+    def _query(self, where: str, record: Record) -> Query:
+        text = next((record[key] for key in QUERIES if key in record), None)
+        if isinstance(text, dict):  # as rank_llm's requests have it
+            record, text = {**text, **record}, text.get("text")
+        if (key := _key(record, QUERY_IDS)) is None:
+            raise UserError(f"{where}: no query id among the fields {_names(record)}; expected 'query_id'")
+        id = _id(record[key], where, key)
+        if self.asked is not None:
+            return self._known.get(id, Query(id, ""))
+        if text is None:
+            raise UserError(f"{where}: query {id!r} has no text; expected 'query', or name a file by --queries")
+        if not isinstance(text, str):
+            raise UserError(f"{where}: the text of query {id!r} is {type(text).__name__}; expected a string")
+        return Query(id, _encodable(text))
+
+    def ask(self, queries: Sequence[Query]) -> None:
+        """Take ids and texts of the queries from here: by id, or in the order of a search API's answers."""
+        self.asked = queries
+        self._known = {query.id: query for query in queries}
+
+    def _hit(self, where: str, record: Record) -> Hit:
+        if not isinstance(record, dict):
+            raise UserError(f"{where}: a hit is {type(record).__name__}, no JSON object; expected {RIGHT}")
+        if _key(record, DOC_IDS) is None and isinstance(record.get("doc"), dict):
+            record = {**record["doc"], **record}
+        if (key := _key(record, DOC_IDS)) is None:
+            raise UserError(f"{where}: no document id among the fields {_names(record)}; expected 'doc_id'")
+        id = _id(record[key], where, key)
+        return Hit(where, id, self._text(where, id, record), self._scores(where, record), _grade(where, record))
+
+    def _text(self, where: str, id: str, record: Record) -> str:
+        fields: Record = record
+        for key in NESTED:
+            if isinstance(nested := record.get(key), dict):
+                fields = {**self._rename(nested), **fields}
+        chosen = self.fields
+        if chosen is None:
+            body = next((key for key in TEXTS if fields.get(key) is not None), None)
+            if body is not None and fields.get("title") is None and isinstance(fields[body], str):
+                return _encodable(fields[body])  # not stripped, so that what was exported comes back equal
+            chosen = () if body is None else ("title", body)
+        if all(fields.get(key) is None for key in chosen):
+            wanted = "'text', or --fields" if self.fields is None else " or ".join(map(repr, self.fields))
+            raise UserError(f"{where}: document {id!r} has no text; its fields: {_names(fields)}; expected {wanted}")
+        return json_text(fields, chosen, where)
+
+    def _scores(self, where: str, record: Record) -> dict[str, float]:
+        scores: dict[str, float] = {}
+        for key in SCORES:
+            if record.get(key) is not None:
+                scores["score"] = finite(record[key], where, key)
+        for key, value in record.items():
+            if key in NOT_COLUMNS or value is None or key[:1] == "_":
+                continue
+            kind = type(value)
+            if kind is float or kind is int:
+                if self.fields is None or key not in self.fields:
+                    scores[key] = finite(value, where, key)
+                    self._numeric.add(key)
+            elif key in self._numeric:
+                raise UserError(f"{where}: {key} {value!r}; expected a number as before, or null")
+        if isinstance(named := record.get(NAMED), dict):
+            scores |= {key: finite(value, where, key) for key, value in named.items() if value is not None}
+        return {key: value for key, value in scores.items() if value == value}
+
+    def documents(self) -> Iterator[Document]:
+        """Stream each document once, in the order of its first list."""
+        distinct = Distinct()
+        hits = (hit for ranked in self.lists() for hit in ranked.hits)
+        while batch := list(islice(hits, BATCH)):
+            _, new, wrong = distinct.place([hit.id for hit in batch], [hit.text for hit in batch])
+            if wrong is not None:
+                raise another_text(batch[wrong])
+            for position in new.tolist():
+                yield Document(batch[position].id, batch[position].text)
+
+    def queries(self) -> Iterator[Query]:
+        """The queries in the order of the lists."""
+        return (ranked.query for ranked in self.lists())
+
+    def qrels(self) -> Qrels | None:
+        """The hits' grades, where any has one."""
+        found: Qrels = {}
+        for query, hits in self.lists():
+            if judged := {hit.id: hit.grade for hit in hits if hit.grade is not None}:
+                found[query.id] = judged
+        return found or None
+
+    def document_count(self) -> int | None:
+        """Not known before all lists are read."""
+        return None
+
+
+def parse_columns(columns: Sequence[str]) -> dict[str, str]:
+    """What ``NAME=FIELD`` says: the names here by the names of the fields.
+
+    >>> parse_columns(["query=question", "text=passage"])
+    {'question': 'query', 'passage': 'text'}
+    """
+    renamed: dict[str, str] = {}
+    for pair in columns:
+        name, equals, field = pair.partition("=")
+        if not (name and equals and field):
+            raise UserError(f"columns: {pair!r}; expected NAME=FIELD, such as query=question text=passage")
+        if field in renamed or name in renamed.values():
+            raise UserError(f"columns: {pair!r} repeats a name or a field; each may come once")
+        renamed[field] = name
+    return renamed
+
+
+def finite(value: object, where: str, name: str) -> float:
+    """A number that float32 can hold, or NaN; refused otherwise."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and not abs(value) > LARGEST:
+        return float(value)
+    raise UserError(f"{where}: {name} {str(value)[:50]!r}; expected a finite number, or null")
+
+
+def another_text(hit: Hit) -> UserError:
+    """What is said of a document with two texts."""
+    return UserError(f"{hit.where}: document {hit.id!r} has another text than before; an id may have one")
+
+
+def _answer(where: str, record: Record) -> list[Record] | None:
+    """The hits of a search API's answer; None for what is none."""
+    hits = record.get("hits")
+    if "error" in record and not isinstance(hits, list | dict):
+        error = record["error"]
+        parts = [error[key] for key in ("type", "reason") if error.get(key)] if isinstance(error, dict) else [error]
+        said = " ".join(": ".join(map(str, parts)).split())[:300]
+        raise UserError(f"{where}: an error in place of hits ({said}); ask again")
+    if not isinstance(hits, dict) or "hits" not in hits:
+        return None
+    shards = record.get("_shards")
+    failed = shards.get("failed") if isinstance(shards, dict) else 0
+    if record.get("timed_out") or failed:
+        raise UserError(f"{where}: an incomplete answer ({failed or 0} shards failed, or time ran out); ask again")
+    return _rows(where, hits["hits"])
+
+
+def _rows(where: str, listed: object) -> list[Record]:
+    """The hits of a list; a list per field, as `datasets` may have it, is taken apart."""
+    if isinstance(listed, dict) and all(isinstance(values, list) for values in listed.values()):
+        if len({len(values) for values in listed.values()}) > 1:
+            raise UserError(f"{where}: the lists of the hits' fields have different lengths")
+        listed = [dict(zip(listed, values, strict=True)) for values in zip(*listed.values(), strict=True)]
+    if not isinstance(listed, list):
+        raise UserError(f"{where}: hits are {type(listed).__name__}; expected a list")
+    for hit in listed:
+        if not isinstance(hit, dict):
+            raise UserError(f"{where}: a hit is {type(hit).__name__}; expected an object with doc_id, text and score")
+    return listed
+
+
+def _key(record: Mapping[str, object], names: Sequence[str]) -> str | None:
+    return next((name for name in names if name in record), None)
+
+
+def _names(record: Mapping[str, object]) -> str:
+    return ", ".join(str(key) for key in record if key not in NESTED)[:300] or "none"
+
+
+def _id(value: object, where: str, name: str) -> str:
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise UserError(f"{where}: {name} {str(value)[:50]!r} is no id; expected a string or a whole number")
+    return checked_id(value, where)
+
+
+def _grade(where: str, record: Record) -> int | None:
+    grade = record.get("grade")
+    if grade is None or grade != grade:
+        return None
+    if isinstance(grade, bool) or not isinstance(grade, int | float) or grade % 1 or abs(grade) > 32_767:
+        shown = f"{where}: grade {str(grade)[:50]!r}"
+        raise UserError(f"{shown}; expected a whole number up to 32767, or another name: --columns clicks=grade")
+    return int(grade)
+
+
+def _encodable(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair, which JSON's \u escapes can spell and UTF-8 cannot
+        return text.encode("utf-8", "surrogatepass").decode(errors="replace")
+    return text
+
+
+def _checked(ranked: HitList) -> HitList:
+    seen: set[str] = set()
+    for hit in ranked.hits:
+        if hit.id in seen:
+            raise UserError(f"{hit.where}: document {hit.id!r} is in the list of query {ranked.query.id!r} already")
+        seen.add(hit.id)
+    return ranked

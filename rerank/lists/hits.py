@@ -1,0 +1,229 @@
+"""From lists of hits to a lists folder, in one pass over them: memory holds some lists, and 20 bytes a document."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import pyarrow as pa
+
+from rerank.arrow import Array, ArrowWriter, FlatFile, blocks, read_arrow
+from rerank.collections import Qrels
+from rerank.collections.base import Query
+from rerank.collections.distinct import Distinct
+from rerank.collections.hits import Hit, HitList, HitsCollection, another_text
+from rerank.errors import UserError, nearest
+from rerank.files import atomic_folder
+from rerank.lists.build import COUNTS, warn
+from rerank.lists.store import DOCUMENTS, QUERIES, is_lists_folder
+from rerank.lists.view import Lists
+from rerank.lists.writer import StoreWriter, write_qrels
+from rerank.retrieval.runs import Scored, write_run
+
+log = logging.getLogger("rerank")
+
+HITS = 4096
+"""Hits written at a time; more where a list has more."""
+PAIRS = 1 << 17
+"""Pairs taken over into the store at a time."""
+CANDIDATES = pa.schema([("document", pa.int32()), ("grade", pa.int16())])
+SCORES = pa.schema([("values", pa.float32())])
+
+
+def lists_of_hits(
+    source: HitsCollection,
+    folder: str | Path,
+    *,
+    depth: int = 150,
+    qrels: Qrels | None = None,
+    order: str | None = None,
+    replace: bool = False,
+) -> Lists:
+    """Store lists of hits, with their texts, labels, and a column for every number of a hit.
+
+    Args:
+        source: where the lists come from. Where it was told the queries (`HitsCollection.ask`), others' lists are left
+            out, and queries without hits have empty lists, at the end.
+        folder: the folder to make; it appears whole or not at all.
+        depth: candidates kept per query, the best by the column that orders the lists.
+        qrels: judgments; None takes the hits' grades, where there are any.
+        order: the column that orders the lists; None takes ``score`` where the first hit has it, or its first number.
+        replace: whether existing lists give way; anything else in their place is refused.
+
+    Raises:
+        UserError: what is wrong with the hits, with file and line or row, or the place is taken.
+    """
+    folder = Path(folder)
+    if folder.exists() and replace and not is_lists_folder(folder):
+        raise UserError(f"{folder}: holds no ranked lists, so it is not replaced; name another folder")
+    with atomic_folder(folder, replace=replace) as temporary, _Collected(temporary, depth, qrels, order) as collected:
+        known = None if source.asked is None else {query.id for query in source.asked}
+        left_out = 0
+        batch: list[HitList] = []
+        waiting = 0
+        for ranked in source.lists():
+            if known is not None and ranked.query.id not in known:
+                left_out += 1
+                continue
+            batch.append(ranked)
+            waiting += len(ranked.hits)
+            if waiting >= HITS:
+                collected.add(batch)
+                batch, waiting = [], 0
+        collected.add(batch)
+        if left_out:
+            log.warning("%s: %d queries are not among those that were asked for; left out", source.name, left_out)
+        if source.asked is not None:
+            collected.add([HitList(query, []) for query in source.asked if query.id not in collected.queries])
+        collected.store(source)
+    warn(source.name, collected.counts)
+    if collected.cut:
+        log.info("%s: %d hits beyond depth %d are left out (--depth)", source.name, collected.cut, depth)
+    return Lists.open(folder)
+
+
+class _Collected:
+    """What was read so far: texts and numbers in files, ids of queries and hashes of documents in memory."""
+
+    def __init__(self, folder: Path, depth: int, qrels: Qrels | None, order: str | None) -> None:
+        self.folder, self.depth, self.qrels, self.order = folder, depth, qrels, order
+        self.counts = dict.fromkeys(COUNTS, 0)
+        self.queries: dict[str, int] = {}
+        self.cut = 0
+        self._lengths: list[int] = []
+        self._distinct = Distinct()
+        self._columns: dict[str, FlatFile] = {}
+
+    def __enter__(self) -> _Collected:
+        self._open, self._writing = ExitStack(), ExitStack()
+        self._texts = self._writing.enter_context(ArrowWriter(self.folder / "documents.arrow", DOCUMENTS))
+        self._asked = self._writing.enter_context(ArrowWriter(self.folder / "queries.arrow", QUERIES))
+        self._rows = self._open.enter_context(FlatFile(self.folder, CANDIDATES))
+        self._grades: IO[str] | None = None
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._writing.close()
+        self._open.close()
+
+    def add(self, batch: Sequence[HitList]) -> None:
+        """Take in lists."""
+        kept = [(query, self._best(hits)) for query, hits in batch]
+        for query, _ in kept:
+            self.queries[query.id] = len(self.queries)
+        hits = [hit for _, best in kept for hit in best]
+        rows, new, wrong = self._distinct.place([hit.id for hit in hits], [hit.text for hit in hits])
+        if wrong is not None:
+            raise another_text(hits[wrong])
+        self.counts["empty_documents"] += sum(not hits[i].text.strip() for i in new.tolist())
+        self._texts.add({"doc_id": [hits[i].id for i in new], "text": [hits[i].text for i in new]})
+        self._asked.add({"query_id": [q.id for q, _ in kept], "text": [q.text for q, _ in kept]})
+        self._lengths.extend(len(best) for _, best in kept)
+        for name in dict.fromkeys(name for hit in hits for name in hit.scores):
+            if name not in self._columns:  # as many unknown ones as there are candidates before the first that has it
+                self._columns[name] = self._open.enter_context(FlatFile(self.folder, SCORES))
+                for first, last in blocks(np.array([0, *np.cumsum(self._lengths[: -len(kept) or None])]), PAIRS):
+                    self._columns[name].add(values=np.full(sum(self._lengths[first:last]), np.nan))
+        unknown = float("nan")
+        for name, file in self._columns.items():
+            file.add(values=np.array([hit.scores.get(name, unknown) for hit in hits], np.float32))
+        self._rows.add(document=rows, grade=self._labels(batch, kept))
+
+    def _best(self, hits: list[Hit]) -> list[Hit]:
+        """The best of a list, in order; ties keep theirs."""
+        if hits and self.order is None:
+            first = hits[0].scores
+            if not first:
+                raise UserError(f"{hits[0].where}: no score; expected a number called 'score', or --order NAME")
+            self.order = "score" if "score" in first else next(iter(first))
+            if len(first) > 1:
+                log.info("column %s orders the lists; --order NAME takes another", self.order)
+        for hit in hits:
+            if self.order not in hit.scores:
+                there = f"{nearest(str(self.order), hit.scores)}; numbers: {', '.join(hit.scores) or 'none'}"
+                advice = "the column that orders the lists (--order) needs a number for every hit"
+                raise UserError(f"{hit.where}: no number {self.order!r}{there}; {advice}")
+        scores = np.array([hit.scores[str(self.order)] for hit in hits], np.float32)
+        best = np.argsort(-scores, kind="stable")[: self.depth]
+        self.cut += len(hits) - len(best)
+        return [hits[i] for i in best.tolist()]
+
+    def _labels(self, batch: Sequence[HitList], kept: Sequence[tuple[Query, list[Hit]]]) -> Array:
+        if self.qrels is None:
+            grades = [hit.grade or 0 for _, best in kept for hit in best]
+            for query, hits in batch:
+                judged = {hit.id: hit.grade for hit in hits if hit.grade is not None}
+                self.counts["negative_grades"] += sum(grade < 0 for grade in judged.values())
+                if judged and self._grades is None:
+                    self._grades = self._writing.enter_context((self.folder / "qrels.trec").open("w", encoding="utf-8"))
+                if judged and self._grades is not None:
+                    self._grades.writelines(f"{query.id} 0 {id} {grade}\n" for id, grade in judged.items())
+        else:
+            grades = [self.qrels.get(query.id, {}).get(hit.id, 0) for query, best in kept for hit in best]
+        return np.maximum(np.array(grades, np.int64), 0).astype(np.int16)
+
+    def store(self, source: HitsCollection) -> None:
+        """Close the texts, order the numbers into columns, and write what else a lists folder has."""
+        self._writing.close()
+        if not self._columns or self.order is None:
+            raise UserError(f"{source.name}: no hits for any of the queries")
+        if self.qrels is not None:
+            if not self.queries.keys() & self.qrels.keys():
+                raise UserError(f"no query of {source.name} is judged in the qrels; are they of another collection?")
+            judged = {query: self.qrels[query] for query in self.queries if query in self.qrels}
+            self.counts["negative_grades"] = sum(grade < 0 for given in judged.values() for grade in given.values())
+            write_qrels(self.folder / "qrels.trec", judged)
+        together: dict[str, list[str]] = {}
+        for name in self._columns:
+            together.setdefault(name.partition("/")[0], []).append(name)
+        if wrong := next((keys for column, keys in together.items() if len(keys) > 1 and column in keys), None):
+            raise UserError(f"{source.name}: has columns {wrong[0]} and {wrong[1]}; rename one by --columns")
+        ends = np.concatenate([[0], np.cumsum(self._lengths)]).astype(np.int64)
+        rows = {name: self._rows.mapped(name) for name in ("document", "grade")}
+        scores = {name: file.mapped("values") for name, file in self._columns.items()}
+        names = {column: [key.partition("/")[2] or key for key in keys] for column, keys in together.items()}
+        lengths = np.array(self._lengths, np.int64)
+        with StoreWriter(self.folder, names) as writer:
+            for first, last in blocks(ends, PAIRS):
+                here = slice(int(ends[first]), int(ends[last]))
+                values: dict[str, Any] = {
+                    column: np.stack([scores[key][here] for key in keys], axis=1) for column, keys in together.items()
+                }
+                none = np.zeros(last - first, np.int32)
+                writer.add(lengths[first:last], none, rows["document"][here], rows["grade"][here], **values)
+            run = _Ranking(self.queries, ends, rows["document"], scores[self.order], self.folder / "documents.arrow")
+            write_run(self.folder / "run.trec", run, tag=self.order)
+            self.counts |= {"queries": len(self.queries), "documents": self._texts.rows, "pairs": self._rows.rows}
+            self.counts["queries_without_candidates"] = int((lengths == 0).sum())
+            writer.close(
+                collection={"name": source.name, "fingerprint": source.fingerprint()},
+                retriever={"run": source.name},
+                depth=self.depth,
+                order=self.order,
+                judgments="qrels.trec" if (self.folder / "qrels.trec").exists() else None,
+                counts=self.counts,
+                made={"run": source.name},
+            )
+
+
+class _Ranking(Mapping[str, Sequence[Scored]]):
+    """The run that was collected: query id -> documents, best first, read as they are asked for."""
+
+    def __init__(self, queries: dict[str, int], ends: Array, documents: Array, scores: Array, texts: Path) -> None:
+        self._queries, self._ends, self._documents, self._scores = queries, ends, documents, scores
+        self._ids = read_arrow(texts).column("doc_id")
+
+    def __len__(self) -> int:
+        return len(self._queries)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._queries)
+
+    def __getitem__(self, query: str) -> list[Scored]:
+        here = slice(*self._ends[self._queries[query] :][:2].tolist())
+        ids = self._ids.take(pa.array(self._documents[here])).to_pylist()
+        return list(map(Scored, ids, self._scores[here].tolist()))

@@ -1,0 +1,67 @@
+"""Seconds and memory of reading lists of hits into a lists folder: ``python scripts/bench_hits.py [HITS]``."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from pyarrow.parquet import ParquetWriter
+
+WORDS = [f"word{n}" for n in range(5000)]
+READ = """
+import resource, sys
+from rerank.collections import open_collection
+from rerank.lists.hits import lists_of_hits
+lists = lists_of_hits(open_collection("hits:" + sys.argv[1]), sys.argv[2])
+print(lists.size, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+"""
+
+
+def rows(queries: int):
+    """Lists of 100 hits, each query's rows; a fifth as many documents as hits, texts of 40 words."""
+    rng = np.random.default_rng(0)
+    for query in range(queries):
+        documents = rng.choice(queries * 20, 100, replace=False)
+        scores = np.sort(rng.random((100, 2)), axis=0)[::-1].tolist()
+        yield [
+            {
+                "query_id": f"q{query}",
+                "query": f"what is {WORDS[query % 5000]}",
+                "doc_id": f"d{document}",
+                "text": " ".join(WORDS[(document * 7 + n) % 5000] for n in range(40)),
+                "score": score,
+                "dense": dense,
+            }
+            for document, (score, dense) in zip(documents.tolist(), scores, strict=True)
+        ]
+
+
+def main() -> None:
+    hits = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        with (folder / "hits.jsonl").open("w") as file:
+            for ranked in rows(hits // 100):
+                file.writelines(json.dumps(row) + "\n" for row in ranked)
+        writer = None
+        for ranked in rows(hits // 100):
+            table = pa.Table.from_pylist(ranked)
+            writer = writer or ParquetWriter(folder / "hits.parquet", table.schema)
+            writer.write_table(table)
+        writer.close()
+        for path in ("hits.jsonl", "hits.parquet"):
+            start = time.perf_counter()
+            command = [sys.executable, "-c", READ, str(folder / path), str(folder / f"{path}.lists")]
+            pairs, memory = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+            seconds = time.perf_counter() - start
+            print(f"{path}: {int(pairs):,} hits, {seconds:.1f} s, {float(memory):.0f} MB at the most")
+
+
+if __name__ == "__main__":
+    main()

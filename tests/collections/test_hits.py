@@ -1,0 +1,250 @@
+from __future__ import annotations
+
+import gzip
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rerank.collections import Document, Query, open_collection
+from rerank.collections.distinct import Distinct
+from rerank.collections.hits import HitsCollection
+from rerank.errors import UserError
+
+
+def row(q: str = "q1", d: str = "d1", score: Any = 1.0, **more: Any) -> dict[str, Any]:
+    return {"query_id": q, "query": f"text of {q}", "doc_id": d, "text": f"text of {d}", "score": score} | more
+
+
+def write(path: Path, rows: list[Any]) -> Path:
+    if path.suffix == ".parquet":
+        keys = dict.fromkeys(key for record in rows for key in record)
+        pq.write_table(pa.Table.from_pylist([dict.fromkeys(keys) | r for r in rows]), path, row_group_size=2)
+    else:
+        data = "".join(json.dumps(record) + "\n" for record in rows).encode()
+        path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    return path
+
+
+def read(path: Path, queries: list[Query] | None = None, **options: Any) -> list[tuple[Query, dict[str, Any]]]:
+    """Each query, and of each of its hits text, scores and grade."""
+    collection = open_collection(f"hits:{path}", **options)
+    assert isinstance(collection, HitsCollection)
+    if queries is not None:
+        collection.ask(queries)
+    return [(query, {hit.id: (hit.text, hit.scores, hit.grade) for hit in hits}) for query, hits in collection.lists()]
+
+
+ROWS = [row("q1", "d1", 2.5, grade=1), row("q1", "d2", 1), row("q2", "d1", 3.0, bm25=7)]
+READ = [
+    (Query("q1", "text of q1"), {"d1": ("text of d1", {"score": 2.5}, 1), "d2": ("text of d2", {"score": 1.0}, None)}),
+    (Query("q2", "text of q2"), {"d1": ("text of d1", {"score": 3.0, "bm25": 7.0}, None)}),
+]
+
+
+@pytest.mark.parametrize("name", ["h.jsonl", "h.jsonl.gz", "h.ndjson", "h.json", "h.parquet"])
+def test_rows_are_the_same_in_every_format(tmp_path: Path, name: str) -> None:
+    assert read(write(tmp_path / name, ROWS)) == READ
+
+
+def test_a_line_may_be_a_list(tmp_path: Path) -> None:
+    def hit(record: dict[str, Any]) -> dict[str, Any]:
+        return {key: value for key, value in record.items() if key not in ("query_id", "query")}
+
+    lists = [
+        {"query_id": "q1", "query": "text of q1", "hits": [hit(ROWS[0]), hit(ROWS[1])]},
+        {"query": {"qid": "q2", "text": "text of q2"}, "candidates": [hit(ROWS[2])]},  # rank_llm's requests
+    ]
+    assert read(write(tmp_path / "lists.jsonl", lists)) == READ
+    (tmp_path / "lists.json").write_text(json.dumps(lists, indent=1))
+    assert read(tmp_path / "lists.json") == READ
+    del lists[1]["query"]
+    pq.write_table(pa.Table.from_pylist(lists[:1]), tmp_path / "lists.parquet")
+    assert read(tmp_path / "lists.parquet") == READ[:1]
+
+
+def test_a_folder_is_its_shards_in_the_order_of_names(tmp_path: Path) -> None:
+    write(tmp_path / "part-1.parquet", ROWS[1:2])
+    write(tmp_path / "part-0.jsonl", ROWS[:1])
+    write(tmp_path / "part-2.jsonl.gz", ROWS[2:])
+    for name in ("_SUCCESS", ".part-0.crc", "README.md"):
+        (tmp_path / name).write_text("not hits")
+    assert read(tmp_path) == READ, "a query's rows may go on in the next shard"
+
+
+def test_fields_have_other_names_elsewhere(tmp_path: Path) -> None:
+    rows = [{"question": "why", "qid": 7, "pid": 3, "passage": "so", "head": "Answer", "sim": 0.5, "clicks": 0.25}]
+    columns = ["query=question", "doc_id=pid", "text=passage", "score=sim"]
+    path = write(tmp_path / "h.jsonl", rows)
+    assert read(path, columns=columns) == [(Query("7", "why"), {"3": ("so", {"score": 0.5, "clicks": 0.25}, None)})]
+    assert read(path, columns=columns, fields=["head", "text"])[0][1]["3"][0] == "Answer\nso"
+
+
+def answer(*ids: str, **more: Any) -> dict[str, Any]:
+    hits = [
+        {"_index": "i", "_id": id, "_score": 9.5 - i, "_source": {"text": id, "year": 1999}} for i, id in enumerate(ids)
+    ]
+    return {"took": 1, "timed_out": False, "_shards": {"total": 1, "failed": 0}, "hits": {"hits": hits}} | more
+
+
+ASKED = [Query("q1", "one"), Query("q2", "two"), Query("q3", "three")]
+ANSWERED = [
+    (ASKED[0], {"a": ("a", {"score": 9.5}, None), "b": ("b", {"score": 8.5}, None)}),
+    (ASKED[1], {}),
+    (ASKED[2], {"a": ("a", {"score": 9.5}, None)}),
+]
+
+
+def test_answers_of_a_search_api_go_with_the_queries_in_order(tmp_path: Path) -> None:
+    answers = [answer("a", "b"), answer(), answer("a")]
+    for indent in (None, 2):
+        (tmp_path / "msearch.json").write_text(json.dumps({"took": 3, "responses": answers}, indent=indent))
+        assert read(tmp_path / "msearch.json", ASKED) == ANSWERED
+    assert read(write(tmp_path / "search.jsonl", answers), ASKED) == ANSWERED
+    (tmp_path / "several").mkdir()
+    for number, response in enumerate(answers):
+        (tmp_path / f"several/{number}.json").write_text(json.dumps(response, indent=1))
+    assert read(tmp_path / "several", ASKED) == ANSWERED
+    named = [{"query_id": q.id, "query": q.text} | response for q, response in zip(ASKED, answers, strict=True)]
+    assert read(write(tmp_path / "named.jsonl", named)) == ANSWERED
+
+
+def test_a_source_gives_its_fields(tmp_path: Path) -> None:
+    response = answer("a")
+    response["hits"]["hits"][0] |= {
+        "_source": {"title": "Wing", "body": ["gives", "lift"]},
+        "matched_queries": {"bm25": 3.0, "knn": 0.5},
+    }
+    found = read(write(tmp_path / "s.json", [response]), ASKED[:1], fields=["title", "body"])
+    assert found[0][1] == {"a": ("Wing\ngives\nlift", {"score": 9.5, "bm25": 3.0, "knn": 0.5}, None)}
+
+
+ERROR = {"error": {"type": "index_not_found_exception", "reason": "no such index [x]"}, "status": 404}
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        (
+            [ROWS[0], {"query_id": "q1", "query": "text of q1", "doc_id": "d2", "score": 1}],
+            "h.jsonl:2: document 'd2' has no text",
+        ),
+        ([ROWS[0], row("q1", "d2", text=None)], "h.jsonl:2: document 'd2' has no text"),
+        ([ROWS[0], row("q1", "d2", text={"a": 1})], "h.jsonl:2: 'text' is no text but dict"),
+        ([ROWS[0], row("q2", "d1", text="other")], "h.jsonl:2: document 'd1' has another text than before"),
+        ([ROWS[0], row("q1", "d1")], "h.jsonl:2: document 'd1' is in the list of query 'q1' already"),
+        ([ROWS[0], row("q2"), row("q1", "d3")], "h.jsonl:3: query 'q1' again, after others"),
+        ([ROWS[0], row("q1", "d2", query="other")], "h.jsonl:2: query 'q1' has another text"),
+        ([{"qid": "q1", "doc_id": "d1", "text": "t", "score": 1}], "h.jsonl:1: query 'q1' has no text"),
+        ([row(query=["a"])], "h.jsonl:1: the text of query 'q1' is list"),
+        ([{"doc_id": "d1", "text": "t", "query": "x"}], "h.jsonl:1: no query id among the fields doc_id, text, query"),
+        ([{"query_id": "q", "text": "t", "query": "x"}], "h.jsonl:1: no document id among the fields query_id"),
+        ([row(doc_id=1.5)], "h.jsonl:1: doc_id '1.5' is no id"),
+        ([row(doc_id=True)], "h.jsonl:1: doc_id 'True' is no id"),
+        ([row(query_id=None)], "h.jsonl:1: query_id 'None' is no id"),
+        ([row(doc_id="a b")], "h.jsonl:1: the id 'a b' holds white space"),
+        ([row(doc_id="")], "h.jsonl:1: no id"),
+        ([row(score=math.inf)], "h.jsonl:1: score 'inf'; expected a finite number"),
+        ([row(score=1e39)], "h.jsonl:1: score '1e+39'"),
+        ([row(score=10**400)], "h.jsonl:1: score '1000"),
+        ([row(score="high")], "h.jsonl:1: score 'high'"),
+        ([row(dense=-math.inf)], "h.jsonl:1: dense '-inf'"),
+        ([row(dense=1), row("q1", "d2", dense="x")], "h.jsonl:2: dense 'x'; expected a number as before"),
+        ([row(grade=0.5)], "h.jsonl:1: grade '0.5'; expected a whole number"),
+        ([row(grade="high")], "h.jsonl:1: grade 'high'"),
+        ([row(grade=10**6)], "h.jsonl:1: grade '1000000'"),
+        ([ERROR], "h.jsonl:1: an error in place of hits (index_not_found_exception: no such index [x])"),
+        (
+            [{"responses": [answer("a", query_id="q", query="x"), ERROR]}],
+            "h.jsonl:1: response 2: an error in place of hits",
+        ),
+        ([{"responses": [answer("a", query_id="q", query="x"), 3]}], "h.jsonl:1: response 2 is no JSON object"),
+        ([answer("a", timed_out=True)], "h.jsonl:1: an incomplete answer"),
+        ([answer("a", _shards={"total": 2, "failed": 1})], "h.jsonl:1: an incomplete answer (1 shards failed"),
+        ([answer("a")], "h.jsonl:1: an answer does not say what was asked"),
+        ([{"query_id": "q", "query": "x", "hits": 3}], "h.jsonl:1: hits are int; expected a list"),
+        ([{"query_id": "q", "query": "x", "hits": [3]}], "h.jsonl:1: a hit is int"),
+        ([], "no hits; expected rows like"),
+        ([[1]], "h.jsonl:1: not a JSON object"),
+    ],
+)
+def test_bad_hits_are_one_line_with_their_place(tmp_path: Path, rows: list[Any], said: str) -> None:
+    path = write(tmp_path / "h.jsonl", rows)
+    with pytest.raises(UserError) as error:
+        list(open_collection(f"hits:{path}").documents())
+    assert said in str(error.value) and "\n" not in str(error.value)
+
+
+def test_bad_files_are_one_line(tmp_path: Path) -> None:
+    whole = write(tmp_path / "h.parquet", ROWS).read_bytes()
+    (tmp_path / "h.parquet").write_bytes(whole[:-20])
+    lines = write(tmp_path / "h.jsonl", ROWS).read_bytes()
+    (tmp_path / "h.jsonl").write_bytes(lines[:-20])
+    (tmp_path / "h.jsonl.gz").write_bytes(gzip.compress(lines)[:-20])
+    (tmp_path / "h.json").write_text(json.dumps({"responses": [answer("a")]}, indent=1)[:-20])
+    (tmp_path / "h.json.gz").write_bytes(gzip.compress(json.dumps([answer("a")], indent=1).encode())[:-20])
+    (tmp_path / "h.csv").write_text("query_id,doc_id")
+    (tmp_path / "empty").mkdir()
+    for name, said in {
+        "h.parquet": "not a whole Parquet file",
+        "h.jsonl": "h.jsonl:3: not JSON",
+        "h.jsonl.gz": "cannot be decompressed",
+        "h.json": "is it cut short?",
+        "h.json.gz": "is it cut short?|cannot be decompressed",
+        "h.csv": "no hits; expected .jsonl",
+        "empty": "no hits; expected .jsonl",
+        "nowhere.jsonl": "no such file",
+    }.items():
+        with pytest.raises(UserError, match=said) as error:
+            read(tmp_path / name)
+        assert "\n" not in str(error.value) and name in str(error.value)
+
+
+def test_answers_and_queries_are_equally_many(tmp_path: Path) -> None:
+    path = write(tmp_path / "h.jsonl", [answer("a"), answer("b")])
+    with pytest.raises(UserError, match=r"h.jsonl: 2 answers for 3 queries"):
+        read(path, ASKED)
+    with pytest.raises(UserError, match=r"h.jsonl:2: more answers than the 1 queries"):
+        read(path, ASKED[:1])
+
+
+@pytest.mark.parametrize("columns", [["text"], ["=a"], ["text="], ["text=a", "text=b"], ["a=x", "b=x"]])
+def test_columns_are_pairs(tmp_path: Path, columns: list[str]) -> None:
+    with pytest.raises(UserError, match="columns: "):
+        read(write(tmp_path / "h.jsonl", ROWS), columns=columns)
+    with pytest.raises(UserError, match="columns: demo has no rows of hits"):
+        open_collection("demo", columns=columns)
+
+
+def test_documents_queries_and_judgments_for_others_runs(tmp_path: Path) -> None:
+    collection = open_collection(f"hits:{write(tmp_path / 'h.jsonl', ROWS)}")
+    assert list(collection.documents()) == [Document("d1", "text of d1"), Document("d2", "text of d2")]
+    assert list(collection.queries()) == [query for query, _ in READ]
+    assert collection.qrels() == {"q1": {"d1": 1}}
+    before = collection.fingerprint()
+    write(tmp_path / "h.jsonl", ROWS[:2])
+    assert open_collection(f"hits:{tmp_path / 'h.jsonl'}").fingerprint() != before
+
+
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.lists(st.tuples(st.integers(0, 30), st.booleans()), max_size=20), max_size=12))
+def test_distinct_gives_rows_as_a_dictionary_does(batches: list[list[tuple[int, bool]]]) -> None:
+    distinct, rows, texts = Distinct(), dict[str, int](), dict[str, str]()
+    for batch in batches:
+        ids = [str(id) for id, _ in batch]
+        said = [f"{id}{' again' if other and id > 25 else ''}" for id, other in batch]
+        new = [i for i, id in enumerate(ids) if id not in rows and id not in ids[:i]]
+        wrong = None
+        for i, (id, text) in enumerate(zip(ids, said, strict=True)):
+            rows.setdefault(id, len(rows))
+            if texts.setdefault(id, text) != text and wrong is None:
+                wrong = i
+        found, first, conflict = distinct.place(ids, said)
+        assert (found.tolist(), first.tolist(), conflict) == ([rows[id] for id in ids], new, wrong)
+    assert distinct.count == len(rows)
