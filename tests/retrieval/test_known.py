@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import math
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -148,6 +150,25 @@ def test_added_documents_have_the_scores_of_a_deeper_search(tmp_path: Path, home
             assert document.score > 0, "relevant documents share words with their query"
         added += len(ranked[3:])
     assert added > 50
+
+
+def test_scoring_that_is_killed_is_done_again(tmp_path: Path, home: Path) -> None:
+    name = write_collection(tmp_path / "c", queries=400)
+    words = [sys.executable, "-m", "rerank.cli", "retrieve", "--collection", name, "--depth", "3", "--add-relevant"]
+    subprocess.run([*words, "--output", str(tmp_path / "whole")], check=True, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen([*words, "--output", str(tmp_path / "cut")], stderr=subprocess.DEVNULL)
+    started = time.monotonic()
+    while not list(tmp_path.glob(".cut.*.tmp/queries.arrow")) and time.monotonic() - started < 120:
+        time.sleep(0.001)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
+    assert not (tmp_path / "cut").exists()
+    subprocess.run([*words, "--output", str(tmp_path / "cut")], check=True, stderr=subprocess.DEVNULL)
+    whole, cut = (
+        {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+        for folder in (tmp_path / "whole", tmp_path / "cut")
+    )
+    assert whole == cut
 
 
 def test_trees_read_bm25_of_lists_with_added_documents(tmp_path: Path, home: Path) -> None:
