@@ -25,8 +25,8 @@ from pathlib import Path
 
 import yaml
 
-FREE = ("log.txt", "provenance.json", "README.md", "config.yaml", "metrics.jsonl", "run.trec")
-"""Files that decide nothing: notes for people, and the ranking for other tools."""
+FREE = ("log.txt", "provenance.json", "README.md", "config.yaml", "metrics.jsonl", "run.trec", "table.md")
+"""Files that decide nothing: notes and tables for people (with times), and the ranking for other tools."""
 
 
 def command(*words: str) -> list[str]:
