@@ -56,7 +56,7 @@ def _json(path: Path) -> Iterator[tuple[str, Record]]:
         if isinstance(json.loads(first), dict):
             yield from _json_lines(path)
             return
-    except ValueError:
+    except (ValueError, RecursionError):
         pass  # it goes on in the next line
     try:
         with open_text(path) as file:
