@@ -39,6 +39,7 @@ def retrieve(
     run: str | None = None,
     index: str | None = None,
     queries: str | None = None,
+    query_fields: list[str] | None = None,
     qrels: str | None = None,
     fields: list[str] | None = None,
     columns: list[str] | None = None,
@@ -65,6 +66,7 @@ def retrieve(
         run: a run file (TREC) to take the candidates from, in place of BM25; it is read into memory.
         index: a Lucene index (folder, or name of a prebuilt one) to search, in place of one built here.
         queries: queries (JSONL, TSV, TREC topics or a collection); null takes the collection's own.
+        query_fields: what makes a query's text: title, desc, narr of TREC topics, keys of JSONL; null takes the title.
         qrels: judgments (TREC file, BEIR TSV or collection); null takes the collection's own.
         fields: text fields of a document; null takes all.
         columns: what rows of hits call their fields, NAME=FIELD: query=question text=passage.
@@ -104,7 +106,9 @@ def retrieve(
         source = open_collection(collection, fields, columns)
         if isinstance(source, HitsCollection):
             if queries:
-                source.ask(list(read_queries(queries)))
+                source.ask(list(read_queries(queries, query_fields)))
+            elif query_fields:
+                raise UserError("query_fields: hits have one query text; --columns query=FIELD says which it is")
             if run is None:
                 if add_relevant:
                     raise UserError(f"add_relevant: {collection} has no documents beyond the hits")
@@ -120,7 +124,7 @@ def retrieve(
                 return
         elif order is not None:
             raise UserError("order: only lists of hits (hits:, datasets:, rank_llm:) have columns to choose from")
-        asked = list(read_queries(queries) if queries else source.queries())
+        asked = list(read_queries(queries or source, query_fields))
         judgments = read_qrels(qrels) if qrels else source.qrels()
         searched = Path(output).parent / f".{Path(output).name}.search"
         first: Mapping[str, Sequence[Scored]]

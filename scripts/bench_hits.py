@@ -7,23 +7,27 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 from pyarrow.parquet import ParquetWriter
 
+from rerank.retrieval.bm25 import batches
+
 WORDS = [f"word{n}" for n in range(5000)]
 READ = """
-import resource, sys
+import re, sys
 from rerank.collections import open_collection
 from rerank.lists.hits import lists_of_hits
 lists = lists_of_hits(open_collection("hits:" + sys.argv[1]), sys.argv[2])
-print(lists.size, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+peak = re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read())  # ru_maxrss knows the parent's, too
+print(lists.size, int(peak[1]) / 1024)
 """
 
 
-def rows(queries: int):
+def rows(queries: int) -> Iterator[list[dict[str, object]]]:
     """Lists of 100 hits, each query's rows; a fifth as many documents as hits, texts of 40 words."""
     rng = np.random.default_rng(0)
     for query in range(queries):
@@ -49,12 +53,9 @@ def main() -> None:
         with (folder / "hits.jsonl").open("w") as file:
             for ranked in rows(hits // 100):
                 file.writelines(json.dumps(row) + "\n" for row in ranked)
-        writer = None
-        for ranked in rows(hits // 100):
-            table = pa.Table.from_pylist(ranked)
-            writer = writer or ParquetWriter(folder / "hits.parquet", table.schema)
-            writer.write_table(table)
-        writer.close()
+        with ParquetWriter(folder / "hits.parquet", pa.Table.from_pylist(next(rows(hits // 100))).schema) as writer:
+            for some in batches(rows(hits // 100), 1000):
+                writer.write_table(pa.Table.from_pylist([row for ranked in some for row in ranked]))
         for path in ("hits.jsonl", "hits.parquet"):
             start = time.perf_counter()
             command = [sys.executable, "-c", READ, str(folder / path), str(folder / f"{path}.lists")]

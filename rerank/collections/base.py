@@ -82,6 +82,8 @@ def checked_id(value: object, where: str) -> str:
         raise UserError(f"{where}: no id; expected a string or a whole number")
     if len(text.split()) != 1 or text != text.strip():
         raise UserError(f"{where}: the id {text!r} holds white space, which run files cannot express; take it out")
+    if not text.isascii() and any("\ud800" <= sign <= "\udfff" for sign in text):
+        raise UserError(f"{where}: the id {text!r} holds half of a character (a lone surrogate), which is no text")
     return text
 
 

@@ -48,9 +48,9 @@ class Folder:
         name = re.compile(rf"({pattern})(\.gz|\.xz)?")
         return [path for path in sorted(self.folder.iterdir()) if path.is_file() and name.fullmatch(path.name)]
 
-    def queries(self) -> Iterator[Query]:
-        """Stream the queries in the order of their file."""
-        return read_queries_file(self.find(QUERIES, "queries.tsv, queries.jsonl or topics.txt"))
+    def queries(self, fields: Sequence[str] | None = None) -> Iterator[Query]:
+        """Stream the queries in the order of their file; ``fields`` are the tags or keys that make their texts."""
+        return read_queries_file(self.find(QUERIES, "queries.tsv, queries.jsonl or topics.txt"), fields)
 
     def qrels(self) -> Qrels | None:
         """The judgments, if there is a file of them."""
@@ -127,10 +127,10 @@ class BeirFolder(FilesFolder):
                 raise UserError(f"{self.folder}: no qrels/{split}.tsv{hint}")
             self.split = splits[split]
 
-    def queries(self) -> Iterator[Query]:
+    def queries(self, fields: Sequence[str] | None = None) -> Iterator[Query]:
         """Stream the queries that the split's judgments hold, in the order of their file; without a split, all."""
         qrels = self.qrels()
-        return (query for query in super().queries() if qrels is None or query.id in qrels)
+        return (query for query in super().queries(fields) if qrels is None or query.id in qrels)
 
     def qrels(self) -> Qrels | None:
         """The judgments of the split."""

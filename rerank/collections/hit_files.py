@@ -56,7 +56,7 @@ def _json(path: Path) -> Iterator[tuple[str, Record]]:
         if isinstance(json.loads(first), dict):
             yield from _json_lines(path)
             return
-    except ValueError:
+    except (ValueError, RecursionError):
         pass  # it goes on in the next line
     try:
         with open_text(path) as file:
@@ -77,7 +77,8 @@ def _parquet(path: Path) -> Iterator[tuple[str, Record]]:
     from pyarrow.parquet import ParquetFile
 
     try:
-        with ParquetFile(path) as file:
+        # Without these two, a row group's columns are in memory whole, compressed.
+        with ParquetFile(path, pre_buffer=False, buffer_size=1 << 20) as file:
             batches = file.iter_batches(batch_size=BATCH)
             rows = (row for batch in batches for row in batch.to_pylist())
             for position, row in enumerate(rows, 1):

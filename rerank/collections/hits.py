@@ -141,7 +141,10 @@ class HitsCollection(ABC):
                 yield f"{where}: response {number}", response
 
     def _rename(self, record: Record) -> Record:
-        return {self.renamed.get(key, key): value for key, value in record.items()} if self.renamed else record
+        if not self.renamed:
+            return record
+        names = self.renamed
+        return {names.get(key, key): record[key] for key in record if key in names or key not in names.values()}
 
     def _asked(self, where: str, record: Record, left: Iterator[Query]) -> Query:
         """The query of a search API's answer: its own, where somebody added it, or the next."""
@@ -154,7 +157,7 @@ class HitsCollection(ABC):
         return query
 
     def _query(self, where: str, record: Record) -> Query:
-        text = next((record[key] for key in QUERIES if key in record), None)
+        text = record[key] if (key := _key(record, QUERIES)) else None
         if isinstance(text, dict):  # as rank_llm's requests have it
             record, text = {**text, **record}, text.get("text")
         if (key := _key(record, QUERY_IDS)) is None:
@@ -307,7 +310,10 @@ def _rows(where: str, listed: object) -> list[Record]:
 
 
 def _key(record: Mapping[str, object], names: Sequence[str]) -> str | None:
-    return next((name for name in names if name in record), None)
+    for name in names:  # a loop, as this runs several times a hit
+        if name in record:
+            return name
+    return None
 
 
 def _names(record: Mapping[str, object]) -> str:
@@ -331,6 +337,8 @@ def _grade(where: str, record: Record) -> int | None:
 
 
 def _encodable(text: str) -> str:
+    if text.isascii():
+        return text
     try:
         text.encode()
     except UnicodeEncodeError:  # half of a surrogate pair, which JSON's \u escapes can spell and UTF-8 cannot

@@ -90,12 +90,19 @@ class IrDataset:
             values = [doc.default_text()] if self.fields is None else [getattr(doc, field) for field in self.fields]
             yield Document(doc.doc_id, joined(values))
 
-    def queries(self) -> Iterator[Query]:
-        """The queries in ir_datasets' order."""
+    def queries(self, fields: Sequence[str] | None = None) -> Iterator[Query]:
+        """The queries in ir_datasets' order; ``fields`` are those that make their texts."""
         self._require("queries")
+        known = self._dataset.queries_cls()._fields
+        for field in fields or ():
+            if field not in known:
+                raise UserError(
+                    f"{self.name}: queries have no field {field!r}{nearest(field, known)}; {', '.join(known)}"
+                )
         with _available(self.name):
             for query in self._dataset.queries_iter():
-                yield Query(query.query_id, joined([query.default_text()]))
+                values = [query.default_text()] if not fields else [getattr(query, field) for field in fields]
+                yield Query(query.query_id, joined(values))
 
     def qrels(self) -> Qrels | None:
         """The judgments, if this id has any."""

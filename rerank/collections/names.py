@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rerank.collections.base import Collection, Qrels, Query
-from rerank.collections.folders import BeirFolder, FilesFolder, TrecFolder
+from rerank.collections.folders import BeirFolder, FilesFolder, Folder, TrecFolder
 from rerank.collections.hit_files import HitsFiles
 from rerank.collections.irdatasets import IrDataset, known_ids
 from rerank.collections.lucene import LuceneCollection
@@ -85,17 +85,26 @@ def open_collection(name: str, fields: Sequence[str] | None = None, columns: Seq
     )
 
 
-def read_queries(source: str | Path) -> Iterator[Query]:
+def read_queries(source: str | Path | Collection, fields: Sequence[str] | None = None) -> Iterator[Query]:
     """Stream queries.
 
     Args:
-        source: a file of them (JSONL, TSV or TREC topics; plain, ``.gz`` or ``.xz``), or the name of a collection.
+        source: a file of them (JSONL, TSV or TREC topics; plain, ``.gz`` or ``.xz``), a collection, or its name.
+        fields: what makes their texts, in this order: the tags of topics (``title``, ``desc``, ``narr``), keys of JSON
+            lines, or fields of an ir_datasets id; None takes the title or text.
 
     Raises:
         UserError: a bad line or an id that comes twice (with file and line), or nothing of that name.
     """
-    path = _file(source)
-    return read_queries_file(path) if path else open_collection(str(source)).queries()
+    if isinstance(source, str | Path):
+        if path := _file(source):
+            return read_queries_file(path, fields)
+        source = open_collection(str(source))
+    if fields is None:
+        return source.queries()
+    if isinstance(source, Folder | IrDataset):
+        return source.queries(fields)
+    raise UserError(f"{source.name}: queries have one text and no fields to choose from")
 
 
 def read_qrels(source: str | Path) -> Qrels:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from rerank.collections.base import Query, joined
@@ -12,16 +12,19 @@ from rerank.errors import UserError
 from rerank.files import read_lines
 
 
-def read_queries_file(path: Path) -> Iterator[Query]:
+def read_queries_file(path: Path, fields: Sequence[str] | None = None) -> Iterator[Query]:
     """Stream the queries of a file in its order; an id that comes twice is refused.
 
     A file named ``.jsonl`` has an ``_id`` (or ``id``) and a ``text`` (or ``query``) a line; one that begins with ``<``
-    has TREC topics, of which number and title are taken; any other has an id, a tab and a text a line.
+    has TREC topics, of which number and title are taken; any other has an id, a tab and a text a line. ``fields`` are
+    the keys or tags that make the text in their place.
     """
     if is_json(path):
-        records = _json_queries(path)
+        records = _json_queries(path, fields)
     elif next(read_lines(path), (0, ""))[1].lstrip().startswith("<"):
-        records = topics(path)
+        records = topics(path, fields)
+    elif fields is not None:
+        raise UserError(f"{path}: queries have one text and no fields to choose from; topics and JSON lines have")
     else:
         records = read_tab_lines(path)
     return unique_queries(records)
@@ -37,9 +40,10 @@ def unique_queries(records: Iterable[tuple[str, str, str]]) -> Iterator[Query]:
         yield Query(id, text)
 
 
-def _json_queries(path: Path) -> Iterator[tuple[str, str, str]]:
+def _json_queries(path: Path, fields: Sequence[str] | None) -> Iterator[tuple[str, str, str]]:
     for where, id, record in read_json_lines(path):
-        key = next((key for key in ("text", "query") if key in record), None)
-        if key is None:
-            raise UserError(f"{where}: no text among the keys {', '.join(record)}; expected 'text'")
-        yield where, id, joined([field_text(record[key], where, key)])
+        chosen = fields or [next((key for key in ("text", "query") if key in record), "text")]
+        for key in chosen:
+            if key not in record:
+                raise UserError(f"{where}: no {key} among the keys {', '.join(record)}; expected {key!r}")
+        yield where, id, joined(field_text(record[key], where, key) for key in chosen)

@@ -31,7 +31,7 @@ def read_json_objects(path: Path, right: str, keep: Keep | None = None) -> Itera
     for number, line in read_lines(path, keep):
         try:
             record = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise UserError(f"{path}:{number}: not JSON ({error}); expected a line like {right}") from error
         if not isinstance(record, dict):
             raise UserError(f"{path}:{number}: not a JSON object; expected a line like {right}")

@@ -55,8 +55,10 @@ class SmartFolder(Folder):
         """Not known before all are read."""
         return None
 
-    def queries(self) -> Iterator[Query]:
+    def queries(self, fields: Sequence[str] | None = None) -> Iterator[Query]:
         """Stream the queries in the order of their file."""
+        if fields is not None:
+            raise UserError(f"{self.name}: queries have one text and no fields to choose from")
         read = records(self.find(self._named("qry"), f"{self.stem}.QRY"))
         texts = ((where, id, joined(fields.get(field, "") for field in TEXT)) for where, id, fields in read)
         return unique_queries((where, id, " ".join(text.split())) for where, id, text in texts)

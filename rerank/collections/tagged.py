@@ -17,7 +17,7 @@ DOCNO = re.compile(r"<DOCNO>(.*?)</DOCNO>", re.DOTALL | re.IGNORECASE)
 # Not text: the ids, and the header lines that a web crawl put before the page.
 LEFT_OUT = re.compile(r"<(DOCNO|DOCID|DOCHDR)>.*?</\1>", re.DOTALL | re.IGNORECASE)
 NUMBER = re.compile(r"<num>\s*(?:Number:)?\s*([^\s<]+)", re.IGNORECASE)
-TITLE = re.compile(r"<title>\s*(?:Topic:)?\s*([^<]*)", re.IGNORECASE)
+LABEL = re.compile(r"\s*(?:(?:Topic|Description|Narrative):)?\s*", re.IGNORECASE)
 
 
 def blocks(path: Path, tag: str) -> Iterator[tuple[str, str]]:
@@ -75,10 +75,22 @@ def tagged_documents(path: Path, chosen: ChosenFields) -> Iterator[tuple[str, Do
         yield where, Document(checked_id(match[1].strip(), where), tagged_text(markup, chosen.fields))
 
 
-def topics(path: Path) -> Iterator[tuple[str, str, str]]:
-    """Topics of a TREC file: the place, number and title of each."""
+def topics(path: Path, fields: Sequence[str] | None = None) -> Iterator[tuple[str, str, str]]:
+    """Topics of a TREC file: the place, number and text of each.
+
+    Args:
+        path: the file.
+        fields: the tags that make the text, in this order: ``title``, ``desc``, ``narr``; None takes the title.
+    """
     for where, markup in blocks(path, "top"):
-        number, title = NUMBER.search(markup), TITLE.search(markup)
-        if number is None or title is None:
-            raise UserError(f"{where}: this topic has no number or title; expected <num>… and <title>…")
-        yield where, checked_id(number[1], where), " ".join(html.unescape(title[1]).split())
+        number = NUMBER.search(markup)
+        if number is None:
+            raise UserError(f"{where}: this topic has no number; expected <num>…")
+        parts = []
+        for field in fields or ("title",):
+            found = re.search(rf"<{re.escape(field)}>([^<]*)", markup, re.IGNORECASE)
+            if found is None:
+                there = ", ".join(sorted(tag_names(markup) - {"num"})) or "none"
+                raise UserError(f"{where}: this topic has no {field}; expected <{field}>…; its tags: {there}")
+            parts.append(found[1][LABEL.match(found[1]).end() :])  # type: ignore[union-attr]
+        yield where, checked_id(number[1], where), " ".join(html.unescape(" ".join(parts)).split())

@@ -86,6 +86,13 @@ def test_fields_have_other_names_elsewhere(tmp_path: Path) -> None:
     assert read(path, columns=columns, fields=["head", "text"])[0][1]["3"][0] == "Answer\nso"
 
 
+def test_a_field_gives_way_to_the_one_that_is_named(tmp_path: Path) -> None:
+    for fields in (["text", "passage"], ["passage", "text"]):
+        given = {"query_id": 1, "query": "x", "doc_id": 2, "score": 1} | {field: field for field in fields}
+        found = read(write(tmp_path / "h.jsonl", [given]), columns=["text=passage"])
+        assert found[0][1] == {"2": ("passage", {"score": 1.0}, None)}
+
+
 def answer(*ids: str, **more: Any) -> dict[str, Any]:
     hits = [
         {"_index": "i", "_id": id, "_score": 9.5 - i, "_source": {"text": id, "year": 1999}} for i, id in enumerate(ids)
@@ -131,6 +138,7 @@ ERROR = {"error": {"type": "index_not_found_exception", "reason": "no such index
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
+        ([row(doc_id="\ud800")], "h.jsonl:1: the id '\\ud800' holds half of a character"),
         (
             [ROWS[0], {"query_id": "q1", "query": "text of q1", "doc_id": "d2", "score": 1}],
             "h.jsonl:2: document 'd2' has no text",
@@ -190,6 +198,8 @@ def test_bad_files_are_one_line(tmp_path: Path) -> None:
     (tmp_path / "h.json").write_text(json.dumps({"responses": [answer("a")]}, indent=1)[:-20])
     (tmp_path / "h.json.gz").write_bytes(gzip.compress(json.dumps([answer("a")], indent=1).encode())[:-20])
     (tmp_path / "h.csv").write_text("query_id,doc_id")
+    (tmp_path / "deep.jsonl").write_text("[" * 100_000 + "\n")
+    (tmp_path / "deep.json").write_text("[" * 100_000 + "\n")
     (tmp_path / "empty").mkdir()
     for name, said in {
         "h.parquet": "not a whole Parquet file",
@@ -198,6 +208,8 @@ def test_bad_files_are_one_line(tmp_path: Path) -> None:
         "h.json": "is it cut short?",
         "h.json.gz": "is it cut short?|cannot be decompressed",
         "h.csv": "no hits; expected .jsonl",
+        "deep.jsonl": "deep.jsonl:1: not JSON",
+        "deep.json": "not JSON",
         "empty": "no hits; expected .jsonl",
         "nowhere.jsonl": "no such file",
     }.items():

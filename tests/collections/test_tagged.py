@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rerank.collections import Document, Query, open_collection
+from rerank.collections import Document, Query, open_collection, read_queries
 from rerank.errors import UserError
 
 NEWS = """<DOC>
@@ -100,10 +100,31 @@ def test_bad_documents_are_named_by_line(tmp_path: Path, text: str, message: str
         list(open_collection(f"trec:{tmp_path}").documents())
 
 
+def test_fields_of_topics_are_chosen(trec: Path) -> None:
+    (trec / "topics.robust.txt").write_text(TOPICS.replace("<title>\nAT", "<desc>Calls.<title>\nAT"))
+    found = list(read_queries(f"trec:{trec}", ["desc", "title"]))
+    assert found == [Query("301", "Not the title. International Organized Crime"), Query("2", "Calls. AT&T")]
+    assert [query.text for query in read_queries(trec / "topics.robust.txt", ["DESC"])] == ["Not the title.", "Calls."]
+    with pytest.raises(UserError, match=r"topics.robust.txt:1: this topic has no narr; .* its tags: desc, title"):
+        list(read_queries(open_collection(f"trec:{trec}"), ["title", "narr"]))
+
+
+def test_fields_of_other_queries(tmp_path: Path) -> None:
+    (tmp_path / "q.jsonl").write_text('{"_id": "1", "text": "a", "more": ["b", 3]}\n')
+    (tmp_path / "q.tsv").write_text("1\ta\n")
+    assert list(read_queries(tmp_path / "q.jsonl", ["more", "text"])) == [Query("1", "b\n3\na")]
+    with pytest.raises(UserError, match=r"q.jsonl:1: no desc among the keys _id, text, more"):
+        list(read_queries(tmp_path / "q.jsonl", ["desc"]))
+    for source in (tmp_path / "q.tsv", "demo"):
+        with pytest.raises(UserError, match="queries have one text and no fields"):
+            list(read_queries(source, ["desc"]))
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("<top>\n<num> Number: 1\n</top>", "topics:1: this topic has no number or title"),
+        ("<top>\n<num> Number: 1\n</top>", "topics:1: this topic has no title"),
+        ("<top>\n<title>x</top>", "topics:1: this topic has no number"),
         ("<top>\n<num>1<title>a", "topics:1: <top> is not closed"),
         ("<top><num>1<title>a</top>\n<top><num>1<title>b</top>", "topics:2: query id '1' again"),
     ],
