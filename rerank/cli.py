@@ -173,7 +173,6 @@ def rerank(
     """
     from accelerate import PartialState
 
-    from rerank.evaluation.interpolate import interpolate
     from rerank.features.letor import open_lists
     from rerank.files import check_apart
     from rerank.kernels.precision import on_cpu, resolve
@@ -181,6 +180,7 @@ def rerank(
     from rerank.models.load import load_model
     from rerank.models.scorer import Scorer
     from rerank.models.vectors.boosting import Trees
+    from rerank.retrieval.fuse import interpolate
     from rerank.retrieval.runs import write_run
     from rerank.training.validate import score_shared
 

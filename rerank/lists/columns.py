@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from rerank.arrow import Array, FlatFile, numbers, read_arrow
 from rerank.errors import UserError, nearest
-from rerank.files import atomic_file
+from rerank.files import atomic_file, plain_name
 from rerank.hashes import KEY, ZEROS, check_seal, seal
 from rerank.locks import held
 
@@ -62,9 +62,7 @@ def check_name(name: str) -> str:
 
 def column_name(path: str | Path) -> str:
     """The name of a column for what a file holds: its stem, with other signs replaced."""
-    stem = Path(path).name
-    for _ in range(2 if re.search(r"\.(gz|xz)$", stem) else 1):
-        stem = Path(stem).stem
+    stem = plain_name(Path(path)).stem
     return check_name(re.sub(r"[^\w.+-]+", "_", stem, flags=re.ASCII).strip("._+-")[:100] or "run")
 
 

@@ -192,7 +192,7 @@ class Lists:
             scores = self.column(self.store.order)
         values: Any = np.asarray(scores, dtype=np.float32)
         ids = self.document_ids(self.documents)
-        run: Run = {}
+        run: dict[str, list[Scored]] = {}
         for i, query in enumerate(self.query_ids):
             start, end = int(self.offsets[i]), int(self.offsets[i + 1])
             order = np.argsort(-values[start:end], kind="stable") if ranked else np.arange(end - start)

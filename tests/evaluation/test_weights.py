@@ -6,8 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rerank.errors import UserError
-from rerank.evaluation.interpolate import GRID, interpolate, tune_weight, z_normalise
 from rerank.evaluation.measures import evaluate
+from rerank.evaluation.weights import GRID, tune_weight
+from rerank.retrieval.fuse import interpolate, z_normalise
 from rerank.retrieval.runs import Run, Scored
 from tests.evaluation.random_runs import random_qrels, random_run
 
