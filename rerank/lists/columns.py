@@ -66,6 +66,25 @@ def column_name(path: str | Path) -> str:
     return check_name(re.sub(r"[^\w.+-]+", "_", stem, flags=re.ASCII).strip("._+-")[:100] or "run")
 
 
+def named_files(words: Iterable[str]) -> dict[str, str]:
+    """Files by the names of their columns, from ``NAME=FILE``, or from ``FILE``, whose stem is the name.
+
+    Raises:
+        UserError: two files of one name, a name that a column cannot have, or a file that is not there.
+    """
+    named: dict[str, str] = {}
+    for word in words:
+        name, equals, path = word.partition("=")
+        if not equals or Path(word).is_file():
+            name, path = column_name(word), word
+        if not Path(path).is_file():
+            raise UserError(f"{path or word}: no such file; expected NAME=FILE or FILE")
+        if check_name(name) in named:
+            raise UserError(f"{path}: there is a column {name!r} already, of {named[name]}; write another NAME={path}")
+        named[name] = path
+    return named
+
+
 def load_column(store: Store, name: str, remembered: bool = True) -> Column:
     """Map a column of a folder, its seal and its candidates checked."""
     known = store.column_names

@@ -77,7 +77,7 @@ class Pool:
             return [scored.id for scored in best[0]], np.array([[scored.score] for scored in best[0]]).reshape(-1, 1)
         fused = reciprocal_ranks([[scored.id for scored in ranking] for ranking in best])
         rows = {scored.id: row for row, scored in enumerate(fused)}
-        scores = np.full((len(fused), len(best) + 1), np.nan)
+        scores = np.full((len(fused), len(self.columns)), np.nan)
         for column, ranking in enumerate(best):
             scores[[rows[scored.id] for scored in ranking], column] = [scored.score for scored in ranking]
         scores[:, -1] = [scored.score for scored in fused]
@@ -87,6 +87,13 @@ class Pool:
         first = [rows[scored.id] for scored in best[self.columns.index(self.ordered_by)]]
         order = list(dict.fromkeys([*first, *range(len(ids))]))
         return [ids[row] for row in order], scores[order]
+
+    def ranking(self, query: str, depth: int) -> list[Scored]:
+        """What the column that orders the candidates has of them, best first."""
+        if self.ordered_by in self.runs:
+            return list(self.runs[self.ordered_by].get(query, ())[:depth])
+        ids, scores = self.candidates(query, depth)
+        return list(map(Scored, ids, scores[:, -1].tolist()))
 
 
 def z_normalise(scores: Sequence[float]) -> Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -91,7 +91,10 @@ def _number(where: str, given: Any, kind: type) -> float:
 
 
 def write_run(
-    path: str | Path, run: Mapping[str, Sequence[Scored]], tag: str = "rerank", depth: int | None = None
+    path: str | Path,
+    run: Run | Iterable[tuple[str, Sequence[Scored]]],
+    tag: str = "rerank",
+    depth: int | None = None,
 ) -> None:
     """Write a run in TREC's format, whole or not at all.
 
@@ -101,7 +104,7 @@ def write_run(
 
     Args:
         path: the file. Queries without documents leave no line in it.
-        run: query id -> documents, best first.
+        run: query id -> documents, best first; or pairs of that, one after the other.
         tag: the run's name, its last column.
         depth: how many documents of a query are written at the most; None for all.
 
@@ -112,7 +115,8 @@ def write_run(
     if Path(path).suffix in (*COMPRESSED, ".json", ".jsonl", ".parquet"):
         raise UserError(f"{path}: runs are written as plain TREC files; choose a name without {Path(path).suffix}")
     with atomic_write(path) as file:
-        for query, ranked in tqdm(run.items(), f"writing {Path(path).name}", unit=" queries", disable=None, delay=2):
+        items = run.items() if isinstance(run, Mapping) else run
+        for query, ranked in tqdm(items, f"writing {Path(path).name}", unit=" queries", disable=None, delay=2):
             ids, given = [document.id for document in ranked[:depth]], [document.score for document in ranked[:depth]]
             words = [tag, query, *ids]
             if " ".join(words).split() != words:
