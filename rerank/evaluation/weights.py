@@ -38,7 +38,7 @@ def tune_weights(
 ) -> tuple[tuple[float, ...], float]:
     """Weights for :func:`rerank.retrieval.fuse.fuse`, found by coordinate search, and the mean that they reach.
 
-    From the best single run on and from equal weights on, one run after the other gets the share of the grid that
+    From equal weights on, and from each run alone, one run after the other gets the share of the grid that
     raises the mean most, the others what is left in the proportions that they have; until none gets another. Nothing
     is random, and of equal weights the first found stay. With two runs that is every share of the grid; with more, a
     maximum that no change of one share improves, if not always the highest.
@@ -54,9 +54,7 @@ def tune_weights(
     """
     mean, count = _Mean(runs, qrels, measure), len(runs)
     alone = [tuple(float(i == j) for j in range(count)) for i in range(count)]
-    starts = [max(alone, key=mean), tuple([1 / count] * count)]
-    found = [_climb(start, mean, grid) for start in starts]
-    best = max(found, key=mean)
+    best = max((_climb(start, mean, grid) for start in (tuple([1 / count] * count), *alone)), key=mean)
     return best, mean(best)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from rerank.arrow import Array
 from rerank.errors import UserError, nearest
-from rerank.retrieval.runs import Run, Scored, as_float32
+from rerank.retrieval.runs import Run, Scored, as_float32, strictly_decreasing
 
 K = 60
 """RRF's constant, as Cormack, Clarke and Büttcher (SIGIR 2009) chose it."""
@@ -40,6 +40,9 @@ def reciprocal_ranks(rankings: Sequence[Sequence[str]], k: int = K) -> list[Scor
 @dataclass(frozen=True)
 class Pool:
     """The candidates of several runs together, query by query: the best of each, with what every run says of them.
+
+    Where a run has equal scores, each is the next float32 below the one before, as in run files that we write: so its
+    column alone tells its order, whatever orders the candidates.
 
     Args:
         runs: run by name. Nothing of them is held beside themselves.
@@ -71,7 +74,7 @@ class Pool:
         return self.order or self.columns[-1]
 
     def candidates(self, query: str, depth: int) -> tuple[list[str], Array]:
-        """Document ids, best first, and ``[n, columns]`` scores (float64; NaN where a run lacks the document)."""
+        """Document ids, best first, and ``[n, columns]`` scores; NaN where a run lacks the document."""
         best = [run.get(query, ())[:depth] for run in self.runs.values()]
         if len(best) == 1:
             return [scored.id for scored in best[0]], np.array([[scored.score] for scored in best[0]]).reshape(-1, 1)
@@ -79,7 +82,8 @@ class Pool:
         rows = {scored.id: row for row, scored in enumerate(fused)}
         scores = np.full((len(fused), len(self.columns)), np.nan)
         for column, ranking in enumerate(best):
-            scores[[rows[scored.id] for scored in ranking], column] = [scored.score for scored in ranking]
+            given = strictly_decreasing([scored.score for scored in ranking])
+            scores[[rows[scored.id] for scored in ranking], column] = given
         scores[:, -1] = [scored.score for scored in fused]
         ids = [scored.id for scored in fused]
         if self.ordered_by == RRF:
