@@ -37,7 +37,7 @@ class Lines:
     def add(self, queries: pa.DictionaryArray, documents: pa.Array, ranks: Array, scores: Array) -> None:
         """Append lines."""
         numbers = [self.queries.setdefault(id, len(self.queries)) for id in queries.dictionary.to_pylist()]
-        self.codes.append(np.array(numbers, np.int64)[queries.indices.to_numpy()])
+        self.codes.append(np.array(numbers, np.int32)[queries.indices.to_numpy()])
         self.documents.append(documents)
         self.ranks.append(ranks)
         self.scores.append(scores)
@@ -47,6 +47,7 @@ class Lines:
         codes, ranks, scores = (_joined(parts) for parts in (self.codes, self.ranks, self.scores))
         documents = pa.chunked_array(self.documents, pa.large_string())
         self.documents.clear()
+        pa.default_memory_pool().release_unused()  # what parsing took would otherwise stay with Arrow
         return as_table(list(self.queries), codes, documents, ranks, scores)
 
 
