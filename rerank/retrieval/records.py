@@ -72,9 +72,6 @@ def _json_lines(path: Path) -> RunTable | None:
         if len(table) != text.count(b"\n") + (not text.endswith(b"\n")):
             return None  # two objects on a line, one on several, or blank lines
         names = _chosen({name for name in NAMES if table.column(name).null_count < len(table)})
-        others = [name for name in NAMES if name not in names]
-        if any(table.column(name).null_count < len(table) for name in others):
-            return None  # which of two names counts may differ from line to line
         if not _add(lines, [table.column(name).combine_chunks() for name in names]):
             return None
     return lines.table()

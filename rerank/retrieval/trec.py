@@ -47,7 +47,6 @@ class Lines:
         codes, ranks, scores = (_joined(parts) for parts in (self.codes, self.ranks, self.scores))
         documents = pa.chunked_array(self.documents, pa.large_string())
         self.documents.clear()
-        pa.default_memory_pool().release_unused()  # what parsing took would otherwise stay with Arrow
         return as_table(list(self.queries), codes, documents, ranks, scores)
 
 
