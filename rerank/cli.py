@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -36,14 +36,15 @@ def retrieve(
     collection: str,
     output: str,
     depth: int = 150,
-    run: str | None = None,
+    run: list[str] | None = None,
+    order: str | None = None,
+    bm25: bool = False,
     index: str | None = None,
     queries: str | None = None,
     query_fields: list[str] | None = None,
     qrels: str | None = None,
     fields: list[str] | None = None,
     columns: list[str] | None = None,
-    order: str | None = None,
     k1: float = 0.9,
     b: float = 0.4,
     rm3: bool = False,
@@ -54,23 +55,27 @@ def retrieve(
     threads: int | None = None,
     overwrite: bool = False,
 ) -> None:
-    """Retrieve candidates with BM25 and store them as ranked lists, with ``run.trec`` beside them.
+    """Store candidates as ranked lists: those that BM25 finds, or those of other systems' runs, or all of them.
 
-    Memory does not grow with the candidates; a search that was stopped resumes when the command is given again.
+    Memory does not grow with BM25's candidates; a search that was stopped resumes when the command is given again. Of
+    several runs the lists have the union, and a column for each.
 
     Args:
         collection: an ir_datasets id, beir:DIR/SPLIT, files:DIR, trec:DIR, smart:DIR, lucene:NAME or demo; or lists
             that are there already: hits:FILE, datasets:DIR/SPLIT, rank_llm:FILE.
         output: lists folder to make.
         depth: candidates per query.
-        run: a run file (TREC) to take the candidates from, in place of BM25; it is read into memory.
+        run: run files to take the candidates from, in place of BM25: FILE or NAME=FILE (TREC, MS MARCO, JSONL,
+            Parquet); each becomes a column of that name. They are read into memory.
+        order: the column that orders the lists; null takes rrf, the fused reciprocal ranks, where there are several
+            runs, and score, or the first number, of hits.
+        bm25: search BM25, too, where runs are given.
         index: a Lucene index (folder, or name of a prebuilt one) to search, in place of one built here.
         queries: queries (JSONL, TSV, TREC topics or a collection); null takes the collection's own.
         query_fields: what makes a query's text: title, desc, narr of TREC topics, keys of JSONL; null takes the title.
         qrels: judgments (TREC file, BEIR TSV or collection); null takes the collection's own.
         fields: text fields of a document; null takes all.
         columns: what rows of hits call their fields, NAME=FIELD: query=question text=passage.
-        order: the column of hits that orders the lists; null takes score, or the first number.
         k1: BM25's term frequency saturation.
         b: BM25's length normalisation.
         rm3: expand queries by RM3.
@@ -85,23 +90,30 @@ def retrieve(
     from rerank.collections.hits import HitsCollection
     from rerank.evaluation.measure_names import parse_measures
     from rerank.lists.build import ORDER, build_lists
-    from rerank.lists.columns import column_name
+    from rerank.lists.columns import named_files
     from rerank.lists.hits import lists_of_hits
     from rerank.lists.store import is_lists_folder
     from rerank.locks import held
-    from rerank.retrieval import bm25
+    from rerank.retrieval.bm25 import BM25, build_index, find_index
+    from rerank.retrieval.fuse import Pool
     from rerank.retrieval.known import ScoreKnown, score_known
-    from rerank.retrieval.runs import Scored, read_run
+    from rerank.retrieval.runs import Run, read_run
     from rerank.retrieval.search import search_stored
     from rerank.retrieval.tune import tune
 
     if Path(output).exists() and not overwrite:
         raise UserError(f"output: {output} exists already; name another folder, or say --overwrite")
     if Path(output).exists() and not is_lists_folder(Path(output)):
-        raise UserError(f"output: {output} holds no ranked lists, name another folder")
+        raise UserError(f"output: {output} holds no ranked lists; name another folder")
     if depth < 1:
         raise UserError(f"depth: must be at least 1, not {depth}")
     parse_measures(tune_measure)
+    given = named_files(run or [])
+    if ORDER in given and bm25:
+        raise UserError(f"bm25: {given[ORDER]} is a column bm25 already; write --run NAME={given[ORDER]}")
+    if given and not bm25 and (tune_on or index or rm3):
+        key = "tune_on" if tune_on else "index" if index else "rm3"
+        raise UserError(f"{key}: runs are given; to search, say --bm25")
     with held(output, "rerank retrieve"), ExitStack() as opened:
         source = open_collection(collection, fields, columns)
         if isinstance(source, HitsCollection):
@@ -109,33 +121,27 @@ def retrieve(
                 source.ask(list(read_queries(queries, query_fields)))
             elif query_fields:
                 raise UserError("query_fields: hits have one query text; --columns query=FIELD says which it is")
-            if run is None:
+            if not given and not bm25:
                 if add_relevant:
                     raise UserError(f"add_relevant: {collection} has no documents beyond the hits")
-                made = lists_of_hits(
-                    source,
-                    output,
-                    depth=depth,
-                    qrels=read_qrels(qrels) if qrels else None,
-                    order=order or source.order,
-                    replace=overwrite,
-                )
+                judgments = read_qrels(qrels) if qrels else None
+                order = order or source.order
+                made = lists_of_hits(source, output, depth=depth, qrels=judgments, order=order, replace=overwrite)
                 _say_made(output, made)
                 return
-        elif order is not None:
-            raise UserError("order: only lists of hits (hits:, datasets:, rank_llm:) have columns to choose from")
         asked = list(read_queries(queries or source, query_fields))
         judgments = read_qrels(qrels) if qrels else source.qrels()
         searched = Path(output).parent / f".{Path(output).name}.search"
-        first: Mapping[str, Sequence[Scored]]
-        retriever: dict[str, Any]
+        searching = bm25 or not given
+        Pool(
+            {name: {} for name in [ORDER] * searching + list(given)}, order
+        )  # a wrong order is refused before the work
+        runs: dict[str, Run] = {name: read_run(path) for name, path in given.items()}
+        retriever: dict[str, Any] = {"run": given} if given else {}
         score_added: ScoreKnown | None = None
-        name = ORDER
-        if run is not None:
-            first, retriever, name = read_run(run), {"run": run}, column_name(run)
-        else:
-            where = bm25.find_index(index) if index else bm25.build_index(source, None, threads, language)
-            model = bm25.BM25(k1=k1, b=b, rm3=rm3, language=language)
+        if searching:
+            where = find_index(index) if index else build_index(source, None, threads, language)
+            model = BM25(k1=k1, b=b, rm3=rm3, language=language)
             if tune_on is not None:
                 training = open_collection(tune_on, fields)
                 grades = training.qrels()
@@ -144,19 +150,18 @@ def retrieve(
                 tuned = tune(where, training.queries(), grades, tune_measure, depth, rm3=rm3, language=language)
                 model = tuned.best
                 log.info("tuned on %s: k1 %g, b %g, %s %.4f", tune_on, model.k1, model.b, tune_measure, tuned.value)
-            first = search_stored(model, where, asked, searched, depth, threads)
-            retriever = {"bm25": vars(model), "tuned_on": tune_on}
+            runs = {ORDER: search_stored(model, where, asked, searched, depth, threads), **runs}
+            retriever |= {"bm25": vars(model), "tuned_on": tune_on}
             if add_relevant:
                 score_added = opened.enter_context(score_known(model, where, complete=index is None))
         lists = build_lists(
             source,
-            first,
+            Pool(runs, order),
             output,
             queries=asked,
             depth=depth,
             qrels=judgments,
             retriever=retriever,
-            order=name,
             add_relevant=add_relevant,
             score_added=score_added,
             replace=overwrite,
@@ -213,7 +218,6 @@ def rerank(
     """
     from accelerate import PartialState
 
-    from rerank.evaluation.interpolate import interpolate
     from rerank.features.letor import open_lists
     from rerank.files import check_apart
     from rerank.kernels.precision import on_cpu, resolve
@@ -221,6 +225,7 @@ def rerank(
     from rerank.models.load import load_model
     from rerank.models.scorer import Scorer
     from rerank.models.vectors.boosting import Trees
+    from rerank.retrieval.fuse import interpolate
     from rerank.retrieval.runs import write_run
     from rerank.training.validate import score_shared
 

@@ -124,7 +124,7 @@ def main() -> None:
         lists, run, cells = place / "retrieve-alone", place / "train-alone", place / "experiment-alone"
         (run / "measures.json").rename(place / "measures.json")  # as if it had been killed before its end
         newest = sorted((run / "checkpoints").iterdir())[-1]
-        share = options.flips // 5
+        share = options.flips // 6
         flipped("a checkpoint", files(newest, "*"), lambda: trained(run), share, rng)
         (place / "measures.json").rename(run / "measures.json")
         score = command("rerank", "--model", str(run / "best"), "--output", str(place / "x.trec"), "--lists")
@@ -133,8 +133,10 @@ def main() -> None:
         verify = command("verify", str(lists))
         flipped("lists", files(lists, "*.[aj]*"), lambda: verify, share, rng)
         flipped("columns", files(lists / "columns", "*"), lambda: verify, share, rng)
-        measured = [path for path in files(cells / "cells", "*.json") if path.name != "identity.json"]
-        flipped("an experiment's cells", measured, lambda: experiment(cells), share, rng)
+        table = [*files(cells / "cells", "measures.json"), *files(cells / "cells", "test-*.json")]
+        flipped("what an experiment's table is made of", table, lambda: experiment(cells), share, rng)
+        whole = command("verify", str(cells))
+        flipped("an experiment's cells", files(cells / "cells", "*"), lambda: whole, share, rng)
 
 
 if __name__ == "__main__":

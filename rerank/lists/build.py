@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
-import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import compress
@@ -19,14 +17,15 @@ from rerank.arrow import Array, read_arrow, write_arrow
 from rerank.collections import Collection, Document, Qrels, Query
 from rerank.collections.base import ById
 from rerank.errors import UserError, nearest
-from rerank.files import atomic_folder
+from rerank.lists.place import new_lists
 from rerank.lists.rows import Rows
-from rerank.lists.store import DOCUMENTS, QUERIES, Store, is_lists_folder
+from rerank.lists.store import DOCUMENTS, QUERIES
 from rerank.lists.view import Lists
 from rerank.lists.writer import StoreWriter, write_qrels
 from rerank.retrieval.bm25 import batches
+from rerank.retrieval.fuse import Pool
 from rerank.retrieval.known import ScoreKnown
-from rerank.retrieval.runs import Scored, write_run
+from rerank.retrieval.runs import Run, write_run
 from rerank.retrieval.search import PAIRS
 
 log = logging.getLogger("rerank")
@@ -45,7 +44,7 @@ COUNTS = (
 
 def build_lists(
     collection: Collection,
-    run: Mapping[str, Sequence[Scored]],
+    run: Run | Pool,
     folder: str | Path,
     *,
     queries: list[Query] | None = None,
@@ -61,31 +60,28 @@ def build_lists(
 
     Args:
         collection: where queries and documents come from.
-        run: the first stage: query id -> candidates, best first. It is gone through several times.
+        run: the first stage: query id -> candidates, best first; or several, of which each is cut at ``depth``. It is
+            gone through several times. Queries that the collection lacks are counted and left out.
         folder: the folder to make; it appears whole or not at all.
         queries: the queries; None takes the collection's own.
         depth: candidates kept per query.
         qrels: judgments; None takes the collection's own.
         retriever: what made the run and its parameters, for the manifest.
-        order: the name of the column that the run's scores become.
+        order: the name of the column that a single run's scores become.
         add_relevant: whether relevant documents that the first stage missed join the lists (for training only).
         score_added: what the first stage says of those; None where it cannot be asked.
         replace: whether existing lists give way; anything else in their place is refused. Token ids and further columns
             stay where texts and candidates are the same, as after regrading.
 
     Raises:
-        UserError: the run names queries or documents that the collection does not have, or the place is taken.
+        UserError: a run names documents that the collection does not have, or hardly any query that it has, or has
+            no candidate; or the place is taken.
     """
-    folder = Path(folder)
-    if folder.exists() and replace and not is_lists_folder(folder):
-        raise UserError(f"{folder}: holds no ranked lists, so it is not replaced; name another folder")
     queries = list(collection.queries()) if queries is None else queries
     known = {query.id for query in queries}
-    for query_id in run:
-        if query_id not in known:
-            raise UserError(
-                f"the run has query {query_id!r}, which {collection.name} does not have{nearest(query_id, known)}"
-            )
+    pool = run if isinstance(run, Pool) else Pool({order: run})
+    for name, single in pool.runs.items():
+        _check_queries(name, single, known, collection.name)
     qrels = collection.qrels() if qrels is None else qrels
     if qrels is not None and not known & qrels.keys():
         raise UserError(f"no query of {collection.name} is judged in the qrels; are they of another collection?")
@@ -93,10 +89,16 @@ def build_lists(
     counts = dict.fromkeys(COUNTS, 0) | {"queries": len(queries)}
 
     def lists(score: ScoreKnown | None = None) -> Iterator[_List]:
-        return (_candidates(query, run.get(query.id, [])[:depth], relevant, score) for query in queries)
+        for query in queries:
+            documents, scores = pool.candidates(query.id, depth)
+            missed = _missed(documents, relevant.get(query.id, {}))
+            said = np.full((len(missed), len(pool.columns)), np.nan)  # what the systems would say, they were not asked
+            if score is not None and ORDER in pool.columns:
+                said[:, pool.columns.index(ORDER)] = score(query, missed)
+            yield _List(query, documents + missed, np.concatenate([scores, said]), len(missed))
 
-    with atomic_folder(folder, replace=replace) as temporary:
-        size = max(1, PAIRS // depth)
+    with new_lists(folder, replace) as temporary:
+        size = max(1, PAIRS // (depth * len(pool.runs)))
         ranked = tqdm(lists(), desc="candidates", total=len(queries), unit=" queries", disable=None)
         rows = Rows([id for query in batch for id in query.documents] for batch in batches(ranked, size))
         found = _found(collection, len(rows), (id for query in lists() for id in query.documents))
@@ -105,25 +107,38 @@ def build_lists(
         asked = ({"query_id": [q.id for q in some], "text": [q.text for q in some]} for some in batches(queries, BATCH))
         write_arrow(temporary / "queries.arrow", QUERIES, asked)
         ranked = tqdm(lists(score_added), desc="lists", total=len(queries), unit=" queries", disable=None)
-        with StoreWriter(temporary, {order: [order]}) as writer:
+        with StoreWriter(temporary, {name: [name] for name in pool.columns}) as writer:
             for batch in batches(ranked, size):
-                _write(writer, order, _locate(batch, rows, stored, collection.name), qrels or {}, counts)
-            write_run(temporary / "run.trec", run, tag=order, depth=depth)
+                _write(writer, pool.columns, _locate(batch, rows, stored, collection.name), qrels or {}, counts)
+            ranking = ((query.id, pool.ranking(query.id, depth)) for query in queries)
+            write_run(temporary / "run.trec", ranking, tag=pool.ordered_by)
             if qrels is not None:
                 write_qrels(temporary / "qrels.trec", {q.id: qrels[q.id] for q in queries if q.id in qrels})
             writer.close(
                 collection={"name": collection.name, "fingerprint": collection.fingerprint()},
                 retriever=dict(retriever or {}),
                 depth=depth,
-                order=order,
+                order=pool.ordered_by,
                 judgments=None if qrels is None else "qrels.trec",
                 counts=counts,
                 made=dict(retriever or {}),
             )
-        if folder.exists():
-            keep_what_fits(folder, temporary)
     warn(collection.name, counts)
     return Lists.open(folder)
+
+
+def _check_queries(run_name: str, run: Run, known: set[str], name: str) -> None:
+    """Refuse a run of other queries; leave out a few, as trec_eval does, and say so."""
+    unknown = [query for query in run if query not in known]
+    if 10 * (len(run) - len(unknown)) < len(run):
+        raise UserError(
+            f"run {run_name}: {name} lacks {len(unknown)} of its {len(run)} queries, such as {unknown[0]!r}"
+            f"{nearest(unknown[0], known)}; is it of another collection?"
+        )
+    if unknown:
+        log.warning("run %s: %s lacks %d of its %d queries: left out", run_name, name, len(unknown), len(run))
+    if not any(map(len, run.values())):
+        raise UserError(f"run {run_name}: has no candidate for any query of {name}")
 
 
 class _List(NamedTuple):
@@ -131,16 +146,14 @@ class _List(NamedTuple):
 
     query: Query
     documents: list[str]
-    scores: list[float]
+    scores: Array
     added: int
 
 
-def _candidates(query: Query, best: Sequence[Scored], relevant: Qrels, score: ScoreKnown | None) -> _List:
-    documents, scores = [scored.id for scored in best], [scored.score for scored in best]
+def _missed(documents: list[str], judged: Mapping[str, int]) -> list[str]:
+    """The relevant documents that are no candidates."""
     there = set(documents)
-    missed = [id for id, grade in relevant.get(query.id, {}).items() if grade > 0 and id not in there]
-    unknown = [float("nan")] * len(missed) if score is None else score(query, missed)
-    return _List(query, documents + missed, scores + unknown, len(missed))
+    return [id for id, grade in judged.items() if grade > 0 and id not in there]
 
 
 def _found(collection: Collection, wanted: int, ids: Iterable[str]) -> Iterable[Document]:
@@ -182,12 +195,11 @@ def _present(ranked: _List, rows: Array, name: str) -> tuple[_List, Array]:
     if lost[0] < len(documents) - added:
         raise UserError(f"query {query.id}: the run's document {documents[lost[0]]!r} is not in {name}")
     there = rows >= 0
-    kept = list(compress(documents, there)), list(compress(scores, there))
-    return _List(query, *kept, added - len(lost)), rows[there]
+    return _List(query, list(compress(documents, there)), scores[there], added - len(lost)), rows[there]
 
 
 def _write(
-    writer: StoreWriter, order: str, batch: list[tuple[_List, Array]], qrels: Qrels, counts: dict[str, int]
+    writer: StoreWriter, columns: Sequence[str], batch: list[tuple[_List, Array]], qrels: Qrels, counts: dict[str, int]
 ) -> None:
     """Append lists to the store, and count."""
     lists = [ranked for ranked, _ in batch]
@@ -195,36 +207,13 @@ def _write(
     lengths = np.array([len(ranked.documents) for ranked in lists])
     added = np.array([ranked.added for ranked in lists])
     grades = [max(0, given.get(id, 0)) for ranked, given in zip(lists, judged, strict=True) for id in ranked.documents]
-    scores = np.array([score for ranked in lists for score in ranked.scores], dtype=np.float64)
+    scores = np.concatenate([np.zeros((0, len(columns))), *(ranked.scores for ranked in lists)])
     rows = np.concatenate([np.zeros(0, np.int32), *(found for _, found in batch)])
-    writer.add(lengths, added, rows, np.array(grades, dtype=np.int16), **{order: scores})
+    writer.add(lengths, added, rows, np.array(grades, dtype=np.int16), **dict(zip(columns, scores.T, strict=True)))
     counts["added_relevant"] += int(added.sum())
     counts["pairs"] += len(rows)
     counts["queries_without_candidates"] += int((lengths == 0).sum())
     counts["negative_grades"] += sum(grade < 0 for given in judged for grade in given.values())
-
-
-def keep_what_fits(old: Path, new: Path) -> None:
-    """Keep the token ids of lists that give way, if the texts are the same, and their columns, if the candidates are.
-
-    Regrading costs neither, then. Files are linked: the old folder is whole until the new one takes its place.
-    """
-    try:
-        before, after = Store.open(old), Store.open(new)
-    except UserError:  # of another version, or damaged
-        return
-    if before.texts_hash() == after.texts_hash() and (old / "tokens").is_dir():
-        shutil.copytree(old / "tokens", new / "tokens", copy_function=_link)
-    if before.manifest["candidates"] == after.manifest["candidates"]:
-        for name in set(before.column_names) - set(after.column_names):
-            _link(before.column_path(name), after.column_path(name))
-
-
-def _link(source: str | Path, target: str | Path) -> None:
-    try:
-        os.link(source, target)
-    except OSError:  # a disk that has no links
-        shutil.copy2(source, target)
 
 
 def warn(name: str, counts: Mapping[str, int]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from rerank.arrow import Array, FlatFile, numbers, read_arrow
 from rerank.errors import UserError, nearest
+from rerank.files import plain_name
 from rerank.hashes import KEY, ZEROS, check_seal, seal
 
 NAME = re.compile(r"[A-Za-z0-9][\w.+-]{0,99}")
@@ -57,10 +58,27 @@ def check_name(name: str) -> str:
 
 def column_name(path: str | Path) -> str:
     """The name of a column for what a file holds: its stem, with other signs replaced."""
-    stem = Path(path).name
-    for _ in range(2 if re.search(r"\.(gz|xz)$", stem) else 1):
-        stem = Path(stem).stem
+    stem = plain_name(Path(path)).stem
     return check_name(re.sub(r"[^\w.+-]+", "_", stem, flags=re.ASCII).strip("._+-")[:100] or "run")
+
+
+def named_files(words: Iterable[str]) -> dict[str, str]:
+    """Files by the names of their columns, from ``NAME=FILE``, or from ``FILE``, whose stem is the name.
+
+    Raises:
+        UserError: two files of one name, a name that a column cannot have, or a file that is not there.
+    """
+    named: dict[str, str] = {}
+    for word in words:
+        name, equals, path = word.partition("=")
+        if not equals or Path(word).is_file():
+            name, path = column_name(word), word
+        if not Path(path).is_file():
+            raise UserError(f"{path or word}: no such file; expected NAME=FILE or FILE")
+        if check_name(name) in named:
+            raise UserError(f"{path}: there is a column {name!r} already, of {named[name]}; write another NAME={path}")
+        named[name] = path
+    return named
 
 
 def load_column(path: Path, candidates: str, remembered: bool = True) -> Column:

@@ -17,9 +17,9 @@ from rerank.collections.base import Query
 from rerank.collections.distinct import Distinct
 from rerank.collections.hits import Hit, HitList, HitsCollection, another_text
 from rerank.errors import UserError, nearest
-from rerank.files import atomic_folder
 from rerank.lists.build import COUNTS, warn
-from rerank.lists.store import DOCUMENTS, QUERIES, is_lists_folder
+from rerank.lists.place import new_lists
+from rerank.lists.store import DOCUMENTS, QUERIES
 from rerank.lists.view import Lists
 from rerank.lists.writer import StoreWriter, write_qrels
 from rerank.retrieval.runs import Scored, write_run
@@ -57,10 +57,7 @@ def lists_of_hits(
     Raises:
         UserError: what is wrong with the hits, with file and line or row, or the place is taken.
     """
-    folder = Path(folder)
-    if folder.exists() and replace and not is_lists_folder(folder):
-        raise UserError(f"{folder}: holds no ranked lists, so it is not replaced; name another folder")
-    with atomic_folder(folder, replace=replace) as temporary, _Collected(temporary, depth, qrels, order) as collected:
+    with new_lists(folder, replace) as temporary, _Collected(temporary, depth, qrels, order) as collected:
         known = None if source.asked is None else {query.id for query in source.asked}
         left_out = 0
         batch: list[HitList] = []

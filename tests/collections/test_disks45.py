@@ -13,9 +13,9 @@ from typing import NamedTuple
 import ir_measures
 import numpy as np
 import pytest
-import yaml
 from ir_measures import AP, P, nDCG
 
+from rerank.configs import read_config
 from rerank.experiments.cells import Plan
 from rerank.experiments.config import ExperimentConfig, Method
 from rerank.experiments.identities import Identities
@@ -119,7 +119,7 @@ def test_cedrs_folds_are_those_of_ir_datasets(robust04: Robust04) -> None:
 
 def test_the_recipe_runs_to_its_measures(robust04: Robust04, tiny_model: Path, tmp_path: Path) -> None:
     """SmoothI's recipe, shortened: one fold, one epoch of two steps, a tiny BERT."""
-    recipe = yaml.safe_load((ROOT / "configs" / "robust04" / "smoothi.yaml").read_text())
+    recipe = read_config(ROOT / "configs" / "robust04" / "smoothi.yaml")
     base = recipe["base"]
     base["data"]["init_args"] |= {"lists": str(robust04.lists.store.folder), "assignment": str(robust04.cedr)}
     base["model"]["init_args"]["name"] = str(tiny_model)

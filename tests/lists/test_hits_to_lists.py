@@ -175,4 +175,4 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert (tmp_path / "lists/run.trec").read_text() == "7 Q0 a 1 2.5 score\n"
     assert main([*hits, *judged]) == 2 and "--overwrite" in capsys.readouterr().err
     searched = ["--collection", "demo", "--order", "score", "--output", str(tmp_path / "other")]
-    assert main(["retrieve", *searched]) == 2 and "order: only lists of hits" in capsys.readouterr().err
+    assert main(["retrieve", *searched]) == 2 and "order: no column" in capsys.readouterr().err
