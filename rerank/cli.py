@@ -337,7 +337,7 @@ def evaluate(
 
     Args:
         qrels: judgments: a TREC file, a BEIR TSV, or a collection.
-        runs: run files (TREC, JSONL or Parquet, also .gz), or NAME=FILE.
+        runs: run files (TREC, MS MARCO, JSONL or Parquet; compressed or not), or NAME=FILE.
         measures: measures as ir-measures writes them, separated by spaces.
         baseline: the run to test the others against, by its file or its name.
         tests: significance tests on the values per query; null makes all.

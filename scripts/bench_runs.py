@@ -39,6 +39,7 @@ def make_run(folder: Path, pairs: int, depth: int) -> None:
         (folder / "run.tsv").open("w") as marco,
         pq.ParquetWriter(folder / "run.parquet", schema) as parquet,
     ):
+        batch: list[pa.RecordBatch] = []
         for query in range(-(-pairs // depth)):
             documents = rng.choice(PASSAGES, depth, replace=False, shuffle=False).astype(str).tolist()
             scores = -np.sort(-rng.normal(20, 4, depth)).round(6)
@@ -46,7 +47,12 @@ def make_run(folder: Path, pairs: int, depth: int) -> None:
             rows = list(enumerate(zip(documents, scores.tolist(), strict=True), 1))
             trec.writelines(f"{name} Q0 {document} {rank} {score:.6f} made\n" for rank, (document, score) in rows)
             marco.writelines(f"{name}\t{document}\t{rank}\n" for rank, (document, _) in rows)
-            parquet.write_table(pa.table([[name] * depth, documents, scores.astype(np.float32)], schema=schema))
+            batch.append(pa.record_batch([[name] * depth, documents, scores.astype(np.float32)], schema=schema))
+            if len(batch) == 100:
+                parquet.write_table(pa.Table.from_batches(batch))
+                batch = []
+        if batch:
+            parquet.write_table(pa.Table.from_batches(batch))
     import gzip
     import shutil
 

@@ -82,8 +82,10 @@ class Pool:
         rows = {scored.id: row for row, scored in enumerate(fused)}
         scores = np.full((len(fused), len(self.columns)), np.nan)
         for column, ranking in enumerate(best):
-            given = strictly_decreasing([scored.score for scored in ranking])
-            scores[[rows[scored.id] for scored in ranking], column] = given
+            given = np.array([scored.score for scored in ranking])
+            finite = np.abs(given) <= np.finfo(np.float32).max  # a column refuses the others, and so names itself
+            found = [rows[scored.id] for scored in ranking]
+            scores[found, column] = np.where(finite, strictly_decreasing(given), given)
         scores[:, -1] = [scored.score for scored in fused]
         ids = [scored.id for scored in fused]
         if self.ordered_by == RRF:

@@ -142,7 +142,7 @@ def write_run(
             file.write("".join(lines))
 
 
-def strictly_decreasing(scores: Sequence[float]) -> np.ndarray:
+def strictly_decreasing(scores: Sequence[float] | np.ndarray) -> np.ndarray:
     """The nearest float32 scores from below that strictly decrease, in the given order, `[N]`.
 
     Float32 numbers in their order are numbered by integers (the bits, mirrored for negative ones), where "the next

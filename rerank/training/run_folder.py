@@ -199,5 +199,8 @@ def _describe(lists: Lists) -> str:
     if lists.store.order is None:
         return f"{collection}: {size}"
     bm25 = lists.store.manifest["retriever"].get("bm25")
-    source = f"BM25 (k1 {bm25['k1']:g}, b {bm25['b']:g})" if bm25 else "a given run"
-    return f"{collection}: {size} from {source}"
+    systems = [f"BM25 (k1 {bm25['k1']:g}, b {bm25['b']:g})"] if bm25 else []
+    runs = lists.store.manifest["retriever"].get("run")
+    if runs or not bm25:
+        systems.append(f"given runs ({', '.join(runs)})" if isinstance(runs, dict) else "a given run")
+    return f"{collection}: {size} from {' and '.join(systems)}"
