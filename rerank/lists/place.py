@@ -19,8 +19,8 @@ def new_lists(folder: str | Path, replace: bool = False) -> Iterator[Path]:
 
     Args:
         folder: where it shall be.
-        replace: whether lists that are there give way; anything else is refused. Token ids and added columns stay where texts
-            and candidates are the same, as after regrading.
+        replace: whether lists that are there give way; anything else is refused. Token ids and added columns stay where
+            texts and candidates are the same, as after regrading.
 
     Yields:
         The temporary folder to fill.
@@ -38,7 +38,7 @@ def new_lists(folder: str | Path, replace: bool = False) -> Iterator[Path]:
 
 
 def _keep_what_fits(old: Path, new: Path) -> None:
-    """Keep the token ids of lists that give way, if the texts are the same, and columns added to them, if candidates are.
+    """Keep the token ids of lists that give way, if texts are the same, and columns added to them, if candidates are.
 
     Regrading costs neither, then. Files are linked: the old folder is whole until the new one takes its place.
     """
