@@ -150,6 +150,50 @@ def lists(folder: str, upgrade: bool = False) -> None:
     print(Lists.open(folder).summary())
 
 
+def add(
+    lists: str,
+    run: list[str] | None = None,
+    model: str | None = None,
+    name: str | None = None,
+    drop: list[str] | None = None,
+    in_sample: bool = False,
+    precision: Literal["auto", "bf16", "fp32"] = "auto",
+    token_budget: int | None = None,
+) -> None:
+    """Add columns to a lists folder: scores from files, or those of a trained model; or remove some.
+
+    The same command finishes what was killed.
+
+    Args:
+        lists: lists folder.
+        run: files of scores (TREC, CSV, JSONL or Parquet), as NAME=FILE or FILE.
+        model: folder of a trained model, such as runs/x/best, that scores all candidates.
+        name: what the model's column is called; null takes the run folder's name.
+        drop: columns to remove, before others are added.
+        in_sample: let the model score queries that it was trained on. What is trained on such a column learns to trust
+            its memory.
+        precision: arithmetic of the model's encoder; auto takes bf16 where the hardware is fast at it.
+        token_budget: padded tokens (documents, for feature vectors) per forward pass; null takes the model's own.
+    """
+    from rerank.lists.add import add_runs, named_files
+    from rerank.lists.columns import drop_column
+    from rerank.lists.store import Store
+
+    if not (run or model or drop):
+        raise UserError("add: say what: --run NAME=FILE, --model FOLDER or --drop NAME")
+    if name is not None and model is None:
+        raise UserError("name: is for a model's column; a file's is called --run NAME=FILE")
+    files = named_files(run or [])
+    for column in drop or []:
+        drop_column(Store.open(lists), column)
+    if files:
+        add_runs(lists, files)
+    if model is not None:
+        from rerank.training.model_column import add_model
+
+        add_model(lists, model, name, precision=precision, budget=token_budget, in_sample=in_sample)
+
+
 def rerank(
     model: str,
     lists: str,
@@ -341,6 +385,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "demo": demo,
     "retrieve": retrieve,
     "lists": lists,
+    "add": add,
     "train": train,
     "rerank": rerank,
     "evaluate": evaluate,

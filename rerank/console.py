@@ -65,8 +65,9 @@ def call(name: str, function: Callable[..., Any], argv: Sequence[str]) -> Any:
 
 
 def _shell_like(argv: Sequence[str], kinds: dict[str, str]) -> list[str]:
-    """Let lists be written ``--runs A B`` and switches ``--overwrite``, as elsewhere in the shell."""
+    """Let lists be written ``--runs A B`` or ``--run A --run B``, and switches ``--overwrite``, as in the shell."""
     result: list[str] = []
+    lists: dict[str, list[str]] = {}
     position = 0
     while position < len(argv):
         word = argv[position]
@@ -74,13 +75,13 @@ def _shell_like(argv: Sequence[str], kinds: dict[str, str]) -> list[str]:
         kind = kinds.get(word.removeprefix("--").replace("-", "_"), "") if word.startswith("--") else ""
         values = list(takewhile(lambda value: not value.startswith("--"), argv[position:]))
         if kind.startswith("list"):
-            result.append(f"{word}={json.dumps(values)}")
+            lists.setdefault(word, []).extend(values)
             position += len(values)
         elif kind == "bool" and not values:
             result.append(f"{word}=true")
         else:
             result.append(word)
-    return result
+    return [*result, *(f"{word}={json.dumps(values)}" for word, values in lists.items())]
 
 
 def _one_line(message: str, parser: ArgumentParser, classes: Sequence[str]) -> str:

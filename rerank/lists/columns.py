@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from rerank.arrow import Array, FlatFile, numbers, read_arrow
 from rerank.errors import UserError, nearest
-from rerank.files import atomic_file
+from rerank.files import atomic_file, cannot_be_written
 from rerank.hashes import KEY, ZEROS, check_seal, seal
 from rerank.locks import held
 
@@ -65,7 +65,12 @@ def column_name(path: str | Path) -> str:
     stem = Path(path).name
     for _ in range(2 if re.search(r"\.(gz|xz)$", stem) else 1):
         stem = Path(stem).stem
-    return check_name(re.sub(r"[^\w.+-]+", "_", stem, flags=re.ASCII).strip("._+-")[:100] or "run")
+    return as_name(stem)
+
+
+def as_name(text: str) -> str:
+    """A text as the name of a column: signs that a name cannot have are replaced."""
+    return check_name(re.sub(r"[^\w.+-]+", "_", text, flags=re.ASCII).strip("._+-")[:100] or "run")
 
 
 def load_column(store: Store, name: str, remembered: bool = True) -> Column:
@@ -145,7 +150,6 @@ def add_column(
         store.keep(name, Column(whole, called, made or {}))
         return
     path = store.folder / "columns" / f"{name}.arrow"
-    path.parent.mkdir(exist_ok=True)
     with held(path, f"adding column {name}", wait=True):
         if path.exists():
             raise UserError(f"{store}: has a column {name} already; choose another name, or remove it first")
@@ -154,6 +158,24 @@ def add_column(
                 file.add(values=block)
             _check_rows(name, file.rows, rows)
             write_column(file, temporary, called, store.manifest["candidates"], made or {})
+
+
+def drop_column(store: Store, name: str) -> None:
+    """Remove a column from a folder.
+
+    Raises:
+        UserError: there is none of this name, or the lists are in its order.
+    """
+    known = store.column_names
+    if store.folder is None or name not in known:
+        raise UserError(
+            f"{store}: has no column {name!r}{nearest(name, known)}; there are {', '.join(known) or 'none'}"
+        )
+    if name == store.order:
+        raise UserError(f"{store}: is in the order of column {name}, which therefore stays")
+    path = store.folder / "columns" / f"{name}.arrow"
+    with held(path, f"removing column {name}", wait=True), cannot_be_written(path):
+        path.unlink(missing_ok=True)
 
 
 def _check_rows(name: str, found: int, expected: int) -> None:

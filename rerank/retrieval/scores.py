@@ -1,0 +1,260 @@
+"""Numbers about pairs of a query and a document, from files of any kind: TREC runs, CSV, JSON lines, Parquet."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from rerank.arrow import Array
+from rerank.collections.base import checked_id
+from rerank.collections.rankllm import read_lists
+from rerank.collections.records import read_json_objects
+from rerank.errors import UserError, nearest
+from rerank.files import read_lines
+from rerank.retrieval.formats import FIELDS
+
+ROWS = 1 << 18
+"""Rows in memory at a time."""
+LARGEST = float(np.finfo(np.float32).max)
+NOT_NUMBERS = {"query", "text", "title", "grade", "rank", "iteration", "q0", "tag", "run", "system", "name"}
+"""What fields of a file are called that are not meant, where none is called ``score``."""
+RIGHT = '{"query_id": "7", "doc_id": "d1", "score": 9.5}'
+
+
+class Scores(NamedTuple):
+    """Some rows of a file.
+
+    Attributes:
+        places: the line or row of each, from 1.
+        queries: query ids.
+        documents: document ids.
+        values: ``[n, C]`` float64, finite as float32; NaN where the file has no number.
+    """
+
+    places: Sequence[int]
+    queries: list[str]
+    documents: list[str]
+    values: Array
+
+
+class ScoreFile:
+    """A file of pairs with a number each, or several.
+
+    ``.jsonl``, ``.csv``, ``.tsv`` and ``.parquet`` have a query id, a document id (named as
+    :data:`rerank.retrieval.formats.FIELDS` says) and a ``score``, or any number of other fields of numbers; ``.json``
+    has lists as rank_llm stores them; every other file is a run in TREC's format. All but Parquet may be compressed
+    (``.gz``, ``.xz``).
+
+    Attributes:
+        path: the file.
+        names: what its numbers are called.
+
+    Raises:
+        UserError: no such file, an empty one, one without the fields that it needs.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        kind = self.path.with_suffix("").suffix if self.path.suffix in (".gz", ".xz") else self.path.suffix
+        readers = {".jsonl": _json_lines, ".csv": _csv, ".tsv": _csv, ".parquet": _parquet, ".json": _rank_llm}
+        self.names, self._batches = readers.get(kind, _trec)(self.path)
+
+    def where(self, place: int) -> str:
+        """A line or row as messages name it."""
+        return f"{self.path}: row {place}" if self.path.suffix == ".parquet" else f"{self.path}:{place}"
+
+    def batches(self) -> Iterator[Scores]:
+        """The rows, once.
+
+        Raises:
+            UserError: a row that cannot be read, with its place.
+        """
+        yield from self._batches
+
+
+Reader = tuple[list[str], Iterator[Scores]]
+Row = tuple[int, object, object, Sequence[object]]
+"""Line, query id, document id, numbers."""
+
+
+def _trec(path: Path) -> Reader:
+    def rows() -> Iterator[Row]:
+        for number, line in read_lines(path):
+            columns = line.split()
+            if len(columns) != 6:
+                expected = "six: query id, Q0, document id, rank, score, tag"
+                raise UserError(f"{path}:{number}: {len(columns)} columns; expected {expected}")
+            yield number, columns[0], columns[2], columns[4:5]
+
+    return ["score"], _in_batches(path, ["score"], rows())
+
+
+def _rank_llm(path: Path) -> Reader:
+    hits = ((query, hit) for query, hits in read_lists(path) for hit in hits)
+    rows: Iterator[Row] = ((n, query.id, hit.id, [hit.score]) for n, (query, hit) in enumerate(hits, 1))
+    return ["score"], _in_batches(path, ["score"], rows)
+
+
+def _json_lines(path: Path) -> Reader:
+    records = read_json_objects(path, RIGHT)
+    first = next(records, None)
+    if first is None:
+        raise _empty(path)
+    query, document, names = _fields(f"{path}:{first[0]}", list(first[1]))
+
+    def rows() -> Iterator[Row]:
+        for number, record in chain([first], records):
+            try:
+                yield number, record[query], record[document], [record[name] for name in names]
+            except KeyError as error:
+                raise UserError(
+                    f"{path}:{number}: no field {error}, which line {first[0]} has; null means none"
+                ) from None
+
+    return names, _in_batches(path, names, rows())
+
+
+def _csv(path: Path) -> Reader:
+    places: list[int] = [0]
+
+    def lines() -> Iterator[str]:
+        for number, line in read_lines(path):
+            places[0] = number
+            yield line
+
+    reader = csv.reader(lines(), delimiter="\t" if ".tsv" in path.suffixes[-2:] else ",")
+    header = next(_rows_of(reader, path, places), None)
+    if header is None:
+        raise _empty(path)
+    query, document, names = _fields(f"{path}:{places[0]}", header)
+    q, d, chosen = header.index(query), header.index(document), [header.index(name) for name in names]
+
+    def rows() -> Iterator[Row]:
+        for cells in _rows_of(reader, path, places):
+            if len(cells) != len(header):
+                raise UserError(
+                    f"{path}:{places[0]}: {len(cells)} columns; expected {len(header)}, as the first line has"
+                )
+            yield places[0], cells[q], cells[d], [cells[i] for i in chosen]
+
+    return names, _in_batches(path, names, rows())
+
+
+def _rows_of(reader: Iterable[list[str]], path: Path, places: list[int]) -> Iterator[list[str]]:
+    try:
+        yield from reader
+    except csv.Error as error:
+        raise UserError(f"{path}:{places[0]}: not CSV ({error})") from error
+
+
+def _parquet(path: Path) -> Reader:
+    if not path.is_file():
+        raise UserError(f"{path}: no such file")
+    import pyarrow as pa
+    from pyarrow.parquet import ParquetFile
+
+    unreadable = f"{path}: not a readable Parquet file"
+    try:
+        schema = ParquetFile(path).schema_arrow
+    except (pa.ArrowException, OSError) as error:
+        raise UserError(f"{unreadable} ({error})") from error
+    query, document, names = _fields(str(path), schema.names)
+    for name in names:
+        kind = schema.field(name).type
+        if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
+            raise UserError(f"{path}: column {name!r} holds {kind}, no numbers; leave it out of the file")
+
+    def batches() -> Iterator[Scores]:
+        start = 1
+        try:
+            with ParquetFile(path) as file:
+                for batch in file.iter_batches(ROWS, columns=[query, document, *names]):
+                    places = range(start, start := start + len(batch))
+                    ids = [
+                        [
+                            checked_id(id, f"{path}: row {place}")
+                            for place, id in zip(places, column.to_pylist(), strict=True)
+                        ]
+                        for column in (batch.column(query), batch.column(document))
+                    ]
+                    numbers = [batch.column(name).cast(pa.float64()).fill_null(np.nan).to_numpy() for name in names]
+                    values = np.stack(numbers, axis=1) if len(batch) else np.zeros((0, len(names)))
+                    wrong = np.abs(values) > LARGEST
+                    if wrong.any():
+                        row, number = np.argwhere(wrong)[0].tolist()
+                        _refuse(f"{path}: row {places[row]}", names[number], float(values[row, number]))
+                    yield Scores(places, ids[0], ids[1], values)
+        except (pa.ArrowException, OSError) as error:
+            raise UserError(f"{unreadable} ({error})") from error
+        if start == 1:
+            raise _empty(path)
+
+    return names, batches()
+
+
+def _in_batches(path: Path, names: Sequence[str], rows: Iterator[Row]) -> Iterator[Scores]:
+    there = False
+    while some := list(islice(rows, ROWS)):
+        there = True
+        places = [row[0] for row in some]
+        ids = [[_id(row[i], path, row[0]) for row in some] for i in (1, 2)]
+        numbers = [_floats([row[3][i] for row in some], path, places, name) for i, name in enumerate(names)]
+        yield Scores(places, ids[0], ids[1], np.stack(numbers, axis=1))
+    if not there:
+        raise _empty(path)
+
+
+def _id(value: object, path: Path, place: int) -> str:
+    # Most ids are in order, and the place as text costs more than the check.
+    if type(value) is str and value and " " not in value and value.isalnum():
+        return value
+    return checked_id(value, f"{path}:{place}")
+
+
+def _floats(given: Sequence[object], path: Path, places: Sequence[int], name: str) -> Array:
+    """Numbers, NaN where there are none (null, or an empty cell)."""
+    values = np.empty(len(given))
+    for i, value in enumerate(given):
+        if value is None or value == "":
+            values[i] = np.nan
+            continue
+        try:
+            values[i] = number = float(value)  # type: ignore[arg-type]
+        except (TypeError, ValueError, OverflowError):
+            number = np.nan
+        if not abs(number) <= LARGEST or isinstance(value, bool) or (isinstance(value, str) and "_" in value):
+            _refuse(f"{path}:{places[i]}", name, value)
+    return values
+
+
+def _refuse(where: str, name: str, value: object) -> None:
+    raise UserError(f"{where}: {name} {value!r}; expected a finite number that a float32 can hold")
+
+
+def _fields(where: str, fields: Sequence[str]) -> tuple[str, str, list[str]]:
+    """Which fields are the query's id, the document's and the numbers."""
+    if len(set(fields)) < len(fields):
+        twice = next(field for field in fields if list(fields).count(field) > 1)
+        raise UserError(f"{where}: has {twice!r} twice; rename one")
+    ids = []
+    for what in ("query id", "document id"):
+        found = next((name for name in FIELDS[what] if name in fields), None)
+        if found is None:
+            known = nearest(FIELDS[what][0], fields) or f"; fields: {', '.join(fields) or 'none'}"
+            raise UserError(f"{where}: no {what}{known}; expected fields as in {RIGHT}")
+        ids.append(found)
+    every = {name for names in FIELDS.values() for name in names}
+    names = [name for name in FIELDS["score"] if name in fields]
+    names = names or [name for name in fields if name not in every and name.lower() not in NOT_NUMBERS]
+    if not names:
+        raise UserError(f"{where}: no score; fields: {', '.join(fields)}; expected fields as in {RIGHT}")
+    return ids[0], ids[1], names
+
+
+def _empty(path: Path) -> UserError:
+    return UserError(f"{path}: is empty; expected a row per query and document, with a number")
