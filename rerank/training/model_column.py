@@ -86,21 +86,25 @@ def add_model(
         scorer.to(state.device)
         exact, _ = resolve(precision, state.device, scorer.bf16)
     made = {"model": run_name(model), "sha256": model_hash(model), "precision": exact}
-    if done := is_there(store, name, made):
-        log.info("%s: has column %s already, from this model", store, name)
-    else:
-        parts = Parts(store.folder / "columns" / f".{name}.parts", json.dumps(made, sort_keys=True), lists)
+    parts = Parts(store.folder / "columns" / f".{name}.parts", json.dumps(made, sort_keys=True), lists)
+    done = is_there(store, name, made)
+    if not done:
         with held(parts.place, f"scoring column {name}") if state.is_main_process else nullcontext():
-            for part in parts.missing(name)[state.process_index :: state.num_processes]:
+            for part in parts.missing(name):
+                if part % state.num_processes != state.process_index:
+                    continue
                 parts.write(part, score_all(scorer, parts.lists(part), exact, budget, f"{name}, {parts.title(part)}"))
             state.wait_for_everyone()
             if state.is_main_process:
                 add_column(store, name, parts.scores(), made=made)
-                shutil.rmtree(parts.place, ignore_errors=True)
             state.wait_for_everyone()
+    if state.is_main_process:
+        shutil.rmtree(parts.place, ignore_errors=True)  # also what was killed between the column and this line
     covered = Coverage.of(store, store.entry(name).values)
-    if not done:
-        log.info("%s: column %s: %s", store, name, covered)
+    log.info("%s: column %s%s: %s", store, name, ", there already" if done else "", covered)
+    if state.num_processes > 1:
+        state.wait_for_everyone()
+        state.destroy_process_group()
     return covered
 
 
