@@ -177,3 +177,17 @@ def test_a_column_with_gaps_for_added_documents_is_not_read(tmp_path: Path) -> N
     best = save(SelfAttention(width=8, hidden=8, columns=["bm25"]), lists, tmp_path / "runs" / "a" / "best")
     with pytest.raises(UserError, match="bm25 says nothing of"):
         add_model(tmp_path / "lists", best)
+
+
+def test_two_processes_write_the_column_of_one(cross_encoder: Path, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        make_lists(tmp_path / name)
+    code = "import sys; from rerank.training import model_column; model_column.PAIRS = 10; "
+    code += "from rerank.cli import main; sys.exit(main(sys.argv[1:]))"
+    (tmp_path / "parts.py").write_text(code)
+    for name, count in (("one", 1), ("two", 2)):
+        launch = [sys.executable, "-m", "torch.distributed.run", f"--nproc_per_node={count}", "--standalone"]
+        words = ["add", "--lists", str(tmp_path / name / "lists"), "--model", str(cross_encoder), "--precision=fp32"]
+        subprocess.run([*launch, str(tmp_path / "parts.py"), *words], check=True, timeout=200)
+    columns = [tmp_path / name / "lists" / "columns" / "x.v1.arrow" for name in ("one", "two")]
+    assert columns[0].read_bytes() == columns[1].read_bytes()
