@@ -194,6 +194,22 @@ def add(
         add_model(lists, model, name, precision=precision, budget=token_budget, in_sample=in_sample)
 
 
+def export(lists: str, output: str, column: str | None = None) -> None:
+    """Write lists for other tools: a row per candidate with texts, grade and columns, or a run of one column.
+
+    Args:
+        lists: lists folder.
+        output: file to write, .jsonl, .parquet or .trec, or a folder (Hugging Face datasets).
+        column: whose scores a .trec file has; null takes the column that orders the lists.
+    """
+    from rerank.files import check_apart
+    from rerank.lists.export import export as write
+    from rerank.lists.view import Lists
+
+    check_apart(output, lists=lists)
+    write(Lists.open(lists), output, column)
+
+
 def rerank(
     model: str,
     lists: str,
@@ -386,6 +402,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "retrieve": retrieve,
     "lists": lists,
     "add": add,
+    "export": export,
     "train": train,
     "rerank": rerank,
     "evaluate": evaluate,

@@ -38,10 +38,11 @@ def from_dataframe(frame: pd.DataFrame, qrels: Qrels | None = None, name: str = 
 
     Args:
         frame: a row per candidate, in the order of the lists: ``query_id`` and ``doc_id``; ``query`` and ``text``
-            (both, or neither); ``grade`` (whole numbers; missing ones are unjudged, negative ones count as 0). Every
-            other column of numbers becomes a column of the lists, those called ``NAME/NUMBER`` one column together;
-            missing values are NaN there. The first column of a single number is taken for what ordered the lists. Rows
-            of a query may be scattered; queries keep the order in which they come first.
+            (both, or neither); ``grade`` (whole numbers; missing ones are unjudged, negative ones count as 0; where all
+            are missing, nothing is judged). Every other column of numbers becomes a column of the lists, those called
+            ``NAME/NUMBER`` one column together; missing values are NaN there. The first column of a single number is
+            taken for what ordered the lists. Rows of a query may be scattered; queries keep the order in which they
+            come first.
         qrels: all judgments; None takes the grades for them, where there are any.
         name: what messages call the lists.
 
@@ -66,7 +67,7 @@ def from_dataframe(frame: pd.DataFrame, qrels: Qrels | None = None, name: str = 
     columns = _columns(frame.drop(columns=[*IDS, *TEXTS, GRADE], errors="ignore"), name)
     judgments: Judgments | None = None if qrels is None else "qrels.trec"
     grades = np.zeros(len(frame), np.int16)
-    if GRADE in frame.columns:
+    if GRADE in frame.columns and (qrels is not None or frame[GRADE].notna().any()):
         grades = _grades(frame[GRADE], name)
         judgments = judgments or "grades"
     elif qrels is not None:
@@ -85,7 +86,8 @@ def from_dataframe(frame: pd.DataFrame, qrels: Qrels | None = None, name: str = 
 def to_dataframe(lists: Lists) -> pd.DataFrame:
     """A row per candidate: ``query_id``, ``doc_id``, ``query`` and ``text`` where there are texts, ``grade``, columns.
 
-    Columns of several numbers are one column each, called ``NAME/NUMBER``.
+    The grades are missing where nothing is judged. Columns of several numbers are one column each, called
+    ``NAME/NUMBER``.
     """
     import pandas as pd
 
@@ -95,7 +97,7 @@ def to_dataframe(lists: Lists) -> pd.DataFrame:
     if store.has_text:
         data["query"] = np.array(lists.query_texts, dtype=object)[of]
         data["text"] = store.documents.column("text").take(pa.array(lists.documents)).to_pylist()
-    data[GRADE] = lists.grades
+    data[GRADE] = lists.grades if lists.qrels is not None else pd.array([pd.NA] * lists.size, "Int16")
     order_first = sorted(store.column_names, key=lambda name: name != store.order)  # it comes back as the order then
     for name in order_first:
         numbers = store.entry(name).names
