@@ -135,11 +135,13 @@ def retrieve(
         )
 
 
-def lists(folder: str, upgrade: bool = False) -> None:
-    """Show what a lists folder holds: queries, candidates, columns.
+def lists(folder: str, measures: str | None = None, html: str | None = None, upgrade: bool = False) -> None:
+    """Show what a lists folder is worth: depth, what each system finds and adds, what the best reranking could reach.
 
     Args:
         folder: lists folder made by ``rerank retrieve``.
+        measures: measures as ir-measures writes them, the main one first; null takes nDCG@10, AP and recall.
+        html: file for the same as a page, with the systems' overlap, recall by depth, and rankings side by side.
         upgrade: convert a folder of version 1 first, in its place.
     """
     from rerank.lists.upgrade import upgrade as convert
@@ -147,7 +149,21 @@ def lists(folder: str, upgrade: bool = False) -> None:
 
     if upgrade:
         convert(folder)
-    print(Lists.open(folder).summary())
+    opened = Lists.open(folder)
+    from rerank.evaluation.overview import overview, text
+
+    if html:
+        from rerank.files import check_apart
+        from rerank.report.lists import shows_runs, write_overview
+        from rerank.report.page import check_suffix
+
+        check_suffix(html)
+        check_apart(html, lists=folder)
+        about = overview(opened, measures, keep_runs=shows_runs(opened))
+        write_overview(about, html)
+    else:
+        about = overview(opened, measures)
+    print(text(about, bold=sys.stdout.isatty()), end="")
 
 
 def add(

@@ -198,21 +198,3 @@ class Lists:
             order = np.argsort(-values[start:end], kind="stable") if ranked else np.arange(end - start)
             run[query] = [Scored(ids[start + j], float(values[start + j])) for j in order]
         return run
-
-    def summary(self) -> str:
-        """What the lists hold, a few lines for people."""
-        store = self.store
-        judged = "not judged" if self.qrels is None else f"{sum(map(bool, self.qrels.values()))} judged"
-        lines = [
-            f"{self}: {store.manifest['collection']['name']}",
-            f"  {len(self)} queries ({judged}), {self.size} candidates, {store.documents.num_rows} distinct documents",
-        ]
-        if added := int(store.added.sum()):
-            lines.append(f"  {added} relevant documents that the first stage missed, which only training sees")
-        for name in store.column_names:
-            numbers = store.entry(name).names
-            missing = int(np.isnan(self.matrix([name])).any(axis=1).sum())
-            about = " (the order of the lists)" if name == store.order else ""
-            of = f", {len(numbers)} numbers each" if len(numbers) > 1 else ""
-            lines.append(f"  column {name}{about}: {self.size - missing} of {self.size} candidates{of}")
-        return "\n".join(lines)
