@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -32,7 +32,9 @@ def retrieve(
     collection: str,
     output: str,
     depth: int = 150,
-    run: str | None = None,
+    run: list[str] | None = None,
+    order: str | None = None,
+    bm25: bool = False,
     index: str | None = None,
     queries: str | None = None,
     qrels: str | None = None,
@@ -46,16 +48,20 @@ def retrieve(
     threads: int | None = None,
     overwrite: bool = False,
 ) -> None:
-    """Retrieve candidates with BM25 and store them as ranked lists, with ``run.trec`` beside them.
+    """Store candidates as ranked lists: those that BM25 finds, or those of other systems' runs, or all of them.
 
-    Memory does not grow with the candidates; a search that was stopped goes on when the command is given again.
+    Memory does not grow with BM25's candidates; a search that was stopped resumes when the command is given again. Of
+    several runs the lists have the union, and a column for each.
 
     Args:
         collection: an ir_datasets id, beir:DIR/SPLIT, files:DIR, trec:DIR, smart:DIR, lucene:NAME, rank_llm:FILE or
             demo.
         output: lists folder to make.
         depth: candidates per query.
-        run: a run file (TREC) to take the candidates from, in place of BM25; it is read into memory.
+        run: run files to take the candidates from, in place of BM25: FILE or NAME=FILE (TREC, MS MARCO, JSONL,
+            Parquet); each becomes a column of that name. They are read into memory.
+        order: the column that orders the lists; null takes rrf, the fused reciprocal ranks, where there are several.
+        bm25: search BM25, too, where runs are given.
         index: a Lucene index (folder, or name of a prebuilt one) to search, in place of one built here.
         queries: queries (JSONL, TSV, TREC topics or a collection); null takes the collection's own.
         qrels: judgments (TREC file, BEIR TSV or collection); null takes the collection's own.
@@ -73,11 +79,12 @@ def retrieve(
     from rerank.collections.rankllm import RankLlmFile
     from rerank.evaluation.measure_names import parse_measures
     from rerank.lists.build import ORDER, build_lists
-    from rerank.lists.columns import column_name
+    from rerank.lists.columns import column_name, named_files
     from rerank.lists.store import is_lists_folder
     from rerank.locks import held
-    from rerank.retrieval import bm25
-    from rerank.retrieval.runs import Scored, read_run
+    from rerank.retrieval.bm25 import BM25, build_index, find_index
+    from rerank.retrieval.fuse import Pool
+    from rerank.retrieval.runs import Run, read_run
     from rerank.retrieval.search import search_stored
     from rerank.retrieval.tune import tune
 
@@ -88,21 +95,29 @@ def retrieve(
     if depth < 1:
         raise UserError(f"depth: must be at least 1, not {depth}")
     parse_measures(tune_measure)
+    given = named_files(run or [])
+    if ORDER in given and bm25:
+        raise UserError(f"bm25: {given[ORDER]} is a column bm25 already; write --run NAME={given[ORDER]}")
+    if given and not bm25 and (tune_on or index or rm3):
+        raise UserError(
+            f"{'tune_on' if tune_on else 'index' if index else 'rm3'}: runs are given; to search, say --bm25"
+        )
     with held(output, "rerank retrieve"):
         source = open_collection(collection, fields)
         asked = list(read_queries(queries) if queries else source.queries())
         judgments = read_qrels(qrels) if qrels else source.qrels()
         searched = Path(output).parent / f".{Path(output).name}.search"
-        first: Mapping[str, Sequence[Scored]]
-        retriever: dict[str, Any]
-        order = ORDER
-        if run is not None:
-            first, retriever, order = read_run(run), {"run": run}, column_name(run)
-        elif isinstance(source, RankLlmFile):
-            first, retriever, order = read_run(source.path), {"run": collection}, column_name(source.path)
-        else:
-            where = bm25.build_index(source, threads=threads) if index is None else bm25.find_index(index)
-            model = bm25.BM25(k1=k1, b=b, rm3=rm3)
+        if isinstance(source, RankLlmFile) and not given:
+            given = {column_name(source.path): str(source.path)}
+        searching = bm25 or not given
+        Pool(
+            {name: {} for name in [ORDER] * searching + list(given)}, order
+        )  # a wrong order is refused before the work
+        runs: dict[str, Run] = {name: read_run(path) for name, path in given.items()}
+        retriever: dict[str, Any] = {"run": given} if given else {}
+        if searching:
+            where = build_index(source, threads=threads) if index is None else find_index(index)
+            model = BM25(k1=k1, b=b, rm3=rm3)
             if tune_on is not None:
                 training = open_collection(tune_on, fields)
                 grades = training.qrels()
@@ -111,17 +126,16 @@ def retrieve(
                 tuned = tune(where, training.queries(), grades, tune_measure, depth, rm3=rm3)
                 model = tuned.best
                 log.info("tuned on %s: k1 %g, b %g, %s %.4f", tune_on, model.k1, model.b, tune_measure, tuned.value)
-            first = search_stored(model, where, asked, searched, depth, threads)
-            retriever = {"bm25": vars(model), "tuned_on": tune_on}
+            runs = {ORDER: search_stored(model, where, asked, searched, depth, threads), **runs}
+            retriever |= {"bm25": vars(model), "tuned_on": tune_on}
         lists = build_lists(
             source,
-            first,
+            Pool(runs, order),
             output,
             queries=asked,
             depth=depth,
             qrels=judgments,
             retriever=retriever,
-            order=order,
             add_relevant=add_relevant,
             replace=overwrite,
         )
@@ -191,8 +205,8 @@ def add(
         precision: arithmetic of the model's encoder; auto takes bf16 where the hardware is fast at it.
         token_budget: padded tokens (documents, for feature vectors) per forward pass; null takes the model's own.
     """
-    from rerank.lists.add import add_runs, named_files
-    from rerank.lists.columns import drop_column
+    from rerank.lists.add import add_runs
+    from rerank.lists.columns import drop_column, named_files
     from rerank.lists.store import Store
 
     if not (run or model or drop):
@@ -249,7 +263,6 @@ def rerank(
     """
     from accelerate import PartialState
 
-    from rerank.evaluation.interpolate import interpolate
     from rerank.features.letor import open_lists
     from rerank.files import check_apart
     from rerank.kernels.precision import on_cpu, resolve
@@ -257,6 +270,7 @@ def rerank(
     from rerank.models.load import load_model
     from rerank.models.scorer import Scorer
     from rerank.models.vectors.boosting import Trees
+    from rerank.retrieval.fuse import interpolate
     from rerank.retrieval.runs import write_run
     from rerank.training.validate import score_shared
 

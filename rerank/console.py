@@ -65,23 +65,24 @@ def call(name: str, function: Callable[..., Any], argv: Sequence[str]) -> Any:
 
 
 def _shell_like(argv: Sequence[str], kinds: dict[str, str]) -> list[str]:
-    """Let lists be written ``--runs A B`` or ``--run A --run B``, and switches ``--overwrite``, as in the shell."""
+    """Let lists be written ``--runs A B`` and switches ``--overwrite``, as elsewhere in the shell."""
     result: list[str] = []
-    lists: dict[str, list[str]] = {}
+    lists: dict[str, list[str]] = {}  # one that is given several times has all its values
     position = 0
     while position < len(argv):
         word = argv[position]
         position += 1
-        kind = kinds.get(word.removeprefix("--").replace("-", "_"), "") if word.startswith("--") else ""
+        name, equals, value = word.partition("=")
+        kind = kinds.get(name.removeprefix("--").replace("-", "_"), "") if word.startswith("--") else ""
         values = list(takewhile(lambda value: not value.startswith("--"), argv[position:]))
-        if kind.startswith("list"):
-            lists.setdefault(word, []).extend(values)
+        if kind.startswith("list") and not value.startswith("["):
+            lists.setdefault(name, []).extend([value, *values] if equals else values)
             position += len(values)
-        elif kind == "bool" and not values:
+        elif kind == "bool" and not equals and not values:
             result.append(f"{word}=true")
         else:
             result.append(word)
-    return [*result, *(f"{word}={json.dumps(values)}" for word, values in lists.items())]
+    return result + [f"{name}={json.dumps(values)}" for name, values in lists.items()]
 
 
 def _one_line(message: str, parser: ArgumentParser, classes: Sequence[str]) -> str:

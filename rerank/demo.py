@@ -6,7 +6,7 @@ import json
 import logging
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from rerank.lists.folds import FoldsData
 from rerank.lists.sampling import PositivesNegatives, Sampler
 from rerank.lists.view import Lists
 from rerank.retrieval.bm25 import BM25, build_index
-from rerank.retrieval.runs import Run, read_run, write_run
+from rerank.retrieval.runs import Scored, read_run, write_run
 
 if TYPE_CHECKING:
     from rerank.training.config import TrainConfig
@@ -123,9 +123,8 @@ def run_demo(output: Path, ask: str | None = None) -> None:
 
 def answer(question: str, demo: Collection, output: Path, count: int = 5) -> str:
     """The best documents for a question: BM25's candidates, reranked by the model of the first fold and BM25."""
-    from rerank.evaluation.interpolate import interpolate
     from rerank.models.text.cross_encoder import CrossEncoder
-    from rerank.retrieval.runs import Scored
+    from rerank.retrieval.fuse import interpolate
 
     found = BM25().search(build_index(demo), [Query("question", question)], depth=DEPTH, progress=False)
     candidates = [scored.id for scored in found["question"]]
@@ -190,11 +189,11 @@ def _lists(collection: Collection, folder: Path) -> Lists:
 
 def _runs(lists: Lists, output: Path) -> None:
     """Pool the folds: each question is ranked by the model that has not seen it."""
-    from rerank.evaluation.interpolate import interpolate
+    from rerank.retrieval.fuse import interpolate
 
     if (output / "runs").exists():
         return
-    pooled: Run = {}
+    pooled: dict[str, Sequence[Scored]] = {}
     for fold in range(1, FOLDS + 1):
         pooled |= read_run(output / f"fold-{fold}" / "test.trec")
     first = lists.run()

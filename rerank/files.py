@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import codecs
 import contextlib
 import errno
@@ -24,46 +25,87 @@ from typing import IO
 
 from rerank.errors import UserError
 
+COMPRESSED = (".gz", ".xz", ".zst", ".bz2")
+"""How the names of compressed files end."""
+
 
 def open_binary(path: str | Path) -> IO[bytes]:
-    """Open a file for reading, decompressed on the way where its name ends in ``.gz`` or ``.xz``."""
+    """Open a file for reading, decompressed on the way where its name ends as one of `COMPRESSED`."""
     path = Path(path)
     if not path.is_file():
         raise UserError(f"{path}: no such file")
-    if path.suffix == ".gz":
-        return gzip.open(path, "rb")  # type: ignore[return-value]
-    if path.suffix == ".xz":
-        return lzma.open(path, "rb")
+    match path.suffix:
+        case ".gz":
+            return gzip.open(path, "rb")  # type: ignore[return-value]
+        case ".xz":
+            return lzma.open(path, "rb")
+        case ".bz2":
+            return bz2.open(path, "rb")
+        case ".zst":
+            import pyarrow as pa
+
+            return io.BufferedReader(pa.CompressedInputStream(pa.OSFile(str(path)), "zstd"))
     return path.open("rb")
 
 
+def plain_name(path: Path) -> Path:
+    """The name that a file has when it is not compressed."""
+    return path.with_suffix("") if path.suffix in COMPRESSED else path
+
+
 def open_text(path: str | Path) -> IO[str]:
-    """Open a text file (``.gz``, ``.xz`` or plain) as UTF-8; undecodable bytes become U+FFFD, for the reader to see."""
+    """Open a text file, compressed or plain, as UTF-8; undecodable bytes become U+FFFD, for the reader to see."""
     return io.TextIOWrapper(open_binary(path), encoding="utf-8", errors="replace")
 
 
+@contextmanager
+def can_be_decompressed(path: Path) -> Iterator[None]:
+    """Turn what a decompressor finds wrong with a file into one line that names it."""
+    try:
+        yield
+    except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError, OSError) as error:
+        if path.suffix not in COMPRESSED:
+            raise
+        raise UserError(f"{path}: cannot be decompressed ({error}); is it cut short?") from error
+
+
 def read_lines(path: str | Path) -> Iterator[tuple[int, str]]:
-    """The lines of a text file (``.gz``, ``.xz`` or plain) with their numbers from 1, without their ends.
+    """The lines of a text file, compressed or plain, with their numbers from 1, without their ends.
 
     Lines end with LF or CRLF; a byte-order mark is dropped and blank lines are left out. Bytes that are not UTF-8
     become U+FFFD; the lines that hold some are counted and warned of, once a file.
     """
+    path = Path(path)
     undecodable = 0
-    with open_binary(path) as file:
-        try:
-            for number, raw in enumerate(file, 1):
-                raw = raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw
-                try:
-                    line = raw.decode()
-                except UnicodeDecodeError:
-                    line = raw.decode(errors="replace")
-                    undecodable += 1
-                if line and not line.isspace():
-                    yield number, line.rstrip("\r\n")
-        except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError) as error:
-            raise UserError(f"{path}: cannot be decompressed ({error}); is it cut short?") from error
+    with open_binary(path) as file, can_be_decompressed(path):
+        for number, raw in enumerate(file, 1):
+            raw = raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw
+            try:
+                line = raw.decode()
+            except UnicodeDecodeError:
+                line = raw.decode(errors="replace")
+                undecodable += 1
+            if line and not line.isspace():
+                yield number, line.rstrip("\r\n")
     if undecodable:
         warn_once(f"{path}: {undecodable} lines hold bytes that are not UTF-8; these became U+FFFD")
+
+
+def read_blocks(path: Path, size: int = 1 << 22) -> Iterator[bytes]:
+    """The file as blocks of about so many bytes, cut behind line ends; a byte-order mark is dropped."""
+    rest, first = b"", True
+    with open_binary(path) as file, can_be_decompressed(path):
+        while read := file.read(size):
+            if first:
+                read, first = read.removeprefix(codecs.BOM_UTF8), False
+            cut = read.rfind(b"\n") + 1
+            if cut:
+                yield rest + read[:cut]
+                rest = read[cut:]
+            else:
+                rest += read
+    if rest:
+        yield rest
 
 
 @functools.cache

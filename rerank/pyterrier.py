@@ -14,9 +14,9 @@ import pandas as pd
 import pyterrier as pt
 
 from rerank.errors import UserError
-from rerank.evaluation.interpolate import interpolate
 from rerank.models.text.cross_encoder import CrossEncoder
-from rerank.retrieval.runs import Run, Scored
+from rerank.retrieval.fuse import interpolate
+from rerank.retrieval.runs import Scored
 
 
 class RerankTransformer(pt.Transformer):
@@ -66,8 +66,8 @@ class RerankTransformer(pt.Transformer):
 
     def _mixed(self, results: pd.DataFrame, scores: np.ndarray) -> np.ndarray:
         """The model's scores and those that came in, per query."""
-        model: Run = {}
-        first: Run = {}
+        model: dict[str, list[Scored]] = {}
+        first: dict[str, list[Scored]] = {}
         for query, document, new, old in zip(results["qid"], results["docno"], scores, results["score"], strict=True):
             model.setdefault(query, []).append(Scored(document, float(new)))
             first.setdefault(query, []).append(Scored(document, float(old)))

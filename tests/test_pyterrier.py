@@ -11,9 +11,9 @@ import torch
 from ir_measures import RR, nDCG
 
 from rerank.errors import UserError
-from rerank.evaluation.interpolate import z_normalise
 from rerank.evaluation.measures import evaluate
 from rerank.models.text.cross_encoder import CrossEncoder
+from rerank.retrieval.fuse import z_normalise
 from rerank.retrieval.runs import Run, Scored
 
 pt = pytest.importorskip("pyterrier")

@@ -12,10 +12,9 @@ from rerank.collections.queries import read_queries_file
 from rerank.collections.records import ChosenFields, is_json, json_documents, tab_documents
 from rerank.collections.tagged import tagged_documents
 from rerank.errors import UserError, nearest
-from rerank.files import digest, open_binary, warn_once
+from rerank.files import COMPRESSED, digest, open_binary, warn_once
 from rerank.hashes import sha256_of, sha256_of_files
 
-COMPRESSED = (".gz", ".xz")
 QUERIES = r"(queries|topics)(\.[\w-]+)*"
 QRELS = r"qrels(\.[\w-]+)*"
 
@@ -23,7 +22,7 @@ QRELS = r"qrels(\.[\w-]+)*"
 class Folder:
     """What such folders share: queries (``queries.*`` or ``topics.*``) and, if there are any, judgments (``qrels*``).
 
-    Every file may be compressed (``.gz``, ``.xz``).
+    Every file may be compressed (``.gz``, ``.xz``, ``.zst``, ``.bz2``).
     """
 
     prefix: str
@@ -39,13 +38,13 @@ class Folder:
         """The one file of such a name in the folder; refused if there is none, or several."""
         found = self._matching(pattern)
         if not found:
-            raise UserError(f"{self.folder}: no {expected} in this folder (plain, .gz or .xz)")
+            raise UserError(f"{self.folder}: no {expected} in this folder (plain or compressed)")
         if len(found) > 1:
             raise UserError(f"{self.folder}: both {found[0].name} and {found[1].name}; keep the one that is meant")
         return found[0]
 
     def _matching(self, pattern: str) -> list[Path]:
-        name = re.compile(rf"({pattern})(\.gz|\.xz)?")
+        name = re.compile(rf"({pattern})({'|'.join(map(re.escape, COMPRESSED))})?")
         return [path for path in sorted(self.folder.iterdir()) if path.is_file() and name.fullmatch(path.name)]
 
     def queries(self) -> Iterator[Query]:

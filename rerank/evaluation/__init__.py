@@ -5,7 +5,7 @@
 - ``render``, ``export``: tables for people, files for machines
 - ``significance``: paired tests, corrections, effect sizes, intervals
 - ``folds``: cross-validation, pooled over folds or per fold
-- ``interpolate``: ``interpolate`` and ``tune_weight``, a model's scores mixed with the first stage's
+- ``weights``: ``tune_weight`` and ``tune_weights``, of runs that are summed (see ``rerank.retrieval.fuse``)
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ from rerank.evaluation.significance import (
     p_value,
     wins_ties_losses,
 )
+from rerank.files import plain_name
 from rerank.retrieval.runs import Run, read_run
 
 TESTS: tuple[Test, ...] = get_args(Test)
@@ -264,7 +265,7 @@ def name_runs(runs: Sequence[str]) -> dict[str, str]:
 
 
 def _stem(path: str) -> str:
-    name = Path(path).name
-    for suffix in (".gz", ".xz", ".trec", ".run", ".txt", ".tsv", ".json", ".jsonl", ".parquet"):
+    name = plain_name(Path(path)).name
+    for suffix in (".trec", ".run", ".txt", ".tsv", ".json", ".jsonl", ".parquet"):
         name = name.removesuffix(suffix)
     return name or Path(path).name

@@ -14,21 +14,21 @@ from rerank.arrow import Array, blocks
 from rerank.evaluation.measures import Evaluator, PerQuery, parse_measures
 from rerank.evaluation.render import Cell, number, queries_sentence, text_table
 from rerank.lists.view import Lists
-from rerank.retrieval.runs import Run, Scored
+from rerank.retrieval.fuse import RRF, K, reciprocal_ranks
+from rerank.retrieval.runs import Scored
 
 ROWS = 65_536
 """Candidates looked at together."""
 WIDE = 16
 """Numbers of a column from which on they are features, of which none is looked at alone."""
-K = 60
-"""The constant of reciprocal rank fusion (Cormack et al. 2009)."""
-FUSED = "rrf"
-"""The column of a union of runs, which is no system of its own."""
 DEPTHS = (10, 20, 50, 100, 200, 500, 1000)
 """Depths at which reranking is looked at, beside that of the lists."""
 OVERLAP = 100
 """Depth at which systems are compared."""
 BEST = "best possible"
+"""What the order by grade is called."""
+Rankings = dict[str, list[Scored]]
+"""A run that is filled query by query."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Overview:
     alone: dict[str, PerQuery] = field(default_factory=dict)
     fused: dict[str, PerQuery] = field(default_factory=dict)
     tops: list[tuple[int, float, float]] = field(default_factory=list)
-    runs: dict[str, Run] = field(default_factory=dict)
+    runs: dict[str, Rankings] = field(default_factory=dict)
 
     @property
     def missed(self) -> float:
@@ -147,8 +147,8 @@ class _Look:
         self.lists, self.names, self.measures = lists, names, measures
         store, count = lists.store, len(names)
         made = [store.entry(name.partition("/")[0]).made for name in names]
-        self.finds = [name != FUSED and "model" not in about for name, about in zip(names, made, strict=True)]
-        self.fusable = [i for i, name in enumerate(names) if name != FUSED]
+        self.finds = [name != RRF and "model" not in about for name, about in zip(names, made, strict=True)]
+        self.fusable = [i for i, name in enumerate(names) if name != RRF]
         self.order = names.index(store.order) if store.order in names else None
         deepest = int(lists.lengths.max(initial=0))
         self.overlap_depth = min(OVERLAP, max(deepest, 1))
@@ -159,7 +159,7 @@ class _Look:
         self.fused: dict[str, list[PerQuery]] = {}
         self._recall: list[PerQuery] = []
         self._best: dict[int, list[PerQuery]] = {depth: [] for depth in self.depths}
-        self.runs: dict[str, Run] = {name: {} for name in names} if keep_runs else {}
+        self.runs: dict[str, Rankings] = {name: {} for name in names} if keep_runs else {}
 
     def at(self, first: int, last: int) -> None:
         """Look at lists ``first`` to ``last``."""
@@ -167,8 +167,10 @@ class _Look:
         judgments = some.qrels or {}
         ids = some.document_ids(some.documents)
         columns = [some.column(name) for name in self.names]
-        rankings: dict[str, Run] = {name: {} for name in (*self.names, BEST, *self._fusions(), "lists")}
-        tops: dict[int, Run] = {depth: {} for depth in self.depths}
+        rankings: dict[str, dict[str, list[Scored]]] = {
+            name: {} for name in (*self.names, BEST, *self._fusions(), "lists")
+        }
+        tops: dict[int, dict[str, list[Scored]]] = {depth: {} for depth in self.depths}
         for i, query in enumerate(some.query_ids):
             start, end = some.offsets[i : i + 2].tolist()
             listed, grades = ids[start:end], some.grades[start:end]
@@ -182,7 +184,7 @@ class _Look:
             for name, order in zip(self.names, orders, strict=True):
                 rankings[name][query] = _ranked([listed[j] for j in order])
             for name, members in self._fusions().items():
-                rankings[name][query] = _ranked(fuse(listed, [orders[j] for j in members]))
+                rankings[name][query] = reciprocal_ranks([[listed[k] for k in orders[j]] for j in members])
             by_grade = np.argsort(-grades.astype(np.int64), kind="stable")
             rankings[BEST][query] = _ranked([listed[j] for j in by_grade])
             rankings["lists"][query] = _ranked(listed)
@@ -214,7 +216,9 @@ class _Look:
         without = {f"all but {names[i]}": [j for j in members if j != i] for i in members}
         return {f"all {len(members)}": members} | (without if len(members) > 2 else {})
 
-    def _evaluate(self, judged: dict[str, dict[str, int]], rankings: dict[str, Run], tops: dict[int, Run]) -> None:
+    def _evaluate(
+        self, judged: dict[str, dict[str, int]], rankings: dict[str, Rankings], tops: dict[int, Rankings]
+    ) -> None:
         evaluator = Evaluator(judged, [ir_measures.Judged @ 10, *self.measures])
         for name in (*self.names, BEST):
             self.alone.setdefault(name, []).append(evaluator(rankings[name], name))
@@ -243,19 +247,6 @@ def _order(ids: Sequence[str], values: Array) -> list[int]:
     given = np.flatnonzero(~np.isnan(values)).tolist()
     scores = values.tolist()
     return sorted(given, key=lambda i: (scores[i], ids[i]), reverse=True)
-
-
-def fuse(ids: Sequence[str], orders: Sequence[Sequence[int]]) -> list[str]:
-    """Documents by the sum of ``1 / (60 + rank)`` over the systems that returned them; ties by descending id.
-
-    >>> fuse(["a", "b", "c"], [[0, 1, 2], [2, 1]])
-    ['c', 'b', 'a']
-    """
-    total: dict[int, float] = {}
-    for order in orders:
-        for rank, i in enumerate(order, 1):
-            total[i] = total.get(i, 0.0) + 1 / (K + rank)
-    return [ids[i] for i in sorted(total, key=lambda i: (total[i], ids[i]), reverse=True)]
 
 
 def _ranked(ids: Sequence[str]) -> list[Scored]:
@@ -289,7 +280,7 @@ def text(about: Overview, bold: bool = False) -> str:
 def sections(about: Overview) -> Iterator[tuple[str, Table]]:
     """The tables and their titles."""
     if about.systems or about.alone:
-        yield "system", systems_table(about)
+        yield "systems", systems_table(about)
     if about.fused:
         yield f"fused by reciprocal ranks (k = {K})", fused_table(about)
     if about.tops:
@@ -367,7 +358,7 @@ def verdict(about: Overview) -> Iterator[str]:
     if order in about.alone:
         now = about.alone[order].mean[about.main]
         yield f"{about.main} is {number(now)} by {order}; the best reranking of all candidates has {number(reach)}."
-    yield f"Of the relevant documents, {about.missed:.1%} are no candidates: no reranking finds them (a mean of queries)."
+    yield f"{about.missed:.1%} of the relevant documents are no candidates; no reranking finds them (mean of queries)."
     yield f"{queries_sentence(best)} Ties as trec_eval: by document id."
     if any(system.only for system in about.systems):
         yield "only it: relevant candidates that no other system returned."

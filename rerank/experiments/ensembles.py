@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rerank.evaluation.fuse import fuse
 from rerank.experiments.cells import Group, Plan
 from rerank.experiments.identities import Identities
 from rerank.experiments.outcome import Outcome
 from rerank.experiments.rows import measured_row
+from rerank.retrieval.fuse import ensemble
 from rerank.retrieval.runs import Run
 
 
@@ -32,7 +32,7 @@ def ensembles(plan: Plan, identities: Identities, outcomes: Mapping[Group, Outco
 
 def _ensemble(plan: Plan, identities: Identities, group: Group, members: list[Outcome]) -> Outcome:
     def run() -> Run:
-        return fuse([member.run() for member in members])
+        return ensemble([member.run() for member in members])
 
     return measured_row(
         plan=plan,

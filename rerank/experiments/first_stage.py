@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rerank.evaluation.interpolate import interpolate
 from rerank.experiments.cells import Group, Plan, mixed_name
 from rerank.experiments.config import FIRST_STAGE
 from rerank.experiments.identities import Identities
 from rerank.experiments.outcome import Outcome
 from rerank.experiments.rows import measured_row, test_lists
+from rerank.retrieval.fuse import interpolate
 from rerank.retrieval.runs import Run
 from rerank.training.run_folder import finished
 

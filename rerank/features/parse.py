@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
-import lzma
 import os
-import zlib
 from collections import Counter, deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -19,12 +16,10 @@ from tqdm import tqdm
 from rerank.arrow import Array, blocks, write_arrow
 from rerank.errors import UserError
 from rerank.features.svmlight import EXAMPLE, Block, Layout, has_qid, parse_block
-from rerank.files import atomic_folder, open_binary, read_lines
+from rerank.files import COMPRESSED, atomic_folder, plain_name, read_blocks, read_lines
 from rerank.lists import Lists
 from rerank.lists.writer import StoreWriter
 
-BLOCK = 1 << 22
-"""Bytes of text that are parsed at a time."""
 ROWS = 1 << 16
 """Rows of features that are copied at a time."""
 FEATURES = "features"
@@ -39,7 +34,7 @@ def store_features(path: Path, folder: Path, key: str, layout: Layout | None = N
     The order of a list is the order of the file. Queries that are in several places of the file are joined.
 
     Args:
-        path: the text file, plain, ``.gz`` or ``.xz``; where its lines have no ``qid``, a file of the same name with
+        path: the text file, plain or compressed; where its lines have no ``qid``, a file of the same name with
             ``.query`` at the end says how many documents every query has.
         folder: the folder to make; it appears whole or not at all.
         key: hash of everything that decides what the folder holds.
@@ -71,12 +66,12 @@ def parse_file(path: Path, layout: Layout | None = None, threads: int | None = N
     """The rows of a file in order, a block at a time, parsed ahead in threads.
 
     Args:
-        path: the text file, plain, ``.gz`` or ``.xz``.
+        path: the text file, plain or compressed.
         layout: what the numbers of features have to agree with.
         threads: how many blocks are parsed side by side; by default one a core.
     """
     threads = threads or os.cpu_count() or 1
-    size = None if path.suffix in (".gz", ".xz") else path.stat().st_size
+    size = None if path.suffix in COMPRESSED else path.stat().st_size
     qid: bool | None = None
     line = 1
     waiting: deque[tuple[int, Future[Block]]] = deque()
@@ -108,29 +103,9 @@ def _finished(waiting: deque[tuple[int, Future[Block]]], bar: tqdm) -> Iterator[
         yield block
 
 
-def read_blocks(path: Path, size: int = BLOCK) -> Iterator[bytes]:
-    """The file as blocks of about so many bytes, cut behind line ends; a byte-order mark is dropped."""
-    rest = b""
-    with open_binary(path) as file:
-        try:
-            while read := file.read(size):
-                if not rest and file.tell() == len(read):
-                    read = read.removeprefix(b"\xef\xbb\xbf")
-                cut = read.rfind(b"\n") + 1
-                if cut:
-                    yield rest + read[:cut]
-                    rest = read[cut:]
-                else:
-                    rest += read
-        except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError) as error:
-            raise UserError(f"{path}: cannot be decompressed ({error}); is it cut short?") from error
-    if rest:
-        yield rest
-
-
 def sizes_file(path: Path) -> Path:
     """The file that says how many documents every query has, for a file without ``qid`` (LightGBM's layout)."""
-    plain = path.with_suffix("") if path.suffix in (".gz", ".xz") else path
+    plain = plain_name(path)
     return plain.with_name(plain.name + ".query")
 
 

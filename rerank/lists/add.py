@@ -14,7 +14,7 @@ from tqdm import tqdm
 from rerank.arrow import Array
 from rerank.errors import UserError
 from rerank.hashes import sha256_of
-from rerank.lists.columns import add_column, check_name, column_name
+from rerank.lists.columns import add_column, check_name
 from rerank.lists.rows import Rows
 from rerank.lists.store import Store
 from rerank.lists.view import Lists
@@ -118,26 +118,6 @@ def is_there(store: Store, name: str, made: Mapping[str, Any]) -> bool:
     )
 
 
-def named_files(words: Sequence[str]) -> dict[str, str]:
-    """``NAME=FILE`` or ``FILE``, several times, as files by the names of their columns.
-
-    >>> named_files(["teacher=a.trec", "runs/splade.trec"])
-    {'teacher': 'a.trec', 'splade': 'runs/splade.trec'}
-
-    Raises:
-        UserError: a name twice.
-    """
-    files: dict[str, str] = {}
-    for word in words:
-        name, equals, file = word.partition("=")
-        if not equals or Path(word).exists():
-            name, file = column_name(word), word
-        if check_name(name) in files:
-            raise UserError(f"run: two columns called {name}, of {files[name]} and {file}; say NAME=FILE")
-        files[name] = file
-    return files
-
-
 class Finder:
     """Finds candidates by the ids of their query and document; in memory are 12 bytes a document, and the queries.
 
@@ -193,7 +173,7 @@ def read_column(store: Store, finder: Finder, name: str, file: ScoreFile) -> tup
             if len(twice := np.flatnonzero(seen[rows[known]] | ~first)):
                 row = int(known[twice[0]])
                 raise UserError(
-                    f"{file.where(batch.places[row])}: document {batch.documents[row]!r} of query "
+                    f"{batch.places[row]}: document {batch.documents[row]!r} of query "
                     f"{batch.queries[row]!r} a second time; keep one"
                 )
             seen[rows[known]] = True

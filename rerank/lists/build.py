@@ -21,7 +21,8 @@ from rerank.lists.store import DOCUMENTS, QUERIES, is_lists_folder
 from rerank.lists.view import Lists
 from rerank.lists.writer import StoreWriter, write_qrels
 from rerank.retrieval.bm25 import batches
-from rerank.retrieval.runs import Scored, write_run
+from rerank.retrieval.fuse import Pool
+from rerank.retrieval.runs import Run, write_run
 from rerank.retrieval.search import PAIRS
 
 log = logging.getLogger("rerank")
@@ -38,7 +39,7 @@ COUNTS = (
 
 def build_lists(
     collection: Collection,
-    run: Mapping[str, Sequence[Scored]],
+    run: Run | Pool,
     folder: str | Path,
     *,
     queries: list[Query] | None = None,
@@ -53,29 +54,29 @@ def build_lists(
 
     Args:
         collection: where queries and documents come from.
-        run: the first stage: query id -> candidates, best first. It is gone through three times.
+        run: the first stage: query id -> candidates, best first; or several, of which each is cut at ``depth``. It is
+            gone through three times. Queries that the collection lacks are counted and left out.
         folder: the folder to make; it appears whole or not at all.
         queries: the queries; None takes the collection's own.
         depth: candidates kept per query.
         qrels: judgments; None takes the collection's own.
         retriever: what made the run and its parameters, for the manifest.
-        order: the name of the column that the run's scores become.
+        order: the name of the column that a single run's scores become.
         add_relevant: whether relevant documents that the first stage missed join the lists (for training only).
         replace: whether existing lists give way; anything else in their place is refused.
 
     Raises:
-        UserError: the run names queries or documents that the collection does not have, or the place is taken.
+        UserError: a run names documents that the collection does not have, or hardly any query that it has, or has
+            no candidate; or the place is taken.
     """
     folder = Path(folder)
     if folder.exists() and replace and not is_lists_folder(folder):
         raise UserError(f"{folder}: holds no ranked lists, so it is not replaced; name another folder")
     queries = list(collection.queries()) if queries is None else queries
     known = {query.id for query in queries}
-    for query_id in run:
-        if query_id not in known:
-            raise UserError(
-                f"the run has query {query_id!r}, which {collection.name} does not have{nearest(query_id, known)}"
-            )
+    pool = run if isinstance(run, Pool) else Pool({order: run})
+    for name, single in pool.runs.items():
+        _check_queries(name, single, known, collection.name)
     qrels = collection.qrels() if qrels is None else qrels
     if qrels is not None and not known & qrels.keys():
         raise UserError(f"no query of {collection.name} is judged in the qrels; are they of another collection?")
@@ -83,10 +84,10 @@ def build_lists(
     counts = dict.fromkeys(COUNTS, 0) | {"queries": len(queries)}
 
     def lists() -> Iterator[_List]:
-        return (_candidates(query, run.get(query.id, [])[:depth], relevant) for query in queries)
+        return (_candidates(query, *pool.candidates(query.id, depth), relevant) for query in queries)
 
     with atomic_folder(folder, replace=replace) as temporary:
-        size = max(1, PAIRS // depth)
+        size = max(1, PAIRS // (depth * len(pool.runs)))
         ranked = tqdm(lists(), desc="candidates", total=len(queries), unit=" queries", disable=None)
         rows = Rows([id for query in batch for id in query.documents] for batch in batches(ranked, size))
         total = collection.document_count()
@@ -96,17 +97,18 @@ def build_lists(
         asked = ({"query_id": [q.id for q in some], "text": [q.text for q in some]} for some in batches(queries, BATCH))
         write_arrow(temporary / "queries.arrow", QUERIES, asked)
         ranked = tqdm(lists(), desc="lists", total=len(queries), unit=" queries", disable=None)
-        with StoreWriter(temporary, {order: [order]}) as writer:
+        with StoreWriter(temporary, {name: [name] for name in pool.columns}) as writer:
             for batch in batches(ranked, size):
-                _write(writer, order, _locate(batch, rows, stored, collection.name), qrels or {}, counts)
-            write_run(temporary / "run.trec", run, tag=order, depth=depth)
+                _write(writer, pool.columns, _locate(batch, rows, stored, collection.name), qrels or {}, counts)
+            ranking = ((query.id, pool.ranking(query.id, depth)) for query in queries)
+            write_run(temporary / "run.trec", ranking, tag=pool.ordered_by)
             if qrels is not None:
                 write_qrels(temporary / "qrels.trec", {q.id: qrels[q.id] for q in queries if q.id in qrels})
             writer.close(
                 collection={"name": collection.name, "fingerprint": collection.fingerprint()},
                 retriever=dict(retriever or {}),
                 depth=depth,
-                order=order,
+                order=pool.ordered_by,
                 judgments=None if qrels is None else "qrels.trec",
                 counts=counts,
                 made=dict(retriever or {}),
@@ -115,21 +117,34 @@ def build_lists(
     return Lists.open(folder)
 
 
+def _check_queries(run_name: str, run: Run, known: set[str], name: str) -> None:
+    """Refuse a run of other queries; leave out a few, as trec_eval does, and say so."""
+    unknown = [query for query in run if query not in known]
+    if 10 * (len(run) - len(unknown)) < len(run):
+        raise UserError(
+            f"run {run_name}: {name} lacks {len(unknown)} of its {len(run)} queries, such as {unknown[0]!r}"
+            f"{nearest(unknown[0], known)}; is it of another collection?"
+        )
+    if unknown:
+        log.warning("run %s: %s lacks %d of its %d queries: left out", run_name, name, len(unknown), len(run))
+    if not any(map(len, run.values())):
+        raise UserError(f"run {run_name}: has no candidate for any query of {name}")
+
+
 class _List(NamedTuple):
     """A query and its candidates, of which the last ``added`` are relevant documents that the first stage missed."""
 
     query: Query
     documents: list[str]
-    scores: list[float]
+    scores: Array
     added: int
 
 
-def _candidates(query: Query, best: Sequence[Scored], relevant: Qrels) -> _List:
-    documents, scores = [scored.id for scored in best], [scored.score for scored in best]
+def _candidates(query: Query, documents: list[str], scores: Array, relevant: Qrels) -> _List:
     there = set(documents)
     missed = [id for id, grade in relevant.get(query.id, {}).items() if grade > 0 and id not in there]
-    unknown = [float("nan")] * len(missed)  # what the first stage would say of them, it was not asked
-    return _List(query, documents + missed, scores + unknown, len(missed))
+    unknown = np.full((len(missed), scores.shape[1]), np.nan)  # what the systems would say, they were not asked
+    return _List(query, documents + missed, np.concatenate([scores, unknown]), len(missed))
 
 
 def _documents(documents: Iterable[Document], rows: Rows, counts: dict[str, int]) -> Iterator[dict[str, list[str]]]:
@@ -164,7 +179,7 @@ def _present(ranked: _List, rows: Array, name: str) -> tuple[_List, Array]:
 
 
 def _write(
-    writer: StoreWriter, order: str, batch: list[tuple[_List, Array]], qrels: Qrels, counts: dict[str, int]
+    writer: StoreWriter, columns: Sequence[str], batch: list[tuple[_List, Array]], qrels: Qrels, counts: dict[str, int]
 ) -> None:
     """Append lists to the store, and count."""
     lists = [ranked for ranked, _ in batch]
@@ -172,9 +187,9 @@ def _write(
     lengths = np.array([len(ranked.documents) for ranked in lists])
     added = np.array([ranked.added for ranked in lists])
     grades = [max(0, given.get(id, 0)) for ranked, given in zip(lists, judged, strict=True) for id in ranked.documents]
-    scores = np.array([score for ranked in lists for score in ranked.scores], dtype=np.float64)
+    scores = np.concatenate([np.zeros((0, len(columns))), *(ranked.scores for ranked in lists)])
     rows = np.concatenate([np.zeros(0, np.int32), *(found for _, found in batch)])
-    writer.add(lengths, added, rows, np.array(grades, dtype=np.int16), **{order: scores})
+    writer.add(lengths, added, rows, np.array(grades, dtype=np.int16), **dict(zip(columns, scores.T, strict=True)))
     counts["added_relevant"] += int(added.sum())
     counts["pairs"] += len(rows)
     counts["queries_without_candidates"] += int((lengths == 0).sum())

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from rerank.arrow import Array, FlatFile, numbers, read_arrow
 from rerank.errors import UserError, nearest
-from rerank.files import atomic_file, cannot_be_written
+from rerank.files import atomic_file, cannot_be_written, plain_name
 from rerank.hashes import KEY, ZEROS, check_seal, seal
 from rerank.locks import held
 
@@ -62,15 +62,31 @@ def check_name(name: str) -> str:
 
 def column_name(path: str | Path) -> str:
     """The name of a column for what a file holds: its stem, with other signs replaced."""
-    stem = Path(path).name
-    for _ in range(2 if re.search(r"\.(gz|xz)$", stem) else 1):
-        stem = Path(stem).stem
-    return as_name(stem)
+    return as_name(plain_name(Path(path)).stem)
 
 
 def as_name(text: str) -> str:
     """A text as the name of a column: signs that a name cannot have are replaced."""
     return check_name(re.sub(r"[^\w.+-]+", "_", text, flags=re.ASCII).strip("._+-")[:100] or "run")
+
+
+def named_files(words: Iterable[str]) -> dict[str, str]:
+    """Files by the names of their columns, from ``NAME=FILE``, or from ``FILE``, whose stem is the name.
+
+    Raises:
+        UserError: two files of one name, a name that a column cannot have, or a file that is not there.
+    """
+    named: dict[str, str] = {}
+    for word in words:
+        name, equals, path = word.partition("=")
+        if not equals or Path(word).is_file():
+            name, path = column_name(word), word
+        if not Path(path).is_file():
+            raise UserError(f"{path or word}: no such file; expected NAME=FILE or FILE")
+        if check_name(name) in named:
+            raise UserError(f"{path}: there is a column {name!r} already, of {named[name]}; write another NAME={path}")
+        named[name] = path
+    return named
 
 
 def load_column(store: Store, name: str, remembered: bool = True) -> Column:

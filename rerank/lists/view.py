@@ -176,11 +176,12 @@ class Lists:
         """Ids of documents by their rows in the store."""
         return self.store.documents.column("doc_id").take(pa.array(rows)).to_pylist()
 
-    def run(self, scores: Array | None = None) -> Run:
+    def run(self, scores: Array | str | None = None) -> Run:
         """A run of these lists, best first; ties keep the order of the lists.
 
         Args:
-            scores: ``[T]`` a score per candidate; None for those of the column that orders the lists.
+            scores: ``[T]`` a score per candidate; or the name of a column, whose run has the candidates that its system
+                returned; None for the column that orders the lists.
 
         Raises:
             UserError: no scores, and nothing that ordered the lists.
@@ -189,12 +190,15 @@ class Lists:
         if scores is None:
             if self.store.order is None:
                 raise UserError(f"{self}: nothing ranked these lists; a run needs scores")
-            scores = self.column(self.store.order)
-        values: Any = np.asarray(scores, dtype=np.float32)
+            scores = self.store.order
+        of_system = isinstance(scores, str)
+        values: Any = np.asarray(self.column(scores) if isinstance(scores, str) else scores, dtype=np.float32)
         ids = self.document_ids(self.documents)
-        run: Run = {}
+        run: dict[str, list[Scored]] = {}
         for i, query in enumerate(self.query_ids):
             start, end = int(self.offsets[i]), int(self.offsets[i + 1])
             order = np.argsort(-values[start:end], kind="stable") if ranked else np.arange(end - start)
+            if of_system:
+                order = order[~np.isnan(values[start:end][order])]
             run[query] = [Scored(ids[start + j], float(values[start + j])) for j in order]
         return run

@@ -50,7 +50,7 @@ class StoreWriter:
         """The number of candidates so far."""
         return self._candidates.rows
 
-    def add(self, lengths: Array, added: Array, documents: Array, grades: Array, **columns: Array) -> None:
+    def add(self, lengths: Array, added: Array, documents: Array, grades: Array, /, **columns: Array) -> None:
         """Append lists.
 
         Args:

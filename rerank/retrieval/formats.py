@@ -1,4 +1,4 @@
-"""Rows of runs that are not in TREC's format: JSON lines and Parquet."""
+"""Rows of runs in every format, one by one and carefully: this is what defines the formats and names every fault."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import TypeAlias
 
 from rerank.collections.base import checked_id
+from rerank.collections.rankllm import read_lists
 from rerank.collections.records import read_json_objects
 from rerank.errors import UserError, nearest
+from rerank.files import plain_name, read_lines
 
 Row: TypeAlias = tuple[str, str, str, object, object]
 """Place in the file, query id, document id, rank, score."""
@@ -19,6 +21,49 @@ FIELDS = {
     "score": ("score",),
 }
 """What fields are called: by ir_datasets and ir-measures first, then by Pyserini, PyTerrier, TIRA and BEIR."""
+
+
+EXPECTED = {6: "six: query id, Q0, document id, rank, score, tag", 3: "three: query id, document id, rank"}
+"""The columns of TREC's and of MS MARCO's runs."""
+
+
+def kind_of(path: Path) -> str:
+    """What a file's name says about its format: ``.json``, ``.jsonl``, ``.parquet``, or anything else for TREC's."""
+    return path.suffix if path.suffix == ".parquet" else plain_name(path).suffix
+
+
+def read_rows(path: Path) -> Iterator[Row]:
+    """The rows of a run in any format."""
+    readers = {".json": json_rows, ".jsonl": json_lines_rows, ".parquet": parquet_rows}
+    return readers.get(kind_of(path), text_rows)(path)
+
+
+def text_rows(path: Path) -> Iterator[Row]:
+    """Six columns as TREC has them; or three as MS MARCO has them, whose score is 1 / rank, as Pyserini makes it."""
+    expected = ""
+    for number, line in read_lines(path):
+        where = f"{path}:{number}"
+        columns = line.split()
+        expected = expected or EXPECTED.get(len(columns), " (or ".join(EXPECTED.values()) + ")")
+        if EXPECTED.get(len(columns)) != expected:
+            raise UserError(f"{where}: {len(columns)} columns; expected {expected}")
+        if len(columns) == 3:
+            yield where, columns[0], columns[1], columns[2], _reciprocal(columns[2], where)
+        else:
+            yield where, columns[0], columns[2], columns[3], columns[4]
+
+
+def _reciprocal(rank: str, where: str) -> float:
+    if not (rank.isascii() and rank.isdigit() and int(rank)):
+        raise UserError(f"{where}: rank {rank!r}; expected a whole number from 1")
+    return 1 / int(rank)
+
+
+def json_rows(path: Path) -> Iterator[Row]:
+    """Lists as rank_llm stores them."""
+    for query, hits in read_lists(path):
+        for hit in hits:
+            yield hit.where, query.id, hit.id, hit.rank, hit.score
 
 
 def json_lines_rows(path: Path) -> Iterator[Row]:

@@ -3,91 +3,98 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
+import pyarrow as pa
 from tqdm import tqdm
 
-from rerank.collections.rankllm import read_lists
 from rerank.errors import UserError
-from rerank.files import atomic_write, read_lines
-from rerank.retrieval.formats import Row, json_lines_rows, parquet_rows
+from rerank.files import COMPRESSED, atomic_write
+from rerank.retrieval.formats import kind_of, read_rows
+from rerank.retrieval.table import RunTable, Scored, TwiceError, as_float32
+from rerank.retrieval.trec import Lines, read_regular
 
+__all__ = ["Run", "RunTable", "Scored", "as_float32", "read_run", "strictly_decreasing", "write_run"]
 
-class Scored(NamedTuple):
-    """A document of a run: its id and its score."""
-
-    id: str
-    score: float
-
-
-Run: TypeAlias = dict[str, list[Scored]]
+Run: TypeAlias = Mapping[str, Sequence[Scored]]
 """Query id -> documents, best first."""
+ROWS = 1 << 16
+"""Rows of other formats that are held as objects at a time."""
 
 
-def read_run(path: str | Path) -> Run:
-    """Read a run: TREC's format (query, ``Q0``, document, rank, score, tag) or, by its suffix, one of three others.
+def read_run(path: str | Path) -> RunTable:
+    """Read a run: TREC's format (query, ``Q0``, document, rank, score, tag) or one of four others.
 
+    A file of three columns is MS MARCO's (query, document, rank), and scores are 1 / rank. By their suffixes,
     ``.jsonl`` and ``.parquet`` have a query id (``query_id``, ``qid``), a document id (``doc_id``, ``docid``,
     ``docno``) and a ``score`` a line or row, their order standing for ranks; ``.json`` has lists as rank_llm stores
-    them. All but Parquet may be compressed (``.gz``, ``.xz``). Documents are put in descending order of score as
-    float32, which is how trec_eval holds scores; ties in the order of the file's ranks, then of its lines.
+    them. All but Parquet may be compressed (``.gz``, ``.xz``, ``.zst``, ``.bz2``). Documents are put in descending
+    order of score as float32, which is how trec_eval holds scores; ties in the order of the file's ranks, then of its
+    lines.
+
+    Returns:
+        The run as columns, some 30 bytes a pair, which is a mapping from query id to documents too.
 
     Raises:
         UserError: a wrong number of columns, a score or rank that is no number, or a document that a query has twice,
             with file and line.
     """
     path = Path(path)
-    keyed: dict[str, dict[str, tuple[float, int, float]]] = {}
-    for where, query, document, rank, score in _rows(path):
-        documents = keyed.setdefault(query, {})
-        if document in documents:
-            raise UserError(f"{where}: document {document!r} is in the list of query {query!r} already; keep one")
-        value = _number(score, float, where)
-        documents[document] = (-float(as_float32([value])[0]), int(_number(rank, int, where)), value)
-    return {
-        query: [Scored(id, documents[id][2]) for id in sorted(documents, key=lambda id: documents[id][:2])]
-        for query, documents in keyed.items()
-    }
+    try:
+        found = None if kind_of(path) in (".json", ".jsonl", ".parquet") else read_regular(path)
+        return _read_carefully(path) if found is None else found
+    except TwiceError as twice:
+        pair = (twice.query, twice.document)
+        places = (row[0] for row in read_rows(path) if row[1:3] == pair)
+        raise UserError(
+            f"{next(islice(places, 1, None))}: document {pair[1]!r} is in the list of query {pair[0]!r} already; "
+            "keep one"
+        ) from twice
 
 
-def _rows(path: Path) -> Iterator[Row]:
-    kind = path.with_suffix("").suffix if path.suffix in (".gz", ".xz") else path.suffix
-    readers = {".json": _json_rows, ".jsonl": json_lines_rows, ".parquet": parquet_rows}
-    return readers.get(kind, _trec_rows)(path)
+def _read_carefully(path: Path) -> RunTable:
+    lines = Lines()
+    rows = read_rows(path)
+    while some := list(islice(rows, ROWS)):
+        places, queries, documents, ranks, scores = zip(*some, strict=True)
+        values = np.array([_number(*pair, float) for pair in zip(places, scores, strict=True)])
+        order = np.array([_number(*pair, int) for pair in zip(places, ranks, strict=True)], np.int64)
+        lines.add(_ids(places, queries).dictionary_encode(), _ids(places, documents), order, values)
+    return lines.table()
 
 
-def _trec_rows(path: Path) -> Iterator[Row]:
-    for number, line in read_lines(path):
-        where = f"{path}:{number}"
-        columns = line.split()
-        if len(columns) != 6:
-            expected = "six: query id, Q0, document id, rank, score, tag"
-            raise UserError(f"{where}: {len(columns)} columns; expected {expected}")
-        yield where, columns[0], columns[2], columns[3], columns[4]
+def _ids(places: Sequence[str], ids: Sequence[str]) -> pa.Array:
+    try:
+        return pa.array(ids, pa.large_string())
+    except UnicodeEncodeError as error:  # half of a surrogate pair, which JSON's escapes can spell and UTF-8 cannot
+        where = places[next(i for i, id in enumerate(ids) if not _is_utf8(id))]
+        raise UserError(f"{where}: an id that is not Unicode ({error.reason})") from error
 
 
-def _json_rows(path: Path) -> Iterator[Row]:
-    for query, hits in read_lists(path):
-        for hit in hits:
-            yield hit.where, query.id, hit.id, hit.rank, hit.score
+def _is_utf8(text: str) -> bool:
+    return text.encode(errors="replace").decode() == text
 
 
-def _number(given: Any, kind: type, where: str) -> float:
+def _number(where: str, given: Any, kind: type) -> float:
     try:
         value = kind(given)
-        finite = math.isfinite(value)
+        known = math.isfinite(value) and (kind is float or abs(value) < 1 << 63)
     except (ValueError, TypeError, OverflowError):
-        finite = False
-    if not finite:
+        known = False
+    if not known:
         raise UserError(f"{where}: {'score' if kind is float else 'rank'} {given!r}; expected a finite number")
     return value
 
 
 def write_run(
-    path: str | Path, run: Mapping[str, Sequence[Scored]], tag: str = "rerank", depth: int | None = None
+    path: str | Path,
+    run: Run | Iterable[tuple[str, Sequence[Scored]]],
+    tag: str = "rerank",
+    depth: int | None = None,
 ) -> None:
     """Write a run in TREC's format, whole or not at all.
 
@@ -97,7 +104,7 @@ def write_run(
 
     Args:
         path: the file. Queries without documents leave no line in it.
-        run: query id -> documents, best first.
+        run: query id -> documents, best first; or pairs of that, one after the other.
         tag: the run's name, its last column.
         depth: how many documents of a query are written at the most; None for all.
 
@@ -105,27 +112,27 @@ def write_run(
         UserError: an id or tag with white space, which the format cannot express, or a compressed file's name.
         ValueError: a score that is not a number, or a document twice in a list.
     """
-    if Path(path).suffix in (".gz", ".xz", ".json", ".jsonl", ".parquet"):
+    if Path(path).suffix in (*COMPRESSED, ".json", ".jsonl", ".parquet"):
         raise UserError(f"{path}: runs are written as plain TREC files; choose a name without {Path(path).suffix}")
     with atomic_write(path) as file:
-        for query, ranked in tqdm(run.items(), f"writing {Path(path).name}", unit=" queries", disable=None, delay=2):
-            documents = ranked[:depth]
-            for id in (tag, query, *(document.id for document in documents)):
-                if id.split() != [id]:
-                    raise UserError(f"{path}: {id!r} is empty or holds white space, which a run file cannot express")
-            if len({document.id for document in documents}) < len(documents):
+        items = run.items() if isinstance(run, Mapping) else run
+        for query, ranked in tqdm(items, f"writing {Path(path).name}", unit=" queries", disable=None, delay=2):
+            ids, given = [document.id for document in ranked[:depth]], [document.score for document in ranked[:depth]]
+            words = [tag, query, *ids]
+            if " ".join(words).split() != words:
+                odd = next(word for word in words if word.split() != [word])
+                raise UserError(f"{path}: {odd!r} is empty or holds white space, which a run file cannot express")
+            if len(set(ids)) < len(ids):
                 raise ValueError(f"query {query!r} has a document twice")
-            scores = strictly_decreasing([document.score for document in documents])
-            for rank, (document, score) in enumerate(zip(documents, scores.tolist(), strict=True), 1):
-                # Nine digits determine a float32, by way of a double too: they err by less than 5e-9 of the value,
-                # and the border to the next float32 is 1.4e-8 of it away or more.
-                file.write(f"{query} Q0 {document.id} {rank} {score:.9g} {tag}\n")
-
-
-def as_float32(scores: Sequence[float]) -> np.ndarray:
-    """Scores as float32; what is too large for it becomes its largest number."""
-    limit = float(np.finfo(np.float32).max)
-    return np.clip(np.asarray(scores, dtype=np.float64), -limit, limit).astype(np.float32)
+            # Nine digits determine a float32, by way of a double too: they err by less than 5e-9 of the value,
+            # and the border to the next float32 is 1.4e-8 of it away or more.
+            scores = strictly_decreasing(given).tolist()
+            ranks = range(1, len(ids) + 1)
+            lines = [
+                f"{query} Q0 {id} {rank} {score:.9g} {tag}\n"
+                for id, rank, score in zip(ids, ranks, scores, strict=True)
+            ]
+            file.write("".join(lines))
 
 
 def strictly_decreasing(scores: Sequence[float]) -> np.ndarray:

@@ -12,11 +12,10 @@ import numpy as np
 
 from rerank.arrow import Array
 from rerank.collections.base import checked_id
-from rerank.collections.rankllm import read_lists
 from rerank.collections.records import read_json_objects
 from rerank.errors import UserError, nearest
 from rerank.files import read_lines
-from rerank.retrieval.formats import FIELDS
+from rerank.retrieval.formats import FIELDS, kind_of, read_rows
 
 ROWS = 1 << 18
 """Rows in memory at a time."""
@@ -30,13 +29,13 @@ class Scores(NamedTuple):
     """Some rows of a file.
 
     Attributes:
-        places: the line or row of each, from 1.
+        places: the file and line or row of each, as messages name it.
         queries: query ids.
         documents: document ids.
         values: ``[n, C]`` float64, finite as float32; NaN where the file has no number.
     """
 
-    places: Sequence[int]
+    places: Sequence[str]
     queries: list[str]
     documents: list[str]
     values: Array
@@ -47,8 +46,8 @@ class ScoreFile:
 
     ``.jsonl``, ``.csv``, ``.tsv`` and ``.parquet`` have a query id, a document id (named as
     :data:`rerank.retrieval.formats.FIELDS` says) and a ``score``, or any number of other fields of numbers; ``.json``
-    has lists as rank_llm stores them; every other file is a run in TREC's format. All but Parquet may be compressed
-    (``.gz``, ``.xz``).
+    has lists as rank_llm stores them; every other file is a run in TREC's or MS MARCO's format. All but Parquet may be
+    compressed.
 
     Attributes:
         path: the file.
@@ -60,13 +59,8 @@ class ScoreFile:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        kind = self.path.with_suffix("").suffix if self.path.suffix in (".gz", ".xz") else self.path.suffix
-        readers = {".jsonl": _json_lines, ".csv": _csv, ".tsv": _csv, ".parquet": _parquet, ".json": _rank_llm}
-        self.names, self._batches = readers.get(kind, _trec)(self.path)
-
-    def where(self, place: int) -> str:
-        """A line or row as messages name it."""
-        return f"{self.path}: row {place}" if self.path.suffix == ".parquet" else f"{self.path}:{place}"
+        readers = {".jsonl": _json_lines, ".csv": _csv, ".tsv": _csv, ".parquet": _parquet}
+        self.names, self._batches = readers.get(kind_of(self.path), _run)(self.path)
 
     def batches(self) -> Iterator[Scores]:
         """The rows, once.
@@ -78,25 +72,12 @@ class ScoreFile:
 
 
 Reader = tuple[list[str], Iterator[Scores]]
-Row = tuple[int, object, object, Sequence[object]]
-"""Line, query id, document id, numbers."""
+Row = tuple[str, object, object, Sequence[object]]
+"""Place, query id, document id, numbers."""
 
 
-def _trec(path: Path) -> Reader:
-    def rows() -> Iterator[Row]:
-        for number, line in read_lines(path):
-            columns = line.split()
-            if len(columns) != 6:
-                expected = "six: query id, Q0, document id, rank, score, tag"
-                raise UserError(f"{path}:{number}: {len(columns)} columns; expected {expected}")
-            yield number, columns[0], columns[2], columns[4:5]
-
-    return ["score"], _in_batches(path, ["score"], rows())
-
-
-def _rank_llm(path: Path) -> Reader:
-    hits = ((query, hit) for query, hits in read_lists(path) for hit in hits)
-    rows: Iterator[Row] = ((n, query.id, hit.id, [hit.score]) for n, (query, hit) in enumerate(hits, 1))
+def _run(path: Path) -> Reader:
+    rows = ((where, query, document, [score]) for where, query, document, _, score in read_rows(path))
     return ["score"], _in_batches(path, ["score"], rows)
 
 
@@ -110,7 +91,7 @@ def _json_lines(path: Path) -> Reader:
     def rows() -> Iterator[Row]:
         for number, record in chain([first], records):
             try:
-                yield number, record[query], record[document], [record[name] for name in names]
+                yield f"{path}:{number}", record[query], record[document], [record[name] for name in names]
             except KeyError as error:
                 raise UserError(
                     f"{path}:{number}: no field {error}, which line {first[0]} has; null means none"
@@ -140,7 +121,7 @@ def _csv(path: Path) -> Reader:
                 raise UserError(
                     f"{path}:{places[0]}: {len(cells)} columns; expected {len(header)}, as the first line has"
                 )
-            yield places[0], cells[q], cells[d], [cells[i] for i in chosen]
+            yield f"{path}:{places[0]}", cells[q], cells[d], [cells[i] for i in chosen]
 
     return names, _in_batches(path, names, rows())
 
@@ -174,12 +155,10 @@ def _parquet(path: Path) -> Reader:
         try:
             with ParquetFile(path) as file:
                 for batch in file.iter_batches(ROWS, columns=[query, document, *names]):
-                    places = range(start, start := start + len(batch))
+                    places = [f"{path}: row {start + i}" for i in range(len(batch))]
+                    start += len(batch)
                     ids = [
-                        [
-                            checked_id(id, f"{path}: row {place}")
-                            for place, id in zip(places, column.to_pylist(), strict=True)
-                        ]
+                        [checked_id(id, place) for place, id in zip(places, column.to_pylist(), strict=True)]
                         for column in (batch.column(query), batch.column(document))
                     ]
                     numbers = [batch.column(name).cast(pa.float64()).fill_null(np.nan).to_numpy() for name in names]
@@ -187,7 +166,7 @@ def _parquet(path: Path) -> Reader:
                     wrong = np.abs(values) > LARGEST
                     if wrong.any():
                         row, number = np.argwhere(wrong)[0].tolist()
-                        _refuse(f"{path}: row {places[row]}", names[number], float(values[row, number]))
+                        _refuse(places[row], names[number], float(values[row, number]))
                     yield Scores(places, ids[0], ids[1], values)
         except (pa.ArrowException, OSError) as error:
             raise UserError(f"{unreadable} ({error})") from error
@@ -202,21 +181,21 @@ def _in_batches(path: Path, names: Sequence[str], rows: Iterator[Row]) -> Iterat
     while some := list(islice(rows, ROWS)):
         there = True
         places = [row[0] for row in some]
-        ids = [[_id(row[i], path, row[0]) for row in some] for i in (1, 2)]
-        numbers = [_floats([row[3][i] for row in some], path, places, name) for i, name in enumerate(names)]
+        ids = [[_id(row[i], row[0]) for row in some] for i in (1, 2)]
+        numbers = [_floats([row[3][i] for row in some], places, name) for i, name in enumerate(names)]
         yield Scores(places, ids[0], ids[1], np.stack(numbers, axis=1))
     if not there:
         raise _empty(path)
 
 
-def _id(value: object, path: Path, place: int) -> str:
-    # Most ids are in order, and the place as text costs more than the check.
-    if type(value) is str and value and " " not in value and value.isalnum():
+def _id(value: object, where: str) -> str:
+    # Most ids are plainly in order, which is quicker to see.
+    if type(value) is str and value and value.isalnum():
         return value
-    return checked_id(value, f"{path}:{place}")
+    return checked_id(value, where)
 
 
-def _floats(given: Sequence[object], path: Path, places: Sequence[int], name: str) -> Array:
+def _floats(given: Sequence[object], places: Sequence[str], name: str) -> Array:
     """Numbers, NaN where there are none (null, or an empty cell)."""
     values = np.empty(len(given))
     for i, value in enumerate(given):
@@ -228,7 +207,7 @@ def _floats(given: Sequence[object], path: Path, places: Sequence[int], name: st
         except (TypeError, ValueError, OverflowError):
             number = np.nan
         if not abs(number) <= LARGEST or isinstance(value, bool) or (isinstance(value, str) and "_" in value):
-            _refuse(f"{path}:{places[i]}", name, value)
+            _refuse(places[i], name, value)
     return values
 
 

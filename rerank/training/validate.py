@@ -12,8 +12,8 @@ import torch.distributed as dist
 
 from rerank.arrow import Array
 from rerank.errors import UserError
-from rerank.evaluation.interpolate import interpolate, tune_weight
 from rerank.evaluation.measures import evaluate
+from rerank.evaluation.weights import tune_weight
 from rerank.identity import id_of
 from rerank.kernels.precision import Precision, on_cpu, resolve
 from rerank.lists.data import Splits
@@ -22,6 +22,7 @@ from rerank.models.base import Inputs, Model
 from rerank.models.score import score_lists
 from rerank.models.scorer import Scorer
 from rerank.models.vectors.boosting import Trees
+from rerank.retrieval.fuse import interpolate
 from rerank.retrieval.runs import Run
 from rerank.training.ids import measured_hashes, measurement_identity, run_identity
 from rerank.training.in_sample import remember

@@ -128,7 +128,7 @@ def test_scikit_learn_reads_the_same(tmp_path: Path, zero_based: bool, share: fl
     file = str(tmp_path / "train.txt")
     dump_svmlight_file(features, grades, file, query_id=queries, zero_based=zero_based)
     theirs, labels, query_ids = load_svmlight_file(file, query_id=True, zero_based=zero_based)
-    monkeypatch.setattr(parse, "BLOCK", 5000)
+    monkeypatch.setattr(parse, "read_blocks", lambda path, read=parse.read_blocks: read(path, 5000))
     lists = letor_lists(Path(file))
     assert np.array_equal(columns(lists), theirs.toarray().astype(np.float32))
     assert lists.grades.tolist() == labels.tolist()

@@ -1,18 +1,26 @@
 from __future__ import annotations
 
+import bz2
+import codecs
 import gzip
+import json
 import lzma
 import math
+import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import pytrec_eval
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rerank.errors import UserError
-from rerank.retrieval import Scored, read_run, write_run
+from rerank.files import read_lines
+from rerank.retrieval import Scored, read_run, runs, trec, write_run
 from rerank.retrieval.runs import as_float32, strictly_decreasing
 
 LARGEST = float(np.finfo(np.float32).max)
@@ -146,3 +154,137 @@ def test_what_the_format_cannot_express_is_refused_before_anything_is_written(tm
     with pytest.raises(ValueError, match="not a number"):
         write_run(tmp_path / "run", {"q": good, "r": [Scored("a", math.nan)]})
     assert list(tmp_path.iterdir()) == []
+
+
+WORDS = st.text("abz019-_.é\u00a0\x1c😀", min_size=1, max_size=4)
+CELLS = st.one_of(
+    st.sampled_from(
+        ["1", "2", "-3", "0.5", "+1", "1e3", "1e999", "nan", "inf", "1_0", "0x1", "٣", "1.", ".5", "1" * 25]
+    ),
+    WORDS,
+)
+BLANKS = st.sampled_from([" ", "\t", "  ", " \t"])
+LINE_ENDS = st.sampled_from(["\n", "\r\n", "\n\n", " \n", "\n ", "\r", "\n  \n"])
+
+
+@st.composite
+def run_files(draw: st.DrawFn) -> bytes:
+    """Files of six or three columns, mostly as they should be, with one or another thing out of the ordinary."""
+    wide, text, odd = draw(st.booleans()), "", draw(st.booleans())
+    for line in range(draw(st.integers(1, 8))):
+        rank = draw(CELLS) if odd and draw(st.integers(0, 5)) == 0 else str(draw(st.integers(0 if odd else 1, 9)))
+        score = draw(CELLS) if odd and draw(st.integers(0, 5)) == 0 else str(draw(st.floats(-9, 9)))
+        document = draw(WORDS) if odd else f"d{line}"
+        query = f"q{draw(st.integers(0, 2))}"
+        words = [query, "Q0", document, rank, score, "t"] if wide else [query, document, rank]
+        words += ["more"] * (odd and draw(st.integers(0, 9)) == 0)
+        separators = [draw(BLANKS) if odd else " " for _ in words[1:]] + [draw(LINE_ENDS) if odd else "\n"]
+        text += "".join(map(str.__add__, words, separators))
+    cut = draw(st.sampled_from([None, None, -1]))
+    return draw(st.sampled_from([b"", b"", codecs.BOM_UTF8])) + text.encode()[:cut]
+
+
+def read_or_error(read: Callable[[Path], Mapping], path: Path) -> object:
+    try:
+        return {query: list(ranking) for query, ranking in read(path).items()}
+    except UserError as error:
+        return str(error)
+
+
+def line_by_line(path: Path) -> dict[str, list[Scored]]:
+    """What a run file says, by the definition."""
+    found: dict[str, dict[str, tuple[float, int, float]]] = {}
+    wide = 0
+    for number, line in read_lines(path):
+        words = line.split()
+        where = f"{path}:{number}"
+        if len(words) not in (3, 6) or (wide and len(words) != wide):
+            raise UserError(where)
+        wide = len(words)
+        query, document, rank = (words[0], words[2], words[3]) if wide == 6 else words
+        try:
+            position = int(rank)
+            score = float(words[4]) if wide == 6 else 1 / position if rank.isascii() and rank.isdigit() else math.nan
+        except (ValueError, ZeroDivisionError):
+            raise UserError(where) from None
+        if not math.isfinite(score) or abs(position) >= 1 << 63 or document in found.setdefault(query, {}):
+            raise UserError(where)
+        found[query][document] = (-float(np.float32(score)), position, score)
+    return {
+        query: [Scored(id, keys[2]) for id, keys in sorted(ranked.items(), key=lambda pair: pair[1][:2])]
+        for query, ranked in found.items()
+    }
+
+
+@settings(max_examples=400, deadline=None)
+@given(run_files())
+def test_columns_are_what_the_lines_say(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+    path = tmp_path_factory.getbasetemp() / "run.any"
+    path.write_bytes(data)
+    expected, found = read_or_error(line_by_line, path), read_or_error(read_run, path)
+    if isinstance(expected, str):
+        assert isinstance(found, str)
+        assert re.match(rf"{re.escape(str(path))}:\d+: ", found), "file and line"
+    else:
+        assert found == expected
+        assert list(found) == list(expected), "queries come as they first appear"
+
+
+def test_most_files_are_read_in_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tabs, several spaces, CRLF, blank lines, other blocks: all that is no reason to read line by line."""
+    monkeypatch.setattr(runs, "read_rows", None)
+    path = tmp_path / "run"
+    for odd in (" ", "\t", "  ", " \t "):
+        for end in ("\n", "\r\n", " \n", "\n\n", "\n \n"):
+            lines = ["1 Q0 a 1 2.5 t", "1 Q0 é 2 1e-3 t", "2 Q0 a 1 -7 t"]
+            path.write_bytes(codecs.BOM_UTF8 + "".join(line.replace(" ", odd) + end for line in lines).encode())
+            assert read_run(path) == {"1": [("a", 2.5), ("é", 1e-3)], "2": [("a", -7.0)]}
+    monkeypatch.setattr(trec, "read_blocks", lambda path, read=trec.read_blocks: read(path, 5))
+    assert read_run(path) == {"1": [("a", 2.5), ("é", 1e-3)], "2": [("a", -7.0)]}
+
+
+def test_runs_of_three_columns_score_by_reciprocal_ranks(tmp_path: Path) -> None:
+    (tmp_path / "run.tsv").write_text("7\tb\t2\n7\ta\t1\n8\ta\t10\n")
+    assert read_run(tmp_path / "run.tsv") == {"7": [Scored("a", 1.0), Scored("b", 0.5)], "8": [Scored("a", 0.1)]}
+    for line, said in (("7\tc\t0", "rank '0'; expected a whole number from 1"), ("7 Q0 c 3 1 t", "6 columns")):
+        (tmp_path / "bad.tsv").write_text(f"7\tb\t2\n{line}\n")
+        with pytest.raises(UserError, match=f"bad.tsv:2: {said}"):
+            read_run(tmp_path / "bad.tsv")
+
+
+@pytest.mark.parametrize("suffix", ["", ".jsonl", ".parquet", ".zst", ".jsonl.bz2"])
+def test_a_run_takes_few_bytes_a_pair(tmp_path: Path, suffix: str) -> None:
+    """30 bytes beside the id, however it came; objects take ten times as many."""
+    path = tmp_path / f"run{suffix}"
+    rows = [(f"q{query}", f"{query}-{i}", -float(i)) for query in range(40) for i in range(500)]
+    if "jsonl" in suffix:
+        data = "".join(json.dumps({"qid": q, "docno": d, "score": s}) + "\n" for q, d, s in rows).encode()
+    else:
+        data = "".join(f"{q} Q0 {d} 1 {s} t\n" for q, d, s in rows).encode()
+    if suffix == ".parquet":
+        columns = dict(zip(("qid", "docno", "score"), map(list, zip(*rows, strict=True)), strict=True))
+        pq.write_table(pa.table(columns), path)
+    elif suffix == ".zst":
+        with pa.CompressedOutputStream(str(path), "zstd") as file:
+            file.write(data)
+    else:
+        path.write_bytes(bz2.compress(data) if suffix.endswith("bz2") else data)
+    table = read_run(path)
+    assert {query: len(ranking) for query, ranking in table.items()} == {f"q{query}": 500 for query in range(40)}
+    assert table["q3"][7] == Scored("3-7", -7.0)
+    assert table.nbytes < (8 + 16 + 6) * len(rows)
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst", ".bz2"])
+def test_compressed_files_that_are_cut_short_are_named(tmp_path: Path, suffix: str) -> None:
+    data = "".join(f"1 Q0 d{i} {i} {-i} t\n" for i in range(5000)).encode()
+    path = tmp_path / f"run{suffix}"
+    if suffix == ".zst":
+        with pa.CompressedOutputStream(str(path), "zstd") as file:
+            file.write(data)
+    else:
+        path.write_bytes({".gz": gzip.compress, ".xz": lzma.compress, ".bz2": bz2.compress}[suffix](data))
+    assert len(read_run(path)["1"]) == 5000
+    path.write_bytes(path.read_bytes()[:-40])
+    with pytest.raises(UserError, match="cannot be decompressed"):
+        read_run(path)

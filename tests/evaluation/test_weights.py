@@ -6,8 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rerank.errors import UserError
-from rerank.evaluation.interpolate import GRID, interpolate, tune_weight, z_normalise
 from rerank.evaluation.measures import evaluate
+from rerank.evaluation.weights import GRID, tune_weight, tune_weights
+from rerank.retrieval.fuse import fuse, interpolate, z_normalise
 from rerank.retrieval.runs import Run, Scored
 from tests.evaluation.random_runs import random_qrels, random_run
 
@@ -117,3 +118,49 @@ def test_tuning_finds_the_best_of_the_grid(seed: int) -> None:
 def test_weights_are_shares(weight: float) -> None:
     with pytest.raises(UserError, match="must be from 0 to 1"):
         interpolate({}, {}, weight)
+
+
+@few
+@given(st.integers(0, 9999))
+def test_two_weights_are_the_best_of_the_grid(seed: int) -> None:
+    runs, qrels = [random_run(seed), random_run(seed + 1)], random_qrels(seed)
+    weights, value = tune_weights(runs, qrels, "nDCG@5")
+    brute = [evaluate(fuse(runs, (1 - w, w)), qrels, "nDCG@5").mean["nDCG@5"] for w in GRID]
+    assert value == max(brute)
+    assert sum(weights) == pytest.approx(1)
+    assert value == evaluate(fuse(runs, weights), qrels, "nDCG@5").mean["nDCG@5"]
+    assert (weights, value) == tune_weights(runs, qrels, "nDCG@5"), "nothing is random"
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_three_weights_come_near_the_best_of_all(seed: int) -> None:
+    """Against every share in steps of a tenth; and no other share of a single run does better."""
+    rng = np.random.default_rng(seed)
+    qrels = {f"q{query}": {f"d{doc}": int(rng.integers(0, 3)) for doc in range(20)} for query in range(15)}
+    runs = []
+    for noise in (1.0, 2.0, 4.0):  # three views of the grades
+        run = {}
+        for query, grades in qrels.items():
+            seen = [Scored(doc, grade + float(rng.normal(0, noise))) for doc, grade in grades.items()]
+            run[query] = sorted(seen, key=lambda scored: -scored.score)[:15]
+        runs.append(run)
+
+    def mean(weights: tuple[float, ...]) -> float:
+        return evaluate(fuse(runs, weights), qrels, "nDCG@5").mean["nDCG@5"]
+
+    weights, value = tune_weights(runs, qrels, "nDCG@5")
+    brute = max(mean((a / 10, b / 10, (10 - a - b) / 10)) for a in range(11) for b in range(11 - a))
+    alone = max(mean((1, 0, 0)), mean((0, 1, 0)), mean((0, 0, 1)))
+    assert value >= max(alone, mean((1 / 3, 1 / 3, 1 / 3)))
+    assert value - alone >= 0.9 * (brute - alone) > 0
+    for i in range(3):
+        for share in GRID:
+            others = np.delete(weights, i)
+            others = others / others.sum() if others.sum() else np.full(2, 0.5)
+            assert mean(tuple(np.insert((1 - share) * others, i, share))) <= value + 1e-12
+
+
+def test_one_run_has_all_the_weight() -> None:
+    weights, value = tune_weights([random_run(1)], random_qrels(1), "nDCG@5")
+    assert weights == (1.0,)
+    assert value == evaluate(random_run(1), random_qrels(1), "nDCG@5").mean["nDCG@5"]

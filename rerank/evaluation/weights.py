@@ -1,0 +1,96 @@
+"""Weights of runs that are summed, tuned on validation queries."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+from ir_measures import Measure
+
+from rerank.evaluation.measures import Evaluator, Qrels
+from rerank.retrieval.fuse import Aligned
+from rerank.retrieval.runs import Run
+
+GRID = tuple(i / 20 for i in range(21))
+ROUNDS = 10
+"""How often a search goes through all runs at the most; two or three times are usual."""
+
+
+def tune_weight(
+    run: Run,
+    first_stage: Run,
+    qrels: Qrels,
+    measure: str | Measure,
+    grid: Sequence[float] = GRID,
+) -> tuple[float, list[tuple[float, float]]]:
+    """The weight with the best mean, and ``(weight, mean)`` for all of the grid; of equal ones the first.
+
+    It is the first stage's share in :func:`rerank.retrieval.fuse.interpolate`. Tune on validation queries: filter the
+    qrels to them.
+    """
+    mean = _Mean([first_stage, run], qrels, measure, on_common=True)
+    table = [(weight, mean((weight, 1 - weight))) for weight in grid]
+    return max(table, key=lambda row: row[1])[0], table
+
+
+def tune_weights(
+    runs: Sequence[Run], qrels: Qrels, measure: str | Measure, grid: Sequence[float] = GRID
+) -> tuple[tuple[float, ...], float]:
+    """Weights for :func:`rerank.retrieval.fuse.fuse`, found by coordinate search, and the mean that they reach.
+
+    From equal weights on, and from each run alone, one run after the other gets the share of the grid that
+    raises the mean most, the others what is left in the proportions that they have; until none gets another. Nothing
+    is random, and of equal weights the first found stay. With two runs that is every share of the grid; with more, a
+    maximum that no change of one share improves, if not always the highest.
+
+    Args:
+        runs: the runs; any number, also of different documents.
+        qrels: judgments of the validation queries, and of these alone.
+        measure: what to raise.
+        grid: the shares that are tried, from 0 to 1.
+
+    Returns:
+        The weights, whose sum is 1, and the mean of the measure.
+    """
+    mean, count = _Mean(runs, qrels, measure), len(runs)
+    alone = [tuple(float(i == j) for j in range(count)) for i in range(count)]
+    best = max((_climb(start, mean, grid) for start in (tuple([1 / count] * count), *alone)), key=mean)
+    return best, mean(best)
+
+
+def _climb(weights: tuple[float, ...], mean: _Mean, grid: Sequence[float]) -> tuple[float, ...]:
+    for _ in range(ROUNDS):
+        before = weights
+        for i in range(len(weights)):
+            weights = max([weights, *(_with_share(weights, i, share) for share in grid)], key=mean)
+        if weights == before:
+            break
+    return weights
+
+
+def _with_share(weights: tuple[float, ...], i: int, share: float) -> tuple[float, ...]:
+    """Weights of which one is as given, and the others what is left, in their proportions."""
+    others = np.delete(np.array(weights), i)
+    if not others.sum():  # equal ones, where this run had all
+        others = np.ones_like(others)
+    left = (1 - share) * others / others.sum() if len(others) else others
+    return tuple(np.insert(left, i, share).tolist())
+
+
+class _Mean:
+    """The mean of a measure as a function of weights; what was asked is remembered."""
+
+    def __init__(self, runs: Sequence[Run], qrels: Qrels, measure: str | Measure, on_common: bool = False) -> None:
+        self._evaluator = Evaluator(qrels, measure)
+        self._aligned = Aligned.of([_only(run, qrels.keys()) for run in runs], on_common)
+        self._known: dict[tuple[float, ...], float] = {}
+
+    def __call__(self, weights: tuple[float, ...]) -> float:
+        if weights not in self._known:
+            table = self._evaluator(self._aligned.sum(weights))
+            self._known[weights] = table.mean[str(self._evaluator.measures[0])]
+        return self._known[weights]
+
+
+def _only(run: Run, queries: Collection[str]) -> Run:
+    return {query: documents for query, documents in run.items() if query in queries}

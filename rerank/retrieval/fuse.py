@@ -1,0 +1,218 @@
+"""Several rankings as one: their union, reciprocal rank fusion, and weighted sums of z-normalised scores."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rerank.arrow import Array
+from rerank.errors import UserError, nearest
+from rerank.retrieval.runs import Run, Scored, as_float32, strictly_decreasing
+
+K = 60
+"""RRF's constant, as Cormack, Clarke and Büttcher (SIGIR 2009) chose it."""
+RRF = "rrf"
+"""The name of the column of fused reciprocal ranks."""
+
+
+def reciprocal_ranks(rankings: Sequence[Sequence[str]], k: int = K) -> list[Scored]:
+    r"""Reciprocal rank fusion, :math:`\sum_r 1 / (k + \text{rank}_r(d))` over the rankings that have the document.
+
+    Args:
+        rankings: document ids, best first, each once.
+        k: how little the first ranks stand out.
+
+    Returns:
+        The union, in descending order of score as float32; ties stay in the order of the first ranking, then of what
+        the second adds, and so on. The sums are exact to the last bit, whatever the order of the rankings.
+    """
+    terms: dict[str, list[float]] = {}
+    for ranking in rankings:
+        for rank, id in enumerate(ranking, 1):
+            terms.setdefault(id, []).append(1 / (k + rank))
+    ids, scores = list(terms), list(map(math.fsum, terms.values()))
+    return [Scored(ids[i], scores[i]) for i in np.argsort(-as_float32(scores), kind="stable").tolist()]
+
+
+@dataclass(frozen=True)
+class Pool:
+    """The candidates of several runs together, query by query: the best of each, with what every run says of them.
+
+    Where a run has equal scores, each is the next float32 below the one before, as in run files that we write: so its
+    column alone tells its order, whatever orders the candidates.
+
+    Args:
+        runs: run by name. Nothing of them is held beside themselves.
+        order: the column that orders the candidates: a run's name, or ``rrf``. Those that the run lacks come last, in
+            the order of their RRF. None takes ``rrf``, or the only run there is.
+
+    Raises:
+        UserError: no such order, or a run that is called ``rrf``.
+    """
+
+    runs: Mapping[str, Run]
+    order: str | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.runs) > 1 and RRF in self.runs:
+            raise UserError(f"a run is called {RRF!r}, as the column of the fused ranks; choose another name")
+        if self.order is not None and self.order not in self.columns:
+            there = f"the columns are {', '.join(self.columns)}"
+            raise UserError(f"order: no column {self.order!r}{nearest(self.order, self.columns)}; {there}")
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The runs' names, and ``rrf`` behind them where there is more than one."""
+        return (*self.runs, RRF) if len(self.runs) > 1 else tuple(self.runs)
+
+    @property
+    def ordered_by(self) -> str:
+        """The column that orders the candidates."""
+        return self.order or self.columns[-1]
+
+    def candidates(self, query: str, depth: int) -> tuple[list[str], Array]:
+        """Document ids, best first, and ``[n, columns]`` scores; NaN where a run lacks the document."""
+        best = [run.get(query, ())[:depth] for run in self.runs.values()]
+        if len(best) == 1:
+            return [scored.id for scored in best[0]], np.array([[scored.score] for scored in best[0]]).reshape(-1, 1)
+        fused = reciprocal_ranks([[scored.id for scored in ranking] for ranking in best])
+        rows = {scored.id: row for row, scored in enumerate(fused)}
+        scores = np.full((len(fused), len(self.columns)), np.nan)
+        for column, ranking in enumerate(best):
+            given = strictly_decreasing([scored.score for scored in ranking])
+            scores[[rows[scored.id] for scored in ranking], column] = given
+        scores[:, -1] = [scored.score for scored in fused]
+        ids = [scored.id for scored in fused]
+        if self.ordered_by == RRF:
+            return ids, scores
+        first = [rows[scored.id] for scored in best[self.columns.index(self.ordered_by)]]
+        order = list(dict.fromkeys([*first, *range(len(ids))]))
+        return [ids[row] for row in order], scores[order]
+
+    def ranking(self, query: str, depth: int) -> list[Scored]:
+        """What the column that orders the candidates has of them, best first."""
+        if self.ordered_by in self.runs:
+            return list(self.runs[self.ordered_by].get(query, ())[:depth])
+        ids, scores = self.candidates(query, depth)
+        return list(map(Scored, ids, scores[:, -1].tolist()))
+
+
+def z_normalise(scores: Sequence[float]) -> Array:
+    """Float32 scores less their mean, over their standard deviation (of the population); zeros where all are equal."""
+    values = _values(scores)
+    return _standardise(values, values) if len(values) else values
+
+
+def _values(scores: Sequence[float]) -> Array:
+    return as_float32(scores).astype(np.float64)
+
+
+def _standardise(values: Array, reference: Array) -> Array:
+    # Equal scores can have a mean that is off by a rounding error: their range is 0, their deviation may not be.
+    if np.ptp(reference) == 0:
+        return np.zeros(len(values))
+    return (values - reference.mean()) / reference.std()
+
+
+@dataclass(frozen=True)
+class Aligned:
+    """Runs side by side, z-normalised, to be summed with any weights.
+
+    Attributes:
+        queries: query id -> the union of the runs' documents, and ``[runs, documents]`` their z.
+    """
+
+    queries: Mapping[str, tuple[list[str], list[Array]]]
+
+    @classmethod
+    def of(cls, runs: Sequence[Run], on_common: bool = False) -> Aligned:
+        """Align runs.
+
+        A document that a run lacks gets the run's lowest z; of a query that a run lacks, all documents get 0.
+
+        Args:
+            runs: the runs; ties of their sums stay in the order of the first, then of what the second adds, and so on.
+            on_common: whether mean and deviation of each run are over the documents that all runs (with this query)
+                have, if there are any, or over its own. A model that scored only the top of the first stage is so
+                compared with it on common ground.
+        """
+        queries = {}
+        for query in dict.fromkeys(query for run in runs for query in run):
+            scores = [dict(run.get(query, ())) for run in runs]
+            documents = list(dict.fromkeys(id for known in scores for id in known))
+            common = documents
+            if on_common:
+                common = [id for id in documents if all(id in known for known in scores if known)]
+            queries[query] = documents, [_z(known, documents, common) for known in scores]
+        return cls(queries)
+
+    def sum(self, weights: Sequence[float], divisor: float = 1) -> dict[str, list[Scored]]:
+        """Per query the documents by the weighted sum of their z, over a divisor."""
+        fused = {}
+        for query, (documents, zs) in self.queries.items():
+            total = sum((weight * z for weight, z in zip(weights, zs, strict=True)), start=np.zeros(len(documents)))
+            scores = total / divisor
+            order = np.argsort(-scores.astype(np.float32), kind="stable").tolist()
+            fused[query] = [Scored(documents[i], float(scores[i])) for i in order]
+        return fused
+
+
+def _z(scores: Mapping[str, float], documents: list[str], common: list[str]) -> Array:
+    if not scores:
+        return np.zeros(len(documents))
+    lowest = min(scores.values())
+    values = _values([scores.get(document, lowest) for document in documents])
+    reference = [scores[document] for document in common if document in scores] or list(scores.values())
+    return _standardise(values, _values(reference))
+
+
+def fuse(runs: Sequence[Run], weights: Sequence[float] | None = None) -> dict[str, list[Scored]]:
+    r"""Per query :math:`\sum_r w_r \, z(s_r)` over the union of the runs' documents.
+
+    Each run is z-normalised over its own documents; see :meth:`Aligned.of` for what it lacks.
+
+    Args:
+        runs: rankings; ties keep the order of the first.
+        weights: of the runs; None takes the mean, :math:`1/R` each.
+    """
+    aligned = Aligned.of(runs)
+    return aligned.sum([1.0] * len(runs), len(runs)) if weights is None else aligned.sum(weights)
+
+
+def ensemble(runs: Sequence[Run]) -> dict[str, list[Scored]]:
+    """The mean of the z-normalised scores of models that scored the same documents.
+
+    Raises:
+        ValueError: the runs differ in their queries or documents.
+    """
+    for query, ranking in runs[0].items():
+        documents = {scored.id for scored in ranking}
+        if any({scored.id for scored in run.get(query, ())} != documents for run in runs):
+            raise ValueError(f"query {query!r}: the runs rank different documents")
+    if any(run.keys() != runs[0].keys() for run in runs):
+        raise ValueError("the runs rank different queries")
+    return fuse(runs)
+
+
+def interpolate(run: Run, first_stage: Run, weight: float) -> dict[str, list[Scored]]:
+    r"""Per query, :math:`(1 - w) \, z(\text{model}) + w \, z(\text{first stage})`, ties in first-stage order.
+
+    Mean and standard deviation of each are over the candidates that are in both, so that a model which scored
+    only the top of the first stage is compared with it on common ground. A document that one of the two lacks gets
+    the lowest z that the other documents have there (below a reranked top, the first stage's order therefore stays);
+    a query that the model lacks keeps the first stage's order, and one that the first stage lacks the model's.
+
+    Args:
+        run: the model's scores.
+        first_stage: the scores that it reranked.
+        weight: w, the first stage's share, 0 to 1.
+
+    Raises:
+        UserError: a weight outside 0 to 1.
+    """
+    if not 0 <= weight <= 1:
+        raise UserError(f"first-stage weight {weight}: must be from 0 to 1")
+    return Aligned.of([first_stage, run], on_common=True).sum([weight, 1 - weight])

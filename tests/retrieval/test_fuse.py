@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rerank.errors import UserError
+from rerank.retrieval.fuse import K, Pool, ensemble, fuse, reciprocal_ranks
+from rerank.retrieval.runs import Run, Scored, strictly_decreasing
+
+scores = st.lists(st.integers(-50, 50), min_size=1, max_size=8, unique=True)
+
+
+def ranking(values: list[int], order: list[int] | None = None) -> Run:
+    return {"q": [Scored(f"d{i}", float(values[i])) for i in order or range(len(values))]}
+
+
+def test_the_mean_of_z_scores_by_hand() -> None:
+    """z of (1, 2, 3) is (-a, 0, a), of (30, 20, 40) it is (0, -a, a), with a = sqrt(3/2)."""
+    found = ensemble([ranking([1, 2, 3]), ranking([30, 20, 40])])["q"]
+    a = 1.5**0.5
+    assert [scored.id for scored in found] == ["d2", "d0", "d1"]
+    assert [scored.score for scored in found] == pytest.approx([a, -a / 2, -a / 2])
+
+
+@given(scores, st.integers(1, 9), st.integers(-9, 9), st.randoms())
+def test_scale_shift_and_order_of_a_run_do_not_matter(values: list[int], scale: int, shift: int, rng: object) -> None:
+    order = list(range(len(values)))
+    rng.shuffle(order)  # type: ignore[attr-defined]
+    moved = ranking([scale * value + shift for value in values], order)
+    found = {scored.id: scored.score for scored in ensemble([ranking(values), moved])["q"]}
+    alone = {scored.id: scored.score for scored in ensemble([ranking(values)])["q"]}
+    assert found == pytest.approx(alone, abs=1e-9)
+    best = [scored.id for scored in ensemble([moved])["q"]]
+    assert best == [f"d{i}" for i in np.argsort([-value for value in values])]
+
+
+def test_runs_of_different_documents_or_queries_are_refused() -> None:
+    with pytest.raises(ValueError, match="different documents"):
+        ensemble([ranking([1, 2]), ranking([1, 2, 3])])
+    with pytest.raises(ValueError, match="different queries"):
+        ensemble([ranking([1, 2]), ranking([1, 2]) | {"other": []}])
+
+
+IDS = st.sampled_from([f"d{i}" for i in range(12)])
+RANKING = st.lists(IDS, unique=True, max_size=8)
+RUN = st.lists(st.tuples(IDS, st.integers(-3, 3)), unique_by=lambda pair: pair[0], max_size=8).map(
+    lambda pairs: [Scored(id, float(score)) for id, score in sorted(pairs, key=lambda pair: -pair[1])]
+)
+
+
+@given(st.lists(RANKING, max_size=5), st.sampled_from([0, 1, K]))
+def test_reciprocal_ranks_are_those_of_a_dozen_lines(rankings: list[list[str]], k: int) -> None:
+    union = list(dict.fromkeys(id for ranking in rankings for id in ranking))
+    exact = {}
+    for id in union:
+        # doubles as they are, summed without rounding, then rounded once
+        terms = [Fraction(1 / (k + ranking.index(id) + 1)) for ranking in rankings if id in ranking]
+        exact[id] = float(sum(terms))
+    found = reciprocal_ranks(rankings, k)
+    assert dict(found) == exact
+    assert [id for id, _ in found] == sorted(union, key=lambda id: (-np.float32(exact[id]), union.index(id)))
+
+
+@given(st.lists(RANKING, min_size=1, max_size=5), st.randoms())
+def test_the_order_of_the_runs_decides_ties_alone(rankings: list[list[str]], rng: object) -> None:
+    shuffled = rankings[:]
+    rng.shuffle(shuffled)  # type: ignore[attr-defined]
+    assert dict(reciprocal_ranks(shuffled)) == dict(reciprocal_ranks(rankings))
+
+
+@given(st.dictionaries(st.sampled_from("abc"), RUN, min_size=2), st.integers(1, 9), st.sampled_from([None, "rrf", 0]))
+def test_a_pool_is_the_union_of_what_each_run_has_above_its_depth(
+    runs: dict[str, list[Scored]], depth: int, order: str | int | None
+) -> None:
+    by = next(iter(runs)) if order == 0 else order
+    pool = Pool({name: {"q": ranking} for name, ranking in runs.items()}, by)  # type: ignore[arg-type]
+    cut = {name: ranking[:depth] for name, ranking in runs.items()}
+    fused = reciprocal_ranks([[scored.id for scored in ranking] for ranking in cut.values()])
+    documents, scores = pool.candidates("q", depth)
+    assert pool.columns == (*runs, "rrf")
+    assert sorted(documents) == sorted({scored.id for ranking in cut.values() for scored in ranking})
+    for column, ranking in enumerate(cut.values()):
+        column_of = {id: row[column] for id, row in zip(documents, scores, strict=True) if not np.isnan(row[column])}
+        given_scores = strictly_decreasing([scored.score for scored in ranking]).tolist()
+        assert column_of == dict(zip([scored.id for scored in ranking], given_scores, strict=True))
+    assert dict(zip(documents, scores[:, -1], strict=True)) == dict(fused)
+    if order == 0:
+        first = [scored.id for scored in cut[by]]  # type: ignore[index]
+        assert documents == first + [scored.id for scored in fused if scored.id not in first]
+        assert pool.ranking("q", depth) == cut[by]  # type: ignore[index]
+    else:
+        assert documents == [scored.id for scored in fused]
+        assert pool.ranking("q", depth) == fused
+    empty, nothing = pool.candidates("none", depth)
+    assert (empty, nothing.shape) == ([], (0, len(runs) + 1))
+
+
+def test_a_pool_of_one_is_the_run() -> None:
+    pool = Pool({"bm25": {"q": [Scored("b", 2.0), Scored("a", 2.0)]}})
+    documents, scores = pool.candidates("q", 5)
+    assert (pool.columns, pool.ordered_by, documents, scores.tolist()) == (("bm25",), "bm25", ["b", "a"], [[2], [2]])
+    assert pool.candidates("none", 5)[1].shape == (0, 1)
+
+
+def test_orders_and_names_that_cannot_be_are_refused() -> None:
+    with pytest.raises(UserError, match=r"no column 'splada' \(did you mean 'splade'\?\)"):
+        Pool({"bm25": {}, "splade": {}}, "splada")
+    with pytest.raises(UserError, match="no column 'rrf'"):
+        Pool({"bm25": {}}, "rrf")
+    with pytest.raises(UserError, match="a run is called 'rrf'"):
+        Pool({"bm25": {}, "rrf": {}})
+
+
+@given(st.lists(RUN, min_size=1, max_size=4), st.lists(st.integers(0, 4), min_size=4, max_size=4))
+def test_weighted_sums_are_those_of_a_dozen_lines(rankings: list[list[Scored]], weights: list[int]) -> None:
+    runs, expected = [{"q": ranking} for ranking in rankings], {}
+    for document in dict.fromkeys(scored.id for ranking in rankings for scored in ranking):
+        expected[document] = 0.0
+        for weight, ranking in zip(weights, rankings, strict=False):
+            known = {id: score for id, score in ranking}
+            values = list(known.values())
+            spread = np.std(values) if len(set(values)) > 1 else np.inf
+            if values:
+                expected[document] += weight * (known.get(document, min(values)) - np.mean(values)) / spread
+    found = dict(fuse(runs, weights[: len(runs)])["q"])
+    assert found == pytest.approx(expected, abs=1e-9)
+    equal = dict(fuse(runs)["q"])
+    assert equal == pytest.approx({id: s / len(runs) for id, s in fuse(runs, [1.0] * len(runs))["q"]}, abs=1e-9)
