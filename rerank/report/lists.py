@@ -61,8 +61,8 @@ def overlap(about: Overview) -> Matrix:
         "Overlap of systems",
         [system.name for system in about.systems],
         about.overlap.tolist(),
-        f"Of the best {depth} candidates of the row's system, how many are among the best {depth} of the column's, over "
-        "all queries.",
+        f"Of the best {depth} candidates of the row's system, how many are among the best {depth} of the column's, "
+        "over all queries.",
     )
 
 
