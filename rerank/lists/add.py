@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from tqdm import tqdm
 
 from rerank.arrow import Array
 from rerank.errors import UserError
 from rerank.hashes import sha256_of
 from rerank.lists.columns import add_column, check_name
-from rerank.lists.rows import Rows
 from rerank.lists.store import Store
 from rerank.lists.view import Lists
 from rerank.retrieval.scores import ScoreFile
@@ -24,8 +25,6 @@ log = logging.getLogger("rerank")
 
 LABELS = ("run", "model")
 """What a column remembers for people only: the names of what it was made from."""
-BATCH = 65_536
-"""Document ids in memory at a time."""
 LEAST = 0.1
 """Share of the queries of which a file has to say something; with less, it is of another collection."""
 
@@ -119,7 +118,9 @@ def is_there(store: Store, name: str, made: Mapping[str, Any]) -> bool:
 
 
 class Finder:
-    """Finds candidates by the ids of their query and document; in memory are 12 bytes a document, and the queries.
+    """Finds candidates by the ids of their query and document.
+
+    Memory is that of the rows which are looked for together and of the lists that they are of.
 
     Args:
         store: the lists.
@@ -128,30 +129,32 @@ class Finder:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.lists = Lists.of(store).with_added()
-        self._ids = store.documents.column("doc_id")
-        self._queries = {id: row for row, id in enumerate(store.queries.column("query_id").to_pylist())}
-        batches = range(0, len(self._ids), BATCH)
-        self._documents = Rows(self._ids.slice(start, BATCH).to_pylist() for start in batches)
-        for start in batches:
-            self._documents.place(self._ids.slice(start, BATCH).to_pylist())
 
-    def rows(self, queries: Sequence[str], documents: Sequence[str]) -> Array:
+    def rows(self, queries: pa.Array, documents: pa.Array) -> Array:
         """The rows of the candidates, ``[n]`` int64; -1 where a query does not have a document."""
-        result = np.full(len(queries), -1, dtype=np.int64)
-        query = np.fromiter((self._queries.get(id, -1) for id in queries), np.int64, len(queries))
-        document = self._documents.of(documents, self._ids).astype(np.int64)
-        both = np.flatnonzero((query >= 0) & (document >= 0))
-        rows = self.lists.select(np.unique(query[both])).row_numbers
+        store, result = self.store, np.full(len(queries), -1, dtype=np.int64)
+        query = _positions(queries, store.queries.column("query_id"))
+        rows = self.lists.select(np.unique(query[query >= 0])).row_numbers
         if not len(rows):
             return result
-        count = self.store.documents.num_rows
-        keys = self.store.query[rows].astype(np.int64) * count + self.store.document[rows]
+        candidates = store.document[rows]
+        there = np.unique(candidates)
+        at = _positions(documents, store.documents.column("doc_id").take(pa.array(there)))
+        both = np.flatnonzero((query >= 0) & (at >= 0))
+        count = store.documents.num_rows
+        keys = store.query[rows].astype(np.int64) * count + candidates
+        wanted = query[both] * count + there[at[both]]
         order = np.argsort(keys, kind="stable")
-        wanted = query[both] * count + document[both]
-        at = order[np.minimum(np.searchsorted(keys, wanted, sorter=order), len(keys) - 1)]
-        same = keys[at] == wanted
-        result[both[same]] = rows[at[same]]
+        found = order[np.minimum(np.searchsorted(keys, wanted, sorter=order), len(keys) - 1)]
+        same = keys[found] == wanted
+        result[both[same]] = rows[found[same]]
         return result
+
+
+def _positions(ids: pa.Array, known: pa.ChunkedArray) -> Array:
+    """The position of each id among those that are known, ``[n]`` int64; -1 where it is not."""
+    found = pc.index_in(ids, value_set=known.cast(ids.type))
+    return found.fill_null(-1).to_numpy().astype(np.int64)
 
 
 def read_column(store: Store, finder: Finder, name: str, file: ScoreFile) -> tuple[Array, list[str]]:
@@ -173,12 +176,12 @@ def read_column(store: Store, finder: Finder, name: str, file: ScoreFile) -> tup
             if len(twice := np.flatnonzero(seen[rows[known]] | ~first)):
                 row = int(known[twice[0]])
                 raise UserError(
-                    f"{batch.places[row]}: document {batch.documents[row]!r} of query "
-                    f"{batch.queries[row]!r} a second time; keep one"
+                    f"{batch.where(row)}: document {batch.documents[row].as_py()!r} of query "
+                    f"{batch.queries[row].as_py()!r} a second time; keep one"
                 )
             seen[rows[known]] = True
             values[rows[known]] = batch.values[known]
-            example = example if read else (batch.queries[0], batch.documents[0])
+            example = example if read else (batch.queries[0].as_py(), batch.documents[0].as_py())
             read += len(rows)
             bar.update(len(rows))
     _check_coverage(store, file, Coverage.of(store, values), int(seen.sum()), read, example)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from rerank.arrow import Array
 from rerank.collections.base import checked_id
@@ -16,8 +20,10 @@ from rerank.collections.records import read_json_objects
 from rerank.errors import UserError, nearest
 from rerank.files import read_lines
 from rerank.retrieval.formats import FIELDS, kind_of, read_rows
+from rerank.retrieval.table import TwiceError
+from rerank.retrieval.trec import read_regular
 
-ROWS = 1 << 18
+ROWS = 1 << 19
 """Rows in memory at a time."""
 LARGEST = float(np.finfo(np.float32).max)
 NOT_NUMBERS = {"query", "text", "title", "grade", "rank", "iteration", "q0", "tag", "run", "system", "name"}
@@ -29,15 +35,15 @@ class Scores(NamedTuple):
     """Some rows of a file.
 
     Attributes:
-        places: the file and line or row of each, as messages name it.
+        where: the file and line or row of each, as messages name it, by its position here.
         queries: query ids.
         documents: document ids.
         values: ``[n, C]`` float64, finite as float32; NaN where the file has no number.
     """
 
-    places: Sequence[str]
-    queries: list[str]
-    documents: list[str]
+    where: Callable[[int], str]
+    queries: pa.Array
+    documents: pa.Array
     values: Array
 
 
@@ -77,8 +83,23 @@ Row = tuple[str, object, object, Sequence[object]]
 
 
 def _run(path: Path) -> Reader:
-    rows = ((where, query, document, [score]) for where, query, document, _, score in read_rows(path))
-    return ["score"], _in_batches(path, ["score"], rows)
+    def batches() -> Iterator[Scores]:
+        table = None
+        if kind_of(path) != ".json":
+            with suppress(TwiceError):  # it may be of no candidate; who reads line by line knows where it is
+                table = read_regular(path)
+        if table is None or not len(table.scores) or np.abs(table.scores).max() > LARGEST:
+            rows = ((where, query, document, [score]) for where, query, document, _, score in read_rows(path))
+            yield from _in_batches(path, ["score"], rows)
+            return
+        for start in range(0, len(table.scores), ROWS):
+            scores = table.scores[start : start + ROWS, None]
+            of = np.searchsorted(table.offsets, np.arange(start, start + len(scores)), side="right") - 1
+            queries = pa.array(table.queries, pa.string()).take(pa.array(of))
+            documents = pa.concat_arrays(table.documents.slice(start, ROWS).chunks)
+            yield Scores(lambda i: str(path), queries, documents, scores)
+
+    return ["score"], batches()
 
 
 def _json_lines(path: Path) -> Reader:
@@ -136,7 +157,6 @@ def _rows_of(reader: Iterable[list[str]], path: Path, places: list[int]) -> Iter
 def _parquet(path: Path) -> Reader:
     if not path.is_file():
         raise UserError(f"{path}: no such file")
-    import pyarrow as pa
     from pyarrow.parquet import ParquetFile
 
     unreadable = f"{path}: not a readable Parquet file"
@@ -155,19 +175,15 @@ def _parquet(path: Path) -> Reader:
         try:
             with ParquetFile(path) as file:
                 for batch in file.iter_batches(ROWS, columns=[query, document, *names]):
-                    places = [f"{path}: row {start + i}" for i in range(len(batch))]
-                    start += len(batch)
-                    ids = [
-                        [checked_id(id, place) for place, id in zip(places, column.to_pylist(), strict=True)]
-                        for column in (batch.column(query), batch.column(document))
-                    ]
+                    where = partial(_row_of, path, start)
+                    ids = [_parquet_ids(batch.column(name), where) for name in (query, document)]
                     numbers = [batch.column(name).cast(pa.float64()).fill_null(np.nan).to_numpy() for name in names]
-                    values = np.stack(numbers, axis=1) if len(batch) else np.zeros((0, len(names)))
-                    wrong = np.abs(values) > LARGEST
-                    if wrong.any():
+                    values = np.stack(numbers, axis=1)
+                    if (wrong := np.abs(values) > LARGEST).any():
                         row, number = np.argwhere(wrong)[0].tolist()
-                        _refuse(places[row], names[number], float(values[row, number]))
-                    yield Scores(places, ids[0], ids[1], values)
+                        _refuse(where(row), names[number], float(values[row, number]))
+                    yield Scores(where, ids[0], ids[1], values)
+                    start += len(batch)
         except (pa.ArrowException, OSError) as error:
             raise UserError(f"{unreadable} ({error})") from error
         if start == 1:
@@ -176,23 +192,46 @@ def _parquet(path: Path) -> Reader:
     return names, batches()
 
 
+def _row_of(path: Path, first: int, row: int) -> str:
+    return f"{path}: row {first + row}"
+
+
+def _parquet_ids(ids: pa.Array, where: Callable[[int], str]) -> pa.Array:
+    if pa.types.is_dictionary(ids.type):
+        ids = ids.dictionary_decode()
+    text = pa.types.is_string(ids.type) or pa.types.is_large_string(ids.type) or pa.types.is_string_view(ids.type)
+    if not (text or pa.types.is_integer(ids.type)):
+        raise UserError(f"{where(0)}: an id of type {ids.type}; expected a string or a whole number")
+    found = ids.cast(pa.large_string())
+    odd = pc.match_substring_regex(found, r"[\s\p{Z}]|^$").fill_null(True).to_numpy(zero_copy_only=False)
+    for row in np.flatnonzero(odd).tolist():
+        checked_id(ids[row].as_py(), where(row))
+    return found
+
+
 def _in_batches(path: Path, names: Sequence[str], rows: Iterator[Row]) -> Iterator[Scores]:
     there = False
     while some := list(islice(rows, ROWS)):
         there = True
         places = [row[0] for row in some]
-        ids = [[_id(row[i], row[0]) for row in some] for i in (1, 2)]
+        ids = [_ids([row[i] for row in some], places) for i in (1, 2)]
         numbers = [_floats([row[3][i] for row in some], places, name) for i, name in enumerate(names)]
-        yield Scores(places, ids[0], ids[1], np.stack(numbers, axis=1))
+        yield Scores(places.__getitem__, ids[0], ids[1], np.stack(numbers, axis=1))
     if not there:
         raise _empty(path)
 
 
-def _id(value: object, where: str) -> str:
-    # Most ids are plainly in order, which is quicker to see.
-    if type(value) is str and value and value.isalnum():
-        return value
-    return checked_id(value, where)
+def _ids(given: Sequence[object], places: Sequence[str]) -> pa.Array:
+    checked = [
+        # Most ids are plainly in order, which is quicker to see.
+        value if type(value) is str and value.isalnum() else checked_id(value, where)
+        for value, where in zip(given, places, strict=True)
+    ]
+    try:
+        return pa.array(checked, pa.large_string())
+    except UnicodeEncodeError as error:  # half of a surrogate pair, which JSON's escapes can spell and UTF-8 cannot
+        odd = next(i for i, id in enumerate(checked) if id.encode(errors="replace").decode() != id)
+        raise UserError(f"{places[odd]}: an id that is not Unicode ({error.reason})") from error
 
 
 def _floats(given: Sequence[object], places: Sequence[str], name: str) -> Array:
