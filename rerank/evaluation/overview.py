@@ -39,8 +39,8 @@ class System:
         name: what it is called.
         candidates: how many candidates it returned.
         queries: in how many lists.
-        only: how many relevant candidates no other system returned; None for a fusion, or a model of ours, which
-            scores what others found.
+        only: how many relevant candidates no other system returned; None for what found none itself: a fusion, and
+            where several systems made the lists, all columns that were added afterwards.
     """
 
     name: str
@@ -147,7 +147,9 @@ class _Look:
         self.lists, self.names, self.measures = lists, names, measures
         store, count = lists.store, len(names)
         made = [store.entry(name.partition("/")[0]).made for name in names]
-        self.finds = [name != RRF and "model" not in about for name, about in zip(names, made, strict=True)]
+        self.finds = [name != RRF and "sha256" not in about for name, about in zip(names, made, strict=True)]
+        if sum(self.finds) < 2:  # the lists are of one system: all others were added afterwards
+            self.finds = [name != RRF and "model" not in about for name, about in zip(names, made, strict=True)]
         self.fusable = [i for i, name in enumerate(names) if name != RRF]
         self.order = names.index(store.order) if store.order in names else None
         deepest = int(lists.lengths.max(initial=0))
@@ -221,15 +223,15 @@ class _Look:
     ) -> None:
         evaluator = Evaluator(judged, [ir_measures.Judged @ 10, *self.measures])
         for name in (*self.names, BEST):
-            self.alone.setdefault(name, []).append(evaluator(rankings[name], name))
+            self.alone.setdefault(name, []).append(evaluator(rankings[name], name, warn=False))
         for name in self._fusions():
-            self.fused.setdefault(name, []).append(evaluator(rankings[name], name))
+            self.fused.setdefault(name, []).append(evaluator(rankings[name], name, warn=False))
         self._recall.append(
-            Evaluator(judged, [ir_measures.R @ depth for depth in self.depths])(rankings["lists"], "the lists")
+            Evaluator(judged, [ir_measures.R @ depth for depth in self.depths])(rankings["lists"], warn=False)
         )
         main = Evaluator(judged, [self.measures[0]])
         for depth, run in tops.items():
-            self._best[depth].append(main(run, "the lists"))
+            self._best[depth].append(main(run, warn=False))
 
     def tops(self) -> list[tuple[int, float, float]]:
         """Depth, recall, and the best that reranking so deep could reach."""

@@ -141,9 +141,12 @@ def _schema(lists: Lists) -> pa.Schema:
 
 
 def _json_lines(lists: Lists, path: Path) -> None:
+    encode = json.JSONEncoder(ensure_ascii=False).encode
     with atomic_file(path) as temporary, temporary.open("w", encoding="utf-8") as file:
         for table in tables(lists):
-            file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in table.to_pylist())
+            names, columns = table.column_names, [column.to_pylist() for column in table.columns]
+            rows = (dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
+            file.writelines(encode(row) + "\n" for row in rows)
 
 
 def _parquet(lists: Lists, path: Path) -> None:

@@ -115,6 +115,14 @@ def test_a_model_and_a_fusion_find_nothing_themselves(tmp_path: Path) -> None:
     assert list(about.fused) == ["bm25 + ce"]
 
 
+def test_what_was_added_afterwards_found_nothing_itself() -> None:
+    frame = pd.DataFrame({"query_id": ["q"] * 3, "doc_id": list("abc"), "grade": 1})
+    frame["bm25"], frame["rm3"] = [3.0, 2.0, np.nan], [np.nan, 2.0, 1.0]
+    lists = Lists.from_dataframe(frame)
+    add_column(lists.store, "teacher", np.ones(3), made={"run": "x", "sha256": ""})
+    assert {system.name: system.only for system in overview(lists).systems} == {"bm25": 1, "rm3": 1, "teacher": None}
+
+
 def test_lists_without_judgments_show_what_there_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     frame = make_lists(tmp_path).to_dataframe().drop(columns="grade")
     shown = text(overview(Lists.from_dataframe(frame)))
