@@ -106,7 +106,7 @@ def test_reranking_deeper_reaches_more_and_added_documents_count_for_nothing(tmp
 
 def test_a_model_and_a_fusion_find_nothing_themselves(tmp_path: Path) -> None:
     lists = make_lists(tmp_path)
-    add_column(lists.store, "ce", lists.column("bm25"), made={"model": "x"})
+    add_column(lists.store, "ce", lists.column("bm25"), made={"model": "x", "sha256": ""})
     add_column(lists.store, "rrf", lists.column("bm25"))
     add_column(lists.store, "features", np.zeros((lists.size, 20)), names=[str(i) for i in range(20)])
     about = overview(Lists.open(tmp_path / "lists"))

@@ -210,7 +210,7 @@ def test_folders_that_take_no_column(tmp_path: Path) -> None:
     (tmp_path / "old" / "manifest.json").write_text('{"version": 1}')
     with pytest.raises(UserError, match="lists of version 1; convert them"):
         add_runs(tmp_path / "old", {"a": tmp_path / "a.trec"})
-    for folder in tmp_path, *tmp_path.parents[:2]:
+    for folder in (folder for folder in (tmp_path, *tmp_path.parents) if "pytest-of-" in str(folder)):
         folder.chmod(0o755)
     columns = tmp_path / "lists" / "columns"
     columns.chmod(0o555)
