@@ -30,10 +30,30 @@ def query_hashes(lists: Lists) -> Array:
     return np.frombuffer(hashes, "<u8")
 
 
-def remember(lists: Lists) -> dict[str, str]:
-    """What the contract of a model that was trained on these lists says of them: eight letters a query."""
-    hashes = np.unique(query_hashes(lists)).view(np.uint8).reshape(-1, 8)[:, :BYTES]
-    return {TRAINED_ON: base64.b64encode(hashes.tobytes()).decode()}
+def remember(lists: Lists, initial: str | Path | None = None) -> dict[str, str]:
+    """What the contract of a model that was trained on these lists says of them: eight letters a query.
+
+    Args:
+        lists: the training lists.
+        initial: the model that it started from, whose queries it remembers, too.
+    """
+    earlier = None if initial is None else _known(initial)
+    hashes = query_hashes(lists)
+    together = np.unique(hashes if earlier is None else np.concatenate([hashes, earlier]))
+    parts = together.view(np.uint8).reshape(-1, 8)[:, :BYTES]
+    return {TRAINED_ON: base64.b64encode(parts.tobytes()).decode()}
+
+
+def _known(model: str | Path) -> Array | None:
+    """Hashes of the queries that a model was trained on; None where it does not say."""
+    known = read_contract(Path(model)).get(TRAINED_ON)
+    if known is None:
+        return None
+    try:
+        parts = np.frombuffer(base64.b64decode(known, validate=True), np.uint8).reshape(-1, BYTES)
+    except (ValueError, TypeError) as error:
+        raise UserError(f"{model}/{CONTRACT}: {TRAINED_ON}: not what training wrote ({error}); train again") from error
+    return np.pad(parts, ((0, 0), (0, 8 - BYTES))).view("<u8")[:, 0]
 
 
 def shared_queries(lists: Lists, model: str | Path) -> list[str] | None:
@@ -42,14 +62,9 @@ def shared_queries(lists: Lists, model: str | Path) -> list[str] | None:
     Raises:
         UserError: its contract is damaged.
     """
-    known = read_contract(Path(model)).get(TRAINED_ON)
-    if known is None:
+    hashes = _known(model)
+    if hashes is None:
         return None
-    try:
-        parts = np.frombuffer(base64.b64decode(known, validate=True), np.uint8).reshape(-1, BYTES)
-    except (ValueError, TypeError) as error:
-        raise UserError(f"{model}/{CONTRACT}: {TRAINED_ON}: not what training wrote ({error}); train again") from error
-    hashes = np.pad(parts, ((0, 0), (0, 8 - BYTES))).view("<u8")[:, 0]
     shared = np.isin(query_hashes(lists), hashes)
     return [id for id, both in zip(lists.query_ids, shared.tolist(), strict=True) if both]
 

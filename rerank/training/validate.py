@@ -117,7 +117,7 @@ def finish(folder: RunFolder, splits: Splits, model: Model, config: TrainConfig,
     if mixed:
         result["with_first_stage"] = mixed
     if main:
-        folder.add_to_contract(remember(splits.train))
+        folder.add_to_contract(remember(splits.train, config.model.arguments().get("name")))
         if mixed:
             folder.add_to_contract({"first_stage_weight": mixed["first_stage_weight"]})
         if "features" in (manifest := splits.train.store.manifest):

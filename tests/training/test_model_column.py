@@ -137,6 +137,12 @@ def test_queries_of_the_training_are_refused(
     assert main([*command, "--in-sample"]) == 0
     assert main(["add", "--lists", str(tmp_path / "other" / "lists"), "--model", str(run / "best")]) == 0
     assert "x" in Lists.open(tmp_path / "lists").store.column_names
+    further = tmp_path / "runs" / "further"  # what starts from a model has its memory
+    swap = {words[1]: f"--data.train={tmp_path / 'other' / 'lists'}", words[3]: f"--output={further}"}
+    swap[words[4]] = f"--model.name={run / 'best'}"
+    train([*(swap.get(word, word) for word in words), "--epochs=1"])
+    assert shared_queries(lists, further / "best") == trained
+    assert shared_queries(other, further / "best")
 
 
 def test_the_same_text_under_another_id_is_the_same_query(tmp_path: Path) -> None:
