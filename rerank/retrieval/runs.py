@@ -15,6 +15,7 @@ from tqdm import tqdm
 from rerank.errors import UserError
 from rerank.files import COMPRESSED, atomic_write
 from rerank.retrieval.formats import kind_of, read_rows
+from rerank.retrieval.records import read_regular_records
 from rerank.retrieval.table import RunTable, Scored, TwiceError, as_float32
 from rerank.retrieval.trec import Lines, read_regular
 
@@ -45,7 +46,13 @@ def read_run(path: str | Path) -> RunTable:
     """
     path = Path(path)
     try:
-        found = None if kind_of(path) in (".json", ".jsonl", ".parquet") else read_regular(path)
+        match kind_of(path):
+            case ".json":
+                found = None
+            case ".jsonl" | ".parquet":
+                found = read_regular_records(path)
+            case _:
+                found = read_regular(path)
         return _read_carefully(path) if found is None else found
     except TwiceError as twice:
         pair = (twice.query, twice.document)

@@ -72,7 +72,7 @@ def as_table(queries: Sequence[str], codes: Array, documents: pa.ChunkedArray, r
 
     Args:
         queries: the distinct query ids, as they first appear.
-        codes: ``[T]`` position of each line's query among them.
+        codes: ``[T]`` int32, position of each line's query among them.
         documents: ``[T]`` document ids.
         ranks: ``[T]`` whole numbers.
         scores: ``[T]`` float64, finite.
@@ -84,7 +84,7 @@ def as_table(queries: Sequence[str], codes: Array, documents: pa.ChunkedArray, r
     if not _in_order(codes, keys, ranks):
         order = np.lexsort((ranks, keys, codes))
         codes, scores, documents = codes[order], scores[order], documents.take(pa.array(order))
-    offsets = np.searchsorted(codes, np.arange(len(queries) + 1))
+    offsets = np.searchsorted(codes, np.arange(len(queries) + 1, dtype=codes.dtype))
     _check_once(queries, codes, offsets, documents)
     return RunTable(queries, offsets, documents, scores)
 
@@ -101,7 +101,7 @@ def _check_once(queries: Sequence[str], codes: Array, offsets: Array, documents:
         last = max(int(np.searchsorted(offsets, offsets[first] + SLICE, side="right")) - 1, first + 1)
         start, end = int(offsets[first]), int(offsets[last])
         some = documents.slice(start, end - start).combine_chunks().dictionary_encode()
-        pairs = (codes[start:end] - first) * len(some.dictionary) + some.indices.to_numpy()
+        pairs = (codes[start:end] - first).astype(np.int64) * len(some.dictionary) + some.indices.to_numpy()
         pairs.sort()
         if len(twice := pairs[1:][pairs[1:] == pairs[:-1]]):
             query, document = divmod(int(twice[0]), len(some.dictionary))
@@ -111,5 +111,6 @@ def _check_once(queries: Sequence[str], codes: Array, offsets: Array, documents:
 
 def as_float32(scores: Sequence[float] | Array) -> Array:
     """Scores as float32; what is too large for it becomes its largest number."""
-    limit = float(np.finfo(np.float32).max)
-    return np.clip(np.asarray(scores, dtype=np.float64), -limit, limit).astype(np.float32)
+    limit = np.finfo(np.float32).max
+    with np.errstate(over="ignore"):
+        return np.clip(np.asarray(scores, dtype=np.float64).astype(np.float32), -limit, limit)

@@ -37,7 +37,7 @@ class Lines:
     def add(self, queries: pa.DictionaryArray, documents: pa.Array, ranks: Array, scores: Array) -> None:
         """Append lines."""
         numbers = [self.queries.setdefault(id, len(self.queries)) for id in queries.dictionary.to_pylist()]
-        self.codes.append(np.array(numbers, np.int64)[queries.indices.to_numpy()])
+        self.codes.append(np.array(numbers, np.int32)[queries.indices.to_numpy()])
         self.documents.append(documents)
         self.ranks.append(ranks)
         self.scores.append(scores)

@@ -9,8 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from rerank.errors import UserError
+from rerank.retrieval import runs
 from rerank.retrieval.runs import Scored, read_run, write_run
 
 RUN = {"7": [Scored("b", 2.5), Scored("a", 2.5), Scored("c", -1.0)], "q8": [Scored("a", 0.125)]}
@@ -57,6 +60,9 @@ def test_ids_that_are_numbers_become_text(tmp_path: Path) -> None:
         ({"qid": "1", "docno": "a", "score": None}, "run.jsonl:2: score None"),
         ({"qid": "1", "docno": "a", "score": float("nan")}, "run.jsonl:2: score nan"),
         ({"qid": "1", "docno": "x", "score": 1}, "run.jsonl:2: document 'x' is in the list of query '1' already"),
+        ({"qid": "1", "docno": "", "score": 1}, "run.jsonl:2: no id"),
+        ({"qid": "", "docno": "a", "score": 1}, "run.jsonl:2: no id"),
+        ({"qid": "1", "docno": "a\u00a0", "score": 1}, "run.jsonl:2: the id 'a\\xa0' holds white space"),
         ({"qid": 1.5, "docno": "a", "score": 1}, "run.jsonl:2: no id"),
         (["1", "a", 1], "run.jsonl:2: not a JSON object"),
     ],
@@ -67,6 +73,48 @@ def test_bad_lines_are_named(tmp_path: Path, record: object, said: str) -> None:
     with pytest.raises(UserError) as error:
         read_run(path)
     assert said in str(error.value)
+
+
+VALUES = st.one_of(
+    st.sampled_from(["1", "a", "é", "", " ", "a b", "a\u00a0", "\ud800"]), st.integers(-3, 3), st.floats(), st.none()
+)
+RECORDS = st.lists(
+    st.fixed_dictionaries(
+        {"qid": st.sampled_from(["1", "2"]), "docno": st.sampled_from(list("abcdefgh")), "score": st.floats(-9, 9)},
+        optional={"text": VALUES, "query_id": st.sampled_from(["1", "2"]), "rank": VALUES},
+    ),
+    max_size=6,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    RECORDS, st.sampled_from(["qid", "docno", "score"]), VALUES, st.integers(0, 9), st.sampled_from(["\n", " ", "\n\n"])
+)
+def test_json_lines_in_columns_are_what_the_lines_say(
+    tmp_path_factory: pytest.TempPathFactory, given_records: list[dict], key: str, odd: object, at: int, end: str
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "any.jsonl"
+    if at < len(given_records):
+        given_records[at][key] = odd
+    path.write_text("".join(json.dumps(record) + (end if i == at else "\n") for i, record in enumerate(given_records)))
+    try:
+        expected: object = dict(runs._read_carefully(path))
+    except (UserError, ValueError):
+        with pytest.raises(UserError, match=r"any\.jsonl:\d+: "):
+            read_run(path)
+    else:
+        assert dict(read_run(path)) == expected
+
+
+def test_regular_records_are_read_in_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "read_rows", None)
+    (tmp_path / "run.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records()))
+    pq.write_table(pa.Table.from_pylist(records("qid", "docno")), tmp_path / "run.parquet", row_group_size=3)
+    numbered = {"qid": [7, 7], "docid": [1, 2], "score": pa.array([2, 1], pa.int32())}
+    pq.write_table(pa.table(numbered), tmp_path / "numbered.parquet")
+    assert read_run(tmp_path / "run.jsonl") == read_run(tmp_path / "run.parquet") == RUN
+    assert read_run(tmp_path / "numbered.parquet") == {"7": [Scored("1", 2.0), Scored("2", 1.0)]}
 
 
 def test_bad_files_are_named(tmp_path: Path) -> None:

@@ -134,10 +134,11 @@ def test_compressed_runs_are_read(tmp_path: Path) -> None:
         ("1 Q0 b 2 -inf t", "run:2: score '-inf'"),
         ("1 Q0 b 2 1e999 t", "run:2: score '1e999'"),
         ("1 Q0 b second 1.0 t", "run:2: rank 'second'"),
+        *((f"1 Q0 b{blank}c 2 1.0 t", "run:2: 7 columns") for blank in "\t\v\f\r\x1c\x1f\x85\u00a0\u2003"),
     ],
 )
 def test_bad_lines_are_named(tmp_path: Path, line: str, message: str) -> None:
-    (tmp_path / "run").write_text(f"1 Q0 a 1 2.0 t\n{line}\n")
+    (tmp_path / "run").write_bytes(f"1 Q0 a 1 2.0 t\n{line}\n".encode())
     with pytest.raises(UserError, match=message):
         read_run(tmp_path / "run")
 

@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rerank.cli import main
+from rerank.collections import open_collection
+from rerank.errors import UserError
+from rerank.evaluation.measures import evaluate
+from rerank.lists import Lists, build_lists
+from rerank.retrieval import Scored, read_run, write_run
+from rerank.retrieval.fuse import Pool
+from tests.builders import random_run, write_collection
+
+LENGTHS = [20, 0, 7, 15, 1, 12]
+
+
+def written_runs(folder: Path, names: str = "abc", lengths: list[int] = LENGTHS) -> tuple[str, dict[str, Path]]:
+    collection = write_collection(folder / "c")
+    paths = {name: folder / f"{name}.trec" for name in names}
+    for seed, path in enumerate(paths.values()):
+        write_run(path, random_run(collection, lengths[seed:] + lengths[:seed], seed))
+    return collection, paths
+
+
+def test_lists_of_several_runs_have_a_column_for_each(tmp_path: Path) -> None:
+    collection, paths = written_runs(tmp_path)
+    runs = {name: read_run(path) for name, path in paths.items()}
+    lists = build_lists(open_collection(collection), Pool(runs), tmp_path / "lists", depth=10, add_relevant=True)
+    assert lists.store.order == "rrf"
+    assert lists.store.column_names == ["a", "b", "c", "rrf"]
+    for name, run in runs.items():
+        assert lists.run(name) == {query: list(run.get(query, []))[:10] for query in lists.query_ids}
+    union = [len({d.id for run in runs.values() for d in run.get(query, [])[:10]}) for query in lists.query_ids]
+    assert lists.lengths.tolist() == union
+    for start, end in zip(lists.offsets, lists.offsets[1:], strict=False):
+        assert (np.diff(lists.column("rrf")[start:end]) <= 0).all()
+    added = lists.with_added()
+    assert np.isnan(added.matrix(["a", "b", "c", "rrf"])).all(axis=1).sum() == added.size - lists.size > 0
+    assert added.run() == lists.run(), "what was added has no place in a ranking"
+    order = {query: [scored.id for scored in ranked] for query, ranked in read_run(tmp_path / "lists/run.trec").items()}
+    assert order == {query: [scored.id for scored in ranked] for query, ranked in lists.run().items() if ranked}
+
+
+def test_a_column_ranks_as_its_file_does(tmp_path: Path) -> None:
+    """Ties in a file included, whatever the other systems say of the tied documents."""
+    collection, paths = written_runs(tmp_path, "ab", [20] * 12)
+    documents = [f"d{i}" for i in range(20)]
+    tied = {f"q{q}": random.Random(q).sample(documents, 20) for q in range(12)}
+    lines = (f"{q} Q0 {d} {rank} {0.5 - rank // 5} t\n" for q, ids in tied.items() for rank, d in enumerate(ids, 1))
+    (tmp_path / "tied.trec").write_text("".join(lines))
+    words = [f"--run={tmp_path / 'tied.trec'}", f"--run=first={paths['a']}", "--run", f"{paths['b']}"]
+    assert main(["retrieve", "--collection", collection, *words, "--output", str(tmp_path / "lists")]) == 0
+    lists = Lists.open(tmp_path / "lists")
+    assert lists.store.column_names == ["b", "first", "rrf", "tied"]
+    qrels = lists.qrels
+    assert qrels is not None
+    for name, path in (("tied", tmp_path / "tied.trec"), ("first", paths["a"]), ("b", paths["b"])):
+        expected = evaluate(read_run(path), qrels, "nDCG@3 AP")
+        assert evaluate(lists.run(name), qrels, "nDCG@3 AP").values.tolist() == expected.values.tolist()
+    assert {query: [d.id for d in ranked] for query, ranked in lists.run("tied").items()} == tied
+
+
+def test_the_order_may_be_that_of_one_system(tmp_path: Path) -> None:
+    collection, paths = written_runs(tmp_path)
+    words = [*("--run", *map(str, paths.values()), "--order", "b"), "--output", str(tmp_path / "lists")]
+    assert main(["retrieve", "--collection", collection, *words]) == 0
+    lists, run = Lists.open(tmp_path / "lists"), read_run(paths["b"])
+    assert lists.store.order == "b"
+    assert lists.run() == {query: list(run.get(query, [])) for query in lists.query_ids}
+    assert read_run(tmp_path / "lists" / "run.trec") == run
+    for i, query in enumerate(lists.query_ids):
+        values = lists.column("b")[lists.offsets[i] : lists.offsets[i + 1]]
+        assert not np.isnan(values[: len(run.get(query, []))]).any()
+        assert np.isnan(values[len(run.get(query, [])) :]).all()
+
+
+def test_bm25_joins_where_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RERANK_HOME", str(tmp_path / "home"))
+    collection, paths = written_runs(tmp_path, "a")
+    command = ["retrieve", "--collection", collection, "--depth", "5", "--output"]
+    assert main([*command, str(tmp_path / "bm25")]) == 0
+    assert main([*command, str(tmp_path / "both"), "--bm25", "--run", str(paths["a"])]) == 0
+    alone, both = Lists.open(tmp_path / "bm25"), Lists.open(tmp_path / "both")
+    assert both.store.column_names == ["a", "bm25", "rrf"]
+    assert [len(ranked) for ranked in both.run("bm25").values()] == alone.lengths.tolist()
+    assert both.run("bm25") == alone.run()
+
+
+def test_queries_that_the_collection_lacks_are_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    collection = open_collection(write_collection(tmp_path / "c"))
+    known = {f"q{i}": [Scored("d1", 1.0)] for i in range(2)}
+    unknown = {f"other{i}": [Scored("d1", 1.0)] for i in range(18)}
+    lists = build_lists(collection, unknown | known, tmp_path / "lists")
+    assert "lacks 18 of its 20 queries: left out" in caplog.text
+    assert {query for query, ranked in lists.run().items() if ranked} == known.keys()
+    assert read_run(tmp_path / "lists" / "run.trec") == known
+    with pytest.raises(UserError, match="lacks 19 of its 21 queries, such as 'other0'"):
+        build_lists(collection, unknown | known | {"more": []}, tmp_path / "other")
+
+
+def test_a_system_that_covers_nothing_is_refused(tmp_path: Path) -> None:
+    collection = open_collection(write_collection(tmp_path / "c"))
+    run = {"q1": [Scored("d1", 1.0)]}
+    for nothing in ({}, {"q1": []}):
+        with pytest.raises(UserError, match="run b: has no candidate for any query"):
+            build_lists(collection, Pool({"a": run, "b": nothing}), tmp_path / "lists")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--run", "x=A", "x=B"], "b.trec: there is a column 'x' already, of "),
+        (["--run", "A", "--run", "A"], "a.trec: there is a column 'a' already"),
+        (["--run", "A", "B", "--order", "c"], "order: no column 'c'"),
+        (["--run", "A", "--order", "rrf"], "order: no column 'rrf'"),
+        (["--order", "splade"], "order: no column 'splade'"),
+        (["--run", "rrf=A", "B"], "a run is called 'rrf'"),
+        (["--run", "bm25=A", "--bm25"], "is a column bm25 already"),
+        (["--run", "no such.trec"], "no such.trec: no such file"),
+        (["--run", "x="], "x=: no such file"),
+        (["--run", "../x=A"], "column '../x': a name has letters"),
+        (["--run", "A", "--rm3"], "rm3: runs are given; to search, say --bm25"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_any_work(
+    tmp_path: Path, words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    collection, paths = written_runs(tmp_path, "ab")
+    spelled = [word.replace("A", str(paths["a"])).replace("B", str(paths["b"])) for word in words]
+    assert main(["retrieve", "--collection", collection, "--output", str(tmp_path / "lists"), *spelled]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert len(error.splitlines()) == 1
+    assert not (tmp_path / "lists").exists()
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_union_killed_at_any_moment_ends_with_the_same_bytes(tmp_path: Path) -> None:
+    """Ten SIGKILLs at random moments, from the imports on until nearly the end."""
+    collection, paths = written_runs(tmp_path, "abcd", [20] * 12)
+    words = ["retrieve", "--collection", collection, "--run", *map(str, paths.values()), "--output"]
+    command = [sys.executable, "-m", "rerank.cli", *words]
+    started = time.monotonic()
+    subprocess.run([*command, str(tmp_path / "alone")], check=True, capture_output=True)
+    took = time.monotonic() - started
+    rng, killed = random.Random(0), 0
+    while killed < 10:
+        process = subprocess.Popen([*command, str(tmp_path / "killed")], stderr=subprocess.DEVNULL)
+        time.sleep(took * rng.uniform(0.3, 1.0))
+        process.send_signal(signal.SIGKILL)
+        killed += process.wait() == -signal.SIGKILL
+        if (tmp_path / "killed").exists():  # it was faster
+            assert contents(tmp_path / "killed") == contents(tmp_path / "alone")
+            shutil.rmtree(tmp_path / "killed")
+    subprocess.run([*command, str(tmp_path / "killed")], check=True, capture_output=True)
+    assert contents(tmp_path / "killed") == contents(tmp_path / "alone")
+    assert sorted(os.listdir(tmp_path)) == ["a.trec", "alone", "b.trec", "c", "c.trec", "d.trec", "killed"]
