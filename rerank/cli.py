@@ -180,11 +180,13 @@ def _say_made(output: str, made: Lists) -> None:
     )
 
 
-def lists(folder: str, upgrade: bool = False) -> None:
-    """Show what a lists folder holds: queries, candidates, columns.
+def lists(folder: str, measures: str | None = None, html: str | None = None, upgrade: bool = False) -> None:
+    """Show what a lists folder is worth: depth, what each system finds and adds, what the best reranking could reach.
 
     Args:
         folder: lists folder made by ``rerank retrieve``.
+        measures: measures as ir-measures writes them, the main one first; null takes nDCG@10, AP and recall.
+        html: file for the same as a page, with the systems' overlap, recall by depth, and rankings side by side.
         upgrade: convert a folder of version 1 first, in its place.
     """
     from rerank.lists.upgrade import upgrade as convert
@@ -192,7 +194,81 @@ def lists(folder: str, upgrade: bool = False) -> None:
 
     if upgrade:
         convert(folder)
-    print(Lists.open(folder).summary())
+    opened = Lists.open(folder)
+    from rerank.evaluation.overview import overview, text
+
+    if html:
+        from rerank.files import check_apart
+        from rerank.report.lists import shows_runs, write_overview
+        from rerank.report.page import check_suffix
+
+        check_suffix(html)
+        check_apart(html, lists=folder)
+        about = overview(opened, measures, keep_runs=shows_runs(opened))
+        write_overview(about, html)
+    else:
+        about = overview(opened, measures)
+    print(text(about, bold=sys.stdout.isatty()), end="")
+
+
+def add(
+    lists: str,
+    run: list[str] | None = None,
+    model: str | None = None,
+    name: str | None = None,
+    drop: list[str] | None = None,
+    in_sample: bool = False,
+    precision: Literal["auto", "bf16", "fp32"] = "auto",
+    token_budget: int | None = None,
+) -> None:
+    """Add columns to a lists folder: scores from files, or those of a trained model; or remove some.
+
+    The same command finishes what was killed.
+
+    Args:
+        lists: lists folder.
+        run: files of scores (TREC, CSV, JSONL or Parquet), as NAME=FILE or FILE.
+        model: folder of a trained model, such as runs/x/best, that scores all candidates.
+        name: what the model's column is called; null takes the run folder's name.
+        drop: columns to remove, before others are added.
+        in_sample: let the model score queries that it was trained on. What is trained on such a column learns to trust
+            its memory.
+        precision: arithmetic of the model's encoder; auto takes bf16 where the hardware is fast at it.
+        token_budget: padded tokens (documents, for feature vectors) per forward pass; null takes the model's own.
+    """
+    from rerank.lists.add import add_runs
+    from rerank.lists.columns import named_files
+    from rerank.lists.store import Store
+
+    if not (run or model or drop):
+        raise UserError("add: say what: --run NAME=FILE, --model FOLDER or --drop NAME")
+    if name is not None and model is None:
+        raise UserError("name: is for a model's column; a file's is called --run NAME=FILE")
+    files = named_files(run or [])
+    for column in drop or []:
+        Store.open(lists).drop_column(column)
+    if files:
+        add_runs(lists, files)
+    if model is not None:
+        from rerank.training.model_column import add_model
+
+        add_model(lists, model, name, precision=precision, budget=token_budget, in_sample=in_sample)
+
+
+def export(lists: str, output: str, column: str | None = None) -> None:
+    """Write lists for other tools: a row per candidate with texts, grade and columns, or a run of one column.
+
+    Args:
+        lists: lists folder.
+        output: file to write, .jsonl, .parquet or .trec, or a folder (Hugging Face datasets).
+        column: whose scores a .trec file has; null takes the column that orders the lists.
+    """
+    from rerank.files import check_apart
+    from rerank.lists.export import export as write
+    from rerank.lists.view import Lists
+
+    check_apart(output, lists=lists)
+    write(Lists.open(lists), output, column)
 
 
 def rerank(
@@ -386,6 +462,8 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "demo": demo,
     "retrieve": retrieve,
     "lists": lists,
+    "add": add,
+    "export": export,
     "train": train,
     "rerank": rerank,
     "evaluate": evaluate,

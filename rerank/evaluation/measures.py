@@ -107,19 +107,20 @@ class Evaluator:
             groups.setdefault(key, []).append(measure)
         self._scorers = [PIPELINE.evaluator(group, qrels) for group in groups.values()]
 
-    def __call__(self, run: Run, name: str = "the run") -> PerQuery:
+    def __call__(self, run: Run, name: str = "the run", warn: bool = True) -> PerQuery:
         """Score one run: ``{query: [(document, score), ...]}`` or ``{query: {document: score}}``.
 
         Args:
             run: the rankings; queries that the qrels lack are left aside.
             name: what to call the run in messages.
+            warn: whether to warn of queries without candidates.
 
         Raises:
             UserError: a document twice in a ranking, or a score that is not a number.
         """
         ranked = {query: _decreasing(run[query], query, name) for query in self.queries if run.get(query)}
         missing = tuple(query for query in self.queries if query not in ranked)
-        if missing:
+        if missing and warn:
             some = ", ".join(map(repr, missing[:3])) + (", ..." if len(missing) > 3 else "")
             warn_once(f"{name}: {len(missing)} of {len(self.queries)} queries have no candidates and score 0 ({some})")
         column = {query: i for i, query in enumerate(self.queries)}

@@ -58,8 +58,12 @@ def check_name(name: str) -> str:
 
 def column_name(path: str | Path) -> str:
     """The name of a column for what a file holds: its stem, with other signs replaced."""
-    stem = plain_name(Path(path)).stem
-    return check_name(re.sub(r"[^\w.+-]+", "_", stem, flags=re.ASCII).strip("._+-")[:100] or "run")
+    return as_name(plain_name(Path(path)).stem)
+
+
+def as_name(text: str) -> str:
+    """A text as the name of a column: signs that a name cannot have are replaced."""
+    return check_name(re.sub(r"[^\w.+-]+", "_", text, flags=re.ASCII).strip("._+-")[:100] or "run")
 
 
 def named_files(words: Iterable[str]) -> dict[str, str]:

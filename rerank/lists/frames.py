@@ -35,10 +35,11 @@ def store_of(frame: pd.DataFrame, qrels: Qrels | None = None, name: str = "data 
 
     Args:
         frame: a row per candidate, in the order of the lists: ``query_id`` and ``doc_id``; ``query`` and ``text``
-            (both, or neither); ``grade`` (whole numbers; missing ones are unjudged, negative ones count as 0). Every
-            other column of numbers becomes a column of the lists, those called ``NAME/NUMBER`` one column together;
-            missing values are NaN there. The first column of a single number is taken for what ordered the lists. Rows
-            of a query may be scattered; queries keep the order in which they come first.
+            (both, or neither); ``grade`` (whole numbers; missing ones are unjudged, negative ones count as 0; where all
+            are missing, nothing is judged). Every other column of numbers becomes a column of the lists, those called
+            ``NAME/NUMBER`` one column together; missing values are NaN there. The first column of a single number is
+            taken for what ordered the lists. Rows of a query may be scattered; queries keep the order in which they
+            come first.
         qrels: all judgments; None takes the grades for them, where there are any.
         name: what messages call the lists.
 
@@ -63,7 +64,7 @@ def store_of(frame: pd.DataFrame, qrels: Qrels | None = None, name: str = "data 
     columns = _columns(frame.drop(columns=[*IDS, *TEXTS, GRADE], errors="ignore"), name)
     judgments: Judgments | None = None if qrels is None else "qrels.trec"
     grades = np.zeros(len(frame), np.int16)
-    if GRADE in frame.columns:
+    if GRADE in frame.columns and (qrels is not None or frame[GRADE].notna().any()):
         grades = _grades(frame[GRADE], name)
         judgments = judgments or "grades"
     elif qrels is not None:

@@ -30,7 +30,7 @@ import pyarrow as pa
 from rerank.arrow import Array, numbers, read_arrow
 from rerank.collections import Qrels, read_qrels
 from rerank.errors import UserError, nearest
-from rerank.files import atomic_file
+from rerank.files import atomic_file, cannot_be_written
 from rerank.hashes import check_files, read_sealed
 from rerank.lists.columns import Column, as_column, check_name, column_file, load_column, write_column
 from rerank.lists.columns import flat as flat_names
@@ -226,7 +226,6 @@ class Store:
             self._columns[name] = Column(whole, called, made or {})
             return
         path = self.column_path(name)
-        path.parent.mkdir(exist_ok=True)
         with held(path, f"adding column {name}", wait=True):
             self._check_absent(name)
             with atomic_file(path) as temporary, column_file(path.parent, len(called)) as file:
@@ -234,6 +233,20 @@ class Store:
                     file.add(values=block)
                 self._check_rows(name, file.rows)
                 write_column(file, temporary, called, self.manifest["candidates"], made or {})
+
+    def drop_column(self, name: str) -> None:
+        """Remove a column from a folder.
+
+        Raises:
+            UserError: there is none of this name, or the lists are in its order.
+        """
+        self.entry(name)
+        if name == self.order:
+            raise UserError(f"{self}: is in the order of column {name}, which therefore stays")
+        path = self.column_path(name)
+        with held(path, f"removing column {name}", wait=True), cannot_be_written(path):
+            path.unlink(missing_ok=True)
+        del self._columns[name]
 
     def _check_absent(self, name: str) -> None:
         if name in self.column_names:

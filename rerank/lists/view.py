@@ -68,7 +68,8 @@ class Lists:
     def to_dataframe(self) -> pd.DataFrame:
         """A row per candidate: ``query_id``, ``doc_id``, of texts ``query`` and ``text``, ``grade``, then the columns.
 
-        Columns of several numbers are one column each, called ``NAME/NUMBER``.
+        The grades are missing where nothing is judged. Columns of several numbers are one column each, called
+        ``NAME/NUMBER``.
         """
         import pandas as pd
 
@@ -78,7 +79,7 @@ class Lists:
         if store.has_text:
             data["query"] = np.array(self.query_texts, dtype=object)[of]
             data["text"] = store.documents.column("text").take(pa.array(self.documents)).to_pylist()
-        data["grade"] = self.grades
+        data["grade"] = self.grades if self.qrels is not None else pd.array([pd.NA] * self.size, "Int16")
         order_first = sorted(store.column_names, key=lambda name: name != store.order)
         for name in order_first:
             numbers = store.entry(name).names
@@ -221,21 +222,3 @@ class Lists:
                 order = order[~np.isnan(values[start:end][order])]
             run[query] = [Scored(ids[start + j], float(values[start + j])) for j in order]
         return run
-
-    def summary(self) -> str:
-        """What the lists hold, a few lines for people."""
-        store = self.store
-        judged = "not judged" if self.qrels is None else f"{sum(map(bool, self.qrels.values()))} judged"
-        lines = [
-            f"{self}: {store.manifest['collection']['name']}",
-            f"  {len(self)} queries ({judged}), {self.size} candidates, {store.documents.num_rows} distinct documents",
-        ]
-        if added := int(store.added.sum()):
-            lines.append(f"  {added} relevant documents that the first stage missed, which only training sees")
-        for name in store.column_names:
-            numbers = store.entry(name).names
-            missing = int(np.isnan(self.matrix([name])).any(axis=1).sum())
-            about = " (the order of the lists)" if name == store.order else ""
-            of = f", {len(numbers)} numbers each" if len(numbers) > 1 else ""
-            lines.append(f"  column {name}{about}: {self.size - missing} of {self.size} candidates{of}")
-        return "\n".join(lines)

@@ -24,6 +24,12 @@ CARD = "README.md"
 FILES = "files"
 """Its key for the hashes of the model's files."""
 
+TRAINED_ON = "trained_on"
+"""Its key for the queries of the training, see :mod:`rerank.training.in_sample`."""
+
+AFTERWARDS = ("first_stage_weight", TRAINED_ON)
+"""Its keys for what was found out after the model was saved, and decides no score."""
+
 
 def read_contract(folder: Path) -> dict[str, Any]:
     """The contract saved with a model of ours; empty for other models.

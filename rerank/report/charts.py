@@ -38,6 +38,27 @@ class Tick:
     text: str
 
 
+@dataclass(frozen=True)
+class Matrix:
+    """Shares of things that pairs have in common, drawn as a table of shades.
+
+    Attributes:
+        title: its heading.
+        names: of rows and columns.
+        values: ``[n][n]`` from 0 to 1.
+        caption: what they say.
+    """
+
+    title: str
+    names: Sequence[str]
+    values: Sequence[Sequence[float]]
+    caption: str
+
+    def shade(self, value: float) -> int:
+        """Which of the eleven shades, 0 to 10."""
+        return round(10 * value)
+
+
 class Chart:
     """A line chart.
 

@@ -17,7 +17,7 @@ from rerank.errors import UserError
 from rerank.evaluation.measures import PerQuery, Qrels
 from rerank.files import atomic_write
 from rerank.lists.view import Lists
-from rerank.report.charts import Chart
+from rerank.report.charts import Chart, Matrix
 from rerank.report.curves import precision_recall
 from rerank.report.queries import query_data
 from rerank.report.tables import PageTable
@@ -39,6 +39,8 @@ class Report:
         runs: rankings by run, under the same names; without them there are no rankings and no precision-recall curves.
         qrels: judgments.
         lists: where queries' and documents' texts are.
+        matrix: what systems have in common.
+        charts: other charts.
         training: charts by the name of a training run.
         notes: sentences about the rankings.
     """
@@ -50,6 +52,8 @@ class Report:
     runs: Mapping[str, Run] = field(default_factory=dict)
     qrels: Qrels | None = None
     lists: Sequence[Lists] = ()
+    matrix: Matrix | None = None
+    charts: Sequence[Chart] = ()
     training: Mapping[str, Sequence[Chart]] = field(default_factory=dict)
     notes: Sequence[str] = ()
 

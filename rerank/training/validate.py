@@ -25,6 +25,7 @@ from rerank.models.vectors.boosting import Trees
 from rerank.retrieval.fuse import interpolate
 from rerank.retrieval.runs import Run
 from rerank.training.ids import measured_hashes, measurement_identity, run_identity
+from rerank.training.in_sample import remember
 from rerank.training.measurement import kept_test_run, read_measurement, write_measurement, write_test_run
 from rerank.training.run_folder import RunFolder
 
@@ -116,6 +117,7 @@ def finish(folder: RunFolder, splits: Splits, model: Model, config: TrainConfig,
     if mixed:
         result["with_first_stage"] = mixed
     if main:
+        folder.add_to_contract(remember(splits.train, config.model.arguments().get("name")))
         if mixed:
             folder.add_to_contract({"first_stage_weight": mixed["first_stage_weight"]})
         if "features" in (manifest := splits.train.store.manifest):

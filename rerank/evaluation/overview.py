@@ -1,0 +1,366 @@
+"""What lists are worth: what each system finds and adds, and what the best reranking could reach."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import ir_measures
+import numpy as np
+from ir_measures import Measure
+from tqdm import tqdm
+
+from rerank.arrow import Array, blocks
+from rerank.evaluation.measures import Evaluator, PerQuery, parse_measures
+from rerank.evaluation.render import Cell, number, queries_sentence, text_table
+from rerank.lists.view import Lists
+from rerank.retrieval.fuse import RRF, K, reciprocal_ranks
+from rerank.retrieval.runs import Scored
+
+ROWS = 65_536
+"""Candidates looked at together."""
+WIDE = 16
+"""Numbers of a column from which on they are features, of which none is looked at alone."""
+DEPTHS = (10, 20, 50, 100, 200, 500, 1000)
+"""Depths at which reranking is looked at, beside that of the lists."""
+OVERLAP = 100
+"""Depth at which systems are compared."""
+BEST = "best possible"
+"""What the order by grade is called."""
+Rankings = dict[str, list[Scored]]
+"""A run that is filled query by query."""
+
+
+@dataclass(frozen=True)
+class System:
+    """A column of one number, or one number of a column.
+
+    Attributes:
+        name: what it is called.
+        candidates: how many candidates it returned.
+        queries: in how many lists.
+        only: how many relevant candidates no other system returned; None for what found none itself: a fusion, and
+            where several systems made the lists, all columns that were added afterwards.
+    """
+
+    name: str
+    candidates: int
+    queries: int
+    only: int | None
+
+
+@dataclass(frozen=True)
+class Overview:
+    """What there is to know about lists.
+
+    Attributes:
+        lists: the lists.
+        systems: the systems, that which orders the lists first.
+        features: columns of many numbers, and how many those are.
+        depth: smallest, median and largest number of candidates.
+        overlap: ``[S, S]`` share of the row's top candidates that are among the column's; NaN where it has none.
+        overlap_depth: how deep that looks.
+        main: the first measure.
+        alone: values of each system, and of the best possible order of all candidates; empty where nothing is judged.
+        fused: values of fusions.
+        tops: depth of reranking, recall there, and the main measure of the best possible order of that many.
+        runs: rankings of each system, where they were asked for.
+    """
+
+    lists: Lists
+    systems: Sequence[System]
+    features: dict[str, int]
+    depth: tuple[int, float, int]
+    overlap: Array
+    overlap_depth: int
+    main: str
+    alone: dict[str, PerQuery] = field(default_factory=dict)
+    fused: dict[str, PerQuery] = field(default_factory=dict)
+    tops: list[tuple[int, float, float]] = field(default_factory=list)
+    runs: dict[str, Rankings] = field(default_factory=dict)
+
+    @property
+    def missed(self) -> float:
+        """The share of the relevant documents that are no candidates, over all queries with some."""
+        recall = self.tops[-1][1]
+        return 1 - recall
+
+
+def overview(lists: Lists, measures: str | None = None, keep_runs: bool = False) -> Overview:
+    """Look at lists: depths, systems, and where there are judgments, measures.
+
+    Systems are ranked as trec_eval does: ties by descending document id.
+
+    Args:
+        lists: the lists, without added documents.
+        measures: measures as ir-measures writes them, the main one first; None takes nDCG@10, AP and recall at 10, 100
+            and the lists' depth.
+        keep_runs: whether to keep the rankings of all systems, in memory.
+
+    Raises:
+        UserError: a measure that there is not.
+    """
+    deepest = int(lists.lengths.max(initial=0))
+    chosen = parse_measures(measures or " ".join(dict.fromkeys(["nDCG@10 AP R@10 R@100", f"R@{max(deepest, 1)}"])))
+    names, features = _systems(lists)
+    look = _Look(lists, names, chosen, keep_runs)
+    for block in tqdm(blocks(lists.offsets, ROWS), desc="looking at lists", unit=" blocks", disable=None, delay=2):
+        look.at(*block)
+    return Overview(
+        lists=lists,
+        systems=[
+            System(name, int(look.candidates[i]), int(look.queries[i]), int(look.only[i]) if look.finds[i] else None)
+            for i, name in enumerate(names)
+        ],
+        features=features,
+        depth=(
+            int(lists.lengths.min(initial=deepest)),
+            float(np.median(lists.lengths)) if len(lists) else 0.0,
+            deepest,
+        ),
+        overlap=look.shared / np.maximum(look.shared.diagonal(), 1)[:, None] if names else look.shared,
+        overlap_depth=look.overlap_depth,
+        main=str(chosen[0]),
+        alone={name: _joined(parts) for name, parts in look.alone.items()},
+        fused={name: _joined(parts) for name, parts in look.fused.items()},
+        tops=look.tops(),
+        runs=look.runs,
+    )
+
+
+def _systems(lists: Lists) -> tuple[list[str], dict[str, int]]:
+    """The systems by their columns' names, the order first; and the columns of too many numbers."""
+    store, names, features = lists.store, [], {}
+    for name in sorted(store.column_names, key=lambda name: (name != store.order, name)):
+        numbers = store.entry(name).names
+        if len(numbers) > WIDE:
+            features[name] = len(numbers)
+        else:
+            names += [name] if numbers == (name,) else [f"{name}/{number}" for number in numbers]
+    return names, features
+
+
+class _Look:
+    """What is summed up while going through the lists, a block at a time."""
+
+    def __init__(self, lists: Lists, names: list[str], measures: Sequence[Measure], keep_runs: bool) -> None:
+        self.lists, self.names, self.measures = lists, names, measures
+        store, count = lists.store, len(names)
+        made = [store.entry(name.partition("/")[0]).made for name in names]
+        self.finds = [name != RRF and "sha256" not in about for name, about in zip(names, made, strict=True)]
+        if sum(self.finds) < 2:  # the lists are of one system: all others were added afterwards
+            self.finds = [name != RRF and "model" not in about for name, about in zip(names, made, strict=True)]
+        self.fusable = [i for i, name in enumerate(names) if name != RRF]
+        self.order = names.index(store.order) if store.order in names else None
+        deepest = int(lists.lengths.max(initial=0))
+        self.overlap_depth = min(OVERLAP, max(deepest, 1))
+        self.depths = [*(depth for depth in DEPTHS if depth < deepest), deepest] if deepest else []
+        self.candidates, self.queries, self.only = (np.zeros(count, np.int64) for _ in range(3))
+        self.shared = np.zeros((count, count))
+        self.alone: dict[str, list[PerQuery]] = {}
+        self.fused: dict[str, list[PerQuery]] = {}
+        self._recall: list[PerQuery] = []
+        self._best: dict[int, list[PerQuery]] = {depth: [] for depth in self.depths}
+        self.runs: dict[str, Rankings] = {name: {} for name in names} if keep_runs else {}
+
+    def at(self, first: int, last: int) -> None:
+        """Look at lists ``first`` to ``last``."""
+        some = self.lists.select(np.arange(first, last))
+        judgments = some.qrels or {}
+        ids = some.document_ids(some.documents)
+        columns = [some.column(name) for name in self.names]
+        rankings: dict[str, dict[str, list[Scored]]] = {
+            name: {} for name in (*self.names, BEST, *self._fusions(), "lists")
+        }
+        tops: dict[int, dict[str, list[Scored]]] = {depth: {} for depth in self.depths}
+        for i, query in enumerate(some.query_ids):
+            start, end = some.offsets[i : i + 2].tolist()
+            listed, grades = ids[start:end], some.grades[start:end]
+            orders = [_order(listed, values[start:end]) for values in columns]
+            self._count(orders, grades)
+            if self.runs:
+                for name, order, values in zip(self.names, orders, columns, strict=True):
+                    self.runs[name][query] = [Scored(listed[j], float(values[start + j])) for j in order]
+            if not judgments.get(query):
+                continue
+            for name, order in zip(self.names, orders, strict=True):
+                rankings[name][query] = _ranked([listed[j] for j in order])
+            for name, members in self._fusions().items():
+                rankings[name][query] = reciprocal_ranks([[listed[k] for k in orders[j]] for j in members])
+            by_grade = np.argsort(-grades.astype(np.int64), kind="stable")
+            rankings[BEST][query] = _ranked([listed[j] for j in by_grade])
+            rankings["lists"][query] = _ranked(listed)
+            for depth, top in tops.items():
+                top[query] = _ranked([listed[j] for j in by_grade if j < depth])
+        judged = {query: judgments[query] for query in some.query_ids if judgments.get(query)}
+        if judged:
+            self._evaluate(judged, rankings, tops)
+
+    def _count(self, orders: list[list[int]], grades: Array) -> None:
+        known = np.zeros((len(orders), len(grades)), dtype=bool)
+        top = np.zeros((len(orders), len(grades)))
+        for i, order in enumerate(orders):
+            known[i, order], top[i, order[: self.overlap_depth]] = True, 1
+        self.candidates += known.sum(axis=1)
+        self.queries += known.any(axis=1)
+        found = known & np.array(self.finds, dtype=bool)[:, None]
+        self.only += (found & (found.sum(axis=0) == 1) & (grades > 0)).sum(axis=1)
+        self.shared += top @ top.T
+
+    def _fusions(self) -> dict[str, list[int]]:
+        """Which systems are fused, by what that is called."""
+        names, members = self.names, self.fusable
+        if len(members) < 2:
+            return {}
+        if self.order in members:
+            pairs = {f"{names[self.order]} + {names[i]}": [self.order, i] for i in members if i != self.order}
+            return pairs | ({f"all {len(members)}": members} if len(members) > 2 else {})
+        without = {f"all but {names[i]}": [j for j in members if j != i] for i in members}
+        return {f"all {len(members)}": members} | (without if len(members) > 2 else {})
+
+    def _evaluate(
+        self, judged: dict[str, dict[str, int]], rankings: dict[str, Rankings], tops: dict[int, Rankings]
+    ) -> None:
+        evaluator = Evaluator(judged, [ir_measures.Judged @ 10, *self.measures])
+        for name in (*self.names, BEST):
+            self.alone.setdefault(name, []).append(evaluator(rankings[name], name, warn=False))
+        for name in self._fusions():
+            self.fused.setdefault(name, []).append(evaluator(rankings[name], name, warn=False))
+        self._recall.append(
+            Evaluator(judged, [ir_measures.R @ depth for depth in self.depths])(rankings["lists"], warn=False)
+        )
+        main = Evaluator(judged, [self.measures[0]])
+        for depth, run in tops.items():
+            self._best[depth].append(main(run, warn=False))
+
+    def tops(self) -> list[tuple[int, float, float]]:
+        """Depth, recall, and the best that reranking so deep could reach."""
+        if not self._recall:
+            return []
+        recall = list(_joined(self._recall).mean.values())
+        return [
+            (depth, recall[i], next(iter(_joined(self._best[depth]).mean.values())))
+            for i, depth in enumerate(self.depths)
+        ]
+
+
+def _order(ids: Sequence[str], values: Array) -> list[int]:
+    """Positions of the documents that have a value, best first; ties as trec_eval: by descending id."""
+    given = np.flatnonzero(~np.isnan(values)).tolist()
+    scores = values.tolist()
+    return sorted(given, key=lambda i: (scores[i], ids[i]), reverse=True)
+
+
+def _ranked(ids: Sequence[str]) -> list[Scored]:
+    return [Scored(id, float(-rank)) for rank, id in enumerate(ids)]
+
+
+def _joined(parts: Sequence[PerQuery]) -> PerQuery:
+    """Values of several blocks of queries as one."""
+    return PerQuery(
+        parts[0].measures,
+        tuple(query for part in parts for query in part.queries),
+        np.concatenate([part.values for part in parts], axis=1),
+        tuple(query for part in parts for query in part.missing),
+        np.concatenate([part.without_relevant for part in parts], axis=1),
+        parts[0].empty,
+    )
+
+
+Table = tuple[list[str], list[list[Cell]]]
+
+
+def text(about: Overview, bold: bool = False) -> str:
+    """Everything on one screen of a terminal."""
+    lines = list(facts(about))
+    for title, table in sections(about):
+        header, rows = table
+        lines += ["", *text_table([title, *header[1:]], rows, bold=bold)]
+    return "\n".join([*lines, "", *verdict(about)]).rstrip() + "\n"
+
+
+def sections(about: Overview) -> Iterator[tuple[str, Table]]:
+    """The tables and their titles."""
+    if about.systems or about.alone:
+        yield "systems", systems_table(about)
+    if about.fused:
+        yield f"fused by reciprocal ranks (k = {K})", fused_table(about)
+    if about.tops:
+        yield "reranking the top", tops_table(about)
+
+
+def facts(about: Overview) -> Iterator[str]:
+    """Sentences about what there is."""
+    lists, store = about.lists, about.lists.store
+    low, median, high = about.depth
+    qrels = lists.qrels
+    judged = "none judged" if qrels is None else f"{sum(map(bool, qrels.values()))} judged"
+    yield f"{lists}: {store.manifest['collection']['name']}"
+    yield (
+        f"{len(lists)} queries ({judged}), {lists.size} candidates ({low} to {high} a query, median {median:g}), "
+        f"{store.documents.num_rows} distinct documents"
+    )
+    if added := int(store.added.sum()):
+        yield f"{added} relevant documents that were not retrieved are hidden, for training only"
+    for name, count in about.features.items():
+        yield f"column {name}: {count} numbers a candidate"
+
+
+def systems_table(about: Overview) -> Table:
+    """Header and rows: a system a row, and the best possible order."""
+    columns = list(next(iter(about.alone.values())).mean) if about.alone else []
+    header = ["system", "candidates", "queries", *(name.lower() if i == 0 else name for i, name in enumerate(columns))]
+    alone = {name: values.mean for name, values in about.alone.items()}
+    systems = {system.name: alone.get(system.name, {}) for system in about.systems}
+    several = sum(system.only is not None for system in about.systems) > 1 and bool(columns)
+    rows = []
+    for system in about.systems:
+        share = f"{system.candidates / max(about.lists.size, 1):.0%}"
+        name = f"{system.name} (order)" if system.name == about.lists.store.order else system.name
+        row = [Cell(name), Cell(f"{system.candidates} ({share})"), Cell(str(system.queries))]
+        row += _values(alone.get(system.name, {}), systems)
+        rows.append(row + ([Cell("-" if system.only is None else str(system.only))] if several else []))
+    if BEST in alone:
+        row = [Cell(BEST), Cell(f"{about.lists.size} (100%)"), Cell(str(int((about.lists.lengths > 0).sum())))]
+        rows.append(row + _values(alone[BEST], {}) + ([Cell("")] if several else []))
+    return header + (["only it"] if several else []), rows
+
+
+def fused_table(about: Overview) -> Table:
+    """Header and rows: a fusion a row."""
+    means = {name: values.mean for name, values in about.fused.items()}
+    header = ["fused", *list(next(iter(means.values())))[1:]]
+    return header, [[Cell(name), *_values(mean, means)[1:]] for name, mean in means.items()]
+
+
+def tops_table(about: Overview) -> Table:
+    """Header and rows: a depth a row."""
+    header = ["depth", "recall", f"best possible {about.main}"]
+    return header, [[Cell(str(depth)), Cell(number(recall)), Cell(number(best))] for depth, recall, best in about.tops]
+
+
+def _values(mean: dict[str, float], others: dict[str, dict[str, float]]) -> list[Cell]:
+    """The cells of a row; the best of a column is marked, but not of how much is judged."""
+    cells = []
+    for i, (measure, value) in enumerate(mean.items()):
+        best = max((other[measure] for other in others.values()), default=np.inf)
+        cells.append(
+            Cell(f"{value:.0%}" if i == 0 else number(value), i > 0 and len(others) > 1 and value >= best - 1e-12)
+        )
+    return cells
+
+
+def verdict(about: Overview) -> Iterator[str]:
+    """Sentences that say what the numbers mean for reranking."""
+    if about.lists.qrels is None or not about.alone:
+        yield "There are no judgments, so nothing can be measured; `rerank retrieve --qrels` stores some."
+        return
+    best, order = about.alone[BEST], about.lists.store.order
+    reach = best.mean[about.main]
+    if order in about.alone:
+        now = about.alone[order].mean[about.main]
+        yield f"{about.main} is {number(now)} by {order}; the best reranking of all candidates has {number(reach)}."
+    yield f"{about.missed:.1%} of the relevant documents are no candidates; no reranking finds them (mean of queries)."
+    yield f"{queries_sentence(best)} Ties as trec_eval: by document id."
+    if any(system.only for system in about.systems):
+        yield "only it: relevant candidates that no other system returned."

@@ -1,0 +1,204 @@
+"""Columns for lists that are there already, from files with numbers about their candidates."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from tqdm import tqdm
+
+from rerank.arrow import Array
+from rerank.errors import UserError
+from rerank.hashes import sha256_of
+from rerank.lists.columns import check_name
+from rerank.lists.store import Store
+from rerank.lists.view import Lists
+from rerank.retrieval.scores import ScoreFile
+
+log = logging.getLogger("rerank")
+
+LABELS = ("run", "model")
+"""What a column remembers for people only: the names of what it was made from."""
+LEAST = 0.1
+"""Share of the queries of which a file has to say something; with less, it is of another collection."""
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """Of how many candidates a column says something.
+
+    Attributes:
+        candidates: those that it says something of, and how many there are; added ones are left aside.
+        queries: lists in which it says something of some candidate, and how many have candidates.
+        added: those that it says something of among the added ones, and how many there are.
+    """
+
+    candidates: tuple[int, int]
+    queries: tuple[int, int]
+    added: tuple[int, int]
+
+    @classmethod
+    def of(cls, store: Store, values: Array) -> Coverage:
+        """The coverage of a column's numbers, ``[T, C]``, added candidates included."""
+        known, added = ~np.isnan(values).all(axis=1), store.added_rows
+        return cls(
+            (int((known & ~added).sum()), int((~added).sum())),
+            (len(np.unique(store.query[known & ~added])), len(np.unique(store.query[~added]))),
+            (int((known & added).sum()), int(added.sum())),
+        )
+
+    def __str__(self) -> str:
+        parts = [f"{known} of {all} {what}" for what, (known, all) in self._named() if all]
+        return ", ".join(parts) or "no candidates"
+
+    def _named(self) -> list[tuple[str, tuple[int, int]]]:
+        return [("candidates", self.candidates), ("queries", self.queries), ("added documents", self.added)]
+
+
+def add_runs(lists: Store | str | Path, files: Mapping[str, str | Path]) -> dict[str, Coverage]:
+    """Add columns from files: what systems, teachers or click logs say of the candidates.
+
+    All files are read before the first column is written. A column that is there already, made from the same file,
+    stays as it is, so that the same call finishes what was killed.
+
+    Args:
+        lists: a lists folder, or an open store.
+        files: names of columns, and a run (TREC), CSV, JSONL or Parquet file for each. A file with several numbers a
+            row becomes one column of several numbers, ``NAME/NUMBER``.
+
+    Returns:
+        What each of them covers.
+
+    Raises:
+        UserError: a file that cannot be read, that says nothing of more than nine in ten queries, or has a pair twice;
+            a number that is infinite or none; a column of this name that was made from something else.
+    """
+    store = lists if isinstance(lists, Store) else Store.open(lists)
+    made = {check_name(name): made_from(file) for name, file in files.items()}
+    done = {name for name in files if is_there(store, name, made[name])}
+    found, finder = {}, Finder(store) if files.keys() - done else None
+    for name, path in files.items():
+        if name not in done:
+            assert finder is not None
+            found[name] = read_column(store, finder, name, ScoreFile(path))
+    for name, (values, numbers) in found.items():
+        store.add_column(name, values, numbers, made[name])
+    coverage = {name: Coverage.of(store, store.entry(name).values) for name in files}
+    for name, covered in coverage.items():
+        log.info("%s: column %s%s: %s", store, name, ", there already" if name in done else "", covered)
+    return coverage
+
+
+def made_from(file: str | Path) -> dict[str, Any]:
+    """What a column remembers of the file that it was made from: its name, as folders move, and its content."""
+    return {"run": Path(file).name, "sha256": sha256_of(file)}
+
+
+def is_there(store: Store, name: str, made: Mapping[str, Any]) -> bool:
+    """Whether a store has this column already, made from the same.
+
+    Raises:
+        UserError: it has one of this name that was made from something else.
+    """
+    if name not in store.column_names:
+        return False
+    known = store.entry(name).made
+    if {key: known.get(key) for key in made if key not in LABELS} == {k: made[k] for k in made if k not in LABELS}:
+        return True
+    raise UserError(
+        f"{store}: has a column {name} already, made from something else; choose another name, or remove it first "
+        f"with --drop {name}"
+    )
+
+
+class Finder:
+    """Finds candidates by the ids of their query and document.
+
+    Memory is that of the rows which are looked for together and of the lists that they are of.
+
+    Args:
+        store: the lists.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.lists = Lists.of(store).with_added()
+
+    def rows(self, queries: pa.Array, documents: pa.Array) -> Array:
+        """The rows of the candidates, ``[n]`` int64; -1 where a query does not have a document."""
+        store, result = self.store, np.full(len(queries), -1, dtype=np.int64)
+        query = _positions(queries, store.queries.column("query_id"))
+        rows = self.lists.select(np.unique(query[query >= 0])).row_numbers
+        if not len(rows):
+            return result
+        candidates = store.document[rows]
+        there = np.unique(candidates)
+        at = _positions(documents, store.documents.column("doc_id").take(pa.array(there)))
+        both = np.flatnonzero((query >= 0) & (at >= 0))
+        count = store.documents.num_rows
+        keys = store.query[rows].astype(np.int64) * count + candidates
+        wanted = query[both] * count + there[at[both]]
+        order = np.argsort(keys, kind="stable")
+        found = order[np.minimum(np.searchsorted(keys, wanted, sorter=order), len(keys) - 1)]
+        same = keys[found] == wanted
+        result[both[same]] = rows[found[same]]
+        return result
+
+
+def _positions(ids: pa.Array, known: pa.ChunkedArray) -> Array:
+    """The position of each id among those that are known, ``[n]`` int64; -1 where it is not."""
+    found = pc.index_in(ids, value_set=known.cast(ids.type))
+    return found.fill_null(-1).to_numpy().astype(np.int64)
+
+
+def read_column(store: Store, finder: Finder, name: str, file: ScoreFile) -> tuple[Array, list[str]]:
+    """The numbers of a column, ``[T, C]`` float32, and their names.
+
+    Raises:
+        UserError: see :func:`add_runs`.
+    """
+    names = [name] if len(file.names) == 1 else [check_name(number) for number in file.names]
+    values = np.full((len(store.document), len(names)), np.nan, dtype=np.float32)
+    seen = np.zeros(len(values), dtype=bool)
+    read, example = 0, ("", "")
+    with tqdm(desc=f"reading {file.path.name}", unit=" rows", disable=None, delay=1) as bar:
+        for batch in file.batches():
+            rows = finder.rows(batch.queries, batch.documents)
+            known = np.flatnonzero(rows >= 0)
+            first = np.zeros(len(known), dtype=bool)
+            first[np.unique(rows[known], return_index=True)[1]] = True
+            if len(twice := np.flatnonzero(seen[rows[known]] | ~first)):
+                row = int(known[twice[0]])
+                raise UserError(
+                    f"{batch.where(row)}: document {batch.documents[row].as_py()!r} of query "
+                    f"{batch.queries[row].as_py()!r} a second time; keep one"
+                )
+            seen[rows[known]] = True
+            values[rows[known]] = batch.values[known]
+            example = example if read else (batch.queries[0].as_py(), batch.documents[0].as_py())
+            read += len(rows)
+            bar.update(len(rows))
+    _check_coverage(store, file, Coverage.of(store, values), int(seen.sum()), read, example)
+    return values, names
+
+
+def _check_coverage(
+    store: Store, file: ScoreFile, coverage: Coverage, found: int, read: int, example: tuple[str, str]
+) -> None:
+    """Refuse what says next to nothing, and say how much of a file is of no use."""
+    known, all = coverage.queries
+    if known < LEAST * all or not known:
+        query, document = (store.table(name).column(0)[:1].to_pylist() for name in ("queries", "documents"))
+        raise UserError(
+            f"{file.path}: says something of the candidates of {known} of {all} queries only; its ids are such as "
+            f"{example[0]!r} and {example[1]!r}, those of {store} such as {''.join(query)!r} "
+            f"and {''.join(document)!r}; are they of the same collection?"
+        )
+    if found < read:
+        log.info("%s: %d of %d rows are of no candidate, and left aside", file.path, read - found, read)

@@ -1,0 +1,174 @@
+"""Lists for other tools: a row per visible candidate as JSON lines, Parquet or a data set, or a run of one column."""
+
+from __future__ import annotations
+
+import json
+import logging
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from tqdm import tqdm
+
+from rerank.arrow import Array, blocks
+from rerank.errors import UserError
+from rerank.files import atomic_file, atomic_folder
+from rerank.lists.view import Lists
+from rerank.retrieval.runs import Scored, write_run
+
+log = logging.getLogger("rerank")
+
+ROWS = 16_384
+"""Candidates in memory at a time, with their texts."""
+
+
+def export(lists: Lists, output: str | Path, column: str | None = None) -> None:
+    """Write lists as a file whose kind its name says, or as a folder.
+
+    ``.jsonl`` and ``.parquet`` have a row per visible candidate: ``query_id``, ``doc_id``, ``query`` and ``text`` where
+    there are texts, ``grade`` (null where nothing is judged), then every column by its name, those of several numbers
+    as ``NAME/NUMBER``, null where a system did not return the candidate. ``Lists.from_dataframe`` takes them back. A
+    name without a suffix is a folder that ``datasets.load_from_disk`` reads. ``.trec`` is a run of one column.
+
+    Memory does not grow with the candidates. What is written appears whole or not at all.
+
+    Args:
+        lists: the lists; added documents are written only where these show them.
+        output: the file or folder; a folder must not be there already.
+        column: for a run, whose scores it has; None takes the column that orders the lists.
+
+    Raises:
+        UserError: a name with another suffix, a column that is not there, a folder that is.
+    """
+    path = Path(output)
+    kinds: dict[str, Callable[[Lists, Path], None]] = {".jsonl": _json_lines, ".parquet": _parquet, "": _folder}
+    if path.suffix == ".trec":
+        write_run(path, ColumnRun(lists, _ordering(lists, column)), tag=_ordering(lists, column).replace("/", "_"))
+    elif column is not None:
+        raise UserError(f"column: only a run has one column; name an output that ends in .trec, not {path.name}")
+    elif path.suffix in kinds:
+        kinds[path.suffix](lists, path)
+    else:
+        raise UserError(f"{output}: name a file that ends in .jsonl, .parquet or .trec, or a folder without a suffix")
+    log.info("%s: %d queries, %d candidates", output, len(lists), lists.size)
+
+
+def _ordering(lists: Lists, column: str | None) -> str:
+    name = column or lists.store.order
+    if name is None:
+        raise UserError(f"{lists}: nothing ranked these lists; name a column, there are {lists.store.column_names}")
+    return name
+
+
+class ColumnRun(Mapping[str, Sequence[Scored]]):
+    """A column as a run: query id -> the documents that its system returned, best first; ties as in the lists.
+
+    Each list is made when it is asked for.
+
+    Args:
+        lists: the lists.
+        column: the column of one number, or ``NAME/NUMBER``.
+    """
+
+    def __init__(self, lists: Lists, column: str) -> None:
+        self._lists, self._positions = lists, {id: i for i, id in enumerate(lists.query_ids)}
+        self._values = lists.column(column)
+
+    def __len__(self) -> int:
+        return len(self._positions)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._positions)
+
+    def __getitem__(self, query: str) -> list[Scored]:
+        start, end = self._lists.offsets[self._positions[query] :][:2].tolist()
+        values = self._values[start:end]
+        order = np.argsort(-values, kind="stable")[: int((~np.isnan(values)).sum())]  # NaN comes last
+        ids = self._lists.document_ids(self._lists.documents[start:end][order])
+        return [Scored(id, float(value)) for id, value in zip(ids, values[order].tolist(), strict=True)]
+
+
+def tables(lists: Lists) -> Iterator[pa.Table]:
+    """The rows of some lists at a time, with the columns that :func:`export` writes."""
+    store = lists.store
+    schema = _schema(lists)
+    numbers = [field.name for field in schema if field.name in _flat(lists)]
+    with tqdm(desc="export", total=lists.size, unit=" candidates", disable=None, delay=1) as bar:
+        for first, last in blocks(lists.offsets, ROWS):
+            some = lists.select(np.arange(first, last))
+            for start in range(0, max(some.size, 1), ROWS):  # a list of many candidates is cut
+                rows = some.row_numbers[start : start + ROWS]
+                query, document = store.query[rows], store.document[rows]
+                data = {
+                    "query_id": _taken(store.queries, "query_id", query),
+                    "doc_id": _taken(store.documents, "doc_id", document),
+                    "grade": pa.array(store.grades[rows], pa.int16()),
+                }
+                if store.has_text:
+                    data |= {"query": _taken(store.queries, "text", query)}
+                    data |= {"text": _taken(store.documents, "text", document)}
+                if lists.qrels is None:
+                    data["grade"] = pa.nulls(len(rows), pa.int16())
+                for name in numbers:
+                    values = store.column(name, rows)
+                    data[name] = pa.array(values, pa.float32(), mask=np.isnan(values))
+                yield pa.table([data[field.name] for field in schema], schema=schema)
+                bar.update(len(rows))
+
+
+def _taken(table: pa.Table, column: str, rows: Array) -> pa.ChunkedArray:
+    # Of a chunked array, take copies all chunks where offsets might not fit; a text in many lists is gathered once.
+    distinct, back = np.unique(rows, return_inverse=True)
+    return table.column(column).take(pa.array(distinct)).take(pa.array(back))
+
+
+def _flat(lists: Lists) -> list[str]:
+    """The columns' names, several numbers one by one; the order's first, as it comes back as the order then."""
+    store = lists.store
+    found = []
+    for name in sorted(store.column_names, key=lambda name: name != store.order):
+        numbers = store.entry(name).names
+        found += [name] if numbers == (name,) else [f"{name}/{number}" for number in numbers]
+    return found
+
+
+def _schema(lists: Lists) -> pa.Schema:
+    texts = [("query", pa.string()), ("text", pa.string())] if lists.store.has_text else []
+    ids = [("query_id", pa.string()), ("doc_id", pa.string())]
+    return pa.schema([*ids, *texts, ("grade", pa.int16()), *((name, pa.float32()) for name in _flat(lists))])
+
+
+def _json_lines(lists: Lists, path: Path) -> None:
+    encode = json.JSONEncoder(ensure_ascii=False).encode
+    with atomic_file(path) as temporary, temporary.open("w", encoding="utf-8") as file:
+        for table in tables(lists):
+            names, columns = table.column_names, [column.to_pylist() for column in table.columns]
+            rows = (dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
+            file.writelines(encode(row) + "\n" for row in rows)
+
+
+def _parquet(lists: Lists, path: Path) -> None:
+    from pyarrow.parquet import ParquetWriter
+
+    with atomic_file(path) as temporary, ParquetWriter(temporary, _schema(lists), compression="zstd") as writer:
+        for table in tables(lists):
+            writer.write_table(table)
+
+
+def _folder(lists: Lists, path: Path) -> None:
+    with atomic_folder(path) as temporary, tempfile.TemporaryDirectory(dir=temporary) as scratch:
+        import datasets
+
+        rows = Path(scratch) / "rows.arrow"
+        with pa.OSFile(str(rows), "wb") as sink, pa.ipc.new_stream(sink, _schema(lists)) as writer:
+            for table in tables(lists):
+                writer.write_table(table)
+        shown = datasets.is_progress_bar_enabled()
+        datasets.disable_progress_bars()
+        try:
+            datasets.Dataset.from_file(str(rows)).save_to_disk(temporary)
+        finally:
+            if shown:
+                datasets.enable_progress_bars()

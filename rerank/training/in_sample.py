@@ -1,0 +1,82 @@
+"""A model remembers which queries it was trained on, since its scores of those are no evidence for anything else."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from pathlib import Path
+
+import numpy as np
+
+from rerank.arrow import Array
+from rerank.errors import UserError
+from rerank.lists.view import Lists
+from rerank.models.contract import CONTRACT, TRAINED_ON, read_contract
+
+BYTES = 6
+"""Of a query's hash: half a million queries against as many others share one by chance in one of a thousand cases."""
+
+
+def query_hashes(lists: Lists) -> Array:
+    """Hashes of the queries' texts, ``[Q]`` uint64, whatever their case and white space; of ids where none has a text.
+
+    Ids would not do for texts: other collections have the same ids, and NFCorpus the same query twice.
+    """
+    if lists.store.has_text:
+        texts = (" ".join(text.lower().split()) for text in lists.query_texts)
+    else:
+        texts = (f"id {id}" for id in lists.query_ids)
+    hashes = b"".join(hashlib.sha256(text.encode()).digest()[:BYTES] + bytes(8 - BYTES) for text in texts)
+    return np.frombuffer(hashes, "<u8")
+
+
+def remember(lists: Lists, initial: str | Path | None = None) -> dict[str, str]:
+    """What the contract of a model that was trained on these lists says of them: eight letters a query.
+
+    Args:
+        lists: the training lists.
+        initial: the model that it started from, whose queries it remembers, too.
+    """
+    earlier = None if initial is None else _known(initial)
+    hashes = query_hashes(lists)
+    together = np.unique(hashes if earlier is None else np.concatenate([hashes, earlier]))
+    parts = together.view(np.uint8).reshape(-1, 8)[:, :BYTES]
+    return {TRAINED_ON: base64.b64encode(parts.tobytes()).decode()}
+
+
+def _known(model: str | Path) -> Array | None:
+    """Hashes of the queries that a model was trained on; None where it does not say."""
+    known = read_contract(Path(model)).get(TRAINED_ON)
+    if known is None:
+        return None
+    try:
+        parts = np.frombuffer(base64.b64decode(known, validate=True), np.uint8).reshape(-1, BYTES)
+    except (ValueError, TypeError) as error:
+        raise UserError(f"{model}/{CONTRACT}: {TRAINED_ON}: not what training wrote ({error}); train again") from error
+    return np.pad(parts, ((0, 0), (0, 8 - BYTES))).view("<u8")[:, 0]
+
+
+def shared_queries(lists: Lists, model: str | Path) -> list[str] | None:
+    """Ids of the queries of some lists that a model was trained on; None where the model does not say.
+
+    Raises:
+        UserError: its contract is damaged.
+    """
+    hashes = _known(model)
+    if hashes is None:
+        return None
+    shared = np.isin(query_hashes(lists), hashes)
+    return [id for id, both in zip(lists.query_ids, shared.tolist(), strict=True) if both]
+
+
+def check_out_of_sample(lists: Lists, model: str | Path) -> None:
+    """Refuse to score queries that a model was trained on.
+
+    Raises:
+        UserError: says how many there are.
+    """
+    if shared := shared_queries(lists, model):
+        raise UserError(
+            f"{lists}: {model} was trained on {len(shared)} of these {len(lists)} queries, e.g. {shared[0]!r}; what is "
+            "trained on such scores learns to trust its memory; score other queries, or say --in-sample"
+        )

@@ -1,0 +1,222 @@
+"""Columns from files: what the file says of a candidate is what the column says of it, or one line says why not."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rerank.cli import main
+from rerank.errors import UserError
+from rerank.lists import Lists
+from rerank.lists.add import add_runs
+from rerank.retrieval import scores
+from tests.builders import make_lists, make_lists_with_added
+
+
+def frame_of(lists: Lists) -> pd.DataFrame:
+    """A made-up score for every second candidate, and for pairs that are no candidates."""
+    frame = lists.to_dataframe()[["query_id", "doc_id"]]
+    frame["score"] = np.random.default_rng(0).normal(size=len(frame)).astype(np.float32)
+    strangers = pd.DataFrame({"query_id": ["q0", "q99"], "doc_id": ["nowhere", "d1"], "score": [1.0, 2.0]})
+    return pd.concat([frame.iloc[::2], strangers], ignore_index=True)
+
+
+def write_trec(frame: pd.DataFrame, path: Path) -> None:
+    with path.open("w") as file:
+        file.writelines(f"{row.query_id} Q0 {row.doc_id} 1 {row.score!r} x\n" for row in frame.itertuples())
+
+
+WRITERS: dict[str, Callable[[pd.DataFrame, Path], None]] = {
+    "trec": write_trec,
+    "csv": lambda frame, path: frame.rename(columns={"query_id": "qid"}).to_csv(path, index=False),
+    "tsv": lambda frame, path: frame.to_csv(path, index=False, sep="\t"),
+    "jsonl": lambda frame, path: frame.to_json(path, orient="records", lines=True, double_precision=15),
+    "parquet": lambda frame, path: frame.assign(rank=1, text="x").to_parquet(path),
+    "csv.gz": lambda frame, path: frame.to_csv(path, index=False),
+}
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_every_format_says_the_same(tmp_path: Path, kind: str, shuffled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scores, "ROWS", 7)  # many batches, some of them with a query that comes again
+    lists = make_lists(tmp_path)
+    frame = frame_of(lists)
+    frame = frame.sample(frac=1, random_state=0) if shuffled else frame
+    WRITERS[kind](frame, tmp_path / f"x.{kind}")
+    coverage = add_runs(tmp_path / "lists", {"teacher": tmp_path / f"x.{kind}"})["teacher"]
+    expected = lists.to_dataframe()[["query_id", "doc_id"]].merge(frame, how="left", on=["query_id", "doc_id"])
+    found = Lists.open(tmp_path / "lists").column("teacher")
+    np.testing.assert_allclose(found, expected["score"].astype(np.float32), rtol=1e-6)
+    assert coverage.candidates == (-(-lists.size // 2), lists.size)
+
+
+@given(data=st.data())
+def test_any_rows_find_their_candidates(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    """Whatever lists and rows: the value of the row with the candidate's ids, NaN where there is none."""
+    pairs = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 6)), min_size=1, max_size=25, unique=True)
+    frame = pd.DataFrame(data.draw(pairs), columns=["query_id", "doc_id"]).astype(str)
+    lists = Lists.from_dataframe(frame)
+    given_ = data.draw(pairs)
+    said = {(str(q), str(d)): float(i) for i, (q, d) in enumerate(given_)}
+    path = tmp_path_factory.mktemp("x") / "x.jsonl"
+    path.write_text("".join(json.dumps({"qid": q, "docno": d, "a": i, "b": -i}) + "\n" for (q, d), i in said.items()))
+    candidates = list(lists.to_dataframe()[["query_id", "doc_id"]].itertuples(index=False, name=None))
+    known = [said.get(pair, np.nan) for pair in candidates]
+    covered = {pair[0] for pair in candidates if pair in said}
+    if len(covered) < 0.1 * len(lists) or not covered:
+        with pytest.raises(UserError, match="are they of the same collection"):
+            add_runs(lists.store, {"t": path})
+        return
+    add_runs(lists.store, {"t": path})
+    np.testing.assert_array_equal(lists.matrix(["t/a", "t/b"]), np.array([known, np.negative(known)]).T)
+
+
+def test_hidden_documents_get_what_the_file_says(tmp_path: Path) -> None:
+    lists = make_lists_with_added(tmp_path)
+    frame = lists.with_added().to_dataframe()
+    frame["score"] = np.arange(len(frame))
+    frame[["query_id", "doc_id", "score"]].to_parquet(tmp_path / "t.parquet")
+    coverage = add_runs(tmp_path / "lists", {"t": tmp_path / "t.parquet"})["t"]
+    lists = Lists.open(tmp_path / "lists")
+    np.testing.assert_array_equal(lists.with_added().column("t"), np.arange(len(frame)))
+    assert coverage.added == (int(lists.store.added.sum()),) * 2
+    assert coverage.candidates == (lists.size,) * 2
+
+
+def test_several_at_once_again_and_dropped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = str(tmp_path / "lists")
+    lists = make_lists(tmp_path)
+    write_trec(frame_of(lists), tmp_path / "a.trec")
+    write_trec(frame_of(lists).assign(score=1.0), tmp_path / "b.trec")
+    words = ["add", "--lists", folder, "--run", str(tmp_path / "a.trec"), "--run", f"teacher={tmp_path / 'b.trec'}"]
+    assert main(words) == 0
+    assert Lists.open(folder).store.column_names == ["a", "bm25", "teacher"]
+    before = {path: path.read_bytes() for path in Path(folder).rglob("*") if path.is_file()}
+    (Path(folder) / "columns" / "a.arrow").unlink()  # as a kill between the two would leave it
+    assert main(words) == 0
+    assert {path: path.read_bytes() for path in Path(folder).rglob("*") if path.is_file()} == before
+    assert main(["add", "--lists", folder, "--drop", "a", "teacher"]) == 0
+    assert Lists.open(folder).store.column_names == ["bm25"]
+    assert main(["add", "--lists", folder, "--drop", "bm25"]) == 2
+    assert main(["add", "--lists", folder, "--drop", "bm26"]) == 2
+    assert main(["add", "--lists", folder]) == 2
+    assert [line.startswith("rerank: error: ") for line in capsys.readouterr().err.splitlines()[-3:]] == [True] * 3
+
+
+def files(lists: Lists, folder: Path) -> dict[str, tuple[str, str]]:
+    """Files that cannot become columns: what they are called, and what the one line has to say."""
+    pairs = lists.to_dataframe()[["query_id", "doc_id"]].itertuples(index=False)
+    rows = [f"{query} Q0 {document} 1 9.5 x\n" for query, document in pairs]
+
+    def write(name: str, content: str | bytes) -> str:
+        (folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
+        return str(folder / name)
+
+    def changed(name: str, value: str) -> str:
+        return write(name, rows[0] + rows[1].replace("9.5", value) + "".join(rows[2:]))
+
+    good = pd.DataFrame([row.split()[0:3:2] for row in rows], columns=["query_id", "doc_id"]).assign(score=1.0)
+    good.to_parquet(folder / "whole.parquet")
+    good.assign(score="high").to_parquet(folder / "text.parquet")
+    good.assign(score=np.where(good.index == 3, np.inf, 1.0)).to_parquet(folder / "inf.parquet")
+    good.drop(columns="score").to_parquet(folder / "none.parquet")
+    good.iloc[:0].to_parquet(folder / "no_rows.parquet")
+    good.rename(columns={"doc_id": "document"}).to_parquet(folder / "ids.parquet")
+    write("cut.parquet", (folder / "whole.parquet").read_bytes()[:-40])
+    return {
+        "infinite": (changed("a.trec", "inf"), r"a\.trec:2: score 'inf'"),
+        "beyond float32": (changed("b.trec", "1e39"), r"b\.trec:2: score '1e39'"),
+        "not a number": (changed("c.trec", "high"), r"c\.trec:2: score 'high'"),
+        "NaN as text": (changed("d.trec", "NaN"), r"d\.trec:2: score 'NaN'"),
+        "Python's number": (changed("e.trec", "1_0"), r"e\.trec:2: score '1_0'"),
+        "five columns": (write("f.trec", rows[0] + "q0 Q0 d1 1 9.5\n"), r"f\.trec:2: 5 columns; expected six"),
+        "a pair twice": (
+            write("g.trec", "".join(rows) + rows[0]),
+            rf"g\.trec:{len(rows) + 1}: document .* second time",
+        ),
+        "empty": (write("h.trec", ""), r"h\.trec: is empty"),
+        "blank lines": (write("i.jsonl", "\n\n"), r"i\.jsonl: is empty"),
+        "only a header": (write("j.csv", "qid,docno,score\n"), r"j\.csv: is empty"),
+        "no file": (str(folder / "k.trec"), r"k\.trec: no such file"),
+        "other collection": (write("l.trec", "77 Q0 MS_1 1 9.5 x\n"), "0 of 12 queries only; its ids are such as '77'"),
+        "one query in twelve": (write("m.trec", rows[0]), "1 of 12 queries only"),
+        "no header": (write("n.csv", "q0,d1,2.5\nq1,d1,2\n"), r"n\.csv:1: no query id"),
+        "a cell too many": (write("o.csv", "qid,docno,score\nq0,d1,1,2\n"), r"o\.csv:2: 4 columns; expected 3"),
+        "a name twice": (write("p.csv", "qid,qid,docno,score\n"), r"p\.csv:1: has 'qid' twice"),
+        "no score": (write("q.csv", "qid,docno,text\nq0,d1,x\n"), r"q\.csv:1: no score"),
+        "not JSON": (write("r.jsonl", '{"qid": "q0"'), r"r\.jsonl:1: not JSON"),
+        "a field less": (
+            write("s.jsonl", '{"qid": "q0", "docid": "d1", "a": 1, "b": 2}\n{"qid": "q0", "docid": "d2", "a": 1}\n'),
+            r"s\.jsonl:2: no field 'b'",
+        ),
+        "true": (write("t.jsonl", '{"qid": "q0", "docid": "d1", "score": true}'), r"t\.jsonl:1: score True"),
+        "JSON's NaN": (write("u.jsonl", '{"qid": "q0", "docid": "d1", "score": NaN}'), r"u\.jsonl:1: score nan"),
+        "null as id": (write("v.jsonl", '{"qid": "q0", "docid": null, "score": 1}'), r"v\.jsonl:1: no id"),
+        "truncated Parquet": (str(folder / "cut.parquet"), r"cut\.parquet: not a readable Parquet file"),
+        "text in Parquet": (str(folder / "text.parquet"), r"text\.parquet: column 'score' holds .*string"),
+        "infinite in Parquet": (str(folder / "inf.parquet"), r"inf\.parquet: row 4: score inf"),
+        "Parquet without scores": (str(folder / "none.parquet"), r"none\.parquet: no score"),
+        "Parquet without rows": (str(folder / "no_rows.parquet"), r"no_rows\.parquet: is empty"),
+        "Parquet without ids": (str(folder / "ids.parquet"), r"ids\.parquet: no document id"),
+        "CSV for Parquet": (write("w.parquet", "qid,docno,score\nq0,d1,1\n"), r"w\.parquet: not a readable Parquet"),
+        "cut short": (write("x.trec.gz", b"\x1f\x8b\x08\x00"), r"x\.trec\.gz: cannot be decompressed"),
+        "a bad name": (f"a/b={write('y.trec', ''.join(rows))}", "letters, digits"),
+        "the same name": (f"bm25={write('z.trec', ''.join(rows))}", "has a column bm25 already, made from something"),
+    }
+
+
+def test_bad_files_are_refused_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lists = make_lists(tmp_path)
+    before = sorted(tmp_path.glob("lists/**/*"))
+    for what, (word, message) in files(lists, tmp_path).items():
+        assert main(["add", "--lists", str(tmp_path / "lists"), "--run", word]) == 2, what
+        lines = capsys.readouterr().err.splitlines()
+        assert len(lines) == 1 and lines[0].startswith("rerank: error: "), (what, lines)
+        assert re.search(message, lines[0]), (what, lines)
+        assert sorted(tmp_path.glob("lists/**/*")) == before, what
+
+
+@contextmanager
+def nobody() -> Iterator[None]:
+    """Without root's right to write everywhere."""
+    if os.geteuid():
+        yield
+        return
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+def test_folders_that_take_no_column(tmp_path: Path) -> None:
+    lists = make_lists(tmp_path)
+    write_trec(frame_of(lists), tmp_path / "a.trec")
+    with pytest.raises(UserError, match="nowhere: not a lists folder"):
+        add_runs(tmp_path / "nowhere", {"a": tmp_path / "a.trec"})
+    shutil.copytree(tmp_path / "lists", tmp_path / "old")
+    (tmp_path / "old" / "manifest.json").write_text('{"version": 1}')
+    with pytest.raises(UserError, match="lists of version 1; convert them"):
+        add_runs(tmp_path / "old", {"a": tmp_path / "a.trec"})
+    for folder in (folder for folder in (tmp_path, *tmp_path.parents) if "pytest-of-" in str(folder)):
+        folder.chmod(0o755)
+    columns = tmp_path / "lists" / "columns"
+    columns.chmod(0o555)
+    try:
+        with nobody(), pytest.raises(UserError, match=r"columns/a\.arrow: cannot be written"):
+            add_runs(tmp_path / "lists", {"a": tmp_path / "a.trec"})
+    finally:
+        columns.chmod(0o755)
+    assert Lists.open(tmp_path / "lists").store.column_names == ["bm25"]

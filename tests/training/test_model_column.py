@@ -1,0 +1,198 @@
+"""A column of a model's scores: what the model says of every candidate, whatever happens meanwhile."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from rerank.cli import main
+from rerank.errors import UserError
+from rerank.lists import Lists
+from rerank.models.score import score_lists
+from rerank.models.text.cross_encoder import CrossEncoder
+from rerank.models.vectors.attention import SelfAttention
+from rerank.training import model_column
+from rerank.training.in_sample import remember, shared_queries
+from rerank.training.model_column import add_model
+from tests.builders import make_lists, make_lists_with_added, train
+
+
+def save(model: CrossEncoder | SelfAttention, lists: Lists, folder: Path) -> Path:
+    """A model with fresh weights."""
+    model.prepare(lists, seed=3)
+    folder.mkdir(parents=True)
+    model.save(folder)
+    return folder
+
+
+@pytest.fixture
+def cross_encoder(tiny_model: Path, tmp_path: Path) -> Path:
+    model = CrossEncoder(str(tiny_model), query_length=8, document_length=24)
+    torch.nn.init.normal_(next(p for n, p in model.named_parameters() if n in model.head_parameters()))
+    return save(model, make_lists(tmp_path / "t", seed=5), tmp_path / "runs" / "x.v1" / "best")
+
+
+def test_the_column_is_what_the_model_says(
+    cross_encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(model_column, "PAIRS", 10)
+    lists = make_lists_with_added(tmp_path)
+    covered = add_model(tmp_path / "lists", cross_encoder)
+    every = lists.with_added()
+    model = CrossEncoder.load(cross_encoder)
+    stored = Lists.open(tmp_path / "lists")
+    np.testing.assert_allclose(
+        stored.with_added().column("x.v1"), score_lists(model, model.inputs(every), every), rtol=0, atol=1e-5
+    )
+    assert covered.added == (int(lists.store.added.sum()),) * 2 and lists.store.added.any()
+    assert sorted(path.name for path in (tmp_path / "lists" / "columns").iterdir()) == ["bm25.arrow", "x.v1.arrow"]
+
+
+def test_added_documents_change_nothing_for_the_others(tmp_path: Path) -> None:
+    """A model that looks at whole lists sees them as they are ranked later, without what was added to train on."""
+    lists = make_lists_with_added(tmp_path)
+    values = np.random.default_rng(0).normal(size=(len(lists.store.document), 3))
+    lists.store.add_column("features", values, names=["1", "2", "3"])
+    lists = Lists.open(tmp_path / "lists")
+    best = save(SelfAttention(width=8, hidden=8), lists, tmp_path / "runs" / "a" / "best")
+    add_model(tmp_path / "lists", best, "attention")
+    model = SelfAttention.load(best)
+    np.testing.assert_allclose(
+        Lists.open(tmp_path / "lists").column("attention"), score_lists(model, model.inputs(lists), lists), atol=1e-6
+    )
+
+
+KILLED = """
+import os, random, signal, sys, time
+from pathlib import Path
+from rerank.cli import main
+from rerank.training import model_column
+import rerank.models.text.cross_encoder
+model_column.PAIRS = 10
+folder, model, seed = sys.argv[1:]
+words = ["add", "--lists", folder, "--model", model, "--name", "ce"]
+rng, kills, longest = random.Random(int(seed)), 0, 1.5
+columns = Path(folder) / "columns"
+parts = lambda: len(list(columns.glob(".ce.parts/*/*.arrow")))
+while kills < 20:
+    if (child := os.fork()) == 0:
+        os._exit(main(words))
+    before = parts()
+    if kills % 2:  # from the first part that it stores; otherwise from its start
+        while parts() <= before and not (columns / "ce.arrow").exists():
+            time.sleep(0.001)
+    time.sleep(rng.uniform(0, 0.05 if kills % 2 else longest))
+    os.kill(child, signal.SIGKILL)
+    if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL:
+        kills += 1
+    if (columns / "ce.arrow").exists():  # it was done: from the start again, and sooner
+        longest *= 0.7
+        assert main(words) == 0 and not list(columns.glob(".ce.*"))
+        (columns / "ce.arrow").unlink()
+sys.exit(main(words))
+"""
+
+
+def test_twenty_kills_end_with_the_same_bytes(cross_encoder: Path, tmp_path: Path) -> None:
+    for name in ("whole", "killed"):
+        make_lists(tmp_path / name, [60] * 12)
+    here = ["add", "--lists", str(tmp_path / "whole" / "lists"), "--model", str(cross_encoder), "--name", "ce"]
+    words = [sys.executable, "-c", KILLED, str(tmp_path / "killed" / "lists"), str(cross_encoder), "1"]
+    done = subprocess.run(words, check=True, capture_output=True, text=True, timeout=280)
+    code = "import sys; from rerank.training import model_column; model_column.PAIRS = 10; "
+    code += "from rerank.cli import main; sys.exit(main(sys.argv[1:]))"
+    subprocess.run([sys.executable, "-c", code, *here], check=True, capture_output=True)
+    columns = [tmp_path / name / "lists" / "columns" for name in ("whole", "killed")]
+    assert [sorted(p.name for p in c.iterdir()) for c in columns] == [["bm25.arrow", "ce.arrow"]] * 2
+    assert (columns[0] / "ce.arrow").read_bytes() == (columns[1] / "ce.arrow").read_bytes()
+    assert done.stderr.count("resuming") > 4, "some were killed between parts"
+
+
+def test_queries_of_the_training_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], tiny_model: Path
+) -> None:
+    lists, other = make_lists(tmp_path), make_lists(tmp_path / "other", seed=7)
+    run = tmp_path / "runs" / "x"
+    words = ["--data=ListsData", f"--data.train={tmp_path / 'lists'}", "--model=CrossEncoder", f"--output={run}"]
+    words += [f"--model.name={tiny_model}", "--model.query_length=8", "--model.document_length=24", "--loss=RankNet"]
+    train([*words, "--data.validation_share=0.25", "--epochs=1"])
+    trained = shared_queries(lists, run / "best")
+    assert trained is not None
+    judged = [query for query in lists.query_ids if (lists.qrels or {}).get(query)]
+    assert set(trained) < set(judged) and len(trained) == len(judged) - round(len(judged) * 0.25)
+    assert shared_queries(other, run / "best") == []
+    capsys.readouterr()
+    command = ["add", "--lists", str(tmp_path / "lists"), "--model", str(run / "best")]
+    assert main(command) == 2
+    message = f"was trained on {len(trained)} of these 12 queries, e.g. {trained[0]!r}"
+    assert message in capsys.readouterr().err
+    assert main([*command, "--in-sample"]) == 0
+    assert main(["add", "--lists", str(tmp_path / "other" / "lists"), "--model", str(run / "best")]) == 0
+    assert "x" in Lists.open(tmp_path / "lists").store.column_names
+    further = tmp_path / "runs" / "further"  # what starts from a model has its memory
+    swap = {words[1]: f"--data.train={tmp_path / 'other' / 'lists'}", words[3]: f"--output={further}"}
+    swap[words[4]] = f"--model.name={run / 'best'}"
+    train([*(swap.get(word, word) for word in words), "--epochs=1"])
+    assert shared_queries(lists, further / "best") == trained
+    assert shared_queries(other, further / "best")
+
+
+def test_the_same_text_under_another_id_is_the_same_query(tmp_path: Path) -> None:
+    frame = make_lists(tmp_path).to_dataframe()
+    one = Lists.from_dataframe(frame)
+    frame["query_id"] = "n" + frame["query_id"]
+    frame["query"] = frame["query"].str.upper() + "  "
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m" / "rerank.json").write_text(json.dumps(remember(one.select(np.arange(5)))))
+    assert shared_queries(Lists.from_dataframe(frame), tmp_path / "m") == ["n" + id for id in one.query_ids[:5]]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--model", "nowhere"], "nowhere"),
+        (["--name", "x"], "name: is for a model's column"),
+        (["--model", "{model}", "--name", "bm25"], "has a column bm25 already, made from something else"),
+        (["--model", "{model}", "--name", "a/b"], "letters, digits"),
+        (["--model", "{lists}"], "no such model|not a model folder"),
+    ],
+)
+def test_what_cannot_be_scored(
+    cross_encoder: Path, tmp_path: Path, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_lists(tmp_path)
+    words = [word.format(model=cross_encoder, lists=tmp_path / "lists") for word in words]
+    if words[0] == "--name":
+        words += ["--run", "x.trec"]
+    assert main(["add", "--lists", str(tmp_path / "lists"), *words]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert re.search(message, lines[0]), lines
+
+
+def test_a_column_with_gaps_for_added_documents_is_not_read(tmp_path: Path) -> None:
+    lists = make_lists_with_added(tmp_path)
+    best = save(SelfAttention(width=8, hidden=8, columns=["bm25"]), lists, tmp_path / "runs" / "a" / "best")
+    with pytest.raises(UserError, match="bm25 says nothing of"):
+        add_model(tmp_path / "lists", best)
+
+
+def test_two_processes_write_the_column_of_one(cross_encoder: Path, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        make_lists(tmp_path / name)
+    code = "import sys; from rerank.training import model_column; model_column.PAIRS = 10; "
+    code += "from rerank.cli import main; sys.exit(main(sys.argv[1:]))"
+    (tmp_path / "parts.py").write_text(code)
+    for name, count in (("one", 1), ("two", 2)):
+        launch = [sys.executable, "-m", "torch.distributed.run", f"--nproc_per_node={count}", "--standalone"]
+        words = ["add", "--lists", str(tmp_path / name / "lists"), "--model", str(cross_encoder), "--precision=fp32"]
+        subprocess.run([*launch, str(tmp_path / "parts.py"), *words], check=True, timeout=200)
+    columns = [tmp_path / name / "lists" / "columns" / "x.v1.arrow" for name in ("one", "two")]
+    assert columns[0].read_bytes() == columns[1].read_bytes()
