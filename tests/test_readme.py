@@ -6,8 +6,10 @@ import re
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from rerank.lists import Lists
 from rerank.models.text.cross_encoder import CrossEncoder
 from tests.builders import make_lists
 from tests.conftest import ROOT
@@ -30,6 +32,9 @@ def test_examples_run(code: str, tmp_path: Path, tiny_model: Path, monkeypatch: 
     make_lists(tmp_path / "made")
     for name in ("train", "test"):
         shutil.copytree(tmp_path / "made" / "lists", tmp_path / "lists" / f"scifact-{name}")
+    dl20 = Lists.open(shutil.copytree(tmp_path / "made" / "lists", tmp_path / "lists" / "dl20"))
+    for seed, name in enumerate(("splade", "tasb")):
+        dl20.store.add_column(name, np.random.default_rng(seed).random(dl20.size))
     exec(compile(code, "an example", "exec"), {})
 
 

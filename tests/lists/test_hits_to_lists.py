@@ -57,7 +57,7 @@ def test_rows_come_back_equal(
     frame = lists.to_dataframe()
     for key in IDS_AND_TEXTS:
         assert frame[key].tolist() == [row[key] for row in by_order]
-    assert frame["grade"].tolist() == [max(0, row.get("grade") or 0) for row in by_order]
+    assert frame["grade"].fillna(0).tolist() == [max(0, row.get("grade") or 0) for row in by_order]
     names = {key for row in rows for key in row if row[key] is not None} - {"grade", *IDS_AND_TEXTS}
     assert set(frame.columns) - {"grade", *IDS_AND_TEXTS} == names | {"score"}
     for name in names:
