@@ -85,7 +85,7 @@ def validation(folder: str, fold: int, loss: Loss | None, kind: str) -> float:
             test=False,
         )
         splits = config.data.splits(config.seed)
-        identity = training_identity(config_identity(config), data_identity(splits))
+        identity = training_identity(config_identity(config), data_identity(splits, config.model.columns))
         folder_of_run = RunFolder(Path(output) / "run", identity, yaml.safe_dump(described(config)))
         trainer = TreeTrainer(config, splits, folder_of_run)
         if loss is not None:
