@@ -1,6 +1,6 @@
 """Whether folders survive company and damage: two commands on one folder at once, and flipped bits.
 
-    python scripts/try_integrity.py --data DIR [--pairs 20] [--flips 200] [--folder DIR]
+    python scripts/try_integrity.py --data DIR [--pairs 20] [--flips 240] [--folder DIR]
 
 ``DIR`` holds ``scifact`` (BEIR) and ``MQ2008`` (LETOR). First every command is given twice at the same moment, on one
 folder, again and again; what is there afterwards has to be what one command alone makes. Then one bit at a time is
@@ -88,7 +88,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--pairs", type=int, default=20)
-    parser.add_argument("--flips", type=int, default=200)
+    parser.add_argument("--flips", type=int, default=240)
     parser.add_argument("--folder", type=Path)
     options = parser.parse_args()
     rng = random.Random(0)
