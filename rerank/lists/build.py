@@ -34,6 +34,7 @@ BATCH = 4096
 """Documents written at a time."""
 LOOKUPS = 1 << 20
 """Documents looked up by their ids at the most, as memory holds these ids."""
+LARGEST_GRADE = 32_767
 ORDER = "bm25"
 """The column of the scores by which lists are ordered, unless told otherwise."""
 COUNTS = (
@@ -85,6 +86,7 @@ def build_lists(
     qrels = collection.qrels() if qrels is None else qrels
     if qrels is not None and not known & qrels.keys():
         raise UserError(f"no query of {collection.name} is judged in the qrels; are they of another collection?")
+    _check_grades(qrels or {})
     relevant = qrels if qrels is not None and add_relevant else {}
     counts = dict.fromkeys(COUNTS, 0) | {"queries": len(queries)}
 
@@ -148,6 +150,16 @@ class _List(NamedTuple):
     documents: list[str]
     scores: Array
     added: int
+
+
+def _check_grades(qrels: Qrels) -> None:
+    """Refuse grades that the store has no room for; the largest that anybody judges by is 10."""
+    for query, judged in qrels.items():
+        for document, grade in judged.items():
+            if grade > LARGEST_GRADE:
+                raise UserError(
+                    f"qrels: query {query}, document {document}: grade {grade}; expected {LARGEST_GRADE} at most"
+                )
 
 
 def _missed(documents: list[str], judged: Mapping[str, int]) -> list[str]:

@@ -119,6 +119,19 @@ def test_a_run_that_does_not_fit_the_collection_is_refused(tmp_path: Path) -> No
     assert [path.name for path in tmp_path.iterdir()] == ["c"], "nothing may be left behind"
 
 
+def test_grades_beyond_the_stores_room_are_refused(tmp_path: Path) -> None:
+    collection = open_collection(write_collection(tmp_path / "c"))
+    for grade, fits in ((32_767, True), (32_768, False), (10**20, False)):
+        judged = {"q1": {"d1": grade}}
+        if fits:
+            lists = build_lists(collection, {"q1": [Scored("d1", 1.0)]}, tmp_path / "lists", qrels=judged)
+            assert lists.grades.tolist() == [grade]
+        else:
+            with pytest.raises(UserError, match=f"query q1, document d1: grade {grade}"):
+                build_lists(collection, {"q1": [Scored("d1", 1.0)]}, tmp_path / "other", qrels=judged)
+    assert not (tmp_path / "other").exists()
+
+
 def test_other_versions_and_broken_folders_are_refused(tmp_path: Path) -> None:
     folder = make_lists(tmp_path).store.folder
     with pytest.raises(UserError, match="not a lists folder"):
