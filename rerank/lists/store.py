@@ -235,18 +235,19 @@ class Store:
                 write_column(file, temporary, called, self.manifest["candidates"], made or {})
 
     def drop_column(self, name: str) -> None:
-        """Remove a column from a folder.
+        """Remove a column from a folder, whole or damaged.
 
         Raises:
             UserError: there is none of this name, or the lists are in its order.
         """
-        self.entry(name)
+        if name not in self.column_names:
+            self._load(name)
         if name == self.order:
             raise UserError(f"{self}: is in the order of column {name}, which therefore stays")
         path = self.column_path(name)
         with held(path, f"removing column {name}", wait=True), cannot_be_written(path):
             path.unlink(missing_ok=True)
-        del self._columns[name]
+        self._columns.pop(name, None)
 
     def _check_absent(self, name: str) -> None:
         if name in self.column_names:

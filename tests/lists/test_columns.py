@@ -168,3 +168,20 @@ def test_lists_that_are_regraded_keep_their_tokens_and_columns(tmp_path: Path, t
     deeper = build_lists(collection, random_run(name, [6] * 12), tmp_path / "lists", replace=True)
     assert deeper.store.column_names == ["bm25"], "those of other candidates are gone"
     assert not (tmp_path / "lists" / "tokens").exists()
+
+
+def test_a_damaged_column_can_be_removed_and_made_again(tmp_path: Path) -> None:
+    lists = make_lists(tmp_path)
+    lists.store.add_column("teacher", np.ones(lists.size))
+    path = lists.store.column_path("teacher")
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    store = Lists.open(str(lists)).store
+    with pytest.raises(UserError, match=r"teacher\.arrow: damaged"):
+        store.column("teacher")
+    store.drop_column("teacher")
+    assert store.column_names == ["bm25"]
+    store.add_column("teacher", np.zeros(lists.size))
+    assert not Lists.open(str(lists)).column("teacher").any()
+    for name, message in (("bm25", "order of column bm25"), ("splade", "no column 'splade'")):
+        with pytest.raises(UserError, match=message):
+            store.drop_column(name)
