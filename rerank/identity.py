@@ -41,17 +41,22 @@ def identify(value: Any) -> Any:
     """What of a configured value decides a result, made of mappings, lists, strings and numbers.
 
     An object becomes its class with its revisions and `Described.identity`. Our classes go by their short names, so
-    that they may move; a user's class goes by its import path and the hash of the code of its module.
+    that they may move; a user's class goes by its import path and the hash of the code of its module. What is None
+    counts as absent, so that an option added later, and not used, leaves what was trained before as it was.
     """
     if isinstance(value, Described):
-        return _class_of(type(value)) | {name: identify(inner) for name, inner in value.identity().items()}
+        return _class_of(type(value)) | _told(value.identity())
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: identify(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return _told({field.name: getattr(value, field.name) for field in dataclasses.fields(value)})
     if isinstance(value, Mapping):
         return {str(key): identify(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
         return [identify(inner) for inner in value]
     return described(value)
+
+
+def _told(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: identify(inner) for name, inner in values.items() if inner is not None}
 
 
 def first_difference(old: Any, new: Any) -> tuple[str, Any, Any] | None:

@@ -101,3 +101,17 @@ def made(body):
 assert made("1") == made("1") and made("1") != made("2 * self")
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_an_option_that_is_null_counts_as_absent() -> None:
+    """So an option that is added later leaves the ids of what does not use it."""
+
+    class Before(Described):
+        def __init__(self, depth: int = 1) -> None: ...
+
+    class After(Described):
+        def __init__(self, depth: int = 1, start: str | None = None) -> None: ...
+
+    After.__name__ = After.__qualname__ = Before.__name__ = Before.__qualname__ = "Reranker"
+    assert identify(Before()) == identify(After())
+    assert identify(After(start="bm25")) != identify(After())

@@ -30,7 +30,8 @@ Identity = dict[str, Any]
 def config_identity(config: TrainConfig) -> Identity:
     """What counts of a configuration, without its data: that counts by what it gives."""
     left_out = ("data", *NEUTRAL)
-    return {f.name: identify(getattr(config, f.name)) for f in fields(config) if f.name not in left_out}
+    told = {f.name: getattr(config, f.name) for f in fields(config) if f.name not in left_out}
+    return {name: identify(value) for name, value in told.items() if value is not None}
 
 
 def data_identity(splits: Splits, columns: Sequence[str]) -> Identity:
