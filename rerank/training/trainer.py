@@ -213,6 +213,7 @@ class Trainer:
         seconds = time.perf_counter() - started
         value = values[self.monitor]
         logged = {"epoch": epoch, "mean_loss": mean_loss, "validation": values, "seconds": seconds}
+        logged |= self.model.logged()
         if self.config.fidelity:
             assert isinstance(self.loss, DirectMetric)
             logged["fidelity"] = found = fidelity(self.loss, lists, scores)
@@ -276,7 +277,7 @@ class Trainer:
             self.folder.add_metrics({"step": state.step, **values})
         if self.trackers:
             flat = {k: v for k, v in values.items() if isinstance(v, int | float)}
-            for group in ("validation", "fidelity"):
+            for group in ("validation", "fidelity", "start"):
                 flat |= {f"{group}/{k}": v for k, v in values.get(group, {}).items()}
             self.accelerator.log(flat, step=state.step)
 
