@@ -274,10 +274,15 @@ class CrossEncoder(Scorer):
                 f"predict: the model starts from {', '.join(self.start.columns)}, which pairs do not have; give lists, "
                 "or rank(query, documents, columns={…}); CrossEncoder(…, start=[]) is its text part alone"
             )
-        return self._text_scores(pairs, budget)
+        return self.text_scores(pairs, budget)
 
-    def _text_scores(self, pairs: Sequence[tuple[str, str]], budget: int | None = None) -> Array:
-        """Scores of the text part, ``[n]`` float32."""
+    def text_scores(self, pairs: Sequence[tuple[str, str]], budget: int | None = None) -> Array:
+        """Raw scores of text pairs, ``[n]`` float32, by the text part alone where there is another.
+
+        Args:
+            pairs: the texts.
+            budget: padded tokens per forward pass; None for what suits the machine.
+        """
         from rerank.models.score import score_candidates
 
         sides: list[list[Array]] = []
@@ -311,12 +316,19 @@ class CrossEncoder(Scorer):
         Raises:
             UserError: a column that the model starts from is missing, or has not a number for every document.
         """
-        scores = self._text_scores([(query, document) for document in documents])
+        scores = self.text_scores([(query, document) for document in documents])
         if self.start is not None:
             scores = self.add_start(scores, columns or {})
         order = np.argsort(-scores, kind="stable")[:top_k]
         ranked: list[dict[str, Any]] = [{"corpus_id": int(i), "score": float(scores[i])} for i in order]
         return [r | {"text": documents[r["corpus_id"]]} for r in ranked] if return_documents else ranked
+
+    def without_start(self, lists: Lists, scores: Array) -> Array:
+        """The text part's share of the scores of lists, ``[T]`` float32, to rounding."""
+        assert self.start is not None
+        with torch.inference_mode():
+            z = self.start.of_lists(lists, lists.row_numbers).to(self.start.weights.device)
+            return scores - self.start(z).cpu().numpy()
 
     def add_start(self, text: Array, columns: Mapping[str, Sequence[float] | Array]) -> Array:
         """Scores of one list's candidates, ``[n]``, from those of their texts and the columns, best candidate first."""
