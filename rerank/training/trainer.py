@@ -61,6 +61,9 @@ class Trainer:
         self.config, self.splits, self.folder = config, splits, folder
         self.model, self.loss = network_and_loss(config)
         self.monitor = str(parse_measures(config.monitor)[0])
+        for lists in (splits.train, splits.validation, splits.test if config.test else None):
+            if lists is not None:
+                self.model.check(lists)
         self.usable = usable_lists(splits.train, self.loss)
         if not len(self.usable):
             raise UserError(f"data.train: no list of {splits.train} has anything to learn from")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -19,10 +20,6 @@ from rerank.lists.split_hashes import scaled, split_hashes
 from tests.builders import make_lists, make_lists_with_added
 
 NUMBERS = st.floats(-1e3, 1e3, width=32) | st.just(float("nan")) | st.sampled_from([0.0, 0.1, 7.0])
-
-
-def column(values: np.ndarray) -> st.SearchStrategy[np.ndarray]:
-    return arrays(np.float32, len(values), elements=NUMBERS)
 
 
 def one_by_one(values: np.ndarray, added: np.ndarray, depth: int) -> np.ndarray:
@@ -45,7 +42,7 @@ def test_it_is_the_definition_list_by_list(data: st.DataObject) -> None:
     depth = data.draw(st.integers(1, 10))
     z = z_scores(values, offsets, added, depth)
     assert z.dtype == np.float32 and np.isfinite(z).all()
-    for start, end in zip(offsets[:-1], offsets[1:], strict=True):
+    for start, end in pairwise(offsets.tolist()):
         own = one_by_one(values[start:end], added[start:end], depth)
         np.testing.assert_allclose(z[start:end], own, rtol=1e-5, atol=1e-5)
 

@@ -16,11 +16,13 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
+from huggingface_hub import ModelCard
 from safetensors.torch import load_file
 from torch import Tensor
 from torch.multiprocessing.spawn import start_processes
 
 from rerank.cli import main
+from rerank.errors import UserError
 from rerank.evaluation.measures import evaluate
 from rerank.lists import Lists
 from rerank.losses import DirectMetric, ListNet, PairwiseHinge
@@ -162,6 +164,8 @@ def test_what_a_run_leaves(
 
     card = (run / "best" / "README.md").read_text()
     assert re.search(r"\| validation, text part alone \|", card)
+    of_hub = {r.metric_type: r.metric_value for r in ModelCard.load(run / "best" / "README.md").data.eval_results}
+    assert of_hub == alone, "what the hub's library loads is the text part"
     assert " | ".join(f"{value:.4f}" for value in alone.values()) in card
     assert f"{contract['start']['weights'][0]:.4g} z(bm25) + this score" in card
     monkeypatch.chdir(run / "best")
@@ -202,6 +206,13 @@ def test_the_column_is_part_of_the_id(words: list[str], tmp_path: Path) -> None:
     identity = json.loads((tmp_path / "run" / "identity.json").read_text())
     assert "bm25:z100" in identity["data"]["train"]
     assert (identity["model"]["start"], identity["model"]["start_depth"]) == (["bm25"], 100)
+
+
+def test_a_column_that_only_the_test_lists_lack_is_missed_before_the_work(words: list[str], tmp_path: Path) -> None:
+    (tmp_path / "test" / "lists" / "columns" / "bm25.arrow").unlink()
+    with pytest.raises(UserError, match="the model starts from column bm25"):
+        train([*words, f"--data.test={tmp_path / 'test' / 'lists'}", f"--output={tmp_path / 'run'}"])
+    assert not (tmp_path / "run").exists()
 
 
 def test_cut_and_accumulated_it_has_the_same_weights(words: list[str], tmp_path: Path) -> None:

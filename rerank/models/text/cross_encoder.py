@@ -205,15 +205,20 @@ class CrossEncoder(Scorer):
         """Names of the parameters outside the encoder."""
         return {name for name, _ in self.named_parameters() if not name.startswith(self._encoder_prefix)}
 
+    def check(self, lists: Lists) -> None:
+        """Refuse lists without a column that it starts from, or whose column would give added documents away."""
+        if self.start is not None:
+            self.start.check(lists)
+
     def inputs(self, lists: Lists) -> Inputs:
         """The lists' token ids, from the cache inside their folder, and z of the columns that it starts from.
 
         Raises:
             UserError: lists without such a column, or whose column would give added documents away.
         """
+        self.check(lists)
         if self.start is None:
             return self.text_inputs(lists)
-        self.start.check(lists)  # before anything is tokenised
         return StartInputs(self.text_inputs(lists), self.start, lists)
 
     def text_inputs(self, lists: Lists) -> Inputs:

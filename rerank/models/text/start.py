@@ -87,12 +87,12 @@ class Start(nn.Module):
         check_added(lists, self.columns)
 
     def of_lists(self, lists: Lists, rows: Array) -> Tensor:
-        """z of candidates of a store, ``[n, C]``."""
+        """The z of candidates of a store, ``[n, C]``."""
         z = [lists.store.scaled(name, self.depth, rows) for name in self.columns]
         return torch.from_numpy(np.stack(z, axis=1))
 
     def of_values(self, columns: Mapping[str, Sequence[float] | Array], count: int) -> Tensor:
-        """z of the candidates of one list whose columns are given, ``[n, C]``.
+        """The z of the candidates of one list whose columns are given, ``[n, C]``.
 
         Args:
             columns: numbers of each column, best candidate first; None or NaN where a system did not return it.
@@ -119,7 +119,6 @@ class StartInputs(Inputs):
     """
 
     def __init__(self, text: Inputs, start: Start, lists: Lists) -> None:
-        start.check(lists)
         self.text, self.start, self.lists = text, start, lists
 
     def lengths(self, rows: Array) -> Array:
@@ -135,7 +134,7 @@ class StartInputs(Inputs):
         return self.text.chunks(rows, starts, budget)
 
     def beside(self, rows: Array) -> Tensor:
-        """z, ``[n, C]`` float32."""
+        """The z of candidates, ``[n, C]`` float32."""
         return self.start.of_lists(self.lists, rows)
 
 

@@ -188,7 +188,7 @@ def test_what_is_refused(tiny_model: Path, tmp_path: Path) -> None:
         start(tiny_model).rank("a", ["b"])
     with pytest.raises(UserError, match="bm25 has 2 numbers, there are 1 documents"):
         start(tiny_model).rank("a", ["b"], columns={"bm25": [1.0, 2.0]})
-    with pytest.raises(UserError, match="starts from column bm52.*did you mean .?bm25"):
+    with pytest.raises(UserError, match=r"starts from column bm52.*did you mean .?bm25"):
         start(tiny_model, start="bm52").inputs(lists)
     with pytest.raises(UserError, match="each once, not bm25, bm25"):
         start(tiny_model, start=["bm25", "bm25"])
