@@ -16,7 +16,9 @@ def z_scores(values: Array, offsets: Array, added: Array, depth: int) -> Array:
     .. math:: z_i = \frac{x_i - \mu}{\sigma}
 
     over the first ``depth`` candidates that have a number and were not added (population deviation, in float64). A
-    candidate without a number has the lowest z of its list's; all have 0 where nothing varies among those first.
+    candidate without a number has the lowest z of its list's; all have 0 where nothing varies among those first. An
+    added one is no lower than the lowest of the others: lists are cut at a depth, below which only added ones, all of
+    them relevant, would be, and a model would learn that low is good.
 
     >>> z_scores(np.array([3.0, 1.0, np.nan, 7.0]), np.array([0, 3, 4]), np.zeros(4, bool), 100).tolist()
     [1.0, -1.0, -1.0, 0.0]
@@ -43,7 +45,7 @@ def z_scores(values: Array, offsets: Array, added: Array, depth: int) -> Array:
     lowest, highest = (_of_each(ufunc, x, counted, starts) for ufunc in (np.minimum, np.maximum))
     varies = (count > 0) & (lowest < highest)  # a deviation may be above 0 by rounding alone
     z = np.where(varies[of], off / np.where(varies, deviation, 1)[of], 0)
-    z = np.where(np.isnan(z), _of_each(np.minimum, z, known, starts)[of], z)
+    z = np.fmax(z, np.where(varies, _of_each(np.minimum, z, known, starts), 0)[of])  # what is NaN is the lowest, too
     return np.clip(z, -LARGEST, LARGEST).astype(np.float32)
 
 

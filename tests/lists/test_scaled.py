@@ -30,7 +30,7 @@ def one_by_one(values: np.ndarray, added: np.ndarray, depth: int) -> np.ndarray:
         return np.zeros(len(values))
     mean, deviation = np.mean(first), np.std(first)
     lowest = (min(there) - mean) / deviation
-    return np.array([lowest if np.isnan(x) else (float(x) - mean) / deviation for x in values])
+    return np.array([lowest if np.isnan(x) else max(lowest, (float(x) - mean) / deviation) for x in values])
 
 
 @given(st.data())
@@ -102,7 +102,7 @@ def test_added_documents_do_not_move_z(tmp_path: Path) -> None:
     added = lists.store.added_rows
     assert added.any()
     found = []
-    for name, value in (("low", -50.0), ("high", 50.0), ("none", np.nan)):
+    for name, value in (("low", -50.0), ("high", 5e5), ("none", np.nan)):
         values = np.arange(len(added), dtype=np.float32) ** 2
         values[added] = value
         lists.store.add_column(name, values)
@@ -110,6 +110,7 @@ def test_added_documents_do_not_move_z(tmp_path: Path) -> None:
     for z in found[1:]:
         np.testing.assert_array_equal(z[~added], found[0][~added])
     assert (found[0][added] < found[1][added]).all()
+    np.testing.assert_array_equal(found[0][added], found[2][added], "below all others as well as unknown: the lowest")
 
 
 def test_hashes_see_what_lies_deeper(tmp_path: Path) -> None:
