@@ -12,6 +12,7 @@ import numpy as np
 
 from rerank.described import Described
 from rerank.errors import UserError
+from rerank.lists.joined import concat
 from rerank.lists.view import Lists
 
 log = logging.getLogger("rerank")
@@ -43,7 +44,7 @@ class ListsData(Data):
 
     def __init__(
         self,
-        train: str,
+        train: str | list[str],
         validation: str | None = None,
         test: str | None = None,
         validation_share: float = 0.1,
@@ -52,7 +53,7 @@ class ListsData(Data):
         """Name the folders.
 
         Args:
-            train: lists folder to train on.
+            train: lists folder to train on, or several, whose lists are mixed.
             validation: lists folder to validate on; null keeps a share of the training queries back.
             test: lists folder to measure the best model on, once, at the end.
             validation_share: share of the judged training queries kept back where no validation folder is named.
@@ -65,7 +66,9 @@ class ListsData(Data):
 
     def splits(self, seed: int) -> Splits:
         """Open the folders; training lists see added relevant documents, the others never do."""
-        train = judged_lists(self.train)
+        folders = [self.train] if isinstance(self.train, str) else self.train
+        found = [judged_lists(folder) for folder in folders]
+        train = found[0] if len(found) == 1 else concat(found)
         validation = None
         if self.validation is not None:
             validation = judged_lists(self.validation)

@@ -29,6 +29,7 @@ _MODULES = {
         "TwinSigmoidNDCG",
         "TwinSigmoidNERR",
     ),
+    "softmax_ce": ("SoftmaxCE",),
     "listnet": ("ListNet",),
     "listmle": ("ListMLE",),
     "listap": ("ListAP",),

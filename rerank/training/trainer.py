@@ -77,6 +77,7 @@ class Trainer:
         self.steps = self.batches.steps_per_epoch * config.epochs
         self._prepared: dict[int, tuple[Lists, Inputs]] = {}
         self._evaluator: Evaluator | None = None
+        self._validated: Array | None = None  # the best model's scores of the validation lists, unless resumed since
         self._written = time.monotonic()
 
     def run(self) -> dict[str, Any]:
@@ -109,7 +110,7 @@ class Trainer:
             self._epoch(state, gradients, optimizer)
         self._prepared.clear()
         best = type(self.model).load(self.folder.best)
-        measures = finish(self.folder, self.splits, best, config, self.main)
+        measures = finish(self.folder, self.splits, best, config, self.main, self._validated)
         self.accelerator.wait_for_everyone()
         if self.trackers:
             self.accelerator.end_training()  # ends the group of processes, too
@@ -208,6 +209,9 @@ class Trainer:
             self._log(state, {"epoch": epoch, "mean_loss": mean_loss})
             return
         started = time.perf_counter()
+        if self.accelerator.num_processes > 1:  # running means of a batch norm: what is measured is what is saved
+            for buffer in self.network.buffers():
+                torch.distributed.broadcast(buffer, 0)
         if self._evaluator is None:
             assert lists.qrels is not None
             self._evaluator = Evaluator(lists.qrels, f"{self.monitor} {self.config.measures}")
@@ -225,7 +229,7 @@ class Trainer:
         better = state.best is None or value > state.best
         self._say("epoch %d: loss %.4f, %s %.4f%s", epoch, mean_loss, self.monitor, value, " (best)" if better else "")
         if better:
-            state.best, state.best_epoch = value, epoch
+            state.best, state.best_epoch, self._validated = value, epoch, scores
             self._save_best()
 
     @property

@@ -86,7 +86,14 @@ def scores_by(model: Model, precision: Precision, budget: int | None) -> Score:
     return score
 
 
-def finish(folder: RunFolder, splits: Splits, model: Model, config: TrainConfig, main: bool = True) -> dict[str, Any]:
+def finish(
+    folder: RunFolder,
+    splits: Splits,
+    model: Model,
+    config: TrainConfig,
+    main: bool = True,
+    validated: Array | None = None,
+) -> dict[str, Any]:
     """Measure the best model on validation and test, with and without the first stage, and write it down.
 
     Of a model that starts from columns its text part is measured by itself, too: that is what other libraries load.
@@ -97,6 +104,7 @@ def finish(folder: RunFolder, splits: Splits, model: Model, config: TrainConfig,
         model: the best model.
         config: whether the test lists are looked at, and by which measures.
         main: whether this process writes.
+        validated: the model's scores of the validation lists, where they are known.
 
     Returns:
         What ``measures.json`` holds.
@@ -114,7 +122,7 @@ def finish(folder: RunFolder, splits: Splits, model: Model, config: TrainConfig,
     lists = splits.validation
     if lists is not None:
         assert lists.qrels is not None
-        run = lists.run(score(lists, "validation"))
+        run = lists.run(score(lists, "validation") if validated is None else validated)
         result["validation"] = evaluate(run, lists.qrels, names, name="validation").mean
         if lists.store.order is not None:
             first = lists.run()

@@ -15,6 +15,9 @@ from tests.losses.properties import Case
 SURROGATES = [
     Case("ListNet", losses.ListNet, reference.list_net()),
     Case("ListNet-temperature", partial(losses.ListNet, temperature=0.3), reference.list_net(0.3)),
+    Case("SoftmaxCE", losses.SoftmaxCE, reference.softmax_ce()),
+    Case("SoftmaxCE-temperature", partial(losses.SoftmaxCE, temperature=0.3), reference.softmax_ce(0.3)),
+    Case("SoftmaxCE-negatives", partial(losses.SoftmaxCE, negatives_only=True), reference.softmax_ce(negatives=True)),
     Case("ListMLE", losses.ListMLE, reference.list_mle, distinct="labels and scores"),
     Case("ListAP", losses.ListAP, reference.list_ap()),
     Case("ListAP-rel-2", partial(losses.ListAP, bins=7, rel=2), reference.list_ap(7, 2)),
@@ -53,6 +56,8 @@ SURROGATES = [
     Case("RMSE", losses.RMSE, reference.rmse(), shift=False),
     Case("BCE", losses.BCE, reference.bce(), shift=False),
     Case("BCE-rel-3", partial(losses.BCE, rel=3), reference.bce(3), shift=False),
+    Case("BCE-weight", partial(losses.BCE, pos_weight=7.5), reference.bce(weight=7.5), shift=False),
+    Case("BCE-prior", partial(losses.BCE, prior=0.02), reference.bce(prior=0.02), shift=False),
 ]
 
 MEASURES = [

@@ -37,6 +37,17 @@ def list_net(temperature: float = 1.0) -> Plain:
     return loss
 
 
+def softmax_ce(temperature: float = 1.0, negatives: bool = False) -> Plain:
+    def loss(s: Tensor, y: Tensor) -> Tensor:
+        total, mass = s.sum() * 0, (s / temperature).exp()
+        for i in range(len(y)):
+            against = [j for j in range(len(y)) if not negatives or j == i or y[j] == 0]
+            total = total - y[i] / y.sum() * (mass[i] / mass[against].sum()).log()
+        return total
+
+    return loss
+
+
 def list_mle(s: Tensor, y: Tensor) -> Tensor:
     order = sorted(range(len(y)), key=lambda i: -y[i])
     return -sum(s[i] - s[order[place:]].exp().sum().log() for place, i in enumerate(order))
@@ -142,9 +153,9 @@ def rmse(levels: float = 5.0) -> Plain:
     return lambda s, y: ((levels / (1 + (-s).exp()) - y) ** 2).mean().sqrt()
 
 
-def bce(rel: float = 1.0) -> Plain:
+def bce(rel: float = 1.0, weight: float = 1.0, prior: float = 0.5) -> Plain:
     def loss(s: Tensor, y: Tensor) -> Tensor:
-        p, b = 1 / (1 + (-s).exp()), (y >= rel).double()
-        return -(b * p.log() + (1 - b) * (1 - p).log()).mean()
+        p, b = 1 / (1 + (1 - prior) / prior * (-s).exp()), (y >= rel).double()
+        return -(weight * b * p.log() + (1 - b) * (1 - p).log()).mean()
 
     return loss

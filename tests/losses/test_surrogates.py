@@ -21,6 +21,7 @@ from rerank.losses import (
     PairwiseHinge,
     PairwiseSoftmax,
     RankNet,
+    SoftmaxCE,
     WassRank,
 )
 
@@ -45,6 +46,31 @@ def test_listnet_is_least_where_scores_are_labels() -> None:
     scores = (labels + 7).requires_grad_()
     ListNet()(scores, labels).backward()
     assert scores.grad is not None and scores.grad.abs().max() < 1e-6
+
+
+def test_softmax_cross_entropy_takes_grades_as_shares() -> None:
+    assert of(SoftmaxCE(), [0, 0, 0], [3, 1, 0]) == pytest.approx(math.log(3))
+    assert of(SoftmaxCE(), [math.log(2), 0, 0], [3, 1, 0]) == pytest.approx(
+        -(3 / 4 * math.log(1 / 2) + math.log(1 / 4) / 4)
+    )
+    assert of(SoftmaxCE(temperature=2), [math.log(9), 0], [1, 0]) == pytest.approx(-math.log(3 / 4))
+
+
+def test_relevant_documents_compete_with_negatives_only() -> None:
+    contrastive = SoftmaxCE(negatives_only=True)
+    found = of(contrastive, [math.log(3), math.log(2), 0, 0], [2, 1, 0, 0])
+    assert found == pytest.approx(-(2 / 3 * math.log(3 / 5) + 1 / 3 * math.log(2 / 4)))
+    alone = [0.3, -2.0, 1.5], [0, 1, 0]
+    assert of(contrastive, *alone) == pytest.approx(of(SoftmaxCE(), *alone))
+
+
+def test_softmax_cross_entropy_is_torch_s_for_one_relevant_document() -> None:
+    generator = torch.Generator().manual_seed(0)
+    scores, relevant = torch.randn(5, 8, generator=generator).double(), torch.tensor([3, 0, 7, 1, 3])
+    labels = torch.nn.functional.one_hot(relevant, 8)
+    expected = torch.nn.functional.cross_entropy(scores, relevant)
+    torch.testing.assert_close(SoftmaxCE()(scores, labels), expected)
+    torch.testing.assert_close(SoftmaxCE(negatives_only=True)(scores, labels), expected)
 
 
 def test_listmle_is_minus_the_likelihood_of_the_order() -> None:
@@ -173,6 +199,8 @@ def test_pointwise_losses_are_means_over_documents() -> None:
     assert of(RMSE(levels=2), [0, math.log(3)], [1, 0]) == pytest.approx(math.sqrt(1.5**2 / 2))
     assert of(BCE(), [math.log(3), 0], [2, 0]) == pytest.approx((math.log(4 / 3) + LN2) / 2)
     assert of(BCE(rel=3), [math.log(3), 0], [2, 0]) == pytest.approx((math.log(4) + LN2) / 2)
+    assert of(BCE(pos_weight=5), [math.log(3), 0], [2, 0]) == pytest.approx((5 * math.log(4 / 3) + LN2) / 2)
+    assert of(BCE(prior=0.2), [math.log(4), 0], [1, 0]) == pytest.approx((LN2 - math.log(0.8)) / 2)
 
 
 def test_a_perfect_rmse_has_no_gradient() -> None:
@@ -187,6 +215,8 @@ def test_a_perfect_rmse_has_no_gradient() -> None:
     ("loss", "labels", "expected"),
     [
         (ListNet(), [[1, 1], [0, 1]], [False, True]),
+        (SoftmaxCE(), [[1, 2], [1, 1]], [True, False]),
+        (SoftmaxCE(negatives_only=True), [[1, 2], [0, 1]], [False, True]),
         (ListAP(), [[1, 2], [0, 1]], [False, True]),
         (LambdaLoss(measure="P@5"), [[1, 2], [0, 1]], [False, True]),
         (RankNet(), [[1, 2], [0, 0]], [True, False]),
@@ -213,6 +243,9 @@ def test_nothing_to_learn_from_an_unjudged_batch() -> None:
         (lambda: ListAP(bins=1), "bins must be at least 2"),
         (lambda: RankNet(k=1), "k must be at least 2"),
         (lambda: WassRank(lam=0), "lam above 0"),
+        (lambda: SoftmaxCE(temperature=0), "temperature must be above 0"),
+        (lambda: BCE(pos_weight=0), "pos_weight must be above 0"),
+        (lambda: BCE(prior=1.0), "prior must be between 0 and 1"),
         (lambda: LambdaLoss("ndcg3"), "weighting must be"),
         (lambda: MSE(reduction="average"), "reduction must be"),
     ],
