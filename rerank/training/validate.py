@@ -109,11 +109,12 @@ def finish(
     Returns:
         What ``measures.json`` holds.
     """
-    scores: dict[str, Array] = {}
+    scores: dict[str, Array] = {} if validated is None else {"validation": validated}
     by_model = scores_by(model, config.precision, config.token_budget)
 
     def score(lists: Lists, name: str) -> Array:
-        scores[name] = by_model(lists, name)
+        if name not in scores:
+            scores[name] = by_model(lists, name)
         return scores[name]
 
     names = names_of(config)
@@ -122,7 +123,7 @@ def finish(
     lists = splits.validation
     if lists is not None:
         assert lists.qrels is not None
-        run = lists.run(score(lists, "validation") if validated is None else validated)
+        run = lists.run(score(lists, "validation"))
         result["validation"] = evaluate(run, lists.qrels, names, name="validation").mean
         if lists.store.order is not None:
             first = lists.run()
