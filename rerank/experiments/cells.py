@@ -86,6 +86,12 @@ class Cell:
         measures = finished(self.folder, self.id)
         return None if measures is None else measures | {"seconds": self._seconds()}
 
+    @property
+    def restored(self) -> bool:
+        """Whether its results alone are here, as after `rerank.experiments.keep.restore`, with nothing to rank by."""
+        made = ("identity.json", "test.trec", "best")
+        return self.finished() is not None and not any((self.folder / name).exists() for name in made)
+
     def _seconds(self) -> float:
         """What its last start took; NaN where nothing tells."""
         starts = read_provenance(self.folder)

@@ -91,6 +91,8 @@ class ExperimentConfig:
         level: p-values below it are marked.
         published: numbers to print beside ours.
         figures: pictures of it, by name.
+        keep: a Parquet file for what finished cells found (measures, values per query): read at the start, so that no
+            cell in it is trained again, and written as cells finish. Null keeps none beside ``output``.
         jobs: cells trained side by side; null takes one per core, or one per GPU where there are some.
     """
 
@@ -113,4 +115,5 @@ class ExperimentConfig:
     level: float = 0.05
     published: Published | None = None
     figures: dict[str, Figure] = field(default_factory=dict)
+    keep: str | None = None
     jobs: int | None = None

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from rerank.errors import UserError
 from rerank.evaluation.compare import compare
 from rerank.evaluation.measures import PerQuery, Qrels
 from rerank.evaluation.render import differences
@@ -19,6 +21,9 @@ from rerank.report.charts import Chart
 from rerank.report.curves import training_charts
 from rerank.report.page import Report, write_report
 from rerank.report.tables import PageTable, page_table
+from rerank.retrieval.runs import Run
+
+log = logging.getLogger("rerank")
 
 
 def write_experiment(experiment: Experiment, summary: Summary, path: str | Path) -> None:
@@ -37,10 +42,7 @@ def write_experiment(experiment: Experiment, summary: Summary, path: str | Path)
     }
     lists = _test_lists(next((first[method] for method in config.methods if method in first), []))
     qrels: Qrels = {query: grades for part in lists for query, grades in (part.qrels or {}).items()}
-    runs = {
-        method: {query: ranking for found in outcomes for query, ranking in found.run().items()}
-        for method, outcomes in first.items()
-    }
+    runs = {method: run for method, outcomes in first.items() if (run := _run(method, outcomes))}
     baseline = config.baseline if config.baseline in values else next(iter(values), "")
     notes = [f"Rankings are those of seed {config.seeds[0]}; values are means over seeds."]
     report = Report(
@@ -70,6 +72,15 @@ def _tables(experiment: Experiment, summary: Summary) -> list[PageTable]:
     failed = [f"Failed: {failure.cell}: {failure.message}" for failure in experiment.failures]
     tables.append(page_table("Choices", table.choices(config, experiment.outcomes), [table.CHOICES, *failed]))
     return tables
+
+
+def _run(method: str, outcomes: Sequence[Outcome]) -> Run:
+    """The rankings of all folds; none where models and rankings stayed on another machine."""
+    try:
+        return {query: ranking for found in outcomes for query, ranking in found.run().items()}
+    except UserError as error:
+        log.warning("%s: the report has no rankings of it (%s)", method, error)
+        return {}
 
 
 def _test_lists(outcomes: list[Outcome]) -> list[Lists]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from rerank.experiments import table
 from rerank.experiments.cells import Cell
+from rerank.experiments.keep import write_kept
 from rerank.experiments.outcome import Failure, Outcome
 from rerank.experiments.run import Experiment
 from rerank.experiments.summary import Summary, Value
@@ -22,7 +23,8 @@ def write_results(experiment: Experiment, summary: Summary) -> None:
 
     ``results.json``: everything but the values per query. ``results.parquet``: a row per method, fold and seed.
     ``points.parquet``: a row per trained cell, chosen or not, with its validation measures. ``queries.parquet``: the
-    test measures of every query. ``table.md`` and ``table.tex``.
+    test measures of every query. ``cells.parquet``: what resumes the experiment elsewhere. ``table.md`` and
+    ``table.tex``.
     """
     folder, outcomes = experiment.plan.output, experiment.outcomes
     with atomic_write(folder / "results.json") as file:
@@ -33,6 +35,8 @@ def write_results(experiment: Experiment, summary: Summary) -> None:
     points = [_point(cell, measures, cell.folder in chosen) for cell, measures in experiment.trained]
     _write_parquet(folder / "points.parquet", points)
     _write_parquet(folder / "queries.parquet", [row for outcome in outcomes.values() for row in _queries(outcome)])
+    write_kept(folder / "cells.parquet", experiment.kept())
+    experiment.keep()
     with atomic_write(folder / "table.md") as file:
         file.write(table.markdown(summary, outcomes, experiment.failures))
     with atomic_write(folder / "table.tex") as file:
