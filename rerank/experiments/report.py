@@ -7,9 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rerank.errors import UserError
-from rerank.evaluation.compare import compare
-from rerank.evaluation.measures import PerQuery, Qrels
-from rerank.evaluation.render import differences
+from rerank.evaluation.measures import Qrels
 from rerank.experiments import table
 from rerank.experiments.cells import Group
 from rerank.experiments.outcome import Outcome
@@ -64,11 +62,9 @@ def _tables(experiment: Experiment, summary: Summary) -> list[PageTable]:
     tables = [page_table("Test", table.means(summary), table.caption(summary))]
     if config.published is not None:
         tables.append(page_table("Published", table.published(summary), [table.published_caption(summary)]))
-    pooled: Mapping[str, PerQuery] = summary.pooled
-    if config.baseline in pooled and len(pooled) > 1:
-        found = compare(pooled, config.baseline, [config.test], config.correction)
-        about = ["Over queries pooled over folds; Cohen's d of the paired differences; p-values after the correction."]
-        tables.append(page_table(f"Differences from {config.baseline}", differences(found), about))
+    if summary.compared:
+        title = "Differences" if config.pairs == "all" or config.groups else f"Differences from {config.baseline}"
+        tables.append(page_table(title, table.differences(summary), [table.differences_caption(summary)]))
     failed = [f"Failed: {failure.cell}: {failure.message}" for failure in experiment.failures]
     tables.append(page_table("Choices", table.choices(config, experiment.outcomes), [table.CHOICES, *failed]))
     return tables

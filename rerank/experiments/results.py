@@ -13,6 +13,7 @@ from rerank.experiments import table
 from rerank.experiments.cells import Cell
 from rerank.experiments.keep import write_kept
 from rerank.experiments.outcome import Failure, Outcome
+from rerank.experiments.planned import Compared
 from rerank.experiments.run import Experiment
 from rerank.experiments.summary import Summary, Value
 from rerank.files import atomic_write
@@ -60,6 +61,7 @@ def as_dict(experiment: Experiment, summary: Summary) -> dict[str, Any]:
             }
             for method, row in summary.rows.items()
         },
+        "differences": [_compared(one) for one in summary.compared],
         "cells": [_cell(outcome) for outcome in experiment.outcomes.values()],
         "failed": [_failed(failure) for failure in experiment.failures],
     }
@@ -68,6 +70,16 @@ def as_dict(experiment: Experiment, summary: Summary) -> dict[str, Any]:
 def _value(value: Value) -> dict[str, float | None]:
     numbers = vars(value) | {"distance": value.distance}
     return {name: None if number is None or not math.isfinite(number) else number for name, number in numbers.items()}
+
+
+def _compared(one: Compared) -> dict[str, Any]:
+    numbers = {"p": one.p, "corrected": one.corrected, "effect": one.effect}
+    if one.found is not None:
+        low, high = one.found.interval
+        numbers |= {"mean": one.found.mean, "low": low, "high": high, "error": one.found.error}
+    known = {name: value if math.isfinite(value) else None for name, value in numbers.items()}
+    sides = {"row": one.row, "against": one.against, "methods": list(one.methods), "measure": one.measure}
+    return sides | known | {"wins/ties/losses": list(one.counts)}
 
 
 def _cell(outcome: Outcome) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from rerank.experiments.engines import Workers, cores_at_hand, devices_at_hand, 
 from rerank.experiments.identities import Identities
 from rerank.experiments.keep import Kept, collect, key_of, merge, restore, write_kept
 from rerank.experiments.outcome import Failure, Outcome
+from rerank.experiments.power import power_before
 from rerank.experiments.progress import Progress
 from rerank.experiments.rows import test_lists
 from rerank.experiments.search import Search, make_search
@@ -92,6 +93,7 @@ class Experiment:
             and (count := restore(config.keep, self.plan.output))
         ):
             log.info("%s: %d files of finished cells restored from it", config.keep, count)
+        log.info("%s", power_before(self.plan, self.identities, lambda cell: self.measurement(cell)[0]))
         shares = environments(config.jobs, cores_at_hand(), devices_at_hand())
         workers = Workers(shares, self.plan.output / "workers", own_classes=_has_own_classes(self.plan))
         states = {group: _State(search_of(self.plan, group)) for group in self.plan.groups}
@@ -199,7 +201,7 @@ class Experiment:
             self._ready.appendleft((Job.REFIT, cell))
 
     def _measure(self, cell: Cell) -> None:
-        if self._measurement(cell)[0] is not None:
+        if self.measurement(cell)[0] is not None:
             self._measured(cell)
         elif cell.restored:
             log.warning("%s: kept without a measurement on these test lists; it is trained again", cell)
@@ -210,7 +212,7 @@ class Experiment:
 
     def _measured(self, cell: Cell) -> None:
         state = self._states[cell.group]
-        table, file = self._measurement(cell)
+        table, file = self.measurement(cell)
         assert table is not None
         _, chosen, measures = state.best
         validation, seconds = measures.get("validation", {}), measures["seconds"]
@@ -229,7 +231,7 @@ class Experiment:
         self.outcomes[cell.group] = Outcome(chosen, cell, len(state.trained), validation, table, seconds, run, file)
         self._progress.measure(cell)
 
-    def _measurement(self, cell: Cell) -> tuple[PerQuery | None, Path | None]:
+    def measurement(self, cell: Cell) -> tuple[PerQuery | None, Path | None]:
         """The test measures of every query, where the cell was measured on the test lists as they are; their file."""
         config, test = self.plan.config, self.identities.data(cell).test
         if test is None:
