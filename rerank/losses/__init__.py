@@ -5,6 +5,7 @@ Names are imported at their first use, so that ``import rerank.losses`` does not
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 from rerank.lazy import find
@@ -49,12 +50,18 @@ _PARTS = {
 _LOSSES = {name: module for module, names in _MODULES.items() for name in names}
 _HOMES = _LOSSES | {name: module for module, names in _PARTS.items() for name in names}
 
-__all__ = ["Criterion", "Loss", "Reduction", "load_all", *_HOMES]
+__all__ = ["Criterion", "Loss", "Reduction", "load_all", "load_parts", *_HOMES]
 
 
 def load_all() -> dict[str, type[Loss]]:
     """Import every loss of the library: its classes by name, so that configs may call them by their short names."""
     return {name: __getattr__(name) for name in _LOSSES}
+
+
+def load_parts() -> dict[str, type]:
+    """Import what a sum of losses is made of: its classes by name, without those that are only a base."""
+    kinds: dict[str, type] = {name: __getattr__(name) for names in _PARTS.values() for name in names}
+    return {name: kind for name, kind in kinds.items() if not inspect.isabstract(kind)}
 
 
 def __getattr__(name: str) -> Any:

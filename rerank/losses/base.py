@@ -17,7 +17,12 @@ Target = Literal["grades", "values"]
 
 
 class Criterion(Described):
-    """What training minimises: a :class:`Loss` of the grades, or a sum of several, :class:`rerank.losses.Terms`."""
+    """What training minimises: a :class:`Loss` of the grades, or a sum of several, :class:`rerank.losses.Terms`.
+
+    >>> from rerank.losses import MSE, Term, Terms
+    >>> [isinstance(what, Criterion) for what in (MSE(), Terms([Term(MSE(), "teacher")]))]
+    [True, True]
+    """
 
 
 class Loss(Criterion, ABC):

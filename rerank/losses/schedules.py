@@ -8,7 +8,14 @@ from rerank.described import Described
 
 
 class Schedule(Described, ABC):
-    """The weight of a term over a training."""
+    """The weight of a term over a training.
+
+    >>> class Late(Schedule):
+    ...     def __call__(self, share: float) -> float:
+    ...         return share**2
+    >>> Late()(0.5)
+    0.25
+    """
 
     @abstractmethod
     def __call__(self, share: float) -> float:

@@ -11,7 +11,14 @@ from rerank.described import Described
 
 
 class Scaling(Described, ABC):
-    """Turns the values of one list into targets; NaN (no value) stays NaN."""
+    """Turns the values of one list into targets; NaN (no value) stays NaN.
+
+    >>> class Clicked(Scaling):
+    ...     def __call__(self, values: Array) -> Array:
+    ...         return np.minimum(values, 1)
+    >>> Clicked()(np.array([3.0, 0.0, np.nan]))
+    array([ 1.,  0., nan])
+    """
 
     @abstractmethod
     def __call__(self, values: Array) -> Array:

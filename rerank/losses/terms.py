@@ -18,6 +18,11 @@ GRADES = "grades"
 class Term:
     """A loss with what it learns from, and how much it counts.
 
+    >>> from rerank.losses import MinMax, SmoothINDCG
+    >>> term = Term(SmoothINDCG(), target="clicks", weight=0.5, scaling=MinMax())
+    >>> term.columns, term.weight_at(0.9)
+    (('clicks',), 0.5)
+
     Attributes:
         loss: the loss.
         target: ``grades`` for the judgments, else the name of a column: a teacher's scores, clicks, anything that
@@ -60,7 +65,7 @@ class Terms(Criterion):
     over terms t with weight :math:`w_t` at the share τ of the training, target :math:`y_t`, and the lists
     :math:`L_t` of a batch from which this term can learn; a list may teach one term and not another.
 
-    >>> from rerank.losses import KLDivergence, SmoothINDCG
+    >>> from rerank.losses import KLDivergence, Ramp, SmoothINDCG
     >>> Terms([Term(KLDivergence(), target="teacher", weight=Ramp(1, 0)), Term(SmoothINDCG())]).columns
     ['teacher']
 

@@ -90,9 +90,8 @@ def fit(config: TrainConfig, output: str | Path, *, expected: str | None = None)
     """
     check_values(config, type(config.loss) if config.loss else None, trees=isinstance(config.model, Trees))
     splits = config.data.splits(config.seed)
-    identity = training_identity(
-        config_identity(config), data_identity(splits, config.model.columns, columns_of(config.loss))
-    )
+    read = data_identity(splits, config.model.columns, columns_of(config.loss))
+    identity = training_identity(config_identity(config), read)
     folder = RunFolder(output, identity, yaml.safe_dump(described(config), sort_keys=False))
     if expected not in (None, folder.id):
         raise UserError("data or initial model changed since the training was planned; start again")

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from rerank.arrow import Array
 from rerank.errors import UserError
+from rerank.lists.data import judged_queries
 from rerank.lists.sampling import Sampler
 from rerank.lists.view import Lists
 from rerank.losses.base import Criterion
@@ -33,7 +34,7 @@ class Targets:
             grades, a query that nobody judged.
 
     Raises:
-        UserError: no such column, one of several numbers per candidate, or negative values for a loss that takes grades.
+        UserError: no such column, one of several numbers a candidate, or negative values for a loss of grades.
     """
 
     def __init__(self, lists: Lists, criterion: Criterion) -> None:
@@ -91,14 +92,6 @@ def known(labels: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     """Labels with 0 in place of NaN, and the mask without these."""
     absent = labels.isnan()
     return labels.masked_fill(absent, 0.0), mask & ~absent
-
-
-def judged_queries(lists: Lists) -> Array:
-    """Which queries have a judgment, ``[Q]`` bool; all where grades are the judgments, as in LETOR files."""
-    if lists.store.judged_by_grades:
-        return np.ones(len(lists), dtype=bool)
-    qrels = lists.qrels or {}
-    return np.array([bool(qrels.get(query)) for query in lists.query_ids], dtype=bool)
 
 
 def check_sampler(lists: Lists, sampler: Sampler) -> None:
