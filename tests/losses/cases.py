@@ -40,6 +40,20 @@ SURROGATES = [
             ("nDCG(dcg='exp-log2')@2", lambda y: 2**y - 1, 2),
         )
     ),
+    *(
+        Case(
+            f"LambdaLoss-{weighting}-{truncation}",
+            partial(losses.LambdaLoss, weighting=weighting, measure="nDCG@2", truncation=truncation),
+            reference.lambda_loss(weighting, lambda y: y, 2, truncation=truncation),
+        )
+        for weighting, truncation in (
+            ("lambdarank", "either"),
+            ("ndcg1", "either"),
+            ("ndcg2", "either"),
+            ("ndcg2++", "either"),
+            ("ndcg2", "all"),
+        )
+    ),
     Case(
         "LambdaLoss-settings",
         partial(losses.LambdaLoss, sigma=2.5, mu=3),
@@ -52,6 +66,9 @@ SURROGATES = [
     Case("PairwiseHinge", losses.PairwiseHinge, reference.pairwise_hinge()),
     Case("PairwiseHinge-margin", partial(losses.PairwiseHinge, margin=2.2), reference.pairwise_hinge(2.2)),
     Case("PairwiseSoftmax", losses.PairwiseSoftmax, reference.pairwise_softmax),
+    Case("MarginMSE", losses.MarginMSE, reference.margin_mse),
+    Case("KLDivergence", losses.KLDivergence, reference.kl_divergence()),
+    Case("KLDivergence-temperature", partial(losses.KLDivergence, temperature=2.5), reference.kl_divergence(2.5)),
     Case("MSE", losses.MSE, reference.mse, shift=False),
     Case("RMSE", losses.RMSE, reference.rmse(), shift=False),
     Case("BCE", losses.BCE, reference.bce(), shift=False),
@@ -71,6 +88,8 @@ MEASURES = [
     Spec("nERR", 3, max_rel=4),
     Spec("RR"),
     Spec("RR", 3, rel=2),
+    Spec("R", 3),
+    Spec("Success", 2),
 ]
 
 INDICATORS = {
