@@ -7,6 +7,9 @@ from torch import Tensor
 from rerank.relaxations.base import Batch, SoftRanks
 from rerank.relaxations.pair_ranks import sigmoid_ranks
 
+STEEPNESS = 3.0
+"""alpha times the spread of a list's scores while that is below 1."""
+
 
 class Approx(SoftRanks):
     r"""Ranks by pairwise sigmoids (Qin, Liu and Li 2010; Bruch, Zoghi, Bendersky and Najork 2019, Eqs 5 and 6).
@@ -26,8 +29,8 @@ class Approx(SoftRanks):
         beta: steepness of the sigmoids over ranks (cut-off, AP, RR); None takes alpha.
     """
 
-    def __init__(self, alpha: float = 10.0, beta: float | None = None) -> None:
-        if not alpha > 0:
+    def __init__(self, alpha: float | None = None, beta: float | None = None) -> None:
+        if alpha is not None and not alpha > 0:
             raise ValueError(f"alpha must be above 0, not {alpha}")
         if beta is not None and not beta > 0:
             raise ValueError(f"beta must be above 0, not {beta}")
@@ -36,4 +39,11 @@ class Approx(SoftRanks):
 
     def ranks(self, batch: Batch) -> Tensor:
         """The soft ranks, ``[B, R]``."""
-        return sigmoid_ranks(batch, self.alpha)
+        return sigmoid_ranks(batch, self._alpha(batch) if self.alpha is None else self.alpha)
+
+    def steepness(self, batch: Batch) -> Tensor | None:
+        """That of the ranks where it comes from the spread."""
+        return self._alpha(batch) if self.alpha is None and self.beta is None else None
+
+    def _alpha(self, batch: Batch) -> Tensor:
+        return STEEPNESS / batch.spread.clamp(max=1)
