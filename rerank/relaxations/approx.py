@@ -6,10 +6,7 @@ from torch import Tensor
 
 from rerank.relaxations.base import Batch, SoftRanks
 from rerank.relaxations.pair_ranks import sigmoid_ranks
-
-STEEPNESS = 3.0
-"""alpha times the spread of a list's scores while that is below 1."""
-
+from rerank.relaxations.spread import steepness
 
 class Approx(SoftRanks):
     r"""Ranks by pairwise sigmoids (Qin, Liu and Li 2010; Bruch, Zoghi, Bendersky and Najork 2019, Eqs 5 and 6).
@@ -39,11 +36,8 @@ class Approx(SoftRanks):
 
     def ranks(self, batch: Batch) -> Tensor:
         """The soft ranks, ``[B, R]``."""
-        return sigmoid_ranks(batch, self._alpha(batch) if self.alpha is None else self.alpha)
+        return sigmoid_ranks(batch, steepness(batch.spread) if self.alpha is None else self.alpha)
 
     def steepness(self, batch: Batch) -> Tensor | None:
-        """That of the ranks where it comes from the spread."""
-        return self._alpha(batch) if self.alpha is None and self.beta is None else None
-
-    def _alpha(self, batch: Batch) -> Tensor:
-        return STEEPNESS / batch.spread.clamp(max=1)
+        """That of the ranks; None where alpha or beta is given."""
+        return steepness(batch.spread) if self.alpha is None and self.beta is None else None

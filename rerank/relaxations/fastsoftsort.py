@@ -11,9 +11,9 @@ from rerank.relaxations.backward import full_precision
 from rerank.relaxations.base import Batch, SoftRanks
 from rerank.relaxations.isotonic import antitonic_kl, antitonic_l2, block_ids
 from rerank.relaxations.order import first, order_of
+from rerank.relaxations.spread import steepness
 
-STRENGTH = 0.1
-STEEPNESS = 3.0
+STRENGTH = 2.0
 
 
 class FastSoftSort(SoftRanks):
@@ -56,14 +56,14 @@ class FastSoftSort(SoftRanks):
     def ranks(self, batch: Batch) -> Tensor:
         """The soft ranks, ``[B, R]``."""
         order = order_of(-batch.scores, batch.mask)  # ascending scores, so that -s / strength descends
-        strength = STRENGTH * batch.spread.clamp(max=1) if self.strength is None else self.strength
+        strength = STRENGTH * batch.spread.clamp(max=1) / batch.mask.sum(dim=1, keepdim=True).clamp(min=1) if self.strength is None else self.strength
         descending = -batch.scores.gather(1, order) / strength
         projected = _Projection.apply(descending, first(batch.mask), self.regularization == "kl")
         return batch.at_rows(torch.ones_like(projected).scatter(1, order, projected))
 
     def steepness(self, batch: Batch) -> Tensor | None:
         """From the spread, as the strength."""
-        return STEEPNESS / batch.spread.clamp(max=1) if self.strength is None else None
+        return steepness(batch.spread) if self.strength is None else None
 
 
 class _Projection(torch.autograd.Function):

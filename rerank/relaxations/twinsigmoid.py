@@ -6,10 +6,7 @@ from torch import Tensor
 
 from rerank.relaxations.base import Batch, SoftRanks
 from rerank.relaxations.pair_ranks import Gradient, twin_ranks
-
-STEEPNESS = 1.0
-"""alpha times the spread of a list's scores while that is below 1."""
-
+from rerank.relaxations.spread import steepness
 
 class TwinSigmoid(SoftRanks):
     r"""Exact ranks with the gradient of a second, smooth sigmoid (Yu, "Optimize What You Evaluate With", 2020).
@@ -48,11 +45,8 @@ class TwinSigmoid(SoftRanks):
 
     def ranks(self, batch: Batch) -> Tensor:
         """The exact ranks, ``[B, R]``, with the gradient of the second sigmoid."""
-        return twin_ranks(batch, self._alpha(batch) if self.alpha is None else self.alpha, self.gradient)
+        return twin_ranks(batch, steepness(batch.spread) if self.alpha is None else self.alpha, self.gradient)
 
     def steepness(self, batch: Batch) -> Tensor | None:
-        """That of the backward sigmoid where it comes from the spread."""
-        return self._alpha(batch) if self.alpha is None else None
-
-    def _alpha(self, batch: Batch) -> Tensor:
-        return STEEPNESS / batch.spread.clamp(max=1)
+        """That of the backward sigmoid; None where alpha is given."""
+        return steepness(batch.spread) if self.alpha is None else None
