@@ -13,7 +13,7 @@ from rerank.relaxations.isotonic import antitonic_kl, antitonic_l2, block_ids
 from rerank.relaxations.order import first, order_of
 from rerank.relaxations.spread import steepness
 
-STRENGTH = 2.0
+STRENGTH = 4.0
 
 
 class FastSoftSort(SoftRanks):

@@ -10,12 +10,12 @@ if TYPE_CHECKING:
 FLOOR = 1e-3
 """The least spread that is reckoned with: scores closer together than this count as nearly tied."""
 
-STEEPNESS = 4.0
+STEEPNESS = 3.0
 """Steepness of sigmoids over scores, times the spread of a list's scores while that is below 1."""
 
 
 def steepness(spread: Tensor) -> Tensor:
-    """``4 / min(1, spread)``: a fresh model's scores, close together, are told apart as well as others.
+    """``3 / min(1, spread)``: a fresh model's scores, close together, are told apart as well as others.
 
     It does not fall once scores have spread out to 1, so that a model can make its ranking sharper by spreading them
     further, and what is computed tends to the exact measure.

@@ -83,8 +83,8 @@ def from_indicators(spec: Spec, matrix: Tensor, y: Tensor, gain_of: str = "docum
 
 
 def steepness(s: Tensor) -> Tensor:
-    """4 over the spread of the scores, which is at least .001 and counts as 1 from there on; constant."""
-    return 4 / s.detach().std(correction=0).clamp(min=1e-3, max=1)
+    """3 over the spread of the scores, which is at least .001 and counts as 1 from there on; constant."""
+    return 3 / s.detach().std(correction=0).clamp(min=1e-3, max=1)
 
 
 def in_scores(spec: Spec, s: Tensor) -> Tensor:
@@ -215,7 +215,7 @@ def fast_soft_sort(strength: float | None = 1.0, regularization: str = "l2") -> 
 
     def soft(s: Tensor, y: Tensor) -> Tensor:
         n, order = len(s), s.argsort()
-        z, rho = -s[order] / (strength or 8 / (steepness(s) * n)), torch.arange(n, 0, -1, dtype=s.dtype)
+        z, rho = -s[order] / (strength or 12 / (steepness(s) * n)), torch.arange(n, 0, -1, dtype=s.dtype)
 
         def block(j: int, k: int) -> Tensor:
             if regularization == "l2":
