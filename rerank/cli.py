@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -111,9 +112,13 @@ def retrieve(
     given = named_files(run or [])
     if ORDER in given and bm25:
         raise UserError(f"bm25: {given[ORDER]} is a column bm25 already; write --run NAME={given[ORDER]}")
-    if given and not bm25 and (tune_on or index or rm3):
-        key = "tune_on" if tune_on else "index" if index else "rm3"
-        raise UserError(f"{key}: runs are given; to search, say --bm25")
+    searched_with = _changed(retrieve, locals(), SEARCHING)
+    if given and not bm25 and searched_with:
+        raise UserError(f"{searched_with[0]}: runs are given; to search, say --bm25")
+    if tune_on and (fixed := [key for key in searched_with if key in ("k1", "b")]):
+        raise UserError(f"{fixed[0]}: --tune-on decides k1 and b; say one or the other")
+    if "tune_measure" in searched_with and not tune_on:
+        raise UserError("tune_measure: is what --tune-on COLLECTION maximises; name one")
     with held(output, "rerank retrieve"), ExitStack() as opened:
         source = open_collection(collection, fields, columns)
         if isinstance(source, HitsCollection):
@@ -122,6 +127,8 @@ def retrieve(
             elif query_fields:
                 raise UserError("query_fields: hits have one query text; --columns query=FIELD says which it is")
             if not given and not bm25:
+                if searched_with:
+                    raise UserError(f"{searched_with[0]}: {collection} is ranked already; to search it, say --bm25")
                 if add_relevant:
                     raise UserError(f"add_relevant: {collection} has no documents beyond the hits")
                 judgments = read_qrels(qrels) if qrels else None
@@ -168,6 +175,16 @@ def retrieve(
         )
         shutil.rmtree(searched, ignore_errors=True)
         _say_made(output, lists)
+
+
+SEARCHING = ("tune_on", "index", "rm3", "k1", "b", "language", "tune_measure", "threads")
+"""Options of ``rerank retrieve`` that only BM25's search takes."""
+
+
+def _changed(command: Callable[..., None], given: Mapping[str, Any], options: Sequence[str]) -> list[str]:
+    """Those of some options that are not at their defaults."""
+    defaults = signature(command).parameters
+    return [name for name in options if given[name] != defaults[name].default]
 
 
 def _say_made(output: str, made: Lists) -> None:
