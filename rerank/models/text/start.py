@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 DEPTH = 100
 """Candidates of a list whose mean and deviation make z, unless told otherwise."""
 
+WEIGHT = 0.25
+"""The first stage's share at the start where the head is fresh: ranks do not depend on it, but the gradient does. With z
+as it is most lists are beyond what moves a hinge or a sharp relaxation, and the text hardly learns."""
+
 SAMPLE = (16, 16)
 """Training lists, and candidates of each, whose scores say how far those of a trained text part are apart."""
 
@@ -39,22 +43,24 @@ class Start(nn.Module):
     Args:
         columns: the columns.
         depth: candidates of a list whose mean and deviation make z.
-        weights: ``w`` of each column; None for equal ones that sum to 1.
 
     Raises:
         UserError: no columns, one that is named twice, a depth below 1.
     """
 
-    def __init__(self, columns: Sequence[str], depth: int, weights: Sequence[float] | None = None) -> None:
+    def __init__(self, columns: Sequence[str], depth: int) -> None:
         super().__init__()
         if len(set(columns)) < max(1, len(columns)):
             raise UserError(f"model.start: expected columns, each once, not {', '.join(columns) or 'none'}")
         if depth < 1:
             raise UserError(f"model.start_depth: must be at least 1, not {depth}")
         self.columns, self.depth = list(columns), depth
-        self.weights = nn.Parameter(torch.full((len(columns),), 1 / len(columns)))
-        if weights is not None:
-            self.set(weights)
+        self.weights = nn.Parameter(torch.zeros(len(columns)))
+        self.share(WEIGHT)
+
+    def share(self, weight: float) -> None:
+        """Set equal ``w`` of this sum."""
+        self.set([weight / len(self.columns)] * len(self.columns))
 
     def set(self, weights: Sequence[float]) -> None:
         """Set ``w``."""
