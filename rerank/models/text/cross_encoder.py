@@ -143,7 +143,8 @@ class CrossEncoder(Scorer):
         if self.start is None:
             return
         layer = last_layer(self.network)
-        if any(self.network.get_submodule(name.rpartition(".")[0]) is layer for name in self.missing):
+        self._at_zero = any(self.network.get_submodule(name.rpartition(".")[0]) is layer for name in self.missing)
+        if self._at_zero:
             start_at_zero(self.network)
         if self._starts_as_saved:
             self.start.set(self._saved_start["weights"])
@@ -169,7 +170,7 @@ class CrossEncoder(Scorer):
             self._begin(seed)
         self._started = True
         told = self._starts_as_saved or self._start_weight is not None
-        if self.start is not None and not told and bool(last_layer(self.network).weight.any()):
+        if self.start is not None and not (told or self._at_zero):
             found = spread(self, train, seed)
             log.info("start: within lists the scores of %s have a spread of %.3g; w is as much", self.name, found)
             self.start.share(found)
@@ -183,7 +184,7 @@ class CrossEncoder(Scorer):
         decided |= {"start": self.start and self.start.columns, "start_depth": self.start and self.start.depth}
         if self._starts_as_saved:
             decided["start_weight"] = self._saved_start["weights"]
-        elif self.start and self._start_weight is None and not bool(last_layer(self.network).weight.any()):
+        elif self.start and self._start_weight is None and self._at_zero:
             decided["start_weight"] = WEIGHT
         found = self.arguments() | decided | {"initial": self._initial}
         del found["name"]

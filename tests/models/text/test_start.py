@@ -172,11 +172,13 @@ def test_identity(tiny_model: Path, tmp_path: Path) -> None:
 def test_a_second_training_starts_anew(tiny_model: Path, tmp_path: Path) -> None:
     lists = make_lists(tmp_path)
     model = start(tiny_model)
+    identity = model.identity()
     model.prepare(lists, seed=3)
     first = {name: value.clone() for name, value in model.state_dict().items()}
     trained(model)
     assert model.start is not None
     model.start.set([5.0])
+    assert model.identity() == identity
     model.prepare(lists, seed=3)
     assert all(torch.equal(value, first[name]) for name, value in model.state_dict().items())
     assert model.start.weights.tolist() == [0.25]
