@@ -179,7 +179,7 @@ class CrossEncoder(Scorer):
         """The arguments, with what the folder's contract decides in their place and the folder's files for its name."""
         if self._initial is None:
             self._initial = initial_hashes(self._folder)
-        decided = {"head": self.head, "long": self.long}
+        decided: dict[str, Any] = {"head": self.head, "long": self.long}
         decided |= {"query_length": self.query_length, "document_length": self.document_length}
         decided |= {"start": self.start and self.start.columns, "start_depth": self.start and self.start.depth}
         if self._starts_as_saved:
