@@ -30,8 +30,8 @@ DEPTH = 100
 """Candidates of a list whose mean and deviation make z, unless told otherwise."""
 
 WEIGHT = 0.25
-"""The first stage's share at the start where the head is fresh: ranks do not depend on it, the gradient does. With 1 most
-lists are beyond what moves a hinge or a sharp relaxation, and the text hardly learns."""
+"""The first stage's share at the start where the head is fresh: ranks do not depend on it, the gradient does. With 1
+most lists are beyond what moves a hinge or a sharp relaxation, and the text hardly learns."""
 
 SAMPLE = (16, 16)
 """Training lists, and candidates of each, whose scores say how far those of a trained text part are apart."""
