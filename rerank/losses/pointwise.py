@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from rerank.losses.base import Loss, Reduction
+from rerank.losses.base import Loss, Reduction, Target
 
 
 class _Pointwise(Loss):
@@ -22,7 +23,7 @@ def _mean(values: Tensor, mask: Tensor) -> Tensor:
 
 
 class MSE(_Pointwise):
-    r"""Mean squared error of scores against grades.
+    r"""Mean squared error of scores against grades, or any target.
 
     .. math:: \ell = \frac{1}{N} \sum_i (s_i - y_i)^2
 
@@ -35,8 +36,10 @@ class MSE(_Pointwise):
 
     Args:
         reduction: mean or sum over the lists that hold a document, or none.
-        validate: look at the values of scores and labels, and refuse what is not finite or negative.
+        validate: look at the values of scores and labels, and refuse what is not finite.
     """
+
+    target: ClassVar[Target] = "values"
 
     def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:
         """The mean over documents."""
