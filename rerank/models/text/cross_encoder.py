@@ -171,7 +171,7 @@ class CrossEncoder(Scorer):
         self._started = True
         told = self._starts_as_saved or self._start_weight is not None
         if self.start is not None and not (told or self._at_zero):
-            found = spread(self, train, seed)
+            found = spread(self, self.text_inputs, train, self.start.depth, seed)
             log.info("start: within lists the scores of %s have a spread of %.3g; w is as much", self.name, found)
             self.start.share(found)
 
