@@ -67,9 +67,7 @@ class Setting:
         """Features ``[count, size, FEATURES]`` and grades ``[count, size]``."""
         labels = torch.zeros(count, self.size)
         labels[:, : len(self.grades)] = torch.tensor(self.grades, dtype=torch.float32)
-        direction = torch.randn(
-            FEATURES, generator=torch.Generator().manual_seed(1)
-        )  # some features say more than others
+        direction = torch.randn(FEATURES, generator=torch.Generator().manual_seed(1))  # some features say more than others
         direction /= direction.norm()
         clear = 0.5 + torch.rand(count, 1, generator=generator)  # some lists are easier than others
         features = torch.randn(count, self.size, FEATURES, generator=generator)

@@ -8,7 +8,6 @@ from rerank.relaxations.base import Batch, SoftRanks
 from rerank.relaxations.pair_ranks import sigmoid_ranks
 from rerank.relaxations.spread import steepness
 
-
 class Approx(SoftRanks):
     r"""Ranks by pairwise sigmoids (Qin, Liu and Li 2010; Bruch, Zoghi, Bendersky and Najork 2019, Eqs 5 and 6).
 

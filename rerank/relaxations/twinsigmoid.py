@@ -8,7 +8,6 @@ from rerank.relaxations.base import Batch, SoftRanks
 from rerank.relaxations.pair_ranks import Gradient, twin_ranks
 from rerank.relaxations.spread import steepness
 
-
 class TwinSigmoid(SoftRanks):
     r"""Exact ranks with the gradient of a second, smooth sigmoid (Yu, "Optimize What You Evaluate With", 2020).
 
