@@ -13,6 +13,7 @@ import numpy as np
 from rerank.arrow import Array
 from rerank.described import Described
 from rerank.errors import UserError
+from rerank.lists.joined import concat
 from rerank.lists.view import Lists
 
 log = logging.getLogger("rerank")
@@ -44,7 +45,7 @@ class ListsData(Data):
 
     def __init__(
         self,
-        train: str,
+        train: str | list[str],
         validation: str | None = None,
         test: str | None = None,
         validation_share: float = 0.1,
@@ -54,7 +55,7 @@ class ListsData(Data):
         """Name the folders.
 
         Args:
-            train: lists folder to train on.
+            train: lists folder to train on, or several, whose lists are mixed.
             validation: lists folder to validate on; null keeps a share of the training queries back.
             test: lists folder to measure the best model on, once, at the end.
             validation_share: share of the judged training queries kept back where no validation folder is named.
@@ -70,7 +71,12 @@ class ListsData(Data):
 
     def splits(self, seed: int) -> Splits:
         """Open the folders; training lists see added relevant documents, the others never do."""
-        train = Lists.open(Path(self.train)) if self.unjudged else judged_lists(self.train, UNJUDGED)
+        folders = [self.train] if isinstance(self.train, str) else self.train
+        if self.unjudged:
+            found = [Lists.open(Path(folder)) for folder in folders]
+        else:
+            found = [judged_lists(folder, UNJUDGED) for folder in folders]
+        train = found[0] if len(found) == 1 else concat(found)
         validation = None
         if self.validation is not None:
             validation = judged_lists(self.validation)

@@ -61,6 +61,9 @@ class Trainer:
         self.config, self.splits, self.folder = config, splits, folder
         self.model, self.loss = network_and_loss(config)
         self.monitor = str(parse_measures(config.monitor)[0])
+        for lists in (splits.train, splits.validation, splits.test if config.test else None):
+            if lists is not None:
+                self.model.check(lists)
         check_sampler(splits.train, config.sampler)
         self.usable = Targets(splits.train, self.loss).usable(config.sampler)
         if not len(self.usable):
@@ -75,6 +78,7 @@ class Trainer:
         self.steps = self.batches.steps_per_epoch * config.epochs
         self._prepared: dict[int, tuple[Lists, Inputs]] = {}
         self._evaluator: Evaluator | None = None
+        self._validated: Array | None = None  # the best model's scores of the validation lists, unless resumed since
         self._written = time.monotonic()
 
     def run(self) -> dict[str, Any]:
@@ -107,7 +111,7 @@ class Trainer:
             self._epoch(state, gradients, optimizer)
         self._prepared.clear()
         best = type(self.model).load(self.folder.best)
-        measures = finish(self.folder, self.splits, best, config, self.main)
+        measures = finish(self.folder, self.splits, best, config, self.main, self._validated)
         self.accelerator.wait_for_everyone()
         if self.trackers:
             self.accelerator.end_training()  # ends the group of processes, too
@@ -211,6 +215,9 @@ class Trainer:
             self._say("epoch %d: loss %.4f%s", epoch, mean_loss, noted)
             return
         started = time.perf_counter()
+        if self.accelerator.num_processes > 1:  # running means of a batch norm: what is measured is what is saved
+            for buffer in self.network.buffers():
+                torch.distributed.broadcast(buffer, 0)
         if self._evaluator is None:
             assert lists.qrels is not None
             self._evaluator = Evaluator(lists.qrels, f"{self.monitor} {self.config.measures}")
@@ -218,7 +225,7 @@ class Trainer:
         values = self._evaluator(lists.run(scores), "validation").mean
         seconds = time.perf_counter() - started
         value = values[self.monitor]
-        logged = told | {"validation": values, "seconds": seconds}
+        logged = told | {"validation": values, "seconds": seconds} | self.model.logged()
         if self.config.fidelity:
             assert isinstance(self.loss, DirectMetric)
             logged["fidelity"] = found = fidelity(self.loss, lists, scores)
@@ -228,7 +235,7 @@ class Trainer:
         best = " (best)" if better else ""
         self._say("epoch %d: loss %.4f, %s %.4f%s%s", epoch, mean_loss, self.monitor, value, best, noted)
         if better:
-            state.best, state.best_epoch = value, epoch
+            state.best, state.best_epoch, self._validated = value, epoch, scores
             self._save_best()
 
     def _noted(self, state: State, dead: float) -> str:
@@ -294,7 +301,7 @@ class Trainer:
             self.folder.add_metrics({"step": state.step, **values})
         if self.trackers:
             flat = {k: v for k, v in values.items() if isinstance(v, int | float)}
-            for group in ("validation", "fidelity"):
+            for group in ("validation", "fidelity", "start"):
                 flat |= {f"{group}/{k}": v for k, v in values.get(group, {}).items()}
             self.accelerator.log(flat, step=state.step)
 

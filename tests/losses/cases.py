@@ -106,13 +106,20 @@ INDICATORS = {
 }
 
 RANKS = {
-    "Approx": (Approx(), plain.approx(), 10.0, True),
+    "Approx": (Approx(alpha=10), plain.approx(), 10.0, True),
     "Approx-beta": (Approx(alpha=2, beta=3), plain.approx(2), 3.0, True),
-    **{f"TwinSigmoid-{kind}": (TwinSigmoid(kind), plain.twin_sigmoid(kind), None, False) for kind in (1, 2, 3)},
+    **{f"TwinSigmoid-{kind}": (TwinSigmoid(kind, alpha=1), plain.twin_sigmoid(kind), None, False) for kind in (1, 2, 3)},
     "TwinSigmoid-alpha": (TwinSigmoid(alpha=3), plain.twin_sigmoid(3, 3), None, False),
-    "FastSoftSort": (FastSoftSort(), plain.fast_soft_sort(), 10.0, True),
+    "FastSoftSort": (FastSoftSort(strength=1), plain.fast_soft_sort(), 10.0, True),
     "FastSoftSort-kl": (FastSoftSort(0.5, "kl", 4), plain.fast_soft_sort(0.5, "kl"), 4.0, True),
 }
+
+FROM_SPREAD = {
+    "Approx-from-spread": (Approx(), plain.approx(None), 0.0),
+    **{f"TwinSigmoid-{kind}-from-spread": (TwinSigmoid(kind), plain.twin_sigmoid(kind, None), None) for kind in (1, 3)},
+    "FastSoftSort-from-spread": (FastSoftSort(), plain.fast_soft_sort(None), 0.0),
+}
+"""Their spread and the place of the cut count as constants, so that finite differences do not tell their gradient."""
 
 
 def grid() -> Iterator[Case]:
@@ -128,6 +135,9 @@ def grid() -> Iterator[Case]:
         for name, (relaxation, soft, beta, smooth) in RANKS.items():
             make = partial(losses.DirectMetric, str(spec), relaxation)
             yield Case(f"{spec}-{name}", make, plain.one_minus(spec, soft=soft, beta=beta), smooth)
+        for name, (relaxation, soft, beta) in FROM_SPREAD.items():
+            make = partial(losses.DirectMetric, str(spec), relaxation)
+            yield Case(f"{spec}-{name}", make, plain.one_minus(spec, soft=soft, beta=beta, scores=True), False)
         if spec.name == "nDCG":
             make = partial(losses.DirectMetric, str(spec), NeuralSort(transposed=True))
             yield Case(f"{spec}-NeuralSort-transposed", make, plain.neural_sort_transposed(spec), atol=2e-6)
