@@ -74,7 +74,7 @@ def experiment(argv: Sequence[str]) -> int:
         alone, mixed = first_stage_rows(plan, done.identities, done.outcomes)
         together = ensembles(plan, done.identities, done.outcomes)
         done.outcomes = {**alone, **done.outcomes, **together, **mixed}
-        summary = summarise(config, done.outcomes)
+        summary = summarise(config, done.outcomes, done.stopped)
         write_results(done, summary)
         if html:
             from rerank.experiments.report import write_experiment
