@@ -48,8 +48,8 @@ TYPICAL = {
     "RR": Deviations(0.16, 0.006, 0.12),
     "P": Deviations(0.05, 0.003, 0.04),
 }
-"""Assumed where there are no finished cells, by the measure's name: about what three losses differ by on SciFact's 300 test
-claims, where differences of nDCG@10 deviate by 0.12 to 0.17 over queries with one seed."""
+"""Assumed where there are no finished cells, by the measure's name: about what three losses differ by on SciFact's 300
+test claims, where differences of nDCG@10 deviate by 0.12 to 0.17 over queries with one seed."""
 
 OTHER = TYPICAL["nDCG"]
 
