@@ -112,9 +112,9 @@ def pool_experiments(
     chosen = {one.name: choose_of_groups(groups, one.validation) for one in results}
     found: dict[tuple[str, str, str], dict[str, Compared]] = {}
     for one in results:
-        names = {best_of(group): chosen[one.name].get(group, best_of(group)) for group in groups}
-        both = [(*pair, pair) for pair in [*_pairs_of(list(names)), *pairs]]
-        here = [(row, other, (names.get(pair[0], pair[0]), names.get(pair[1], pair[1]))) for row, other, pair in both]
+        named = {best_of(group): chosen[one.name].get(group, best_of(group)) for group in groups}
+        both = [(*pair, pair) for pair in [*_pairs_of(list(named)), *pairs]]
+        here = [(row, other, (named.get(pair[0], pair[0]), named.get(pair[1], pair[1]))) for row, other, pair in both]
         for compared in compare_all(one.values, here, asked, "bootstrap", "none"):
             parts = found.setdefault((compared.row, compared.against, compared.measure), {})
             if compared.found is not None and compared.found.error > 0:

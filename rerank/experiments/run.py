@@ -95,7 +95,7 @@ class Experiment:
             and (count := restore(config.keep, self.plan.output))
         ):
             log.info("%s: %d files of finished cells restored from it", config.keep, count)
-        log.info("%s", power_before(self.plan, self.identities, lambda cell: self.measurement(cell)[0]))
+        log.info("%s", self.power())
         shares = environments(config.jobs, cores_at_hand(), devices_at_hand())
         workers = Workers(shares, self.plan.output / "workers", own_classes=_has_own_classes(self.plan))
         states = {group: _State(search_of(self.plan, group)) for group in self.plan.groups}
@@ -133,6 +133,10 @@ class Experiment:
         self.outcomes = {group: self.outcomes[group] for group in states if group in self.outcomes}
         self.trained = self._trained_cells()
         self.failures.sort(key=lambda failure: self.plan.groups.index(failure.cell.group))
+
+    def power(self) -> str:
+        """A sentence on the differences that this experiment could find."""
+        return power_before(self.plan, self.identities, lambda cell: self.measurement(cell)[0])
 
     def _give_up(self) -> None:
         """Apply the rule of futility to what the first seeds reached on validation."""
