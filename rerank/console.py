@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,7 +50,7 @@ def parse(parser: ArgumentParser, asked: Sequence[str] | Mapping[str, Any], clas
 
     try:
         if isinstance(asked, Mapping):
-            return parser.parse_object(dict(asked))
+            return parser.parse_object(deepcopy(dict(asked)))  # it replaces parts of lists in place
         words = [re.sub(r"^--[^=]+", lambda key: "--" + key[0][2:].replace("-", "_"), word) for word in asked]
         return parser.parse_args(words)
     except ArgumentError as error:

@@ -141,9 +141,11 @@ def found_differences(
     )
     first = next(iter(deviations.values()))
     source = "measured" if measured else "typical"
-    seed = f", {first.seed:.3f} over seeds" if seeds > 1 else ""
+    over = [f"{first.query:.2f} over queries"]
+    over += [f"{first.seed:.3f} over seeds"] if seeds > 1 else []
+    over += [f"{first.residual:.2f} of a query with a seed"] if first.residual else []
     return (
         f"{queries} queries, {seeds} seed{'s' if seeds > 1 else ''} and {comparisons} comparisons find, with power "
         f"{POWER:g} at level {ALPHA:g}, differences from: {found} ({source} standard deviations of differences, "
-        f"{next(iter(deviations))}: {first.query:.2f} over queries{seed}, {first.residual:.2f} of a query with a seed)."
+        f"{next(iter(deviations))}: {', '.join(over)})."
     )
