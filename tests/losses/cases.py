@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 from rerank import losses
 from rerank.relaxations import Approx, FastSoftSort, NeuralSort, OptimalTransport, SmoothI, SoftSort, TwinSigmoid
@@ -121,5 +122,29 @@ def grid() -> Iterator[Case]:
         yield Case(f"{spec}-NeuralSort-samples", make, None, atol=2e-6)
 
 
-GRID = list(grid())
+OPTIONS: dict[str, dict[str, Any]] = {
+    "scale": {"scale": 2.5},
+    "log": {"form": "log"},
+    "balance-0": {"balance": 0},
+    "balance-1": {"balance": 1},
+    "all": {"scale": 0.5, "form": "log", "balance": 0.5},
+}
+
+
+def options() -> Iterator[Case]:
+    """What DirectMetric makes of a measure."""
+    spec = Spec("nDCG", 3)
+    cells = {
+        "SoftSort": (SoftSort(), {"indicators": plain.soft_sort()}),
+        "SmoothI": (SmoothI(), {"indicators": plain.smooth_i()}),
+        "TwinSigmoid": (TwinSigmoid(), {"soft": plain.twin_sigmoid(3, None), "beta": None, "scores": True}),
+    }
+    for name, (relaxation, definition) in cells.items():
+        for option, given in OPTIONS.items():
+            make = partial(losses.DirectMetric, str(spec), relaxation, **given)
+            definition_of = plain.with_options(spec, plain.one_minus(spec, **definition), **given)
+            yield Case(f"{spec}-{name}-{option}", make, definition_of, False)
+
+
+GRID = [*grid(), *options()]
 CASES = [*SURROGATES, *GRID]

@@ -92,7 +92,11 @@ def in_scores(spec: Spec, s: Tensor) -> Tensor:
     if spec.k >= len(s):
         return torch.ones_like(s)
     ordered = s.detach().sort(descending=True).values
-    return torch.sigmoid(steepness(s) * (s - (ordered[spec.k - 1] + ordered[spec.k]) / 2))
+    middle = (ordered[spec.k - 1] + ordered[spec.k]) / 2
+    chance = torch.sigmoid(steepness(s) * (s.detach() - middle))
+    near = chance * (1 - chance)
+    threshold = middle + (near * (s - s.detach())).sum() / near.sum()
+    return torch.sigmoid(steepness(s) * (s - threshold))
 
 
 def from_ranks(spec: Spec, r: Tensor, s: Tensor, y: Tensor, beta: float | None, scores: bool = False) -> Tensor:
@@ -257,3 +261,27 @@ def one_minus(
         return 1 - from_ranks(spec, soft(s, y), s, y, **settings)
 
     return loss
+
+
+def with_options(
+    spec: Spec, loss: Plain, scale: float | None = None, form: str | None = None, balance: float | None = None
+) -> Plain:
+    """What DirectMetric's options make of one minus a measure."""
+
+    def changed(s: Tensor, y: Tensor) -> Tensor:
+        apart = s.detach().std(correction=0).clamp(min=1e-3)
+        value = loss(s * (scale / apart).clamp(min=1) if scale else s, y)
+        return -torch.log((1 - value + 0.01) / 1.01) if form == "log" else value
+
+    def balanced(s: Tensor, y: Tensor) -> Tensor:
+        value = changed(s, y)
+        if not value.requires_grad:
+            return value
+        (gradient,) = torch.autograd.grad(value, s)
+        order = s.argsort(descending=True)
+        exact = _dcg(spec.gain(y)[order][: spec.depth(y)]) / _dcg(_best(spec.gain(y), spec.depth(y)))
+        norm = gradient.norm()
+        gradient = gradient / norm * (1 - exact).clamp(min=0) ** balance if norm > 0 else gradient
+        return value.detach() + (gradient.detach() * (s - s.detach())).sum()
+
+    return changed if balance is None else balanced
