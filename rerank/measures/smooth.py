@@ -39,8 +39,8 @@ def _threshold(batch: Batch, cutoff: int, steepness: Tensor) -> Tensor:
     """Midway between the scores at the last place within the cut-off and the next, ``[B, 1]``.
 
     Two documents are a noisy place to push against, and none at all would let a list lift all of its scores. So the
-    gradient is that of the threshold c of a soft selection, ``sum_j sigmoid(steepness (s_j - c)) = constant``: what comes
-    in pushes out those near the cut-off.
+    gradient is that of the threshold c of a soft selection, ``sum_j sigmoid(steepness (s_j - c)) = constant``: what
+    comes in pushes out those near the cut-off.
     """
     import torch
 

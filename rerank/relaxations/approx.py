@@ -8,6 +8,7 @@ from rerank.relaxations.base import Batch, SoftRanks
 from rerank.relaxations.pair_ranks import sigmoid_ranks
 from rerank.relaxations.spread import steepness
 
+
 class Approx(SoftRanks):
     r"""Ranks by pairwise sigmoids (Qin, Liu and Li 2010; Bruch, Zoghi, Bendersky and Najork 2019, Eqs 5 and 6).
 
@@ -21,9 +22,9 @@ class Approx(SoftRanks):
 
     .. math:: \alpha = \frac{3}{\min(1, \mathrm{sd}(s))}, \quad T_i = \sigma\bigl(\alpha (s_i - c)\bigr)
 
-    with sd the spread of the list's scores (at least .001) and c midway between the k-th score and the next. The
-    spread counts as constant; the gradient of c is shared by documents near it, in proportion to the slope of T. AP and RR then compare scores, too. Scores further apart still make the ranks sharper, so that the
-    limit is the exact measure.
+    with sd the spread of the list's scores (at least .001) and c midway between the k-th score and the next. The spread
+    counts as constant; the gradient of c is shared by documents near it, in proportion to the slope of T. AP and RR
+    then compare scores, too. Scores further apart still make the ranks sharper, so that the limit is the exact measure.
 
     >>> mask, rows = torch.ones(1, 2, dtype=torch.bool), torch.tensor([[0, 1]])
     >>> batch = Batch(torch.tensor([[1.0, 4.0]]).log(), torch.tensor([[1.0, 0.0]]), mask, rows)

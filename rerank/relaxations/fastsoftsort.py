@@ -59,7 +59,11 @@ class FastSoftSort(SoftRanks):
     def ranks(self, batch: Batch) -> Tensor:
         """The soft ranks, ``[B, R]``."""
         order = order_of(-batch.scores, batch.mask)  # ascending scores, so that -s / strength descends
-        strength = STRENGTH * batch.spread.clamp(max=1) / batch.mask.sum(dim=1, keepdim=True).clamp(min=1) if self.strength is None else self.strength
+        strength = (
+            STRENGTH * batch.spread.clamp(max=1) / batch.mask.sum(dim=1, keepdim=True).clamp(min=1)
+            if self.strength is None
+            else self.strength
+        )
         descending = -batch.scores.gather(1, order) / strength
         projected = _Projection.apply(descending, first(batch.mask), self.regularization == "kl")
         return batch.at_rows(torch.ones_like(projected).scatter(1, order, projected))

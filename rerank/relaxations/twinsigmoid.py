@@ -8,6 +8,7 @@ from rerank.relaxations.base import Batch, SoftRanks
 from rerank.relaxations.pair_ranks import Gradient, twin_ranks
 from rerank.relaxations.spread import steepness
 
+
 class TwinSigmoid(SoftRanks):
     r"""Exact ranks with the gradient of a second, smooth sigmoid (Yu, "Optimize What You Evaluate With", 2020).
 
@@ -24,8 +25,8 @@ class TwinSigmoid(SoftRanks):
 
     The cut-off takes the exact rank. With a given alpha it has no gradient (Yu 2020), so that a list whose relevant
     documents are all beyond it teaches nothing. Without one, alpha is 3 / min(1, sd(s)), with sd the spread of the
-    list's scores (at least .001, constant), and the cut-off has the gradient of :math:`\sigma(\alpha (s_i - c))`, with c
-    as for Approx. The value stays the exact measure.
+    list's scores (at least .001, constant), and the cut-off has the gradient of :math:`\sigma(\alpha (s_i - c))`, with
+    c as for Approx. The value stays the exact measure.
 
     >>> scores = torch.tensor([[1.0, 4.0]]).log().requires_grad_()
     >>> mask, rows = torch.ones(1, 2, dtype=torch.bool), torch.tensor([[0]])

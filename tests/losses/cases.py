@@ -85,7 +85,9 @@ INDICATORS = {
 RANKS = {
     "Approx": (Approx(alpha=10), plain.approx(), 10.0, True),
     "Approx-beta": (Approx(alpha=2, beta=3), plain.approx(2), 3.0, True),
-    **{f"TwinSigmoid-{kind}": (TwinSigmoid(kind, alpha=1), plain.twin_sigmoid(kind), None, False) for kind in (1, 2, 3)},
+    **{
+        f"TwinSigmoid-{kind}": (TwinSigmoid(kind, alpha=1), plain.twin_sigmoid(kind), None, False) for kind in (1, 2, 3)
+    },
     "TwinSigmoid-alpha": (TwinSigmoid(alpha=3), plain.twin_sigmoid(3, 3), None, False),
     "FastSoftSort": (FastSoftSort(strength=1), plain.fast_soft_sort(), 10.0, True),
     "FastSoftSort-kl": (FastSoftSort(0.5, "kl", 4), plain.fast_soft_sort(0.5, "kl"), 4.0, True),

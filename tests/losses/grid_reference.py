@@ -250,9 +250,7 @@ def twin_sigmoid(gradient: int = 3, given: float | None = 1.0) -> SoftRank:
     return soft
 
 
-def one_minus(
-    spec: Spec, indicators: Indicators | None = None, soft: SoftRank | None = None, **settings: Any
-) -> Plain:
+def one_minus(spec: Spec, indicators: Indicators | None = None, soft: SoftRank | None = None, **settings: Any) -> Plain:
     """The loss of a cell of the grid."""
 
     def loss(s: Tensor, y: Tensor) -> Tensor:
