@@ -6,7 +6,7 @@
 A linear scorer over 32 features starts with all scores of a list within about .014 of each other. It takes 300 steps of
 Adam (learning rate .003) on 16 of 512 lists each; relevant documents are shifted along one direction, in some lists
 further than in others. Quality is nDCG@10 on 300 new lists. A list is alive where the norm of the gradient on its
-scores is above a thousandth of the largest in its batch (and above 1e-8). Seeds train side by side, as rows of one batch.
+scores is above a thousandth of the largest in its batch (and above 1e-8). Seeds train side by side, in one batch.
 Every line of the output is a run; a second call does only what is missing.
 """
 

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 LEAST = 0.01
 """Added to the measure under its logarithm: no list weighs more than 1/0.01, and none that scores 0 is lost."""
 
+RIGHT = 1e-5
+"""A list whose measure is as close as this to 1 is right, but for rounding."""
+
 
 class DirectMetric(Loss):
     r"""One minus a measure, made differentiable by a relaxation.
@@ -47,7 +50,7 @@ class DirectMetric(Loss):
         form: "log" minimises ``-ln((m + .01) / 1.01)`` of the measure m, so that lists far from the top count more;
             None minimises ``1 - m``.
         balance: gives the gradient on every list's scores the norm ``(1 - exact measure)^balance``: 0 the same for
-            every list, 1 less for a list that is nearly right. None leaves the norms that the measure gives.
+            every list, 1 less for a list that is nearly right, and none for one that is. None leaves the norms that the measure gives.
 
     Raises:
         UserError: an unknown measure or parameter.
@@ -88,8 +91,11 @@ class DirectMetric(Loss):
         """One minus the relaxed measure, or what the options make of it."""
         if self.balance is None:
             return self._loss(scores, labels, mask, seeds)
-        missing = (1 - self.measure.exact(scores, labels, mask)).clamp_(min=0) ** self.balance
-        return balanced(lambda s: self._loss(s, labels, mask, seeds), scores, missing)
+        import torch
+
+        missing = 1 - self.measure.exact(scores, labels, mask)
+        norms = torch.where(missing > RIGHT, missing, 0.0) ** self.balance * (missing > RIGHT)
+        return balanced(lambda s: self._loss(s, labels, mask, seeds), scores, norms, spread(scores, mask))
 
     def _loss(self, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:
         if self.scale is not None:

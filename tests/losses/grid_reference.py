@@ -279,7 +279,8 @@ def with_options(
         order = s.argsort(descending=True)
         exact = _dcg(spec.gain(y)[order][: spec.depth(y)]) / _dcg(_best(spec.gain(y), spec.depth(y)))
         norm = gradient.norm()
-        gradient = gradient / norm * (1 - exact).clamp(min=0) ** balance if norm > 0 else gradient
+        some = 1 - exact > 1e-5 and gradient.abs().max() * s.detach().std(correction=0).clamp(min=1e-3) > 1e-15
+        gradient = gradient / norm * (1 - exact) ** balance if some else 0 * gradient
         return value.detach() + (gradient.detach() * (s - s.detach())).sum()
 
     return changed if balance is None else balanced
