@@ -50,7 +50,8 @@ class DirectMetric(Loss):
         form: "log" minimises ``-ln((m + .01) / 1.01)`` of the measure m, so that lists far from the top count more;
             None minimises ``1 - m``.
         balance: gives the gradient on every list's scores the norm ``(1 - exact measure)^balance``: 0 the same for
-            every list, 1 less for a list that is nearly right, and none for one that is. None leaves the norms that the measure gives.
+            every list, 1 less for a list that is nearly right, and none for one that is right. None leaves the norms
+            that the measure gives.
 
     Raises:
         UserError: an unknown measure or parameter.
