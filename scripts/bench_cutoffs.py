@@ -156,7 +156,10 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
             if row is None:
                 continue
             kind = loss.partition("(")[0]
-            style = {"color": "black" if kind == "ListNet" else f"C{names.index(kind)}", "linewidth": 1.3}
+            style: dict[str, Any] = {
+                "color": "black" if kind == "ListNet" else f"C{names.index(kind)}",
+                "linewidth": 1.3,
+            }
             dead = [100 * (1 - mean(step)) for step in row["alive"][:FIRST]]
             smooth = [mean(dead[max(0, i - 9) : i + 1]) for i in range(len(dead))]
             top.plot(smooth, label=loss, **style)

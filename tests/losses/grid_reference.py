@@ -219,7 +219,7 @@ def fast_soft_sort(strength: float | None = 1.0, regularization: str = "l2") -> 
 
     def soft(s: Tensor, y: Tensor) -> Tensor:
         n, order = len(s), s.argsort()
-        z, rho = -s[order] / (strength or 12 / (steepness(s) * n)), torch.arange(n, 0, -1, dtype=s.dtype)
+        z, rho = -s[order] / (strength or 12 / (steepness(s) * max(1, n - 1))), torch.arange(n, 0, -1, dtype=s.dtype)
 
         def block(j: int, k: int) -> Tensor:
             if regularization == "l2":
