@@ -44,7 +44,7 @@ LOSSES = {
     "ApproxP": 0.75,
     "BCE": 0.785014126,
     "DirectMetric": 0.5100356774,
-    "FastSoftSortNDCG": 0.4072865875,
+    "FastSoftSortNDCG": 0.4156993889,
     "LambdaLoss": 11.28350705,
     "ListAP": 0.4500675805,
     "ListMLE": 6.366391825,
