@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -111,9 +112,13 @@ def retrieve(
     given = named_files(run or [])
     if ORDER in given and bm25:
         raise UserError(f"bm25: {given[ORDER]} is a column bm25 already; write --run NAME={given[ORDER]}")
-    if given and not bm25 and (tune_on or index or rm3):
-        key = "tune_on" if tune_on else "index" if index else "rm3"
-        raise UserError(f"{key}: runs are given; to search, say --bm25")
+    searched_with = _changed(retrieve, locals(), SEARCHING)
+    if given and not bm25 and searched_with:
+        raise UserError(f"{searched_with[0]}: runs are given; to search, say --bm25")
+    if tune_on and (fixed := [key for key in searched_with if key in ("k1", "b")]):
+        raise UserError(f"{fixed[0]}: --tune-on decides k1 and b; say one or the other")
+    if "tune_measure" in searched_with and not tune_on:
+        raise UserError("tune_measure: is what --tune-on COLLECTION maximises; name one")
     with held(output, "rerank retrieve"), ExitStack() as opened:
         source = open_collection(collection, fields, columns)
         if isinstance(source, HitsCollection):
@@ -122,6 +127,8 @@ def retrieve(
             elif query_fields:
                 raise UserError("query_fields: hits have one query text; --columns query=FIELD says which it is")
             if not given and not bm25:
+                if searched_with:
+                    raise UserError(f"{searched_with[0]}: {collection} is ranked already; to search it, say --bm25")
                 if add_relevant:
                     raise UserError(f"add_relevant: {collection} has no documents beyond the hits")
                 judgments = read_qrels(qrels) if qrels else None
@@ -170,6 +177,16 @@ def retrieve(
         _say_made(output, lists)
 
 
+SEARCHING = ("tune_on", "index", "rm3", "k1", "b", "language", "tune_measure", "threads")
+"""Options of ``rerank retrieve`` that only BM25's search takes."""
+
+
+def _changed(command: Callable[..., None], given: Mapping[str, Any], options: Sequence[str]) -> list[str]:
+    """Those of some options that are not at their defaults."""
+    defaults = signature(command).parameters
+    return [name for name in options if given[name] != defaults[name].default]
+
+
 def _say_made(output: str, made: Lists) -> None:
     log.info(
         "%s: %d queries, %d candidates, %d distinct documents",
@@ -216,12 +233,15 @@ def add(
     run: list[str] | None = None,
     model: str | None = None,
     name: str | None = None,
+    out_of_fold: str | None = None,
+    method: str | None = None,
+    seed: int | None = None,
     drop: list[str] | None = None,
     in_sample: bool = False,
     precision: Literal["auto", "bf16", "fp32"] = "auto",
     token_budget: int | None = None,
 ) -> None:
-    """Add columns to a lists folder: scores from files, or those of a trained model; or remove some.
+    """Add columns to a lists folder: scores from files, a trained model's, an experiment's out of fold; or remove some.
 
     The same command finishes what was killed.
 
@@ -229,7 +249,11 @@ def add(
         lists: lists folder.
         run: files of scores (TREC, CSV, JSONL or Parquet), as NAME=FILE or FILE.
         model: folder of a trained model, such as runs/x/best, that scores all candidates.
-        name: what the model's column is called; null takes the run folder's name.
+        name: what the models' column is called; null takes the run folder's name, or the method's.
+        out_of_fold: folder of an experiment over folds: each query is scored by the model that was neither trained nor
+            validated on it.
+        method: of which of the experiment's methods; null takes the only one.
+        seed: of which of its seeds; null takes the only one.
         drop: columns to remove, before others are added.
         in_sample: let the model score queries that it was trained on. What is trained on such a column learns to trust
             its memory.
@@ -240,10 +264,14 @@ def add(
     from rerank.lists.columns import named_files
     from rerank.lists.store import Store
 
-    if not (run or model or drop):
-        raise UserError("add: say what: --run NAME=FILE, --model FOLDER or --drop NAME")
-    if name is not None and model is None:
+    if not (run or model or out_of_fold or drop):
+        raise UserError("add: say what: --run NAME=FILE, --model FOLDER, --out-of-fold EXPERIMENT or --drop NAME")
+    if name is not None and not (model or out_of_fold):
         raise UserError("name: is for a model's column; a file's is called --run NAME=FILE")
+    if out_of_fold and (model or in_sample):
+        raise UserError(f"{'model' if model else 'in_sample'}: is no part of --out-of-fold; say one at a time")
+    if not out_of_fold and (method is not None or seed is not None):
+        raise UserError(f"{'seed' if method is None else 'method'}: is for --out-of-fold EXPERIMENT")
     files = named_files(run or [])
     for column in drop or []:
         Store.open(lists).drop_column(column)
@@ -253,6 +281,10 @@ def add(
         from rerank.training.model_column import add_model
 
         add_model(lists, model, name, precision=precision, budget=token_budget, in_sample=in_sample)
+    if out_of_fold is not None:
+        from rerank.experiments.out_of_fold import add_out_of_fold
+
+        add_out_of_fold(lists, out_of_fold, name, method=method, seed=seed, precision=precision, budget=token_budget)
 
 
 def export(lists: str, output: str, column: str | None = None) -> None:
@@ -366,6 +398,13 @@ def experiment(argv: Sequence[str]) -> None:
         sys.exit(1)
 
 
+def pool(argv: Sequence[str]) -> None:
+    """Pool experiments on several collections: a random-effects difference per pair of methods, a forest plot."""
+    from rerank.experiments.pool_command import command
+
+    command(argv)
+
+
 def verify(path: str) -> None:
     """Check that a run, checkpoint, model, experiment or lists folder is whole; name the file that is not.
 
@@ -468,6 +507,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "rerank": rerank,
     "evaluate": evaluate,
     "experiment": experiment,
+    "pool": pool,
     "verify": verify,
     "losses": losses,
 }
@@ -501,7 +541,7 @@ def run(argv: Sequence[str]) -> None:
         print(__version__)
     elif argv[0] not in COMMANDS:
         raise UserError(f"{argv[0]}: no such command{nearest(argv[0], COMMANDS)}; see rerank --help")
-    elif argv[0] in ("train", "experiment"):
+    elif argv[0] in ("train", "experiment", "pool"):
         COMMANDS[argv[0]](argv[1:])
     elif argv[0] in PLAIN and len(argv) > 1 and not argv[1].startswith("-"):
         call(argv[0], COMMANDS[argv[0]], [f"--{PLAIN[argv[0]]}={argv[1]}", *argv[2:]])

@@ -15,7 +15,7 @@ from rerank.evaluation.measures import Evaluator, PerQuery, parse_measures
 from rerank.evaluation.render import Cell, number, queries_sentence, text_table
 from rerank.lists.view import Lists
 from rerank.retrieval.fuse import RRF, K, reciprocal_ranks
-from rerank.retrieval.runs import Scored
+from rerank.retrieval.runs import Scored, best_first
 
 ROWS = 65_536
 """Candidates looked at together."""
@@ -176,7 +176,7 @@ class _Look:
         for i, query in enumerate(some.query_ids):
             start, end = some.offsets[i : i + 2].tolist()
             listed, grades = ids[start:end], some.grades[start:end]
-            orders = [_order(listed, values[start:end]) for values in columns]
+            orders = [best_first(listed, values[start:end]) for values in columns]
             self._count(orders, grades)
             if self.runs:
                 for name, order, values in zip(self.names, orders, columns, strict=True):
@@ -242,13 +242,6 @@ class _Look:
             (depth, recall[i], next(iter(_joined(self._best[depth]).mean.values())))
             for i, depth in enumerate(self.depths)
         ]
-
-
-def _order(ids: Sequence[str], values: Array) -> list[int]:
-    """Positions of the documents that have a value, best first; ties as trec_eval: by descending id."""
-    given = np.flatnonzero(~np.isnan(values)).tolist()
-    scores = values.tolist()
-    return sorted(given, key=lambda i: (scores[i], ids[i]), reverse=True)
 
 
 def _ranked(ids: Sequence[str]) -> list[Scored]:

@@ -16,7 +16,7 @@ from rerank.arrow import Array, blocks
 from rerank.errors import UserError
 from rerank.files import atomic_file, atomic_folder
 from rerank.lists.view import Lists
-from rerank.retrieval.runs import Scored, write_run
+from rerank.retrieval.runs import Scored, best_first, write_run
 
 log = logging.getLogger("rerank")
 
@@ -45,7 +45,7 @@ def export(lists: Lists, output: str | Path, column: str | None = None) -> None:
     path = Path(output)
     kinds: dict[str, Callable[[Lists, Path], None]] = {".jsonl": _json_lines, ".parquet": _parquet, "": _folder}
     if path.suffix == ".trec":
-        write_run(path, ColumnRun(lists, _ordering(lists, column)), tag=_ordering(lists, column).replace("/", "_"))
+        write_run(path, ColumnRun(lists, column), tag=_ordering(lists, column).replace("/", "_"))
     elif column is not None:
         raise UserError(f"column: only a run has one column; name an output that ends in .trec, not {path.name}")
     elif path.suffix in kinds:
@@ -63,18 +63,22 @@ def _ordering(lists: Lists, column: str | None) -> str:
 
 
 class ColumnRun(Mapping[str, Sequence[Scored]]):
-    """A column as a run: query id -> the documents that its system returned, best first; ties as in the lists.
+    """A column as a run: query id -> the documents that its system returned, best first; see :meth:`Lists.run`.
 
     Each list is made when it is asked for.
 
     Args:
         lists: the lists.
-        column: the column of one number, or ``NAME/NUMBER``.
+        column: the column of one number, or ``NAME/NUMBER``, ties as trec_eval breaks them; None for the order of the
+            lists.
+
+    Raises:
+        UserError: no such column, or nothing that ordered the lists.
     """
 
-    def __init__(self, lists: Lists, column: str) -> None:
+    def __init__(self, lists: Lists, column: str | None = None) -> None:
         self._lists, self._positions = lists, {id: i for i, id in enumerate(lists.query_ids)}
-        self._values = lists.column(column)
+        self._in_order, self._values = column is None, lists.column(_ordering(lists, column))
 
     def __len__(self) -> int:
         return len(self._positions)
@@ -85,9 +89,9 @@ class ColumnRun(Mapping[str, Sequence[Scored]]):
     def __getitem__(self, query: str) -> list[Scored]:
         start, end = self._lists.offsets[self._positions[query] :][:2].tolist()
         values = self._values[start:end]
-        order = np.argsort(-values, kind="stable")[: int((~np.isnan(values)).sum())]  # NaN comes last
-        ids = self._lists.document_ids(self._lists.documents[start:end][order])
-        return [Scored(id, float(value)) for id, value in zip(ids, values[order].tolist(), strict=True)]
+        ids = self._lists.document_ids(self._lists.documents[start:end])
+        order = np.flatnonzero(~np.isnan(values)).tolist() if self._in_order else best_first(ids, values)
+        return [Scored(ids[i], float(values[i])) for i in order]
 
 
 def tables(lists: Lists) -> Iterator[pa.Table]:

@@ -15,7 +15,7 @@ from rerank.arrow import Array
 from rerank.collections import Qrels
 from rerank.errors import UserError
 from rerank.lists.store import Store
-from rerank.retrieval.runs import Run, Scored
+from rerank.retrieval.runs import Run, Scored, best_first
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -197,28 +197,30 @@ class Lists:
         return self.store.documents.column("doc_id").take(pa.array(rows)).to_pylist()
 
     def run(self, scores: Array | str | None = None) -> Run:
-        """A run of these lists, best first; ties keep the order of the lists.
+        """A run of these lists, best first.
 
         Args:
-            scores: ``[T]`` a score per candidate; or the name of a column, whose run has the candidates that its system
-                returned; None for the column that orders the lists.
+            scores: ``[T]`` a score per candidate, ties in the order of the lists; or the name of a column, whose run
+                has the candidates that its system returned, ties as trec_eval breaks them (:func:`best_first`); None
+                for the order of the lists, of what the system that ordered them returned.
 
         Raises:
             UserError: no scores, and nothing that ordered the lists.
         """
-        ranked = scores is not None
-        if scores is None:
-            if self.store.order is None:
-                raise UserError(f"{self}: nothing ranked these lists; a run needs scores")
-            scores = self.store.order
-        of_system = isinstance(scores, str)
-        values: Any = np.asarray(self.column(scores) if isinstance(scores, str) else scores, dtype=np.float32)
+        if scores is None and self.store.order is None:
+            raise UserError(f"{self}: nothing ranked these lists; a run needs scores")
+        column = self.store.order if scores is None else scores
+        values: Any = np.asarray(self.column(column) if isinstance(column, str) else column, dtype=np.float32)
         ids = self.document_ids(self.documents)
         run: dict[str, list[Scored]] = {}
         for i, query in enumerate(self.query_ids):
             start, end = int(self.offsets[i]), int(self.offsets[i + 1])
-            order = np.argsort(-values[start:end], kind="stable") if ranked else np.arange(end - start)
-            if of_system:
-                order = order[~np.isnan(values[start:end][order])]
-            run[query] = [Scored(ids[start + j], float(values[start + j])) for j in order]
+            some = values[start:end]
+            if scores is None:
+                order = np.flatnonzero(~np.isnan(some)).tolist()
+            elif isinstance(scores, str):
+                order = best_first(ids[start:end], some)
+            else:
+                order = np.argsort(-some, kind="stable").tolist()
+            run[query] = [Scored(ids[start + j], float(some[j])) for j in order]
         return run

@@ -10,7 +10,7 @@ import numpy as np
 
 from rerank.arrow import Array
 from rerank.errors import UserError, nearest
-from rerank.retrieval.runs import Run, Scored, as_float32, strictly_decreasing
+from rerank.retrieval.runs import Run, Scored, as_float32
 
 K = 60
 """RRF's constant, as Cormack, Clarke and Büttcher (SIGIR 2009) chose it."""
@@ -41,8 +41,8 @@ def reciprocal_ranks(rankings: Sequence[Sequence[str]], k: int = K) -> list[Scor
 class Pool:
     """The candidates of several runs together, query by query: the best of each, with what every run says of them.
 
-    Where a run has equal scores, each is the next float32 below the one before, as in run files that we write: so its
-    column alone tells its order, whatever orders the candidates.
+    Scores are kept as they are, equal ones too: the order of the candidates tells how the run that orders them breaks
+    its ties, and of the other columns ties are broken as trec_eval does (see :func:`rerank.retrieval.runs.best_first`).
 
     Args:
         runs: run by name. Nothing of them is held beside themselves.
@@ -82,10 +82,7 @@ class Pool:
         rows = {scored.id: row for row, scored in enumerate(fused)}
         scores = np.full((len(fused), len(self.columns)), np.nan)
         for column, ranking in enumerate(best):
-            given = np.array([scored.score for scored in ranking])
-            finite = np.abs(given) <= np.finfo(np.float32).max  # a column refuses the others, and so names itself
-            found = [rows[scored.id] for scored in ranking]
-            scores[found, column] = np.where(finite, strictly_decreasing(given), given)
+            scores[[rows[scored.id] for scored in ranking], column] = [scored.score for scored in ranking]
         scores[:, -1] = [scored.score for scored in fused]
         ids = [scored.id for scored in fused]
         if self.ordered_by == RRF:

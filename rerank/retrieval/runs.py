@@ -19,7 +19,7 @@ from rerank.retrieval.records import read_regular_records
 from rerank.retrieval.table import RunTable, Scored, TwiceError, as_float32
 from rerank.retrieval.trec import Lines, read_regular
 
-__all__ = ["Run", "RunTable", "Scored", "as_float32", "read_run", "strictly_decreasing", "write_run"]
+__all__ = ["Run", "RunTable", "Scored", "as_float32", "best_first", "read_run", "strictly_decreasing", "write_run"]
 
 Run: TypeAlias = Mapping[str, Sequence[Scored]]
 """Query id -> documents, best first."""
@@ -140,6 +140,23 @@ def write_run(
                 for id, rank, score in zip(ids, ranks, scores, strict=True)
             ]
             file.write("".join(lines))
+
+
+def best_first(ids: Sequence[str], scores: np.ndarray) -> list[int]:
+    """Positions of the documents that have a score, in trec_eval's order: by score, then by id, both descending.
+
+    So a column of scores ranks as trec_eval ranks the file that it was read from, whatever order the candidates have.
+
+    Args:
+        ids: document ids.
+        scores: ``[N]`` float32; NaN where there is none.
+
+    >>> best_first(["a", "c", "b", "d"], np.array([1, 1, 2, np.nan], np.float32))
+    [2, 1, 0]
+    """
+    given = np.flatnonzero(~np.isnan(scores)).tolist()
+    values = scores.tolist()
+    return sorted(given, key=lambda i: (values[i], ids[i]), reverse=True)
 
 
 def strictly_decreasing(scores: Sequence[float] | np.ndarray) -> np.ndarray:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,15 +25,19 @@ from rerank.lists.columns import as_name, check_name
 from rerank.lists.store import Store
 from rerank.lists.view import Lists
 from rerank.locks import held
+from rerank.models.added import check_added
 from rerank.models.base import Model
 from rerank.models.contract import AFTERWARDS, FILES, read_contract
 from rerank.models.load import load_model
 from rerank.models.score import score_lists
 from rerank.models.scorer import Scorer
 from rerank.models.vectors.boosting import Trees
-from rerank.models.vectors.inputs import ListInputs, check_added
+from rerank.models.vectors.inputs import ListInputs
 from rerank.models.weights import find_model, initial_hashes
 from rerank.training.in_sample import check_out_of_sample
+
+if TYPE_CHECKING:
+    from torch import device as Device
 
 log = logging.getLogger("rerank")
 
@@ -71,41 +76,100 @@ def add_model(
         UserError: no such lists or model, lists that lack what the model reads, or share queries with its training;
             another column of this name.
     """
-    from accelerate import PartialState
-
     name = run_name(model) if name is None else check_name(name)
     store = Store.open(folder)
-    assert store.folder is not None
     lists = Lists.of(store).with_added()
     if not in_sample:
         check_out_of_sample(lists, model)
-    scorer = load_model(model)
+    made = {"model": run_name(model), "sha256": model_hash(model)}
+    return score_column(store, name, [Share(Path(model), lists)], made, precision, budget)
+
+
+@dataclass(frozen=True)
+class Share:
+    """Some lists, and the model that scores them.
+
+    Attributes:
+        model: the model's folder.
+        lists: the lists, with what was added to them.
+    """
+
+    model: Path
+    lists: Lists
+
+
+def score_column(
+    store: Store, name: str, shares: Sequence[Share], made: Mapping[str, Any], precision: Precision, budget: int | None
+) -> Coverage:
+    """Score all candidates of a folder into a column, each list by the model whose share it is.
+
+    One model at a time is in memory; of several, the scores are, too.
+
+    Args:
+        store: the lists.
+        name: the name of the column.
+        shares: models of one kind with their lists, which together are all lists of the store, each once.
+        made: what the column remembers of what it was made from.
+        precision: arithmetic of the encoders.
+        budget: padded tokens (documents, for feature vectors) per forward pass; None takes the model's own.
+
+    Returns:
+        What the column covers.
+
+    Raises:
+        UserError: lists that lack what a model reads; another column of this name.
+    """
+    from accelerate import PartialState
+
+    assert store.folder is not None
     state = PartialState(cpu=on_cpu())
+    model = _loaded(shares[0].model, state.device)
     exact: Precision = "fp32"
-    if isinstance(scorer, Scorer):
-        scorer.to(state.device)
-        exact, _ = resolve(precision, state.device, scorer.bf16)
-    made = {"model": run_name(model), "sha256": model_hash(model), "precision": exact}
-    parts = Parts(store.folder / "columns" / f".{name}.parts", json.dumps(made, sort_keys=True), lists)
+    if isinstance(model, Scorer):
+        exact, _ = resolve(precision, state.device, model.bf16)
+    made = {**made, "precision": exact}
+    place = store.folder / "columns" / f".{name}.parts"
+    scored = [Parts(place, json.dumps({**made, "scorer": model_hash(share.model)}), share.lists) for share in shares]
     done = is_there(store, name, made)
     if not done:
-        with held(parts.place, f"scoring column {name}") if state.is_main_process else nullcontext():
-            for part in parts.missing(name):
-                if part % state.num_processes != state.process_index:
-                    continue
-                parts.write(part, score_all(scorer, parts.lists(part), exact, budget, f"{name}, {parts.title(part)}"))
+        with held(place, f"scoring column {name}") if state.is_main_process else nullcontext():
+            for i, (share, parts) in enumerate(zip(shares, scored, strict=True)):
+                missing = parts.missing(name)
+                if missing and i:
+                    model = _loaded(share.model, state.device)
+                for part in missing:
+                    if part % state.num_processes == state.process_index:
+                        title = f"{name}, {parts.title(part)}" + (f" of share {i + 1}" if len(shares) > 1 else "")
+                        parts.write(part, score_all(model, parts.lists(part), exact, budget, title))
             state.wait_for_everyone()
             if state.is_main_process:
-                store.add_column(name, parts.scores(), made=made)
+                store.add_column(name, _together(shares, scored), made=made)
             state.wait_for_everyone()
     if state.is_main_process:
-        shutil.rmtree(parts.place, ignore_errors=True)  # also what was killed between the column and this line
+        shutil.rmtree(place, ignore_errors=True)  # also what was killed between the column and this line
     covered = Coverage.of(store, store.entry(name).values)
     log.info("%s: column %s%s: %s", store, name, ", there already" if done else "", covered)
     if state.num_processes > 1:
         state.wait_for_everyone()
         state.destroy_process_group()
     return covered
+
+
+def _loaded(folder: Path, device: Device) -> Model:
+    model = load_model(folder)
+    if isinstance(model, Scorer):
+        model.to(device)
+    return model
+
+
+def _together(shares: Sequence[Share], scored: Sequence[Parts]) -> Array | Iterator[Array]:
+    """The scores of all shares in the order of the store."""
+    if len(shares) == 1:
+        return scored[0].scores()
+    values = np.empty(len(shares[0].lists.store.document), dtype=np.float32)
+    for share, parts in zip(shares, scored, strict=True):
+        values[share.lists.row_numbers] = np.concatenate([np.zeros(0, np.float32), *parts.scores()])
+    return values
 
 
 def run_name(model: str | Path) -> str:

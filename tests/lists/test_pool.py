@@ -10,13 +10,18 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pytrec_eval import RelevanceEvaluator
 
 from rerank.cli import main
-from rerank.collections import open_collection
+from rerank.collections import Qrels, open_collection
 from rerank.errors import UserError
 from rerank.evaluation.measures import evaluate
 from rerank.lists import Lists, build_lists
+from rerank.lists.export import export
 from rerank.retrieval import Scored, read_run, write_run
 from rerank.retrieval.fuse import Pool
 from tests.builders import random_run, write_collection
@@ -51,23 +56,82 @@ def test_lists_of_several_runs_have_a_column_for_each(tmp_path: Path) -> None:
     assert order == {query: [scored.id for scored in ranked] for query, ranked in lists.run().items() if ranked}
 
 
-def test_a_column_ranks_as_its_file_does(tmp_path: Path) -> None:
-    """Ties in a file included, whatever the other systems say of the tied documents."""
+def trec_eval(path: Path, qrels: Qrels) -> dict[str, dict[str, float]]:
+    """What trec_eval says of a run file, which is read here in the plainest way."""
+    run: dict[str, dict[str, float]] = {}
+    for line in path.read_text().splitlines():
+        query, _, document, _, score, _ = line.split()
+        run.setdefault(query, {})[document] = float(score)
+    return RelevanceEvaluator(qrels, {"ndcg_cut.10", "map", "recall.100"}).evaluate(run)
+
+
+def check_columns(lists: Lists, files: dict[str, Path], folder: Path) -> None:
+    """The run of each column, and its export, score as trec_eval scores the file that the column was read from."""
+    assert lists.qrels is not None
+    (folder / "exported").mkdir(exist_ok=True)
+    qrels = {query: {id: int(grade) for id, grade in judged.items()} for query, judged in lists.qrels.items()}
+    for name, path in files.items():
+        expected = trec_eval(path, qrels)
+        table = evaluate(lists.run(name), qrels, "nDCG@10 AP R@100")
+        export(lists, folder / "exported" / f"{name}.trec", name)
+        written = trec_eval(folder / "exported" / f"{name}.trec", qrels)
+        for query, values in expected.items():
+            column = table.queries.index(query)
+            assert table.values[:, column] == pytest.approx(
+                [values["ndcg_cut_10"], values["map"], values["recall_100"]], abs=1e-6
+            ), (name, query)
+            assert written[query] == values
+
+
+def test_a_column_ranks_as_trec_eval_ranks_its_file(tmp_path: Path) -> None:
+    """Ties in a file included, whatever the other systems say of the tied documents, and also where it is alone."""
     collection, paths = written_runs(tmp_path, "ab", [20] * 12)
     documents = [f"d{i}" for i in range(20)]
-    tied = {f"q{q}": random.Random(q).sample(documents, 20) for q in range(12)}
-    lines = (f"{q} Q0 {d} {rank} {0.5 - rank // 5} t\n" for q, ids in tied.items() for rank, d in enumerate(ids, 1))
-    (tmp_path / "tied.trec").write_text("".join(lines))
-    words = [f"--run={tmp_path / 'tied.trec'}", f"--run=first={paths['a']}", "--run", f"{paths['b']}"]
-    assert main(["retrieve", "--collection", collection, *words, "--output", str(tmp_path / "lists")]) == 0
+    ids = {f"q{q}": random.Random(q).sample(documents, 20) for q in range(12)}
+    lines = [f"{q} Q0 {d} {rank} {0.5 - rank // 5} t\n" for q, some in ids.items() for rank, d in enumerate(some, 1)]
+    paths["tied"] = tmp_path / "tied.trec"
+    paths["tied"].write_text("".join(lines))
+    for words in (["tied", "a", "b"], ["b", "tied"], ["tied"]):
+        files = {name: paths[name] for name in words}
+        made = ["retrieve", "--collection", collection, "--output", str(tmp_path / "lists"), "--overwrite"]
+        assert main([*made, "--run", *map(str, files.values())]) == 0
+        lists = Lists.open(tmp_path / "lists")
+        check_columns(lists, files, tmp_path)
+    order = {query: [scored.id for scored in ranked] for query, ranked in lists.run().items()}
+    assert order == ids, "the order of the lists is that of the file's ranks"
+    assert main(["add", "--lists", str(tmp_path / "lists"), "--run", f"again={paths['tied']}"]) == 0
     lists = Lists.open(tmp_path / "lists")
-    assert lists.store.column_names == ["b", "first", "rrf", "tied"]
-    qrels = lists.qrels
-    assert qrels is not None
-    for name, path in (("tied", tmp_path / "tied.trec"), ("first", paths["a"]), ("b", paths["b"])):
-        expected = evaluate(read_run(path), qrels, "nDCG@3 AP")
-        assert evaluate(lists.run(name), qrels, "nDCG@3 AP").values.tolist() == expected.values.tolist()
-    assert {query: [d.id for d in ranked] for query, ranked in lists.run("tied").items()} == tied
+    assert lists.column("again").tolist() == lists.column("tied").tolist(), "add and retrieve keep the same scores"
+    check_columns(lists, {"again": paths["tied"]}, tmp_path)
+
+
+RUN = st.dictionaries(st.sampled_from("abcdeABCD12é"), st.sampled_from([2.0, 1.0, 1 + 1e-9, 0.5, -3.0]), min_size=1)
+
+
+@settings(max_examples=60)
+@given(runs=st.lists(RUN, min_size=1, max_size=3), order=st.randoms())
+def test_any_ties_are_broken_as_trec_eval_does(runs: list[dict[str, float]], order: random.Random) -> None:
+    """Whatever the order of the candidates; trec_eval holds scores as float32, where 1 and 1 + 1e-9 are the same."""
+    ids = sorted({id for run in runs for id in run})
+    order.shuffle(ids)
+    qrels = {"q": {id: order.randint(0, 2) for id in ids}}
+    frame = pd.DataFrame({"query_id": "q", "doc_id": ids, "grade": [qrels["q"][id] for id in ids]})
+    for i, run in enumerate(runs):
+        frame[f"s{i}"] = [run.get(id, np.nan) for id in ids]
+    lists = Lists.from_dataframe(frame)
+    for i, run in enumerate(runs):
+        expected = RelevanceEvaluator(qrels, {"ndcg", "map"}).evaluate({"q": run})["q"]
+        found = evaluate(lists.run(f"s{i}"), qrels, "nDCG AP").mean
+        assert [found["nDCG"], found["AP"]] == pytest.approx([expected["ndcg"], expected["map"]], abs=1e-6)
+
+
+def test_real_runs_of_six_systems(shared_data: Path, tmp_path: Path) -> None:
+    """DL20: RepLLaMA's file has scores of two digits, two thirds of them tied."""
+    dl20 = shared_data / "dl20"
+    files = {name: dl20 / "runs" / f"{name}.trec" for name in ("bm25", "rm3", "splade", "tasb", "ada2", "repllama")}
+    words = ["--run", *map(str, files.values()), "--output", str(tmp_path / "lists")]
+    assert main(["retrieve", "--collection", f"files:{dl20}", *words]) == 0
+    check_columns(Lists.open(tmp_path / "lists"), files, tmp_path)
 
 
 def test_the_order_may_be_that_of_one_system(tmp_path: Path) -> None:

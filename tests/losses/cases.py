@@ -16,6 +16,9 @@ from tests.losses.properties import Case
 SURROGATES = [
     Case("ListNet", losses.ListNet, reference.list_net()),
     Case("ListNet-temperature", partial(losses.ListNet, temperature=0.3), reference.list_net(0.3)),
+    Case("SoftmaxCE", losses.SoftmaxCE, reference.softmax_ce()),
+    Case("SoftmaxCE-temperature", partial(losses.SoftmaxCE, temperature=0.3), reference.softmax_ce(0.3)),
+    Case("SoftmaxCE-negatives", partial(losses.SoftmaxCE, negatives_only=True), reference.softmax_ce(negatives=True)),
     Case("ListMLE", losses.ListMLE, reference.list_mle, distinct="labels and scores"),
     Case("ListAP", losses.ListAP, reference.list_ap()),
     Case("ListAP-rel-2", partial(losses.ListAP, bins=7, rel=2), reference.list_ap(7, 2)),
@@ -38,6 +41,20 @@ SURROGATES = [
             ("nDCG(dcg='exp-log2')@2", lambda y: 2**y - 1, 2),
         )
     ),
+    *(
+        Case(
+            f"LambdaLoss-{weighting}-{truncation}",
+            partial(losses.LambdaLoss, weighting=weighting, measure="nDCG@2", truncation=truncation),
+            reference.lambda_loss(weighting, lambda y: y, 2, truncation=truncation),
+        )
+        for weighting, truncation in (
+            ("lambdarank", "either"),
+            ("ndcg1", "either"),
+            ("ndcg2", "either"),
+            ("ndcg2++", "either"),
+            ("ndcg2", "all"),
+        )
+    ),
     Case(
         "LambdaLoss-settings",
         partial(losses.LambdaLoss, sigma=2.5, mu=3),
@@ -50,10 +67,15 @@ SURROGATES = [
     Case("PairwiseHinge", losses.PairwiseHinge, reference.pairwise_hinge()),
     Case("PairwiseHinge-margin", partial(losses.PairwiseHinge, margin=2.2), reference.pairwise_hinge(2.2)),
     Case("PairwiseSoftmax", losses.PairwiseSoftmax, reference.pairwise_softmax),
+    Case("MarginMSE", losses.MarginMSE, reference.margin_mse),
+    Case("KLDivergence", losses.KLDivergence, reference.kl_divergence()),
+    Case("KLDivergence-temperature", partial(losses.KLDivergence, temperature=2.5), reference.kl_divergence(2.5)),
     Case("MSE", losses.MSE, reference.mse, shift=False),
     Case("RMSE", losses.RMSE, reference.rmse(), shift=False),
     Case("BCE", losses.BCE, reference.bce(), shift=False),
     Case("BCE-rel-3", partial(losses.BCE, rel=3), reference.bce(3), shift=False),
+    Case("BCE-weight", partial(losses.BCE, pos_weight=7.5), reference.bce(weight=7.5), shift=False),
+    Case("BCE-prior", partial(losses.BCE, prior=0.02), reference.bce(prior=0.02), shift=False),
 ]
 
 MEASURES = [
@@ -67,6 +89,8 @@ MEASURES = [
     Spec("nERR", 3, max_rel=4),
     Spec("RR"),
     Spec("RR", 3, rel=2),
+    Spec("R", 3),
+    Spec("Success", 2),
 ]
 
 INDICATORS = {

@@ -70,6 +70,10 @@ def from_indicators(spec: Spec, matrix: Tensor, y: Tensor, gain_of: str = "docum
     b = spec.binary(y)
     if spec.name == "P":
         return (rows @ b).sum() / (spec.k or len(y))
+    if spec.name == "R":
+        return (rows @ b).sum() / b.sum()
+    if spec.name == "Success":
+        return 1 - math.prod(1 - hit for hit in rows @ b)
     if spec.name == "AP":
         hits = rows @ b
         return sum(hits[r] * hits[: r + 1].sum() / (r + 1) for r in range(depth)) / b.sum()
@@ -122,6 +126,10 @@ def from_ranks(spec: Spec, r: Tensor, s: Tensor, y: Tensor, beta: float | None, 
         return (spec.gain(y) * inside / torch.log2(r + 1)).sum() / _dcg(_best(spec.gain(y), depth))
     if spec.name == "P":
         return (b * inside * (exact / r if beta is None else 1)).sum() / (spec.k or len(y))
+    if spec.name == "R":
+        return (b * inside * (exact / r if beta is None else 1)).sum() / b.sum()
+    if spec.name == "Success":
+        return 1 - math.prod(1 - hit for hit in b * inside * (exact / r if beta is None else 1))
     if spec.name == "nERR":
         stops, reach, total = spec.stops(y), 1.0, torch.zeros(())
         for i in order if scores else order[:depth]:

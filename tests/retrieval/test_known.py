@@ -20,6 +20,7 @@ from rerank.cli import main
 from rerank.collections import Collection, Query, open_collection
 from rerank.jvm import java_class
 from rerank.lists import Lists
+from rerank.models.vectors.inputs import warn_of_added
 from rerank.retrieval import BM25, Scored, build_index
 from rerank.retrieval.known import score_known
 from tests.builders import train, write_collection
@@ -171,7 +172,10 @@ def test_scoring_that_is_killed_is_done_again(tmp_path: Path, home: Path) -> Non
     assert whole == cut
 
 
-def test_trees_read_bm25_of_lists_with_added_documents(tmp_path: Path, home: Path) -> None:
+def test_trees_read_bm25_of_lists_with_added_documents(
+    tmp_path: Path, home: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And say that what was added scores below all others, where it does."""
     name = write_collection(tmp_path / "c", queries=30, documents=200)
     lists = tmp_path / "lists"
     words = ["--collection", name, "--output", str(lists), "--depth", "5", "--add-relevant"]
@@ -188,3 +192,11 @@ def test_trees_read_bm25_of_lists_with_added_documents(tmp_path: Path, home: Pat
         ]
     )
     assert measures["validation"]["nDCG@5"] > 0
+    assert "relevant documents that were added score below the other candidates in column bm25" in caplog.text
+    caplog.clear()
+    shown = Lists.open(lists).with_added()
+    values = np.arange(len(shown.store.document)) % 7
+    shown.store.add_column("other", values)
+    warn_of_added(Lists.open(lists).with_added(), ["other"])
+    warn_of_added(Lists.open(lists), ["bm25"])
+    assert not caplog.text, "a column that does not tell, and lists that hide what was added"

@@ -14,9 +14,10 @@ import numpy as np
 from rerank.errors import UserError
 from rerank.features.parse import FEATURES
 from rerank.files import digest
+from rerank.models.added import check_added
 from rerank.models.base import Model
 from rerank.models.contract import CONTRACT, checked_contract, class_name, write_contract
-from rerank.models.vectors.inputs import check_added, columns_of, vectors
+from rerank.models.vectors.inputs import columns_of, vectors, warn_of_added
 
 if TYPE_CHECKING:
     from rerank.arrow import Array
@@ -85,6 +86,7 @@ class Trees(Model):
         """
         self.names = columns_of(train, self.columns)
         check_added(train, self.names)
+        warn_of_added(train, self.names)
 
     @abstractmethod
     def begin(self, train: Lists, validation: Lists | None, seed: int, gain: Gain, own: bool) -> None:

@@ -14,7 +14,7 @@ from rerank.features.parse import FEATURES
 from rerank.models.base import drawn_from
 from rerank.models.contract import checked_contract, class_name, write_contract
 from rerank.models.scorer import Scorer
-from rerank.models.vectors.inputs import FeatureInputs, check_known, columns_of, vectors
+from rerank.models.vectors.inputs import FeatureInputs, check_known, columns_of, vectors, warn_of_added
 from rerank.models.weights import check_safetensors
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ class FeatureNetwork(Scorer):
     def prepare(self, train: Lists, seed: int) -> None:
         """Fit the normalisers, make the layers, with weights that the seed draws."""
         self.names = columns_of(train, self.columns)
+        warn_of_added(train, self.names)
         if self.normalisers:
             values, offsets = vectors(train, self.names), train.offsets
             check_known(train, self.names, values)

@@ -1,0 +1,192 @@
+"""A column of what an experiment's models say of the queries that they did not see: evidence to train others on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from rerank.arrow import Array
+from rerank.errors import UserError, nearest
+from rerank.identity import canonical, first_difference, id_of
+from rerank.kernels.precision import Precision
+from rerank.lists.add import Coverage
+from rerank.lists.columns import as_name, check_name
+from rerank.lists.data import Splits
+from rerank.lists.store import Store
+from rerank.lists.view import Lists
+from rerank.training.command import configured
+from rerank.training.ids import config_identity, data_identity, training_identity
+from rerank.training.in_sample import check_out_of_sample, query_hashes
+from rerank.training.model_column import Share, model_hash, score_column
+from rerank.training.run_folder import difference, finished, read_identity
+
+
+@dataclass(frozen=True)
+class Fold:
+    """A finished cell and the lists that it was trained, validated and tested on.
+
+    Attributes:
+        name: the fold.
+        folder: the run folder of the cell that was measured: chosen on validation, refitted where that was asked for.
+        id: the id of its training.
+        splits: its lists.
+    """
+
+    name: str
+    folder: Path
+    id: str
+    splits: Splits
+
+    @property
+    def best(self) -> Path:
+        """The model."""
+        return self.folder / "best"
+
+
+def add_out_of_fold(
+    folder: str | Path,
+    experiment: str | Path,
+    name: str | None = None,
+    *,
+    method: str | None = None,
+    seed: int | None = None,
+    precision: Precision = "auto",
+    budget: int | None = None,
+) -> Coverage:
+    """Score every list with the one model of a cross-validation that was neither trained nor validated on its query.
+
+    The scores are what stacked generalisation (Wolpert 1992) trains its second level on. All candidates get one, also
+    those beyond the depth at which the experiment tested, and added ones. The lists may be others than those of the
+    experiment (deeper, or of other systems), as long as the queries are its. Resumes as :func:`add_model` does.
+
+    Args:
+        folder: the lists folder.
+        experiment: the folder of an experiment over folds, finished.
+        name: the name of the column; None takes the method's.
+        method: the method; None takes the only one.
+        seed: the seed; None takes the only one.
+        precision: arithmetic of the encoders.
+        budget: padded tokens (documents, for feature vectors) per forward pass; None takes the model's own.
+
+    Returns:
+        What the column covers.
+
+    Raises:
+        UserError: an experiment without folds or not finished, several methods or seeds to choose from, lists that
+            changed since, a query that no fold tests or whose model has seen it, another column of this name.
+    """
+    store = Store.open(folder)
+    lists = Lists.of(store).with_added()
+    method, seed, cells = chosen(Path(experiment), method, seed)
+    name = as_name(method) if name is None else check_name(name)
+    folds = [_fold(cell, Path(experiment)) for cell in cells]
+    testing = tested_by(lists, folds)
+    shares = [Share(fold.best, lists.select(np.flatnonzero(testing == i))) for i, fold in enumerate(folds)]
+    for fold, share in zip(folds, shares, strict=True):
+        _check_unseen(fold, share.lists)
+    known = [[fold.name, fold.id, model_hash(fold.best)] for fold in folds]
+    about = f"{Path(experiment).absolute().name}: {method}, seed {seed}, out of fold"
+    return score_column(store, name, shares, {"model": about, "sha256": id_of(known)}, precision, budget)
+
+
+def chosen(experiment: Path, method: str | None, seed: int | None) -> tuple[str, int, list[dict[str, Any]]]:
+    """The method, the seed, and what ``results.json`` says of their cells, a fold each.
+
+    Raises:
+        UserError: no finished experiment, one without folds, a choice that has to be made, or that there is not.
+    """
+    path = experiment / "results.json"
+    if not path.is_file():
+        raise UserError(f"{experiment}: no finished experiment (no {path.name}); run `rerank experiment` to its end")
+    try:
+        results = json.loads(path.read_bytes())
+        cells = [cell for cell in results["cells"] if cell["tried"]]  # others are of rows that are not trained
+        failed = list(results["failed"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path}: damaged ({error}); run the experiment again, what is trained stays") from error
+    method = _choose("method", method, [cell["method"] for cell in cells + failed], experiment)
+    seed = _choose("seed", seed, [cell["seed"] for cell in cells + failed if cell["method"] == method], experiment)
+    mine, lost = (
+        [cell for cell in some if (cell["method"], cell["seed"]) == (method, seed)] for some in (cells, failed)
+    )
+    if lost:
+        raise UserError(f"{experiment}: {method}, fold {lost[0]['fold']}, failed; run the experiment again")
+    if any(cell["fold"] is None for cell in mine):
+        raise UserError(
+            f"{experiment}: has no folds, so its model has seen all training queries; name some under folds"
+        )
+    return method, seed, mine
+
+
+def _choose(what: str, given: Any, there: Sequence[Any], experiment: Path) -> Any:
+    options = list(dict.fromkeys(there))
+    if given is None and len(options) == 1:
+        return options[0]
+    if given is None:
+        raise UserError(f"{experiment}: {what}s {', '.join(map(str, options)) or 'none'}; choose one by --{what}")
+    if given not in options:
+        near = nearest(str(given), list(map(str, options)))
+        raise UserError(f"{what}: {experiment} has no {what} {given!r}{near}; it has {', '.join(map(str, options))}")
+    return given
+
+
+def _fold(cell: dict[str, Any], experiment: Path) -> Fold:
+    """A cell, checked: what was trained is what its lists and configuration say now.
+
+    Raises:
+        UserError: it is not finished, lacks its model, or its lists changed since.
+    """
+    folder = experiment.joinpath(*Path(cell["folder"]).parts[-5:])  # the experiment may have been moved
+    if not (folder / "config.yaml").is_file() or not any((folder / "best").glob("*")):
+        raise UserError(f"{folder}: has no model (best/); remove the folder, and run the experiment again")
+    config = configured(yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8")))
+    splits = config.data.splits(config.seed)
+    identity = training_identity(config_identity(config), data_identity(splits, config.model.columns))
+    if (found := first_difference(read_identity(folder), json.loads(canonical(identity)))) is not None:
+        raise UserError(f"{folder}: {difference(*found)} since it was trained; run the experiment again")
+    if finished(folder, id_of(identity)) is None:
+        raise UserError(f"{folder}: is not finished; run the experiment again")
+    return Fold(str(cell["fold"]), folder, id_of(identity), splits)
+
+
+def tested_by(lists: Lists, folds: Sequence[Fold]) -> Array:
+    """Which of the folds tests each query, ``[Q]``.
+
+    Raises:
+        UserError: one that none tests, that several do, or that has another text there.
+    """
+    where: dict[str, tuple[int, int]] = {}
+    for i, fold in enumerate(folds):
+        assert fold.splits.test is not None
+        test = fold.splits.test
+        for query, text in zip(test.query_ids, query_hashes(test).tolist(), strict=True):
+            if query in where:
+                raise UserError(f"{fold.folder}: query {query!r} is tested by fold {folds[where[query][0]].name}, too")
+            where[query] = i, text
+    if lost := [query for query in lists.query_ids if query not in where]:
+        raise UserError(
+            f"{lists}: no fold tests {len(lost)} of {len(lists)} queries, e.g. {lost[0]!r} (without judgments a query "
+            "is in none); run the other folds, or make lists of the tested queries alone (--queries)"
+        )
+    for query, text in zip(lists.query_ids, query_hashes(lists).tolist(), strict=True):
+        if where[query][1] != text:
+            raise UserError(f"{lists}: query {query!r} has another text than in the experiment's lists; retrieve again")
+    return np.array([where[query][0] for query in lists.query_ids], dtype=np.int64)
+
+
+def _check_unseen(fold: Fold, lists: Lists) -> None:
+    """Refuse queries whose texts a fold's model has seen under other ids, or before the experiment began."""
+    for what, seen in (("trained", fold.splits.train), ("validated", fold.splits.validation)):
+        if seen is not None and (both := np.isin(query_hashes(lists), query_hashes(seen))).any():
+            query = lists.query_ids[int(both.argmax())]
+            raise UserError(
+                f"{fold.folder}: was {what} on the texts of {int(both.sum())} queries that it tests, e.g. {query!r}, "
+                "under other ids; let one fold have both (data.assignment)"
+            )
+    check_out_of_sample(lists, fold.best)
