@@ -40,7 +40,7 @@ LOSSES: dict[str, Loss | None] = {
     "LambdaMART": None,
     "SmoothI nDCG": DirectMetric("nDCG", SmoothI()),
     "Approx(alpha=1) nDCG": DirectMetric("nDCG", Approx(alpha=1)),
-    "TwinSigmoid nDCG": DirectMetric("nDCG", TwinSigmoid()),
+    "TwinSigmoid nDCG": DirectMetric("nDCG", TwinSigmoid(alpha=1)),
     "ListNet": ListNet(),
     "LambdaLoss": LambdaLoss(),
 }
