@@ -3,8 +3,9 @@
     python scripts/try_kills.py --data DIR [--kills 40] [--folder DIR]
 
 ``DIR`` holds ``dl20`` (a ``files:`` folder with runs). Each command is killed at a random moment, every second time of
-its whole run, otherwise of the 100 ms from its first file on, and given again; what is there then has to be what it makes when it is left alone. The processes
-are forks of one that has imported everything, so that kills meet the work and not the imports.
+its whole run, otherwise of the 100 ms from its first file on, and given again; what is there then has to be what it
+makes when it is left alone. The processes are forks of one that has imported everything, so that kills meet the work
+and not the imports.
 """
 
 from __future__ import annotations
@@ -27,7 +28,6 @@ import rerank.lists.build
 import rerank.retrieval.bm25
 import rerank.retrieval.tune
 from rerank.cli import main as rerank
-
 
 PEEK = os.WEXITED | os.WNOHANG | os.WNOWAIT
 
