@@ -398,6 +398,13 @@ def experiment(argv: Sequence[str]) -> None:
         sys.exit(1)
 
 
+def pool(argv: Sequence[str]) -> None:
+    """Pool experiments on several collections: a random-effects difference per pair of methods, a forest plot."""
+    from rerank.experiments.pool_command import command
+
+    command(argv)
+
+
 def verify(path: str) -> None:
     """Check that a run, checkpoint, model, experiment or lists folder is whole; name the file that is not.
 
@@ -500,6 +507,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "rerank": rerank,
     "evaluate": evaluate,
     "experiment": experiment,
+    "pool": pool,
     "verify": verify,
     "losses": losses,
 }
@@ -533,7 +541,7 @@ def run(argv: Sequence[str]) -> None:
         print(__version__)
     elif argv[0] not in COMMANDS:
         raise UserError(f"{argv[0]}: no such command{nearest(argv[0], COMMANDS)}; see rerank --help")
-    elif argv[0] in ("train", "experiment"):
+    elif argv[0] in ("train", "experiment", "pool"):
         COMMANDS[argv[0]](argv[1:])
     elif argv[0] in PLAIN and len(argv) > 1 and not argv[1].startswith("-"):
         call(argv[0], COMMANDS[argv[0]], [f"--{PLAIN[argv[0]]}={argv[1]}", *argv[2:]])

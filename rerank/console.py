@@ -60,12 +60,12 @@ def call(name: str, function: Callable[..., Any], argv: Sequence[str]) -> Any:
     """Run a command whose options are the parameters of a function."""
     parser = make_parser(name, function)
     parser.add_function_arguments(function)
-    kinds = {key: str(parameter.annotation) for key, parameter in inspect.signature(function).parameters.items()}
-    return function(**vars(parse(parser, _shell_like(argv, kinds))))
+    return function(**vars(parse(parser, shell_like(function, argv))))
 
 
-def _shell_like(argv: Sequence[str], kinds: dict[str, str]) -> list[str]:
+def shell_like(function: Callable[..., Any], argv: Sequence[str]) -> list[str]:
     """Let lists be written ``--runs A B`` and switches ``--overwrite``, as elsewhere in the shell."""
+    kinds = {key: str(parameter.annotation) for key, parameter in inspect.signature(function).parameters.items()}
     result: list[str] = []
     lists: dict[str, list[str]] = {}  # one that is given several times has all its values
     position = 0

@@ -93,14 +93,20 @@ def write_sealed(path: str | Path, content: Mapping[str, Any]) -> str:
     Returns:
         The hash.
     """
+    text, seal = sealed_text(content)
+    with atomic_write(path) as file:
+        file.write(text)
+    return seal
+
+
+def sealed_text(content: Mapping[str, Any]) -> tuple[str, str]:
+    """What `write_sealed` writes, and its hash."""
     if KEY in content:
         raise ValueError(f"the key {KEY!r} is the seal's own")
     text = json.dumps({**content, KEY: ZEROS}, indent=2) + "\n"
     seal = hashlib.sha256(text.encode()).hexdigest()
     before, _, after = text.rpartition(ZEROS)
-    with atomic_write(path) as file:
-        file.write(before + seal + after)
-    return seal
+    return before + seal + after, seal
 
 
 def read_sealed(path: str | Path) -> dict[str, Any]:

@@ -26,6 +26,10 @@ class RerankTransformer(pt.Transformer):
     leaves every other column as it is, and returns queries in the order in which they came, their documents best
     first. Ties keep the order of the ranking that came in.
 
+    A model that starts from columns (``CrossEncoder(start="bm25")``) takes them from the columns of these names; where
+    it starts from one alone and the results have none of its name, it is the ``score`` that comes in. Its z is that of
+    the results that come in, so let as many come as the model was trained with (100), and cut afterwards.
+
     Args:
         model: a trained cross-encoder, or the folder of one, such as ``runs/x/best``.
         text_field: the column with the documents' text.
@@ -52,12 +56,20 @@ class RerankTransformer(pt.Transformer):
         Raises:
             pt.validate.InputValidationError: a column is missing.
         """
-        needed = ["query", self.text_field, *(["score"] if self.first_stage_weight else [])]
+        start = self.model.start
+        columns = {name: name for name in start.columns} if start else {}
+        if len(columns) == 1 and not set(columns) <= set(inp.columns):
+            columns = dict.fromkeys(columns, "score")
+        needed = ["query", self.text_field, *columns.values(), *(["score"] if self.first_stage_weight else [])]
         pt.validate.result_frame(inp, extra_columns=needed, context=self)
         came = np.lexsort((inp["rank"] if "rank" in inp else np.arange(len(inp)), pd.factorize(inp["qid"])[0]))
         results = inp.iloc[came]
         texts = results[self.text_field].fillna("").astype(str)
-        scores = self.model.predict(list(zip(results["query"].astype(str), texts, strict=True)))
+        scores = self.model.text_scores(list(zip(results["query"].astype(str), texts, strict=True)))
+        if columns:
+            for rows in results.groupby("qid", sort=False).indices.values():
+                given = {name: results[column].to_numpy()[rows] for name, column in columns.items()}
+                scores[rows] = self.model.add_start(scores[rows], given)
         if self.first_stage_weight:
             scores = self._mixed(results, scores)
         best = np.lexsort((-scores, pd.factorize(results["qid"])[0]))  # stable: ties stay as they came

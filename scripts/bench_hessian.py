@@ -33,7 +33,7 @@ from rerank.training.config import TrainConfig
 from rerank.training.ids import config_identity, data_identity, training_identity
 from rerank.training.objective import Objective
 from rerank.training.run_folder import RunFolder
-from rerank.training.trainer import usable_lists
+from rerank.training.targets import Targets
 from rerank.training.trees import TreeTrainer
 
 LOSSES: dict[str, Loss | None] = {
@@ -51,7 +51,8 @@ class Candidate(Objective):
     """An objective with another Hessian."""
 
     def __init__(self, kind: str, loss: Loss, lists: Lists, seed: int) -> None:
-        super().__init__(loss, lists, usable_lists(lists, loss), seed)
+        targets = Targets(lists, loss)
+        super().__init__(targets, targets.usable(), seed)
         self.kind, self.offsets = kind, lists.offsets
 
     def __call__(self, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -132,3 +132,22 @@ def test_what_cannot_work_is_refused(model: CrossEncoder, tiny_model: Path) -> N
         reranker(model, first_stage_weight=2)
     with pytest.raises(UserError, match="no trained head"):
         reranker(tiny_model)
+
+
+def test_a_model_that_starts_from_bm25_takes_what_comes_in(model: CrossEncoder, tmp_path: Path) -> None:
+    """The column of its name, where there is one, else the score; of every query by itself, whatever its place."""
+    folder = tmp_path / "text"
+    model.save(folder)
+    start = CrossEncoder(str(folder), start="bm25")
+    came = first_stage()(QUERIES)
+    came["bm25"] = np.arange(len(came), dtype=float)[::-1] % 4
+    for frame, column in ((came, "bm25"), (came.drop(columns="bm25"), "score")):
+        results = reranker(start)(frame.sample(frac=1, random_state=0))
+        for qid, query, length in (("q2", "heat", 5), ("q1", "shock wave", 3)):
+            given = frame[frame["qid"] == qid][column].tolist()
+            expected = start.rank(query, list(TEXTS.values())[:length], columns={"bm25": given})
+            found = results[results["qid"] == qid].set_index("docno")["score"]
+            for one in expected:
+                assert found[list(TEXTS)[one["corpus_id"]]] == pytest.approx(one["score"], abs=2e-2)
+    with pytest.raises(pt.validate.InputValidationError):
+        reranker(start)(came.drop(columns=["bm25", "score"]))

@@ -14,7 +14,7 @@ from rerank.models.text.cross_encoder import CrossEncoder
 from tests.builders import make_lists
 from tests.conftest import ROOT
 
-PAGES = ("README.md", "docs/python.md", "docs/lists.md")
+PAGES = ("README.md", "docs/python.md", "docs/lists.md", "docs/training.md")
 BLOCKS = [
     pytest.param(code, id=f"{page}-{number}")
     for page in PAGES
@@ -29,6 +29,8 @@ def test_examples_run(code: str, tmp_path: Path, tiny_model: Path, monkeypatch: 
     monkeypatch.chdir(tmp_path)
     model = CrossEncoder(str(tiny_model), query_length=8, document_length=24)
     model.save(tmp_path / "runs" / "scifact-smoothi" / "best")
+    start = CrossEncoder(str(tiny_model), query_length=8, document_length=24, start="bm25")
+    start.save(tmp_path / "runs" / "scifact-start" / "best")
     make_lists(tmp_path / "made")
     for name in ("train", "test"):
         shutil.copytree(tmp_path / "made" / "lists", tmp_path / "lists" / f"scifact-{name}")

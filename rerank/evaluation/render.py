@@ -9,11 +9,11 @@ import numpy as np
 
 from rerank.evaluation.compare import Comparison, Difference
 from rerank.evaluation.measures import COUNTS, PerQuery
-from rerank.evaluation.significance import TEST_NAMES, Test
+from rerank.evaluation.significance import TEST_NAMES, AnyTest, Test
 
 ALPHA = 0.05
-MARKS: dict[Test, str] = {"t-test": "ᵗ", "wilcoxon": "ʷ", "randomisation": "ʳ"}
-LETTERS: dict[Test, str] = {"t-test": "t", "wilcoxon": "w", "randomisation": "r"}
+MARKS: dict[AnyTest, str] = {"bootstrap": "ᵇ", "t-test": "ᵗ", "wilcoxon": "ʷ", "randomisation": "ʳ"}
+LETTERS: dict[AnyTest, str] = {"bootstrap": "b", "t-test": "t", "wilcoxon": "w", "randomisation": "r"}
 
 
 class Cell(NamedTuple):
@@ -21,7 +21,7 @@ class Cell(NamedTuple):
 
     text: str
     best: bool = False
-    significant: tuple[Test, ...] = ()
+    significant: tuple[AnyTest, ...] = ()
 
 
 def text(comparison: Comparison, bold: bool = False) -> str:
@@ -115,7 +115,7 @@ def latex_table(header: Sequence[str], rows: Sequence[Sequence[Cell]], caption: 
     )
 
 
-def caption(comparison: Comparison, marks: dict[Test, str]) -> list[str]:
+def caption(comparison: Comparison, marks: dict[AnyTest, str]) -> list[str]:
     """Sentences that say what the numbers are: queries and the policy for empty ones, gain, tests, correction."""
     table = comparison.first
     sentences = [queries_sentence(table), *gain_sentences(table)]
@@ -207,7 +207,7 @@ def differences(comparison: Comparison) -> tuple[list[str], list[list[Cell]]]:
     for (name, measure), found in comparison.differences.items():
         shown = [name, measure, number(found.mean, "+"), interval(found)]
         shown += [number(found.effect, "+", 2), f"{found.wins}/{found.ties}/{found.losses}"]
-        rows.append([*map(Cell, shown), *(Cell(_p(found.corrected[test])) for test in comparison.tests)])
+        rows.append([*map(Cell, shown), *(Cell(probability(found.corrected[test])) for test in comparison.tests)])
     return header, rows
 
 
@@ -226,7 +226,8 @@ def number(value: float, sign: str = "", digits: int = 4) -> str:
     return "-" if np.isnan(value) else f"{value:{sign}.{digits}f}"
 
 
-def _p(value: float) -> str:
+def probability(value: float) -> str:
+    """A p-value as tables show it."""
     return "-" if np.isnan(value) else "<0.0001" if value < 0.0001 else f"{value:.4f}"
 
 

@@ -14,7 +14,10 @@ from rerank.errors import UserError, nearest
 
 Correction = Literal["none", "bonferroni", "holm"]
 Test = Literal["t-test", "wilcoxon", "randomisation"]
-TEST_NAMES: dict[Test, str] = {
+AnyTest = Literal["bootstrap", "t-test", "wilcoxon", "randomisation"]
+"""Those of experiments, which have seeds, too: see :mod:`rerank.evaluation.crossed`."""
+TEST_NAMES: dict[AnyTest, str] = {
+    "bootstrap": "bootstrap over queries and seeds",
     "t-test": "paired t-test",
     "wilcoxon": "Wilcoxon signed-rank test",
     "randomisation": "randomisation test",
@@ -94,8 +97,12 @@ def p_value(test: Test, difference: np.ndarray, seed: int = 0) -> float:
     raise UserError(f"unknown test {test!r}{nearest(test, get_args(Test))}; known: {', '.join(get_args(Test))}")
 
 
-def correct(p_values: Sequence[float] | np.ndarray, method: Correction = "none") -> np.ndarray:
-    r"""P-values corrected for being one family, in their shape; NaN stays NaN and counts as no comparison.
+def correct(
+    p_values: Sequence[float] | np.ndarray, method: Correction = "none", planned: int | None = None
+) -> np.ndarray:
+    r"""P-values corrected for being one family, in their shape; NaN stays NaN.
+
+    :math:`m` is the number of comparisons that were planned; null counts those that are not NaN.
 
     Bonferroni: :math:`\min(1, m p)`. Holm: in ascending order, :math:`\max_{j \le i} \min(1, (m - j + 1) p_{(j)})`.
 
@@ -104,13 +111,13 @@ def correct(p_values: Sequence[float] | np.ndarray, method: Correction = "none")
     """
     p = np.array(p_values, dtype=np.float64)
     known = ~np.isnan(p)
-    count = int(known.sum())
+    count = int(known.sum()) if planned is None else planned
     if method == "bonferroni":
         p[known] = np.minimum(1.0, p[known] * count)
     elif method == "holm":
         values = p[known]
         order = np.argsort(values, kind="stable")
-        scaled = np.minimum(1.0, values[order] * (count - np.arange(count)))
+        scaled = np.minimum(1.0, values[order] * (count - np.arange(len(values))))
         values[order] = np.maximum.accumulate(scaled)
         p[known] = values
     elif method != "none":

@@ -13,6 +13,7 @@ from rerank.errors import UserError, nearest
 from rerank.evaluation.compare import check_choices
 from rerank.evaluation.measures import parse_measures
 from rerank.experiments.config import FIRST_STAGE, ExperimentConfig
+from rerank.experiments.planned import check_groups
 from rerank.experiments.search import Point, check_space
 from rerank.experiments.settings import file_name, point_name
 from rerank.identity import SHOWN
@@ -85,6 +86,12 @@ class Cell:
         """
         measures = finished(self.folder, self.id)
         return None if measures is None else measures | {"seconds": self._seconds()}
+
+    @property
+    def restored(self) -> bool:
+        """Whether its results alone are here, as after `rerank.experiments.keep.restore`, with nothing to rank by."""
+        made = ("identity.json", "test.trec", "best")
+        return self.finished() is not None and not any((self.folder / name).exists() for name in made)
 
     def _seconds(self) -> float:
         """What its last start took; NaN where nothing tells."""
@@ -160,7 +167,7 @@ def _check(config: ExperimentConfig, known: Mapping[str, Any]) -> None:
     parse_measures(config.measures)
     if config.select is not None and len(parse_measures(config.select)) > 1:
         raise UserError(f"select: one measure, not {config.select!r}")
-    check_choices([config.test], config.correction, 1 - config.level)
+    check_choices([config.test] if config.test != "bootstrap" else [], config.correction, 1 - config.level)
     for name in ("methods", "seeds"):
         if not getattr(config, name):
             raise UserError(f"{name}: at least one is needed")
@@ -182,6 +189,7 @@ def _check(config: ExperimentConfig, known: Mapping[str, Any]) -> None:
                 raise UserError(f"ensembles.{name}: no method {member!r}{nearest(member, config.methods)}")
         if len(members) * len(config.seeds) < 2:
             raise UserError(f"ensembles.{name}: needs two methods, or two seeds")
+    check_groups(config.groups, list(config.methods))
     _check_keys("base", config.base, known)
     _check_keys("refit", config.refit, known)
     folders: dict[str, str] = {}

@@ -82,7 +82,8 @@ def experiment(argv: Sequence[str]) -> int:
             write_experiment(done, summary, html)
         pictures = write_figures(done, summary)
     print(text(summary, bold=sys.stdout.isatty()), end="")
-    files = ["results.json", "results.parquet", "points.parquet", "queries.parquet", "table.md", "table.tex"]
+    stems = ("results", "points", "queries", "cells")
+    files = ["results.json", *(f"{stem}.parquet" for stem in stems), "table.md", "table.tex"]
     log.info("%s: %s", plan.output, ", ".join([*files, *(path.name for path in pictures)]))
     if done.failures:
         log.warning("%d cells failed; run again to try them again", len(done.failures))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from rerank.evaluation.measures import Empty
-from rerank.evaluation.significance import Correction, Test
+from rerank.evaluation.significance import AnyTest, Correction
 
 FIRST_STAGE = "first stage"
 """The row of the first stage."""
@@ -86,11 +86,17 @@ class ExperimentConfig:
         spread: what follows a mean: its standard error over folds (seeds, where there is one fold), or the half-width
             of its 95 % interval by Student's t.
         baseline: the method to test the others against, or ``first stage``; null tests against the best of each column.
-        test: paired test on the values per query, pooled over folds.
-        correction: for the many p-values of the table.
+        pairs: what is compared: all rows with the ``baseline``, or ``all`` rows with each other.
+        groups: methods by the name of a group: of each group the method that is best on validation, all groups with
+            each other.
+        test: ``bootstrap`` over seeds and queries, or a paired test over queries of means over seeds, which takes the
+            seeds for given. Folds are pooled.
+        correction: for the p-values of all comparisons that are planned here, in all measures.
         level: p-values below it are marked.
         published: numbers to print beside ours.
         figures: pictures of it, by name.
+        keep: a Parquet file for what finished cells found (measures, values per query): read at the start, so that no
+            cell in it is trained again, and written as cells finish. Null keeps none beside ``output``.
         jobs: cells trained side by side; null takes one per core, or one per GPU where there are some.
     """
 
@@ -108,9 +114,12 @@ class ExperimentConfig:
     empty: Empty = "0"
     spread: Literal["error", "interval"] = "error"
     baseline: str | None = None
-    test: Test = "t-test"
+    pairs: Literal["baseline", "all"] = "baseline"
+    groups: dict[str, list[str]] = field(default_factory=dict)
+    test: AnyTest = "bootstrap"
     correction: Correction = "holm"
     level: float = 0.05
     published: Published | None = None
     figures: dict[str, Figure] = field(default_factory=dict)
+    keep: str | None = None
     jobs: int | None = None

@@ -9,6 +9,7 @@ from typing import Any
 from rerank.experiments.cells import Cell
 from rerank.identity import canonical, id_of
 from rerank.lists.data import Splits
+from rerank.losses.terms import columns_of
 from rerank.training.command import configured, data_of
 from rerank.training.ids import Identity, config_identity, data_identity, measured_hashes, training_identity
 
@@ -32,7 +33,7 @@ class Identities:
     """Ids of cells; each is known from settings and data alone, wherever the experiment's folder is."""
 
     def __init__(self) -> None:
-        self._configs: dict[str, tuple[Identity, Sequence[str]]] = {}
+        self._configs: dict[str, tuple[Identity, Sequence[str], Sequence[str]]] = {}
         self._data: dict[str, Known] = {}
 
     def named(self, cell: Cell) -> Cell:
@@ -42,24 +43,24 @@ class Identities:
 
     def data(self, cell: Cell) -> Known:
         """What the lists of a cell hold."""
-        columns = self._config(cell)[1]
-        key = canonical([cell.settings["data"], cell.settings["seed"], columns])
+        _, columns, targets = self._config(cell)
+        key = canonical([cell.settings["data"], cell.settings["seed"], columns, targets])
         if key not in self._data:
             splits = splits_of(cell.settings)
             test = splits.test
             self._data[key] = Known(
-                training=data_identity(splits, columns),
+                training=data_identity(splits, columns, targets),
                 test=None if test is None else measured_hashes(test, columns),
                 first_stage=test is not None and test.store.order is not None,
             )
         return self._data[key]
 
-    def _config(self, cell: Cell) -> tuple[Identity, Sequence[str]]:
-        """What counts of a cell's configuration, data and seed apart, and the columns that its model reads."""
+    def _config(self, cell: Cell) -> tuple[Identity, Sequence[str], Sequence[str]]:
+        """What counts of a cell's configuration, data and seed apart; columns its model reads and is trained on."""
         key = canonical({name: value for name, value in cell.settings.items() if name not in ("data", "seed")})
         if key not in self._configs:
             config = configured(cell.settings)
-            self._configs[key] = config_identity(config), list(config.model.columns)
+            self._configs[key] = config_identity(config), list(config.model.columns), columns_of(config.loss)
         return self._configs[key]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from rerank.evaluation.measures import PerQuery
 from rerank.experiments.cells import Cell, Group
@@ -26,6 +27,7 @@ class Outcome:
         test: its test measures per query.
         seconds: what the training took, the second one included; NaN where nothing tells.
         run: its rankings of the test lists, read or made again when they are asked for.
+        file: where the values per query are.
     """
 
     cell: Cell
@@ -35,6 +37,7 @@ class Outcome:
     test: PerQuery
     seconds: float
     run: Callable[[], Run] = field(default=_no_run, compare=False)
+    file: Path | None = None
 
     @property
     def group(self) -> Group:

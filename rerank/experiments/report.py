@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from rerank.evaluation.compare import compare
-from rerank.evaluation.measures import PerQuery, Qrels
-from rerank.evaluation.render import differences
+from rerank.errors import UserError
+from rerank.evaluation.measures import Qrels
 from rerank.experiments import table
 from rerank.experiments.cells import Group
 from rerank.experiments.outcome import Outcome
@@ -19,6 +19,9 @@ from rerank.report.charts import Chart
 from rerank.report.curves import training_charts
 from rerank.report.page import Report, write_report
 from rerank.report.tables import PageTable, page_table
+from rerank.retrieval.runs import Run
+
+log = logging.getLogger("rerank")
 
 
 def write_experiment(experiment: Experiment, summary: Summary, path: str | Path) -> None:
@@ -37,10 +40,7 @@ def write_experiment(experiment: Experiment, summary: Summary, path: str | Path)
     }
     lists = _test_lists(next((first[method] for method in config.methods if method in first), []))
     qrels: Qrels = {query: grades for part in lists for query, grades in (part.qrels or {}).items()}
-    runs = {
-        method: {query: ranking for found in outcomes for query, ranking in found.run().items()}
-        for method, outcomes in first.items()
-    }
+    runs = {method: run for method, outcomes in first.items() if (run := _run(method, outcomes))}
     baseline = config.baseline if config.baseline in values else next(iter(values), "")
     notes = [f"Rankings are those of seed {config.seeds[0]}; values are means over seeds."]
     report = Report(
@@ -62,14 +62,21 @@ def _tables(experiment: Experiment, summary: Summary) -> list[PageTable]:
     tables = [page_table("Test", table.means(summary), table.caption(summary))]
     if config.published is not None:
         tables.append(page_table("Published", table.published(summary), [table.published_caption(summary)]))
-    pooled: Mapping[str, PerQuery] = summary.pooled
-    if config.baseline in pooled and len(pooled) > 1:
-        found = compare(pooled, config.baseline, [config.test], config.correction)
-        about = ["Over queries pooled over folds; Cohen's d of the paired differences; p-values after the correction."]
-        tables.append(page_table(f"Differences from {config.baseline}", differences(found), about))
+    if summary.compared:
+        title = "Differences" if config.pairs == "all" or config.groups else f"Differences from {config.baseline}"
+        tables.append(page_table(title, table.differences(summary), [table.differences_caption(summary)]))
     failed = [f"Failed: {failure.cell}: {failure.message}" for failure in experiment.failures]
     tables.append(page_table("Choices", table.choices(config, experiment.outcomes), [table.CHOICES, *failed]))
     return tables
+
+
+def _run(method: str, outcomes: Sequence[Outcome]) -> Run:
+    """The rankings of all folds; none where models and rankings stayed on another machine."""
+    try:
+        return {query: ranking for found in outcomes for query, ranking in found.run().items()}
+    except UserError as error:
+        log.warning("%s: the report has no rankings of it (%s)", method, error)
+        return {}
 
 
 def _test_lists(outcomes: list[Outcome]) -> list[Lists]:

@@ -11,7 +11,9 @@ from typing import Any
 
 from rerank.experiments import table
 from rerank.experiments.cells import Cell
+from rerank.experiments.keep import write_kept
 from rerank.experiments.outcome import Failure, Outcome
+from rerank.experiments.planned import Compared
 from rerank.experiments.run import Experiment
 from rerank.experiments.summary import Summary, Value
 from rerank.files import atomic_write
@@ -22,7 +24,8 @@ def write_results(experiment: Experiment, summary: Summary) -> None:
 
     ``results.json``: everything but the values per query. ``results.parquet``: a row per method, fold and seed.
     ``points.parquet``: a row per trained cell, chosen or not, with its validation measures. ``queries.parquet``: the
-    test measures of every query. ``table.md`` and ``table.tex``.
+    test measures of every query. ``cells.parquet``: what resumes the experiment elsewhere. ``table.md`` and
+    ``table.tex``.
     """
     folder, outcomes = experiment.plan.output, experiment.outcomes
     with atomic_write(folder / "results.json") as file:
@@ -33,6 +36,8 @@ def write_results(experiment: Experiment, summary: Summary) -> None:
     points = [_point(cell, measures, cell.folder in chosen) for cell, measures in experiment.trained]
     _write_parquet(folder / "points.parquet", points)
     _write_parquet(folder / "queries.parquet", [row for outcome in outcomes.values() for row in _queries(outcome)])
+    write_kept(folder / "cells.parquet", experiment.kept())
+    experiment.keep()
     with atomic_write(folder / "table.md") as file:
         file.write(table.markdown(summary, outcomes, experiment.failures))
     with atomic_write(folder / "table.tex") as file:
@@ -56,6 +61,7 @@ def as_dict(experiment: Experiment, summary: Summary) -> dict[str, Any]:
             }
             for method, row in summary.rows.items()
         },
+        "differences": [_compared(one) for one in summary.compared],
         "cells": [_cell(outcome) for outcome in experiment.outcomes.values()],
         "failed": [_failed(failure) for failure in experiment.failures],
     }
@@ -64,6 +70,16 @@ def as_dict(experiment: Experiment, summary: Summary) -> dict[str, Any]:
 def _value(value: Value) -> dict[str, float | None]:
     numbers = vars(value) | {"distance": value.distance}
     return {name: None if number is None or not math.isfinite(number) else number for name, number in numbers.items()}
+
+
+def _compared(one: Compared) -> dict[str, Any]:
+    numbers = {"p": one.p, "corrected": one.corrected, "effect": one.effect}
+    if one.found is not None:
+        low, high = one.found.interval
+        numbers |= {"mean": one.found.mean, "low": low, "high": high, "error": one.found.error}
+    known = {name: value if math.isfinite(value) else None for name, value in numbers.items()}
+    sides = {"row": one.row, "against": one.against, "methods": list(one.methods), "measure": one.measure}
+    return sides | known | {"wins/ties/losses": list(one.counts)}
 
 
 def _cell(outcome: Outcome) -> dict[str, Any]:

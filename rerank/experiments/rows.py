@@ -10,9 +10,10 @@ from rerank.evaluation.measures import evaluate
 from rerank.experiments.cells import Cell, Group, Plan
 from rerank.experiments.identities import Identities, splits_of
 from rerank.experiments.outcome import Outcome
+from rerank.identity import id_of
 from rerank.lists.view import Lists
 from rerank.retrieval.runs import Run
-from rerank.training.ids import measurement_identity, run_identity
+from rerank.training.ids import file_of, measurement_identity, run_identity
 from rerank.training.measurement import kept_test_run, read_measurement, write_measurement, write_test_run
 
 
@@ -60,7 +61,7 @@ def measured_row(
         found = evaluate(made, qrels, config.measures, config.empty, name=str(group)), {}
         write_measurement(folder, identity, found[0])
     cell = Cell(group, {}, folder, {}, like.cell.select)
-    return Outcome(cell, cell, 0, {}, found[0], seconds, run)
+    return Outcome(cell, cell, 0, {}, found[0], seconds, run, folder / file_of(id_of(identity)))
 
 
 def test_lists(cell: Cell) -> Lists:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import sys
+import time
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
@@ -16,14 +18,17 @@ from rerank.evaluation.measures import PerQuery
 from rerank.experiments.cells import Cell, Group, Job, Plan
 from rerank.experiments.engines import Workers, cores_at_hand, devices_at_hand, environments
 from rerank.experiments.identities import Identities
+from rerank.experiments.keep import Kept, collect, key_of, merge, restore, write_kept
 from rerank.experiments.outcome import Failure, Outcome
+from rerank.experiments.power import power_before
 from rerank.experiments.progress import Progress
 from rerank.experiments.rows import test_lists
 from rerank.experiments.search import Search, make_search
 from rerank.experiments.worker import note
+from rerank.identity import id_of
 from rerank.retrieval.runs import Run
 from rerank.training.command import check, configured
-from rerank.training.ids import measurement_identity, run_identity
+from rerank.training.ids import file_of, measurement_identity, run_identity
 from rerank.training.measurement import kept_test_run, read_measurement
 from rerank.training.validate import test_run
 
@@ -82,6 +87,13 @@ class Experiment:
     def run(self) -> None:
         """Do all that is not done yet."""
         config = self.plan.config
+        if (
+            config.keep is not None
+            and Path(config.keep).is_file()
+            and (count := restore(config.keep, self.plan.output))
+        ):
+            log.info("%s: %d files of finished cells restored from it", config.keep, count)
+        log.info("%s", power_before(self.plan, self.identities, lambda cell: self.measurement(cell)[0]))
         shares = environments(config.jobs, cores_at_hand(), devices_at_hand())
         workers = Workers(shares, self.plan.output / "workers", own_classes=_has_own_classes(self.plan))
         states = {group: _State(search_of(self.plan, group)) for group in self.plan.groups}
@@ -91,6 +103,7 @@ class Experiment:
         with workers, Progress(totals, live=sys.stderr.isatty()) as progress:
             self._states, self._progress = states, progress
             self._ready: deque[tuple[Job, Cell]] = deque()
+            self._next_keep = 0.0
             for group in states:
                 self._ask(group)
             running: dict[Future[dict[str, Any]], tuple[Job, Cell]] = {}
@@ -105,8 +118,20 @@ class Experiment:
                     progress.end(cell)
                     self._through(job, cell, future.result().get("error"))
         self.outcomes = {group: self.outcomes[group] for group in states if group in self.outcomes}
-        self.trained = [found[1:] for state in states.values() for found in state.in_order()]
+        self.trained = self._trained_cells()
         self.failures.sort(key=lambda failure: self.plan.groups.index(failure.cell.group))
+
+    def _trained_cells(self) -> list[tuple[Cell, dict[str, Any]]]:
+        return [found[1:] for state in self._states.values() for found in state.in_order()]
+
+    def kept(self) -> list[Kept]:
+        """The files by which this experiment resumes on another machine."""
+        return collect(self.plan.output, self._trained_cells(), self.outcomes.values())
+
+    def keep(self) -> None:
+        """Write what is finished to the file that the configuration names; other parts of the experiment stay there."""
+        if (path := self.plan.config.keep) is not None:
+            write_kept(path, merge(path, self.kept(), map(key_of, self.plan.groups)))
 
     def _ask(self, group: Group) -> None:
         """Queue the points that can be tried now; where there are none left, the chosen one is to be measured."""
@@ -138,6 +163,11 @@ class Experiment:
                 self._measure(cell)
             case Job.MEASURE if error is None:
                 self._measured(cell)
+        if error is None and self.plan.config.keep is not None and time.perf_counter() >= self._next_keep:
+            started = time.perf_counter()
+            self.keep()
+            now = time.perf_counter()
+            self._next_keep = now + 20 * (now - started)  # a twentieth of the time at most
 
     def _fail(self, cell: Cell, error: str) -> None:
         if not (cell.folder / "log.txt").is_file():
@@ -171,13 +201,18 @@ class Experiment:
             self._ready.appendleft((Job.REFIT, cell))
 
     def _measure(self, cell: Cell) -> None:
-        if self._measurement(cell) is not None:
+        if self.measurement(cell)[0] is not None:
             self._measured(cell)
+        elif cell.restored:
+            log.warning("%s: kept without a measurement on these test lists; it is trained again", cell)
+            shutil.rmtree(cell.folder)
+            self._ready.appendleft((Job.REFIT, cell))
         else:
             self._ready.appendleft((Job.MEASURE, cell))
 
     def _measured(self, cell: Cell) -> None:
-        state, table = self._states[cell.group], self._measurement(cell)
+        state = self._states[cell.group]
+        table, file = self.measurement(cell)
         assert table is not None
         _, chosen, measures = state.best
         validation, seconds = measures.get("validation", {}), measures["seconds"]
@@ -193,17 +228,17 @@ class Experiment:
                 else test_run(cell.folder, cell.id, configured(cell.settings), test_lists(cell))
             )
 
-        self.outcomes[cell.group] = Outcome(chosen, cell, len(state.trained), validation, table, seconds, run)
+        self.outcomes[cell.group] = Outcome(chosen, cell, len(state.trained), validation, table, seconds, run, file)
         self._progress.measure(cell)
 
-    def _measurement(self, cell: Cell) -> PerQuery | None:
-        """The test measures of every query, where the cell was measured on the test lists as they are."""
+    def measurement(self, cell: Cell) -> tuple[PerQuery | None, Path | None]:
+        """The test measures of every query, where the cell was measured on the test lists as they are; their file."""
         config, test = self.plan.config, self.identities.data(cell).test
         if test is None:
-            return None
+            return None, None
         identity = measurement_identity({"training": cell.id}, test, config.measures, config.empty)
         found = read_measurement(cell.folder, identity)
-        return None if found is None else found[0]
+        return (None, None) if found is None else (found[0], cell.folder / file_of(id_of(identity)))
 
 
 def search_of(plan: Plan, group: Group) -> Search:

@@ -9,13 +9,18 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from rerank.errors import UserError
+from rerank.evaluation.crossed import paired
 from rerank.evaluation.folds import pool
 from rerank.evaluation.measures import COUNTS, PerQuery, parse_measures
-from rerank.evaluation.significance import Correction, Test, correct, differences, p_value
+from rerank.evaluation.power import Deviations, measured_deviations
+from rerank.evaluation.significance import correct
 from rerank.experiments.cells import Group
 from rerank.experiments.config import FIRST_STAGE, ExperimentConfig
 from rerank.experiments.outcome import Outcome
+from rerank.experiments.planned import Compared, best_of, choose_of_groups, compare_all, planned_pairs
 from rerank.training.provenance import read_provenance
+
+NONE = (float("nan"), float("nan"))
 
 
 @dataclass(frozen=True)
@@ -55,12 +60,14 @@ class Row:
         found: how many folds x seeds came out.
         wanted: how many there should be.
         pooled: values per query, the queries of all folds together, means over seeds; None where nothing came out.
+        by_seed: values per seed and query, likewise, by measure; none where a cell is missing.
     """
 
     values: dict[str, Value]
     found: int
     wanted: int
     pooled: PerQuery | None
+    by_seed: dict[str, np.ndarray] = field(default_factory=dict)
 
     @property
     def whole(self) -> bool:
@@ -77,6 +84,8 @@ class Summary:
         rows: by method.
         against: the method that each measure's p-values are against, by measure; None where there is none.
         comparisons: the number of p-values that were corrected for.
+        compared: the planned comparisons, in every measure; none where each measure is tested against its best row.
+        deviations: by measure, how much the differences of the pairs of rows vary; for what power the design has.
         versions: the versions of each package of which the trainings had several.
     """
 
@@ -84,6 +93,8 @@ class Summary:
     rows: dict[str, Row]
     against: dict[str, str | None]
     comparisons: int
+    compared: list[Compared] = field(default_factory=list)
+    deviations: dict[str, Deviations] = field(default_factory=dict)
     versions: dict[str, list[str]] = field(default_factory=dict)
 
     @property
@@ -109,24 +120,70 @@ def summarise(config: ExperimentConfig, outcomes: Mapping[Group, Outcome]) -> Su
     pooled = {name: row.pooled for name, row in rows.items() if row.whole and row.pooled is not None}
     tested = [str(measure) for measure in measures if measure.NAME not in COUNTS]
     against = {name: _reference(config, rows, pooled, name) if name in tested else None for name in names}
-    p = p_values(pooled, against, config.test)
-    corrected = dict(zip(p, _corrected(p.values(), config.correction), strict=True))
+    check_queries(pooled)
+    values = {name: row.by_seed for name, row in rows.items() if row.whole and row.by_seed}
+    compared = compare_all(values, planned(config, list(rows), outcomes), tested, config.test, config.correction)
+    p = {(one.row, one.measure): (one.p, one.corrected) for one in compared if one.against == config.baseline}
+    count = len(compared)
+    if config.baseline is None:
+        best = [
+            one
+            for measure, other in against.items()
+            if other is not None
+            for one in compare_all(
+                values, [(name, other, (name, other)) for name in rows if name != other], [measure], config.test, "none"
+            )
+        ]
+        count = max(count, len(best))
+        corrected = correct([one.p for one in best], config.correction, planned=count).tolist()
+        p = {(one.row, one.measure): (one.p, after) for one, after in zip(best, corrected, strict=True)}
     rows = {
         method: replace(
             row,
             values={
                 name: replace(
                     value,
-                    p=p.get((method, name), float("nan")),
-                    corrected=corrected.get((method, name), float("nan")),
+                    p=p.get((method, name), NONE)[0],
+                    corrected=p.get((method, name), NONE)[1],
                 )
                 for name, value in row.values.items()
             },
         )
         for method, row in rows.items()
     }
-    count = sum(not np.isnan(value) for value in p.values())
-    return Summary(config, rows, against, count, mixed_versions(outcomes.values()))
+    deviations = {name: found for name in tested if (found := measured_deviations(_differences(values, name)))}
+    return Summary(config, rows, against, count, compared, deviations, mixed_versions(outcomes.values()))
+
+
+def planned(
+    config: ExperimentConfig, rows: Sequence[str], outcomes: Mapping[Group, Outcome]
+) -> list[tuple[str, str, tuple[str, str]]]:
+    """The comparisons that the configuration plans: pairs of rows, and pairs of the chosen methods of groups."""
+    pairs = [(*pair, pair) for pair in planned_pairs(rows, config.baseline, config.pairs == "all")]
+    chosen = choose_of_groups(config.groups, validation_means(outcomes))
+    names = [(best_of(name), chosen.get(name, best_of(name))) for name in config.groups]
+    return pairs + [
+        (ours[0], theirs[0], (ours[1], theirs[1])) for i, ours in enumerate(names) for theirs in names[i + 1 :]
+    ]
+
+
+def validation_means(outcomes: Mapping[Group, Outcome]) -> dict[str, float]:
+    """By method, the mean over folds and seeds of the validation measure that its search chooses by."""
+    found: dict[str, list[float]] = {}
+    for group, outcome in outcomes.items():
+        if outcome.validation:
+            value = outcome.validation.get(outcome.cell.select, float("nan"))
+            found.setdefault(group.method, []).append(value)
+    return {method: float(np.mean(values)) for method, values in found.items()}
+
+
+def _differences(values: Mapping[str, Mapping[str, np.ndarray]], measure: str) -> list[np.ndarray]:
+    """Of every pair of rows that were trained with several seeds; of all rows where none was."""
+    several = [name for name in values if len(values[name][measure]) > 1]
+    names = several if len(several) > 1 else list(values)
+    return [
+        paired(values[one][measure], values[other][measure]) for i, one in enumerate(names) for other in names[i + 1 :]
+    ]
 
 
 def mixed_versions(outcomes: Iterable[Outcome]) -> dict[str, list[str]]:
@@ -146,24 +203,12 @@ def row_names(config: ExperimentConfig, outcomes: Mapping[Group, Outcome]) -> li
     return list(dict.fromkeys([*first, *config.methods, *config.ensembles, *found]))
 
 
-def p_values(
-    pooled: Mapping[str, PerQuery], against: Mapping[str, str | None], test: Test
-) -> dict[tuple[str, str], float]:
-    """P-values of paired tests, by method and measure, of every method but the one that a measure is tested against.
-
-    Raises:
-        UserError: methods that were measured on different queries.
-    """
+def check_queries(pooled: Mapping[str, PerQuery]) -> None:
+    """Raise a UserError where rows were measured on different queries."""
     first = next(iter(pooled.items()), None)
     for name, table in pooled.items():
         if first is not None and table.queries != first[1].queries:
             raise UserError(f"{name}: measured on other queries than {first[0]}; methods must share folds and data")
-    return {
-        (method, measure): p_value(test, differences(table[measure], pooled[other][measure]))
-        for method, table in pooled.items()
-        for measure, other in against.items()
-        if other is not None and other != method
-    }
 
 
 def spread(values: np.ndarray) -> tuple[float, float]:
@@ -195,10 +240,6 @@ def _reference(
     return max(pooled, key=lambda name: rows[name].values[measure].mean, default=None)
 
 
-def _corrected(p: Iterable[float], correction: Correction) -> list[float]:
-    return correct(list(p), correction).tolist()
-
-
 def _row(config: ExperimentConfig, method: str, names: list[str], outcomes: Mapping[Group, Outcome]) -> Row:
     folds: list[int | str | None] = [*config.folds] if config.folds else [None]
     tables = {
@@ -214,7 +255,11 @@ def _row(config: ExperimentConfig, method: str, names: list[str], outcomes: Mapp
         values[name] = Value(mean, error, interval, published=given[i] if given else None)
     pooled = pool([_over_seeds(method, seeds) for seeds in found]) if found else None
     wanted = len(folds) * (1 if method in (FIRST_STAGE, *config.ensembles) else len(config.seeds))
-    return Row(values, sum(map(len, found)), wanted, pooled)
+    by_seed: dict[str, np.ndarray] = {}
+    if sum(map(len, found)) == wanted:
+        seeds = [pool([tables[i] for tables in found]) for i in range(len(found[0]))]
+        by_seed = {name: np.stack([table[name] for table in seeds]) for name in names}
+    return Row(values, sum(map(len, found)), wanted, pooled, by_seed)
 
 
 def _over_seeds(method: str, tables: list[PerQuery]) -> PerQuery:

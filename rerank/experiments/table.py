@@ -8,20 +8,29 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from rerank.evaluation.measures import COUNTS, parse_measures
+from rerank.evaluation.power import found_differences
 from rerank.evaluation.render import (
     LETTERS,
     Cell,
     gain_sentences,
     latex_table,
     markdown_table,
+    number,
+    probability,
     queries_sentence,
     text_table,
 )
-from rerank.evaluation.significance import TEST_NAMES
+from rerank.evaluation.significance import TEST_NAMES, Correction
 from rerank.experiments.cells import Group, Plan
 from rerank.experiments.config import FIRST_STAGE, ExperimentConfig
 from rerank.experiments.outcome import Failure, Outcome
 from rerank.experiments.summary import Row, Summary, Value
+
+CORRECTED: dict[Correction, str] = {
+    "none": "not corrected",
+    "bonferroni": "Bonferroni-corrected",
+    "holm": "Holm-corrected",
+}
 
 Table = tuple[list[str], list[list[Cell]]]
 
@@ -31,6 +40,8 @@ def markdown(summary: Summary, outcomes: Mapping[Group, Outcome], failures: Sequ
     lines = [*markdown_table(*means(summary)), "", " ".join(caption(summary))]
     if summary.config.published is not None:
         lines += ["", *markdown_table(*published(summary)), "", published_caption(summary)]
+    if summary.compared:
+        lines += ["", *markdown_table(*differences(summary)), "", differences_caption(summary)]
     lines += ["", *markdown_table(*choices(summary.config, outcomes)), "", CHOICES]
     if failures:
         lines += ["", "Failed:", "", *(f"- {escape(failure)}" for failure in failures)]
@@ -62,12 +73,12 @@ def means(summary: Summary) -> Table:
         for measure in summary.measures:
             value = row.values[measure]
             best = len(summary.rows) > 1 and row.whole and measure not in counts
-            marked = value.corrected < summary.config.level
+            marked = (summary.config.test,) if value.corrected < summary.config.level else ()
             cells.append(
                 Cell(
                     _value(summary.config, value),
                     best=best and value.mean >= summary.best(measure) - 1e-12,
-                    significant=(summary.config.test,) if marked else (),
+                    significant=marked,
                 )
             )
         rows.append(cells)
@@ -126,16 +137,55 @@ def caption(summary: Summary) -> list[str]:
         sentences.append(f"Hyper-parameters chosen on validation by {select}.")
     if len(tables) > 1 and summary.comparisons:
         against = config.baseline or "the best of the column"
-        corrected = {"none": "not corrected", "bonferroni": "Bonferroni-corrected", "holm": "Holm-corrected"}
+        seeds_too = "" if config.test == "bootstrap" else " over queries"
         sentences.append(
             f"{LETTERS[config.test]}: differs from {against}, p < {config.level:g} by the "
-            f"{TEST_NAMES[config.test]} over queries pooled over folds "
-            f"({corrected[config.correction]} for {summary.comparisons} comparisons)."
+            f"{TEST_NAMES[config.test]}{seeds_too}, queries pooled over folds "
+            f"({CORRECTED[config.correction]} for {summary.comparisons} comparisons)."
         )
+        sentences.append(power_sentence(summary))
     if summary.versions:
         mixed = "; ".join(f"{package} {', '.join(versions)}" for package, versions in summary.versions.items())
         sentences.append(f"Trained with different versions: {mixed}.")
     return sentences
+
+
+def power_sentence(summary: Summary) -> str:
+    """What difference the design finds, by what was measured."""
+    config = summary.config
+    queries = len(next(iter(summary.pooled.values())).queries)
+    return found_differences(queries, len(config.seeds), summary.comparisons, summary.deviations, measured=True)
+
+
+def differences(summary: Summary) -> Table:
+    """Header and rows: a planned comparison and measure a row."""
+    header = ["row", "against", "measure", "difference", "95% interval", "Cohen's d", "wins/ties/losses", "p"]
+    rows = []
+    for one in summary.compared:
+        shown = [_side(one.row, one.methods[0]), _side(one.against, one.methods[1]), one.measure]
+        if one.found is None:
+            rows.append([*map(Cell, shown), *[Cell("-")] * 5])
+            continue
+        low, high = one.found.interval
+        shown += [number(one.found.mean, "+"), f"[{number(low, '+')}, {number(high, '+')}]", number(one.effect, "+", 2)]
+        shown += ["/".join(map(str, one.counts)), probability(one.corrected)]
+        rows.append([*map(Cell, shown)])
+    return header, rows
+
+
+def differences_caption(summary: Summary) -> str:
+    """What the table of differences shows."""
+    config = summary.config
+    test = f"the {TEST_NAMES[config.test]}" + ("" if config.test == "bootstrap" else " over queries")
+    groups = " Best of a group: the method that validation chose." if config.groups else ""
+    return (
+        "Differences paired by query, means over seeds, with bootstrap intervals over queries and seeds; Cohen's d over"
+        f" queries; p by {test}, {CORRECTED[config.correction]} for {summary.comparisons} comparisons.{groups}"
+    )
+
+
+def _side(name: str, method: str) -> str:
+    return name if name == method else f"{name} ({method})"
 
 
 def over(config: ExperimentConfig) -> str:

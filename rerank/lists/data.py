@@ -10,8 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
+from rerank.arrow import Array
 from rerank.described import Described
 from rerank.errors import UserError
+from rerank.lists.joined import concat
 from rerank.lists.view import Lists
 
 log = logging.getLogger("rerank")
@@ -43,34 +45,45 @@ class ListsData(Data):
 
     def __init__(
         self,
-        train: str,
+        train: str | list[str],
         validation: str | None = None,
         test: str | None = None,
         validation_share: float = 0.1,
         depth: int = 150,
+        unjudged: bool = False,
     ) -> None:
         """Name the folders.
 
         Args:
-            train: lists folder to train on.
+            train: lists folder to train on, or several, whose lists are mixed.
             validation: lists folder to validate on; null keeps a share of the training queries back.
             test: lists folder to measure the best model on, once, at the end.
             validation_share: share of the judged training queries kept back where no validation folder is named.
             depth: candidates reranked per validation and test query.
+            unjudged: train on queries without judgments, too, from the columns that the loss names as targets.
+                Validation lists are kept back from the judged queries; where there are none, nothing is validated, and
+                the last epoch's model is kept.
         """
         if not 0 <= validation_share < 1:
             raise ValueError(f"validation_share must be in [0, 1), not {validation_share}")
         self.train, self.validation, self.test = train, validation, test
-        self.validation_share, self.depth = validation_share, depth
+        self.validation_share, self.depth, self.unjudged = validation_share, depth, unjudged
 
     def splits(self, seed: int) -> Splits:
         """Open the folders; training lists see added relevant documents, the others never do."""
-        train = judged_lists(self.train)
+        folders = [self.train] if isinstance(self.train, str) else self.train
+        if self.unjudged:
+            found = [Lists.open(Path(folder)) for folder in folders]
+        else:
+            found = [judged_lists(folder, UNJUDGED) for folder in folders]
+        train = found[0] if len(found) == 1 else concat(found)
         validation = None
         if self.validation is not None:
             validation = judged_lists(self.validation)
         elif self.validation_share > 0:
             train, validation = keep_back(train, self.validation_share, seed)
+            if validation is None:
+                log.warning("%s: no query has a judgment, so nothing is validated", self.train)
         test = None if self.test is None else judged_lists(self.test)
         check_disjoint(train, {"validation": validation, "test": test})
         return Splits(
@@ -80,12 +93,20 @@ class ListsData(Data):
         )
 
 
-def judged_lists(folder: str) -> Lists:
-    """The lists of a folder whose queries have judgments."""
+UNJUDGED = ", or set data.unjudged to train on columns alone"
+
+
+def judged_lists(folder: str, way_out: str = "") -> Lists:
+    """The lists of a folder whose queries have judgments.
+
+    Args:
+        folder: the folder.
+        way_out: what else can be done where nothing is judged, for the message.
+    """
     lists = Lists.open(Path(folder))
     if lists.qrels is None:
-        raise UserError(f"{folder}: has no judgments; make it again with `rerank retrieve --qrels`")
-    judged = [i for i, query in enumerate(lists.query_ids) if lists.qrels.get(query)]
+        raise UserError(f"{folder}: has no judgments; make it again with `rerank retrieve --qrels`{way_out}")
+    judged = np.flatnonzero(judged_queries(lists))
     if len(judged) < len(lists):
         log.info(
             "%s: %d of %d queries have no judgments and are left out", folder, len(lists) - len(judged), len(lists)
@@ -93,18 +114,31 @@ def judged_lists(folder: str) -> Lists:
     return lists.select(judged)
 
 
-def keep_back(train: Lists, share: float, seed: int) -> tuple[Lists, Lists]:
-    """The training lists without a share of the queries, and that share, to validate on.
+def judged_queries(lists: Lists) -> Array:
+    """Which queries have a judgment, ``[Q]`` bool; all where grades are the judgments, as in LETOR files."""
+    if lists.store.judged_by_grades:
+        return np.ones(len(lists), dtype=bool)
+    qrels = lists.qrels or {}
+    return np.array([bool(qrels.get(query)) for query in lists.query_ids], dtype=bool)
+
+
+def keep_back(train: Lists, share: float, seed: int) -> tuple[Lists, Lists | None]:
+    """The training lists without a share of the judged queries, and that share, to validate on.
 
     Args:
         train: training lists, without what was added to them.
-        share: share of the queries, above 0; one query at least.
+        share: share of the judged queries, above 0; one query at least.
         seed: decides which.
+
+    Returns:
+        Both; all and None where no query has a judgment.
     """
-    order = np.random.default_rng(seed).permutation(len(train))
-    kept = max(1, round(len(train) * share))
-    log.info("%d of the training queries kept back for validation", kept)
-    return train.select(np.sort(order[kept:])), train.select(np.sort(order[:kept]))
+    judged = np.flatnonzero(judged_queries(train))
+    if not len(judged):
+        return train, None
+    kept = judged[np.random.default_rng(seed).permutation(len(judged))][: max(1, round(len(judged) * share))]
+    log.info("%d of the training queries kept back for validation", len(kept))
+    return train.select(np.setdiff1d(np.arange(len(train)), kept)), train.select(np.sort(kept))
 
 
 def check_disjoint(train: Lists, others: Mapping[str, Lists | None]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
+from typing import Any
 
 import numpy as np
 
@@ -24,10 +25,12 @@ class Sampler(Described, ABC):
         refresh: whether the list is ranked by the first stage in the first epoch only, and by the model itself, scored
             anew when an epoch starts, after that.
         queries: lists of different queries that one list of ``batch_size`` stands for.
+        by_grades: whether grades decide what is chosen, so that queries without judgments cannot be sampled.
     """
 
     refresh: bool = False
     queries: int = 1
+    by_grades: bool = False
 
     @abstractmethod
     def sample(self, labels: Array, seed: int) -> Array:
@@ -37,6 +40,14 @@ class Sampler(Described, ABC):
             labels: ``[N]`` the grades of the list, best first.
             seed: decides every random choice.
         """
+
+    def reach(self, labels: Array) -> Array:
+        """Positions that may ever be chosen, ascending: if these cannot teach a loss, the list never will.
+
+        Args:
+            labels: ``[N]`` the grades of the list, best first.
+        """
+        return np.arange(len(labels))
 
 
 class Full(Sampler):
@@ -54,11 +65,21 @@ class Full(Sampler):
 
     def sample(self, labels: Array, seed: int) -> Array:
         """The first ``depth`` positions."""
+        return self.reach(labels)
+
+    def reach(self, labels: Array) -> Array:
+        """The first ``depth`` positions."""
         return np.arange(len(labels) if self.depth is None else min(self.depth, len(labels)))
+
+    def identity(self) -> dict[str, Any]:
+        """With a depth, lists that have nothing to learn from above it are left out, which they once were not."""
+        return super().identity() | ({} if self.depth is None else {"left_out": "below the depth"})
 
 
 class PositivesNegatives(Sampler):
     """Up to ``positives`` relevant candidates and ``negatives`` others, drawn uniformly without replacement."""
+
+    by_grades = True
 
     def __init__(self, positives: int = 2, negatives: int = 10, depth: int = 150, refresh: bool = False) -> None:
         """Set the numbers.
@@ -97,6 +118,8 @@ class Pairs(Sampler):
     documents, of more queries. Documents of different queries are never ranked against each other, so a listwise loss
     then sees two documents at a time.
     """
+
+    by_grades = True
 
     def __init__(self, n: int = 2, same_query: bool = True, distinct: bool = False) -> None:
         """Set the number of pairs.

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 BLOCK = 65_536
 """Documents or candidates that are hashed at a time."""
 
+SCALED = ":z"
+"""Between a column and a number of candidates; no column's own name has a colon."""
+
 
 def split_hashes(lists: Lists, columns: Sequence[str]) -> dict[str, str]:
     """Hashes of what the queries of some lists have, and of nothing else in their folder.
@@ -26,7 +29,8 @@ def split_hashes(lists: Lists, columns: Sequence[str]) -> dict[str, str]:
 
     Args:
         lists: the lists.
-        columns: the columns that are read of each candidate, as for :meth:`Lists.matrix`.
+        columns: the columns that are read of each candidate, as for :meth:`Lists.matrix`, or the z of one
+            (:func:`scaled`).
 
     Returns:
         ``texts`` (ids and texts of queries and documents), ``candidates`` (which documents, in which order),
@@ -83,9 +87,22 @@ def _hash_qrels(lists: Lists) -> str:
     return total.hexdigest()
 
 
+def scaled(column: str, depth: int) -> str:
+    """The name of a column's z over so many candidates: what a model reads of it that reads no more.
+
+    >>> scaled("bm25", 100)
+    'bm25:z100'
+    """
+    return f"{column}{SCALED}{depth}"
+
+
 def _column(lists: Lists, name: str) -> Iterator[Array]:
-    values = lists.store.matrix([name])
+    column, of_z, depth = name.partition(SCALED)
     numbers = lists.row_numbers
+    if of_z:  # of whole lists: what lies deeper than these lists show has its share in it
+        yield lists.store.scaled(column, int(depth), numbers)
+        return
+    values = lists.store.matrix([name])
     for start in range(0, lists.size, BLOCK):
         yield values[numbers[start : start + BLOCK]]
 

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rerank.arrow import Array, numbers, read_arrow
+from rerank.arrow import Array, blocks, numbers, read_arrow
 from rerank.collections import Qrels, read_qrels
 from rerank.errors import UserError, nearest
 from rerank.files import atomic_file, cannot_be_written
@@ -35,6 +35,7 @@ from rerank.hashes import check_files, read_sealed
 from rerank.lists.columns import Column, as_column, check_name, column_file, load_column, write_column
 from rerank.lists.columns import flat as flat_names
 from rerank.lists.digests import texts_hash
+from rerank.lists.scaled import z_scores
 from rerank.locks import held
 
 VERSION = 2
@@ -46,6 +47,9 @@ DOCUMENTS = pa.schema([("doc_id", pa.string()), ("text", pa.string())])
 CANDIDATES = pa.schema([("query", pa.int32()), ("document", pa.int32()), ("grade", pa.int16()), ("added", pa.uint8())])
 ENDS = pa.schema([("end", pa.int64()), ("added", pa.int32())])
 TABLES = ("queries", "documents", "candidates", "ends")
+
+SCALED_AT_ONCE = 1 << 20
+"""Candidates whose z is computed together."""
 
 
 class Store:
@@ -287,6 +291,35 @@ class Store:
         if matrix.shape[1] != 1:
             raise UserError(f"column {name}: has {matrix.shape[1]} numbers a candidate; name one, such as {name}/1")
         return matrix[:, 0]
+
+    def scaled(self, name: str, depth: int, rows: Array | slice = slice(None)) -> Array:
+        """A column of one number a candidate as z within the stored lists, ``[n]`` float32.
+
+        It is computed over whole lists, so it does not depend on which candidates are asked for; see
+        :func:`rerank.lists.scaled.z_scores`.
+
+        Args:
+            name: the column.
+            depth: candidates of a list whose mean and deviation count.
+            rows: the candidates; only their lists are read.
+        """
+        numbers = np.arange(len(self.document))[rows] if isinstance(rows, slice) else rows
+        z = np.empty(len(numbers), dtype=np.float32)
+        of = np.searchsorted(self.ends, numbers, side="right")
+        lists, place = np.unique(of, return_inverse=True)
+        starts = np.where(lists > 0, self.ends[lists - 1], 0)
+        lengths = self.ends[lists] - starts
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        order = np.argsort(place, kind="stable")
+        ends = np.searchsorted(place[order], np.arange(len(lists) + 1))
+        for first, last in blocks(offsets, SCALED_AT_ONCE):
+            base, size = offsets[first], offsets[last] - offsets[first]
+            own = np.arange(size) + np.repeat(starts[first:last] - offsets[first:last] + base, lengths[first:last])
+            added = own >= np.repeat((self.ends - self.added)[lists[first:last]], lengths[first:last])
+            block = z_scores(self.column(name, own), offsets[first : last + 1] - base, added, depth)
+            mine = order[ends[first] : ends[last]]
+            z[mine] = block[numbers[mine] - starts[place[mine]] + offsets[place[mine]] - base]
+        return z
 
     def texts_hash(self) -> str:
         """Hash of queries and documents, which keys what is computed from their texts."""

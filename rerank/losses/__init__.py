@@ -5,10 +5,11 @@ Names are imported at their first use, so that ``import rerank.losses`` does not
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 from rerank.lazy import find
-from rerank.losses.base import Loss, Reduction
+from rerank.losses.base import Criterion, Loss, Reduction
 
 _MODULES = {
     "direct": ("DirectMetric",),
@@ -29,22 +30,38 @@ _MODULES = {
         "TwinSigmoidNDCG",
         "TwinSigmoidNERR",
     ),
+    "softmax_ce": ("SoftmaxCE",),
     "listnet": ("ListNet",),
     "listmle": ("ListMLE",),
     "listap": ("ListAP",),
     "wassrank": ("WassRank",),
     "lambda_loss": ("LambdaLoss",),
+    "distillation": ("MarginMSE", "KLDivergence"),
     "pairwise": ("RankNet", "PairwiseHinge", "PairwiseSoftmax"),
     "pointwise": ("RMSE", "MSE", "BCE"),
 }
-_HOMES = {name: module for module, names in _MODULES.items() for name in names}
+_PARTS = {
+    "terms": ("Term", "Terms"),
+    "schedules": ("Schedule", "Ramp"),
+    "targets": ("Scaling", "MinMax", "Sigmoid", "ReciprocalRank", "ExponentialDecay"),
+}
+"""What a sum of losses is made of."""
 
-__all__ = ["Loss", "Reduction", "load_all", *_HOMES]
+_LOSSES = {name: module for module, names in _MODULES.items() for name in names}
+_HOMES = _LOSSES | {name: module for module, names in _PARTS.items() for name in names}
+
+__all__ = ["Criterion", "Loss", "Reduction", "load_all", "load_parts", *_HOMES]
 
 
 def load_all() -> dict[str, type[Loss]]:
     """Import every loss of the library: its classes by name, so that configs may call them by their short names."""
-    return {name: __getattr__(name) for name in _HOMES}
+    return {name: __getattr__(name) for name in _LOSSES}
+
+
+def load_parts() -> dict[str, type]:
+    """Import what a sum of losses is made of: its classes by name, without those that are only a base."""
+    kinds: dict[str, type] = {name: __getattr__(name) for names in _PARTS.values() for name in names}
+    return {name: kind for name, kind in kinds.items() if not inspect.isabstract(kind)}
 
 
 def __getattr__(name: str) -> Any:

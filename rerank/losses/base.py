@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from rerank.described import Described
 
@@ -12,8 +12,20 @@ if TYPE_CHECKING:  # torch is imported where it is used, so that `rerank train -
 
 Reduction = Literal["mean", "sum", "none"]
 
+Target = Literal["grades", "values"]
+"""What labels are to a loss: gains of at least 0, or any numbers that scores shall follow."""
 
-class Loss(Described, ABC):
+
+class Criterion(Described):
+    """What training minimises: a :class:`Loss` of the grades, or a sum of several, :class:`rerank.losses.Terms`.
+
+    >>> from rerank.losses import MSE, Term, Terms
+    >>> [isinstance(what, Criterion) for what in (MSE(), Terms([Term(MSE(), "teacher")]))]
+    [True, True]
+    """
+
+
+class Loss(Criterion, ABC):
     r"""A loss over a padded batch of ranked lists.
 
     Call as ``loss(scores, labels, mask=None, weights=None, seeds=None)``. A subclass defines :meth:`per_list`
@@ -30,7 +42,13 @@ class Loss(Described, ABC):
     tensor([0.5000, 0.0000])
     >>> MSE()(scores, labels, mask)
     tensor(0.2500)
+
+    Attributes:
+        target: what labels are: ``grades`` (at least 0; more is more relevant) or ``values`` (any numbers, such as a
+            teacher's scores; grades are values, too).
     """
+
+    target: ClassVar[Target] = "grades"
 
     def __init__(self, reduction: Reduction = "mean", validate: bool = False) -> None:
         if reduction not in ("mean", "sum", "none"):
@@ -65,7 +83,7 @@ class Loss(Described, ABC):
 
         Args:
             scores: ``[B, N]`` floating point.
-            labels: ``[B, N]`` graded relevance, at least 0.
+            labels: ``[B, N]`` graded relevance, at least 0; any numbers where :attr:`target` is ``values``.
             mask: ``[B, N]`` bool, True for real documents; None when all are real.
             weights: ``[B]`` weight per list.
             seeds: ``[B]`` int64, one seed per list for random choices (ties, samples).
@@ -125,5 +143,5 @@ class Loss(Described, ABC):
             given, real = (scores, labels) if mask is None else (scores[mask], labels[mask])
             if not torch.isfinite(given).all():
                 raise ValueError("scores must be finite")
-            if (real < 0).any() or not torch.isfinite(real.double()).all():
-                raise ValueError("labels must be finite and at least 0")
+            if not torch.isfinite(real.double()).all() or (self.target == "grades" and (real < 0).any()):
+                raise ValueError("labels must be finite" + (" and at least 0" if self.target == "grades" else ""))

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from rerank.losses.base import Loss, Reduction
 from rerank.measures.base import Measure
 from rerank.measures.names import parse
 from rerank.measures.ndcg import nDCG
+from rerank.losses.balance import balanced
 from rerank.relaxations.base import GainOf, RankIndicators, Relaxation
+from rerank.relaxations.spread import spread
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+LEAST = 0.01
+"""Added to the measure under its logarithm: no list weighs more than 1/0.01, and none that scores 0 is lost."""
 
 
 class DirectMetric(Loss):
@@ -34,6 +39,12 @@ class DirectMetric(Loss):
         relaxation: what stands in for sorting.
         gain_of: what nDCG takes the gain of when it is computed from rank indicators: "documents" (the expected
             gain) or "ranks" (the gain of the expected grade); None leaves it to the relaxation.
+        scale: the least spread (standard deviation) that the scores of a list are given: a list of less is multiplied
+            up to it, by a factor that counts as constant. None leaves scores as they are.
+        form: "log" minimises the negative logarithm of the measure, so that lists far from the top count more; None
+            minimises one minus the measure.
+        balance: the gradient on every list's scores gets the norm (1 - exact measure)^balance: 0 the same for every
+            list, 1 none for a list that is right. None leaves the norms that the measure gives.
         reduction: mean or sum over the lists from which something can be learned, or none.
         validate: look at the values of scores and labels, and refuse what is not finite or negative.
 
@@ -49,8 +60,20 @@ class DirectMetric(Loss):
         gain_of: GainOf | None = None,
         reduction: Reduction = "mean",
         validate: bool = False,
+        scale: float | None = None,
+        form: Literal["log"] | None = None,
+        balance: float | None = None,
     ) -> None:
         super().__init__(reduction, validate)
+        if scale is not None and not scale > 0:
+            raise ValueError(f"scale must be above 0, not {scale}")
+        if form not in (None, "log"):
+            raise ValueError(f"form must be 'log' or None, not {form!r}")
+        if balance is not None and not balance >= 0:
+            raise ValueError(f"balance must be 0 or more, not {balance}")
+        self.scale = scale
+        self.form = form
+        self.balance = balance
         self.measure = parse(measure)
         self.measure.check(relaxation)
         self.relaxation = relaxation if gain_of is None else _taking(gain_of, self.measure, relaxation)
@@ -61,8 +84,19 @@ class DirectMetric(Loss):
         return (relevant if mask is None else relevant & mask).sum(dim=1) > 0
 
     def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:
-        """One minus the relaxed measure."""
-        return 1 - self.measure.compute(self.relaxation, scores, labels, mask, seeds)
+        """One minus the relaxed measure, or what the options make of it."""
+        if self.balance is None:
+            return self._loss(scores, labels, mask, seeds)
+        missing = (1 - self.measure.exact(scores, labels, mask)).clamp_(min=0) ** self.balance
+        return balanced(lambda s: self._loss(s, labels, mask, seeds), scores, missing)
+
+    def _loss(self, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:
+        if self.scale is not None:
+            scores = scores * (self.scale / spread(scores, mask)).clamp(min=1)
+        value = self.measure.compute(self.relaxation, scores, labels, mask, seeds)
+        if self.form == "log":
+            return -((value + LEAST) / (1 + LEAST)).log()
+        return 1 - value
 
     def arguments(self) -> dict[str, Any]:
         """The constructor's arguments, the measure by its name."""

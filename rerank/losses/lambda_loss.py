@@ -16,6 +16,7 @@ from rerank.measures import P, nDCG, parse
 from rerank.relaxations.order import order_of
 
 Weighting = Literal["lambdarank", "ndcg1", "ndcg2", "ndcg2++"]
+Truncation = Literal["both", "either", "all"]
 
 
 class LambdaLoss(Loss):
@@ -31,14 +32,19 @@ class LambdaLoss(Loss):
     - ``ndcg2``: :math:`w_{ij} = |g_i - g_j| \, \delta_{ij}`
     - ``ndcg2++``: :math:`w_{ij} = |g_i - g_j| \, (\mu \, \delta_{ij} + |D(o_i) - D(o_j)|)`
 
-    ``nDCG@k`` keeps the pairs whose current ranks are both at most k, and computes only these. For ``P@k``,
+    ``nDCG@k`` keeps the pairs whose current ranks are both at most k, and computes only these: a relevant document
+    below rank k learns nothing then. ``truncation`` says otherwise. ``either`` keeps the pairs of which one rank is at
+    most k, with D = 0 beyond k outside :math:`\delta`: LambdaMART's truncation, and with ``ndcg2`` the LambdaLoss of
+    TF-Ranking (which takes the natural logarithm and multiplies by the padded length of the list). ``all`` keeps every
+    pair of ``ndcg2``, divided by :math:`1 - D(\max(o_i, o_j))` where that rank is beyond k: TF-Ranking's second
+    version. Without a cut-off all three are the same. For ``P@k``,
     :math:`w_{ij} = |b_i - b_j| \, |[o_i \le k] - [o_j \le k]| / k` whatever the weighting. Shapes: scores and labels
     ``[B, N]``. A list of equal labels (so also one without relevant documents) is left out; one whose first k hold no
     ordered pair counts with loss 0.
 
     Source: Wang et al., "The LambdaLoss Framework for Ranking Metric Optimization", CIKM 2018 (NDCG-Loss1, NDCG-Loss2,
     NDCG-Loss2++; base-2 logarithm as there); Burges et al., "Learning to Rank with Nonsmooth Cost Functions", NIPS
-    2006 (LambdaRank).
+    2006 (LambdaRank); Jagerman et al., "On Optimizing Top-K Metrics for Neural Ranking Models", SIGIR 2022 (``all``).
 
     >>> loss = LambdaLoss("lambdarank")
     >>> loss(torch.tensor([[0.0, 0.0]]), torch.tensor([[1, 0]]))  # |1 - 0| |1 - 1 / log2(3)| log2(1 + 1)
@@ -49,6 +55,8 @@ class LambdaLoss(Loss):
         measure: ``nDCG``, ``nDCG@k`` (``dcg='exp-log2'`` for the gain 2^y - 1 that the papers train on) or ``P@k``.
         sigma: steepness of the logistic loss.
         mu: the share of ``ndcg2`` in ``ndcg2++``; 10 in the paper.
+        truncation: which pairs ``nDCG@k`` keeps: ``both`` of the ranks at most k, ``either``, or ``all``; None is
+            ``both``.
         reduction: mean or sum over the lists from which something can be learned, or none.
         validate: look at the values of scores and labels, and refuse what is not finite or negative.
     """
@@ -59,6 +67,7 @@ class LambdaLoss(Loss):
         measure: str = "nDCG",
         sigma: float = 1.0,
         mu: float = 10.0,
+        truncation: Truncation | None = None,
         reduction: Reduction = "mean",
         validate: bool = False,
     ) -> None:
@@ -69,6 +78,13 @@ class LambdaLoss(Loss):
         if not isinstance(parsed, nDCG) and not (isinstance(parsed, P) and parsed.cutoff):
             raise UserError(f"measure {str(parsed)!r}: LambdaLoss knows nDCG, nDCG@k and P@k")
         self.measure: nDCG | P = parsed
+        if truncation not in (None, "both", "either", "all"):
+            raise ValueError(f"truncation must be 'both', 'either' or 'all', not {truncation!r}")
+        if truncation == "all" and weighting != "ndcg2":
+            raise ValueError(f"truncation 'all' is defined for the weighting 'ndcg2', not for {weighting!r}")
+        if truncation is not None and not (isinstance(parsed, nDCG) and parsed.cutoff):
+            raise ValueError(f"truncation is for nDCG with a cut-off, not for {parsed}")
+        self.truncation: Truncation = truncation or "both"
         self.weighting = weighting
         self.sigma = sigma
         self.mu = mu
@@ -86,6 +102,8 @@ class LambdaLoss(Loss):
         measure = self.measure
         if isinstance(measure, nDCG):
             gains, depth = _normalised_gains(measure, labels, mask), measure.depth(mask)
+            if self.truncation != "both":
+                depth = scores.shape[1]
         else:
             gains, depth = measure.relevant(labels).to(scores.dtype), scores.shape[1]
         order = order_of(scores, mask, seeds, shuffle=True, depth=depth)
@@ -97,6 +115,9 @@ class LambdaLoss(Loss):
         above = excess(gains, mask)  # |g_i - g_j| of the ordered pairs
         depth = gains.shape[1]
         discounts, steps = _by_rank(depth, gains.dtype, gains.device)
+        if self.truncation != "both":
+            assert self.measure.cutoff is not None
+            return self._truncated(above, ordered(gains, mask), gains, min(self.measure.cutoff, depth))
         if isinstance(self.measure, P):
             assert self.measure.cutoff is not None
             inside, k = torch.zeros_like(discounts), self.measure.cutoff
@@ -111,11 +132,38 @@ class LambdaLoss(Loss):
         if self.weighting == "ndcg2":
             return lambda places: above(places).mul_(steps[depth - 1 - places])
 
-        def both(places: Tensor) -> Tensor:
+        def both(places: Tensor) -> Tensor:  # of the pair, what the swap and what the distance is worth
             swapped = (discounts[places][:, :, None] - discounts).abs_()
             return swapped.add_(steps[depth - 1 - places], alpha=self.mu).mul_(above(places))
 
         return both
+
+    def _truncated(self, above: Weight, pairs: Weight, gains: Tensor, k: int) -> Weight:
+        """The weights of pairs of which one or none is within rank k."""
+        depth = gains.shape[1]
+        discounts, steps = _by_rank(depth, gains.dtype, gains.device)
+        ranks = torch.arange(depth, device=gains.device)
+        if self.truncation == "all":
+            beyond = torch.where(ranks < k, 1.0, 1 / (1 - discounts.clamp(max=0.75)))  # D(2) is .63: only D(1) is cut
+            scale = beyond.to(gains.dtype)
+
+            def every(places: Tensor) -> Tensor:
+                later = torch.maximum(places[:, :, None], ranks)
+                return above(places).mul_(steps[depth - 1 - places]).mul_(scale[later])
+
+            return every
+        kept = discounts.where(ranks < k, 0.0)
+
+        def weight(places: Tensor) -> Tensor:
+            either = (places < k)[:, :, None] | (ranks < k)
+            if self.weighting == "ndcg1":
+                return pairs(places).mul_((gains * kept).gather(1, places)[:, :, None])
+            swapped = (kept[places][:, :, None] - kept).abs_()
+            distance = steps[depth - 1 - places]
+            shares = {"lambdarank": swapped, "ndcg2": distance, "ndcg2++": swapped + self.mu * distance}
+            return above(places).mul_(shares[self.weighting]).mul_(either)
+
+        return weight
 
 
 @lru_cache(maxsize=32)

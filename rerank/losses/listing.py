@@ -13,14 +13,15 @@ from rerank.errors import UserError, nearest
 WIDTH = 110
 COMMON = ("reduction", "validate")
 HEAD = "Every loss also takes reduction='mean' ('sum', 'none') and validate=False. `rerank losses NAME` says more."
-DIRECT = "A DirectMetric is a measure (P, AP, nDCG, nERR, RR, as ir-measures writes it) × one of these relaxations:"
+DIRECT = "A DirectMetric is a measure (P, AP, nDCG, nERR, RR, R, Success) × one of these relaxations:"
+SUM = "Terms are a sum of losses, each with a target (the grades, or a column), a weight and a scaling:"
 
 
 def listing(name: str | None = None) -> str:
-    """Name, parameters with defaults, and paper of every loss and relaxation; of one of them all that it says.
+    """Name, parameters with defaults, and paper of every loss, relaxation and part of a sum; of one all that it says.
 
     Args:
-        name: a loss or relaxation; None lists all.
+        name: one of them; None lists all.
 
     Raises:
         UserError: no loss or relaxation of this name.
@@ -28,11 +29,13 @@ def listing(name: str | None = None) -> str:
     from rerank import losses as all_losses
     from rerank import relaxations as all_relaxations
 
-    losses, relaxations = all_losses.load_all(), all_relaxations.load_all()
+    losses, relaxations, parts = all_losses.load_all(), all_relaxations.load_all(), all_losses.load_parts()
     if name is None:
-        entries = [_entry(*item) for item in losses.items()]
-        return "\n\n".join([HEAD, *entries, DIRECT, *(_entry(*item) for item in relaxations.items())])
-    known = {**losses, **relaxations}
+        shown: list[str] = [HEAD]
+        for head, kinds in (("", losses), (DIRECT, relaxations), (SUM, parts)):
+            shown += [head] * bool(head) + [_entry(*item) for item in kinds.items()]
+        return "\n\n".join(shown)
+    known = {**losses, **relaxations, **parts}
     if name not in known:
         raise UserError(f"no loss {name!r}{nearest(name, known)}; known: {', '.join(known)}")
     return f"{_call(name, known[name])}\n\n{inspect.getdoc(known[name])}"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from torch import Tensor
 
-from rerank.losses.base import Loss
+from rerank.losses.base import Loss, Target
 from rerank.losses.pair_sums import has_ordered_pair, take
 from rerank.relaxations.order import order_of
 
@@ -25,8 +27,10 @@ class ListMLE(Loss):
 
     Args:
         reduction: mean or sum over the lists from which something can be learned, or none.
-        validate: look at the values of scores and labels, and refuse what is not finite or negative.
+        validate: look at the values of scores and labels, and refuse what is not finite.
     """
+
+    target: ClassVar[Target] = "values"
 
     def learnable(self, labels: Tensor, mask: Tensor | None = None) -> Tensor:
         """Lists with unequal labels."""

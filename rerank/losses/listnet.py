@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 
-from rerank.losses.base import Loss, Reduction
+from rerank.losses.base import Loss, Reduction, Target
 from rerank.losses.pair_sums import has_ordered_pair
 
 
@@ -25,8 +27,10 @@ class ListNet(Loss):
     Args:
         temperature: divides the scores; 1 in the paper.
         reduction: mean or sum over the lists from which something can be learned, or none.
-        validate: look at the values of scores and labels, and refuse what is not finite or negative.
+        validate: look at the values of scores and labels, and refuse what is not finite.
     """
+
+    target: ClassVar[Target] = "values"
 
     def __init__(self, temperature: float = 1.0, reduction: Reduction = "mean", validate: bool = False) -> None:
         super().__init__(reduction, validate)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import ClassVar
 
 from torch import Tensor
 
-from rerank.losses.base import Loss, Reduction
+from rerank.losses.base import Loss, Reduction, Target
 from rerank.losses.pair_sums import has_ordered_pair, logistic_sum, ordered_mean, take
 from rerank.relaxations.order import order_of
 
 
 class _Pairwise(Loss):
     """The mean of :meth:`pair` over the pairs (i, j) of a list with ``y_i > y_j``."""
+
+    target: ClassVar[Target] = "values"
 
     @abstractmethod
     def pair(self, behind: Tensor, spare: Tensor) -> tuple[Tensor, Tensor]:
@@ -46,7 +49,7 @@ class RankNet(_Pairwise):
             top ``k`` holds no ordered pair counts with loss 0.
         sigma: steepness of the logistic function.
         reduction: mean or sum over the lists from which something can be learned, or none.
-        validate: look at the values of scores and labels, and refuse what is not finite or negative.
+        validate: look at the values of scores and labels, and refuse what is not finite.
     """
 
     def __init__(
@@ -87,7 +90,7 @@ class PairwiseHinge(_Pairwise):
     Args:
         margin: the difference of scores beyond which a pair costs nothing.
         reduction: mean or sum over the lists from which something can be learned, or none.
-        validate: look at the values of scores and labels, and refuse what is not finite or negative.
+        validate: look at the values of scores and labels, and refuse what is not finite.
     """
 
     def __init__(self, margin: float = 1.0, reduction: Reduction = "mean", validate: bool = False) -> None:
@@ -116,7 +119,7 @@ class PairwiseSoftmax(_Pairwise):
 
     Args:
         reduction: mean or sum over the lists from which something can be learned, or none.
-        validate: look at the values of scores and labels, and refuse what is not finite or negative.
+        validate: look at the values of scores and labels, and refuse what is not finite.
     """
 
     def pair(self, behind: Tensor, spare: Tensor) -> tuple[Tensor, Tensor]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from rerank.losses.base import Loss, Reduction
+from rerank.losses.base import Loss, Reduction, Target
 
 
 class _Pointwise(Loss):
@@ -20,7 +23,7 @@ def _mean(values: Tensor, mask: Tensor) -> Tensor:
 
 
 class MSE(_Pointwise):
-    r"""Mean squared error of scores against grades.
+    r"""Mean squared error of scores against grades, or any target.
 
     .. math:: \ell = \frac{1}{N} \sum_i (s_i - y_i)^2
 
@@ -33,8 +36,10 @@ class MSE(_Pointwise):
 
     Args:
         reduction: mean or sum over the lists that hold a document, or none.
-        validate: look at the values of scores and labels, and refuse what is not finite or negative.
+        validate: look at the values of scores and labels, and refuse what is not finite.
     """
+
+    target: ClassVar[Target] = "values"
 
     def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:
         """The mean over documents."""
@@ -74,26 +79,60 @@ class RMSE(_Pointwise):
 class BCE(_Pointwise):
     r"""Binary cross-entropy of scores, taken as logits, against binarised grades.
 
-    .. math:: \ell = -\frac{1}{N} \sum_i b_i \ln \sigma(s_i) + (1 - b_i) \ln \sigma(-s_i), \quad b_i = [y_i \ge rel]
+    .. math:: \ell = -\frac{1}{N} \sum_i w \, b_i \ln \sigma(z_i) + (1 - b_i) \ln \sigma(-z_i), \quad
+        b_i = [y_i \ge rel], \quad z_i = s_i + \ln \frac{\pi}{1 - \pi}
 
-    Shapes: scores and labels ``[B, N]``. A list without relevant documents has the target 0 everywhere and counts.
+    with the weight w of a relevant document (``pos_weight``) and the share π of relevant documents that is expected
+    before training (``prior``); without them w = 1 and z = s. With 150 candidates and a few relevant ones, plain BCE
+    first spends its steps on scores that are low for all. Either cures that: the weight makes both kinds count alike,
+    the prior starts from the loss of a calibrated guess and is the same as a bias of that size in the model's last
+    layer. Shapes: scores and labels ``[B, N]``. A list without relevant documents has the target 0 everywhere and
+    counts.
 
-    Source: Nogueira and Cho, "Passage Re-ranking with BERT", 2019, Eq 1.
+    Source: Nogueira and Cho, "Passage Re-ranking with BERT", 2019, Eq 1; Lin et al., "Focal Loss for Dense Object
+    Detection", ICCV 2017, section 3.3 (prior); sentence-transformers' BinaryCrossEntropyLoss (pos_weight, for which it
+    recommends the number of negatives per positive).
 
     >>> BCE()(torch.tensor([[0.0, 0.0]]), torch.tensor([[1, 0]]))  # each has probability 1/2: ln 2
     tensor(0.6931)
+    >>> BCE(pos_weight=3.0)(torch.tensor([[0.0, 0.0]]), torch.tensor([[1, 0]]))  # (3 + 1) / 2 ln 2
+    tensor(1.3863)
+    >>> BCE(prior=0.01)(torch.tensor([[0.0, 0.0]]), torch.tensor([[0, 0]]))  # each has probability .01: -ln .99
+    tensor(0.0101)
 
     Args:
         rel: the smallest grade that counts as relevant.
+        pos_weight: how many times a relevant document counts; None: once.
+        prior: the probability that a document of score 0 is relevant; None: 1/2, no offset.
         reduction: mean or sum over the lists that hold a document, or none.
         validate: look at the values of scores and labels, and refuse what is not finite or negative.
+
+    Raises:
+        ValueError: a weight that is not above 0, or a prior that is not between 0 and 1.
     """
 
-    def __init__(self, rel: float = 1.0, reduction: Reduction = "mean", validate: bool = False) -> None:
+    def __init__(
+        self,
+        rel: float = 1.0,
+        pos_weight: float | None = None,
+        prior: float | None = None,
+        reduction: Reduction = "mean",
+        validate: bool = False,
+    ) -> None:
         super().__init__(reduction, validate)
+        if pos_weight is not None and pos_weight <= 0:
+            raise ValueError(f"pos_weight must be above 0, not {pos_weight:g}")
+        if prior is not None and not 0 < prior < 1:
+            raise ValueError(f"prior must be between 0 and 1, not {prior:g}")
         self.rel = rel
+        self.pos_weight = pos_weight
+        self.prior = prior
 
     def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:
         """The mean over documents."""
         target = (labels >= self.rel).to(scores.dtype)
-        return _mean(binary_cross_entropy_with_logits(scores, target, reduction="none"), mask)
+        logits = scores if self.prior is None else scores + math.log(self.prior / (1 - self.prior))
+        values = binary_cross_entropy_with_logits(logits, target, reduction="none")
+        if self.pos_weight is not None:
+            values = values * (1 + (self.pos_weight - 1) * target)
+        return _mean(values, mask)

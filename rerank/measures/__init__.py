@@ -1,4 +1,4 @@
-"""Measures of a ranked list, exact and relaxed: P, AP, nDCG, nERR and RR, under ir-measures names."""
+"""Measures of a ranked list, exact and relaxed: P, AP, nDCG, nERR, RR, R and Success, under ir-measures names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ _HOMES = {
     "AP": "ap",
     "Measure": "base",
     "P": "precision",
+    "R": "recall",
     "RR": "rr",
+    "Success": "recall",
     "nDCG": "ndcg",
     "nERR": "nerr",
     "parse": "names",

@@ -53,8 +53,8 @@ class AP(BinaryMeasure):
             exact = batch.at_rows(batch.exact)
             later = (exact[:, None, :] >= exact[:, :, None]).to(ranks.dtype)
             share = (later @ (hits / exact).unsqueeze(2)).squeeze(2)
-            value = hits * share * exact / ranks
+            value = relevant * share * exact / ranks
         else:
-            ahead = behind(relaxation.beta, ranks).sigmoid() * relevant[:, None, :]
+            ahead = behind(relaxation, batch, ranks).sigmoid() * relevant[:, None, :]
             value = hits / ranks * (ahead.sum(dim=2) + 0.5)  # a document counts as 1 itself, its own sigmoid as 1/2
         return ratio(value.sum(dim=1), relevant.sum(dim=1))

@@ -30,6 +30,7 @@ class Measure(ABC):
     """
 
     name: ClassVar[str]
+    needs_cutoff: ClassVar[bool] = False
 
     cutoff: int | None = None
 

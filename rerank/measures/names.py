@@ -12,13 +12,14 @@ from rerank.measures.base import Measure
 from rerank.measures.ndcg import nDCG
 from rerank.measures.nerr import nERR
 from rerank.measures.precision import P
+from rerank.measures.recall import R, Success
 from rerank.measures.rr import RR
 
 if TYPE_CHECKING:
     import ir_measures
 
-_MEASURES: dict[str, type[Measure]] = {kind.name: kind for kind in (P, AP, nDCG, nERR, RR)}
-_ALIASES = {"MAP": "AP", "MRR": "RR", "NDCG": "nDCG", "NERR": "nERR", "Precision": "P"}
+_MEASURES: dict[str, type[Measure]] = {kind.name: kind for kind in (P, AP, nDCG, nERR, RR, R, Success)}
+_ALIASES = {"MAP": "AP", "MRR": "RR", "NDCG": "nDCG", "NERR": "nERR", "Precision": "P", "Recall": "R"}
 
 
 def parse(measure: str | Measure | ir_measures.Measure) -> Measure:
@@ -45,6 +46,8 @@ def parse(measure: str | Measure | ir_measures.Measure) -> Measure:
             known = nearest(key, allowed) or f"; {name} takes {', '.join(allowed)}"
             raise UserError(f"measure {text!r}: no parameter {key!r} in training{known}")
         allowed[key](text, key, value)
+    if kind.needs_cutoff and "cutoff" not in settings:
+        raise UserError(f"measure {text!r}: needs a cut-off, such as {name}@10")
     return kind(**settings)
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from rerank.measures.base import Measure, positions, ratio, survival
+from rerank.measures.smooth import inside
 from rerank.relaxations.base import Batch, RankIndicators, SoftRanks
 from rerank.relaxations.order import first
 
@@ -64,10 +65,13 @@ class nERR(Measure):
         exact = batch.exact.long() - 1
         ordered = torch.empty_like(stops).scatter_(1, exact, stops)
         reached = survival(ordered).gather(1, exact)
-        weights = reached * stops
-        if self.cutoff is not None:
-            weights = weights * (exact < self.cutoff)
-        value = (batch.at_rows(weights) / relaxation.ranks(batch)).sum(dim=1)
+        weights = batch.at_rows(reached * stops)
+        ranks = relaxation.ranks(batch)
+        if relaxation.steepness(batch) is not None:
+            weights = weights * inside(relaxation, batch, ranks, self.cutoff)
+        elif self.cutoff is not None:
+            weights = weights * (batch.at_rows(exact) < self.cutoff)
+        value = (weights / ranks).sum(dim=1)
         return ratio(value, self._best(stops, self.depth(batch.mask)))
 
 

@@ -56,7 +56,7 @@ class RR(BinaryMeasure):
             first = exact == torch.where(relevant > 0, exact, beyond).amin(dim=1, keepdim=True)
             hits = hits * first
         else:
-            logits = behind(relaxation.beta, ranks)
+            logits = behind(relaxation, batch, ranks)
             itself = torch.eye(ranks.shape[1], dtype=torch.bool, device=ranks.device)
             none_ahead = torch.nn.functional.logsigmoid(-logits).masked_fill(itself, 0.0) * relevant[:, None, :]
             hits = hits * none_ahead.sum(dim=2).exp()

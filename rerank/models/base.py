@@ -37,12 +37,20 @@ class Inputs(ABC):
         """Positions of the candidates that go through the model together, every one once, the largest first."""
         return pack(self.lengths(rows), budget)
 
+    def beside(self, rows: Array) -> Tensor | None:
+        """What a score needs besides its chunk, ``[n, ...]``, for ``Scorer.joined``; None where that is nothing.
+
+        Args:
+            rows: ``[n]`` rows of the candidates in the store.
+        """
+        return None
+
 
 class Model(Described, ABC):
     """What a run leaves in ``best/``: a scorer, or trees."""
 
     columns: Sequence[str] = ()
-    """What it reads of every candidate besides texts: names of columns, or of one number of theirs."""
+    """What it reads of every candidate besides texts: names of columns, of one number of theirs, or of their z."""
 
     @abstractmethod
     def save(self, folder: Path) -> None:

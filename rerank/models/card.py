@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -70,6 +71,7 @@ def _metadata(
     """The YAML header."""
     from huggingface_hub import EvalResult, ModelCardData
 
+    measures = measures.get("text_alone", measures)  # of a model that starts from columns: what the hub's library loads
     split = "test" if "test" in measures else "validation"
     results = [
         EvalResult(
@@ -101,12 +103,23 @@ def _summary(contract: Mapping[str, Any], text: bool, kind: str) -> str:
         return (
             f"`{kind}` over feature vectors{of}, trained with `rerank`. A higher score means a more relevant document."
         )
+    if "start" in contract:
+        start = contract["start"]
+        share = " + ".join(
+            f"{weight:.4g} z({name})" for name, weight in zip(start["columns"], start["weights"], strict=True)
+        )
+        starts = (
+            f" It starts from the first stage: what `rerank` ranks by is {share} + this score, with z by mean and "
+            f"deviation of the first {start['depth']} candidates of a query. The weights here are the text part alone."
+        )
+    else:
+        starts = ""
     long = contract.get("long", "truncate")
     beyond = "longer ones are cut" if long == "truncate" else f"longer ones are read in chunks (`{long}`)"
     return (
         f"A cross-encoder made from `{_base(contract['name'])}` with `rerank`: reads a query and a document together "
         f"and gives one raw score; higher is more relevant. Queries have up to {contract['query_length']} word "
-        f"pieces, documents {contract['document_length']}; {beyond}."
+        f"pieces, documents {contract['document_length']}; {beyond}.{starts}"
     )
 
 
@@ -132,6 +145,8 @@ def _table(measures: Mapping[str, Any]) -> str:
     mixed = measures.get("with_first_stage", {})
     rows = [(split, measures[split]) for split in SPLITS if split in measures]
     rows += [(f"{split}, with the first stage", mixed[split]) for split in SPLITS if split in mixed]
+    alone = measures.get("text_alone", {})
+    rows += [(f"{split}, text part alone", alone[split]) for split in SPLITS if split in alone]
     if not rows:
         return "None: there were no validation or test lists."
     names = list(rows[0][1])
@@ -147,11 +162,19 @@ def _table(measures: Mapping[str, Any]) -> str:
 
 
 def _use(contract: Mapping[str, Any], plain: bool) -> str:
+    start = contract.get("start")
+    whole = "CrossEncoder(path, start=[])" if start else "CrossEncoder(path)"
     code = [
         'path = "."  # this folder, or where it was put\n'
         'pairs = [("what is a wing", "a wing gives lift"), ("what is a wing", "a jet engine")]\n',
-        "from rerank import CrossEncoder\n\nscores = CrossEncoder(path).predict(pairs)\n",
+        f"from rerank import CrossEncoder\n\nscores = {whole}.predict(pairs)\n",
     ]
+    if start:
+        columns = {name: [12.5, 11.0] for name in start["columns"]}  # the first stage's scores, best first
+        code[1] += (
+            "ranked = CrossEncoder(path).rank(  # with the first stage's scores of the documents\n"
+            f'    "what is a wing", ["a wing gives lift", "a jet engine"], columns={json.dumps(columns)}\n)\n'
+        )
     length = contract["query_length"] + contract["document_length"] + 3
     if plain:
         code += [
@@ -168,7 +191,7 @@ def _use(contract: Mapping[str, Any], plain: bool) -> str:
     blocks = "\n".join(f"```python\n{block}```\n" for block in code)
     note = (
         "The scores are the same in all three while query and document fit their lengths; beyond them, each library "
-        "cuts in its own way."
+        "cuts in its own way." + (" They are those of the text part." if start else "")
         if plain
         else "No other library has this head or reads long documents like this: load it with `rerank`."
     )

@@ -100,6 +100,10 @@ def score_candidates(
                     budget = _smaller(budget, lengths, device)
     finally:
         scorer.train(training)
+    if (beside := inputs.beside(rows)) is not None:
+        with torch.inference_mode():
+            joined = scorer.joined(torch.from_numpy(scores).to(device), beside.to(device))
+        scores = joined.cpu().numpy()
     return scores
 
 

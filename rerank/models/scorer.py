@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
@@ -37,6 +37,13 @@ class Scorer(Model, nn.Module):
             seed: decides the fresh weights, and nothing else does.
         """
 
+    def check(self, lists: Lists) -> None:
+        """Refuse lists that lack what the model reads of them, before any work is done.
+
+        Raises:
+            UserError: says what is missing.
+        """
+
     @abstractmethod
     def inputs(self, lists: Lists) -> Inputs:
         """Prepare (tokenise, normalise) a lists folder for this model."""
@@ -44,6 +51,19 @@ class Scorer(Model, nn.Module):
     @abstractmethod
     def score(self, batch: Mapping[str, Tensor]) -> Tensor:
         """Scores of a collated batch: ``[n]`` float32."""
+
+    def joined(self, scores: Tensor, beside: Tensor) -> Tensor:
+        """The final scores, made of those of all chunks; called where its inputs have something ``beside``.
+
+        Args:
+            scores: ``[n]`` what :meth:`score` gave, chunks joined.
+            beside: ``[n, ...]`` what the inputs have of the same candidates.
+        """
+        raise NotImplementedError(f"{type(self).__name__}: its inputs have something beside, which it does not add")
+
+    def logged(self) -> dict[str, Any]:
+        """What of the model is logged with every validation, beside the measures."""
+        return {}
 
     @abstractmethod
     def head_parameters(self) -> set[str]:

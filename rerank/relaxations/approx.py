@@ -6,7 +6,7 @@ from torch import Tensor
 
 from rerank.relaxations.base import Batch, SoftRanks
 from rerank.relaxations.pair_ranks import sigmoid_ranks
-
+from rerank.relaxations.spread import steepness
 
 class Approx(SoftRanks):
     r"""Ranks by pairwise sigmoids (Qin, Liu and Li 2010; Bruch, Zoghi, Bendersky and Najork 2019, Eqs 5 and 6).
@@ -26,8 +26,8 @@ class Approx(SoftRanks):
         beta: steepness of the sigmoids over ranks (cut-off, AP, RR); None takes alpha.
     """
 
-    def __init__(self, alpha: float = 10.0, beta: float | None = None) -> None:
-        if not alpha > 0:
+    def __init__(self, alpha: float | None = None, beta: float | None = None) -> None:
+        if alpha is not None and not alpha > 0:
             raise ValueError(f"alpha must be above 0, not {alpha}")
         if beta is not None and not beta > 0:
             raise ValueError(f"beta must be above 0, not {beta}")
@@ -36,4 +36,8 @@ class Approx(SoftRanks):
 
     def ranks(self, batch: Batch) -> Tensor:
         """The soft ranks, ``[B, R]``."""
-        return sigmoid_ranks(batch, self.alpha)
+        return sigmoid_ranks(batch, steepness(batch.spread) if self.alpha is None else self.alpha)
+
+    def steepness(self, batch: Batch) -> Tensor | None:
+        """That of the ranks; None where alpha or beta is given."""
+        return steepness(batch.spread) if self.alpha is None and self.beta is None else None

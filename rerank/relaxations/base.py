@@ -53,6 +53,13 @@ class Batch:
         return ranks_of(order_of(self.scores, self.mask, self.seeds, shuffle=True)).to(self.scores.dtype)
 
     @cached_property
+    def spread(self) -> Tensor:
+        """The standard deviation of the scores of every list, without gradient, ``[B, 1]``."""
+        from rerank.relaxations.spread import spread
+
+        return spread(self.scores, self.mask)
+
+    @cached_property
     def rivals(self) -> Tensor:
         """The scores without gradient, minus infinity where padded: what documents are compared with, ``[B, N]``."""
         return self.scores.detach().masked_fill(~self.mask, -float("inf"))
@@ -169,6 +176,13 @@ class SoftRanks(Relaxation):
 
     exact_ranks: ClassVar[bool] = False
     beta: float = 10.0
+
+    def steepness(self, batch: Batch) -> Tensor | None:
+        """Steepness of the sigmoids that compare scores with the cut-off and with one another, ``[B, 1]``.
+
+        None, unless overridden: ranks are compared, with ``beta``, as the papers do.
+        """
+        return None
 
     @abstractmethod
     def ranks(self, batch: Batch) -> Tensor:

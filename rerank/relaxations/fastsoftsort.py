@@ -11,6 +11,9 @@ from rerank.relaxations.backward import full_precision
 from rerank.relaxations.base import Batch, SoftRanks
 from rerank.relaxations.isotonic import antitonic_kl, antitonic_l2, block_ids
 from rerank.relaxations.order import first, order_of
+from rerank.relaxations.spread import steepness
+
+STRENGTH = 4.0
 
 
 class FastSoftSort(SoftRanks):
@@ -37,8 +40,10 @@ class FastSoftSort(SoftRanks):
         beta: steepness of the sigmoids over ranks (cut-off, AP, RR).
     """
 
-    def __init__(self, strength: float = 1.0, regularization: Literal["l2", "kl"] = "l2", beta: float = 10.0) -> None:
-        if not strength > 0:
+    def __init__(
+        self, strength: float | None = None, regularization: Literal["l2", "kl"] = "l2", beta: float = 10.0
+    ) -> None:
+        if strength is not None and not strength > 0:
             raise ValueError(f"strength must be above 0, not {strength}")
         if regularization not in ("l2", "kl"):
             raise ValueError(f"regularization must be 'l2' or 'kl', not {regularization!r}")
@@ -51,9 +56,14 @@ class FastSoftSort(SoftRanks):
     def ranks(self, batch: Batch) -> Tensor:
         """The soft ranks, ``[B, R]``."""
         order = order_of(-batch.scores, batch.mask)  # ascending scores, so that -s / strength descends
-        descending = -batch.scores.gather(1, order) / self.strength
+        strength = STRENGTH * batch.spread.clamp(max=1) / batch.mask.sum(dim=1, keepdim=True).clamp(min=1) if self.strength is None else self.strength
+        descending = -batch.scores.gather(1, order) / strength
         projected = _Projection.apply(descending, first(batch.mask), self.regularization == "kl")
         return batch.at_rows(torch.ones_like(projected).scatter(1, order, projected))
+
+    def steepness(self, batch: Batch) -> Tensor | None:
+        """From the spread, as the strength."""
+        return steepness(batch.spread) if self.strength is None else None
 
 
 class _Projection(torch.autograd.Function):

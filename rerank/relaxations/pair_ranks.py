@@ -15,8 +15,14 @@ from rerank.relaxations.order import blocks
 Gradient = Literal[1, 2, 3]
 
 
-def sigmoid_ranks(batch: Batch, alpha: float) -> Tensor:
-    """``r_i = 1 + sum_{j != i} sigmoid(alpha (s_j - s_i))`` of the documents asked for, ``[B, R]``."""
+def sigmoid_ranks(batch: Batch, alpha: float | Tensor) -> Tensor:
+    """``r_i = 1 + sum_{j != i} sigmoid(alpha (s_j - s_i))`` of the documents asked for, ``[B, R]``.
+
+    Args:
+        batch: the lists.
+        alpha: one steepness, or one per list, ``[B, 1]``, which counts as constant.
+    """
+    alpha = _per_list(alpha)
     own = batch.at_rows(batch.scores.detach())
     ranks = torch.empty_like(own)
     for rows in _blocks(batch):
@@ -25,16 +31,21 @@ def sigmoid_ranks(batch: Batch, alpha: float) -> Tensor:
     return _Ranks.apply(batch.scores, ranks, batch, alpha, 1)
 
 
-def twin_ranks(batch: Batch, alpha: float, gradient: Gradient) -> Tensor:
+def twin_ranks(batch: Batch, alpha: float | Tensor, gradient: Gradient) -> Tensor:
     """The exact ranks of the documents asked for, ``[B, R]``, with the backward weights of ``gradient``."""
-    return _Ranks.apply(batch.scores, batch.at_rows(batch.exact), batch, alpha, gradient)
+    return _Ranks.apply(batch.scores, batch.at_rows(batch.exact), batch, _per_list(alpha), gradient)
+
+
+def _per_list(alpha: float | Tensor) -> float | Tensor:
+    """To multiply ``[B, R, N]`` with."""
+    return alpha[:, :, None] if isinstance(alpha, Tensor) else alpha
 
 
 def _blocks(batch: Batch) -> Iterator[slice]:
     return blocks(batch.rows.shape[1], batch.scores.numel(), batch.scores)
 
 
-def _behind(batch: Batch, own: Tensor, alpha: float) -> Tensor:
+def _behind(batch: Batch, own: Tensor, alpha: float | Tensor) -> Tensor:
     """``sigmoid(alpha (s_j - s_i))`` for rows i and all j, ``[B, R, N]``; 0 where j is a pad."""
     return (batch.rivals[:, None, :] - own[:, :, None]).mul_(alpha).sigmoid_()
 
@@ -47,7 +58,9 @@ class _Ranks(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, scores: Tensor, ranks: Tensor, batch: Batch, alpha: float, gradient: Gradient) -> Tensor:
+    def forward(
+        ctx: Any, scores: Tensor, ranks: Tensor, batch: Batch, alpha: float | Tensor, gradient: Gradient
+    ) -> Tensor:
         ctx.batch, ctx.alpha, ctx.gradient = batch, alpha, gradient
         return ranks
 

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from rerank.relaxations.base import Batch, SoftRanks
 from rerank.relaxations.pair_ranks import Gradient, twin_ranks
-
+from rerank.relaxations.spread import steepness
 
 class TwinSigmoid(SoftRanks):
     r"""Exact ranks with the gradient of a second, smooth sigmoid (Yu, "Optimize What You Evaluate With", 2020).
@@ -35,14 +35,18 @@ class TwinSigmoid(SoftRanks):
 
     exact_ranks = True
 
-    def __init__(self, gradient: Gradient = 3, alpha: float = 1.0) -> None:
+    def __init__(self, gradient: Gradient = 3, alpha: float | None = None) -> None:
         if gradient not in (1, 2, 3):
             raise ValueError(f"gradient must be 1, 2 or 3, not {gradient!r}")
-        if not alpha > 0:
+        if alpha is not None and not alpha > 0:
             raise ValueError(f"alpha must be above 0, not {alpha}")
         self.gradient = gradient
         self.alpha = alpha
 
     def ranks(self, batch: Batch) -> Tensor:
         """The exact ranks, ``[B, R]``, with the gradient of the second sigmoid."""
-        return twin_ranks(batch, self.alpha, self.gradient)
+        return twin_ranks(batch, steepness(batch.spread) if self.alpha is None else self.alpha, self.gradient)
+
+    def steepness(self, batch: Batch) -> Tensor | None:
+        """That of the backward sigmoid; None where alpha is given."""
+        return steepness(batch.spread) if self.alpha is None else None

@@ -28,6 +28,20 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class Picture:
+    """A picture that a page holds: its heading, the bytes of a PNG file, what it shows in words."""
+
+    title: str
+    png: bytes
+    says: str
+
+    @property
+    def source(self) -> str:
+        """The picture as an address that holds all of it."""
+        return "data:image/png;base64," + base64.b64encode(self.png).decode()
+
+
+@dataclass(frozen=True)
 class Report:
     """What a page shows.
 
@@ -43,6 +57,7 @@ class Report:
         charts: other charts.
         training: charts by the name of a training run.
         notes: sentences about the rankings.
+        pictures: shown before all else.
     """
 
     title: str
@@ -56,6 +71,7 @@ class Report:
     charts: Sequence[Chart] = ()
     training: Mapping[str, Sequence[Chart]] = field(default_factory=dict)
     notes: Sequence[str] = ()
+    pictures: Sequence[Picture] = ()
 
 
 def render_page(report: Report) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from rerank.evaluation import render
 from rerank.evaluation.compare import Comparison
-from rerank.evaluation.significance import Test
+from rerank.evaluation.significance import AnyTest
 
 _NUMBER = re.compile(r"[<\[]?([+-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?)")
 
@@ -79,5 +79,5 @@ def comparison_tables(comparison: Comparison) -> list[PageTable]:
     return tables
 
 
-def _marks(tests: Sequence[Test]) -> str:
+def _marks(tests: Sequence[AnyTest]) -> str:
     return ",".join(render.LETTERS[test] for test in tests)

@@ -13,6 +13,7 @@ from rerank.arrow import Array
 from rerank.errors import UserError
 from rerank.files import atomic_folder
 from rerank.hashes import check_files, hash_files, read_sealed, write_sealed
+from rerank.training.step import Step
 
 KEEP = 2
 """Checkpoints kept: the newest, and one to fall back on."""
@@ -35,6 +36,9 @@ class State:
         best: value of the monitor for the best epoch; None before the first validation.
         best_epoch: that epoch, counted from 1.
         loss_sum: sum of the losses of the epoch under way.
+        lists: lists that could teach something in it, by their targets.
+        dead: those of them without a gradient.
+        skipped: steps of it without any list that could.
         metrics_lines: lines of metrics.jsonl that belong to the steps completed.
         token_budget: padded tokens per forward pass, as memory allowed; 0 before that is known.
         full_tokens: tokens of a micro-batch up to which its graph fits in memory; None where nothing tells.
@@ -47,10 +51,28 @@ class State:
     best: float | None = None
     best_epoch: int = 0
     loss_sum: float = 0.0
+    lists: int = 0
+    dead: int = 0
+    skipped: int = 0
     metrics_lines: int = 0
     token_budget: int = 0
     full_tokens: int | None = None
     scores: Array | None = None
+
+    def add(self, done: Step) -> None:
+        """Count a step."""
+        self.step += 1
+        self.epoch_step += 1
+        self.loss_sum += done.loss
+        self.lists += done.lists
+        self.dead += done.dead
+        self.skipped += not done.lists
+
+    def end_epoch(self) -> None:
+        """Start counting anew."""
+        self.epoch += 1
+        self.epoch_step = self.lists = self.dead = self.skipped = 0
+        self.loss_sum, self.scores = 0.0, None
 
 
 def save_checkpoint(run: Path, state: State, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:

@@ -9,7 +9,7 @@ from rerank.errors import UserError
 from rerank.evaluation.measures import parse_measures
 from rerank.lists.data import Data
 from rerank.lists.sampling import Full, Sampler
-from rerank.losses.base import Loss
+from rerank.losses.base import Criterion
 from rerank.losses.direct import DirectMetric
 from rerank.models.base import Model
 
@@ -44,7 +44,8 @@ class TrainConfig:
     Attributes:
         data: where the lists come from.
         model: what scores them.
-        loss: what is minimised; null leaves trees to their own objective, networks need one.
+        loss: what is minimised: a loss of the grades, or Terms, a sum of losses with targets and weights; null leaves
+            trees to their own objective, networks need one.
         sampler: what of a list a step sees.
         optimization: how the weights move.
         epochs: passes over the training lists (or rounds of ``steps_per_epoch``) at most.
@@ -76,7 +77,7 @@ class TrainConfig:
 
     data: Data
     model: Model
-    loss: Loss | None = None
+    loss: Criterion | None = None
     sampler: Sampler = field(default_factory=Full)
     optimization: Optimization = field(default_factory=Optimization)
     epochs: int = 1

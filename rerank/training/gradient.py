@@ -63,6 +63,8 @@ class Chunked:
         self.model, self.inputs, self.precision, self.device = model, inputs, precision, device
         self.rows, self._of = rows, list_numbers(len(rows), starts)
         self.chunks = inputs.chunks(rows, starts, budget)
+        beside = inputs.beside(rows)
+        self.beside = None if beside is None else beside.to(device, non_blocking=True)
 
     def collate(self, chunk: Array) -> dict[str, Tensor]:
         """The model's input for the pairs at some positions."""
@@ -80,6 +82,10 @@ class Chunked:
             return parts[0]
         order = torch.from_numpy(np.argsort(np.concatenate(self.chunks), kind="stable")).to(self.device)
         return torch.cat(parts)[order]
+
+    def joined(self, scores: Tensor) -> Tensor:
+        """The final scores ``[N]``: what a model adds to those of its chunks has its gradient here, in any mode."""
+        return scores if self.beside is None else self.model.joined(scores, self.beside)
 
 
 def backpropagate(mode: Mode, pairs: Chunked, loss: Callable[[Tensor], Tensor]) -> Tensor:
@@ -111,7 +117,7 @@ def backpropagate(mode: Mode, pairs: Chunked, loss: Callable[[Tensor], Tensor]) 
     else:
         with autocast(pairs.precision, pairs.device):  # one for all: weights are cast once
             parts = [pairs.score(pairs.collate(chunk)) for chunk in pairs.chunks]
-    value = loss(pairs.in_order(parts))
+    value = loss(pairs.joined(pairs.in_order(parts)))
     value.backward()
     return value.detach()
 
@@ -134,7 +140,7 @@ def _cached(pairs: Chunked, loss: Callable[[Tensor], Tensor]) -> Tensor:
             parts.append(pairs.score(pairs.collate(chunk)))
     kept = pairs.score(pairs.collate(last))
     scores = pairs.in_order([*parts, kept.detach()]).requires_grad_()
-    value = loss(scores)
+    value = loss(pairs.joined(scores))
     value.backward()
     gradient = scores.grad
     assert gradient is not None

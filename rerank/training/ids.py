@@ -34,16 +34,17 @@ def config_identity(config: TrainConfig) -> Identity:
     return {name: identify(value) for name, value in told.items() if value is not None}
 
 
-def data_identity(splits: Splits, columns: Sequence[str]) -> Identity:
+def data_identity(splits: Splits, columns: Sequence[str], targets: Sequence[str] = ()) -> Identity:
     """Hashes of what a training reads: of its training lists, and of those it validates on.
 
     Args:
         splits: the lists.
         columns: the columns that the model reads.
+        targets: the columns that it is trained on.
     """
     validation = splits.validation
     return {
-        "train": split_hashes(splits.train, columns),
+        "train": split_hashes(splits.train, list(dict.fromkeys([*columns, *targets]))),
         "validation": None if validation is None else measured_hashes(validation, columns),
     }
 

@@ -25,13 +25,14 @@ from rerank.lists.columns import as_name, check_name
 from rerank.lists.store import Store
 from rerank.lists.view import Lists
 from rerank.locks import held
+from rerank.models.added import check_added
 from rerank.models.base import Model
 from rerank.models.contract import AFTERWARDS, FILES, read_contract
 from rerank.models.load import load_model
 from rerank.models.score import score_lists
 from rerank.models.scorer import Scorer
 from rerank.models.vectors.boosting import Trees
-from rerank.models.vectors.inputs import ListInputs, check_added
+from rerank.models.vectors.inputs import ListInputs
 from rerank.models.weights import find_model, initial_hashes
 from rerank.training.in_sample import check_out_of_sample
 

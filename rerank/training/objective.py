@@ -9,9 +9,8 @@ import torch
 
 from rerank.arrow import Array
 from rerank.lists.sampling import seed_of
-from rerank.lists.view import Lists
-from rerank.losses.base import Loss
 from rerank.training.padded import Padded
+from rerank.training.targets import Targets, known
 
 
 class Objective:
@@ -44,15 +43,18 @@ class Objective:
     less than that, and would cost a second gradient per tree and a step that depends on the scale of the scores.
 
     Args:
-        loss: the loss.
-        lists: training lists.
+        targets: what the training lists teach, by which losses.
         usable: positions of the lists from which something can be learned.
-        seed: decides the loss's random choices, anew for every tree.
+        seed: decides the losses' random choices, anew for every tree.
+        trees: how many there will be at most, for weights that change.
     """
 
-    def __init__(self, loss: Loss, lists: Lists, usable: Array, seed: int) -> None:
-        self.loss = copy.copy(loss)
-        self.loss.reduction = "sum"
+    def __init__(self, targets: Targets, usable: Array, seed: int, trees: int = 1) -> None:
+        lists = targets.lists
+        self.targets, self.trees = targets, trees
+        self.losses = [copy.copy(term.loss) for term in targets.terms]
+        for loss in self.losses:
+            loss.reduction = "sum"
         self.padded = Padded(lists, usable)
         self.lists = len(usable)
         self.taught = np.zeros(lists.size, dtype=bool)
@@ -74,10 +76,15 @@ class Objective:
         """
         flat = torch.from_numpy(np.asarray(scores, dtype=np.float32))
         gradient, total = torch.zeros(len(flat)), 0.0
+        weights = [term.weight_at(min(1.0, draw / self.trees)) for term in self.targets.terms]
         for batch in self.padded:
             padded = flat[batch.rows].requires_grad_()
             seeds = torch.from_numpy((self._seeds[batch.lists] + draw) & (2**63 - 1))
-            loss = self.loss(padded, batch.labels, batch.mask, seeds=seeds)
+            loss = (padded * 0.0).sum()  # on the graph, whatever the weights
+            for own, weight, values in zip(self.losses, weights, self.targets.flat, strict=True):
+                if weight:
+                    labels, mask = known(torch.from_numpy(values[batch.rows.numpy()]).float(), batch.mask)
+                    loss = loss + weight * own(padded, labels, mask, seeds=seeds)
             loss.backward()
             assert padded.grad is not None
             gradient[batch.rows[batch.mask]] = padded.grad[batch.mask]

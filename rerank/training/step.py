@@ -6,7 +6,7 @@ import copy
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -19,11 +19,12 @@ from rerank.kernels.memory import out_of_memory
 from rerank.kernels.precision import Precision
 from rerank.kernels.sparse import sparse_embeddings
 from rerank.lists.view import Lists
-from rerank.losses.base import Loss
+from rerank.losses.base import Criterion, Loss
 from rerank.models.base import Inputs
 from rerank.models.scorer import Scorer
-from rerank.training.batches import Group, pad
+from rerank.training.batches import Group
 from rerank.training.gradient import Chunked, Mode, RandomState, backpropagate
+from rerank.training.targets import Targets
 
 log = logging.getLogger("rerank")
 
@@ -31,20 +32,57 @@ ELEMENTS = 2048
 """Padded scores from which on lists of different lengths go through the loss apart: padding costs as much as lists do,
 and a call costs as much as this many scores."""
 
+DEAD = 1e-7
+"""A list is dead to its loss, at the scores as they are, where no score's derivative is larger: float32's rounding unit
+for losses of about 1."""
+
+
+class Step(NamedTuple):
+    """What one step did, over all processes.
+
+    Attributes:
+        loss: the loss of the batch; 0 where there was nothing to learn from.
+        documents: documents scored.
+        lists: lists from which something could be learned, by their targets; 0 where the step is to be skipped.
+        dead: those of them whose loss had no gradient on any score (:data:`DEAD`).
+    """
+
+    loss: float
+    documents: int
+    lists: int
+    dead: int
+
+
+class Part(NamedTuple):
+    """A term as it counts in one step.
+
+    Attributes:
+        term: its number.
+        loss: its loss, summed over lists.
+        weight: its weight.
+        count: what the sum is divided by: for a mean, the learnable lists of the whole batch.
+    """
+
+    term: int
+    loss: Loss
+    weight: float
+    count: int
+
 
 @dataclass
 class Gradients:
-    r"""Accumulates the gradient of a loss over an effective batch.
+    r"""Accumulates the gradient of a loss, or of a sum of them, over an effective batch.
 
     With ``"mean"`` reduction the gradient is that of :math:`\frac{1}{|L|} \sum_{b \in L} \ell_b` over the learnable
-    lists :math:`L` of the *whole* batch: labels alone tell them, so they are counted before anything is scored, and
-    each piece contributes its sum divided by :math:`|L|`. Hence processes, accumulation and chunks change nothing.
+    lists :math:`L` of the *whole* batch: targets alone tell them, so they are counted before anything is scored, term
+    by term, and each piece contributes its sum divided by :math:`|L|`. Hence processes, accumulation and chunks change
+    nothing.
 
     Attributes:
         model: the scorer, a ``torch.nn.Module``.
         inputs: the training lists as the model reads them.
         lists: the training lists.
-        loss: the loss.
+        loss: what is minimised.
         precision: arithmetic of the encoder.
         token_budget: padded tokens per forward pass; halved where memory runs out.
         micro_batch_size: lists whose loss is taken at once. None for as many as fit ``token_budget``, at least one,
@@ -61,7 +99,7 @@ class Gradients:
     model: Scorer
     inputs: Inputs
     lists: Lists
-    loss: Loss
+    loss: Criterion
     precision: Precision
     token_budget: int
     micro_batch_size: int | None
@@ -72,41 +110,41 @@ class Gradients:
     why: str = "as told"
 
     def __post_init__(self) -> None:
-        if self.loss.reduction == "none":
-            raise UserError("loss.reduction: training needs mean or sum, not none")
-        self._sum = copy.copy(self.loss)
-        self._sum.reduction = "sum"
+        self.targets = Targets(self.lists, self.loss)
+        self._sums = [copy.copy(term.loss) for term in self.targets.terms]
+        for loss in self._sums:
+            loss.reduction = "sum"
         self._parameters = [p for p in self.model.parameters() if p.requires_grad]
         self._device = self._parameters[0].device
         self._said: set[str] = set()
 
-    def accumulate(self, groups: list[Group], step: int) -> tuple[float, int]:
-        """Leave the batch's gradient in the parameters, the same in every process.
+    def accumulate(self, groups: list[Group], step: int, share: float = 0.0) -> Step:
+        """Leave the batch's gradient in the parameters, the same in every process; none where nothing can be learned.
 
         Args:
             groups: the effective batch.
             step: number of the step, for error messages.
+            share: share of the training's steps that is done, for weights that change.
 
         Returns:
-            The loss of the batch, and the number of documents scored by all processes.
+            What the step did.
 
         Raises:
             UserError: the loss is not finite; says the step, the queries and the range of scores. Or memory runs out
                 and nothing can be cut smaller.
         """
-        labels, mask = pad([self.lists.grades[group.rows] for group in groups], torch.float32)
-        learnable = self.loss.learnable(labels, mask)
-        count = int(learnable.sum()) if self.loss.reduction == "mean" else 1
-        mine = [g for g, useful in zip(groups, learnable.tolist(), strict=True) if useful][
-            self.process :: self.processes
-        ]
+        useful, parts = self._parts(groups, share)
+        if not parts:
+            return Step(0.0, 0, 0, 0)
+        mine = useful[self.process :: self.processes]
         start = RandomState(self._device)
         while True:
             try:
                 total = torch.zeros((), device=self._device)
+                self._dead = torch.zeros((), device=self._device)
                 with sparse_embeddings(self.model):
                     for piece, tokens in self._pieces(mine):
-                        total += self._piece(piece, tokens, max(1, count), step)
+                        total += self._piece(piece, tokens, parts, step)
                 break
             except (RuntimeError, MemoryError) as error:
                 if not out_of_memory(error):
@@ -116,8 +154,20 @@ class Gradients:
             for parameter in self._parameters:
                 parameter.grad = None
         documents = torch.tensor(float(sum(len(group.rows) for group in mine)), device=self._device)
-        total, documents = self._all_reduce(total, documents)
-        return float(total), int(documents)
+        loss, scored, dead = torch.stack(self._all_reduce(total, documents, self._dead)).tolist()
+        return Step(loss, int(scored), len(useful), int(dead))
+
+    def _parts(self, groups: list[Group], share: float) -> tuple[list[Group], list[Part]]:
+        """The lists from which a term can learn in this step, and the terms that can."""
+        rows = [group.rows for group in groups]
+        useful, parts = np.zeros(len(groups), dtype=bool), []
+        for number, term in enumerate(self.targets.terms):
+            weight = term.weight_at(share)
+            if weight and (learnable := self.targets.learnable(number, rows)).any():
+                useful |= learnable
+                count = int(learnable.sum()) if term.loss.reduction == "mean" else 1
+                parts.append(Part(number, self._sums[number], weight, count))
+        return [groups[i] for i in np.flatnonzero(useful)], parts
 
     def _pieces(self, groups: list[Group]) -> Iterator[tuple[list[Group], int]]:
         """Cut lists into micro-batches; gives each with its number of tokens."""
@@ -142,24 +192,33 @@ class Gradients:
         starts, offsets = self.lists.starts, self.lists.offsets
         return np.concatenate([group.rows + (starts[group.query] - offsets[group.query]) for group in groups])
 
-    def _piece(self, groups: list[Group], tokens: int, count: int, step: int) -> Tensor:
+    def _piece(self, groups: list[Group], tokens: int, parts: list[Part], step: int) -> Tensor:
         """Score some lists, backpropagate their share of the loss, return it."""
         mode = self._mode(tokens)
         self._doing = mode, groups, tokens
         lengths = np.array([len(group.rows) for group in groups])
         starts = np.cumsum(lengths) - lengths
 
+        smallest = min(part.weight / part.count for part in parts) * DEAD
+
+        def bury(gradient: Tensor) -> None:  # on the device: the host does not wait for it
+            self._dead += (gradient.abs().amax(dim=1) <= smallest).sum()
+
         def loss(flat: Tensor) -> Tensor:
-            total = torch.zeros((), device=self._device)
+            totals = [torch.zeros((), device=self._device) for _ in parts]
             for chosen in alike(lengths):
-                labels, mask = pad([self.lists.grades[groups[i].rows] for i in chosen], torch.float32)
-                positions = torch.from_numpy(starts[chosen])[:, None] + torch.arange(mask.shape[1])
-                positions = positions.masked_fill_(~mask, 0).to(self._device)
-                labels, mask = labels.to(self._device), mask.to(self._device)
-                scores = flat[positions.flatten()].view_as(mask).masked_fill(~mask, 0.0)
+                real = torch.arange(int(lengths[chosen].max())) < torch.from_numpy(lengths[chosen])[:, None]
+                positions = torch.from_numpy(starts[chosen])[:, None] + torch.arange(real.shape[1])
+                positions = positions.masked_fill_(~real, 0).to(self._device)
+                scores = flat[positions.flatten()].view_as(positions).masked_fill(~real.to(self._device), 0.0)
+                scores.register_hook(bury)
                 seeds = torch.tensor([groups[i].seed for i in chosen], device=self._device)
-                total = total + self._sum(scores, labels, mask, seeds=seeds)
-            total = total / count
+                rows = [groups[i].rows for i in chosen]
+                for i, part in enumerate(parts):
+                    labels, mask = (value.to(self._device) for value in self.targets.padded(part.term, rows))
+                    totals[i] = totals[i] + part.loss(scores, labels, mask, seeds=seeds)
+            shares = [total / part.count * part.weight for total, part in zip(totals, parts, strict=True)]
+            total = torch.stack(shares).sum()
             if not torch.isfinite(total):
                 raise UserError(self._not_finite(groups, step, total.item(), flat.detach()))
             return total

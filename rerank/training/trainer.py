@@ -8,7 +8,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from tqdm import tqdm
 
@@ -21,11 +20,11 @@ from rerank.kernels.precision import on_cpu, resolve
 from rerank.lists.data import Splits
 from rerank.lists.sampling import seed_of
 from rerank.lists.view import Lists
-from rerank.losses.base import Loss
+from rerank.losses.base import Criterion
 from rerank.losses.direct import DirectMetric
 from rerank.models.base import Inputs
 from rerank.models.scorer import Scorer
-from rerank.training.batches import Batches, pad
+from rerank.training.batches import Batches
 from rerank.training.budget import tokens_that_fit
 from rerank.training.checkpoint import State, load_checkpoint, save_checkpoint
 from rerank.training.config import TrainConfig
@@ -33,6 +32,7 @@ from rerank.training.diagnose import fidelity
 from rerank.training.optimizer import make_optimizer, set_rates
 from rerank.training.run_folder import RunFolder
 from rerank.training.step import Gradients
+from rerank.training.targets import Targets, check_sampler
 from rerank.training.tracking import settings, trackers
 from rerank.training.validate import finish, score_shared
 
@@ -61,7 +61,11 @@ class Trainer:
         self.config, self.splits, self.folder = config, splits, folder
         self.model, self.loss = network_and_loss(config)
         self.monitor = str(parse_measures(config.monitor)[0])
-        self.usable = usable_lists(splits.train, self.loss)
+        for lists in (splits.train, splits.validation, splits.test if config.test else None):
+            if lists is not None:
+                self.model.check(lists)
+        check_sampler(splits.train, config.sampler)
+        self.usable = Targets(splits.train, self.loss).usable(config.sampler)
         if not len(self.usable):
             raise UserError(f"data.train: no list of {splits.train} has anything to learn from")
         self.trackers = trackers(config.tracker)
@@ -74,6 +78,7 @@ class Trainer:
         self.steps = self.batches.steps_per_epoch * config.epochs
         self._prepared: dict[int, tuple[Lists, Inputs]] = {}
         self._evaluator: Evaluator | None = None
+        self._validated: Array | None = None  # the best model's scores of the validation lists, unless resumed since
         self._written = time.monotonic()
 
     def run(self) -> dict[str, Any]:
@@ -106,7 +111,7 @@ class Trainer:
             self._epoch(state, gradients, optimizer)
         self._prepared.clear()
         best = type(self.model).load(self.folder.best)
-        measures = finish(self.folder, self.splits, best, config, self.main)
+        measures = finish(self.folder, self.splits, best, config, self.main, self._validated)
         self.accelerator.wait_for_everyone()
         if self.trackers:
             self.accelerator.end_training()  # ends the group of processes, too
@@ -170,41 +175,49 @@ class Trainer:
         for groups in self.batches.epoch(state.epoch, state.epoch_step):
             torch.manual_seed(seed_of(config.seed, state.step, f"process {self.accelerator.process_index}"))
             factor = set_rates(optimizer, config.optimization, state.step, self.steps)
-            loss, scored = gradients.accumulate(groups, state.step + 1)
-            if config.optimization.max_grad_norm is not None:
-                torch.nn.utils.clip_grad_norm_(self.network.parameters(), config.optimization.max_grad_norm)
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
-            state.step += 1
-            state.epoch_step += 1
-            state.loss_sum += loss
+            done = gradients.accumulate(groups, state.step + 1, state.step / self.steps)
+            if done.lists:
+                if config.optimization.max_grad_norm is not None:
+                    torch.nn.utils.clip_grad_norm_(self.network.parameters(), config.optimization.max_grad_norm)
+                optimizer.step()
+                optimizer.zero_grad(set_to_none=True)
+            state.add(done)
             state.token_budget, state.full_tokens = gradients.token_budget, gradients.full_tokens
-            lists, documents = lists + len(groups), documents + scored
+            lists, documents = lists + len(groups), documents + done.documents
             seconds = time.perf_counter() - started
             speed = {"lists/s": lists / seconds, "documents/s": documents / seconds}
             bar.set_postfix(
-                {"loss": f"{loss:.4f}"} | {name: f"{value:.1f}" for name, value in speed.items()}, refresh=False
+                {"loss": f"{done.loss:.4f}"} | {name: f"{value:.1f}" for name, value in speed.items()}, refresh=False
             )
             bar.update()
-            self._log(state, {"loss": loss, "rate": factor, **speed})
+            counted = {"lists": done.lists, "dead_lists": done.dead}
+            told = {"loss": done.loss, **counted} if done.lists else {"skipped": True}
+            self._log(state, {**told, "rate": factor, **speed})
             if state.step % config.checkpoint_every == 0 and state.epoch_step < self.batches.steps_per_epoch:
                 self._checkpoint(state, optimizer)
         bar.close()
         self._validate(state)
-        state.epoch, state.epoch_step, state.loss_sum, state.scores = state.epoch + 1, 0, 0.0, None
+        state.end_epoch()
         if state.step % config.checkpoint_every == 0 or self._due():
             self._checkpoint(state, optimizer)
 
     def _validate(self, state: State) -> None:
         """Measure the validation lists; keep the model if the monitor is better than ever."""
-        epoch, mean_loss = state.epoch + 1, state.loss_sum / self.batches.steps_per_epoch
+        epoch, mean_loss = state.epoch + 1, state.loss_sum / max(1, state.epoch_step - state.skipped)
+        dead = state.dead / max(1, state.lists)
+        told = {"epoch": epoch, "mean_loss": mean_loss, "dead_lists": dead, "skipped_steps": state.skipped}
+        noted = self._noted(state, dead)
         lists = self.splits.validation
         if lists is None:
             state.best_epoch = epoch
             self._save_best()
-            self._log(state, {"epoch": epoch, "mean_loss": mean_loss})
+            self._log(state, told)
+            self._say("epoch %d: loss %.4f%s", epoch, mean_loss, noted)
             return
         started = time.perf_counter()
+        if self.accelerator.num_processes > 1:  # running means of a batch norm: what is measured is what is saved
+            for buffer in self.network.buffers():
+                torch.distributed.broadcast(buffer, 0)
         if self._evaluator is None:
             assert lists.qrels is not None
             self._evaluator = Evaluator(lists.qrels, f"{self.monitor} {self.config.measures}")
@@ -212,17 +225,29 @@ class Trainer:
         values = self._evaluator(lists.run(scores), "validation").mean
         seconds = time.perf_counter() - started
         value = values[self.monitor]
-        logged = {"epoch": epoch, "mean_loss": mean_loss, "validation": values, "seconds": seconds}
+        logged = told | {"validation": values, "seconds": seconds} | self.model.logged()
         if self.config.fidelity:
             assert isinstance(self.loss, DirectMetric)
             logged["fidelity"] = found = fidelity(self.loss, lists, scores)
             self._say("fidelity: %s", ", ".join(f"{name} {value:.3f}" for name, value in found.items()))
         self._log(state, logged)
         better = state.best is None or value > state.best
-        self._say("epoch %d: loss %.4f, %s %.4f%s", epoch, mean_loss, self.monitor, value, " (best)" if better else "")
+        best = " (best)" if better else ""
+        self._say("epoch %d: loss %.4f, %s %.4f%s%s", epoch, mean_loss, self.monitor, value, best, noted)
         if better:
-            state.best, state.best_epoch = value, epoch
+            state.best, state.best_epoch, self._validated = value, epoch, scores
             self._save_best()
+
+    def _noted(self, state: State, dead: float) -> str:
+        """What the epoch's line says of lists and steps from which nothing was learned; warns where most were dead."""
+        if dead > 0.5 and self.main:
+            log.warning(
+                "epoch %d: %d of %d lists had no gradient at the scores as they were: this loss learns nothing from "
+                "them, though they count in its mean; see `dead lists` in docs/training.md",
+                *(state.epoch + 1, state.dead, state.lists),
+            )
+        words = f", {100 * dead:.0f} % dead lists" if state.dead else ""
+        return words + (f", {state.skipped} steps skipped (nothing to learn from)" if state.skipped else "")
 
     @property
     def network(self) -> torch.nn.Module:
@@ -276,7 +301,7 @@ class Trainer:
             self.folder.add_metrics({"step": state.step, **values})
         if self.trackers:
             flat = {k: v for k, v in values.items() if isinstance(v, int | float)}
-            for group in ("validation", "fidelity"):
+            for group in ("validation", "fidelity", "start"):
                 flat |= {f"{group}/{k}": v for k, v in values.get(group, {}).items()}
             self.accelerator.log(flat, step=state.step)
 
@@ -293,7 +318,7 @@ class Trainer:
             log.info(message, *values)
 
 
-def network_and_loss(config: TrainConfig) -> tuple[Scorer, Loss]:
+def network_and_loss(config: TrainConfig) -> tuple[Scorer, Criterion]:
     """The network to train, and what it minimises.
 
     Raises:
@@ -326,17 +351,6 @@ def launched(names: list[str], folder: Path) -> Accelerator:
     if len(accelerator.log_with) < len(names):
         raise UserError(f"tracker: not all of {', '.join(names)} are installed")
     return accelerator
-
-
-def usable_lists(lists: Lists, loss: Loss) -> Array:
-    """Positions of the lists from which the loss can learn, by their labels."""
-    useful: list[np.ndarray] = []
-    for start in range(0, len(lists), 1024):
-        stop = min(start + 1024, len(lists))
-        rows = [lists.grades[lists.offsets[i] : lists.offsets[i + 1]] for i in range(start, stop)]
-        labels, mask = pad(rows, torch.float32)
-        useful.append(loss.learnable(labels, mask).numpy())
-    return np.flatnonzero(np.concatenate(useful)) if useful else np.zeros(0, dtype=np.int64)
 
 
 def _check_launcher() -> None:

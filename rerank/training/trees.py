@@ -21,7 +21,7 @@ from rerank.training.config import TrainConfig
 from rerank.training.monitor import Monitor
 from rerank.training.objective import Objective
 from rerank.training.run_folder import RunFolder
-from rerank.training.trainer import usable_lists
+from rerank.training.targets import Targets
 from rerank.training.validate import finish
 
 log = logging.getLogger("rerank")
@@ -57,8 +57,9 @@ class TreeTrainer:
         self.model.prepare(train)
         self.objective: Objective | None = None
         if config.loss is not None:
-            usable = usable_lists(train, config.loss)
-            self.objective = Objective(config.loss, train, usable, config.seed)
+            targets = Targets(train, config.loss)
+            usable = targets.usable()
+            self.objective = Objective(targets, usable, config.seed, self.model.trees)
             self.skipped = len(train) - len(usable)
         else:
             self.skipped = len(train) - _with_unequal_labels(train)

@@ -21,6 +21,7 @@ from rerank.lists.view import Lists
 from rerank.models.base import Inputs, Model
 from rerank.models.score import score_lists
 from rerank.models.scorer import Scorer
+from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.vectors.boosting import Trees
 from rerank.retrieval.fuse import interpolate
 from rerank.retrieval.runs import Run
@@ -31,6 +32,9 @@ from rerank.training.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from rerank.training.config import TrainConfig
+
+TEXT_ALONE = "text_alone"
+"""Key of ``measures.json``: what the text part of a model that starts from columns is worth by itself."""
 
 Score = Callable[[Lists, str], Array]
 """Gives a score per candidate of lists of this name, in every process."""
@@ -82,8 +86,17 @@ def scores_by(model: Model, precision: Precision, budget: int | None) -> Score:
     return score
 
 
-def finish(folder: RunFolder, splits: Splits, model: Model, config: TrainConfig, main: bool = True) -> dict[str, Any]:
+def finish(
+    folder: RunFolder,
+    splits: Splits,
+    model: Model,
+    config: TrainConfig,
+    main: bool = True,
+    validated: Array | None = None,
+) -> dict[str, Any]:
     """Measure the best model on validation and test, with and without the first stage, and write it down.
+
+    Of a model that starts from columns its text part is measured by itself, too: that is what other libraries load.
 
     Args:
         folder: the run folder; ``measures.json`` and what the best model's contract and card say are written there.
@@ -91,11 +104,19 @@ def finish(folder: RunFolder, splits: Splits, model: Model, config: TrainConfig,
         model: the best model.
         config: whether the test lists are looked at, and by which measures.
         main: whether this process writes.
+        validated: the model's scores of the validation lists, where they are known.
 
     Returns:
         What ``measures.json`` holds.
     """
-    score = scores_by(model, config.precision, config.token_budget)
+    scores: dict[str, Array] = {} if validated is None else {"validation": validated}
+    by_model = scores_by(model, config.precision, config.token_budget)
+
+    def score(lists: Lists, name: str) -> Array:
+        if name not in scores:
+            scores[name] = by_model(lists, name)
+        return scores[name]
+
     names = names_of(config)
     result: dict[str, Any] = {"trees": model.count} if isinstance(model, Trees) else {}
     mixed: dict[str, Any] = {}
@@ -116,6 +137,12 @@ def finish(folder: RunFolder, splits: Splits, model: Model, config: TrainConfig,
         mixed |= found.get("with_first_stage", {})
     if mixed:
         result["with_first_stage"] = mixed
+    if isinstance(model, CrossEncoder) and model.start is not None:
+        result[TEXT_ALONE] = {}
+        for name, lists in (("validation", splits.validation), ("test", splits.test)):
+            if lists is not None and lists.qrels is not None and name in scores:
+                alone = lists.run(model.without_start(lists, scores[name]))
+                result[TEXT_ALONE][name] = evaluate(alone, lists.qrels, names, name=name).mean
     if main:
         folder.add_to_contract(remember(splits.train, config.model.arguments().get("name")))
         if mixed:

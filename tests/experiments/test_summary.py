@@ -80,7 +80,7 @@ def test_means_errors_and_tests_over_folds_and_seeds(test: Any) -> None:
 
 
 def test_against_a_baseline_both_directions_are_marked() -> None:
-    config = make_config(baseline="middle")
+    config = make_config(baseline="middle", test="t-test")
     summary = summarise(config, make_outcomes(config))
     assert set(summary.against.values()) == {"middle"}
     _, rows = table.means(summary)
@@ -113,7 +113,7 @@ def test_a_single_number_has_no_spread() -> None:
 
 
 def test_dropped_queries_are_in_no_mean_and_no_test() -> None:
-    config = make_config(empty="drop")
+    config = make_config(empty="drop", test="t-test")
     outcomes = make_outcomes(config, nan=True)
     summary = summarise(config, outcomes)
     cells = values(outcomes, "bad", 1)[:, :, 1:]
@@ -167,3 +167,41 @@ def test_methods_measured_on_other_queries_are_not_compared() -> None:
     both = {Group("bad", 1, seed): replace(outcomes[Group("bad", 1, seed)], test=other) for seed in SEEDS}
     with pytest.raises(UserError, match="measured on other queries"):
         summarise(config, outcomes | both)
+
+
+def test_all_pairs_and_groups_are_one_family() -> None:
+    """Three pairs and one of groups, in two measures: Holm over eight; validation alone chooses of a group."""
+    groups = {"old": ["bad"], "new": ["middle", "good"]}
+    config = make_config(pairs="all", groups=groups, test="t-test")
+    outcomes = make_outcomes(config)
+    for group, outcome in outcomes.items():
+        value = {"bad": 0.1, "middle": 0.7, "good": 0.5}[group.method] + 0.1 * group.seed
+        outcomes[group] = replace(outcome, validation={"AP": value})
+    summary = summarise(config, outcomes)
+    assert summary.comparisons == len(summary.compared) == 8
+    assert [one.methods for one in summary.compared[-2:]] == [("bad", "middle")] * 2, "not good, which is best on test"
+    assert (summary.compared[-1].row, summary.compared[-1].against) == ("best of old", "best of new")
+    raw = []
+    for one in summary.compared:
+        mine, other = (values(outcomes, name, summary.measures.index(one.measure)) for name in one.methods)
+        difference = (mine - other).mean(axis=1).ravel()
+        raw.append(stats.ttest_1samp(difference, 0.0).pvalue)
+        assert one.found is not None
+        assert one.found.mean == pytest.approx(difference.mean())
+        assert one.p == pytest.approx(raw[-1])
+        assert one.counts == ((difference > 0).sum(), 0, (difference < 0).sum())
+    order, highest = np.argsort(raw), 0.0
+    for rank, place in enumerate(order):
+        highest = max(highest, min(1.0, raw[place] * (8 - rank)))
+        assert summary.compared[place].corrected == pytest.approx(highest)
+
+
+def test_what_failed_was_planned_all_the_same() -> None:
+    config = make_config(baseline="bad", test="t-test")
+    outcomes = {group: one for group, one in make_outcomes(config).items() if group.method != "good"}
+    summary = summarise(config, outcomes)
+    assert summary.comparisons == 4
+    (first, second) = [one for one in summary.compared if one.row == "middle"]
+    assert min(first.corrected, second.corrected) == pytest.approx(min(1.0, 4 * min(first.p, second.p)))
+    assert all(one.found is None for one in summary.compared if one.row == "good")
+    assert "| good | bad | AP | - | - | - | - | - |" in table.markdown(summary, outcomes, [])

@@ -15,6 +15,9 @@ from tests.losses.properties import Case
 SURROGATES = [
     Case("ListNet", losses.ListNet, reference.list_net()),
     Case("ListNet-temperature", partial(losses.ListNet, temperature=0.3), reference.list_net(0.3)),
+    Case("SoftmaxCE", losses.SoftmaxCE, reference.softmax_ce()),
+    Case("SoftmaxCE-temperature", partial(losses.SoftmaxCE, temperature=0.3), reference.softmax_ce(0.3)),
+    Case("SoftmaxCE-negatives", partial(losses.SoftmaxCE, negatives_only=True), reference.softmax_ce(negatives=True)),
     Case("ListMLE", losses.ListMLE, reference.list_mle, distinct="labels and scores"),
     Case("ListAP", losses.ListAP, reference.list_ap()),
     Case("ListAP-rel-2", partial(losses.ListAP, bins=7, rel=2), reference.list_ap(7, 2)),
@@ -37,6 +40,20 @@ SURROGATES = [
             ("nDCG(dcg='exp-log2')@2", lambda y: 2**y - 1, 2),
         )
     ),
+    *(
+        Case(
+            f"LambdaLoss-{weighting}-{truncation}",
+            partial(losses.LambdaLoss, weighting=weighting, measure="nDCG@2", truncation=truncation),
+            reference.lambda_loss(weighting, lambda y: y, 2, truncation=truncation),
+        )
+        for weighting, truncation in (
+            ("lambdarank", "either"),
+            ("ndcg1", "either"),
+            ("ndcg2", "either"),
+            ("ndcg2++", "either"),
+            ("ndcg2", "all"),
+        )
+    ),
     Case(
         "LambdaLoss-settings",
         partial(losses.LambdaLoss, sigma=2.5, mu=3),
@@ -49,10 +66,15 @@ SURROGATES = [
     Case("PairwiseHinge", losses.PairwiseHinge, reference.pairwise_hinge()),
     Case("PairwiseHinge-margin", partial(losses.PairwiseHinge, margin=2.2), reference.pairwise_hinge(2.2)),
     Case("PairwiseSoftmax", losses.PairwiseSoftmax, reference.pairwise_softmax),
+    Case("MarginMSE", losses.MarginMSE, reference.margin_mse),
+    Case("KLDivergence", losses.KLDivergence, reference.kl_divergence()),
+    Case("KLDivergence-temperature", partial(losses.KLDivergence, temperature=2.5), reference.kl_divergence(2.5)),
     Case("MSE", losses.MSE, reference.mse, shift=False),
     Case("RMSE", losses.RMSE, reference.rmse(), shift=False),
     Case("BCE", losses.BCE, reference.bce(), shift=False),
     Case("BCE-rel-3", partial(losses.BCE, rel=3), reference.bce(3), shift=False),
+    Case("BCE-weight", partial(losses.BCE, pos_weight=7.5), reference.bce(weight=7.5), shift=False),
+    Case("BCE-prior", partial(losses.BCE, prior=0.02), reference.bce(prior=0.02), shift=False),
 ]
 
 MEASURES = [
@@ -66,6 +88,8 @@ MEASURES = [
     Spec("nERR", 3, max_rel=4),
     Spec("RR"),
     Spec("RR", 3, rel=2),
+    Spec("R", 3),
+    Spec("Success", 2),
 ]
 
 INDICATORS = {
@@ -82,13 +106,20 @@ INDICATORS = {
 }
 
 RANKS = {
-    "Approx": (Approx(), plain.approx(), 10.0, True),
+    "Approx": (Approx(alpha=10), plain.approx(), 10.0, True),
     "Approx-beta": (Approx(alpha=2, beta=3), plain.approx(2), 3.0, True),
-    **{f"TwinSigmoid-{kind}": (TwinSigmoid(kind), plain.twin_sigmoid(kind), None, False) for kind in (1, 2, 3)},
+    **{f"TwinSigmoid-{kind}": (TwinSigmoid(kind, alpha=1), plain.twin_sigmoid(kind), None, False) for kind in (1, 2, 3)},
     "TwinSigmoid-alpha": (TwinSigmoid(alpha=3), plain.twin_sigmoid(3, 3), None, False),
-    "FastSoftSort": (FastSoftSort(), plain.fast_soft_sort(), 10.0, True),
+    "FastSoftSort": (FastSoftSort(strength=1), plain.fast_soft_sort(), 10.0, True),
     "FastSoftSort-kl": (FastSoftSort(0.5, "kl", 4), plain.fast_soft_sort(0.5, "kl"), 4.0, True),
 }
+
+FROM_SPREAD = {
+    "Approx-from-spread": (Approx(), plain.approx(None), 0.0),
+    **{f"TwinSigmoid-{kind}-from-spread": (TwinSigmoid(kind), plain.twin_sigmoid(kind, None), None) for kind in (1, 3)},
+    "FastSoftSort-from-spread": (FastSoftSort(), plain.fast_soft_sort(None), 0.0),
+}
+"""Their spread and the place of the cut count as constants, so that finite differences do not tell their gradient."""
 
 
 def grid() -> Iterator[Case]:
@@ -104,6 +135,9 @@ def grid() -> Iterator[Case]:
         for name, (relaxation, soft, beta, smooth) in RANKS.items():
             make = partial(losses.DirectMetric, str(spec), relaxation)
             yield Case(f"{spec}-{name}", make, plain.one_minus(spec, soft=soft, beta=beta), smooth)
+        for name, (relaxation, soft, beta) in FROM_SPREAD.items():
+            make = partial(losses.DirectMetric, str(spec), relaxation)
+            yield Case(f"{spec}-{name}", make, plain.one_minus(spec, soft=soft, beta=beta, scores=True), False)
         if spec.name == "nDCG":
             make = partial(losses.DirectMetric, str(spec), NeuralSort(transposed=True))
             yield Case(f"{spec}-NeuralSort-transposed", make, plain.neural_sort_transposed(spec), atol=2e-6)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -69,6 +70,10 @@ def from_indicators(spec: Spec, matrix: Tensor, y: Tensor, gain_of: str = "docum
     b = spec.binary(y)
     if spec.name == "P":
         return (rows @ b).sum() / (spec.k or len(y))
+    if spec.name == "R":
+        return (rows @ b).sum() / b.sum()
+    if spec.name == "Success":
+        return 1 - math.prod(1 - hit for hit in rows @ b)
     if spec.name == "AP":
         hits = rows @ b
         return sum(hits[r] * hits[: r + 1].sum() / (r + 1) for r in range(depth)) / b.sum()
@@ -81,28 +86,58 @@ def from_indicators(spec: Spec, matrix: Tensor, y: Tensor, gain_of: str = "docum
     return _err(rows @ b)
 
 
-def from_ranks(spec: Spec, r: Tensor, s: Tensor, y: Tensor, beta: float | None) -> Tensor:
-    """A measure from soft ranks; beta None: ranks of exact value, truncated by that."""
+def steepness(s: Tensor) -> Tensor:
+    """3 over the spread of the scores, which is at least .001 and counts as 1 from there on; constant."""
+    return 3 / s.detach().std(correction=0).clamp(min=1e-3, max=1)
+
+
+def in_scores(spec: Spec, s: Tensor) -> Tensor:
+    """How far documents are above the middle between the k-th score and the next."""
+    if spec.k >= len(s):
+        return torch.ones_like(s)
+    ordered = s.detach().sort(descending=True).values
+    return torch.sigmoid(steepness(s) * (s - (ordered[spec.k - 1] + ordered[spec.k]) / 2))
+
+
+def from_ranks(spec: Spec, r: Tensor, s: Tensor, y: Tensor, beta: float | None, scores: bool = False) -> Tensor:
+    """A measure from soft ranks; beta None: ranks of exact value, truncated by that.
+
+    scores: documents are compared by scores rather than by ranks; where ranks are exact, in the gradient only.
+    """
     depth, exact, b = spec.depth(y), ranks(s), spec.binary(y)
     order, documents = s.argsort(descending=True), range(len(y))
     if spec.k is None:
         inside = torch.ones_like(s)
+    elif scores:
+        inside = in_scores(spec, s)
+        if beta is None:
+            inside = (exact <= spec.k).double() + inside - inside.detach()
     else:
         inside = (exact <= spec.k).double() if beta is None else torch.sigmoid(beta * (spec.k + 0.5 - r))
+
+    def behind(i: int, j: int) -> Tensor:
+        return torch.sigmoid(steepness(s) * (s[j] - s[i]) if scores else beta * (r[i] - r[j]))
+
     if spec.name == "nDCG":
         return (spec.gain(y) * inside / torch.log2(r + 1)).sum() / _dcg(_best(spec.gain(y), depth))
     if spec.name == "P":
         return (b * inside * (exact / r if beta is None else 1)).sum() / (spec.k or len(y))
+    if spec.name == "R":
+        return (b * inside * (exact / r if beta is None else 1)).sum() / b.sum()
+    if spec.name == "Success":
+        return 1 - math.prod(1 - hit for hit in b * inside * (exact / r if beta is None else 1))
     if spec.name == "nERR":
         stops, reach, total = spec.stops(y), 1.0, torch.zeros(())
-        for i in order[:depth]:
-            total, reach = total + reach * stops[i] / r[i], reach * (1 - stops[i])
+        for i in order if scores else order[:depth]:
+            total = total + reach * stops[i] / r[i] * (inside[i] if scores else 1)
+            reach = reach * (1 - stops[i])
         return total / _err(_best(stops, depth))
     if spec.name == "AP" and beta is None:
-        share = [sum(b[order[place]] / (place + 1) for place in range(int(exact[i]) - 1, depth)) for i in documents]
+        hits = [b[i] * inside[i] / (place + 1) for place, i in enumerate(order)]
+        share = [sum(hits[int(exact[i]) - 1 :]) for i in documents]
         return sum(b[i] * exact[i] / r[i] * share[i] for i in documents) / b.sum()
     if spec.name == "AP":
-        ahead = [1 + sum(b[j] * torch.sigmoid(beta * (r[i] - r[j])) for j in documents if j != i) for i in documents]
+        ahead = [1 + sum(b[j] * behind(i, j) for j in documents if j != i) for i in documents]
         return sum(b[i] * inside[i] / r[i] * ahead[i] for i in documents) / b.sum()
     assert spec.name == "RR"
     if beta is None:
@@ -110,7 +145,7 @@ def from_ranks(spec: Spec, r: Tensor, s: Tensor, y: Tensor, beta: float | None) 
         return inside[first] / r[first]
     total = torch.zeros(())
     for i in documents:
-        others = math.prod(1 - b[j] * torch.sigmoid(beta * (r[i] - r[j])) for j in documents if j != i)
+        others = math.prod(1 - b[j] * behind(i, j) for j in documents if j != i)
         total = total + b[i] * inside[i] / r[i] * others
     return total
 
@@ -179,16 +214,16 @@ def soft_sort(tau: float = 1.0) -> Indicators:
     return lambda s: (-(s.sort(descending=True).values[:, None] - s[None, :]).abs() / tau).softmax(dim=1)
 
 
-def approx(alpha: float = 10.0) -> SoftRank:
-    return lambda s, y: 0.5 + torch.sigmoid(alpha * (s[None, :] - s[:, None])).sum(dim=1)
+def approx(alpha: float | None = 10.0) -> SoftRank:
+    return lambda s, y: 0.5 + torch.sigmoid((alpha or steepness(s)) * (s[None, :] - s[:, None])).sum(dim=1)
 
 
-def fast_soft_sort(strength: float = 1.0, regularization: str = "l2") -> SoftRank:
+def fast_soft_sort(strength: float | None = 1.0, regularization: str = "l2") -> SoftRank:
     """The projection by the max-min formula of isotonic regression: block values, not a pooling algorithm."""
 
     def soft(s: Tensor, y: Tensor) -> Tensor:
         n, order = len(s), s.argsort()
-        z, rho = -s[order] / strength, torch.arange(n, 0, -1, dtype=s.dtype)
+        z, rho = -s[order] / (strength or 12 / (steepness(s) * n)), torch.arange(n, 0, -1, dtype=s.dtype)
 
         def block(j: int, k: int) -> Tensor:
             if regularization == "l2":
@@ -202,11 +237,12 @@ def fast_soft_sort(strength: float = 1.0, regularization: str = "l2") -> SoftRan
     return soft
 
 
-def twin_sigmoid(gradient: int = 3, alpha: float = 1.0) -> SoftRank:
+def twin_sigmoid(gradient: int = 3, given: float | None = 1.0) -> SoftRank:
     """Exact ranks; the stated gradient enters as a sum that is 0 and has these derivatives."""
 
     def soft(s: Tensor, y: Tensor) -> Tensor:
         apart = s[:, None] - s[None, :]
+        alpha = given or steepness(s)
         z, u = torch.sigmoid(alpha * apart.detach()), (y[:, None] - y[None, :]).sign()
         w = {
             1: alpha * z * (1 - z),
@@ -219,7 +255,7 @@ def twin_sigmoid(gradient: int = 3, alpha: float = 1.0) -> SoftRank:
 
 
 def one_minus(
-    spec: Spec, indicators: Indicators | None = None, soft: SoftRank | None = None, **settings: object
+    spec: Spec, indicators: Indicators | None = None, soft: SoftRank | None = None, **settings: Any
 ) -> Plain:
     """The loss of a cell of the grid."""
 

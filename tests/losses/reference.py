@@ -37,6 +37,17 @@ def list_net(temperature: float = 1.0) -> Plain:
     return loss
 
 
+def softmax_ce(temperature: float = 1.0, negatives: bool = False) -> Plain:
+    def loss(s: Tensor, y: Tensor) -> Tensor:
+        total, mass = s.sum() * 0, (s / temperature).exp()
+        for i in range(len(y)):
+            against = [j for j in range(len(y)) if not negatives or j == i or y[j] == 0]
+            total = total - y[i] / y.sum() * (mass[i] / mass[against].sum()).log()
+        return total
+
+    return loss
+
+
 def list_mle(s: Tensor, y: Tensor) -> Tensor:
     order = sorted(range(len(y)), key=lambda i: -y[i])
     return -sum(s[i] - s[order[place:]].exp().sum().log() for place, i in enumerate(order))
@@ -93,24 +104,32 @@ def pairwise_softmax(s: Tensor, y: Tensor) -> Tensor:
 
 
 def lambda_loss(
-    weighting: str, gain: Callable[[Tensor], Tensor], k: int | None = None, sigma: float = 1.0, mu: float = 10.0
+    weighting: str,
+    gain: Callable[[Tensor], Tensor],
+    k: int | None = None,
+    sigma: float = 1.0,
+    mu: float = 10.0,
+    truncation: str = "both",
 ) -> Plain:
-    """LambdaLoss for nDCG@k, with pairs whose current ranks are both at most k."""
+    """LambdaLoss for nDCG@k; truncation: of which pairs both current ranks, either or none have to be at most k."""
 
     def loss(s: Tensor, y: Tensor) -> Tensor:
         last, r, gains = k or len(y), ranks(s), gain(y)
         ideal = sum(g * discount(rank + 1) for rank, g in enumerate(sorted(gains.tolist(), reverse=True)[:last]))
         total = s.sum() * 0
         for i, j in ordered_pairs(y):
-            if max(r[i], r[j]) > last:
+            if {"both": max(r[i], r[j]), "either": min(r[i], r[j]), "all": 0}[truncation] > last:
                 continue
             apart = abs(int(r[i] - r[j]))
             difference = abs(gains[i] - gains[j]) / ideal
             ndcg2 = difference * abs(discount(apart) - discount(apart + 1))
-            lambdarank = difference * abs(discount(r[i]) - discount(r[j]))
+            if truncation == "all" and max(r[i], r[j]) > last:
+                ndcg2 = ndcg2 / (1 - discount(max(r[i], r[j])))
+            here, there = (discount(rank) if rank <= last else 0.0 for rank in (r[i], r[j]))
+            lambdarank = difference * abs(here - there)
             weight = {
                 "lambdarank": lambdarank,
-                "ndcg1": gains[i] / ideal * discount(r[i]),
+                "ndcg1": gains[i] / ideal * here,
                 "ndcg2": ndcg2,
                 "ndcg2++": mu * ndcg2 + lambdarank,
             }[weighting]
@@ -142,9 +161,23 @@ def rmse(levels: float = 5.0) -> Plain:
     return lambda s, y: ((levels / (1 + (-s).exp()) - y) ** 2).mean().sqrt()
 
 
-def bce(rel: float = 1.0) -> Plain:
+def bce(rel: float = 1.0, weight: float = 1.0, prior: float = 0.5) -> Plain:
     def loss(s: Tensor, y: Tensor) -> Tensor:
-        p, b = 1 / (1 + (-s).exp()), (y >= rel).double()
-        return -(b * p.log() + (1 - b) * (1 - p).log()).mean()
+        p, b = 1 / (1 + (1 - prior) / prior * (-s).exp()), (y >= rel).double()
+        return -(weight * b * p.log() + (1 - b) * (1 - p).log()).mean()
+
+    return loss
+
+
+def margin_mse(s: Tensor, y: Tensor) -> Tensor:
+    pairs = [(i, j) for i in range(len(y)) for j in range(len(y)) if i != j]
+    return _mean([((s[i] - s[j]) - (y[i] - y[j])) ** 2 for i, j in pairs], s)
+
+
+def kl_divergence(temperature: float = 1.0) -> Plain:
+    def loss(s: Tensor, y: Tensor) -> Tensor:
+        p, q = (y / temperature).exp(), (s / temperature).exp()
+        p, q = p / p.sum(), q / q.sum()
+        return temperature**2 * (p * (p / q).log()).sum()
 
     return loss

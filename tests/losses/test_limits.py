@@ -55,6 +55,10 @@ MEASURES = [
     Spec("RR"),
     Spec("RR", 2),
     Spec("RR", 4, rel=2),
+    Spec("R", 2),
+    Spec("R", 5, rel=2),
+    Spec("Success", 1),
+    Spec("Success", 3, rel=2),
 ]
 lists_of_grades = ranked_lists(Case("", DirectMetric, None), most=6, longest=7)
 

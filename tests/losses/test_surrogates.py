@@ -13,14 +13,17 @@ from rerank.losses import (
     BCE,
     MSE,
     RMSE,
+    KLDivergence,
     LambdaLoss,
     ListAP,
     ListMLE,
     ListNet,
     Loss,
+    MarginMSE,
     PairwiseHinge,
     PairwiseSoftmax,
     RankNet,
+    SoftmaxCE,
     WassRank,
 )
 
@@ -45,6 +48,31 @@ def test_listnet_is_least_where_scores_are_labels() -> None:
     scores = (labels + 7).requires_grad_()
     ListNet()(scores, labels).backward()
     assert scores.grad is not None and scores.grad.abs().max() < 1e-6
+
+
+def test_softmax_cross_entropy_takes_grades_as_shares() -> None:
+    assert of(SoftmaxCE(), [0, 0, 0], [3, 1, 0]) == pytest.approx(math.log(3))
+    assert of(SoftmaxCE(), [math.log(2), 0, 0], [3, 1, 0]) == pytest.approx(
+        -(3 / 4 * math.log(1 / 2) + math.log(1 / 4) / 4)
+    )
+    assert of(SoftmaxCE(temperature=2), [math.log(9), 0], [1, 0]) == pytest.approx(-math.log(3 / 4))
+
+
+def test_relevant_documents_compete_with_negatives_only() -> None:
+    contrastive = SoftmaxCE(negatives_only=True)
+    found = of(contrastive, [math.log(3), math.log(2), 0, 0], [2, 1, 0, 0])
+    assert found == pytest.approx(-(2 / 3 * math.log(3 / 5) + 1 / 3 * math.log(2 / 4)))
+    alone = [0.3, -2.0, 1.5], [0, 1, 0]
+    assert of(contrastive, *alone) == pytest.approx(of(SoftmaxCE(), *alone))
+
+
+def test_softmax_cross_entropy_is_torch_s_for_one_relevant_document() -> None:
+    generator = torch.Generator().manual_seed(0)
+    scores, relevant = torch.randn(5, 8, generator=generator).double(), torch.tensor([3, 0, 7, 1, 3])
+    labels = torch.nn.functional.one_hot(relevant, 8)
+    expected = torch.nn.functional.cross_entropy(scores, relevant)
+    torch.testing.assert_close(SoftmaxCE()(scores, labels), expected)
+    torch.testing.assert_close(SoftmaxCE(negatives_only=True)(scores, labels), expected)
 
 
 def test_listmle_is_minus_the_likelihood_of_the_order() -> None:
@@ -111,6 +139,20 @@ def test_lambdaloss_weights_a_pair_by_its_ranks() -> None:
     assert three == pytest.approx(3 / ideal * ((second - third) * far + (first - second) * near))
 
 
+def test_truncation_says_which_pairs_count() -> None:
+    pair, second, third = math.log2(1 + E), 1 / math.log2(3), 1 / math.log2(4)
+    last = [3.0, 2.0, 1.0], [0, 0, 1]  # the relevant document is third, the cut-off 1
+
+    def found(weighting: str, truncation: str) -> float:
+        return of(LambdaLoss(weighting, "nDCG@1", truncation=truncation), *last)
+
+    far = math.log2(1 + E**2)
+    assert of(LambdaLoss("ndcg2", "nDCG@1"), *last) == 0
+    assert found("lambdarank", "either") == pytest.approx(1 * far)  # D(1) against nothing beyond the cut-off
+    assert found("ndcg2", "either") == pytest.approx((second - third) * far)
+    assert found("ndcg2", "all") == pytest.approx(((second - third) * far + (1 - second) * pair) / (1 - third))
+
+
 def test_lambdaloss_looks_at_the_cutoff() -> None:
     assert of(LambdaLoss(measure="nDCG@1"), [0, 1], [1, 0]) == 0  # no pair within the first rank
     pair = math.log2(1 + E)
@@ -173,6 +215,38 @@ def test_pointwise_losses_are_means_over_documents() -> None:
     assert of(RMSE(levels=2), [0, math.log(3)], [1, 0]) == pytest.approx(math.sqrt(1.5**2 / 2))
     assert of(BCE(), [math.log(3), 0], [2, 0]) == pytest.approx((math.log(4 / 3) + LN2) / 2)
     assert of(BCE(rel=3), [math.log(3), 0], [2, 0]) == pytest.approx((math.log(4) + LN2) / 2)
+    assert of(BCE(pos_weight=5), [math.log(3), 0], [2, 0]) == pytest.approx((5 * math.log(4 / 3) + LN2) / 2)
+    assert of(BCE(prior=0.2), [math.log(4), 0], [1, 0]) == pytest.approx((LN2 - math.log(0.8)) / 2)
+
+
+def test_margin_mse_is_over_all_pairs() -> None:
+    # differences to the target: -2, 0, 3; margins off by 2, 5 and 3
+    assert of(MarginMSE(), [1, 2, 4], [3, 2, 1]) == pytest.approx((2**2 + 5**2 + 3**2) / 3)
+    assert of(MarginMSE(), [11, 12, 13], [1, 2, 3]) == 0  # an offset costs nothing
+    assert of(MarginMSE(), [-3.5, 1], [-7.25, 2.5]) == pytest.approx((4.5 - 9.75) ** 2)
+
+
+def test_kl_divergence_is_the_cross_entropy_without_the_target_s_entropy() -> None:
+    assert of(KLDivergence(), [3, 1, -2], [3, 1, -2]) == pytest.approx(0, abs=1e-12)
+    assert of(KLDivergence(temperature=2), [0, 0], [2 * math.log(3), 0]) == pytest.approx(
+        4 * (3 / 4 * math.log(3 / 2) + 1 / 4 * math.log(1 / 2))
+    )
+    scores, labels = torch.randn(2, 5, dtype=torch.float64), torch.randn(2, 5, dtype=torch.float64)
+    gradients = []
+    for loss in (KLDivergence(), ListNet()):
+        leaf = scores.clone().requires_grad_()
+        gradients.append(torch.autograd.grad(loss(leaf, labels), leaf)[0])
+    torch.testing.assert_close(*gradients)
+
+
+def test_losses_of_values_take_any_numbers() -> None:
+    """RankNet on a teacher's order is RankNet on ranks, however far apart and below 0 the values are."""
+    assert of(RankNet(), [0.3, -1, 2], [-7.25, -90.5, -7.5]) == pytest.approx(of(RankNet(), [0.3, -1, 2], [2, 0, 1]))
+    loss, bound = RankNet(validate=True), SoftmaxCE(validate=True)
+    assert (loss.target, bound.target) == ("values", "grades")
+    loss(torch.zeros(1, 2), torch.tensor([[-1.0, 0.0]]))
+    with pytest.raises(ValueError, match="at least 0"):
+        bound(torch.zeros(1, 2), torch.tensor([[-1.0, 0.0]]))
 
 
 def test_a_perfect_rmse_has_no_gradient() -> None:
@@ -187,6 +261,8 @@ def test_a_perfect_rmse_has_no_gradient() -> None:
     ("loss", "labels", "expected"),
     [
         (ListNet(), [[1, 1], [0, 1]], [False, True]),
+        (SoftmaxCE(), [[1, 2], [1, 1]], [True, False]),
+        (SoftmaxCE(negatives_only=True), [[1, 2], [0, 1]], [False, True]),
         (ListAP(), [[1, 2], [0, 1]], [False, True]),
         (LambdaLoss(measure="P@5"), [[1, 2], [0, 1]], [False, True]),
         (RankNet(), [[1, 2], [0, 0]], [True, False]),
@@ -213,7 +289,14 @@ def test_nothing_to_learn_from_an_unjudged_batch() -> None:
         (lambda: ListAP(bins=1), "bins must be at least 2"),
         (lambda: RankNet(k=1), "k must be at least 2"),
         (lambda: WassRank(lam=0), "lam above 0"),
+        (lambda: SoftmaxCE(temperature=0), "temperature must be above 0"),
+        (lambda: BCE(pos_weight=0), "pos_weight must be above 0"),
+        (lambda: BCE(prior=1.0), "prior must be between 0 and 1"),
         (lambda: LambdaLoss("ndcg3"), "weighting must be"),
+        (lambda: LambdaLoss(measure="nDCG@5", truncation="most"), "truncation must be"),
+        (lambda: LambdaLoss(measure="nDCG@5", truncation="all"), "defined for the weighting 'ndcg2'"),
+        (lambda: LambdaLoss(truncation="either"), "nDCG with a cut-off, not for nDCG"),
+        (lambda: KLDivergence(temperature=0), "temperature must be above 0"),
         (lambda: MSE(reduction="average"), "reduction must be"),
     ],
 )
@@ -245,7 +328,7 @@ def test_the_argument_of_a_wrong_shape_or_type_is_named(given: tuple[Tensor, ...
 @pytest.mark.parametrize(("scores", "labels"), [([math.nan], [1.0]), ([math.inf], [1.0]), ([0.0], [-1.0])])
 def test_validate_looks_at_values(scores: list[float], labels: list[float]) -> None:
     with pytest.raises(ValueError, match="must be finite"):
-        MSE(validate=True)(torch.tensor([scores]), torch.tensor([labels]))
+        BCE(validate=True)(torch.tensor([scores]), torch.tensor([labels]))
     padded = MSE(validate=True)(
         torch.tensor([[0.0, *scores]]), torch.tensor([[0.0, *labels]]), torch.tensor([[True, False]])
     )

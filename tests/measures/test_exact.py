@@ -29,6 +29,12 @@ NAMES = [
     "RR",
     "RR@5",
     "RR(rel=3)@2",
+    "R@1",
+    "R@5",
+    "R(rel=2)@30",
+    "Success@1",
+    "Success@5",
+    "Success(rel=3)@2",
 ]
 
 
@@ -67,6 +73,10 @@ def test_values_are_arithmetic() -> None:
     assert parse("AP").exact(scores, labels).item() == pytest.approx((1 / 2 + 2 / 4 + 3 / 5) / 3)
     assert parse("AP@4").exact(scores, labels).item() == pytest.approx((1 / 2 + 2 / 4) / 3)
     assert parse("AP(rel=2)").exact(scores, labels).item() == pytest.approx((1 / 2 + 2 / 5) / 2)
+    assert parse("R@4").exact(scores, labels).item() == pytest.approx(2 / 3)
+    assert parse("R(rel=2)@4").exact(scores, labels).item() == pytest.approx(1 / 2)
+    assert parse("Success@1").exact(scores, labels).item() == 0
+    assert parse("Success@2").exact(scores, labels).item() == 1
     assert parse("RR").exact(scores, labels).item() == pytest.approx(1 / 2)
     assert parse("RR@1").exact(scores, labels).item() == 0
     assert parse("RR(rel=4)").exact(scores, labels).item() == 0

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rerank.errors import UserError
-from rerank.measures import AP, RR, P, nDCG, nERR, parse
+from rerank.measures import AP, RR, P, R, Success, nDCG, nERR, parse
 
 COMMON = [
     "P@10",
@@ -25,6 +25,10 @@ COMMON = [
     "RR",
     "RR@10",
     "RR(rel=2)@10",
+    "R@10",
+    "R(rel=2)@100",
+    "Success@10",
+    "Success(rel=2)@5",
 ]
 
 
@@ -49,6 +53,7 @@ def test_names_of_our_own(name: str) -> None:
         ("MRR@10", RR(10)),
         ("NDCG@5", nDCG(5)),
         ("Precision(rel=2)@5", P(5, rel=2)),
+        ("Recall@100", R(100)),
         (" nDCG@10 ", nDCG(10)),
         ("nDCG(cutoff=10, dcg='log2')", nDCG(10)),
         ("nERR(max_rel=4)@20", nERR(20, max_rel=4)),
@@ -63,7 +68,9 @@ def test_other_spellings(name: str, meant: object) -> None:
     [
         ("nDGC@10", "'nDCG'"),
         ("NDGC@10", "did you mean"),
-        ("Bpref", "P, AP, nDCG, nERR, RR"),
+        ("Bpref", "P, AP, nDCG, nERR, RR, R, Success"),
+        ("R", "needs a cut-off, such as R@10"),
+        ("Success(rel=2)", "needs a cut-off, such as Success@10"),
         ("P@0", "cutoff must be a whole number from 1, not 0"),
         ("P@2.5", "2.5"),
         ("P@True", "True"),
@@ -93,7 +100,15 @@ def test_what_cannot_be_trained_on_is_named(name: str, says: str) -> None:
     max_rel=st.none() | st.integers(1, 30),
 )
 def test_every_measure_reads_back(cutoff: int | None, rel: int, gain: str, max_rel: int | None) -> None:
-    for measure in (P(cutoff, rel), AP(cutoff, rel), RR(cutoff, rel), nDCG(cutoff, gain), nERR(cutoff, max_rel)):
+    binary = R(cutoff or 1, rel), Success(cutoff or 1, rel)
+    for measure in (
+        *binary,
+        P(cutoff, rel),
+        AP(cutoff, rel),
+        RR(cutoff, rel),
+        nDCG(cutoff, gain),
+        nERR(cutoff, max_rel),
+    ):
         assert parse(str(measure)) == measure
         assert hash(parse(str(measure))) == hash(measure)
 

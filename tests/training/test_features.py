@@ -82,7 +82,7 @@ def test_cutting_a_batch_changes_nothing(
         model.zero_grad(set_to_none=True)
         step = Gradients(model, model.inputs(lists), lists, loss, "fp32", budget, micro)
         batch = next(Batches(lists, np.arange(len(lists)), Full(), len(lists), None, seed=0).epoch(0))
-        value, documents = step.accumulate(batch, 1)
+        value, documents, *_ = step.accumulate(batch, 1)
         assert 0 < documents <= lists.size
         return value, {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
 
@@ -135,10 +135,10 @@ def test_an_interrupted_run_goes_on(options: list[str], tmp_path: Path, monkeypa
     accumulate = Gradients.accumulate
     for stop in (3, 8):
 
-        def interrupted(self: Gradients, groups: list, step: int, stop: int = stop) -> tuple[float, int]:
+        def interrupted(self: Gradients, groups: list, step: int, share: float, stop: int = stop) -> object:
             if step == stop:
                 raise KeyboardInterrupt
-            return accumulate(self, groups, step)
+            return accumulate(self, groups, step, share)
 
         monkeypatch.setattr(Gradients, "accumulate", interrupted)
         monkeypatch.setattr("rerank.training.trainer.CHECKPOINT_SECONDS", 1e9 if stop == 3 else 0.0)

@@ -17,7 +17,7 @@ from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.relaxations import SmoothI
 from rerank.training.batches import Batches, pad
 from rerank.training.step import Gradients
-from rerank.training.trainer import usable_lists
+from rerank.training.targets import Targets
 from tests.builders import make_lists, train
 from tests.training.test_training import assert_same, metrics, weights
 
@@ -41,7 +41,7 @@ def gradients(model: Scorer, lists: Lists, loss: Loss, **options: object) -> tup
     torch.manual_seed(1)
     accumulator = Gradients(model, model.inputs(lists), lists, loss, **settings)  # type: ignore[arg-type]
     batch = next(Batches(lists, np.arange(len(lists)), Full(), len(lists), None, seed=0).epoch(0))
-    value, _ = accumulator.accumulate(batch, 1)
+    value = accumulator.accumulate(batch, 1).loss
     return value, {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
 
 
@@ -89,7 +89,7 @@ def test_shares_of_processes_add_up(model: CrossEncoder, lists: Lists, monkeypat
 
 @pytest.mark.parametrize("steps", [None, 7])
 def test_batches_pass_over_every_list_and_can_start_anywhere(lists: Lists, steps: int | None) -> None:
-    usable = usable_lists(lists, PairwiseHinge())
+    usable = Targets(lists, PairwiseHinge()).usable()
     batches = Batches(lists, usable, Full(5), 4, steps, seed=3)
     epochs = [list(batches.epoch(epoch)) for epoch in range(3)]
     seen = [group.query for epoch in epochs for batch in epoch for group in batch]
@@ -107,12 +107,12 @@ def test_usable_lists_are_those_with_something_to_learn(lists: Lists) -> None:
     rows = [lists.grades[s:e] for s, e in zip(lists.offsets, lists.offsets[1:], strict=False)]
     pairs = [i for i, labels in enumerate(rows) if len(set(labels.tolist())) > 1]
     relevant = [i for i, labels in enumerate(rows) if (labels > 0).any()]
-    assert usable_lists(lists, PairwiseHinge()).tolist() == pairs
-    assert usable_lists(lists, DirectMetric("AP", SmoothI())).tolist() == relevant
+    assert Targets(lists, PairwiseHinge()).usable().tolist() == pairs
+    assert Targets(lists, DirectMetric("AP", SmoothI())).usable().tolist() == relevant
 
 
 def test_pairs_of_different_queries_take_the_place_of_lists(lists: Lists) -> None:
-    usable = usable_lists(lists, PairwiseHinge())
+    usable = Targets(lists, PairwiseHinge()).usable()
     batches = Batches(lists, usable, Pairs(3, same_query=False), 2, None, seed=0)
     steps = list(batches.epoch(0))
     assert [len(step) for step in steps[:-1]] == [6] * (len(steps) - 1)
@@ -125,7 +125,7 @@ def test_pairs_of_different_queries_take_the_place_of_lists(lists: Lists) -> Non
 
 def test_samplers_see_the_ranking_that_they_are_given(lists: Lists) -> None:
     """Negatives are the best by the scores; rows stay in the first stage's order."""
-    usable = usable_lists(lists, PairwiseHinge())
+    usable = Targets(lists, PairwiseHinge()).usable()
     batches = Batches(lists, usable, PositivesNegatives(1, 3, depth=3), len(usable), None, seed=0)
     flat = np.random.default_rng(0).normal(size=lists.lengths[usable].sum()).astype(np.float32)
     batches.scores = batches.spread(flat)

@@ -25,7 +25,7 @@ from rerank.models.vectors.boosting import Trees
 from rerank.relaxations import SmoothI
 from rerank.training.monitor import Monitor
 from rerank.training.objective import Objective
-from rerank.training.trainer import usable_lists
+from rerank.training.targets import Targets
 from tests.builders import train, write_features, write_folds
 
 LENGTHS = [20, 1, 7, 13, 20, 2, 16, 5, 20, 11, 3, 18] * 3
@@ -50,7 +50,7 @@ def lists(tmp_path: Path) -> Lists:
 
 
 def objective(loss: Loss, lists: Lists, seed: int = 0) -> Objective:
-    return Objective(loss, lists, usable_lists(lists, loss), seed)
+    return Objective(Targets(lists, loss), Targets(lists, loss).usable(), seed)
 
 
 def slices(lists: Lists) -> Iterator[slice]:
@@ -85,7 +85,7 @@ def test_the_gradient_is_that_of_the_lists_one_by_one(loss: Loss, tied: bool, li
         assert alone.grad is not None
         np.testing.assert_allclose(found[part], alone.grad[0], rtol=2e-4, atol=2e-6)
         total += one.item()
-    assert value == pytest.approx(total / len(usable_lists(lists, loss)), rel=1e-5)
+    assert value == pytest.approx(total / len(Targets(lists, loss).usable()), rel=1e-5)
 
 
 @pytest.mark.parametrize("loss", RANDOM, ids=name)
@@ -122,7 +122,7 @@ def test_the_hessian_counts_documents_and_makes_steps_independent_of_the_loss_s_
     made = objective(loss, lists)
     gradient, hessian = made(scores)
     for i, part in enumerate(slices(lists)):
-        learnable = i in usable_lists(lists, loss)
+        learnable = i in Targets(lists, loss).usable()
         np.testing.assert_allclose(hessian[part], float(learnable), rtol=1e-5)
         assert (gradient[part] == 0).all() or learnable
     assert np.abs(gradient[hessian > 0]).mean() == pytest.approx(1, rel=1e-5)

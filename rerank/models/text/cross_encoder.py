@@ -25,6 +25,7 @@ from rerank.models.contract import checked_contract, class_name, write_contract
 from rerank.models.scorer import Scorer
 from rerank.models.text.long import Long, check_long, make_inputs, mean_of_cls, score_rows
 from rerank.models.text.pairs import FlatInputs
+from rerank.models.text.start import DEPTH, Start, StartInputs, last_layer, spread, start_at_zero
 from rerank.models.text.template import PairTemplate
 from rerank.models.weights import check_safetensors, find_model, initial_hashes
 
@@ -45,6 +46,11 @@ class CrossEncoder(Scorer):
 
     The pair is joined by the tokenizer's own template. The encoder runs in the precision of the surrounding
     autocast, the head always in float32, and scores are raw (no activation).
+
+    With ``start`` it begins where the first stage is: the score is ``w · z + text``, with ``z`` of a column of the
+    lists, such as BM25's scores, by mean and deviation of its best candidates (:func:`rerank.lists.scaled.z_scores`).
+    The last layer of a fresh head is 0 then, so that the first step sees the first stage's ranking, to the last tie.
+    ``text`` alone is what is saved and other libraries load; ``w``, trained with it, is in ``rerank.json``.
     """
 
     def __init__(
@@ -55,6 +61,8 @@ class CrossEncoder(Scorer):
         document_length: int | None = None,
         dropout: float | None = None,
         long: Long | None = None,
+        start: list[str] | str | None = None,
+        start_depth: int | None = None,
     ) -> None:
         """Load an encoder, or a cross-encoder that was trained before.
 
@@ -73,10 +81,15 @@ class CrossEncoder(Scorer):
                 best chunk's score, the sum of all, the first one's. Chunks are those of the document alone;
                 ``literal_cedr``, for reproduction only, gives CEDR's, which depend on batch mates, and so do its
                 scores. Null takes the saved model's own, else ``truncate``.
+            start: columns of the lists (``bm25``) whose z, times ``w``, is added to the score of the text. A fresh head
+                starts at 0 and ``w`` at 1 (with C columns 1/C each); a head that was trained is kept, and ``w`` starts
+                from the spread of its scores. Null takes the saved model's own, [] the text part alone.
+            start_depth: candidates of a stored list, from the top, whose mean and deviation make z; null takes the
+                saved model's own, else 100.
 
         Raises:
             UserError: no such model, no safetensors weights, lengths beyond the model's positions, or a head that
-                cannot do what ``long`` asks for.
+                cannot do what ``long`` or ``start`` ask for.
         """
         super().__init__()
         from transformers import AutoTokenizer
@@ -89,6 +102,15 @@ class CrossEncoder(Scorer):
         self.long: Long = long or contract.get("long", "truncate")
         self._folder, self._dropout, self._saved_cls = folder, dropout, contract.get("head") == "cls"
         self._initial: dict[str, str] | None = None
+        self.start: Start | None = None
+        self._saved_start: dict[str, Any] = contract.get("start", {})
+        columns = [start] if isinstance(start, str) else self._saved_start.get("columns") if start is None else start
+        if columns:
+            depth = start_depth if start_depth is not None else self._saved_start.get("depth", DEPTH)
+            self.start = Start(columns, depth)
+            self.columns = self.start.names()
+        elif start_depth is not None:
+            raise UserError("model.start_depth: is for a model that starts from columns; name them as model.start")
         self._begin(FRESH_SEED)
         self._started = False
         self.template = PairTemplate.of(self.tokenizer, with_types=_knows_types(self.network))
@@ -112,13 +134,32 @@ class CrossEncoder(Scorer):
         check_long(self.long, self.network, self.head)
         if self.long in ("cls_mean", "literal_cedr"):
             mean_of_cls(self.network)
+        if self.start is None:
+            return
+        layer = last_layer(self.network)
+        if any(self.network.get_submodule(name.rpartition(".")[0]) is layer for name in self.missing):
+            start_at_zero(self.network)
+        count = len(self.start.columns)
+        self.start.set(self._saved_start["weights"] if self._starts_as_saved else [1 / count] * count)
+
+    @property
+    def _starts_as_saved(self) -> bool:
+        """Whether ``w`` was trained together with the text part, for the same z."""
+        saved = self._saved_start.get("columns"), self._saved_start.get("depth")
+        return self.start is not None and saved == (self.start.columns, self.start.depth)
 
     def prepare(self, train: Lists, seed: int) -> None:
-        """Draw the head from the seed where the folder has none; a model that was trained starts anew."""
-        del train
+        """Draw the head from the seed where the folder has none; a model that was trained starts anew.
+
+        A head that was trained without the columns of ``start`` gets a first stage as loud as itself.
+        """
         if self._started or (self.missing and seed != FRESH_SEED):
             self._begin(seed)
         self._started = True
+        if self.start is not None and not self._starts_as_saved and bool(last_layer(self.network).weight.any()):
+            found, count = spread(self, train, seed), len(self.start.columns)
+            log.info("start: within lists the scores of %s have a spread of %.3g; w is as much", self.name, found)
+            self.start.set([found / count] * count)
 
     def identity(self) -> dict[str, Any]:
         """The arguments, with what the folder's contract decides in their place and the folder's files for its name."""
@@ -126,6 +167,9 @@ class CrossEncoder(Scorer):
             self._initial = initial_hashes(self._folder)
         decided = {"head": self.head, "long": self.long}
         decided |= {"query_length": self.query_length, "document_length": self.document_length}
+        decided |= {"start": self.start and self.start.columns, "start_depth": self.start and self.start.depth}
+        if self._starts_as_saved:
+            decided["start_weights"] = self._saved_start["weights"]
         found = self.arguments() | decided | {"initial": self._initial}
         del found["name"]
         return found
@@ -151,14 +195,34 @@ class CrossEncoder(Scorer):
             "query_length": self.query_length,
             "document_length": self.document_length,
             "long": self.long,
-        }
+        } | ({"start": self.start.contract()} if self.start else {})
+
+    def logged(self) -> dict[str, Any]:
+        """``start``: ``w`` of each column."""
+        return {"start": self.start.by_column()} if self.start else {}
 
     def head_parameters(self) -> set[str]:
         """Names of the parameters outside the encoder."""
         return {name for name, _ in self.named_parameters() if not name.startswith(self._encoder_prefix)}
 
+    def check(self, lists: Lists) -> None:
+        """Refuse lists without a column that it starts from, or whose column would give added documents away."""
+        if self.start is not None:
+            self.start.check(lists)
+
     def inputs(self, lists: Lists) -> Inputs:
-        """The lists' token ids, from the cache inside their folder."""
+        """The lists' token ids, from the cache inside their folder, and z of the columns that it starts from.
+
+        Raises:
+            UserError: lists without such a column, or whose column would give added documents away.
+        """
+        self.check(lists)
+        if self.start is None:
+            return self.text_inputs(lists)
+        return StartInputs(self.text_inputs(lists), self.start, lists)
+
+    def text_inputs(self, lists: Lists) -> Inputs:
+        """What the text part reads alone."""
         tokens = tokenise(lists.store, self.tokenizer, self.query_length, self.document_length)
         if tokens.truncated:
             log.info(
@@ -182,17 +246,46 @@ class CrossEncoder(Scorer):
 
     forward = score
 
+    def joined(self, scores: Tensor, beside: Tensor) -> Tensor:
+        """``w · z + text`` in float32: ``[n]`` scores of the text part, ``[n, C]`` z."""
+        assert self.start is not None
+        return scores.float() + self.start(beside)
+
     def save(self, folder: Path) -> None:
         """Write weights, configuration, tokenizer and contract; ``hf`` heads load in other libraries."""
         self.network.save_pretrained(folder, safe_serialization=True)
         self.tokenizer.save_pretrained(folder)
         write_contract(folder, self.contract())
 
-    def predict(self, pairs: Sequence[tuple[str, str]], budget: int | None = None) -> Array:
-        """Raw scores of (query, document) text pairs, ``[n]`` float32, whatever their order and batch mates.
+    def predict(self, pairs: Sequence[tuple[str, str]] | Lists, budget: int | None = None) -> Array:
+        """Raw scores of (query, document) text pairs, or of lists' candidates, whatever their order and batch mates.
 
         Args:
-            pairs: the texts; a document longer than ``document_length`` is cut, as in training.
+            pairs: the texts, or lists; a document longer than ``document_length`` is cut, as in training.
+            budget: padded tokens per forward pass; None for what suits the machine.
+
+        Returns:
+            ``[n]`` float32.
+
+        Raises:
+            UserError: pairs for a model that starts from columns: texts alone do not say what it reads.
+        """
+        from rerank.models.score import score_lists
+
+        if isinstance(pairs, Lists):
+            return score_lists(self, self.inputs(pairs), pairs, budget=budget)
+        if self.start is not None:
+            raise UserError(
+                f"predict: the model starts from {', '.join(self.start.columns)}, which pairs do not have; give lists, "
+                "or rank(query, documents, columns={…}); CrossEncoder(…, start=[]) is its text part alone"
+            )
+        return self.text_scores(pairs, budget)
+
+    def text_scores(self, pairs: Sequence[tuple[str, str]], budget: int | None = None) -> Array:
+        """Raw scores of text pairs, ``[n]`` float32, by the text part alone where there is another.
+
+        Args:
+            pairs: the texts.
             budget: padded tokens per forward pass; None for what suits the machine.
         """
         from rerank.models.score import score_candidates
@@ -208,13 +301,46 @@ class CrossEncoder(Scorer):
         return score_candidates(self, self._pairs(Tokens.of(*sides), rows, rows), rows, rows, budget=budget)
 
     def rank(
-        self, query: str, documents: Sequence[str], top_k: int | None = None, return_documents: bool = False
+        self,
+        query: str,
+        documents: Sequence[str],
+        top_k: int | None = None,
+        return_documents: bool = False,
+        columns: Mapping[str, Sequence[float] | Array] | None = None,
     ) -> list[dict[str, Any]]:
-        """Rank documents for a query, best first: ``corpus_id``, ``score`` and, where asked for, ``text``."""
-        scores = self.predict([(query, document) for document in documents])
+        """Rank documents for a query, best first: ``corpus_id``, ``score`` and, where asked for, ``text``.
+
+        Args:
+            query: the query.
+            documents: the documents; with ``columns`` in the order of the first stage.
+            top_k: how many to return; None for all.
+            return_documents: whether their texts are returned, too.
+            columns: for a model that starts from columns the first stage's scores of these documents, ``{"bm25":
+                [12.1, …]}``; None or NaN where it has none.
+
+        Raises:
+            UserError: a column that the model starts from is missing, or has not a number for every document.
+        """
+        scores = self.text_scores([(query, document) for document in documents])
+        if self.start is not None:
+            scores = self.add_start(scores, columns or {})
         order = np.argsort(-scores, kind="stable")[:top_k]
         ranked: list[dict[str, Any]] = [{"corpus_id": int(i), "score": float(scores[i])} for i in order]
         return [r | {"text": documents[r["corpus_id"]]} for r in ranked] if return_documents else ranked
+
+    def without_start(self, lists: Lists, scores: Array) -> Array:
+        """The text part's share of the scores of lists, ``[T]`` float32, to rounding."""
+        assert self.start is not None
+        with torch.inference_mode():
+            z = self.start.of_lists(lists, lists.row_numbers).to(self.start.weights.device)
+            return scores - self.start(z).cpu().numpy()
+
+    def add_start(self, text: Array, columns: Mapping[str, Sequence[float] | Array]) -> Array:
+        """Scores of one list's candidates, ``[n]``, from those of their texts and the columns, best candidate first."""
+        assert self.start is not None
+        with torch.inference_mode():
+            z = self.start.of_values(columns, len(text)).to(self.start.weights.device)
+            return self.joined(torch.from_numpy(text).to(z.device), z).cpu().numpy()
 
 
 def resolve_lengths(room: int, query: int | None, document: int | None, fresh: bool, long: Long) -> tuple[int, int]:

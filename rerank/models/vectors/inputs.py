@@ -115,16 +115,6 @@ def check_known(lists: Lists, names: Sequence[str], values: Array) -> None:
         )
 
 
-def check_added(lists: Lists, names: Sequence[str]) -> None:
-    """Refuse added candidates of which a system says nothing: the gap itself would tell that they are relevant."""
-    added = lists.store.added_rows[lists.rows]
-    if added.any() and (unknown := np.isnan(vectors(lists, names)[added]).any(axis=0)).any():
-        raise UserError(
-            f"{lists}: {names[int(unknown.argmax())]} says nothing of the relevant documents that were added, which "
-            "would give them away; make the lists without --add-relevant, or leave the column out"
-        )
-
-
 def warn_of_added(train: Lists, names: Sequence[str]) -> None:
     """Say which columns give added candidates away: all of them score below the last candidate of their lists.
 

@@ -182,7 +182,7 @@ def test_training_gradients_do_not_depend_on_how_a_batch_is_cut(short_model: Pat
         model.zero_grad(set_to_none=True)
         step = Gradients(model, model.inputs(lists), lists, ListNet(), "fp32", budget, size)
         batch = next(Batches(lists, np.arange(len(lists)), Full(), len(lists), None, seed=0).epoch(0))
-        loss, documents = step.accumulate(batch, 1)
+        loss, documents, *_ = step.accumulate(batch, 1)
         learnable = [n for n in lists.lengths if n > 1]  # every list of several documents has unequal labels
         assert documents == sum(learnable)
         found.append((loss, {name: p.grad for name, p in model.named_parameters() if p.grad is not None}))

@@ -1,0 +1,161 @@
+r"""Differences that were found with several seeds: both the queries and the seeds are samples.
+
+A method is more than the models that were trained: other seeds give other models. With :math:`d_{sq}` the difference of
+two methods for query :math:`q` in their trainings with seed :math:`s`, of :math:`S` seeds and :math:`Q` queries,
+
+.. math::
+
+    d_{sq} = \delta + a_s + b_q + e_{sq}, \qquad \hat\delta = \frac{1}{SQ}\sum_{s,q} d_{sq},
+
+and what a mean over queries alone takes for its uncertainty lacks :math:`a_s`, which all queries share. Here
+
+.. math::
+
+    \widehat{\mathrm{Var}}(\hat\delta) = \underbrace{\frac{1}{Q(Q-1)}\sum_q (\bar d_{\cdot q} - \hat\delta)^2}_{V_q}
+    + \underbrace{\frac{1}{S(S-1)}\sum_s (\bar d_{s\cdot} - \hat\delta)^2}_{V_s},
+
+the two-way clustered variance (Cameron, Gelbach and Miller 2011) without the term that takes the share of
+:math:`e_{sq}` off again: it has that share twice, so intervals are a little too wide rather than too narrow.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rerank.evaluation.significance import differences
+
+RESAMPLES = 10_000
+"""Resamples of the bootstrap."""
+
+
+@dataclass(frozen=True)
+class Crossed:
+    """A mean difference over seeds and queries.
+
+    Attributes:
+        mean: the mean difference.
+        interval: its confidence interval.
+        p: the two-sided p-value that belongs to the interval: the one of level ``1 - p`` ends at 0. NaN where there is
+            no difference at all.
+        error: its standard error.
+        freedom: Satterthwaite's degrees of freedom of that error.
+        seeds: how many seeds; 1 where the seeds make no difference or there is only one.
+        queries: how many queries.
+    """
+
+    mean: float
+    interval: tuple[float, float]
+    p: float
+    error: float
+    freedom: float
+    seeds: int
+    queries: int
+
+
+def paired(run: np.ndarray, baseline: np.ndarray) -> np.ndarray:
+    """Differences ``[S, Q]`` of values ``[S, Q]``; a side with one row (the first stage has no seeds) meets every row.
+
+    Queries that either side leaves out (NaN) are left out; rounding errors become ties.
+
+    Raises:
+        ValueError: several seeds on both sides, but not as many.
+    """
+    if len(run) != len(baseline) and 1 not in (len(run), len(baseline)):
+        raise ValueError(f"seeds are paired: {len(run)} of one method, {len(baseline)} of the other")
+    run, baseline = np.broadcast_arrays(run, baseline)
+    known = ~np.isnan(run + baseline).any(axis=0)
+    kept = [differences(ours[known], theirs[known]) for ours, theirs in zip(run, baseline, strict=True)]
+    return np.stack(kept)
+
+
+def standard_error(difference: np.ndarray) -> tuple[float, float]:
+    """Standard error of the mean of ``[S, Q]`` differences, and Satterthwaite's degrees of freedom of it.
+
+    With variances :math:`V_q, V_s` as above: :math:`(V_q + V_s)^2 / (V_q^2/(Q-1) + V_s^2/(S-1))`.
+    """
+    parts = []
+    for axis in (0, 1):
+        means = difference.mean(axis=axis)
+        if len(means) > 1:
+            parts.append((float(means.var(ddof=1)) / len(means), len(means) - 1))
+    total = sum(part for part, _ in parts)
+    spread = sum(part**2 / freedom for part, freedom in parts)
+    return float(np.sqrt(total)), total**2 / spread if spread > 0 else float(difference.shape[1] - 1)
+
+
+def crossed_difference(
+    difference: np.ndarray, level: float = 0.95, seed: int = 0, resamples: int = RESAMPLES
+) -> Crossed:
+    r"""Interval and p-value of a mean difference by a bootstrap over queries and seeds.
+
+    A resample draws :math:`Q` of the queries' means :math:`\bar d_{\cdot q}` with replacement and, independently, moves
+    by the seeds' means under normal multipliers, :math:`\sum_s g_s (\bar d_{s\cdot} - \hat\delta) / \sqrt{S(S-1)}` with
+    :math:`g_s \sim N(0, 1)`: two or three seeds have a variance, :math:`V_s`, but no shape to resample. (To draw them
+    with replacement would give :math:`(S-1)/S` of that variance, two thirds at three seeds.) The interval is the
+    percentile interval, its distances from the mean stretched by the ratio of Student's quantile, with Satterthwaite's
+    degrees of freedom, to the normal's (after Hesterberg 2015): few seeds say little about how much seeds matter.
+
+    Args:
+        difference: ``[S, Q]``, see `paired`; with one row it is a bootstrap over queries.
+        level: confidence level.
+        seed: of the bootstrap.
+        resamples: how many there are; p is no smaller than one in that many.
+
+    >>> found = crossed_difference(np.array([[0.1, 0.3, 0.2, 0.2], [0.2, 0.4, 0.3, 0.3]]))
+    >>> round(found.mean, 4), found.interval[0] < 0.25 < found.interval[1]
+    (0.25, True)
+    """
+    seeds, queries = difference.shape
+    nan = float("nan")
+    if not queries:
+        return Crossed(nan, (nan, nan), nan, nan, nan, seeds, 0)
+    mean = float(difference.mean())
+    if not difference.any():
+        return Crossed(0.0, (0.0, 0.0), nan, 0.0, nan, seeds, queries)
+    error, freedom = standard_error(difference)
+    if error < 1e-12:  # the same everywhere
+        return Crossed(mean, (mean, mean), 0.0 if queries > 1 else nan, 0.0, nan, seeds, queries)
+    rng = np.random.default_rng(seed)
+    drawn = _resampled(difference.mean(axis=0), resamples, rng) - mean
+    if seeds > 1:
+        of_seeds = (difference.mean(axis=1) - mean) / np.sqrt(seeds * (seeds - 1))
+        drawn += rng.standard_normal((resamples, seeds)) @ of_seeds
+    drawn.sort()
+    low, high = _ends(drawn, mean, freedom, 1 - level)
+    return Crossed(mean, (low, high), _p(drawn, mean, freedom), error, freedom, seeds, queries)
+
+
+def _ends(drawn: np.ndarray, mean: float, freedom: float, alpha: float) -> tuple[float, float]:
+    """The interval of level ``1 - alpha`` by sorted deviations from the mean."""
+    from scipy.special import ndtri, stdtrit
+
+    stretch = float(stdtrit(freedom, alpha / 2) / ndtri(alpha / 2))
+    places = np.array([alpha / 2, 1 - alpha / 2]) * (len(drawn) - 1)
+    low, high = np.interp(places, np.arange(len(drawn)), drawn) * stretch
+    return mean + float(low), mean + float(high)
+
+
+def _p(drawn: np.ndarray, mean: float, freedom: float) -> float:
+    """The smallest alpha whose interval leaves 0 out, by bisection: intervals shrink as alpha grows."""
+    low, high = 1 / len(drawn), 1 - 1e-9
+    for _ in range(40):
+        middle = np.sqrt(low * high)
+        ends = _ends(drawn, mean, freedom, middle)
+        if ends[0] <= 0 <= ends[1]:
+            low = middle
+        else:
+            high = middle
+    return float(high)
+
+
+def _resampled(values: np.ndarray, resamples: int, rng: np.random.Generator) -> np.ndarray:
+    """Means of as many values as there are, drawn with replacement; a few megabytes of them at a time."""
+    count = len(values)
+    batch = max(1, 2_000_000 // count)
+    parts = []
+    for start in range(0, resamples, batch):
+        rows = min(batch, resamples - start)
+        parts.append(values[rng.integers(0, count, (rows, count))].mean(axis=1))
+    return np.concatenate(parts)

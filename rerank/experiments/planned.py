@@ -1,0 +1,129 @@
+"""The comparisons that a configuration plans, and what came out of each: one family for the correction."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from rerank.errors import UserError, nearest
+from rerank.evaluation.crossed import Crossed, crossed_difference, paired
+from rerank.evaluation.significance import AnyTest, Correction, cohens_d, correct, p_value, wins_ties_losses
+
+Values = Mapping[str, np.ndarray]
+"""Values per seed and query ``[S, Q]``, by measure."""
+
+Pair = tuple[str, str]
+"""A row and what it is compared with."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One row against another in one measure.
+
+    Attributes:
+        row: its name; of a group ``best of NAME``.
+        against: the name of the other.
+        measure: the measure.
+        methods: the two rows compared: of groups, those that validation chose.
+        found: the difference over seeds and queries; None where one of the two did not come out.
+        effect: Cohen's d of the differences per query, of means over seeds.
+        counts: queries in which the row is better, equal, worse.
+        p: the p-value of the test; NaN where there is no difference at all, or nothing came out.
+        corrected: the same after the correction over all that was planned.
+    """
+
+    row: str
+    against: str
+    measure: str
+    methods: Pair
+    found: Crossed | None = None
+    effect: float = math.nan
+    counts: tuple[int, int, int] = (0, 0, 0)
+    p: float = math.nan
+    corrected: float = math.nan
+
+
+def planned_pairs(rows: Sequence[str], baseline: str | None, every: bool) -> list[Pair]:
+    """Every pair of rows, the later first; or every row with the baseline.
+
+    >>> planned_pairs(["BM25", "hinge", "SmoothI"], None, every=True)
+    [('hinge', 'BM25'), ('SmoothI', 'BM25'), ('SmoothI', 'hinge')]
+    """
+    if every:
+        pairs = [(later, earlier) for earlier, later in itertools.combinations(rows, 2)]
+        turned = [pair[::-1] if pair[0] == baseline else pair for pair in pairs]
+        return sorted(turned, key=lambda pair: pair[1] != baseline) if baseline else turned
+    return [(row, baseline) for row in rows if row != baseline] if baseline else []
+
+
+def best_of(group: str) -> str:
+    """The name of what validation chooses of a group."""
+    return f"best of {group}"
+
+
+def choose_of_groups(groups: Mapping[str, Sequence[str]], validation: Mapping[str, float]) -> dict[str, str]:
+    """The method of each group with the best validation, a mean over folds and seeds; of equal ones the first.
+
+    Test values have no part in it: the difference of two chosen methods on test is that of two methods that were
+    fixed before. Methods without validation are left aside, and so is a group without any that has it.
+    """
+    chosen = {}
+    for group, methods in groups.items():
+        known = [method for method in methods if not math.isnan(validation.get(method, math.nan))]
+        if known:
+            chosen[group] = max(known, key=lambda method: validation[method])
+    return chosen
+
+
+def check_groups(groups: Mapping[str, Sequence[str]], methods: Sequence[str]) -> None:
+    """Raise a UserError for a group without methods, with one that there is not, or for a single group."""
+    if len(groups) == 1:
+        raise UserError(f"groups: {next(iter(groups))!r} alone has nothing to be compared with; name two")
+    for name, members in groups.items():
+        if not members:
+            raise UserError(f"groups.{name}: names no method")
+        for member in members:
+            if member not in methods:
+                raise UserError(f"groups.{name}: no method {member!r}{nearest(member, methods)}")
+
+
+def compare_all(
+    values: Mapping[str, Values],
+    pairs: Sequence[tuple[str, str, Pair]],
+    measures: Sequence[str],
+    test: AnyTest,
+    correction: Correction,
+    seed: int = 0,
+) -> list[Compared]:
+    """Every planned comparison in every measure.
+
+    Args:
+        values: of the rows that came out.
+        pairs: the names of both sides, and the rows that they are.
+        measures: those compared.
+        test: ``bootstrap`` over seeds and queries, or a test over queries of the means over seeds.
+        correction: over all pairs and measures, those that did not come out included: they were planned.
+        seed: of the bootstrap and the randomisation test.
+    """
+    compared = []
+    for row, against, (ours, theirs) in pairs:
+        for measure in measures:
+            one = Compared(row, against, measure, (ours, theirs))
+            if ours in values and theirs in values:
+                one = _compared(one, paired(values[ours][measure], values[theirs][measure]), test, seed)
+            compared.append(one)
+    corrected = correct([one.p for one in compared], correction, planned=len(compared))
+    return [replace(one, corrected=float(p)) for one, p in zip(compared, corrected, strict=True)]
+
+
+def _compared(one: Compared, difference: np.ndarray, test: AnyTest, seed: int) -> Compared:
+    found = crossed_difference(difference, seed=seed)
+    over_seeds = difference.mean(axis=0)
+    over_seeds = np.where(np.abs(over_seeds) < 1e-12, 0.0, over_seeds)
+    p = found.p if test == "bootstrap" else p_value(test, over_seeds, seed)
+    effect = cohens_d(over_seeds) if len(over_seeds) else math.nan
+    return replace(one, found=found, effect=effect, counts=wins_ties_losses(over_seeds), p=p)

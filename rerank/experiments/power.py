@@ -1,0 +1,88 @@
+"""What difference an experiment could find, in a sentence: before it trains, and by what was measured afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from rerank.evaluation.crossed import paired
+from rerank.evaluation.measures import COUNTS, PerQuery, parse_measures
+from rerank.evaluation.power import OTHER, TYPICAL, found_differences, measured_deviations
+from rerank.experiments.cells import Cell, Group, Plan, first_stage_names
+from rerank.experiments.identities import Identities
+from rerank.experiments.planned import planned_pairs
+from rerank.experiments.rows import test_lists
+from rerank.experiments.search import Point
+
+
+def power_before(plan: Plan, identities: Identities, measurement: Callable[[Cell], PerQuery | None]) -> str:
+    """The sentence before anything is trained.
+
+    Args:
+        plan: the experiment.
+        identities: what is known of its lists.
+        measurement: values per query of a cell that is finished; where two methods have some, how much they differ is
+            taken from them.
+    """
+    config = plan.config
+    measures = [str(measure) for measure in parse_measures(config.measures) if measure.NAME not in COUNTS]
+    found = _finished(plan, identities, measurement)
+    values = {
+        method: {name: np.stack([table[name] for table in tables]) for name in measures}
+        for method, tables in found.items()
+    }
+    deviations = {}
+    for name in measures:
+        names = list(values)
+        pairs = [
+            paired(values[one][name], values[other][name])
+            for i, one in enumerate(names)
+            for other in names[i + 1 :]
+            if values[one][name].shape == values[other][name].shape
+        ]
+        if (known := measured_deviations(pairs)) is not None:
+            deviations[name] = known
+    measured = bool(deviations)
+    if not measured:
+        deviations = {str(m): TYPICAL.get(m.NAME, OTHER) for m in parse_measures(config.measures) if str(m) in measures}
+    comparisons = planned_comparisons(plan, identities) * len(measures)
+    return found_differences(_queries(plan, identities), len(config.seeds), comparisons, deviations, measured)
+
+
+def planned_comparisons(plan: Plan, identities: Identities) -> int:
+    """How many pairs of rows, or of groups, will be compared."""
+    config = plan.config
+    first = identities.data(plan.cell(plan.groups[0], _first_point(plan, plan.groups[0]))).first_stage
+    rows = [*(first_stage_names(config) if first else []), *config.methods, *config.ensembles]
+    pairs = planned_pairs(rows, config.baseline, config.pairs == "all")
+    count = len(pairs) + len(config.groups) * (len(config.groups) - 1) // 2
+    return count if config.baseline is not None else max(count, len(rows) - 1)
+
+
+def _queries(plan: Plan, identities: Identities) -> int:
+    """Test queries of all folds."""
+    one = plan.groups[0]
+    groups = [group for group in plan.groups if (group.method, group.seed) == (one.method, one.seed)]
+    cells = [plan.cell(group, _first_point(plan, group)) for group in groups]
+    return sum(len(test_lists(cell).qrels or {}) for cell in cells if identities.data(cell).test is not None)
+
+
+def _first_point(plan: Plan, group: Group) -> Point:
+    """Values for the keys of a search; lists and columns rarely depend on them."""
+    search = plan.config.methods[group.method].search
+    return {key: options[0] if isinstance(options, list) else options["low"] for key, options in search.items()}
+
+
+def _finished(
+    plan: Plan, identities: Identities, measurement: Callable[[Cell], PerQuery | None]
+) -> dict[str, list[PerQuery]]:
+    """By method, the values of the first fold with each seed, as far as they are finished and nothing is searched."""
+    found: dict[str, list[PerQuery]] = {}
+    for group in plan.groups:
+        if plan.config.methods[group.method].search or plan.config.refit or group.fold != plan.groups[0].fold:
+            continue
+        table = measurement(identities.named(plan.cell(group, {})))
+        if table is not None:
+            found.setdefault(group.method, []).append(table)
+    return found

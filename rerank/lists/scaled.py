@@ -1,0 +1,55 @@
+"""A column's numbers on one scale for every list: z, which neither depth nor sampling changes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rerank.arrow import Array, list_numbers
+
+LARGEST = 1e30
+"""Where z ends: what would be infinite in float32 stays a number."""
+
+
+def z_scores(values: Array, offsets: Array, added: Array, depth: int) -> Array:
+    r"""Numbers of ranked candidates, by mean and deviation of the best candidates of their lists.
+
+    .. math:: z_i = \frac{x_i - \mu}{\sigma}
+
+    over the first ``depth`` candidates that have a number and were not added (population deviation, in float64). A
+    candidate without a number has the lowest z of its list's; all have 0 where nothing varies among those first. An
+    added one is no lower than the lowest of the others: lists are cut at a depth, below which only added ones, all of
+    them relevant, would be, and a model would learn that low is good.
+
+    >>> z_scores(np.array([3.0, 1.0, np.nan, 7.0]), np.array([0, 3, 4]), np.zeros(4, bool), 100).tolist()
+    [1.0, -1.0, -1.0, 0.0]
+
+    Args:
+        values: ``[T]``, list after list, best first; NaN where a system did not return the candidate.
+        offsets: ``[Q + 1]`` where each list starts, and the last ends.
+        added: ``[T]`` whether a candidate was added for training; it counts for nobody but itself.
+        depth: candidates of a list whose mean and deviation count.
+
+    Returns:
+        ``[T]`` float32.
+    """
+    offsets = offsets[np.flatnonzero(np.diff(offsets, prepend=-1))]  # without empty lists
+    starts, lists = offsets[:-1], len(offsets) - 1
+    x, of = values.astype(np.float64), list_numbers(len(values), offsets[:-1])
+    known = ~(np.isnan(x) | added)
+    found = np.cumsum(known)
+    counted = known & (found - (found - known)[starts][of] <= depth)
+    count = np.bincount(of, counted, lists)
+    mean = np.bincount(of, np.where(counted, x, 0), lists) / np.maximum(count, 1)
+    off = x - mean[of]
+    deviation = np.sqrt(np.bincount(of, np.where(counted, off, 0) ** 2, lists) / np.maximum(count, 1))
+    lowest, highest = (_of_each(ufunc, x, counted, starts) for ufunc in (np.minimum, np.maximum))
+    varies = (count > 0) & (lowest < highest)  # a deviation may be above 0 by rounding alone
+    z = np.where(varies[of], off / np.where(varies, deviation, 1)[of], 0)
+    z = np.fmax(z, np.where(varies, _of_each(np.minimum, z, known, starts), 0)[of])  # what is NaN is the lowest, too
+    return np.clip(z, -LARGEST, LARGEST).astype(np.float32)
+
+
+def _of_each(ufunc: np.ufunc, values: Array, where: Array, starts: Array) -> Array:
+    """The smallest or largest of some of each list's numbers, ``[Q]``."""
+    none = np.inf if ufunc is np.minimum else -np.inf
+    return ufunc.reduceat(np.where(where, values, none), starts) if len(starts) else np.zeros(0)

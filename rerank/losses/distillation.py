@@ -1,0 +1,93 @@
+"""Losses against a teacher's scores: what a model learns from another one, without any judgment."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from rerank.losses.base import Loss, Reduction, Target
+from rerank.losses.pair_sums import has_ordered_pair
+
+
+class MarginMSE(Loss):
+    r"""Mean squared error of the margins of all pairs, against the target's margins.
+
+    .. math:: \ell = \frac{1}{N (N - 1)} \sum_{i \ne j} \bigl((s_i - s_j) - (y_i - y_j)\bigr)^2
+        = \frac{2}{N - 1} \sum_i (d_i - \bar d)^2, \quad d_i = s_i - y_i
+
+    The sum over pairs is twice the sample variance of the differences, so that it costs O(N). Scores may have another
+    offset than the teacher's; with :class:`MSE` they may not. Shapes: scores and labels ``[B, N]``. Targets are any
+    values. A list of one document is left out; one without relevant documents counts, like any other.
+
+    Source: Hofstätter et al., "Improving Efficient Neural Ranking Models with Cross-Architecture Knowledge
+    Distillation", 2020 (of a relevant and another document; here of all pairs).
+
+    >>> MarginMSE()(torch.tensor([[1.0, 0.0]]), torch.tensor([[5.0, 2.0]]))  # (1 - 3)^2
+    tensor(4.)
+
+    Args:
+        reduction: mean or sum over the lists from which something can be learned, or none.
+        validate: look at the values of scores and labels, and refuse what is not finite.
+    """
+
+    target: ClassVar[Target] = "values"
+
+    def learnable(self, labels: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Lists with a pair."""
+        many = torch.ones_like(labels, dtype=torch.bool) if mask is None else mask
+        return many.sum(dim=1) > 1
+
+    def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:
+        """Twice the sample variance of the differences."""
+        difference = scores - labels  # 0 where padded
+        count = mask.sum(dim=1, keepdim=True)
+        centred = (difference - difference.sum(dim=1, keepdim=True) / count.clamp(min=1)).masked_fill(~mask, 0.0)
+        return 2 * centred.square().sum(dim=1) / (count[:, 0] - 1).clamp(min=1)
+
+
+class KLDivergence(Loss):
+    r"""Kullback-Leibler divergence of the scores' softmax from the target's.
+
+    .. math:: \ell = T^2 \sum_i p_i \ln \frac{p_i}{q_i}, \quad p = \operatorname{softmax}(y / T), \quad
+        q = \operatorname{softmax}(s / T)
+
+    The factor T² keeps gradients of one size for every temperature. At T = 1 the gradient is that of
+    :class:`ListNet`; the value is 0 where the scores are the target's, up to a shift. Shapes: scores and labels
+    ``[B, N]``. Targets are any values. A list of equal targets (so also one without relevant documents, where the
+    target is grades) is left out.
+
+    Source: Hinton, Vinyals and Dean, "Distilling the Knowledge in a Neural Network", 2015.
+
+    >>> KLDivergence()(torch.tensor([[0.0, 0.0]]), torch.tensor([[50.0, 0.0]]))  # 1 ln(1 / (1 / 2))
+    tensor(0.6931)
+
+    Args:
+        temperature: divides scores and targets; larger ones also teach the order among documents of small targets.
+        reduction: mean or sum over the lists from which something can be learned, or none.
+        validate: look at the values of scores and labels, and refuse what is not finite.
+
+    Raises:
+        ValueError: a temperature that is not above 0.
+    """
+
+    target: ClassVar[Target] = "values"
+
+    def __init__(self, temperature: float = 1.0, reduction: Reduction = "mean", validate: bool = False) -> None:
+        super().__init__(reduction, validate)
+        if temperature <= 0:
+            raise ValueError(f"temperature must be above 0, not {temperature:g}")
+        self.temperature = temperature
+
+    def learnable(self, labels: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Lists with unequal targets."""
+        return has_ordered_pair(labels, mask)
+
+    def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:
+        """The divergence of a list."""
+        lowest = torch.finfo(scores.dtype).min  # finite: a list of padding only must not become NaN
+        wanted = (labels / self.temperature).masked_fill(~mask, lowest).log_softmax(dim=1)
+        found = (scores / self.temperature).masked_fill(~mask, lowest).log_softmax(dim=1)
+        apart = (wanted - found).masked_fill(~mask, 0.0)
+        return self.temperature**2 * (wanted.exp() * apart).sum(dim=1)

@@ -1,0 +1,70 @@
+"""Softmax cross-entropy: what most rerankers are trained with, over a whole list or against its negatives only."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from rerank.losses.base import Loss, Reduction
+from rerank.losses.pair_sums import has_ordered_pair
+
+
+class SoftmaxCE(Loss):
+    r"""Cross-entropy between the labels' shares of their sum and the softmax of the scores.
+
+    .. math:: \ell = -\sum_i t_i \ln \frac{e^{s_i / T}}{\sum_{j \in A_i} e^{s_j / T}}, \quad
+        t_i = \frac{y_i}{\sum_j y_j}
+
+    :math:`A_i` is the whole list. With ``negatives_only`` it is i and the documents of grade 0, so that relevant
+    documents do not compete with each other: InfoNCE, also known as LCE (localised contrastive estimation). With one
+    relevant document per list both are the same. Unlike :class:`ListNet`, whose target is the softmax of the labels,
+    documents of grade 0 have the target 0: with one relevant document among 150 ListNet wants .018 of the mass for it,
+    this loss all of it. Shapes: scores and labels ``[B, N]``. A list of equal labels (so also one without relevant
+    documents) is left out; with ``negatives_only``, one without a relevant and a non-relevant document is.
+
+    Source: Gao, Dai and Callan, "Rethink Training of BERT Rerankers in Multi-Stage Retrieval Pipeline", ECIR 2021
+    (LCE); Bruch et al., "An Analysis of the Softmax Cross Entropy Loss for Learning-to-Rank with Binary Relevance",
+    ICTIR 2019 (the target y / sum y).
+
+    >>> SoftmaxCE()(torch.tensor([[0.0, 0.0, 0.0]]), torch.tensor([[1, 0, 0]]))  # probability 1/3: ln 3
+    tensor(1.0986)
+    >>> SoftmaxCE(negatives_only=True)(torch.tensor([[0.0, 0.0, 0.0]]), torch.tensor([[1, 1, 0]]))  # 1/2 each: ln 2
+    tensor(0.6931)
+
+    Args:
+        negatives_only: let each relevant document compete with the documents of grade 0 only.
+        temperature: divides the scores; InfoNCE over cosines uses small ones, logits 1.
+        reduction: mean or sum over the lists from which something can be learned, or none.
+        validate: look at the values of scores and labels, and refuse what is not finite or negative.
+
+    Raises:
+        ValueError: a temperature that is not above 0.
+    """
+
+    def __init__(
+        self,
+        negatives_only: bool = False,
+        temperature: float = 1.0,
+        reduction: Reduction = "mean",
+        validate: bool = False,
+    ) -> None:
+        super().__init__(reduction, validate)
+        if temperature <= 0:
+            raise ValueError(f"temperature must be above 0, not {temperature:g}")
+        self.negatives_only = negatives_only
+        self.temperature = temperature
+
+    def learnable(self, labels: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Lists with unequal labels; against negatives only, with a relevant and a non-relevant document."""
+        return has_ordered_pair(labels > 0 if self.negatives_only else labels, mask)
+
+    def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:
+        """The cross-entropy of a list."""
+        lowest = torch.finfo(scores.dtype).min  # finite: a list of padding only must not become NaN
+        logits, total = scores / self.temperature, labels.sum(dim=1, keepdim=True)
+        target = labels / torch.where(total > 0, total, 1.0)
+        if self.negatives_only:
+            others = logits.masked_fill(~mask | (labels > 0), lowest).logsumexp(dim=1, keepdim=True)
+            return (target * torch.nn.functional.softplus(others - logits)).sum(dim=1)
+        logs = logits.masked_fill(~mask, lowest).log_softmax(dim=1)
+        return -(target * logs.masked_fill(~mask, 0.0)).sum(dim=1)

@@ -1,0 +1,138 @@
+"""What a column's values become before a loss takes them for a target."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+
+from rerank.arrow import Array
+from rerank.described import Described
+
+
+class Scaling(Described, ABC):
+    """Turns the values of one list into targets; NaN (no value) stays NaN.
+
+    >>> class Clicked(Scaling):
+    ...     def __call__(self, values: Array) -> Array:
+    ...         return np.minimum(values, 1)
+    >>> Clicked()(np.array([3.0, 0.0, np.nan]))
+    array([ 1.,  0., nan])
+    """
+
+    @abstractmethod
+    def __call__(self, values: Array) -> Array:
+        """The targets of a list.
+
+        Args:
+            values: ``[N]`` float, NaN where the column has none.
+
+        Returns:
+            ``[N]``, NaN where the values are.
+        """
+
+
+class MinMax(Scaling):
+    r"""The list's values between 0 and a top: :math:`top \cdot (v_i - \min v) / (\max v - \min v)`.
+
+    Equal values become 0, so that nothing is learned from such a list.
+
+    >>> MinMax(top=4)(np.array([3.0, 1.0, np.nan, 2.0]))
+    array([ 4.,  0., nan,  2.])
+
+    Args:
+        top: the target of the largest value; 1, or the highest grade to stand beside grades.
+    """
+
+    def __init__(self, top: float = 1.0) -> None:
+        if top <= 0:
+            raise ValueError(f"top must be above 0, not {top:g}")
+        self.top = top
+
+    def __call__(self, values: Array) -> Array:
+        """The scaled values."""
+        known = values[~np.isnan(values)]
+        if not len(known):
+            return values
+        lowest, spread = known.min(), known.max() - known.min()
+        return (values - lowest) * (self.top / spread) if spread > 0 else values * 0
+
+
+class Sigmoid(Scaling):
+    r"""Logits as probabilities: :math:`\sigma((v_i - centre) / scale)`.
+
+    >>> Sigmoid()(np.array([0.0, np.log(3)]))
+    array([0.5 , 0.75])
+
+    Args:
+        centre: the value that becomes 1/2.
+        scale: divides the distance from it.
+    """
+
+    def __init__(self, centre: float = 0.0, scale: float = 1.0) -> None:
+        if scale <= 0:
+            raise ValueError(f"scale must be above 0, not {scale:g}")
+        self.centre, self.scale = centre, scale
+
+    def __call__(self, values: Array) -> Array:
+        """The probabilities."""
+        return 0.5 + 0.5 * np.tanh((values - self.centre) / (2 * self.scale))  # a sigmoid that cannot overflow
+
+
+class ReciprocalRank(Scaling):
+    r"""The reciprocal of the rank by descending value: :math:`1 / (k + r_i)`, times :math:`k + 1`.
+
+    For teachers that give an order and no scores, such as language models that permute passages. The first document
+    has 1. Equal values share their mean rank.
+
+    >>> ReciprocalRank()(np.array([7.0, 9.0, np.nan, 8.0]))
+    array([0.33333333, 1.        ,        nan, 0.5       ])
+
+    Args:
+        k: flattens the gains; 60 in reciprocal rank fusion, 0 for the plain reciprocal.
+    """
+
+    def __init__(self, k: float = 0.0) -> None:
+        if k < 0:
+            raise ValueError(f"k must be at least 0, not {k:g}")
+        self.k = k
+
+    def __call__(self, values: Array) -> Array:
+        """The gains."""
+        return (self.k + 1) / (self.k + ranks(values))
+
+
+class ExponentialDecay(Scaling):
+    r"""A gain that halves every so many ranks by descending value: :math:`2^{-(r_i - 1) / half}`.
+
+    The first document has 1. Equal values share their mean rank.
+
+    >>> ExponentialDecay(half=1)(np.array([7.0, 9.0, np.nan, 8.0]))
+    array([0.25, 1.  ,  nan, 0.5 ])
+
+    Args:
+        half: ranks over which the gain halves.
+    """
+
+    def __init__(self, half: float = 5.0) -> None:
+        if half <= 0:
+            raise ValueError(f"half must be above 0, not {half:g}")
+        self.half = half
+
+    def __call__(self, values: Array) -> Array:
+        """The gains."""
+        return 2.0 ** (-(ranks(values) - 1) / self.half)
+
+
+def ranks(values: Array) -> Array:
+    """Ranks by descending value from 1, ``[N]``; equal values have their mean rank, NaN has none (NaN).
+
+    >>> ranks(np.array([2.0, 5.0, 2.0, np.nan]))
+    array([2.5, 1. , 2.5, nan])
+    """
+    known = np.flatnonzero(~np.isnan(values))
+    _, which, counts = np.unique(-values[known], return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    result = np.full(len(values), np.nan)
+    result[known] = (last - (counts - 1) / 2)[which]
+    return result

@@ -1,0 +1,37 @@
+"""How far apart the scores of a list are, and a steepness that suits them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+FLOOR = 1e-3
+"""The least spread that is reckoned with: scores closer together than this count as nearly tied."""
+
+STEEPNESS = 3.0
+"""Steepness of sigmoids over scores, times the spread of a list's scores while that is below 1."""
+
+
+def steepness(spread: Tensor) -> Tensor:
+    """``3 / min(1, spread)``: a fresh model's scores, close together, are told apart as well as others.
+
+    It does not fall once scores have spread out to 1, so that a model can make its ranking sharper by spreading them
+    further, and what is computed tends to the exact measure.
+    """
+    return STEEPNESS / spread.clamp(max=1)
+
+
+def spread(scores: Tensor, mask: Tensor) -> Tensor:
+    """The standard deviation of every list's scores, without gradient and at least :data:`FLOOR`, ``[B, 1]``.
+
+    Args:
+        scores: ``[B, N]``.
+        mask: ``[B, N]`` bool, True for real documents.
+    """
+    found = scores.detach()
+    count = mask.sum(dim=1, keepdim=True).clamp(min=1)
+    centred = found - found.masked_fill(~mask, 0.0).sum(dim=1, keepdim=True) / count
+    variance = centred.masked_fill(~mask, 0.0).square().sum(dim=1, keepdim=True) / count
+    return variance.sqrt().clamp(min=FLOOR)

@@ -1,0 +1,107 @@
+"""What each term of a training learns from, per candidate: judged grades, or the values of a column."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rerank.arrow import Array
+from rerank.errors import UserError
+from rerank.lists.data import judged_queries
+from rerank.lists.sampling import Sampler
+from rerank.lists.view import Lists
+from rerank.losses.base import Criterion
+from rerank.losses.terms import GRADES, Term, terms_of
+from rerank.training.batches import pad
+
+AT_ONCE = 1024
+"""Lists whose targets are padded together when usable lists are counted."""
+
+
+class Targets:
+    """The targets of training lists, by term.
+
+    Args:
+        lists: training lists.
+        criterion: what is minimised.
+
+    Attributes:
+        terms: its terms.
+        flat: for every term ``[T]`` numbers, one per candidate; NaN where there is none: no value in the column, or, of
+            grades, a query that nobody judged.
+
+    Raises:
+        UserError: no such column, one of several numbers a candidate, or negative values for a loss of grades.
+    """
+
+    def __init__(self, lists: Lists, criterion: Criterion) -> None:
+        self.lists = lists
+        self.terms = terms_of(criterion)
+        self.flat = [self._of(term) for term in self.terms]
+
+    def _of(self, term: Term) -> Array:
+        if term.target == GRADES:
+            grades, judged = self.lists.grades, judged_queries(self.lists)
+            return grades if judged.all() else np.where(np.repeat(judged, self.lists.lengths), grades, np.nan)
+        values = self.lists.column(term.target)
+        if term.scaling is not None:
+            bounds = zip(self.lists.offsets[:-1].tolist(), self.lists.offsets[1:].tolist(), strict=True)
+            parts = [term.scaling(values[start:end].astype(np.float64)) for start, end in bounds]
+            values = np.concatenate([*parts, np.zeros(0)]).astype(np.float32)
+        if term.loss.target == "grades" and (low := np.fmin.reduce(values, initial=0.0)) < 0:
+            raise UserError(
+                f"loss: {term.loss!r} takes grades, and column {term.target!r} goes down to {low:g}; "
+                "scale it (MinMax, Sigmoid, ReciprocalRank), or take a loss of values such as MarginMSE"
+            )
+        return values
+
+    def padded(self, term: int, rows: Sequence[Array]) -> tuple[Tensor, Tensor]:
+        """Targets of a term, ``[B, N]`` float32, and the mask of the candidates that have one.
+
+        Args:
+            term: its number.
+            rows: positions of each list's candidates among all, ``[n]`` each.
+        """
+        labels, mask = pad([self.flat[term][part] for part in rows], torch.float32)
+        return known(labels, mask)
+
+    def learnable(self, term: int, rows: Sequence[Array]) -> Array:
+        """Which lists can teach a term, ``[B]`` bool."""
+        labels, mask = self.padded(term, rows)
+        found: Array = self.terms[term].loss.learnable(labels, mask).numpy()
+        return found
+
+    def usable(self, sampler: Sampler | None = None) -> Array:
+        """Positions of the lists from which a term can learn, of what the sampler may show of them."""
+        useful = np.zeros(len(self.lists), dtype=bool)
+        starts, ends = self.lists.offsets[:-1], self.lists.offsets[1:]
+        for first in range(0, len(self.lists), AT_ONCE):
+            part = slice(first, first + AT_ONCE)
+            rows = [np.arange(start, end) for start, end in zip(starts[part], ends[part], strict=True)]
+            if sampler is not None:
+                rows = [row[sampler.reach(self.lists.grades[row])] for row in rows]
+            for term in range(len(self.terms)):
+                useful[part] |= self.learnable(term, rows)
+        return np.flatnonzero(useful)
+
+
+def known(labels: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Labels with 0 in place of NaN, and the mask without these."""
+    absent = labels.isnan()
+    return labels.masked_fill(absent, 0.0), mask & ~absent
+
+
+def check_sampler(lists: Lists, sampler: Sampler) -> None:
+    """Refuse a sampler that chooses by grades where queries have none.
+
+    Raises:
+        UserError: it does.
+    """
+    if sampler.by_grades and (missing := len(lists) - int(judged_queries(lists).sum())):
+        raise UserError(
+            f"sampler: {type(sampler).__name__} chooses by grades, which {missing} of {len(lists)} training queries "
+            "do not have; take Full"
+        )

@@ -1,0 +1,84 @@
+"""Intervals over queries and seeds: coverage by simulation, arithmetic, agreement of p with the interval."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from rerank.evaluation.crossed import crossed_difference, paired, standard_error
+
+
+def simulated(rng: np.random.Generator, seeds: int, queries: int, seed: float, truth: float = 0.0) -> np.ndarray:
+    """Differences as rerankers have them: heavy tails over queries, a share of each seed, a rest."""
+    of_queries = 0.2 * rng.standard_t(4, queries) / np.sqrt(2)
+    of_seeds = seed * rng.standard_normal((seeds, 1))
+    return truth + of_seeds + of_queries + 0.15 * rng.standard_normal((seeds, queries))
+
+
+@pytest.mark.parametrize(("seeds", "queries", "deviation"), [(3, 60, 0.02), (5, 200, 0.015), (3, 200, 0.01)])
+def test_intervals_cover_the_truth_as_often_as_they_say(seeds: int, queries: int, deviation: float) -> None:
+    """93 to 97 (and somewhat more, since the rest counts twice) of a hundred; 600 trials are known to 2 points."""
+    rng = np.random.default_rng(1)
+    trials = [simulated(rng, seeds, queries, deviation, 0.05) for _ in range(600)]
+    found = [crossed_difference(trial, seed=i, resamples=500) for i, trial in enumerate(trials)]
+    covered = np.mean([one.interval[0] <= 0.05 <= one.interval[1] for one in found])
+    assert 0.93 <= covered <= 0.985
+
+
+def test_queries_alone_would_cover_too_seldom() -> None:
+    """Where seeds are two thirds of the variance, three of them cannot quite tell it, but queries alone are far off."""
+    rng = np.random.default_rng(2)
+    trials = [simulated(rng, 3, 300, 0.03) for _ in range(400)]
+    both = [crossed_difference(trial, seed=i, resamples=400) for i, trial in enumerate(trials)]
+    alone = [crossed_difference(trial.mean(axis=0, keepdims=True), resamples=400) for trial in trials]
+    covered = [np.mean([one.interval[0] <= 0 <= one.interval[1] for one in found]) for found in (both, alone)]
+    assert covered[0] >= 0.89
+    assert covered[1] <= 0.8
+    assert np.mean([one.p < 0.05 for one in alone]) >= 0.2
+
+
+def test_the_error_is_the_sum_of_both_errors() -> None:
+    difference = np.array([[0.0, 0.2, 0.4], [0.2, 0.4, 0.6]])  # seeds' means 0.2, 0.4; queries' 0.1, 0.3, 0.5
+    of_queries, of_seeds = 0.04 / 3, 0.02 / 2
+    error, freedom = standard_error(difference)
+    assert error == pytest.approx(np.sqrt(of_queries + of_seeds))
+    assert freedom == pytest.approx((of_queries + of_seeds) ** 2 / (of_queries**2 / 2 + of_seeds**2 / 1))
+
+
+def test_one_seed_is_nearly_the_t_test() -> None:
+    difference = np.random.default_rng(3).normal(0.02, 0.2, (1, 200))
+    found = crossed_difference(difference)
+    expected = stats.ttest_1samp(difference[0], 0.0)
+    assert found.interval == pytest.approx(expected.confidence_interval(0.95), abs=0.002)
+    assert found.p == pytest.approx(expected.pvalue, rel=0.2)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 4), st.integers(2, 30), st.floats(-0.3, 0.3), st.integers(0, 1000))
+def test_p_belongs_to_the_interval(seeds: int, queries: int, truth: float, seed: int) -> None:
+    difference = simulated(np.random.default_rng(seed), seeds, queries, 0.05, truth)
+    found = crossed_difference(difference, resamples=500)
+    if 0.003 < found.p < 0.99:
+        for level in (1 - found.p * 0.95, 1 - min(0.999, found.p * 1.05)):
+            low, high = crossed_difference(difference, level=level, resamples=500).interval
+            assert (low <= 0 <= high) == (level > 1 - found.p)
+    turned = crossed_difference(-difference, resamples=500)
+    assert turned.mean == -found.mean
+
+
+def test_extremes() -> None:
+    assert np.isnan(crossed_difference(np.zeros((3, 0))).mean)
+    none = crossed_difference(np.zeros((2, 4)))
+    assert (none.mean, none.interval) == (0.0, (0.0, 0.0)) and np.isnan(none.p)
+    same = crossed_difference(np.full((2, 4), 0.25))
+    assert (same.mean, same.interval, same.p) == (0.25, (0.25, 0.25), 0.0)
+
+
+def test_pairs_are_by_query_and_seed() -> None:
+    run, first = np.array([[0.5, np.nan, 0.1 + 0.2], [1.0, 0.5, 0.3]]), np.array([[0.25, 0.5, 0.3]])
+    assert paired(run, first).tolist() == [[0.25, 0.0], [0.75, 0.0]]
+    with pytest.raises(ValueError, match="seeds are paired"):
+        paired(np.zeros((2, 3)), np.zeros((3, 3)))

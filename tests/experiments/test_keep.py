@@ -1,0 +1,148 @@
+"""What is kept of an experiment resumes it where nothing else of it is."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from rerank.errors import UserError
+from rerank.experiments.command import experiment
+from rerank.experiments.keep import Kept, read_kept, restore, write_kept
+from rerank.hashes import write_sealed
+from rerank.verify import verify
+from tests.builders import make_lists, make_model
+
+
+def write_config(folder: Path, **changes: Any) -> str:
+    config: dict[str, Any] = {
+        "output": str(folder / "out"),
+        "base": {
+            "data": {"class_path": "FoldsData", "init_args": {"lists": str(folder / "lists"), "folds": 3, "depth": 4}},
+            "model": {"class_path": "CrossEncoder", "init_args": {"name": str(folder / "model")}},
+            "epochs": 1,
+            "monitor": "nDCG",
+        },
+        "folds": [1, 2],
+        "methods": {
+            "ListNet: plain": {"set": {"loss": "ListNet"}},
+            "hinge": {"set": {"loss": "PairwiseHinge"}, "search": {"optimization.encoder_lr": [1e-4, 1e-3]}},
+        },
+        "first_stage": "mix",
+        "measures": "nDCG AP",
+        "keep": str(folder / "kept" / "small.parquet"),
+        "jobs": 1,
+    }
+    (folder / "experiment.yaml").write_text(yaml.safe_dump(config | changes, sort_keys=False))
+    return f"--config={folder / 'experiment.yaml'}"
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """The files of an experiment's cells that are kept."""
+    paths = [*folder.rglob("measures.json"), *folder.rglob("test-*.json")]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("kept")
+    make_model(folder / "model")
+    make_lists(folder)
+    assert experiment([write_config(folder)]) == 0
+    return folder
+
+
+def test_kept_cells_resume_an_experiment_byte_by_byte(folder: Path, tmp_path: Path) -> None:
+    """On another machine nothing is trained, and tables and kept files come out as they were."""
+    output, kept = folder / "out", folder / "kept" / "small.parquet"
+    assert kept.read_bytes() == (output / "cells.parquet").read_bytes()
+    before = contents(output)
+    assert sum(name.endswith("measures.json") for name in before) == 2 * (1 + 2)
+    other = tmp_path / "elsewhere"
+    config = write_config(folder, output=str(other))
+    assert experiment([config, f"--html={tmp_path / 'page.html'}"]) == 0
+    assert contents(other) == before
+    assert not [*other.rglob("best"), *other.rglob("checkpoints")], "nothing was trained"
+    assert (other / "table.md").read_text() == (output / "table.md").read_text()
+    assert (other / "cells.parquet").read_bytes() == kept.read_bytes()
+    assert verify(other)
+
+
+def test_what_is_measured_anew_is_trained_again(folder: Path, tmp_path: Path) -> None:
+    """Values per query in a new measure need a model, which is not kept."""
+    other = tmp_path / "elsewhere"
+    assert experiment([write_config(folder, output=str(other), measures="RR", first_stage="hide", keep=None)]) == 0
+    mine, kept = json.loads((other / "results.json").read_text()), tmp_path / "kept.parquet"
+    shutil.copy(folder / "out" / "cells.parquet", kept)
+    restored = tmp_path / "restored"
+    changes = {"output": str(restored), "measures": "RR", "first_stage": "hide", "keep": str(kept)}
+    assert experiment([write_config(folder, **changes)]) == 0
+    assert len([*restored.rglob("best")]) == 4, "chosen cells only"
+    theirs = json.loads((restored / "results.json").read_text())
+    assert mine["table"] == theirs["table"]
+
+
+def test_a_part_of_an_experiment_leaves_the_other_parts(folder: Path, tmp_path: Path) -> None:
+    kept = tmp_path / "kept.parquet"
+    shutil.copy(folder / "kept" / "small.parquet", kept)
+    before = {file.path for file in read_kept(kept)}
+    changes = {"output": str(tmp_path / "out"), "folds": [2], "keep": str(kept), "first_stage": "hide"}
+    assert experiment([write_config(folder, **changes)]) == 0
+    assert {file.path for file in read_kept(kept)} == before
+
+
+def made_up(values: list[list[float | None]], path: str = "cells/a/all/seed-1/point-1/test-2.json") -> Kept:
+    content = {
+        "id": "2",
+        "measures": [f"m{i}" for i in range(len(values))],
+        "empty": "drop",
+        "queries": [f"q{i}" for i in range(len(values[0]))],
+        "missing": ["q0"],
+        "values": values,
+        "without_relevant": [[value is None for value in row] for row in values],
+        "with_first_stage": {"m0": 0.1 + 0.2},
+    }
+    return Kept("a", None, 1, path, content)
+
+
+def test_bytes_do_not_depend_on_the_order_and_come_back(tmp_path: Path) -> None:
+    files = [
+        made_up([[0.1, None], [1 / 3, 1e-17]]),
+        made_up([[1.0], [0.0], [0.5]], "cells/b/fold-1/seed-2/point-3/test-4.json"),
+        Kept("b", "1", 2, "cells/b/fold-1/seed-2/point-3/measures.json", {"id": "3", "validation": {"AP": 0.2}}, 0.2),
+        Kept("b", "1", 2, "cells/b/fold-1/seed-2/point-3/provenance.json", [{"seconds": 1.5}]),
+    ]
+    write_kept(tmp_path / "one.parquet", files)
+    write_kept(tmp_path / "two.parquet", reversed(files))
+    assert (tmp_path / "one.parquet").read_bytes() == (tmp_path / "two.parquet").read_bytes()
+    assert {file.path: file for file in read_kept(tmp_path / "one.parquet")} == {file.path: file for file in files}
+    assert restore(tmp_path / "one.parquet", tmp_path / "out") == 4
+    for file in files[:3]:
+        write_sealed(tmp_path / "expected.json", file.content)
+        assert (tmp_path / "out" / file.path).read_bytes() == (tmp_path / "expected.json").read_bytes()
+    assert restore(tmp_path / "one.parquet", tmp_path / "out") == 0, "what is there stays"
+
+
+def test_damage_and_strange_files_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "kept.parquet"
+    write_kept(path, [made_up([[0.25, 0.5]])])
+    table = pq.read_table(path)
+    changed = table["value"].to_pylist()
+    changed[1] = 0.26
+    pq.write_table(table.set_column(table.column_names.index("value"), table.schema.field("value"), [changed]), path)
+    with pytest.raises(UserError, match=r"damaged at cells/a/all/seed-1/point-1/test-2\.json"):
+        restore(path, tmp_path / "out")
+    write_kept(path, [made_up([[0.5]], "cells/../../test-2.json")])
+    with pytest.raises(UserError, match="outside an experiment's cells"):
+        restore(path, tmp_path / "out")
+    path.write_bytes(b"PAR1")
+    with pytest.raises(UserError, match="damaged, or no Parquet file"):
+        read_kept(path)
+    pq.write_table(table.select(["path"]), path)
+    with pytest.raises(UserError, match="not the kept cells"):
+        read_kept(path)

@@ -1,0 +1,144 @@
+"""Experiments on several collections as one, from their kept cells alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from lxml import html
+from matplotlib.image import imread
+
+from rerank.cli import main
+from rerank.errors import UserError
+from rerank.evaluation.crossed import crossed_difference, paired
+from rerank.evaluation.pooling import random_effects
+from rerank.evaluation.significance import correct
+from rerank.experiments.keep import Kept, write_kept
+from rerank.experiments.pool import named_paths, pool_experiments, read_results
+
+MEASURES = ["nDCG@10", "AP"]
+METHODS = {"first stage": 0.0, "hinge": 0.03, "ListNet": 0.04, "SmoothI": 0.06}
+SEEDS = [1, 2, 3]
+
+
+def made_up(seed: int, queries: int, effect: float = 1.0, folds: list[str] | None = None) -> list[Kept]:
+    """Kept cells of four rows: methods that help more or less, on every query, with each seed."""
+    rng = np.random.default_rng(seed)
+    hard = {fold: rng.uniform(0.1, 0.6, (len(MEASURES), queries)) for fold in folds or [None]}
+    files = []
+    for method, gain in METHODS.items():
+        helps = rng.normal(effect * gain, 0.1, queries)
+        for fold, base in hard.items():
+            for number in SEEDS if method != "first stage" else SEEDS[:1]:
+                place = f"cells/{method.replace(' ', '_')}/{fold or 'all'}/seed-{number}"
+                noise = rng.normal(0, 0.06, (len(MEASURES), queries)) + rng.normal(0, 0.005)
+                values = np.clip(base + helps + noise, 0, 1) if number else base
+                content = {
+                    "id": place,
+                    "measures": MEASURES,
+                    "empty": "0",
+                    "queries": [f"{fold}-{i}" for i in range(queries)],
+                    "missing": [],
+                    "values": values.tolist(),
+                    "without_relevant": np.zeros_like(values, dtype=bool).tolist(),
+                }
+                if method != "first stage":
+                    validation = {"hinge": 0.5, "ListNet": 0.4, "SmoothI": 0.6}[method] + number / 100
+                    files.append(Kept(method, fold, number, f"{place}/point-1/measures.json", {"id": "1"}, validation))
+                files.append(Kept(method, fold, number, f"{place}/point-1/test-1.json", content))
+    return files
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pool")
+    write_kept(folder / "scifact.parquet", made_up(1, 300))
+    write_kept(folder / "cranfield" / "cells.parquet", made_up(2, 75, 0.5, ["1", "2", "3"]))
+    write_kept(folder / "nfcorpus.parquet", made_up(3, 323, 0.2))
+    return folder
+
+
+def paths(folder: Path) -> list[str]:
+    return [str(folder / "scifact.parquet"), str(folder / "cranfield"), f"NF={folder / 'nfcorpus.parquet'}"]
+
+
+def test_a_pair_is_pooled_from_its_differences(folder: Path) -> None:
+    """Every step again: values from the files, crossed differences, random effects, Holm over pairs and measures."""
+    pool = pool_experiments(paths(folder), baseline="hinge")
+    assert len(pool.pairs) == 3 * 2 and pool.measures == MEASURES
+    values = {"scifact": made_up(1, 300), "cranfield": made_up(2, 75, 0.5, ["1", "2", "3"]), "NF": made_up(3, 323, 0.2)}
+    for one in pool.pairs:
+        assert one.against == "hinge" and one.total is not None
+        means, errors = [], []
+        for name, files in values.items():
+            sides = []
+            for method in (one.row, "hinge"):
+                kept = [file for file in files if file.method == method and file.measured]
+                seeds = sorted({file.seed for file in kept})
+                rows = [
+                    [v for f in kept if f.seed == seed for v in f.content["values"][MEASURES.index(one.measure)]]
+                    for seed in seeds
+                ]
+                sides.append(np.array(rows))
+            found = crossed_difference(paired(*sides))
+            part = one.parts[name].found
+            assert part is not None
+            assert (part.mean, part.interval) == (pytest.approx(found.mean), pytest.approx(found.interval))
+            means.append(found.mean)
+            errors.append(found.error)
+        assert one.total == random_effects(means, errors)
+    p = [one.total.p for one in pool.pairs if one.total]
+    assert [one.corrected for one in pool.pairs] == pytest.approx(correct(p, "holm").tolist())
+
+
+def test_the_best_of_a_group_is_chosen_on_validation(folder: Path) -> None:
+    """ListNet is better than hinge on test, but validation prefers hinge."""
+    groups = {"direct": ["SmoothI"], "others": ["hinge", "ListNet"]}
+    pool = pool_experiments(paths(folder), "AP", baseline="hinge", groups=groups)
+    assert pool.chosen["NF"] == {"direct": "SmoothI", "others": "hinge"}
+    first, second = pool.pairs[0], next(one for one in pool.pairs if one.row == "SmoothI")
+    assert (first.row, first.against) == ("best of direct", "best of others")
+    assert first.total == second.total and len(pool.pairs) == 4
+    assert {part.methods for part in first.parts.values()} == {("SmoothI", "hinge")}
+
+
+def test_a_method_that_lacks_a_seed_is_left_out(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    files = [file for file in made_up(1, 50) if (file.method, file.seed) != ("ListNet", 3)]
+    write_kept(folder / "partial.parquet", files)
+    found = read_results("partial", folder / "partial.parquet")
+    assert list(found.values) == ["SmoothI", "first stage", "hinge"] or set(found.values) == {*METHODS} - {"ListNet"}
+    assert "ListNet has 2 of 3 cells" in caplog.text
+    assert found.values["hinge"]["AP"].shape == (3, 50) and found.values["first stage"]["AP"].shape == (1, 50)
+
+
+def test_the_command_writes_a_page_that_starts_with_the_forest(folder: Path, tmp_path: Path, capsys: Any) -> None:
+    config = tmp_path / "pool.yaml"
+    config.write_text("baseline: hinge\nmeasures: nDCG@10 AP\ngroups: {direct: [SmoothI], others: [hinge, ListNet]}\n")
+    words = ["pool", f"--config={config}", "--experiments", *paths(folder), f"--output={tmp_path / 'out'}"]
+    assert main([*words, f"--html={tmp_path / 'page.html'}"]) == 0
+    said = json.loads((tmp_path / "out" / "pool.json").read_text())
+    assert len(said["pairs"]) == 8 and set(said["pairs"][0]["collections"]) == {"scifact", "cranfield", "NF"}
+    assert "best of direct" in capsys.readouterr().out
+    tree = html.fromstring((tmp_path / "page.html").read_text())
+    assert tree.find(".//main")[0].find("img") is not None or tree.xpath("//main/section[1]//img")
+    assert "img-src data:" in tree.xpath("//meta[@http-equiv]/@content")[0]
+    assert imread(tmp_path / "out" / "forest-nDCG@10.png").shape[1] > 800
+    before = (tmp_path / "out" / "forest-AP.svg").read_bytes()
+    assert main(words) == 0
+    assert (tmp_path / "out" / "forest-AP.svg").read_bytes() == before
+
+
+def test_what_cannot_be_pooled_is_said(folder: Path) -> None:
+    with pytest.raises(UserError, match=r"no experiment has a method 'hinges'.*hinge"):
+        pool_experiments(paths(folder), baseline="hinges")
+    with pytest.raises(UserError, match=r"P@5 is not in every experiment; in all are nDCG@10, AP"):
+        pool_experiments(paths(folder), "P@5")
+    with pytest.raises(UserError, match="no such file"):
+        named_paths(["nowhere"])
+    with pytest.raises(UserError, match="given twice"):
+        named_paths([str(folder / "scifact.parquet")] * 2)
+    with pytest.raises(UserError, match="alone has nothing"):
+        pool_experiments(paths(folder), groups={"direct": ["SmoothI"]})

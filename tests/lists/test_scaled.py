@@ -1,0 +1,130 @@
+"""z of a column: the same number for a candidate, however the lists are cut, sampled or added to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from rerank.lists import Lists
+from rerank.lists import store as store_module
+from rerank.lists.scaled import z_scores
+from rerank.lists.split_hashes import scaled, split_hashes
+from tests.builders import make_lists, make_lists_with_added
+
+NUMBERS = st.floats(-1e3, 1e3, width=32) | st.just(float("nan")) | st.sampled_from([0.0, 0.1, 7.0])
+
+
+def one_by_one(values: np.ndarray, added: np.ndarray, depth: int) -> np.ndarray:
+    """The definition, for one list."""
+    there = [float(x) for x, extra in zip(values, added, strict=True) if not np.isnan(x) and not extra]
+    first = there[:depth]
+    if len(set(first)) < 2:
+        return np.zeros(len(values))
+    mean, deviation = np.mean(first), np.std(first)
+    lowest = (min(there) - mean) / deviation
+    return np.array([lowest if np.isnan(x) else max(lowest, (float(x) - mean) / deviation) for x in values])
+
+
+@given(st.data())
+def test_it_is_the_definition_list_by_list(data: st.DataObject) -> None:
+    lengths = data.draw(st.lists(st.integers(0, 9), max_size=5))
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    values = data.draw(arrays(np.float32, int(offsets[-1]), elements=NUMBERS))
+    added = data.draw(arrays(bool, len(values)))
+    depth = data.draw(st.integers(1, 10))
+    z = z_scores(values, offsets, added, depth)
+    assert z.dtype == np.float32 and np.isfinite(z).all()
+    for start, end in pairwise(offsets.tolist()):
+        own = one_by_one(values[start:end], added[start:end], depth)
+        np.testing.assert_allclose(z[start:end], own, rtol=1e-5, atol=1e-5)
+
+
+def test_a_scale_of_one() -> None:
+    z = z_scores(np.array([5.0, 3.0, 1.0, -9.0]), np.array([0, 4]), np.zeros(4, bool), 3)
+    np.testing.assert_allclose(z, np.array([2, 0, -2, -12]) / np.sqrt(8 / 3), rtol=1e-6)
+
+
+@pytest.mark.parametrize("values", [[4.2], [0.1] * 7, [np.nan, np.nan], [np.nan, 3.0]])
+def test_nothing_varies(values: list[float]) -> None:
+    """Lists of one candidate, of equal numbers (whose deviation rounding makes more than 0), of none."""
+    z = z_scores(np.array(values, np.float32), np.array([0, len(values)]), np.zeros(len(values), bool), 100)
+    assert (z == 0).all()
+
+
+def test_what_varies_only_deeper_does_not_count() -> None:
+    assert not z_scores(np.array([2.0, 2.0, 1.0]), np.array([0, 3]), np.zeros(3, bool), 2).any()
+
+
+def test_far_outliers_stay_finite() -> None:
+    z = z_scores(np.array([1e-38, 2e-38, -3e38], np.float32), np.array([0, 3]), np.zeros(3, bool), 2)
+    assert np.isfinite(z).all() and z[0] < z[1] and z[2] < z[0]
+
+
+@given(st.data())
+def test_neither_depth_nor_sampling_nor_added_documents_change_it(data: st.DataObject) -> None:
+    lengths = data.draw(st.lists(st.integers(1, 8), min_size=1, max_size=4))
+    rows = [
+        {"query_id": f"q{i}", "query": "a", "doc_id": f"d{j}", "text": "b"}
+        for i, n in enumerate(lengths)
+        for j in range(n)
+    ]
+    frame = pd.DataFrame(rows)
+    frame["bm25"] = data.draw(arrays(np.float32, len(frame), elements=NUMBERS))
+    lists = Lists.from_dataframe(frame)
+    depth = data.draw(st.integers(1, 9))
+    whole = lists.store.scaled("bm25", depth)
+    cut = lists.top(data.draw(st.integers(1, 8)))
+    np.testing.assert_array_equal(cut.store.scaled("bm25", depth, cut.row_numbers), whole[cut.row_numbers])
+    some = np.array(data.draw(st.lists(st.integers(0, len(frame) - 1), max_size=12)), dtype=np.int64)
+    np.testing.assert_array_equal(lists.store.scaled("bm25", depth, some), whole[some])
+
+
+def test_blocks_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lists = make_lists(tmp_path)
+    whole = lists.store.scaled("bm25", 10)
+    monkeypatch.setattr(store_module, "SCALED_AT_ONCE", 15)
+    np.testing.assert_array_equal(lists.store.scaled("bm25", 10), whole)
+    turned = np.random.default_rng(0).permutation(lists.size)
+    np.testing.assert_array_equal(lists.store.scaled("bm25", 10, turned), whole[turned])
+
+
+def test_added_documents_do_not_move_z(tmp_path: Path) -> None:
+    """Whatever the column says of them, and wherever they are: only their own z follows."""
+    lists = make_lists_with_added(tmp_path)
+    added = lists.store.added_rows
+    assert added.any()
+    found = []
+    for name, value in (("low", -50.0), ("high", 5e5), ("none", np.nan)):
+        values = np.arange(len(added), dtype=np.float32) ** 2
+        values[added] = value
+        lists.store.add_column(name, values)
+        found.append(lists.store.scaled(name, 100))
+    for z in found[1:]:
+        np.testing.assert_array_equal(z[~added], found[0][~added])
+    assert (found[0][added] < found[1][added]).all()
+    np.testing.assert_array_equal(found[0][added], found[2][added], "below all others as well as unknown: the lowest")
+
+
+def test_hashes_see_what_lies_deeper(tmp_path: Path) -> None:
+    """A score below the depth that is shown moves z, and so the id of what reads z; none reads it beyond K."""
+    frame = make_lists(tmp_path).to_dataframe()
+    shown = Lists.from_dataframe(frame).top(3)
+    name = scaled("bm25", 10)
+    before = split_hashes(shown, [name, "bm25"])
+    of_first = frame.groupby("query_id", sort=False).cumcount()
+    for place, moved in ((5, True), (15, False)):
+        changed = frame.copy()
+        changed.loc[of_first == place, "bm25"] -= 0.25
+        after = split_hashes(Lists.from_dataframe(changed).top(3), [name, "bm25"])
+        assert (after[name] != before[name]) == moved
+        assert after["bm25"] == before["bm25"]
+    of_one = replace(shown, **{key: getattr(shown, key)[2:3] for key in ("queries", "starts", "lengths")})
+    assert split_hashes(of_one, [name])[name] != before[name]

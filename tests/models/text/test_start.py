@@ -1,0 +1,222 @@
+"""A cross-encoder that starts where the first stage is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from rerank.arrow import Array
+from rerank.errors import UserError
+from rerank.lists import Lists
+from rerank.models.load import load_model
+from rerank.models.score import score_lists
+from rerank.models.text.cross_encoder import CrossEncoder
+from rerank.models.text.start import last_layer
+from tests.builders import make_lists, make_lists_with_added
+from tests.models.text.test_cross_encoder import exact
+
+LENGTHS = {"query_length": 8, "document_length": 24}
+
+
+def with_column(lists: Lists, name: str, make: Callable[[int], Array]) -> Lists:
+    """In memory, with a column more."""
+    frame = lists.to_dataframe()
+    frame[name] = make(len(frame)).astype(np.float32)
+    return Lists.from_dataframe(frame)
+
+
+def tied(count: int) -> Array:
+    return np.round(np.random.default_rng(0).normal(size=count))
+
+
+def trained(model: CrossEncoder) -> CrossEncoder:
+    """With a head that says something, as after a step."""
+    with torch.no_grad():
+        torch.nn.init.normal_(last_layer(model.network).weight)
+    return model
+
+
+def start(folder: Path, **options: object) -> CrossEncoder:
+    return CrossEncoder(str(folder), **{**LENGTHS, "start": "bm25", **options})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("head", ["hf", "cls"])
+@pytest.mark.parametrize("long", ["truncate", "max", "sum"])
+def test_the_first_ranking_is_the_first_stages_to_the_last_tie(
+    tiny_model: Path, tmp_path: Path, precision: str, head: str, long: str
+) -> None:
+    lists = with_column(make_lists(tmp_path), "other", tied)
+    for name in ("bm25", "other"):
+        model = start(tiny_model, head=head, start=name, long=long)
+        model.prepare(lists, seed=7)
+        for shown in (lists, lists.top(6)):
+            scores = score_lists(model, model.inputs(shown), shown, precision=precision)
+            ranked, before = shown.run(scores), shown.run(name)
+            assert {q: [d.id for d in found] for q, found in ranked.items()} == {
+                q: [d.id for d in found] for q, found in before.items()
+            }
+            for query, first in before.items():
+                ours = [d.score for d in ranked[query]]
+                theirs = [d.score for d in first]
+                assert (np.diff(ours) == 0).tolist() == (np.diff(theirs) == 0).tolist() or len(set(theirs)) < 2
+    assert np.ptp(scores) > 0.5
+
+
+def test_a_score_is_w_z_and_the_texts(tiny_model: Path, tmp_path: Path) -> None:
+    """Of two columns, and by every way to ask for it."""
+    lists = with_column(make_lists(tmp_path), "other", lambda n: np.where(np.arange(n) % 3 == 0, np.nan, tied(n)))
+    model = trained(start(tiny_model, start=["bm25", "other"], start_depth=5))
+    assert model.start is not None and model.start.weights.tolist() == [0.5, 0.5]
+    model.start.set([2.0, 0.25])
+    text = score_lists(model, model.text_inputs(lists), lists, precision="fp32")
+    z = [lists.store.scaled(name, 5) for name in ("bm25", "other")]
+    expected = text + 2 * z[0] + z[1] / 4
+    found = score_lists(model, model.inputs(lists), lists, precision="fp32")
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    np.testing.assert_allclose(model.without_start(lists, found), text, atol=1e-5)
+    frame = lists.to_dataframe()
+    frame["score"] = model.predict(lists)
+    for _, rows in frame.groupby("query_id"):
+        columns = {"bm25": rows["bm25"].to_numpy(), "other": [None if np.isnan(x) else x for x in rows["other"]]}
+        ranked = model.rank(rows["query"].iloc[0], rows["text"].tolist(), columns=columns)
+        ours = {r["corpus_id"]: r["score"] for r in ranked}
+        np.testing.assert_allclose([ours[i] for i in range(len(rows))], rows["score"], atol=0.1)  # bf16, other chunks
+
+
+def test_saved_and_loaded_it_scores_as_before(tiny_model: Path, tmp_path: Path) -> None:
+    lists = make_lists(tmp_path)
+    model = trained(start(tiny_model, start_depth=7))
+    assert model.start is not None
+    model.start.set([0.1])
+    model.save(tmp_path / "saved")
+    again = load_model(tmp_path / "saved")
+    assert isinstance(again, CrossEncoder) and again.start is not None
+    assert again.contract() == model.contract()
+    assert again.columns == model.columns == ["bm25:z7"]
+    assert again.start.by_column() == model.start.by_column()
+    np.testing.assert_allclose(again.predict(lists), model.predict(lists), atol=1e-6)
+    text = CrossEncoder(str(tmp_path / "saved"), start=[])
+    assert "start" not in text.contract() and not text.columns
+    scores = score_lists(text, text.inputs(lists), lists, precision="fp32")
+    whole = score_lists(again, again.inputs(lists), lists, precision="fp32")
+    np.testing.assert_allclose(scores + np.float32(0.1) * lists.store.scaled("bm25", 7), whole, atol=1e-6)
+
+
+def test_others_load_the_text_part(tiny_model: Path, tmp_path: Path) -> None:
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    lists = make_lists(tmp_path)
+    model = trained(start(tiny_model))
+    model.save(tmp_path / "saved")
+    frame = lists.to_dataframe()
+    pairs = [("heat", "flow"), *zip(frame["query"], frame["text"].str[:40], strict=True)]
+    theirs = sentence_transformers.CrossEncoder(str(tmp_path / "saved")).predict(pairs)
+    np.testing.assert_allclose(exact(model, pairs), theirs, atol=1e-3)
+    short = Lists.from_dataframe(frame.assign(text=frame["text"].str[:40]))
+    whole = score_lists(model, model.inputs(short), short, precision="fp32")
+    np.testing.assert_allclose(whole - short.store.scaled("bm25", 100), theirs[1:], atol=1e-3)
+    assert np.ptp(theirs) > 0.1
+
+
+def test_a_head_that_was_trained_is_kept_and_the_first_stage_is_as_loud(tiny_model: Path, tmp_path: Path) -> None:
+    lists = make_lists(tmp_path)
+    trained(CrossEncoder(str(tiny_model), **LENGTHS)).save(tmp_path / "text")  # type: ignore[arg-type]
+    text = CrossEncoder(str(tmp_path / "text"))
+    found = []
+    for columns in ("bm25", "bm25", ["bm25", "other"]):
+        model = CrossEncoder(str(tmp_path / "text"), start=columns)  # type: ignore[arg-type]
+        here = with_column(lists, "other", tied)
+        model.prepare(here, seed=1)
+        assert model.start is not None
+        found.append(model.start.weights[0].item())
+        for name, value in text.network.state_dict().items():
+            assert torch.equal(model.network.state_dict()[name], value), name
+    assert found[0] == found[1] == pytest.approx(2 * found[2])
+    scores = score_lists(text, text.inputs(lists), lists, precision="fp32")
+    of_lists = [scores[a:b] for a, b in zip(lists.offsets[:-1], lists.offsets[1:], strict=True) if b - a > 1]
+    assert found[0] == pytest.approx(np.sqrt(np.mean([np.var(part) for part in of_lists])), rel=0.2)
+    model.prepare(here, seed=1)  # another training with the same object
+    assert model.start.weights[0].item() == found[2]
+    model.start.set([3.0, 4.0])
+    model.save(tmp_path / "both")
+    further = CrossEncoder(str(tmp_path / "both"))
+    further.prepare(here, seed=9)
+    assert further.start is not None and further.start.weights.tolist() == [3.0, 4.0], "trained with this text part"
+    other = CrossEncoder(str(tmp_path / "both"), start="other")
+    other.prepare(here, seed=1)
+    assert other.start is not None and other.start.weights[0].item() == pytest.approx(found[0])
+
+
+def test_identity(tiny_model: Path, tmp_path: Path) -> None:
+    plain = CrossEncoder(str(tiny_model), **LENGTHS).identity()  # type: ignore[arg-type]
+    assert {k: v for k, v in plain.items() if v is not None and k.startswith("start")} == {}, "ids of before stay"
+    model = start(tiny_model)
+    assert model.identity()["start"] == ["bm25"] and model.identity()["start_depth"] == 100
+    assert start(tiny_model, start=["bm25"], start_depth=100).identity() == model.identity()
+    trained(model).save(tmp_path / "a")
+    assert model.start is not None
+    model.start.set([2.0])
+    model.save(tmp_path / "b")
+    one, two = (CrossEncoder(str(tmp_path / name)).identity() for name in "ab")
+    assert one != two, "w of the initial model decides what comes of it"
+
+
+def test_a_second_training_starts_anew(tiny_model: Path, tmp_path: Path) -> None:
+    lists = make_lists(tmp_path)
+    model = start(tiny_model)
+    model.prepare(lists, seed=3)
+    first = {name: value.clone() for name, value in model.state_dict().items()}
+    trained(model)
+    assert model.start is not None
+    model.start.set([5.0])
+    model.prepare(lists, seed=3)
+    assert all(torch.equal(value, first[name]) for name, value in model.state_dict().items())
+    assert model.start.weights.tolist() == [1.0]
+    assert "start.weights" in model.head_parameters()
+
+
+def test_what_is_refused(tiny_model: Path, tmp_path: Path) -> None:
+    lists = make_lists(tmp_path)
+    with pytest.raises(UserError, match=r"predict: the model starts from bm25, which pairs do not have.*rank\("):
+        start(tiny_model).predict([("a", "b")])
+    with pytest.raises(UserError, match="columns: the model starts from column bm25"):
+        start(tiny_model).rank("a", ["b"])
+    with pytest.raises(UserError, match="bm25 has 2 numbers, there are 1 documents"):
+        start(tiny_model).rank("a", ["b"], columns={"bm25": [1.0, 2.0]})
+    with pytest.raises(UserError, match=r"starts from column bm52.*did you mean .?bm25"):
+        start(tiny_model, start="bm52").inputs(lists)
+    with pytest.raises(UserError, match="each once, not bm25, bm25"):
+        start(tiny_model, start=["bm25", "bm25"])
+    with pytest.raises(UserError, match="start_depth: must be at least 1"):
+        start(tiny_model, start_depth=0)
+    with pytest.raises(UserError, match="start_depth: is for a model that starts from columns"):
+        start(tiny_model, start=None, start_depth=5)
+    assert start(tiny_model).rank("a", [], columns={"bm25": []}) == []
+
+
+def test_a_gap_would_give_added_documents_away(tiny_model: Path, tmp_path: Path) -> None:
+    lists = make_lists_with_added(tmp_path)
+    assert np.isnan(lists.store.column("bm25")[lists.store.added_rows]).all(), "a run does not say it"
+    model = start(tiny_model)
+    model.inputs(lists)
+    with pytest.raises(UserError, match="says nothing of the relevant documents that were added"):
+        model.inputs(lists.with_added())
+    values = np.where(lists.store.added_rows, 1.0, np.nan)
+    lists.store.add_column("full", np.where(np.isnan(values), 2.0, values))
+    scores = start(tiny_model, start="full").predict(lists.with_added())
+    assert np.isfinite(scores).all()
+
+
+def test_the_contract_is_json_that_holds_w_exactly(tiny_model: Path, tmp_path: Path) -> None:
+    model = start(tiny_model)
+    assert model.start is not None
+    model.start.set([1 / 3])
+    model.save(tmp_path)
+    saved = json.loads((tmp_path / "rerank.json").read_text())["start"]
+    assert saved["columns"] == ["bm25"] and saved["depth"] == 100
+    assert np.float32(saved["weights"][0]) == np.float32(1 / 3)

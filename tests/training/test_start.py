@@ -1,0 +1,253 @@
+"""Training a cross-encoder that starts where the first stage is: its gradients, its runs, what it leaves."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed as dist
+from huggingface_hub import ModelCard
+from safetensors.torch import load_file
+from torch import Tensor
+from torch.multiprocessing.spawn import start_processes
+
+from rerank.cli import main
+from rerank.errors import UserError
+from rerank.evaluation.measures import evaluate
+from rerank.lists import Lists
+from rerank.losses import DirectMetric, ListNet, PairwiseHinge
+from rerank.losses.base import Loss
+from rerank.models.score import score_lists
+from rerank.models.text.cross_encoder import CrossEncoder
+from rerank.models.text.start import last_layer
+from rerank.relaxations import SmoothI
+from rerank.retrieval import read_run
+from rerank.training.config import Optimization
+from rerank.training.optimizer import make_optimizer
+from tests.builders import make_lists, make_model, train
+from tests.conftest import ROOT
+from tests.training.test_gradient import assert_equal
+from tests.training.test_step import gradients
+from tests.training.test_training import assert_near, assert_same, metrics, weights
+
+SCRIPT = str(ROOT / "scripts" / "train.py")
+LENGTHS: dict[str, Any] = {"query_length": 8, "document_length": 24}
+LOSS = DirectMetric("nDCG@10", SmoothI())
+
+
+@pytest.fixture(scope="module")
+def lists(tmp_path_factory: pytest.TempPathFactory) -> Lists:
+    frame = make_lists(tmp_path_factory.mktemp("start"), [60, 1, 2, 40, 57, 3]).to_dataframe()
+    frame["other"] = np.random.default_rng(0).normal(size=len(frame)).astype(np.float32)
+    return Lists.from_dataframe(frame, name="start")
+
+
+@pytest.fixture(scope="module")
+def dropping(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_model(tmp_path_factory.mktemp("dropping"), dropout=0.1)
+
+
+def make(folder: Path) -> CrossEncoder:
+    torch.manual_seed(0)
+    model = CrossEncoder(str(folder), start=["bm25", "other"], **LENGTHS)
+    torch.nn.init.normal_(last_layer(model.network).weight)
+    return model
+
+
+@pytest.mark.parametrize("loss", [LOSS, PairwiseHinge()])
+@pytest.mark.parametrize("gradient", ["full", "cached", "checkpoint"])
+@pytest.mark.parametrize("options", [{"token_budget": 300}, {"token_budget": 900, "micro_batch_size": 2}])
+def test_the_gradient_of_w_is_the_same_in_every_mode(
+    tiny_model: Path, lists: Lists, loss: Loss, gradient: str, options: dict[str, int]
+) -> None:
+    whole = gradients(make(tiny_model), lists, loss)
+    found = gradients(make(tiny_model), lists, loss, gradient=gradient, **options)
+    assert whole[1]["start.weights"].abs().min() > 1e-4
+    assert found[0] == pytest.approx(whole[0], rel=1e-5)
+    assert_equal(found[1], whole[1])
+
+
+@pytest.mark.parametrize("gradient", ["cached", "checkpoint"])
+def test_under_dropout_too(dropping: Path, lists: Lists, gradient: str) -> None:
+    whole = gradients(make(dropping), lists, LOSS, micro_batch_size=2, token_budget=300)
+    found = gradients(make(dropping), lists, LOSS, micro_batch_size=2, token_budget=300, gradient=gradient)
+    assert_equal(found[1], whole[1])
+
+
+def test_the_gradient_of_w_is_that_of_differences(tiny_model: Path, lists: Lists) -> None:
+    model = make(tiny_model)
+    found = gradients(model, lists, ListNet())[1]["start.weights"]
+    assert model.start is not None
+    for column in (0, 1):
+        values = []
+        for step in (0.01, -0.01):
+            model.start.set([0.5 + step * (column == 0), 0.5 + step * (column == 1)])
+            values.append(gradients(model, lists, ListNet())[0])
+        assert found[column].item() == pytest.approx((values[0] - values[1]) / 0.02, rel=0.02, abs=1e-3)
+
+
+def _share(process: int, folder: Path, model: CrossEncoder, lists: Lists) -> None:
+    dist.init_process_group("gloo", init_method=f"file://{folder / 'meeting'}", rank=process, world_size=2)
+    for mode in ("full", "cached"):
+        found = gradients(model, lists, LOSS, gradient=mode, token_budget=300, process=process, processes=2)
+        torch.save(found, folder / f"{mode}-{process}")
+    dist.destroy_process_group()
+
+
+def test_two_processes_have_the_gradient_of_one(tiny_model: Path, lists: Lists, tmp_path: Path) -> None:
+    whole = gradients(make(tiny_model), lists, LOSS)
+    start_processes(_share, (tmp_path, make(tiny_model), lists), nprocs=2, start_method="fork")
+    for mode in ("full", "cached"):
+        for process in range(2):
+            value, found = torch.load(tmp_path / f"{mode}-{process}")
+            assert value == pytest.approx(whole[0], rel=1e-5)
+            assert_equal(found, whole[1])
+
+
+def test_a_metric_has_a_gradient_before_the_first_step(tiny_model: Path, lists: Lists) -> None:
+    """Scores are spread at once: the head is told where to go, w too."""
+    model = CrossEncoder(str(tiny_model), start="bm25", **LENGTHS)
+    found: dict[str, Tensor] = gradients(model, lists, LOSS)[1]
+    assert found["network.classifier.weight"].norm() > 1e-4
+    assert found["start.weights"].norm() > 1e-4
+
+
+def test_w_has_the_heads_rate_and_no_decay(tiny_model: Path) -> None:
+    model = CrossEncoder(str(tiny_model), start="bm25", **LENGTHS)
+    assert model.start is not None
+    optimizer = make_optimizer(model, Optimization(head_lr=0.25, weight_decay=0.5))
+    group = next(g for g in optimizer.param_groups if any(p is model.start.weights for p in g["params"]))
+    assert (group["lr"], group["weight_decay"]) == (0.25, 0.0)
+
+
+@pytest.fixture
+def words(tmp_path: Path, tiny_model: Path) -> list[str]:
+    make_lists(tmp_path)
+    make_lists(tmp_path / "test", seed=4)
+    found = ["--data=ListsData", f"--data.train={tmp_path / 'lists'}", "--data.validation_share=0.2", "--epochs=2"]
+    found += ["--model=CrossEncoder", f"--model.name={tiny_model}", "--model.query_length=8", "--tracker=[]"]
+    found += ["--model.document_length=24", "--model.start=bm25", "--loss=SmoothINDCG", "--batch_size=3"]
+    return [*found, "--precision=fp32", "--monitor=nDCG", "--optimization.encoder_lr=1e-3", "--checkpoint_every=1"]
+
+
+def test_what_a_run_leaves(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, test = tmp_path / "run", tmp_path / "test" / "lists"
+    train([*words, f"--output={run}"])
+    lines = [line for line in metrics(run) if "validation" in line]
+    contract = json.loads((run / "best" / "rerank.json").read_text())
+    logged = [line["start"]["bm25"] for line in lines]  # type: ignore[index]
+    assert len(logged) == 2 and logged[0] != 1
+    assert contract["start"]["weights"][0] in logged
+    measures = json.loads((run / "measures.json").read_text())
+    alone = measures["text_alone"]["validation"]
+    assert alone.keys() == measures["validation"].keys()
+
+    text = CrossEncoder(str(run / "best"), start=[])
+    other = Lists.open(test)
+    assert other.qrels is not None
+    whole = CrossEncoder.load(run / "best")
+    scores = score_lists(whole, whole.inputs(other), other, precision="fp32")
+    by_text = score_lists(text, text.inputs(other), other, precision="fp32")
+    np.testing.assert_allclose(whole.without_start(other, scores), by_text, atol=1e-5)
+
+    card = (run / "best" / "README.md").read_text()
+    assert re.search(r"\| validation, text part alone \|", card)
+    of_hub = {r.metric_type: r.metric_value for r in ModelCard.load(run / "best" / "README.md").data.eval_results}
+    assert of_hub == alone, "what the hub's library loads is the text part"
+    assert " | ".join(f"{value:.4f}" for value in alone.values()) in card
+    assert f"{contract['start']['weights'][0]:.4g} z(bm25) + this score" in card
+    monkeypatch.chdir(run / "best")
+    names: dict[str, Any] = {}
+    found = []
+    for code in re.findall(r"```python\n(.*?)```", card, re.DOTALL):
+        if "sentence_transformers" in code:
+            pytest.importorskip("sentence_transformers")
+        exec(compile(code, "README.md", "exec"), names)
+        if "scores" in names:
+            found.append(np.asarray(names["scores"]))
+    np.testing.assert_allclose(found[0], found[2], atol=0.1)
+    np.testing.assert_allclose(found[1], found[2], atol=1e-4)
+    assert len(names["ranked"]) == 2
+
+    out = tmp_path / "x.trec"
+    assert main(["rerank", "--model", str(run / "best"), "--lists", str(test), "--output", str(out), "--depth=7"]) == 0
+    written, cut = read_run(out), other.top(7)
+    expected = cut.run(score_lists(whole, whole.inputs(cut), cut))
+    assert {q: [d.id for d in r] for q, r in written.items()} == {q: [d.id for d in r] for q, r in expected.items()}
+    assert 0 < evaluate(written, other.qrels, "nDCG").mean["nDCG"] <= 1
+    assert main(["add", "--lists", str(test), "--model", str(run / "best"), "--name=ours", "--in-sample"]) == 0
+    np.testing.assert_allclose(Lists.open(test).column("ours"), whole.predict(other), atol=1e-2)
+
+    capsys.readouterr()
+    bare = tmp_path / "bare"
+    make_lists(bare)
+    (bare / "lists" / "columns" / "bm25.arrow").unlink()
+    for command in (["rerank", "--output", str(tmp_path / "y.trec")], ["add", "--in-sample"]):
+        line = [command[0], "--model", str(run / "best"), "--lists", str(bare / "lists"), *command[1:]]
+        assert main(line) == 2
+        said = capsys.readouterr().err.strip().splitlines()
+        assert "starts from column bm25" in said[-1] and "Traceback" not in "".join(said)
+
+
+def test_the_column_is_part_of_the_id(words: list[str], tmp_path: Path) -> None:
+    train([*words, f"--output={tmp_path / 'run'}", "--epochs=1"])
+    identity = json.loads((tmp_path / "run" / "identity.json").read_text())
+    assert "bm25:z100" in identity["data"]["train"]
+    assert (identity["model"]["start"], identity["model"]["start_depth"]) == (["bm25"], 100)
+
+
+def test_a_column_that_only_the_test_lists_lack_is_missed_before_the_work(words: list[str], tmp_path: Path) -> None:
+    (tmp_path / "test" / "lists" / "columns" / "bm25.arrow").unlink()
+    with pytest.raises(UserError, match="the model starts from column bm25"):
+        train([*words, f"--data.test={tmp_path / 'test' / 'lists'}", f"--output={tmp_path / 'run'}"])
+    assert not (tmp_path / "run").exists()
+
+
+def test_cut_and_accumulated_it_has_the_same_weights(words: list[str], tmp_path: Path) -> None:
+    train([*words, f"--output={tmp_path / 'whole'}"])
+    for name, extra in (("one", "--micro_batch_size=1"), ("cached", "--gradient=cached")):
+        train([*words, f"--output={tmp_path / name}", extra, "--token_budget=60"])
+        assert_near(weights(tmp_path / name), weights(tmp_path / "whole"))
+    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--standalone", SCRIPT]
+    subprocess.run([*launch, *words, f"--output={tmp_path / 'two'}"], check=True, timeout=300)
+    assert_near(weights(tmp_path / "two"), weights(tmp_path / "whole"))
+
+
+def test_killed_and_resumed_it_ends_the_same(words: list[str], tmp_path: Path) -> None:
+    """A head that was trained, too: w, found at the start, is that of the checkpoint afterwards."""
+    first = tmp_path / "first"
+    train([*(word for word in words if not word.startswith("--model.start")), f"--output={first}", "--epochs=1"])
+    words = [f"--model.name={first / 'best'}" if word.startswith("--model.name") else word for word in words]
+    alone, killed = tmp_path / "alone", tmp_path / "killed"
+    words = [*words, "--epochs=12"]
+    train([*words, f"--output={alone}"])
+    for kills in range(3):
+        process = subprocess.Popen([sys.executable, SCRIPT, *words, f"--output={killed}"], stderr=subprocess.PIPE)
+        before, waited = _newest(killed), time.monotonic()
+        while process.poll() is None and _newest(killed) == before and time.monotonic() - waited < 120:
+            time.sleep(0.01)
+        os.kill(process.pid, signal.SIGKILL)
+        process.communicate()
+        assert process.returncode == -signal.SIGKILL, kills
+    subprocess.run([sys.executable, SCRIPT, *words, f"--output={killed}"], check=True, timeout=300)
+    assert_same(weights(killed), weights(alone))
+    assert_same(load_file(killed / "best" / "model.safetensors"), load_file(alone / "best" / "model.safetensors"))
+    assert metrics(killed) == metrics(alone)
+    contracts = [json.loads((run / "best" / "rerank.json").read_text())["start"] for run in (killed, alone)]
+    assert contracts[0] == contracts[1] and contracts[0]["weights"][0] != 1
+
+
+def _newest(run: Path) -> str:
+    return max((path.name for path in (run / "checkpoints").glob("step-*")), default="")

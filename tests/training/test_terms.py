@@ -1,0 +1,288 @@
+"""Sums of losses: targets from columns, weights that change, steps and lists that teach nothing."""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from rerank.errors import UserError
+from rerank.lists import Lists
+from rerank.lists.data import ListsData
+from rerank.lists.sampling import Full, Pairs
+from rerank.losses import (
+    BCE,
+    DirectMetric,
+    KLDivergence,
+    LambdaLoss,
+    ListNet,
+    MarginMSE,
+    MinMax,
+    PairwiseHinge,
+    Ramp,
+    RankNet,
+    ReciprocalRank,
+    SmoothINDCG,
+    Term,
+    Terms,
+)
+from rerank.losses.base import Criterion
+from rerank.models.score import score_lists
+from rerank.models.vectors.mlp import MLP
+from rerank.relaxations import Approx
+from rerank.training.batches import Batches, pad
+from rerank.training.config import Optimization, TrainConfig
+from rerank.training.fit import Training, fit
+from rerank.training.ids import data_identity
+from rerank.training.objective import Objective
+from rerank.training.step import Gradients
+from rerank.training.targets import Targets
+from tests.builders import make_lists
+from tests.conftest import ROOT
+
+
+@pytest.fixture
+def lists(tmp_path: Path) -> Lists:
+    """Lists with a first stage ``bm25``, a ``teacher`` that did not see every candidate, and a feature ``x``."""
+    made = make_lists(tmp_path)
+    rng = np.random.default_rng(1)
+    store, size = made.store, made.size
+    teacher = rng.normal(size=size).astype(np.float32)
+    teacher[rng.random(size) < 0.3] = np.nan
+    store.add_column("teacher", teacher)
+    store.add_column("x", np.stack([rng.normal(size=size), made.grades], axis=1).astype(np.float32), ["a", "b"])
+    store.add_column("y", rng.normal(size=size).astype(np.float32))
+    return Lists.open(tmp_path / "lists")
+
+
+def config(folder: Path, loss: Criterion, **options: object) -> TrainConfig:
+    data = options.pop("data", None) or ListsData(str(folder / "lists"), validation_share=0.3)
+    settings: dict[str, object] = {
+        "batch_size": 3,
+        "epochs": 2,
+        "monitor": "nDCG",
+        "tracker": [],
+        "checkpoint_every": 1,
+    }
+    rates = Optimization(head_lr=1e-2, weight_decay=0.1, warmup=0)
+    return TrainConfig(data, MLP(hidden=[4], columns=["x", "y"]), loss, optimization=rates, **(settings | options))  # type: ignore[arg-type]
+
+
+def logged(run: Training) -> list[dict[str, object]]:
+    return [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def gradient(lists: Lists, criterion: Criterion, share: float = 0.0) -> tuple[float, dict[str, torch.Tensor]]:
+    torch.manual_seed(0)
+    model = MLP(hidden=[4], columns=["x", "y"], input_norm=False)
+    model.prepare(lists, 42)
+    step = Gradients(model, model.inputs(lists), lists, criterion, "fp32", 10**6, None)
+    batch = next(Batches(lists, np.arange(len(lists)), Full(), len(lists), None, seed=0).epoch(0))
+    value = step.accumulate(batch, 1, share).loss
+    return value, {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+
+
+def test_a_sum_is_the_sum_of_its_terms_each_the_mean_over_its_own_lists(lists: Lists) -> None:
+    """The gradient of two terms is theirs one by one, weighted, although they learn from different lists."""
+    teacher, metric = Term(KLDivergence(), "teacher"), Term(SmoothINDCG())
+    counts = [int(Targets(lists, Terms([term])).usable().size) for term in (teacher, metric)]
+    assert counts[0] != counts[1]
+    parts = [gradient(lists, Terms([term])) for term in (teacher, metric)]
+    both = gradient(lists, Terms([Term(KLDivergence(), "teacher", 0.25), Term(SmoothINDCG(), weight=Ramp(0, 6))]), 0.5)
+    assert both[0] == pytest.approx(0.25 * parts[0][0] + 3 * parts[1][0], rel=1e-5)
+    for name, found in both[1].items():
+        torch.testing.assert_close(found, 0.25 * parts[0][1][name] + 3 * parts[1][1][name], rtol=1e-4, atol=1e-6)
+
+
+def test_one_term_of_the_grades_is_the_loss_itself(lists: Lists) -> None:
+    alone, term = gradient(lists, ListNet()), gradient(lists, Terms([Term(ListNet())]))
+    assert alone[0] == term[0]
+    assert all(torch.equal(alone[1][name], term[1][name]) for name in alone[1])
+
+
+def test_candidates_without_a_value_are_left_out(lists: Lists) -> None:
+    """As if they were no candidates: against the loss of the others, by hand."""
+    values = lists.column("teacher")
+    torch.manual_seed(0)
+    model = MLP(hidden=[4], columns=["x", "y"], input_norm=False)
+    model.prepare(lists, 42)
+    scores = score_lists(model, model.inputs(lists), lists, precision="fp32", budget=None)
+    rows = [np.arange(s, e) for s, e in zip(lists.offsets, lists.offsets[1:], strict=False)]
+    some = [row[~np.isnan(values[row])] for row in rows]
+    padded, mask = pad([scores[row] for row in some], torch.float32)
+    labels, _ = pad([values[row] for row in some], torch.float32)
+    expected = MarginMSE()(padded, labels, mask)
+    assert gradient(lists, Terms([Term(MarginMSE(), "teacher")]))[0] == pytest.approx(float(expected), rel=1e-4)
+
+
+def test_scaling_is_by_list_and_what_grades_need(lists: Lists) -> None:
+    targets = Targets(lists, Terms([Term(SmoothINDCG(), "teacher", scaling=MinMax())]))
+    values, scaled = lists.column("teacher"), targets.flat[0]
+    for start, end in zip(lists.offsets[:-1], lists.offsets[1:], strict=True):
+        known = values[start:end][~np.isnan(values[start:end])]
+        if len(known) > 1:
+            expected = (known - known.min()) / (known.max() - known.min())
+            np.testing.assert_allclose(scaled[start:end][~np.isnan(values[start:end])], expected, atol=1e-6)
+    assert (np.isnan(scaled) == np.isnan(values)).all()
+
+
+@pytest.mark.parametrize(
+    ("term", "says"),
+    [
+        (Term(SmoothINDCG(), "teacher"), "takes grades, and column 'teacher' goes down to -"),
+        (Term(MarginMSE(), "techer"), "has no column 'techer' .did you mean 'teacher'"),
+        (Term(MarginMSE(), "x"), "has 2 numbers a candidate"),
+    ],
+)
+def test_targets_that_cannot_be_are_refused_before_training(
+    lists: Lists, term: Term, says: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match=says):
+        fit(config(tmp_path, Terms([term])), tmp_path / "run")
+    assert not (tmp_path / "run" / "identity.json").exists()
+
+
+def test_what_makes_no_sum_is_refused() -> None:
+    for make, says in (
+        (lambda: Terms([]), "one term at least"),
+        (lambda: Term(ListNet(), weight=-1), "weight of ListNet must be at least 0"),
+        (lambda: Term(ListNet(), scaling=MinMax()), "MinMax scales columns"),
+        (lambda: Term(ListNet(reduction="none")), "mean or sum, not none"),
+        (lambda: Ramp(-1), "at least 0"),
+        (lambda: Ramp(since=0.5, until=0.2), "in this order"),
+    ):
+        with pytest.raises((UserError, ValueError), match=says):
+            make()
+
+
+def test_a_ramp_is_a_switch_where_it_is_steep() -> None:
+    switch = Ramp(1, 0, since=0.3, until=0.3)
+    assert [switch(share) for share in (0.0, 0.29, 0.3, 1.0)] == [1, 1, 0, 0]
+
+
+def test_the_columns_trained_on_count_for_the_training(lists: Lists) -> None:
+    splits = ListsData(str(lists.store.folder), validation_share=0.3).splits(0)
+    plain, read = data_identity(splits, ["x"]), data_identity(splits, ["x"], ["teacher"])
+    assert set(read["train"]) - set(plain["train"]) == {"teacher"} and read["validation"] == plain["validation"]
+
+
+def test_a_teacher_is_learned_without_judgments(lists: Lists, tmp_path: Path) -> None:
+    """The scores come to follow the teacher; nothing is validated where nothing is judged."""
+    frame = lists.to_dataframe().drop(columns="grade")
+    frame["teacher"] = frame["x/a"]
+    alone = Lists.from_dataframe(frame)
+    assert alone.qrels is None or not any(alone.qrels.values())
+    loss = Terms([Term(RankNet(), "teacher"), Term(KLDivergence(), "teacher"), Term(BCE())])
+    targets = Targets(alone, loss)
+    assert len(Targets(alone, loss).usable()) > 5
+    assert np.isnan(targets.flat[2]).all(), "nobody judged, so grades teach nothing, not even that all are bad"
+
+
+def test_steps_without_anything_to_learn_are_skipped_and_said(
+    lists: Lists, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The weights stay as they are: no decay, no momentum. The rates go on."""
+    never = Term(MarginMSE(), "teacher", Ramp(1, 0, since=0.5, until=0.5))
+    with caplog.at_level(logging.INFO, logger="rerank"):
+        run = fit(config(tmp_path, Terms([never]), epochs=4), tmp_path / "run")
+    lines = logged(run)
+    steps = [line for line in lines if "rate" in line]
+    skipped = [bool(line.get("skipped")) for line in steps]
+    assert skipped == [False] * (len(steps) // 2) + [True] * (len(steps) // 2)
+    epochs = [line for line in lines if "mean_loss" in line]
+    assert [line["skipped_steps"] for line in epochs] == [0, 0, *[len(steps) // 4] * 2]
+    assert "steps skipped (nothing to learn from)" in caplog.text
+    values = [line["validation"] for line in epochs]
+    assert values[1] == values[2] == values[3]
+    rates = [line["rate"] for line in steps]
+    assert rates == sorted(rates, reverse=True) and rates[-1] < rates[len(rates) // 2]
+
+
+def test_two_processes_skip_what_one_skips(lists: Lists, tmp_path: Path) -> None:
+    never = Term(MarginMSE(), "teacher", Ramp(1, 0, since=0.5, until=0.5))
+    one = fit(config(tmp_path, Terms([never]), epochs=4), tmp_path / "one")
+    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--standalone"]
+    words = [
+        str(ROOT / "scripts" / "train.py"),
+        f"--config={one.folder / 'config.yaml'}",
+        f"--output={tmp_path / 'two'}",
+    ]
+    subprocess.run([*launch, *words], check=True, timeout=300)
+    mine, theirs = (load_file(tmp_path / name / "best" / "model.safetensors") for name in ("one", "two"))
+    del mine["layers.2.bias"]  # a shift of all scores, of which the losses know nothing
+    for name, weight in mine.items():
+        torch.testing.assert_close(theirs[name], weight, rtol=1e-4, atol=1e-5, msg=name)
+
+
+def test_lists_that_the_sampler_never_shows_are_no_training_lists(lists: Lists) -> None:
+    deep = Targets(lists, PairwiseHinge()).usable()
+    shown = Targets(lists, PairwiseHinge()).usable(Full(2))
+    tops = lists.top(2)
+    assert shown.tolist() == Targets(tops, PairwiseHinge()).usable().tolist()
+    assert set(shown) < set(deep)
+
+
+def test_samplers_by_grades_need_grades(lists: Lists, tmp_path: Path) -> None:
+    from rerank.training.targets import check_sampler
+
+    check_sampler(lists, Pairs())
+    alone = Lists.from_dataframe(lists.to_dataframe().drop(columns="grade"))
+    check_sampler(alone, Full(3))
+    with pytest.raises(UserError, match="Pairs chooses by grades, which 12 of 12 training queries do not"):
+        check_sampler(alone, Pairs())
+
+
+def test_dead_lists_are_counted(lists: Lists, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """LambdaLoss of nDCG@1 keeps pairs within the first rank, of which there are none: every list is dead."""
+    for loss, dead in ((LambdaLoss(measure="nDCG@1"), 1.0), (LambdaLoss("ndcg2", "nDCG@1", truncation="all"), 0.0)):
+        caplog.clear()
+        with caplog.at_level(logging.INFO, logger="rerank"):
+            run = fit(config(tmp_path, loss, epochs=1, gradient="cached"), tmp_path / f"run-{dead}")
+        steps = [line for line in logged(run) if "rate" in line]
+        assert [line["dead_lists"] / line["lists"] for line in steps] == [dead] * len(steps)  # type: ignore[operator]
+        (epoch,) = (line for line in logged(run) if "mean_loss" in line)
+        assert epoch["dead_lists"] == dead
+        assert ("had no gradient at the scores as they were" in caplog.text) == bool(dead)
+        assert (", 100 % dead lists" in caplog.text) == bool(dead)
+
+
+def test_some_lists_are_dead_and_others_not(lists: Lists) -> None:
+    """By hand: the lists in which no score's derivative is above the limit, however the batch is cut."""
+    loss = DirectMetric("nDCG@1", Approx(alpha=200))
+    model = MLP(hidden=[4], columns=["x", "y"], input_norm=False)
+    model.prepare(lists, 42)
+    scores = torch.from_numpy(score_lists(model, model.inputs(lists), lists, precision="fp32", budget=None))
+    expected = 0
+    usable = Targets(lists, loss).usable()
+    for i in usable:
+        part = slice(int(lists.offsets[i]), int(lists.offsets[i + 1]))
+        leaf = scores[part][None].clone().requires_grad_()
+        (slope,) = torch.autograd.grad(loss(leaf, torch.from_numpy(lists.grades[part].astype(np.int64))[None]), leaf)
+        expected += bool(slope.abs().max() <= 1e-7)
+    assert 0 < expected < len(usable)
+    batch = next(Batches(lists, np.arange(len(lists)), Full(), len(lists), None, seed=0).epoch(0))
+    for size in (None, 1, 4):
+        step = Gradients(model, model.inputs(lists), lists, loss, "fp32", 10**6, size).accumulate(batch, 1)
+        assert (step.dead, step.lists) == (expected, len(usable))
+
+
+def test_trees_learn_from_columns_too(lists: Lists) -> None:
+    """Gradients of a sum, and none for candidates without a value."""
+    terms = Terms([Term(MarginMSE(), "teacher", 0.5), Term(ListNet(), "teacher", 2.0, ReciprocalRank())])
+    targets = Targets(lists, terms)
+    objective = Objective(targets, targets.usable(), 0)
+    scores = np.random.default_rng(0).normal(size=lists.size).astype(np.float32)
+    both, _ = objective.gradient(scores)
+    parts = []
+    for term in terms.terms:
+        alone = Targets(lists, Terms([term]))
+        parts.append(Objective(alone, targets.usable(), 0).gradient(scores)[0])
+    np.testing.assert_allclose(both, parts[0] + parts[1], atol=1e-6)
+    assert (both[np.isnan(lists.column("teacher"))] == 0).all()
