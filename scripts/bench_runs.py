@@ -1,11 +1,15 @@
-"""Reading and writing runs: seconds and bytes a pair, beside other readers.
+"""Runs and hits, read, written and made into lists: seconds and bytes a pair, beside other readers.
 
-    python scripts/bench_runs.py [--pairs 10000000] [--depth 1000] [--folder DIR]
+    python scripts/bench_runs.py [--pairs 10000000] [--depth 1000] [--folder DIR] [--ranx PYTHON] [--only WORD ...]
 
 makes a run of MS MARCO's shape (ids of passages, scores of six digits) in TREC's format, of MS MARCO's three columns,
-and as Parquet, and prints a Markdown table. Each row is a process of its own. *Held* is the memory that belongs to it
-alone (anonymous pages) after reading, less that before; *at most* the same at its highest, asked a hundred times a
-second. Times are wall-clock, with the processor's own beside: they differ where something else is running.
+and as Parquet, the same as hits with texts of five words, as JSON lines and as Parquet, with a collection of all
+passages that there are, and prints a Markdown table. ``--ranx`` names an interpreter that has ranx, which is no
+dependency of ours; ``--only`` chooses rows that have one of these words in their names.
+
+Each row is a process of its own. *Held* is the memory that belongs to it alone (anonymous pages) after reading, less
+that before; *at most* the same at its highest, asked a hundred times a second. Times are wall-clock, with the
+processor's own (user and system) beside: they differ where something else is running.
 """
 
 from __future__ import annotations
@@ -28,31 +32,46 @@ PASSAGES = 8_841_823
 
 
 def make_run(folder: Path, pairs: int, depth: int) -> None:
-    """``run.trec``, ``run.tsv``, ``run.trec.gz`` and ``run.parquet``."""
+    """``run.trec``, ``run.tsv``, ``run.trec.gz`` and ``run.parquet``; ``hits.*``; ``docs.tsv`` and ``queries.tsv``."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    rng = np.random.default_rng(0)
+    rng, passages = np.random.default_rng(0), min(PASSAGES, max(pairs, depth))
     schema = pa.schema([("query_id", pa.string()), ("doc_id", pa.string()), ("score", pa.float32())])
+    texts = pa.schema([*schema, ("query", pa.string()), ("text", pa.string())])
+    with (folder / "docs.tsv").open("w") as file:
+        file.writelines(f"{id}\tthe text of passage {id}\n" for id in range(passages))
     with (
+        (folder / "queries.tsv").open("w") as queries,
+        (folder / "hits.jsonl").open("w") as lines,
+        pq.ParquetWriter(folder / "hits.parquet", texts) as hits,
         (folder / "run.trec").open("w") as trec,
         (folder / "run.tsv").open("w") as marco,
         pq.ParquetWriter(folder / "run.parquet", schema) as parquet,
     ):
         batch: list[pa.RecordBatch] = []
         for query in range(-(-pairs // depth)):
-            documents = rng.choice(PASSAGES, depth, replace=False, shuffle=False).astype(str).tolist()
+            documents = rng.choice(passages, depth, replace=False, shuffle=False).astype(str).tolist()
             scores = -np.sort(-rng.normal(20, 4, depth)).round(6)
             name = str(1_000_000 + query)
             rows = list(enumerate(zip(documents, scores.tolist(), strict=True), 1))
             trec.writelines(f"{name} Q0 {document} {rank} {score:.6f} made\n" for rank, (document, score) in rows)
             marco.writelines(f"{name}\t{document}\t{rank}\n" for rank, (document, _) in rows)
-            batch.append(pa.record_batch([[name] * depth, documents, scores.astype(np.float32)], schema=schema))
-            if len(batch) == 100:
-                parquet.write_table(pa.Table.from_batches(batch))
+            queries.write(f"{name}\tthe text of query {name}\n")
+            said = {"query_id": name, "query": f"the text of query {name}"}
+            lines.writelines(
+                json.dumps({**said, "doc_id": document, "text": f"the text of passage {document}", "score": score})
+                + "\n"
+                for _, (document, score) in rows
+            )
+            columns = [[name] * depth, documents, scores.astype(np.float32)]
+            columns += [[said["query"]] * depth, [f"the text of passage {document}" for document in documents]]
+            batch.append(pa.record_batch(columns, schema=texts))
+            if len(batch) == 100 or query == -(-pairs // depth) - 1:
+                table = pa.Table.from_batches(batch)
+                parquet.write_table(table.select(schema.names))
+                hits.write_table(table)
                 batch = []
-        if batch:
-            parquet.write_table(pa.Table.from_batches(batch))
     import gzip
     import shutil
 
@@ -80,6 +99,29 @@ def written(path: str) -> Any:
     return run, started
 
 
+def as_lists(*words: str) -> Any:
+    """Lists of what a file says; all of it stays on disk."""
+    from rerank.cli import main as rerank
+
+    assert rerank(["retrieve", *words, "--depth", "1000000", "--overwrite"]) == 0
+    return None
+
+
+def lists_of_run(path: str) -> Any:
+    folder = Path(path).parent
+    return as_lists("--collection", f"files:{folder}", "--run", path, "--output", str(folder / "lists"))
+
+
+def lists_of_hits(path: str) -> Any:
+    return as_lists("--collection", f"hits:{path}", "--output", str(Path(path).parent / "lists"))
+
+
+def ranx(path: str) -> Any:
+    from ranx import Run
+
+    return Run.from_file(path, kind="trec")
+
+
 def pandas(path: str) -> Any:
     import pandas as pd
 
@@ -93,6 +135,7 @@ def ir_measures(path: str) -> Any:
     return list(ir_measures.read_trec_run(path))
 
 
+RANX = "ranx `Run.from_file`"
 READERS: list[tuple[str, Callable[[str], Any], str]] = [
     ("`read_run`, TREC", ours, "run.trec"),
     ("`read_run`, TREC, .gz", ours, "run.trec.gz"),
@@ -102,6 +145,10 @@ READERS: list[tuple[str, Callable[[str], Any], str]] = [
     ("`write_run` of that", written, "run.trec"),
     ("pandas `read_csv`, TREC", pandas, "run.trec"),
     ("ir_measures `read_trec_run`", ir_measures, "run.trec"),
+    (RANX, ranx, "run.trec"),
+    ("`rerank retrieve --run`, TREC", lists_of_run, "run.trec"),
+    ("`rerank retrieve`, `hits:` JSON lines", lists_of_hits, "hits.jsonl"),
+    ("`rerank retrieve`, `hits:` Parquet", lists_of_hits, "hits.parquet"),
 ]
 
 
@@ -112,11 +159,15 @@ def own_memory() -> int:
 
 
 def measure(reader: Callable[[str], Any], path: str) -> dict[str, float]:
-    import pandas  # noqa: F401 - what all of them import is not to be counted
-    import pyarrow.csv  # noqa: F401
+    if reader is ranx:  # what a row imports is not to be counted
+        import ranx as _  # noqa: F401
+    else:
+        import pandas  # noqa: F401
+        import pyarrow.csv  # noqa: F401
 
-    import rerank.retrieval.runs  # noqa: F401
-
+        import rerank.lists.build
+        import rerank.lists.hits
+        import rerank.retrieval.tune  # noqa: F401
     before, most, done = own_memory(), 0, threading.Event()
 
     def watch() -> None:
@@ -138,14 +189,17 @@ def measure(reader: Callable[[str], Any], path: str) -> dict[str, float]:
     return {"seconds": seconds, "busy": busy, "held": held, "most": max(most - before, held)}
 
 
-def rows(folder: Path, pairs: int) -> Iterable[str]:
+def rows(folder: Path, pairs: int, with_ranx: str | None, only: list[str]) -> Iterable[str]:
     yield "| 10 million pairs | seconds | us a pair | processor's us a pair | bytes a pair held | at most |".replace(
         "10 million", f"{pairs:,}"
     )
     yield "|---|---|---|---|---|---|"
     for number, (name, _, file) in enumerate(READERS):
-        command = [sys.executable, __file__, "--reader", str(number), "--folder", str(folder / file)]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        if (name == RANX and with_ranx is None) or (only and not any(word in name for word in only)):
+            continue
+        python = with_ranx if name == RANX and with_ranx is not None else sys.executable
+        command = [python, __file__, "--reader", str(number), "--folder", str(folder / file)]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
         found = {key: float(value) for key, value in json.loads(done.stdout).items()}
         us = 1e6 / pairs
         cells = [f"{found['seconds']:.1f}", f"{found['seconds'] * us:.2f}", f"{found['busy'] * us:.2f}"]
@@ -157,6 +211,8 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=10_000_000)
     parser.add_argument("--depth", type=int, default=1000)
     parser.add_argument("--folder", help="where to make the runs; a temporary folder by default")
+    parser.add_argument("--ranx", help="a Python that has ranx")
+    parser.add_argument("--only", nargs="*", default=[], help="words of the rows that are wanted")
     parser.add_argument("--reader", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.reader is not None:
@@ -164,7 +220,7 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         make_run(Path(folder), options.pairs, options.depth)
-        for row in rows(Path(folder), options.pairs):
+        for row in rows(Path(folder), options.pairs, options.ranx, options.only):
             print(row, flush=True)
 
 

@@ -2,9 +2,10 @@
 
     python scripts/try_kills.py --data DIR [--kills 40] [--folder DIR]
 
-``DIR`` holds ``dl20`` (a ``files:`` folder with runs). Each command is killed at a random moment of its run, from its
-first line to its last, and given again; what is there then has to be what it makes when it is left alone. The processes
-are forks of one that has imported everything, so that kills meet the work and not the imports.
+``DIR`` holds ``dl20`` (a ``files:`` folder with runs). Each command is killed at a random moment, every second time of
+its whole run, otherwise of the 100 ms from its first file on, and given again; what is there then has to be what it
+makes when it is left alone. The processes are forks of one that has imported everything, so that kills meet the work
+and not the imports.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ import rerank.retrieval.bm25
 import rerank.retrieval.tune
 from rerank.cli import main as rerank
 
+PEEK = os.WEXITED | os.WNOHANG | os.WNOWAIT
+
 
 def start(words: list[str]) -> int:
     """A command in a process of its own; returns its number."""
@@ -49,6 +52,11 @@ def content(folder: Path) -> dict[str, str]:
     return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
+def paths(folder: Path) -> set[Path]:
+    """All there is below a folder."""
+    return set(folder.rglob("*"))
+
+
 def killed(name: str, words: list[str], place: Path, reset: Callable[[], None], kills: int, rng: random.Random) -> None:
     """Kill a command again and again, and print how often the next one did not end as one that is left alone."""
     reset()
@@ -59,8 +67,13 @@ def killed(name: str, words: list[str], place: Path, reset: Callable[[], None], 
     while counted < kills:
         reset()
         before = content(place)
-        child = start(words)
-        time.sleep(took * rng.uniform(0, 1))
+        child, names = start(words), paths(place)
+        if counted % 2:  # from its first file on; otherwise at any moment
+            while paths(place) == names and not os.waitid(os.P_PID, child, PEEK):
+                time.sleep(0.0005)
+            time.sleep(rng.choice([0.001, 0.01, 0.1]) * rng.random())
+        else:
+            time.sleep(took * rng.random())
         os.kill(child, signal.SIGKILL)
         if ended(child) != -signal.SIGKILL:
             continue  # it was faster

@@ -22,7 +22,7 @@ from rerank.lists.store import Store
 from rerank.lists.view import Lists
 from rerank.training.command import configured
 from rerank.training.ids import identity_of
-from rerank.training.in_sample import check_out_of_sample, query_hashes
+from rerank.training.in_sample import query_hashes, shared_queries
 from rerank.training.model_column import Share, model_hash, score_column
 from rerank.training.run_folder import difference, finished, read_identity
 
@@ -87,9 +87,13 @@ def add_out_of_fold(
     name = as_name(method) if name is None else check_name(name)
     folds = [_fold(cell, Path(experiment)) for cell in cells]
     testing = tested_by(lists, folds)
-    shares = [Share(fold.best, lists.select(np.flatnonzero(testing == i))) for i, fold in enumerate(folds)]
-    for fold, share in zip(folds, shares, strict=True):
-        _check_unseen(fold, share.lists)
+    shares = []
+    for i, fold in enumerate(folds):
+        if len(mine := lists.select(np.flatnonzero(testing == i))):
+            _check_unseen(fold, mine)
+            shares.append(Share(fold.best, mine))
+    if not shares:
+        raise UserError(f"{lists}: has no queries")
     known = [[fold.name, fold.id, model_hash(fold.best)] for fold in folds]
     about = f"{Path(experiment).absolute().name}: {method}, seed {seed}, out of fold"
     return score_column(store, name, shares, {"model": about, "sha256": id_of(known)}, precision, budget)
@@ -112,15 +116,12 @@ def chosen(experiment: Path, method: str | None, seed: int | None) -> tuple[str,
         raise UserError(f"{path}: damaged ({error}); run the experiment again, what is trained stays") from error
     method = _choose("method", method, [cell["method"] for cell in cells + failed], experiment)
     seed = _choose("seed", seed, [cell["seed"] for cell in cells + failed if cell["method"] == method], experiment)
-    mine, lost = (
-        [cell for cell in some if (cell["method"], cell["seed"]) == (method, seed)] for some in (cells, failed)
-    )
-    if lost:
-        raise UserError(f"{experiment}: {method}, fold {lost[0]['fold']}, failed; run the experiment again")
+    wanted = (method, seed)
+    if lost := [cell["fold"] for cell in failed if (cell["method"], cell["seed"]) == wanted]:
+        raise UserError(f"{experiment}: fold {lost[0]} of {method}, seed {seed}, failed; run the experiment again")
+    mine = [cell for cell in cells if (cell["method"], cell["seed"]) == wanted]
     if any(cell["fold"] is None for cell in mine):
-        raise UserError(
-            f"{experiment}: has no folds, so its model has seen all training queries; name some under folds"
-        )
+        raise UserError(f"{experiment}: has no folds, so that its model has seen all training queries (key folds)")
     return method, seed, mine
 
 
@@ -149,7 +150,7 @@ def _fold(cell: dict[str, Any], experiment: Path) -> Fold:
     splits = config.data.splits(config.seed)
     identity = identity_of(config, splits)
     if (found := first_difference(read_identity(folder), json.loads(canonical(identity)))) is not None:
-        raise UserError(f"{folder}: {difference(*found)} since it was trained; run the experiment again")
+        raise UserError(f"{folder}: {difference(*found)}; run the experiment again on what is there now")
     if finished(folder, id_of(identity)) is None:
         raise UserError(f"{folder}: is not finished; run the experiment again")
     return Fold(str(cell["fold"]), folder, id_of(identity), splits)
@@ -189,4 +190,8 @@ def _check_unseen(fold: Fold, lists: Lists) -> None:
                 f"{fold.folder}: was {what} on the texts of {int(both.sum())} queries that it tests, e.g. {query!r}, "
                 "under other ids; let one fold have both (data.assignment)"
             )
-    check_out_of_sample(lists, fold.best)
+    if shared := shared_queries(lists, fold.best):
+        raise UserError(
+            f"{fold.best}: was trained on {len(shared)} of the {len(lists)} queries that it tests, e.g. {shared[0]!r}, "
+            "before the experiment; let the experiment start from another model"
+        )

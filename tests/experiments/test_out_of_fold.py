@@ -175,7 +175,7 @@ def broken_results(folder: Path) -> None:
         (failed_fold, [], "fold 2 of SmoothI | 1, seed 42, failed"),
         (fewer_folds, [], "no fold tests 4 of 12 queries"),
         (other_texts, [], "has another text than in the experiment's lists"),
-        (long_memory, [], "was trained on 4 of these 4 queries"),
+        (long_memory, [], "was trained on 4 of the 4 queries that it tests"),
         (None, ["--method", "Smooth"], "no method 'Smooth'"),
         (None, ["--seed", "7"], "no seed 7"),
         (None, ["--name", "bm25"], "has a column bm25 already, made from something else"),
@@ -229,7 +229,7 @@ def test_regraded_lists_are_no_longer_those_of_the_experiment(tmp_path: Path) ->
     lengths = [20, 1, 7, 13, 20, 2, 16, 5, 20, 11, 3, 18]
     run = random_run(f"beir:{tmp_path / 'collection'}/test", lengths)
     build_lists(source, run, tmp_path / "lists", qrels=qrels, replace=True)
-    with pytest.raises(UserError, match=r"changed since it was trained; run the experiment again"):
+    with pytest.raises(UserError, match=r"lists' (grades|qrels) changed; run the experiment again"):
         add_out_of_fold(tmp_path / "lists", output)
 
 

@@ -20,7 +20,7 @@ from rerank.cli import main
 from rerank.collections import Collection, Query, open_collection
 from rerank.jvm import java_class
 from rerank.lists import Lists
-from rerank.models.vectors.inputs import warn_of_added
+from rerank.models.added import warn_of_added
 from rerank.retrieval import BM25, Scored, build_index
 from rerank.retrieval.known import score_known
 from tests.builders import train, write_collection

@@ -14,10 +14,10 @@ import numpy as np
 from rerank.errors import UserError
 from rerank.features.parse import FEATURES
 from rerank.files import digest
-from rerank.models.added import check_added
+from rerank.models.added import check_added, warn_of_added
 from rerank.models.base import Model
 from rerank.models.contract import CONTRACT, checked_contract, class_name, write_contract
-from rerank.models.vectors.inputs import columns_of, vectors, warn_of_added
+from rerank.models.vectors.inputs import columns_of, vectors
 
 if TYPE_CHECKING:
     from rerank.arrow import Array

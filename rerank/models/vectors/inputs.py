@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -21,8 +20,6 @@ from rerank.models.base import Inputs
 if TYPE_CHECKING:
     from rerank.features.normalise import Normaliser
     from rerank.lists.view import Lists
-
-log = logging.getLogger("rerank")
 
 ROWS = 65_536
 """Rows normalised at a time."""
@@ -112,27 +109,6 @@ def check_known(lists: Lists, names: Sequence[str], values: Array) -> None:
         raise UserError(
             f"{lists}: {names[column]} says nothing of {int(unknown[:, column].sum())} candidates (they were added, or "
             "that system did not return them); leave the column out, or use trees, which can tell"
-        )
-
-
-def warn_of_added(train: Lists, names: Sequence[str]) -> None:
-    """Say which columns give added candidates away: all of them score below the last candidate of their lists.
-
-    That is so in the column that orders lists which are cut at their depth. A model that reads it learns that low is
-    good, which is true of its training lists alone.
-    """
-    before = np.concatenate([[0], np.cumsum(train.store.added_rows[train.rows])])
-    some = train.select(np.flatnonzero(np.diff(before[train.offsets])))
-    if not len(some):
-        return
-    added, values = some.store.added_rows[some.rows], vectors(some, names)
-    lowest = np.minimum.reduceat(np.where(added[:, None], np.inf, values), some.offsets[:-1])
-    below = (values <= np.repeat(lowest, some.lengths, axis=0))[added]
-    for column in np.flatnonzero(below.all(axis=0)).tolist():
-        log.warning(
-            "%s: all %d relevant documents that were added score below the other candidates in column %s, so that "
-            "what reads it learns that low is good; make the lists without --add-relevant",
-            *(train, len(below), names[column]),
         )
 
 

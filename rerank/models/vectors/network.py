@@ -11,10 +11,11 @@ from torch import Tensor, nn
 
 from rerank.errors import UserError
 from rerank.features.parse import FEATURES
+from rerank.models.added import warn_of_added
 from rerank.models.base import drawn_from
 from rerank.models.contract import checked_contract, class_name, write_contract
 from rerank.models.scorer import Scorer
-from rerank.models.vectors.inputs import FeatureInputs, check_known, columns_of, vectors, warn_of_added
+from rerank.models.vectors.inputs import FeatureInputs, check_known, columns_of, vectors
 from rerank.models.weights import check_safetensors
 
 if TYPE_CHECKING:
