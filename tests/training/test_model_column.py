@@ -105,9 +105,7 @@ def test_twenty_kills_end_with_the_same_bytes(cross_encoder: Path, tmp_path: Pat
         make_lists(tmp_path / name, [60] * 12)
     here = ["add", "--lists", str(tmp_path / "whole" / "lists"), "--model", str(cross_encoder), "--name", "ce"]
     words = [sys.executable, "-c", KILLED, str(tmp_path / "killed" / "lists"), str(cross_encoder), "1"]
-    done = subprocess.run(
-        words, check=True, capture_output=True, text=True, timeout=1800
-    )
+    done = subprocess.run(words, check=True, capture_output=True, text=True, timeout=1800)
     code = "import sys; from rerank.training import model_column; model_column.PAIRS = 10; "
     code += "from rerank.cli import main; sys.exit(main(sys.argv[1:]))"
     subprocess.run([sys.executable, "-c", code, *here], check=True, capture_output=True)
