@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import errno
 import inspect
 import json
@@ -49,7 +50,7 @@ def parse(parser: ArgumentParser, asked: Sequence[str] | Mapping[str, Any], clas
 
     try:
         if isinstance(asked, Mapping):
-            return parser.parse_object(dict(asked))
+            return parser.parse_object(copy.deepcopy(dict(asked)))  # it would write its own objects into lists
         words = [re.sub(r"^--[^=]+", lambda key: "--" + key[0][2:].replace("-", "_"), word) for word in asked]
         return parser.parse_args(words)
     except ArgumentError as error:

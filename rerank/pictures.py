@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 NDCG = "nDCG(dcg='exp-log2')"
 FIELDS: dict[str, Relaxation] = {
     "Approx(alpha=3)": Approx(alpha=3),
-    "TwinSigmoid(gradient=1)": TwinSigmoid(1),
-    "TwinSigmoid(gradient=2)": TwinSigmoid(2),
-    "TwinSigmoid(gradient=3)": TwinSigmoid(3),
+    "TwinSigmoid(gradient=1)": TwinSigmoid(1, alpha=1),
+    "TwinSigmoid(gradient=2)": TwinSigmoid(2, alpha=1),
+    "TwinSigmoid(gradient=3)": TwinSigmoid(3, alpha=1),
     "SmoothI(alpha=1)": SmoothI(),
     "SmoothI(alpha=10)": SmoothI(alpha=10),
     "NeuralSort(tau=1)": NeuralSort(),
@@ -74,9 +74,9 @@ def sigmoids(figure: Figure) -> None:
         left.plot(z, value, label=f"alpha = {alpha}")
         middle.plot(z, slope, label=f"alpha = {alpha}")
     middle.set_ylim(0, 3)
-    right.plot(z, indicator(TwinSigmoid(1), z)[0], color="black", label="value (exact)")
+    right.plot(z, indicator(TwinSigmoid(1, alpha=1), z)[0], color="black", label="value (exact)")
     for gradient in (1, 3):
-        right.plot(z, indicator(TwinSigmoid(gradient), z)[1], label=f"derivative, gradient={gradient}")
+        right.plot(z, indicator(TwinSigmoid(gradient, alpha=1), z)[1], label=f"derivative, gradient={gradient}")
     for axes, title in ((left, "(a) sigmoid"), (middle, "(b) its derivative"), (right, "(c) twin-sigmoid")):
         axes.set(title=title, xlabel="s_i − s_j")
         axes.legend(fontsize=8)

@@ -30,7 +30,7 @@ from rerank.losses.base import Loss
 from rerank.models.vectors.lightgbm import LightGBM
 from rerank.relaxations import Approx, SmoothI, TwinSigmoid
 from rerank.training.config import TrainConfig
-from rerank.training.ids import config_identity, data_identity, training_identity
+from rerank.training.ids import identity_of
 from rerank.training.objective import Objective
 from rerank.training.run_folder import RunFolder
 from rerank.training.targets import Targets
@@ -40,7 +40,7 @@ LOSSES: dict[str, Loss | None] = {
     "LambdaMART": None,
     "SmoothI nDCG": DirectMetric("nDCG", SmoothI()),
     "Approx(alpha=1) nDCG": DirectMetric("nDCG", Approx(alpha=1)),
-    "TwinSigmoid nDCG": DirectMetric("nDCG", TwinSigmoid()),
+    "TwinSigmoid nDCG": DirectMetric("nDCG", TwinSigmoid(alpha=1)),
     "ListNet": ListNet(),
     "LambdaLoss": LambdaLoss(),
 }
@@ -86,7 +86,7 @@ def validation(folder: str, fold: int, loss: Loss | None, kind: str) -> float:
             test=False,
         )
         splits = config.data.splits(config.seed)
-        identity = training_identity(config_identity(config), data_identity(splits, config.model.columns))
+        identity = identity_of(config, splits)
         folder_of_run = RunFolder(Path(output) / "run", identity, yaml.safe_dump(described(config)))
         trainer = TreeTrainer(config, splits, folder_of_run)
         if loss is not None:

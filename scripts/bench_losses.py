@@ -186,7 +186,7 @@ def targets(allrank: dict[str, peers.Step], plain: dict[str, peers.Step]) -> Ite
     neural = DirectMetric(EXP, NeuralSort(sinkhorn=50))
     offset = 1.0 if against == "allRank" else 0.0
     yield Target("NeuralNDCG", "≥ 20 × faster, ≤ 1/20 memory", 64, 240, None, neural, step, against, 20, 20, offset)
-    approx = DirectMetric(EXP, Approx())
+    approx = DirectMetric(EXP, Approx(alpha=10))
     step, against = peer("ApproxNDCG")
     offset = 1.0 if against == "allRank" else 0.0
     yield Target("ApproxNDCG", "≥ 20 × faster, ≤ 1/40 memory", 64, 150, 4, approx, step, against, 20, 40, offset)
@@ -198,7 +198,7 @@ def targets(allrank: dict[str, peers.Step], plain: dict[str, peers.Step]) -> Ite
         yield Target("LambdaLoss ndcg2++@10", "≥ 20 × faster", 16, 150, None, pairs, step, "allRank", 20)
     step, against = peer("RankNet")
     yield Target("RankNet", "≥ 50 × faster", 16, 150, None, RankNet(), step, against, 50)
-    twin = DirectMetric(EXP, TwinSigmoid())
+    twin = DirectMetric(EXP, TwinSigmoid(alpha=1))
     step = plain["TwinSigmoidNDCG"]
     yield Target("TwinSigmoid nDCG", "see below", 16, 1251, 180, twin, step, "Yu's equations")
 
@@ -244,7 +244,9 @@ def print_growth(options: argparse.Namespace) -> None:
         if small:
             length, relevant = length // 30, relevant // 10
         scores, labels = lists(2 if small else 16, length, relevant, options.device)
-        found = measure({"": DirectMetric(EXP, TwinSigmoid())}, scores, labels, options.seconds, options.device)[""]
+        found = measure({"": DirectMetric(EXP, TwinSigmoid(alpha=1))}, scores, labels, options.seconds, options.device)[
+            ""
+        ]
         block, square = 4 * len(scores) * relevant * length, 4 * len(scores) * length**2
         print(
             f"| TwinSigmoid nDCG | {len(scores)} × {length} | {relevant} relevant | {found} | {_mb(found.kept)} "
@@ -255,14 +257,14 @@ def print_growth(options: argparse.Namespace) -> None:
 def grid() -> Iterator[tuple[str, Loss]]:
     """Direct metrics: every measure × every relaxation, as far as defined."""
     relaxations = {
-        "Approx": Approx(),
-        "TwinSigmoid": TwinSigmoid(),
+        "Approx": Approx(alpha=10),
+        "TwinSigmoid": TwinSigmoid(alpha=1),
         "SmoothI": SmoothI(),
         "SmoothI(stop_gradient=False)": SmoothI(stop_gradient=False),
         "NeuralSort": NeuralSort(),
         "NeuralSort(sinkhorn=0)": NeuralSort(sinkhorn=0),
         "SoftSort": SoftSort(),
-        "FastSoftSort": FastSoftSort(),
+        "FastSoftSort": FastSoftSort(strength=1),
         "OptimalTransport": OptimalTransport(),
     }
     for name, relaxation in relaxations.items():
@@ -284,12 +286,12 @@ def print_long_lists(options: argparse.Namespace) -> None:
 def contenders() -> dict[str, dict[str, peers.Step]]:
     """Every loss, with those that compute the same thing."""
     relaxations = {
-        "ApproxNDCG": Approx(),
-        "TwinSigmoidNDCG": TwinSigmoid(),
+        "ApproxNDCG": Approx(alpha=10),
+        "TwinSigmoidNDCG": TwinSigmoid(alpha=1),
         "SmoothINDCG": SmoothI(),
         "NeuralNDCG": NeuralSort(sinkhorn=50),
         "SoftSortNDCG": SoftSort(),
-        "FastSoftSortNDCG": FastSoftSort(),
+        "FastSoftSortNDCG": FastSoftSort(strength=1),
         "OptimalTransportNDCG": OptimalTransport(),
     }
     ours: dict[str, Callable[..., Tensor]] = {key: DirectMetric(EXP, value) for key, value in relaxations.items()}

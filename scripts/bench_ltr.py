@@ -34,8 +34,8 @@ from rerank.training.step import Gradients
 FEATURES, HIDDEN, BATCH, CUT = 136, 1024, 128, 240
 LOSSES: dict[str, Loss] = {
     "ListNet": ListNet(),
-    "ApproxNDCG": ApproxNDCG(),
-    "TwinSigmoid-nDCG": TwinSigmoidNDCG(),
+    "ApproxNDCG": ApproxNDCG(alpha=10),
+    "TwinSigmoid-nDCG": TwinSigmoidNDCG(alpha=1),
     "SmoothI-nDCG@10": SmoothINDCG("nDCG(dcg='exp-log2')@10"),
     "SmoothI-nDCG": SmoothINDCG(),
     "NeuralNDCG": NeuralNDCG(),

@@ -229,6 +229,22 @@ def _pair_mean(loss: Callable[[Tensor], Tensor], scores: Tensor, labels: Tensor)
     return (values.sum(dim=(1, 2)) / ordered.sum(dim=(1, 2))).mean()
 
 
+def plain_softmax_ce(scores: Tensor, labels: Tensor) -> Tensor:
+    """Torch's cross-entropy with the labels' shares as probabilities."""
+    return torch.nn.functional.cross_entropy(scores, labels / labels.sum(dim=1, keepdim=True))
+
+
+def plain_kl(scores: Tensor, labels: Tensor) -> Tensor:
+    """Torch's own."""
+    return torch.nn.functional.kl_div(scores.log_softmax(1), labels.softmax(1), reduction="batchmean")
+
+
+def plain_margin_mse(scores: Tensor, labels: Tensor) -> Tensor:
+    """All pairs of a list, in a matrix."""
+    n = scores.shape[1]
+    return (_differences(scores - labels) ** 2).sum(dim=(1, 2)).mean() / (n * (n - 1))
+
+
 def plain() -> dict[str, Step]:
     """The formulas under our names."""
     return {
@@ -238,6 +254,9 @@ def plain() -> dict[str, Step]:
         "SoftSortNDCG": plain_soft_sort_ndcg,
         "TwinSigmoidNDCG": plain_twin_sigmoid_ndcg,
         "OptimalTransportNDCG": plain_transport_ndcg,
+        "SoftmaxCE": plain_softmax_ce,
+        "KLDivergence": plain_kl,
+        "MarginMSE": plain_margin_mse,
         "RankNet": partial(_pair_mean, lambda d: torch.nn.functional.softplus(-d)),
         "PairwiseHinge": partial(_pair_mean, lambda d: (1 - d).clamp(min=0)),
         "PairwiseSoftmax": partial(_pair_mean, lambda d: torch.sigmoid(-d)),

@@ -17,6 +17,7 @@ from rerank.hashes import sha256_of, sha256_of_files
 
 QUERIES = r"(queries|topics)(\.[\w-]+)*"
 QRELS = r"qrels(\.[\w-]+)*"
+SPLIT = re.compile(rf"(.+)\.tsv({'|'.join(map(re.escape, COMPRESSED))})?")
 
 
 class Folder:
@@ -119,12 +120,18 @@ class BeirFolder(FilesFolder):
         self.name = f"{self.prefix}:{path}"
         self.split = None
         if not whole:
-            splits = {file.name.split(".")[0]: file for file in sorted((self.folder / "qrels").glob("*.tsv*"))}
+            splits: dict[str, list[Path]] = {}
+            for file in sorted((self.folder / "qrels").iterdir()):
+                if match := SPLIT.fullmatch(file.name):  # not test.tsv.bak, nor test.tsv~
+                    splits.setdefault(match[1], []).append(file)
             split = Path(path).name
             if split not in splits:
                 hint = f"{nearest(split, splits)}; splits: {', '.join(splits) or 'none'}"
                 raise UserError(f"{self.folder}: no qrels/{split}.tsv{hint}")
-            self.split = splits[split]
+            if len(splits[split]) > 1:
+                both = " and ".join(file.name for file in splits[split][:2])
+                raise UserError(f"{self.folder}/qrels: both {both}; keep the one that is meant")
+            self.split = splits[split][0]
 
     def queries(self, fields: Sequence[str] | None = None) -> Iterator[Query]:
         """Stream the queries that the split's judgments hold, in the order of their file; without a split, all."""
@@ -180,4 +187,4 @@ class TrecFolder(Folder):
 
     def fingerprint(self) -> str:
         """Digest of the documents' files, their names and the chosen fields."""
-        return digest("trec", "\0".join(self.fields or ()), sha256_of_files(self.folder, self.files))
+        return digest("trec without programs", "\0".join(self.fields or ()), sha256_of_files(self.folder, self.files))

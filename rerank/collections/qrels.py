@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from rerank.collections.base import Qrels
@@ -9,7 +10,22 @@ from rerank.errors import UserError
 from rerank.files import read_lines
 
 QRELS_NAMES = ("qrels", "qrels.txt", "qrels.tsv", "qrels.trec")
+WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
+HIGHEST = 2**15 - 1
 BEIR_HEADER = ["query-id", "corpus-id", "score"]
+
+
+def grade_of(text: str, where: str) -> int:
+    """A grade as it is written; what is no whole number, or none of 16 bits, is refused (``1_0`` is 10 to Python).
+
+    >>> grade_of("-1", "qrels:7")
+    -1
+    """
+    if not WHOLE.fullmatch(text):
+        raise UserError(f"{where}: the grade {text!r} is no whole number")
+    if not -HIGHEST <= (grade := int(text)) <= HIGHEST:
+        raise UserError(f"{where}: the grade {text} is beyond {HIGHEST}, the highest that there is room for")
+    return grade
 
 
 def read_qrels_file(path: Path) -> Qrels:
@@ -29,10 +45,7 @@ def read_qrels_file(path: Path) -> Qrels:
             right = "a query id, a document id and a grade" if beir else "a query id, 0, a document id and a grade"
             raise UserError(f"{where}: {len(columns)} columns; expected {right}")
         query, document = columns[0], columns[-2]
-        try:
-            grade = int(columns[-1])
-        except ValueError:
-            raise UserError(f"{where}: the grade {columns[-1]!r} is no whole number") from None
+        grade = grade_of(columns[-1], where)
         grades = qrels.setdefault(query, {})
         if grades.setdefault(document, grade) != grade:
             other = f"has grade {grade} here and {grades[document]} before; keep one of them"

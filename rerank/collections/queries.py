@@ -27,7 +27,20 @@ def read_queries_file(path: Path, fields: Sequence[str] | None = None) -> Iterat
         raise UserError(f"{path}: queries have one text and no fields to choose from; topics and JSON lines have")
     else:
         records = read_tab_lines(path)
-    return unique_queries(records)
+    return _some(unique_queries(records), path)
+
+
+def _some(queries: Iterator[Query], path: Path) -> Iterator[Query]:
+    """Pass queries on, and refuse a file that has none: topics in other tags are no topics."""
+    empty = True
+    for query in queries:
+        empty = False
+        yield query
+    if empty:
+        raise UserError(
+            f"{path}: no queries in this file; expected lines of an id, a tab and a text, JSON lines, or TREC topics "
+            "(<top> with <num> and <title>)"
+        )
 
 
 def unique_queries(records: Iterable[tuple[str, str, str]]) -> Iterator[Query]:

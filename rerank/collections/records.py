@@ -14,6 +14,8 @@ from rerank.files import read_lines
 
 ID_KEYS = ("_id", "id", "docid", "doc_id", "docno", "qid", "query_id")
 TEXT_KEYS = ("text", "contents")
+HEADER_IDS = {*ID_KEYS, "doc-id", "query-id", "topic", "pid", "number"}
+HEADER_TEXTS = {*TEXT_KEYS, "query", "title", "question", "passage", "body", "content", "document", "topic"}
 FIRST_ID = re.compile(rb'\s*\{\s*"(_id|id)"\s*:\s*"([^"\\]*)"')
 """A line whose first key is the id, as nearly all are; others are parsed."""
 
@@ -55,6 +57,8 @@ def read_tab_lines(path: Path, keep: Keep | None = None) -> Iterator[tuple[str, 
         columns = line.split("\t")
         if len(columns) != 2:
             raise UserError(f"{where}: {len(columns)} columns; expected two, an id and a text (for more, use JSONL)")
+        if number == 1 and columns[0].strip().lower() in HEADER_IDS and columns[1].strip().lower() in HEADER_TEXTS:
+            raise UserError(f"{where}: {line!r} is a header, not an id and a text; take the line out")
         yield where, checked_id(columns[0], where), joined(columns[1:])
 
 

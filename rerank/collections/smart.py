@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rerank.collections.base import Document, Qrels, Query, checked_id, joined, unique
 from rerank.collections.folders import Folder
+from rerank.collections.qrels import grade_of
 from rerank.collections.queries import unique_queries
 from rerank.collections.records import ChosenFields
 from rerank.errors import UserError
@@ -76,10 +77,8 @@ class SmartFolder(Folder):
             grades = qrels.setdefault(columns[0], {})
             if columns[1] != "0":
                 grades[columns[1]] = 1
-            elif columns[3].isdecimal():
-                grades[columns[2]] = int(columns[3])
             else:
-                raise UserError(f"{path}:{number}: the grade {columns[3]!r} is no whole number")
+                grades[columns[2]] = grade_of(columns[3], f"{path}:{number}")
         return qrels
 
     def _named(self, ending: str) -> str:

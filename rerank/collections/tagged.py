@@ -16,6 +16,10 @@ TAG = re.compile(r"<!--.*?-->|</?([a-zA-Z][^\s<>]*)[^<>]*>", re.DOTALL)
 DOCNO = re.compile(r"<DOCNO>(.*?)</DOCNO>", re.DOTALL | re.IGNORECASE)
 # Not text: the ids, and the header lines that a web crawl put before the page.
 LEFT_OUT = re.compile(r"<(DOCNO|DOCID|DOCHDR)>.*?</\1>", re.DOTALL | re.IGNORECASE)
+# Nor are programs and styles in a page. CDATA is text.
+PROGRAM = re.compile(r"<(script|style)\b[^<>]*>", re.IGNORECASE)
+END = {tag: re.compile(rf"</{tag}\s*>", re.IGNORECASE) for tag in ("script", "style")}
+CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
 NUMBER = re.compile(r"<num>\s*(?:Number:)?\s*([^\s<]+)", re.IGNORECASE)
 LABEL = re.compile(r"\s*(?:(?:Topic|Description|Narrative):)?\s*", re.IGNORECASE)
 
@@ -61,18 +65,41 @@ def tagged_text(markup: str, fields: Sequence[str] | None) -> str:
         flags = re.DOTALL | re.IGNORECASE
         elements = [rf"<{re.escape(field)}(?:\s[^<>]*)?>(.*?)</{re.escape(field)}>" for field in fields]
         parts = [part for element in elements for part in re.findall(element, markup, flags)]
-    text = html.unescape(TAG.sub(" ", "\n".join(parts)))
+    kept = CDATA.sub(lambda found: html.escape(found[1]), "\n".join(parts))
+    text = html.unescape(TAG.sub(" ", _without_programs(kept)))
     return "\n".join(line for line in map(str.strip, text.splitlines()) if line)
 
 
 def tagged_documents(path: Path, chosen: ChosenFields) -> Iterator[tuple[str, Document]]:
     """Documents of a TREC-tagged file and their places."""
     for where, markup in blocks(path, "DOC"):
+        _check_closed(markup, where)
         match = DOCNO.search(markup)
         if match is None:
             raise UserError(f"{where}: this <DOC> has no id; expected <DOCNO>…</DOCNO>")
         chosen.note(tag_names(markup))
         yield where, Document(checked_id(match[1].strip(), where), tagged_text(markup, chosen.fields))
+
+
+def _check_closed(markup: str, where: str) -> None:
+    """Refuse a document in which what is left out has no end: looking for it from each start anew takes for ever."""
+    upper = markup.upper()
+    for tag in ("DOCNO", "DOCID", "DOCHDR"):
+        if upper.count(f"<{tag}>") > upper.count(f"</{tag}>"):
+            raise UserError(f"{where}: <{tag}> is not closed in this <DOC>; expected </{tag}>")
+
+
+def _without_programs(markup: str) -> str:
+    """Markup without scripts and styles; one that is not closed stays, with all that follows."""
+    parts, at = [], 0
+    for start in PROGRAM.finditer(markup):
+        if start.start() >= at:
+            end = END[start[1].lower()].search(markup, start.end())
+            if end is None:
+                break
+            parts.append(markup[at : start.start()])
+            at = end.end()
+    return " ".join([*parts, markup[at:]])
 
 
 def topics(path: Path, fields: Sequence[str] | None = None) -> Iterator[tuple[str, str, str]]:

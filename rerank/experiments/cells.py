@@ -189,6 +189,8 @@ def _check(config: ExperimentConfig, known: Mapping[str, Any]) -> None:
                 raise UserError(f"ensembles.{name}: no method {member!r}{nearest(member, config.methods)}")
         if len(members) * len(config.seeds) < 2:
             raise UserError(f"ensembles.{name}: needs two methods, or two seeds")
+    if (rule := config.futility) is not None and not (1 <= rule.after < len(config.seeds) and rule.difference > 0):
+        raise UserError(f"futility: after must be from 1 to {len(config.seeds) - 1} seeds, difference above 0")
     check_groups(config.groups, list(config.methods))
     _check_keys("base", config.base, known)
     _check_keys("refit", config.refit, known)

@@ -59,6 +59,10 @@ def experiment(argv: Sequence[str]) -> int:
     check_cells(plan)
     check_figures(plan)
     if dry_run:
+        try:
+            log.info("%s", Experiment(plan).power())
+        except UserError as error:  # on a machine without the lists a configuration can be checked all the same
+            log.info("what it could find is not known here: %s", error)
         print(listing(plan, [(group, search_of(plan, group).size) for group in plan.groups]))
         return 0
     from rerank.experiments.ensembles import ensembles
@@ -74,7 +78,7 @@ def experiment(argv: Sequence[str]) -> int:
         alone, mixed = first_stage_rows(plan, done.identities, done.outcomes)
         together = ensembles(plan, done.identities, done.outcomes)
         done.outcomes = {**alone, **done.outcomes, **together, **mixed}
-        summary = summarise(config, done.outcomes)
+        summary = summarise(config, done.outcomes, done.stopped)
         write_results(done, summary)
         if html:
             from rerank.experiments.report import write_experiment

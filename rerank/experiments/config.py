@@ -63,6 +63,20 @@ class Figure:
 
 
 @dataclass
+class Futility:
+    """When a method is given up, written before anything is trained.
+
+    Attributes:
+        after: seeds that every method is trained with first, on all folds.
+        difference: a method whose mean validation measure is then this much below the best one's, or more, is not
+            trained with the other seeds; the baseline always is. Test values have no part in it.
+    """
+
+    after: int
+    difference: float
+
+
+@dataclass
 class ExperimentConfig:
     """An experiment: methods x folds x seeds, each searched over its own points.
 
@@ -97,6 +111,7 @@ class ExperimentConfig:
         figures: pictures of it, by name.
         keep: a Parquet file for what finished cells found (measures, values per query): read at the start, so that no
             cell in it is trained again, and written as cells finish. Null keeps none beside ``output``.
+        futility: a rule by which methods are given up after some of the seeds; null trains all with all seeds.
         jobs: cells trained side by side; null takes one per core, or one per GPU where there are some.
     """
 
@@ -122,4 +137,5 @@ class ExperimentConfig:
     published: Published | None = None
     figures: dict[str, Figure] = field(default_factory=dict)
     keep: str | None = None
+    futility: Futility | None = None
     jobs: int | None = None

@@ -186,8 +186,8 @@ def _schema() -> pa.Schema:
 
     words = ("path", "method", "fold", "content", "sha256", "measure", "query_id")
     kinds = dict.fromkeys(words, pa.string()) | {"seed": pa.int64(), "without_relevant": pa.bool_()}
-    order = ("path", "method", "fold", "seed", "content", "sha256", "validation")
-    order += ("measure", "query_id", "value", "without_relevant")
+    order = ["path", "method", "fold", "seed", "content", "sha256", "validation"]
+    order += ["measure", "query_id", "value", "without_relevant"]
     return pa.schema([(name, kinds.get(name, pa.float64())) for name in order])
 
 

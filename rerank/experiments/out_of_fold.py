@@ -21,7 +21,7 @@ from rerank.lists.data import Splits
 from rerank.lists.store import Store
 from rerank.lists.view import Lists
 from rerank.training.command import configured
-from rerank.training.ids import config_identity, data_identity, training_identity
+from rerank.training.ids import identity_of
 from rerank.training.in_sample import query_hashes, shared_queries
 from rerank.training.model_column import Share, model_hash, score_column
 from rerank.training.run_folder import difference, finished, read_identity
@@ -148,7 +148,7 @@ def _fold(cell: dict[str, Any], experiment: Path) -> Fold:
         raise UserError(f"{folder}: has no model (best/); remove the folder, and run the experiment again")
     config = configured(yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8")))
     splits = config.data.splits(config.seed)
-    identity = training_identity(config_identity(config), data_identity(splits, config.model.columns))
+    identity = identity_of(config, splits)
     if (found := first_difference(read_identity(folder), json.loads(canonical(identity)))) is not None:
         raise UserError(f"{folder}: {difference(*found)}; run the experiment again on what is there now")
     if finished(folder, id_of(identity)) is None:

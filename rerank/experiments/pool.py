@@ -16,6 +16,7 @@ from rerank.evaluation.measure_names import parse_measures
 from rerank.evaluation.measures import COUNTS
 from rerank.evaluation.pooling import RandomEffects, random_effects
 from rerank.evaluation.significance import Correction, correct
+from rerank.experiments.config import FIRST_STAGE
 from rerank.experiments.keep import Kept, read_kept
 from rerank.experiments.planned import (
     Compared,
@@ -98,22 +99,22 @@ def pool_experiments(
         UserError: what is wrong with a file, or a name that no experiment has.
     """
     results = [read_results(*named) for named in named_paths(experiments)]
-    known = list(dict.fromkeys(row for one in results for row in one.values))
+    known = sorted({row for one in results for row in one.values}, key=lambda row: (row != FIRST_STAGE, row))
     for where, names in (("baseline", [baseline] if baseline else []), ("methods", methods or [])):
         for name in names:
             if name not in known:
                 raise UserError(f"{where}: no experiment has a method {name!r}{nearest(name, known)}")
     groups = groups or {}
     check_groups(groups, known)
-    rows = [row for row in known if methods is None or row in methods or row == baseline]
+    rows = known if methods is None else list(dict.fromkeys([*([baseline] if baseline else []), *methods]))
     asked = _measures(results, measures)
     pairs = planned_pairs(rows, baseline, every=baseline is None)
     chosen = {one.name: choose_of_groups(groups, one.validation) for one in results}
     found: dict[tuple[str, str, str], dict[str, Compared]] = {}
     for one in results:
-        names = {best_of(group): chosen[one.name].get(group, best_of(group)) for group in groups}
-        both = [(*pair, pair) for pair in [*_pairs_of(list(names)), *pairs]]
-        here = [(row, other, (names.get(pair[0], pair[0]), names.get(pair[1], pair[1]))) for row, other, pair in both]
+        named = {best_of(group): chosen[one.name].get(group, best_of(group)) for group in groups}
+        both = [(*pair, pair) for pair in [*_pairs_of(list(named)), *pairs]]
+        here = [(row, other, (named.get(pair[0], pair[0]), named.get(pair[1], pair[1]))) for row, other, pair in both]
         for compared in compare_all(one.values, here, asked, "bootstrap", "none"):
             parts = found.setdefault((compared.row, compared.against, compared.measure), {})
             if compared.found is not None and compared.found.error > 0:
@@ -189,6 +190,9 @@ def read_results(name: str, path: Path) -> Results:
             if file.validation is not None:
                 values = validation.setdefault(file.method, {})
                 values[place] = max(file.validation, values.get(place, -math.inf))
+    if FIRST_STAGE in measured:  # it has no seeds, but is kept with the first of each part of the experiment
+        one = min(seed for _, seed in measured[FIRST_STAGE])
+        measured[FIRST_STAGE] = {place: file for place, file in measured[FIRST_STAGE].items() if place[1] == one}
     seeds = {method: {seed for _, seed in places} for method, places in measured.items()}
     every = {place for method, places in measured.items() if method in trained for place in places}
     folds = {fold for places in measured.values() for fold, _ in places}

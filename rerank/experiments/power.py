@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -26,26 +27,21 @@ def power_before(plan: Plan, identities: Identities, measurement: Callable[[Cell
             taken from them.
     """
     config = plan.config
-    measures = [str(measure) for measure in parse_measures(config.measures) if measure.NAME not in COUNTS]
-    found = _finished(plan, identities, measurement)
-    values = {
-        method: {name: np.stack([table[name] for table in tables]) for name in measures}
-        for method, tables in found.items()
-    }
+    kinds = {str(measure): str(measure.NAME) for measure in parse_measures(config.measures)}
+    measures = [name for name, kind in kinds.items() if kind not in COUNTS]
+    found = list(_finished(plan, identities, measurement).values())
     deviations = {}
     for name in measures:
-        names = list(values)
+        values = [np.stack([table[name] for table in tables]) for tables in found]
         pairs = [
-            paired(values[one][name], values[other][name])
-            for i, one in enumerate(names)
-            for other in names[i + 1 :]
-            if values[one][name].shape == values[other][name].shape
+            paired(one, other) for i, one in enumerate(values) for other in values[i + 1 :] if one.shape == other.shape
         ]
         if (known := measured_deviations(pairs)) is not None:
-            deviations[name] = known
+            several = any(len(pair) > 1 for pair in pairs)
+            deviations[name] = known if several else replace(known, seed=TYPICAL.get(kinds[name], OTHER).seed)
     measured = bool(deviations)
     if not measured:
-        deviations = {str(m): TYPICAL.get(m.NAME, OTHER) for m in parse_measures(config.measures) if str(m) in measures}
+        deviations = {name: TYPICAL.get(kinds[name], OTHER) for name in measures}
     comparisons = planned_comparisons(plan, identities) * len(measures)
     return found_differences(_queries(plan, identities), len(config.seeds), comparisons, deviations, measured)
 

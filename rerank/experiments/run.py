@@ -76,6 +76,7 @@ class Experiment:
         failures: cells that failed.
         trained: all cells that were trained, with what their ``measures.json`` holds, and ``seconds``.
         identities: which trainings the cells are.
+        stopped: methods that the rule of futility gave up, with their mean on validation and the best one's.
     """
 
     plan: Plan
@@ -83,6 +84,7 @@ class Experiment:
     failures: list[Failure] = field(default_factory=list)
     trained: list[tuple[Cell, dict[str, Any]]] = field(default_factory=list)
     identities: Identities = field(default_factory=Identities)
+    stopped: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     def run(self) -> None:
         """Do all that is not done yet."""
@@ -93,7 +95,7 @@ class Experiment:
             and (count := restore(config.keep, self.plan.output))
         ):
             log.info("%s: %d files of finished cells restored from it", config.keep, count)
-        log.info("%s", power_before(self.plan, self.identities, lambda cell: self.measurement(cell)[0]))
+        log.info("%s", self.power())
         shares = environments(config.jobs, cores_at_hand(), devices_at_hand())
         workers = Workers(shares, self.plan.output / "workers", own_classes=_has_own_classes(self.plan))
         states = {group: _State(search_of(self.plan, group)) for group in self.plan.groups}
@@ -104,10 +106,21 @@ class Experiment:
             self._states, self._progress = states, progress
             self._ready: deque[tuple[Job, Cell]] = deque()
             self._next_keep = 0.0
+            early = None if config.futility is None else config.seeds[: config.futility.after]
+            late = [group for group in states if early is not None and group.seed not in early]
             for group in states:
-                self._ask(group)
+                if group not in late:
+                    self._ask(group)
             running: dict[Future[dict[str, Any]], tuple[Job, Cell]] = {}
-            while running or self._ready:
+            while running or self._ready or late:
+                if not running and not self._ready:
+                    self._give_up()
+                    for group in late:
+                        if group.method not in self.stopped:
+                            self._ask(group)
+                        else:
+                            progress.totals[group.method] -= states[group].search.size
+                    late = []
                 while self._ready and len(running) < workers.count:
                     job, cell = self._ready.popleft()
                     progress.start(cell)
@@ -120,6 +133,30 @@ class Experiment:
         self.outcomes = {group: self.outcomes[group] for group in states if group in self.outcomes}
         self.trained = self._trained_cells()
         self.failures.sort(key=lambda failure: self.plan.groups.index(failure.cell.group))
+
+    def power(self) -> str:
+        """A sentence on the differences that this experiment could find."""
+        return power_before(self.plan, self.identities, lambda cell: self.measurement(cell)[0])
+
+    def _give_up(self) -> None:
+        """Apply the rule of futility to what the first seeds reached on validation."""
+        found: dict[str, list[float]] = {}
+        for group, state in self._states.items():
+            if state.trained:
+                found.setdefault(group.method, []).append(state.best[0])
+        rule, means = self.plan.config.futility, {method: sum(got) / len(got) for method, got in found.items()}
+        best = max(means.values(), default=0.0)
+        for method, mean in means.items():
+            if rule is not None and mean <= best - rule.difference and method != self.plan.config.baseline:
+                self.stopped[method] = mean, best
+                log.info(
+                    "%s: stopped for futility after %d seeds: validation %.4f, the best %.4f, rule: %g below",
+                    method,
+                    rule.after,
+                    mean,
+                    best,
+                    rule.difference,
+                )
 
     def _trained_cells(self) -> list[tuple[Cell, dict[str, Any]]]:
         return [found[1:] for state in self._states.values() for found in state.in_order()]

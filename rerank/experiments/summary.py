@@ -86,6 +86,7 @@ class Summary:
         comparisons: the number of p-values that were corrected for.
         compared: the planned comparisons, in every measure; none where each measure is tested against its best row.
         deviations: by measure, how much the differences of the pairs of rows vary; for what power the design has.
+        stopped: methods that were given up, with their mean on validation and the best one's.
         versions: the versions of each package of which the trainings had several.
     """
 
@@ -95,6 +96,7 @@ class Summary:
     comparisons: int
     compared: list[Compared] = field(default_factory=list)
     deviations: dict[str, Deviations] = field(default_factory=dict)
+    stopped: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     versions: dict[str, list[str]] = field(default_factory=dict)
 
     @property
@@ -112,8 +114,18 @@ class Summary:
         return max((row.values[measure].mean for row in self.rows.values() if row.whole), default=float("nan"))
 
 
-def summarise(config: ExperimentConfig, outcomes: Mapping[Group, Outcome]) -> Summary:
-    """The numbers of the table of an experiment."""
+def summarise(
+    config: ExperimentConfig,
+    outcomes: Mapping[Group, Outcome],
+    stopped: Mapping[str, tuple[float, float]] | None = None,
+) -> Summary:
+    """The numbers of the table of an experiment.
+
+    Args:
+        config: the experiment.
+        outcomes: what came out.
+        stopped: methods that the rule of futility gave up.
+    """
     measures = parse_measures(config.measures)
     names = [str(measure) for measure in measures]
     rows = {method: _row(config, method, names, outcomes) for method in row_names(config, outcomes)}
@@ -152,7 +164,7 @@ def summarise(config: ExperimentConfig, outcomes: Mapping[Group, Outcome]) -> Su
         for method, row in rows.items()
     }
     deviations = {name: found for name in tested if (found := measured_deviations(_differences(values, name)))}
-    return Summary(config, rows, against, count, compared, deviations, mixed_versions(outcomes.values()))
+    return Summary(config, rows, against, count, compared, deviations, stopped or {}, mixed_versions(outcomes.values()))
 
 
 def planned(

@@ -137,13 +137,20 @@ def caption(summary: Summary) -> list[str]:
         sentences.append(f"Hyper-parameters chosen on validation by {select}.")
     if len(tables) > 1 and summary.comparisons:
         against = config.baseline or "the best of the column"
-        seeds_too = "" if config.test == "bootstrap" else " over queries"
+        pooled = ", folds pooled" if config.test == "bootstrap" else " over queries pooled over folds"
         sentences.append(
             f"{LETTERS[config.test]}: differs from {against}, p < {config.level:g} by the "
-            f"{TEST_NAMES[config.test]}{seeds_too}, queries pooled over folds "
+            f"{TEST_NAMES[config.test]}{pooled} "
             f"({CORRECTED[config.correction]} for {summary.comparisons} comparisons)."
         )
         sentences.append(power_sentence(summary))
+    if summary.stopped and config.futility is not None:
+        methods = ", ".join(f"{method} {mean:.4f}" for method, (mean, _) in summary.stopped.items())
+        best = next(iter(summary.stopped.values()))[1]
+        sentences.append(
+            f"Stopped for futility after {config.futility.after} seeds, being {config.futility.difference:g} or more "
+            f"below the best on validation ({best:.4f}), as was planned: {methods}."
+        )
     if summary.versions:
         mixed = "; ".join(f"{package} {', '.join(versions)}" for package, versions in summary.versions.items())
         sentences.append(f"Trained with different versions: {mixed}.")

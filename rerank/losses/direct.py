@@ -5,11 +5,11 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any, Literal
 
+from rerank.losses.balance import balanced
 from rerank.losses.base import Loss, Reduction
 from rerank.measures.base import Measure
 from rerank.measures.names import parse
 from rerank.measures.ndcg import nDCG
-from rerank.losses.balance import balanced
 from rerank.relaxations.base import GainOf, RankIndicators, Relaxation
 from rerank.relaxations.spread import spread
 
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 LEAST = 0.01
 """Added to the measure under its logarithm: no list weighs more than 1/0.01, and none that scores 0 is lost."""
 
+RIGHT = 1e-5
+"""A list whose measure is as close as this to 1 is right, but for rounding."""
+
 
 class DirectMetric(Loss):
     r"""One minus a measure, made differentiable by a relaxation.
@@ -27,7 +30,8 @@ class DirectMetric(Loss):
 
     from rank indicators E or soft ranks r. The measure's name decides gain and relevance threshold, as in
     ir-measures: ``nDCG@10`` has the linear gain y, ``nDCG(dcg='exp-log2')@10`` has 2^y - 1, ``AP(rel=2)`` counts
-    grades from 2. Shapes: scores and labels ``[B, N]``. A list without a relevant document is left out.
+    grades from 2. ``scale``, ``form`` and ``balance`` change what is minimised, in this order. Shapes: scores and
+    labels ``[B, N]``. A list without a relevant document is left out.
 
     >>> from rerank.relaxations import TwinSigmoid
     >>> loss = DirectMetric("nDCG@10", TwinSigmoid())  # has the exact value
@@ -39,14 +43,15 @@ class DirectMetric(Loss):
         relaxation: what stands in for sorting.
         gain_of: what nDCG takes the gain of when it is computed from rank indicators: "documents" (the expected
             gain) or "ranks" (the gain of the expected grade); None leaves it to the relaxation.
-        scale: the least spread (standard deviation) that the scores of a list are given: a list of less is multiplied
-            up to it, by a factor that counts as constant. None leaves scores as they are.
-        form: "log" minimises the negative logarithm of the measure, so that lists far from the top count more; None
-            minimises one minus the measure.
-        balance: the gradient on every list's scores gets the norm (1 - exact measure)^balance: 0 the same for every
-            list, 1 none for a list that is right. None leaves the norms that the measure gives.
         reduction: mean or sum over the lists from which something can be learned, or none.
         validate: look at the values of scores and labels, and refuse what is not finite or negative.
+        scale: the least spread (standard deviation) that the scores of a list are given: they are multiplied by
+            ``max(1, scale / sd)``, with sd at least .001, which counts as constant. None leaves them as they are.
+        form: "log" minimises ``-ln((m + .01) / 1.01)`` of the measure m, so that lists far from the top count more;
+            None minimises ``1 - m``.
+        balance: gives the gradient on every list's scores the norm ``(1 - exact measure)^balance``: 0 the same for
+            every list, 1 less for a list that is nearly right, and none for one that is right. None leaves the norms
+            that the measure gives.
 
     Raises:
         UserError: an unknown measure or parameter.
@@ -87,8 +92,11 @@ class DirectMetric(Loss):
         """One minus the relaxed measure, or what the options make of it."""
         if self.balance is None:
             return self._loss(scores, labels, mask, seeds)
-        missing = (1 - self.measure.exact(scores, labels, mask)).clamp_(min=0) ** self.balance
-        return balanced(lambda s: self._loss(s, labels, mask, seeds), scores, missing)
+        import torch
+
+        missing = 1 - self.measure.exact(scores, labels, mask)
+        norms = torch.where(missing > RIGHT, missing, 0.0) ** self.balance * (missing > RIGHT)
+        return balanced(lambda s: self._loss(s, labels, mask, seeds), scores, norms, spread(scores, mask))
 
     def _loss(self, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:
         if self.scale is not None:

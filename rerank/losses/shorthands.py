@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from typing import Any
+from typing import Any, Literal
 
 from rerank.losses.base import Reduction
 from rerank.losses.direct import DirectMetric
@@ -59,9 +59,16 @@ def _shorthand(name: str, relaxation: type[Relaxation], default: str, about: str
     """A class, for configurations to find by its name, that makes a plain :class:`DirectMetric`."""
 
     def make(
-        cls: type, measure: str = default, reduction: Reduction = "mean", validate: bool = False, **settings: Any
+        cls: type,
+        measure: str = default,
+        reduction: Reduction = "mean",
+        validate: bool = False,
+        scale: float | None = None,
+        form: Literal["log"] | None = None,
+        balance: float | None = None,
+        **settings: Any,
     ) -> DirectMetric:
-        return DirectMetric(measure, relaxation(**settings), None, reduction, validate)
+        return DirectMetric(measure, relaxation(**settings), None, reduction, validate, scale, form, balance)
 
     own = list(inspect.signature(make, eval_str=True).parameters.values())[:-1]
     settings = list(inspect.signature(relaxation, eval_str=True).parameters.values())

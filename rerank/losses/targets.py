@@ -33,7 +33,9 @@ class Scaling(Described, ABC):
 
 
 class MinMax(Scaling):
-    r"""The list's values between 0 and a top: :math:`top \cdot (v_i - \min v) / (\max v - \min v)`.
+    r"""Values scaled from their smallest, 0, to their largest, a top.
+
+    .. math:: y_i = top \cdot (v_i - \min v) / (\max v - \min v)
 
     Equal values become 0, so that nothing is learned from such a list.
 
@@ -59,7 +61,9 @@ class MinMax(Scaling):
 
 
 class Sigmoid(Scaling):
-    r"""Logits as probabilities: :math:`\sigma((v_i - centre) / scale)`.
+    r"""Logits as probabilities.
+
+    .. math:: y_i = \sigma((v_i - centre) / scale)
 
     >>> Sigmoid()(np.array([0.0, np.log(3)]))
     array([0.5 , 0.75])
@@ -80,7 +84,9 @@ class Sigmoid(Scaling):
 
 
 class ReciprocalRank(Scaling):
-    r"""The reciprocal of the rank by descending value: :math:`1 / (k + r_i)`, times :math:`k + 1`.
+    r"""Gains that fall with the reciprocal of the rank by descending value.
+
+    .. math:: y_i = (k + 1) / (k + r_i)
 
     For teachers that give an order and no scores, such as language models that permute passages. The first document
     has 1. Equal values share their mean rank.
@@ -103,7 +109,9 @@ class ReciprocalRank(Scaling):
 
 
 class ExponentialDecay(Scaling):
-    r"""A gain that halves every so many ranks by descending value: :math:`2^{-(r_i - 1) / half}`.
+    r"""Gains that halve every so many ranks by descending value.
+
+    .. math:: y_i = 2^{-(r_i - 1) / half}
 
     The first document has 1. Equal values share their mean rank.
 

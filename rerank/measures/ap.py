@@ -53,7 +53,7 @@ class AP(BinaryMeasure):
             exact = batch.at_rows(batch.exact)
             later = (exact[:, None, :] >= exact[:, :, None]).to(ranks.dtype)
             share = (later @ (hits / exact).unsqueeze(2)).squeeze(2)
-            value = relevant * share * exact / ranks
+            value = relevant * share * exact / ranks  # share is 0 beyond the cut-off, but has a gradient
         else:
             ahead = behind(relaxation, batch, ranks).sigmoid() * relevant[:, None, :]
             value = hits / ranks * (ahead.sum(dim=2) + 0.5)  # a document counts as 1 itself, its own sigmoid as 1/2

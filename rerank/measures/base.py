@@ -15,7 +15,9 @@ if TYPE_CHECKING:  # so that a measure's name can be checked without waiting for
 
 @dataclass(frozen=True)
 class Measure(ABC):
-    """A measure of ranked lists, at best 1, exact (:meth:`exact`) or made differentiable (:meth:`relaxed`).
+    """A measure of ranked lists, exact (:meth:`exact`, at best 1) or made differentiable (:meth:`relaxed`).
+
+    A relaxed measure may exceed 1, where a document has weight at several ranks (SmoothI).
 
     Its ``str`` is its ir-measures name, which :func:`rerank.measures.parse` reads back.
 

@@ -30,7 +30,7 @@ class nDCG(Measure):
 
     Args:
         cutoff: k; None for the whole list.
-        dcg: "log2" for G = y, "exp-log2" for G = 2^y - 1.
+        dcg: "log2" for G = y, "exp-log2" for G = 2^y - 1, with grades above 100 as 100.
     """
 
     name: ClassVar[str] = "nDCG"
@@ -43,7 +43,7 @@ class nDCG(Measure):
 
     def gain(self, labels: Tensor) -> Tensor:
         """G, elementwise."""
-        return labels.exp2() - 1 if self.dcg == "exp-log2" else labels
+        return _powers(labels).exp2() - 1 if self.dcg == "exp-log2" else labels
 
     def from_indicators(self, relaxation: RankIndicators, scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
         """Discounted gain at the ranks, over the ideal."""
@@ -51,6 +51,7 @@ class nDCG(Measure):
         gains = self.gain(labels)
         weights = ratio(_discounts(depth, labels) * first(mask, depth), _ideal(gains, depth)[:, None])
         if relaxation.gain_of == "ranks":
+            labels = _powers(labels) if self.dcg == "exp-log2" else labels
             return relaxation.weighted(scores, labels, weights, mask, exponential=self.dcg == "exp-log2")
         return relaxation.weighted(scores, gains, weights, mask)
 
@@ -60,6 +61,11 @@ class nDCG(Measure):
         gains = self.gain(batch.at_rows(batch.labels))
         value = gains * inside(relaxation, batch, ranks, self.cutoff) / (ranks + 1).log2()
         return ratio(value.sum(dim=1), _ideal(gains, min(self.depth(batch.mask), gains.shape[1])))
+
+
+def _powers(labels: Tensor) -> Tensor:
+    """Grades of which two to their power stays finite in float32, however many are added."""
+    return labels.clamp(max=100)
 
 
 def _discounts(depth: int, like: Tensor) -> Tensor:

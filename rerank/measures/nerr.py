@@ -22,7 +22,8 @@ class nERR(Measure):
         p_i = \frac{2^{y_i} - 1}{2^{y_{\max}}}
 
     From rank indicators :math:`p_{o_r}` becomes :math:`\sum_j E_{rj} p_j`; from soft ranks the order is held fixed
-    and the gradient flows through the reciprocal ranks alone, :math:`1 / r_{o_r}` (Yu 2020, Eq 16).
+    and the gradient flows through the reciprocal ranks, :math:`1 / r_{o_r}` (Yu 2020, Eq 16), and through the cut-off
+    where the relaxation takes its steepness from the spread of scores.
 
     >>> nERR(max_rel=1).exact(torch.tensor([[2.0, 1.0]]), torch.tensor([[0, 1]]))  # p = 1/2: (1/2 / 2) / (1/2 / 1)
     tensor([0.5000])
@@ -43,8 +44,9 @@ class nERR(Measure):
     def _stops(self, labels: Tensor) -> Tensor:
         """p, the probability that a document stops the reader: ``[B, N]``."""
         if self.max_rel is None:
-            return (labels.exp2() - 1) / labels.amax(dim=1, keepdim=True).exp2()
-        return (labels.clamp(max=self.max_rel).exp2() - 1) / 2.0**self.max_rel
+            top = labels.amax(dim=1, keepdim=True)
+            return (labels - top).exp2() - (-top).exp2()  # the powers themselves overflow from grade 128 on
+        return (labels.clamp(max=self.max_rel) - self.max_rel).exp2() - 2.0**-self.max_rel
 
     def _best(self, stops: Tensor, depth: int) -> Tensor:
         """ERR@k of the ideal order, ``[B]``."""

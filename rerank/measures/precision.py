@@ -23,8 +23,9 @@ class P(BinaryMeasure):
     It is divided by k even where the list is shorter, and by the length of the list where there is no cut-off. From
     rank indicators :math:`b_{o_r}` becomes :math:`\sum_j E_{rj} b_j`; from smooth ranks the measure is
     :math:`\frac{1}{k} \sum_i b_i T_i` (:math:`T_i`: how far i is within the cut-off), from ranks of exact value
-    :math:`\frac{1}{k} \sum_{\bar o_i \le k} b_i \bar o_i / r_i` (Yu 2020, Eq 13). Without a cut-off smooth ranks give
-    a constant.
+    :math:`\frac{1}{k} \sum_{\bar o_i \le k} b_i \bar o_i / r_i` (Yu 2020, Eq 13). Without a cut-off the
+    measure does not depend on the order: smooth ranks have no gradient then, and that of the other relaxations is what
+    they leave of a constant (ranks of exact value have the one that Yu 2020 trains with).
 
     >>> P(4).exact(torch.tensor([[3.0, 2.0, 1.0]]), torch.tensor([[1, 0, 1]]))  # 2 / 4
     tensor([0.5000])

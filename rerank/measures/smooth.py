@@ -1,4 +1,4 @@
-"""Comparisons of soft ranks: with a cut-off, and with one another."""
+"""Comparisons with a cut-off, and of documents with one another, for measures from soft ranks."""
 
 from __future__ import annotations
 
@@ -15,6 +15,10 @@ def inside(relaxation: SoftRanks, batch: Batch, ranks: Tensor, cutoff: int | Non
 
     ``sigmoid(beta (k + 1/2 - r))`` for smooth ranks; 0 or 1 by the exact rank for relaxations whose ranks have exact
     values; 1 without a cut-off.
+
+    Where the relaxation has a steepness for scores, ``sigmoid(steepness (s - c))`` with c midway between the k-th score
+    and the next: soft ranks of scores that are close together all lie near the middle of the list, far beyond a cut-off
+    of a few ranks, and a sigmoid over ranks has no slope there. Exact ranks take its gradient and keep their value.
     """
     import torch
 
@@ -22,7 +26,7 @@ def inside(relaxation: SoftRanks, batch: Batch, ranks: Tensor, cutoff: int | Non
         return 1.0
     steepness = relaxation.steepness(batch)
     if steepness is not None:
-        soft = torch.sigmoid(steepness * (batch.at_rows(batch.scores) - _threshold(batch, cutoff)))
+        soft = torch.sigmoid(steepness * (batch.at_rows(batch.scores) - _threshold(batch, cutoff, steepness)))
         if not relaxation.exact_ranks:
             return soft
     if relaxation.exact_ranks:
@@ -31,18 +35,27 @@ def inside(relaxation: SoftRanks, batch: Batch, ranks: Tensor, cutoff: int | Non
     return torch.sigmoid(relaxation.beta * (cutoff + 0.5 - ranks))
 
 
-def _threshold(batch: Batch, cutoff: int) -> Tensor:
-    """Midway between the scores at the last place within the cut-off and the next, ``[B, 1]``."""
+def _threshold(batch: Batch, cutoff: int, steepness: Tensor) -> Tensor:
+    """Midway between the scores at the last place within the cut-off and the next, ``[B, 1]``.
+
+    Two documents are a noisy place to push against, and none at all would let a list lift all of its scores. So the
+    gradient is that of the threshold c of a soft selection, ``sum_j sigmoid(steepness (s_j - c)) = constant``: what
+    comes in pushes out those near the cut-off.
+    """
     import torch
 
     best = batch.rivals.topk(min(cutoff + 1, batch.rivals.shape[1]), dim=1).values
     if best.shape[1] <= cutoff:
         best = torch.nn.functional.pad(best, (0, cutoff + 1 - best.shape[1]), value=-torch.inf)
-    return best[:, cutoff - 1 : cutoff + 1].mean(dim=1, keepdim=True)
+    middle = best[:, cutoff - 1 : cutoff + 1].mean(dim=1, keepdim=True)
+    chance = torch.sigmoid(steepness * (batch.scores.detach() - middle))
+    near = chance * (1 - chance) * batch.mask
+    shares = near / near.sum(dim=1, keepdim=True).clamp(min=torch.finfo(near.dtype).tiny)
+    return middle + ((batch.scores - batch.scores.detach()) * shares).sum(dim=1, keepdim=True)
 
 
 def behind(relaxation: SoftRanks, batch: Batch, ranks: Tensor) -> Tensor:
-    """Logits of "document i is behind document j", ``beta (r_i - r_j)``: ``[B, R, R]``."""
+    """Logits of "document i is behind document j", by ranks or by scores: ``[B, R, R]``."""
     steepness = relaxation.steepness(batch)
     if steepness is not None:
         scores = batch.at_rows(batch.scores)

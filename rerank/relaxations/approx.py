@@ -8,6 +8,7 @@ from rerank.relaxations.base import Batch, SoftRanks
 from rerank.relaxations.pair_ranks import sigmoid_ranks
 from rerank.relaxations.spread import steepness
 
+
 class Approx(SoftRanks):
     r"""Ranks by pairwise sigmoids (Qin, Liu and Li 2010; Bruch, Zoghi, Bendersky and Najork 2019, Eqs 5 and 6).
 
@@ -16,14 +17,24 @@ class Approx(SoftRanks):
     T is how far document i is within the cut-off k. Tied documents share the mean of their ranks. Only the rows of
     relevant documents are computed, and nothing of size rows x N is kept for the backward pass.
 
+    With a given alpha these are the papers' formulas. They do not learn from scores that are close together: of 150
+    tied documents each has rank 75.5, where T is 0. Without one,
+
+    .. math:: \alpha = \frac{3}{\min(1, \mathrm{sd}(s))}, \quad T_i = \sigma\bigl(\alpha (s_i - c)\bigr)
+
+    with sd the spread of the list's scores (at least .001) and c midway between the k-th score and the next. The spread
+    counts as constant; the gradient of c is shared by documents near it, in proportion to the slope of T. AP and RR
+    then compare scores, too. Scores further apart still make the ranks sharper, so that the limit is the exact measure.
+
     >>> mask, rows = torch.ones(1, 2, dtype=torch.bool), torch.tensor([[0, 1]])
     >>> batch = Batch(torch.tensor([[1.0, 4.0]]).log(), torch.tensor([[1.0, 0.0]]), mask, rows)
     >>> Approx(alpha=1).ranks(batch)  # scores of 0 and ln 4, and sigmoid(ln 4) = 4/5: 1 + 4/5 and 1 + 1/5
     tensor([[1.8000, 1.2000]])
 
     Args:
-        alpha: steepness of the sigmoids over scores; exact as it grows.
-        beta: steepness of the sigmoids over ranks (cut-off, AP, RR); None takes alpha.
+        alpha: steepness of the sigmoids over scores; exact as it grows. None takes it from the spread of scores.
+        beta: steepness of the sigmoids over ranks (cut-off, AP, RR). None takes alpha; without alpha, scores are
+            compared in place of ranks.
     """
 
     def __init__(self, alpha: float | None = None, beta: float | None = None) -> None:

@@ -14,6 +14,7 @@ from rerank.relaxations.order import first, order_of
 from rerank.relaxations.spread import steepness
 
 STRENGTH = 4.0
+"""N - 1 times the strength over the spread of a list's scores, while that is below 1."""
 
 
 class FastSoftSort(SoftRanks):
@@ -25,6 +26,8 @@ class FastSoftSort(SoftRanks):
     with "l2"; with "kl" the projection is by Kullback-Leibler divergence, of :math:`e^{-s/\varepsilon}`. Tied
     documents share the mean of their ranks. The ranks are exact once scores are further apart than the strength; as
     the strength grows they all go to their mean. Comparisons with the cut-off and between ranks are as for Approx.
+    With a given strength they are over ranks, with beta. Without one they are over scores, as for Approx without alpha,
+    and the strength is 4 min(1, sd(s)) / (N - 1), about what neighbours are apart and more.
     On the CPU time is that of sorting; on other devices it grows with N x N, for not waiting for them. Memory is N.
 
     >>> mask, rows = torch.ones(1, 2, dtype=torch.bool), torch.tensor([[0, 1]])
@@ -35,9 +38,9 @@ class FastSoftSort(SoftRanks):
     tensor([[2., 1.]])
 
     Args:
-        strength: epsilon; exact as it goes to 0.
+        strength: epsilon; exact as it goes to 0. None takes it from the spread of scores and the length of the list.
         regularization: "l2" or "kl".
-        beta: steepness of the sigmoids over ranks (cut-off, AP, RR).
+        beta: steepness of the sigmoids over ranks (cut-off, AP, RR); not looked at without a strength.
     """
 
     def __init__(
@@ -56,7 +59,12 @@ class FastSoftSort(SoftRanks):
     def ranks(self, batch: Batch) -> Tensor:
         """The soft ranks, ``[B, R]``."""
         order = order_of(-batch.scores, batch.mask)  # ascending scores, so that -s / strength descends
-        strength = STRENGTH * batch.spread.clamp(max=1) / batch.mask.sum(dim=1, keepdim=True).clamp(min=1) if self.strength is None else self.strength
+        strength: float | Tensor
+        if self.strength is None:
+            gaps = (batch.mask.sum(dim=1, keepdim=True) - 1).clamp(min=1)
+            strength = STRENGTH * batch.spread.clamp(max=1) / gaps
+        else:
+            strength = self.strength
         descending = -batch.scores.gather(1, order) / strength
         projected = _Projection.apply(descending, first(batch.mask), self.regularization == "kl")
         return batch.at_rows(torch.ones_like(projected).scatter(1, order, projected))

@@ -115,6 +115,8 @@ class NeuralSort(RankIndicators):
     def _logits(self, scores: Tensor, mask: Tensor, depth: int) -> Tensor:
         """What the indicators before Sinkhorn scaling are the softmax of: ``[B, depth, N]``."""
         count = mask.sum(dim=1, keepdim=True)
+        # a shift changes no indicator, but N times a large score has few digits left for differences
+        scores = scores - scores.detach().sum(dim=1, keepdim=True) / count.clamp(min=1)
         slopes = (count + 1 - 2 * torch.arange(1, depth + 1, device=scores.device)).to(scores.dtype)
         spread = torch.where(mask, total_distances(scores, mask) / self.tau, -lowest(scores))
         return _Logits.apply(scores / self.tau, spread, slopes)

@@ -32,6 +32,10 @@ class SmoothI(RankIndicators):
     The alpha that keeps the error of K ranks below a bound then no longer grows like 2^K (the paper's Theorem 2, which
     holds with N - 1 in place of K - 1), but no remedy sharpens an alpha too small for rank 1.
 
+    A document may have weight at several ranks, and a column of E a sum above 1: nDCG then exceeds 1 (by .25 for one
+    relevant document 4 ahead of a single other one, at alpha 1), and where the margin grows further its gradient turns
+    round, which holds scores together.
+
     Tied scores have no limit: their indicators stay shared at the first of their ranks, and all of them are eliminated
     in part.
 

@@ -8,6 +8,7 @@ from rerank.relaxations.base import Batch, SoftRanks
 from rerank.relaxations.pair_ranks import Gradient, twin_ranks
 from rerank.relaxations.spread import steepness
 
+
 class TwinSigmoid(SoftRanks):
     r"""Exact ranks with the gradient of a second, smooth sigmoid (Yu, "Optimize What You Evaluate With", 2020).
 
@@ -19,8 +20,13 @@ class TwinSigmoid(SoftRanks):
         \frac{\partial r_i}{\partial s_j} = w_{ij}
 
     where w is :math:`\alpha z (1 - z)` for gradient 1 (Eq 11), u times that for 2 (Eq 20), and for 3 (Eq 21)
-    :math:`2 \alpha (1 - z)` if u > 0, :math:`-2 \alpha z` if u < 0, else 0. The cut-off takes the exact rank. Only the
-    rows of relevant documents are computed: time is linear in relevant documents x N.
+    :math:`2 \alpha (1 - z)` if u > 0, :math:`-2 \alpha z` if u < 0, else 0. Only the rows of
+    relevant documents are computed: time is linear in relevant documents x N.
+
+    The cut-off takes the exact rank. With a given alpha it has no gradient (Yu 2020), so that a list whose relevant
+    documents are all beyond it teaches nothing. Without one, alpha is 3 / min(1, sd(s)), with sd the spread of the
+    list's scores (at least .001, constant), and the cut-off has the gradient of :math:`\sigma(\alpha (s_i - c))`, with
+    c as for Approx. The value stays the exact measure.
 
     >>> scores = torch.tensor([[1.0, 4.0]]).log().requires_grad_()
     >>> mask, rows = torch.ones(1, 2, dtype=torch.bool), torch.tensor([[0]])
@@ -30,7 +36,7 @@ class TwinSigmoid(SoftRanks):
 
     Args:
         gradient: which backward weight, 1, 2 or 3.
-        alpha: steepness of the backward sigmoid.
+        alpha: steepness of the backward sigmoid; None takes it from the spread of scores.
     """
 
     exact_ranks = True

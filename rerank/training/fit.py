@@ -18,10 +18,9 @@ from rerank.console import log_file
 from rerank.described import described
 from rerank.errors import UserError
 from rerank.locks import held
-from rerank.losses.terms import columns_of
 from rerank.models.vectors.boosting import Trees
 from rerank.training.config import TrainConfig, check_values
-from rerank.training.ids import config_identity, data_identity, training_identity
+from rerank.training.ids import identity_of
 from rerank.training.provenance import add_seconds
 from rerank.training.run_folder import RunFolder
 from rerank.training.trainer import Trainer
@@ -90,8 +89,7 @@ def fit(config: TrainConfig, output: str | Path, *, expected: str | None = None)
     """
     check_values(config, type(config.loss) if config.loss else None, trees=isinstance(config.model, Trees))
     splits = config.data.splits(config.seed)
-    read = data_identity(splits, config.model.columns, columns_of(config.loss))
-    identity = training_identity(config_identity(config), read)
+    identity = identity_of(config, splits)
     folder = RunFolder(output, identity, yaml.safe_dump(described(config), sort_keys=False))
     if expected not in (None, folder.id):
         raise UserError("data or initial model changed since the training was planned; start again")

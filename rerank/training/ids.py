@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rerank.evaluation.measures import Empty, parse_measures
 from rerank.identity import SHOWN, identify
 from rerank.lists.split_hashes import split_hashes
+from rerank.losses.terms import columns_of
 
 if TYPE_CHECKING:
     from rerank.lists.data import Splits
@@ -57,6 +58,12 @@ def training_identity(config: Mapping[str, Any], data: Mapping[str, Any]) -> Ide
         data: what `data_identity` returned.
     """
     return {"training": TRAINING, **config, "data": dict(data)}
+
+
+def identity_of(config: TrainConfig, splits: Splits) -> Identity:
+    """What is hashed for the id of a training, from the configuration and its lists."""
+    read = data_identity(splits, config.model.columns, columns_of(config.loss))
+    return training_identity(config_identity(config), read)
 
 
 def measurement_identity(

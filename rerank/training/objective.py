@@ -10,6 +10,7 @@ import torch
 from rerank.arrow import Array
 from rerank.lists.sampling import seed_of
 from rerank.training.padded import Padded
+from rerank.training.step import DEAD
 from rerank.training.targets import Targets, known
 
 
@@ -47,6 +48,10 @@ class Objective:
         usable: positions of the lists from which something can be learned.
         seed: decides the losses' random choices, anew for every tree.
         trees: how many there will be at most, for weights that change.
+
+    Attributes:
+        value: mean loss of a list at the last gradient.
+        dead: lists whose loss had no gradient on any score then.
     """
 
     def __init__(self, targets: Targets, usable: Array, seed: int, trees: int = 1) -> None:
@@ -63,6 +68,7 @@ class Objective:
         self._seeds = np.array([seed_of(seed, 0, query) for query in lists.query_ids], dtype=np.int64)
         self.calls = 0
         self.value = float("nan")
+        self.dead = 0
 
     def gradient(self, scores: Array, draw: int = 0) -> tuple[Array, float]:
         """Derivative of the sum of the losses by every score.
@@ -75,7 +81,7 @@ class Objective:
             ``[T]`` float32, and the mean loss of a list.
         """
         flat = torch.from_numpy(np.asarray(scores, dtype=np.float32))
-        gradient, total = torch.zeros(len(flat)), 0.0
+        gradient, total, self.dead = torch.zeros(len(flat)), 0.0, 0
         weights = [term.weight_at(min(1.0, draw / self.trees)) for term in self.targets.terms]
         for batch in self.padded:
             padded = flat[batch.rows].requires_grad_()
@@ -87,6 +93,7 @@ class Objective:
                     loss = loss + weight * own(padded, labels, mask, seeds=seeds)
             loss.backward()
             assert padded.grad is not None
+            self.dead += int((padded.grad.abs().amax(dim=1) <= DEAD).sum())
             gradient[batch.rows[batch.mask]] = padded.grad[batch.mask]
             total += loss.item()
         return gradient.numpy(), total / max(1, self.lists)

@@ -60,13 +60,13 @@ class Part(NamedTuple):
         term: its number.
         loss: its loss, summed over lists.
         weight: its weight.
-        count: what the sum is divided by: for a mean, the learnable lists of the whole batch.
+        over: what the sum is divided by: for a mean, the learnable lists of the whole batch.
     """
 
     term: int
     loss: Loss
     weight: float
-    count: int
+    over: int
 
 
 @dataclass
@@ -199,7 +199,7 @@ class Gradients:
         lengths = np.array([len(group.rows) for group in groups])
         starts = np.cumsum(lengths) - lengths
 
-        smallest = min(part.weight / part.count for part in parts) * DEAD
+        smallest = min(part.weight / part.over for part in parts) * DEAD
 
         def bury(gradient: Tensor) -> None:  # on the device: the host does not wait for it
             self._dead += (gradient.abs().amax(dim=1) <= smallest).sum()
@@ -217,7 +217,7 @@ class Gradients:
                 for i, part in enumerate(parts):
                     labels, mask = (value.to(self._device) for value in self.targets.padded(part.term, rows))
                     totals[i] = totals[i] + part.loss(scores, labels, mask, seeds=seeds)
-            shares = [total / part.count * part.weight for total, part in zip(totals, parts, strict=True)]
+            shares = [total / part.over * part.weight for total, part in zip(totals, parts, strict=True)]
             total = torch.stack(shares).sum()
             if not torch.isfinite(total):
                 raise UserError(self._not_finite(groups, step, total.item(), flat.detach()))

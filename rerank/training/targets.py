@@ -48,9 +48,9 @@ class Targets:
             return grades if judged.all() else np.where(np.repeat(judged, self.lists.lengths), grades, np.nan)
         values = self.lists.column(term.target)
         if term.scaling is not None:
-            bounds = zip(self.lists.offsets[:-1].tolist(), self.lists.offsets[1:].tolist(), strict=True)
-            parts = [term.scaling(values[start:end].astype(np.float64)) for start, end in bounds]
-            values = np.concatenate([*parts, np.zeros(0)]).astype(np.float32)
+            given, values = values, np.empty(len(values), dtype=np.float32)
+            for start, end in zip(self.lists.offsets[:-1].tolist(), self.lists.offsets[1:].tolist(), strict=True):
+                values[start:end] = term.scaling(given[start:end].astype(np.float64))
         if term.loss.target == "grades" and (low := np.fmin.reduce(values, initial=0.0)) < 0:
             raise UserError(
                 f"loss: {term.loss!r} takes grades, and column {term.target!r} goes down to {low:g}; "

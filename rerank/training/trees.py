@@ -13,7 +13,7 @@ from tqdm import tqdm
 from rerank.errors import UserError
 from rerank.evaluation.measures import parse_measures
 from rerank.files import atomic_folder, warn_once
-from rerank.lists.data import Splits
+from rerank.lists.data import Splits, judged_queries
 from rerank.measures.names import parse
 from rerank.measures.ndcg import nDCG
 from rerank.models.vectors.boosting import Gain, Trees
@@ -91,7 +91,7 @@ class TreeTrainer:
             grown = self.model.grow(self.objective)
             line: dict[str, Any] = {"step": number, "epoch": number}
             if self.objective is not None:
-                line["loss"] = self.objective.value
+                line |= {"loss": self.objective.value, "dead_lists": self.objective.dead / self.objective.lists}
                 if not np.isfinite(self.objective.value):
                     raise UserError(f"the loss is {self.objective.value} at tree {number}; lower model.learning_rate")
             scores = self.model.scores("train")
@@ -133,7 +133,9 @@ def gain_of(monitor: str) -> Gain:
 
 
 def _monitor(train: Any, measure: str) -> Monitor | None:
-    """The monitor on training lists; None for a measure that ir-measures alone computes, where they have no qrels."""
+    """The monitor on training lists; None where nothing is judged, or ir-measures is needed and there are no qrels."""
+    if not judged_queries(train).any():
+        return None
     try:
         return Monitor(train, measure)
     except UserError:

@@ -171,3 +171,21 @@ def test_documents_stream(tmp_path: Path) -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < size / 4
+
+
+def test_a_backup_of_judgments_is_no_split(beir: Path) -> None:
+    before = open_collection(f"beir:{beir}/test").qrels()
+    for name in ("test.tsv.bak", "test.tsv~", "test.tsv.orig"):
+        (beir / "qrels" / name).write_text("query-id\tcorpus-id\tscore\n1\td1\t0\n")
+    assert open_collection(f"beir:{beir}/test").qrels() == before
+    (beir / "qrels" / "test.tsv.gz").write_bytes(gzip.compress((beir / "qrels" / "test.tsv").read_bytes()))
+    with pytest.raises(UserError, match=r"both test\.tsv and test\.tsv\.gz"):
+        open_collection(f"beir:{beir}/test")
+
+
+@pytest.mark.parametrize("header", ["id\ttext", "query_id\tquery", "DocNo\tBody"])
+def test_a_header_is_no_document(tmp_path: Path, header: str) -> None:
+    (tmp_path / "docs.tsv").write_text(f"{header}\n1\ta\n")
+    (tmp_path / "queries.tsv").write_text("1\ta\n")
+    with pytest.raises(UserError, match=r"docs\.tsv:1: .* is a header"):
+        list(open_collection(f"files:{tmp_path}").documents())

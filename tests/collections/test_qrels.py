@@ -67,3 +67,11 @@ def test_nothing_of_that_name(tmp_path: Path) -> None:
             read_qrels(source)
     with pytest.raises(UserError, match=r"unknown collection 'cranfeld' \(did you mean 'cranfield'\?\)"):
         read_qrels("cranfeld")
+
+
+@pytest.mark.parametrize("grade", ["1_0", "１", "1.0", "one", "32768", "-32768", str(2**63), "9" * 5000])
+def test_grades_are_whole_numbers_of_16_bits(tmp_path: Path, grade: str) -> None:
+    path = tmp_path / "qrels"
+    path.write_text(f"1 0 d {grade}\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"qrels:1: the grade"):
+        read_qrels(path)

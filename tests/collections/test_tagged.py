@@ -142,3 +142,34 @@ def test_what_cannot_be_read_is_refused_at_once(tmp_path: Path) -> None:
     (tmp_path / "ft911.Z").touch()
     with pytest.raises(UserError, match=r"ft911\.Z: compressed by `compress`"):
         open_collection(f"trec:{tmp_path}")
+
+
+def test_programs_are_no_text_and_cdata_is(tmp_path: Path) -> None:
+    page = (
+        "<DOC><DOCNO>1</DOCNO><script type=x>var hidden;</SCRIPT >seen <![CDATA[a < b & c]]><style>p {}</style></DOC>"
+    )
+    (tmp_path / "docs").write_text(page)
+    assert list(open_collection(f"trec:{tmp_path}").documents()) == [Document("1", "seen a < b & c")]
+
+
+def test_a_script_without_an_end_hides_nothing(tmp_path: Path) -> None:
+    (tmp_path / "docs").write_text("<DOC><DOCNO>1</DOCNO>before <script> after</DOC>")
+    assert list(open_collection(f"trec:{tmp_path}").documents()) == [Document("1", "before   after")]
+
+
+@pytest.mark.parametrize("tag", ["DOCNO", "docid", "DOCHDR", "script"])
+def test_many_tags_without_an_end_take_no_time(tmp_path: Path, tag: str) -> None:
+    (tmp_path / "docs").write_text(f"<DOC><DOCNO>1</DOCNO>{f'<{tag}>' * 100_000}</DOC>")
+    documents = open_collection(f"trec:{tmp_path}").documents()
+    if tag == "script":
+        assert next(documents).id == "1"
+    else:
+        with pytest.raises(UserError, match=f"docs:1: <{tag.upper()}> is not closed"):
+            next(documents)
+
+
+@pytest.mark.parametrize("text", ["", "<topics><topic number='1'><query>a</query></topic></topics>", "<DOC></DOC>"])
+def test_a_file_without_queries_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "topics").write_text(text)
+    with pytest.raises(UserError, match="no queries in this file"):
+        list(read_queries(str(tmp_path / "topics")))

@@ -17,6 +17,7 @@ from rerank.experiments.command import experiment
 from rerank.lists import Lists, build_lists
 from rerank.lists.folds import FoldsData, fold_of
 from rerank.locks import held
+from rerank.training.command import check
 from tests.builders import make_lists, make_model, random_run, write_folds
 
 LENGTHS = [20, 1, 7, 13, 20, 2, 16, 5, 20, 11, 3, 18]
@@ -220,3 +221,13 @@ def test_workers_import_a_users_classes_only_where_they_are_named(
     assert experiment([own]) == 0 and trained(tmp_path / "out") == before
     (identity,) = (tmp_path / "out" / "cells" / "Mine").rglob("identity.json")
     assert json.loads(identity.read_text())["loss"]["class"] == "mine.Mine"
+
+
+def test_to_check_settings_leaves_them_as_they_are() -> None:
+    """Also those inside lists, which cells share with the experiment's base."""
+    data = {"class_path": "LetorData", "init_args": {"path": "elsewhere"}}
+    model = {"class_path": "MLP", "init_args": {"normalise": [{"class_path": "QueryZScore"}]}}
+    settings: dict[str, Any] = {"data": data, "model": model, "loss": "ListNet"}
+    before = json.dumps(settings)
+    check(settings)
+    assert json.dumps(settings) == before

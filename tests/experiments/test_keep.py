@@ -57,7 +57,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_kept_cells_resume_an_experiment_byte_by_byte(folder: Path, tmp_path: Path) -> None:
+def test_kept_cells_resume_an_experiment_byte_by_byte(
+    folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """On another machine nothing is trained, and tables and kept files come out as they were."""
     output, kept = folder / "out", folder / "kept" / "small.parquet"
     assert kept.read_bytes() == (output / "cells.parquet").read_bytes()
@@ -71,6 +73,9 @@ def test_kept_cells_resume_an_experiment_byte_by_byte(folder: Path, tmp_path: Pa
     assert (other / "table.md").read_text() == (output / "table.md").read_text()
     assert (other / "cells.parquet").read_bytes() == kept.read_bytes()
     assert verify(other)
+    compared = json.loads((other / "results.json").read_text())["comparisons"]
+    assert f"8 queries, 1 seed and {compared} comparisons find, with power 0.8" in caplog.text, "said before, too"
+    assert compared == (5 - 1) * 2, "the first stage, two methods, two mixed: all but the best, in two measures"
 
 
 def test_what_is_measured_anew_is_trained_again(folder: Path, tmp_path: Path) -> None:

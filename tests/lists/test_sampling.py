@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rerank.identity import identify
 from rerank.lists.folds import fold_of
 from rerank.lists.sampling import Full, Pairs, PositivesNegatives, Sampler, seed_of
 
@@ -97,3 +98,20 @@ def test_folds_are_even_and_do_not_depend_on_order(ids: set[str], folds: int, rn
 def test_senseless_numbers_are_refused(make: Callable[[], Sampler]) -> None:
     with pytest.raises(ValueError, match="at least 1"):
         make()
+
+
+@pytest.mark.parametrize(
+    "sampler", [Full(), Full(3), PositivesNegatives(2, 3, depth=4), Pairs(2), Pairs(3, distinct=True)]
+)
+def test_what_is_chosen_is_within_reach(sampler: Sampler) -> None:
+    labels = np.array([0, 2, 0, 0, 1, 0, 0, 1])
+    reach = set(sampler.reach(labels).tolist())
+    for seed in range(20):
+        assert set(sampler.sample(labels, seed).tolist()) <= reach
+    assert reach == set(range(3 if isinstance(sampler, Full) and sampler.depth else 8))
+
+
+def test_only_a_depth_changes_what_the_whole_list_counts_as() -> None:
+    """Lists that have nothing to teach above the depth are left out since then; whole lists are what they were."""
+    assert identify(Full()) == {"class": "Full", "revision": [1]}
+    assert identify(Full(3)) == {"class": "Full", "revision": [1], "depth": 3, "left_out": "below the depth"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 from rerank import losses
 from rerank.relaxations import Approx, FastSoftSort, NeuralSort, OptimalTransport, SmoothI, SoftSort, TwinSigmoid
@@ -108,7 +109,9 @@ INDICATORS = {
 RANKS = {
     "Approx": (Approx(alpha=10), plain.approx(), 10.0, True),
     "Approx-beta": (Approx(alpha=2, beta=3), plain.approx(2), 3.0, True),
-    **{f"TwinSigmoid-{kind}": (TwinSigmoid(kind, alpha=1), plain.twin_sigmoid(kind), None, False) for kind in (1, 2, 3)},
+    **{
+        f"TwinSigmoid-{kind}": (TwinSigmoid(kind, alpha=1), plain.twin_sigmoid(kind), None, False) for kind in (1, 2, 3)
+    },
     "TwinSigmoid-alpha": (TwinSigmoid(alpha=3), plain.twin_sigmoid(3, 3), None, False),
     "FastSoftSort": (FastSoftSort(strength=1), plain.fast_soft_sort(), 10.0, True),
     "FastSoftSort-kl": (FastSoftSort(0.5, "kl", 4), plain.fast_soft_sort(0.5, "kl"), 4.0, True),
@@ -145,5 +148,29 @@ def grid() -> Iterator[Case]:
         yield Case(f"{spec}-NeuralSort-samples", make, None, atol=2e-6)
 
 
-GRID = list(grid())
+OPTIONS: dict[str, dict[str, Any]] = {
+    "scale": {"scale": 2.5},
+    "log": {"form": "log"},
+    "balance-0": {"balance": 0},
+    "balance-1": {"balance": 1},
+    "all": {"scale": 0.5, "form": "log", "balance": 0.5},
+}
+
+
+def options() -> Iterator[Case]:
+    """What DirectMetric makes of a measure."""
+    spec = Spec("nDCG", 3)
+    cells = {
+        "SoftSort": (SoftSort(), {"indicators": plain.soft_sort()}),
+        "SmoothI": (SmoothI(), {"indicators": plain.smooth_i()}),
+        "TwinSigmoid": (TwinSigmoid(), {"soft": plain.twin_sigmoid(3, None), "beta": None, "scores": True}),
+    }
+    for name, (relaxation, definition) in cells.items():
+        for option, given in OPTIONS.items():
+            make = partial(losses.DirectMetric, str(spec), relaxation, **given)
+            definition_of = plain.with_options(spec, plain.one_minus(spec, **definition), **given)
+            yield Case(f"{spec}-{name}-{option}", make, definition_of, False)
+
+
+GRID = [*grid(), *options()]
 CASES = [*SURROGATES, *GRID]

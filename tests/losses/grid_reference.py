@@ -96,7 +96,11 @@ def in_scores(spec: Spec, s: Tensor) -> Tensor:
     if spec.k >= len(s):
         return torch.ones_like(s)
     ordered = s.detach().sort(descending=True).values
-    return torch.sigmoid(steepness(s) * (s - (ordered[spec.k - 1] + ordered[spec.k]) / 2))
+    middle = (ordered[spec.k - 1] + ordered[spec.k]) / 2
+    chance = torch.sigmoid(steepness(s) * (s.detach() - middle))
+    near = chance * (1 - chance)
+    threshold = middle + (near * (s - s.detach())).sum() / near.sum()
+    return torch.sigmoid(steepness(s) * (s - threshold))
 
 
 def from_ranks(spec: Spec, r: Tensor, s: Tensor, y: Tensor, beta: float | None, scores: bool = False) -> Tensor:
@@ -223,7 +227,7 @@ def fast_soft_sort(strength: float | None = 1.0, regularization: str = "l2") -> 
 
     def soft(s: Tensor, y: Tensor) -> Tensor:
         n, order = len(s), s.argsort()
-        z, rho = -s[order] / (strength or 12 / (steepness(s) * n)), torch.arange(n, 0, -1, dtype=s.dtype)
+        z, rho = -s[order] / (strength or 12 / (steepness(s) * max(1, n - 1))), torch.arange(n, 0, -1, dtype=s.dtype)
 
         def block(j: int, k: int) -> Tensor:
             if regularization == "l2":
@@ -254,9 +258,7 @@ def twin_sigmoid(gradient: int = 3, given: float | None = 1.0) -> SoftRank:
     return soft
 
 
-def one_minus(
-    spec: Spec, indicators: Indicators | None = None, soft: SoftRank | None = None, **settings: Any
-) -> Plain:
+def one_minus(spec: Spec, indicators: Indicators | None = None, soft: SoftRank | None = None, **settings: Any) -> Plain:
     """The loss of a cell of the grid."""
 
     def loss(s: Tensor, y: Tensor) -> Tensor:
@@ -265,3 +267,28 @@ def one_minus(
         return 1 - from_ranks(spec, soft(s, y), s, y, **settings)
 
     return loss
+
+
+def with_options(
+    spec: Spec, loss: Plain, scale: float | None = None, form: str | None = None, balance: float | None = None
+) -> Plain:
+    """What DirectMetric's options make of one minus a measure."""
+
+    def changed(s: Tensor, y: Tensor) -> Tensor:
+        apart = s.detach().std(correction=0).clamp(min=1e-3)
+        value = loss(s * (scale / apart).clamp(min=1) if scale else s, y)
+        return -torch.log((1 - value + 0.01) / 1.01) if form == "log" else value
+
+    def balanced(s: Tensor, y: Tensor) -> Tensor:
+        value = changed(s, y)
+        if not value.requires_grad:
+            return value
+        (gradient,) = torch.autograd.grad(value, s)
+        order = s.argsort(descending=True)
+        exact = _dcg(spec.gain(y)[order][: spec.depth(y)]) / _dcg(_best(spec.gain(y), spec.depth(y)))
+        norm = gradient.norm()
+        some = 1 - exact > 1e-5 and gradient.abs().max() * s.detach().std(correction=0).clamp(min=1e-3) > 1e-15
+        gradient = gradient / norm * (1 - exact) ** balance if some else 0 * gradient
+        return value.detach() + (gradient.detach() * (s - s.detach())).sum()
+
+    return changed if balance is None else balanced

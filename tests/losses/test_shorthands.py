@@ -27,10 +27,10 @@ MEANT = {
     "ApproxP": DirectMetric("P@10", Approx()),
     "ApproxAP": DirectMetric("AP", Approx()),
     "ApproxMRR": DirectMetric("RR", Approx()),
-    "ApproxNDCG": DirectMetric(EXP, Approx(alpha=10)),
+    "ApproxNDCG": DirectMetric(EXP, Approx()),
     "TwinSigmoidP": DirectMetric("P@10", TwinSigmoid()),
     "TwinSigmoidAP": DirectMetric("AP", TwinSigmoid()),
-    "TwinSigmoidNDCG": DirectMetric(EXP, TwinSigmoid(gradient=3, alpha=1)),
+    "TwinSigmoidNDCG": DirectMetric(EXP, TwinSigmoid()),
     "TwinSigmoidNERR": DirectMetric("nERR@10", TwinSigmoid()),
 }
 

@@ -239,6 +239,20 @@ def test_kl_divergence_is_the_cross_entropy_without_the_target_s_entropy() -> No
     torch.testing.assert_close(*gradients)
 
 
+def test_losses_that_torch_has_are_torch_s() -> None:
+    generator = torch.Generator().manual_seed(1)
+    scores, values = torch.randn(2, 3, 7, generator=generator, dtype=torch.float64)
+    relevant = (values > 0).double()
+    weighted = torch.nn.BCEWithLogitsLoss(pos_weight=torch.tensor(6.0).double())(scores, relevant)
+    torch.testing.assert_close(BCE(pos_weight=6)(scores, relevant), weighted)
+    shifted = torch.nn.BCEWithLogitsLoss()(scores + math.log(0.01 / 0.99), relevant)
+    torch.testing.assert_close(BCE(prior=0.01)(scores, relevant), shifted)
+    kl = torch.nn.KLDivLoss(reduction="batchmean")((scores / 3).log_softmax(1), (values / 3).softmax(1)) * 9
+    torch.testing.assert_close(KLDivergence(temperature=3)(scores, values), kl)
+    margins = torch.nn.MSELoss()(scores[:, 0] - scores[:, 1], values[:, 0] - values[:, 1])
+    torch.testing.assert_close(MarginMSE()(scores[:, :2], values[:, :2]), margins)
+
+
 def test_losses_of_values_take_any_numbers() -> None:
     """RankNet on a teacher's order is RankNet on ranks, however far apart and below 0 the values are."""
     assert of(RankNet(), [0.3, -1, 2], [-7.25, -90.5, -7.5]) == pytest.approx(of(RankNet(), [0.3, -1, 2], [2, 0, 1]))

@@ -38,13 +38,13 @@ LABELS = [[2, 0, 1, 0, 0, 1], [0, 1, 0, 3, 0, 0]]
 LENGTHS = [6, 4]
 
 LOSSES = {
-    "ApproxAP": 0.4155264422,
-    "ApproxMRR": 0.5059167499,
-    "ApproxNDCG": 0.3778284405,
+    "ApproxAP": 0.4147819462,
+    "ApproxMRR": 0.5695247923,
+    "ApproxNDCG": 0.3916992084,
     "ApproxP": 0.75,
     "BCE": 0.785014126,
-    "DirectMetric": 0.4160251855,
-    "FastSoftSortNDCG": 0.4218079816,
+    "DirectMetric": 0.5100356774,
+    "FastSoftSortNDCG": 0.4156993889,
     "KLDivergence": 0.7932417071,
     "LambdaLoss": 11.28350705,
     "ListAP": 0.4500675805,
@@ -74,7 +74,7 @@ LOSSES = {
 TRAININGS = {
     "hf": (0.49331, 0.34831),
     "cls": (0.47139, 0.31610),
-    "start": (0.49265, 0.24471),
+    "start": (0.53569, 0.25431),
     "mlp": (0.49250, 0.67222),
     "attention": (2.18176, 0.81292),
     "lightgbm": (0.66667, 0.81194),

@@ -22,9 +22,10 @@ from torch import Tensor
 from torch.multiprocessing.spawn import start_processes
 
 from rerank.cli import main
+from rerank.collections import open_collection
 from rerank.errors import UserError
 from rerank.evaluation.measures import evaluate
-from rerank.lists import Lists
+from rerank.lists import Lists, build_lists
 from rerank.losses import DirectMetric, ListNet, PairwiseHinge
 from rerank.losses.base import Loss
 from rerank.models.score import score_lists
@@ -34,7 +35,7 @@ from rerank.relaxations import SmoothI
 from rerank.retrieval import read_run
 from rerank.training.config import Optimization
 from rerank.training.optimizer import make_optimizer
-from tests.builders import make_lists, make_model, train
+from tests.builders import make_lists, make_model, random_run, train, write_collection
 from tests.conftest import ROOT
 from tests.training.test_gradient import assert_equal
 from tests.training.test_step import gradients
@@ -61,6 +62,8 @@ def make(folder: Path) -> CrossEncoder:
     torch.manual_seed(0)
     model = CrossEncoder(str(folder), start=["bm25", "other"], **LENGTHS)
     torch.nn.init.normal_(last_layer(model.network).weight)
+    assert model.start is not None
+    model.start.set([0.5, 0.5])
     return model
 
 
@@ -130,10 +133,20 @@ def test_w_has_the_heads_rate_and_no_decay(tiny_model: Path) -> None:
     assert (group["lr"], group["weight_decay"]) == (0.25, 0.0)
 
 
+def other_queries(folder: Path) -> Lists:
+    """Lists of queries that no others have."""
+    name = write_collection(folder / "c", seed=4)
+    for file, query in (("queries.jsonl", r'(?<="_id": ")q'), ("qrels/test.tsv", r"^q(?=\d)")):
+        path = folder / "c" / file
+        path.write_text(re.sub(query, "t", path.read_text(), flags=re.MULTILINE))
+    run = random_run(name, [20, 1, 7, 13, 20, 2, 16, 5, 20, 11, 3, 18], seed=4)
+    return build_lists(open_collection(name), run, folder / "lists")
+
+
 @pytest.fixture
 def words(tmp_path: Path, tiny_model: Path) -> list[str]:
     make_lists(tmp_path)
-    make_lists(tmp_path / "test", seed=4)
+    other_queries(tmp_path / "test")
     found = ["--data=ListsData", f"--data.train={tmp_path / 'lists'}", "--data.validation_share=0.2", "--epochs=2"]
     found += ["--model=CrossEncoder", f"--model.name={tiny_model}", "--model.query_length=8", "--tracker=[]"]
     found += ["--model.document_length=24", "--model.start=bm25", "--loss=SmoothINDCG", "--batch_size=3"]
@@ -144,15 +157,15 @@ def test_what_a_run_leaves(
     words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, test = tmp_path / "run", tmp_path / "test" / "lists"
-    train([*words, f"--output={run}"])
+    train([*words, f"--data.test={test}", f"--output={run}"])
     lines = [line for line in metrics(run) if "validation" in line]
     contract = json.loads((run / "best" / "rerank.json").read_text())
     logged = [line["start"]["bm25"] for line in lines]  # type: ignore[index]
-    assert len(logged) == 2 and logged[0] != 1
+    assert len(logged) == 2 and logged[0] != 0.25
     assert contract["start"]["weights"][0] in logged
     measures = json.loads((run / "measures.json").read_text())
-    alone = measures["text_alone"]["validation"]
-    assert alone.keys() == measures["validation"].keys()
+    alone = measures["text_alone"]["test"]
+    assert alone.keys() == measures["text_alone"]["validation"].keys() == measures["test"].keys()
 
     text = CrossEncoder(str(run / "best"), start=[])
     other = Lists.open(test)
@@ -160,10 +173,11 @@ def test_what_a_run_leaves(
     whole = CrossEncoder.load(run / "best")
     scores = score_lists(whole, whole.inputs(other), other, precision="fp32")
     by_text = score_lists(text, text.inputs(other), other, precision="fp32")
+    assert alone["nDCG@10"] == pytest.approx(evaluate(other.run(by_text), other.qrels, "nDCG@10").mean["nDCG@10"])
     np.testing.assert_allclose(whole.without_start(other, scores), by_text, atol=1e-5)
 
     card = (run / "best" / "README.md").read_text()
-    assert re.search(r"\| validation, text part alone \|", card)
+    assert re.search(r"\| test, text part alone \|", card)
     of_hub = {r.metric_type: r.metric_value for r in ModelCard.load(run / "best" / "README.md").data.eval_results}
     assert of_hub == alone, "what the hub's library loads is the text part"
     assert " | ".join(f"{value:.4f}" for value in alone.values()) in card
@@ -221,7 +235,8 @@ def test_cut_and_accumulated_it_has_the_same_weights(words: list[str], tmp_path:
         train([*words, f"--output={tmp_path / name}", extra, "--token_budget=60"])
         assert_near(weights(tmp_path / name), weights(tmp_path / "whole"))
     launch = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--standalone", SCRIPT]
-    subprocess.run([*launch, *words, f"--output={tmp_path / 'two'}"], check=True, timeout=300)
+    config = f"--config={tmp_path / 'whole' / 'config.yaml'}"
+    subprocess.run([*launch, config, f"--output={tmp_path / 'two'}"], check=True, timeout=300)
     assert_near(weights(tmp_path / "two"), weights(tmp_path / "whole"))
 
 
@@ -231,9 +246,9 @@ def test_killed_and_resumed_it_ends_the_same(words: list[str], tmp_path: Path) -
     train([*(word for word in words if not word.startswith("--model.start")), f"--output={first}", "--epochs=1"])
     words = [f"--model.name={first / 'best'}" if word.startswith("--model.name") else word for word in words]
     alone, killed = tmp_path / "alone", tmp_path / "killed"
-    words = [*words, "--epochs=12"]
+    words = [*words, "--epochs=6"]
     train([*words, f"--output={alone}"])
-    for kills in range(3):
+    for kills in range(2):
         process = subprocess.Popen([sys.executable, SCRIPT, *words, f"--output={killed}"], stderr=subprocess.PIPE)
         before, waited = _newest(killed), time.monotonic()
         while process.poll() is None and _newest(killed) == before and time.monotonic() - waited < 120:

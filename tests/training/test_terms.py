@@ -6,15 +6,21 @@ import json
 import logging
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+import yaml
 from safetensors.torch import load_file
 
+from rerank.collections import open_collection
+from rerank.described import described
 from rerank.errors import UserError
-from rerank.lists import Lists
+from rerank.experiments.command import experiment
+from rerank.identity import identify
+from rerank.lists import Lists, build_lists
 from rerank.lists.data import ListsData
 from rerank.lists.sampling import Full, Pairs
 from rerank.losses import (
@@ -37,7 +43,9 @@ from rerank.losses.base import Criterion
 from rerank.models.score import score_lists
 from rerank.models.vectors.mlp import MLP
 from rerank.relaxations import Approx
+from rerank.retrieval import Scored
 from rerank.training.batches import Batches, pad
+from rerank.training.command import configuration
 from rerank.training.config import Optimization, TrainConfig
 from rerank.training.fit import Training, fit
 from rerank.training.ids import data_identity
@@ -173,6 +181,30 @@ def test_the_columns_trained_on_count_for_the_training(lists: Lists) -> None:
     assert set(read["train"]) - set(plain["train"]) == {"teacher"} and read["validation"] == plain["validation"]
 
 
+def test_an_experiment_trains_on_columns(lists: Lists, tmp_path: Path) -> None:
+    """Its plan and the training agree about the id, which has the hash of the column: another teacher, another cell."""
+    terms = [{"loss": "RankNet", "target": "teacher"}, {"loss": "SmoothINDCG", "weight": {"class_path": "Ramp"}}]
+    settings = {
+        "output": str(tmp_path / "out"),
+        "base": {
+            "data": {"class_path": "FoldsData", "init_args": {"lists": str(lists.store.folder), "folds": 3}},
+            "model": {"class_path": "MLP", "init_args": {"hidden": [4], "columns": ["x", "y"]}},
+            "monitor": "nDCG",
+        },
+        "folds": [1],
+        "methods": {"both": {"set": {"loss": {"class_path": "Terms", "init_args": {"terms": terms}}}}},
+        "measures": "nDCG",
+        "jobs": 1,
+    }
+    file = tmp_path / "experiment.yaml"
+    file.write_text(yaml.safe_dump(settings))
+    for count in (1, 2):
+        assert experiment([f"--config={file}"]) == 0
+        assert len(list((tmp_path / "out").glob("cells/**/measures.json"))) == count
+        lists.store.column_path("teacher").unlink()
+        Lists.open(lists.store.folder).store.add_column("teacher", np.arange(lists.size, dtype=np.float32))
+
+
 def test_a_teacher_is_learned_without_judgments(lists: Lists, tmp_path: Path) -> None:
     """The scores come to follow the teacher; nothing is validated where nothing is judged."""
     frame = lists.to_dataframe().drop(columns="grade")
@@ -183,6 +215,58 @@ def test_a_teacher_is_learned_without_judgments(lists: Lists, tmp_path: Path) ->
     targets = Targets(alone, loss)
     assert len(Targets(alone, loss).usable()) > 5
     assert np.isnan(targets.flat[2]).all(), "nobody judged, so grades teach nothing, not even that all are bad"
+
+
+def without_judgments(folder: Path) -> Lists:
+    """A folder of twelve queries that nobody judged, with a first stage and a teacher."""
+    documents, queries = folder / "docs.jsonl", folder / "queries.tsv"
+    folder.mkdir()
+    documents.write_text("".join(json.dumps({"id": f"d{i}", "contents": f"text {i}"}) + "\n" for i in range(30)))
+    queries.write_text("".join(f"q{i}\tquery {i}\n" for i in range(12)))
+    rng = np.random.default_rng(0)
+    run = {f"q{i}": [Scored(f"d{d}", 9.0 - d) for d in sorted(rng.permutation(30)[:9].tolist())] for i in range(12)}
+    lists = build_lists(open_collection(f"files:{folder}"), run, folder / "lists")
+    lists.store.add_column("x", rng.normal(size=lists.size).astype(np.float32))
+    lists.store.add_column("teacher", lists.column("x") * 3 - 7)
+    return lists
+
+
+def test_training_without_any_judgment(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The teacher is linear in x, so that the order is learned; nothing is validated."""
+    lists = without_judgments(tmp_path / "files")
+    assert lists.qrels is None
+    folder = str(tmp_path / "files" / "lists")
+    loss = Terms([Term(MarginMSE(), "teacher")])
+    asked = {"data": ListsData(folder, unjudged=True), "epochs": 40}
+    with caplog.at_level(logging.INFO, logger="rerank"):
+        run = fit(replace(config(tmp_path, loss, **asked), model=MLP(hidden=[8], columns=["x"])), tmp_path / "run")
+    assert "no query has a judgment, so nothing is validated" in caplog.text
+    epochs = [line["mean_loss"] for line in logged(run) if "mean_loss" in line]
+    assert epochs[-1] < 0.5 * epochs[0]  # type: ignore[operator]
+    with pytest.raises(UserError, match=r"has no judgments; .*, or set data.unjudged"):
+        fit(config(tmp_path, loss, data=ListsData(folder)), tmp_path / "other")
+    with pytest.raises(UserError, match="has anything to learn from"):
+        judged = config(tmp_path, BCE(), data=ListsData(folder, unjudged=True))
+        fit(replace(judged, model=MLP(hidden=[8], columns=["x"])), tmp_path / "other")
+
+
+def test_a_sum_in_yaml_and_on_the_command_line(lists: Lists, tmp_path: Path) -> None:
+    """Both make what Python makes, with the same id; a column that changes makes another one."""
+    meant = Terms([Term(KLDivergence(2.0), "teacher", Ramp(until=0.5)), Term(ListNet(), scaling=None, weight=0.5)])
+    first = {"loss": "KLDivergence", "target": "teacher"}
+    first["weight"] = {"class_path": "Ramp", "init_args": {"until": 0.5}}  # type: ignore[assignment]
+    first["loss"] = {"class_path": "KLDivergence", "init_args": {"temperature": 2}}  # type: ignore[assignment]
+    terms = [first, {"loss": "ListNet", "weight": 0.5}]
+    file = tmp_path / "loss.yaml"
+    file.write_text(yaml.safe_dump({"loss": {"class_path": "Terms", "init_args": {"terms": terms}}}))
+    words = [f"--data.train={tmp_path / 'lists'}", "--model=MLP", "--model.columns=[x]", f"--output={tmp_path / 'run'}"]
+    made = [
+        configuration(["--data=ListsData", *words, *asked])[0].loss
+        for asked in ([f"--config={file}"], ["--loss=Terms", f"--loss.terms={json.dumps(terms)}"])
+    ]
+    assert described(made[0]) == described(made[1]) == described(meant)
+    assert identify(made[0]) == identify(meant)
+    assert identify(ListNet()) != identify(Terms([Term(ListNet())])), "a loss alone has the id that it always had"
 
 
 def test_steps_without_anything_to_learn_are_skipped_and_said(

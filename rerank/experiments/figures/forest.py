@@ -30,17 +30,16 @@ def forest(pool: Pool, measure: str) -> Figure:
     lines = sum(len(one.parts) + 2.7 for one in pairs) + 0.2
     names = [*(result.name for result in pool.results), "all, random effects"]
     wide = 0.075 * max(map(len, [*names, *(_shown(one, name) for one in pairs for name in one.parts)]), default=9)
-    figure = Figure(figsize=(wide + 6.2, LINE * lines + 0.8))
+    figure = Figure(figsize=(wide + 6.2, LINE * lines + 0.95))
     FigureCanvasAgg(figure)
     width, height = figure.get_size_inches()
-    bounds = (wide + 0.3) / width, 0.55 / height, (width - wide - 2.6) / width, 1 - 0.7 / height
+    bounds = (wide + 0.3) / width, 0.7 / height, (width - wide - 2.6) / width, 1 - 0.85 / height
     axes = figure.add_axes(bounds)
+    axes.set_xlim(_range(pairs))
     place = 0.0
     for one in pairs:
         place = _block(axes, one, place + 0.9) + 0.6
     axes.set_ylim(max(place - 0.2, 1), 0)
-    low, high = _range(pairs)
-    axes.set_xlim(low, high)
     axes.axvline(0, color="0.2", linewidth=0.8, zorder=0)
     axes.set_yticks([])
     axes.spines[["top", "right", "left"]].set_visible(False)
@@ -48,7 +47,10 @@ def forest(pool: Pool, measure: str) -> Figure:
     axes.tick_params(labelsize=8)
     axes.grid(axis="x", color="0.93", zorder=-1)
     axes.set_axisbelow(True)
-    axes.set_xlabel(f"difference in {measure}, 95 % intervals; right of 0: the first is better", fontsize=8)
+    about = f"difference in {measure}, 95 % intervals; right of 0: the first is better"
+    axes.set_xlabel(
+        f"{about}\nthin: where it would lie on another such collection; right: share of the mean", fontsize=8
+    )
     return figure
 
 
@@ -70,10 +72,19 @@ def _block(axes: Axes, one: Pooled, place: float) -> float:
     outer = one.total.prediction
     if outer[0] == outer[0]:
         axes.plot(outer, [place, place], color=DIAMOND, linewidth=0.8)
+    _arrows(axes, (min(low, *outer), max(high, *outer)) if outer[0] == outer[0] else (low, high), place)
     axes.fill([low, one.total.mean, high, one.total.mean], [place, place - 0.3, place, place + 0.3], color=DIAMOND)
     axes.text(edge, place, "all, random effects", transform=across, va="center", fontsize=8)
     _numbers(axes, one.total.mean, (low, high), place, "", "bold")
     return place
+
+
+def _arrows(axes: Axes, ends: tuple[float, float], place: float) -> None:
+    """Arrowheads where a line goes on beyond the axis."""
+    limits = axes.get_xlim()
+    for end, limit, marker in ((ends[0], limits[0], "<"), (-ends[1], limits[1], ">")):
+        if end < (limit if marker == "<" else -limit):
+            axes.plot(limit, place, marker, color=DIAMOND, markersize=5, clip_on=False)
 
 
 def _edge(axes: Axes) -> float:
@@ -99,14 +110,16 @@ def _shown(one: Pooled, name: str) -> str:
 
 
 def _range(pairs: Sequence[Pooled]) -> tuple[float, float]:
-    """From the lowest to the highest end of collections' intervals, and 0; pooled ones may reach beyond."""
+    """What all collections' intervals and 0 lie in, and pooled intervals as far as they are not much wider."""
     ends = [0.0]
     for one in pairs:
         ends += [end for part in one.parts.values() if part.found is not None for end in part.found.interval]
-        ends += [one.total.mean] if one.total is not None else []
     low, high = min(ends), max(ends)
-    room = 0.08 * (high - low or 1.0)
-    return low - room, high + room
+    span = high - low or 1.0
+    pooled = [end for one in pairs if one.total is not None for end in one.total.interval]
+    low = min(low, max(min(pooled, default=low), low - span / 2))
+    high = max(high, min(max(pooled, default=high), high + span / 2))
+    return low - 0.05 * span, high + 0.05 * span
 
 
 def picture(figure: Figure, kind: Literal["png", "svg"]) -> bytes:

@@ -25,7 +25,7 @@ from rerank.models.contract import checked_contract, class_name, write_contract
 from rerank.models.scorer import Scorer
 from rerank.models.text.long import Long, check_long, make_inputs, mean_of_cls, score_rows
 from rerank.models.text.pairs import FlatInputs
-from rerank.models.text.start import DEPTH, Start, StartInputs, last_layer, spread, start_at_zero
+from rerank.models.text.start import DEPTH, WEIGHT, Start, StartInputs, last_layer, spread, start_at_zero
 from rerank.models.text.template import PairTemplate
 from rerank.models.weights import check_safetensors, find_model, initial_hashes
 
@@ -63,6 +63,7 @@ class CrossEncoder(Scorer):
         long: Long | None = None,
         start: list[str] | str | None = None,
         start_depth: int | None = None,
+        start_weight: float | None = None,
     ) -> None:
         """Load an encoder, or a cross-encoder that was trained before.
 
@@ -82,10 +83,11 @@ class CrossEncoder(Scorer):
                 ``literal_cedr``, for reproduction only, gives CEDR's, which depend on batch mates, and so do its
                 scores. Null takes the saved model's own, else ``truncate``.
             start: columns of the lists (``bm25``) whose z, times ``w``, is added to the score of the text. A fresh head
-                starts at 0 and ``w`` at 1 (with C columns 1/C each); a head that was trained is kept, and ``w`` starts
-                from the spread of its scores. Null takes the saved model's own, [] the text part alone.
+                starts at 0, a head that was trained is kept. Null takes the saved model's own, [] the text part alone.
             start_depth: candidates of a stored list, from the top, whose mean and deviation make z; null takes the
                 saved model's own, else 100.
+            start_weight: ``w`` before the first step, of all columns together. Null takes the saved model's own; with a
+                head that was trained without these columns the spread of its scores within training lists; else 0.25.
 
         Raises:
             UserError: no such model, no safetensors weights, lengths beyond the model's positions, or a head that
@@ -109,8 +111,12 @@ class CrossEncoder(Scorer):
             depth = start_depth if start_depth is not None else self._saved_start.get("depth", DEPTH)
             self.start = Start(columns, depth)
             self.columns = self.start.names()
-        elif start_depth is not None:
-            raise UserError("model.start_depth: is for a model that starts from columns; name them as model.start")
+        elif start_depth is not None or start_weight is not None:
+            key = "start_weight" if start_depth is None else "start_depth"
+            raise UserError(f"model.{key}: is for a model that starts from columns; name them as model.start")
+        if start_weight is not None and not 0 < start_weight < float("inf"):
+            raise UserError(f"model.start_weight: must be above 0, not {start_weight}")
+        self._start_weight = start_weight
         self._begin(FRESH_SEED)
         self._started = False
         self.template = PairTemplate.of(self.tokenizer, with_types=_knows_types(self.network))
@@ -137,16 +143,23 @@ class CrossEncoder(Scorer):
         if self.start is None:
             return
         layer = last_layer(self.network)
-        if any(self.network.get_submodule(name.rpartition(".")[0]) is layer for name in self.missing):
+        self._at_zero = any(self.network.get_submodule(name.rpartition(".")[0]) is layer for name in self.missing)
+        if self._at_zero:
             start_at_zero(self.network)
-        count = len(self.start.columns)
-        self.start.set(self._saved_start["weights"] if self._starts_as_saved else [1 / count] * count)
+        if self._starts_as_saved:
+            self.start.set(self._saved_start["weights"])
+        else:
+            self.start.share(WEIGHT if self._start_weight is None else self._start_weight)
 
     @property
     def _starts_as_saved(self) -> bool:
-        """Whether ``w`` was trained together with the text part, for the same z."""
-        saved = self._saved_start.get("columns"), self._saved_start.get("depth")
-        return self.start is not None and saved == (self.start.columns, self.start.depth)
+        """Whether ``w`` is what was trained together with the text part, for the same z."""
+        if self.start is None or self._start_weight is not None:
+            return False
+        return (self._saved_start.get("columns"), self._saved_start.get("depth")) == (
+            self.start.columns,
+            self.start.depth,
+        )
 
     def prepare(self, train: Lists, seed: int) -> None:
         """Draw the head from the seed where the folder has none; a model that was trained starts anew.
@@ -156,20 +169,23 @@ class CrossEncoder(Scorer):
         if self._started or (self.missing and seed != FRESH_SEED):
             self._begin(seed)
         self._started = True
-        if self.start is not None and not self._starts_as_saved and bool(last_layer(self.network).weight.any()):
-            found, count = spread(self, train, seed), len(self.start.columns)
+        told = self._starts_as_saved or self._start_weight is not None
+        if self.start is not None and not (told or self._at_zero):
+            found = spread(self, self.text_inputs, train, self.start.depth, seed)
             log.info("start: within lists the scores of %s have a spread of %.3g; w is as much", self.name, found)
-            self.start.set([found / count] * count)
+            self.start.share(found)
 
     def identity(self) -> dict[str, Any]:
         """The arguments, with what the folder's contract decides in their place and the folder's files for its name."""
         if self._initial is None:
             self._initial = initial_hashes(self._folder)
-        decided = {"head": self.head, "long": self.long}
+        decided: dict[str, Any] = {"head": self.head, "long": self.long}
         decided |= {"query_length": self.query_length, "document_length": self.document_length}
         decided |= {"start": self.start and self.start.columns, "start_depth": self.start and self.start.depth}
         if self._starts_as_saved:
-            decided["start_weights"] = self._saved_start["weights"]
+            decided["start_weight"] = self._saved_start["weights"]
+        elif self.start and self._start_weight is None and self._at_zero:
+            decided["start_weight"] = WEIGHT
         found = self.arguments() | decided | {"initial": self._initial}
         del found["name"]
         return found

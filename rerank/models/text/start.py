@@ -8,7 +8,7 @@ with ``z`` of the columns (:func:`rerank.lists.scaled.z_scores`) and ``t`` the t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,14 +20,19 @@ from rerank.lists.scaled import z_scores
 from rerank.lists.split_hashes import scaled
 from rerank.models.added import check_added
 from rerank.models.base import Inputs
+from rerank.models.score import score_candidates
 
 if TYPE_CHECKING:
     from rerank.arrow import Array
     from rerank.lists.view import Lists
-    from rerank.models.text.cross_encoder import CrossEncoder
+    from rerank.models.scorer import Scorer
 
 DEPTH = 100
 """Candidates of a list whose mean and deviation make z, unless told otherwise."""
+
+WEIGHT = 0.25
+"""The first stage's share at the start where the head is fresh: ranks do not depend on it, the gradient does. With 1
+most lists are beyond what moves a hinge or a sharp relaxation, and the text hardly learns."""
 
 SAMPLE = (16, 16)
 """Training lists, and candidates of each, whose scores say how far those of a trained text part are apart."""
@@ -39,22 +44,24 @@ class Start(nn.Module):
     Args:
         columns: the columns.
         depth: candidates of a list whose mean and deviation make z.
-        weights: ``w`` of each column; None for equal ones that sum to 1.
 
     Raises:
         UserError: no columns, one that is named twice, a depth below 1.
     """
 
-    def __init__(self, columns: Sequence[str], depth: int, weights: Sequence[float] | None = None) -> None:
+    def __init__(self, columns: Sequence[str], depth: int) -> None:
         super().__init__()
         if len(set(columns)) < max(1, len(columns)):
             raise UserError(f"model.start: expected columns, each once, not {', '.join(columns) or 'none'}")
         if depth < 1:
             raise UserError(f"model.start_depth: must be at least 1, not {depth}")
         self.columns, self.depth = list(columns), depth
-        self.weights = nn.Parameter(torch.full((len(columns),), 1 / len(columns)))
-        if weights is not None:
-            self.set(weights)
+        self.weights = nn.Parameter(torch.zeros(len(columns)))
+        self.share(WEIGHT)
+
+    def share(self, weight: float) -> None:
+        """Set equal ``w`` of this sum."""
+        self.set([weight / len(self.columns)] * len(self.columns))
 
     def set(self, weights: Sequence[float]) -> None:
         """Set ``w``."""
@@ -164,20 +171,18 @@ def start_at_zero(network: Any) -> None:
         nn.init.zeros_(layer.bias)
 
 
-def spread(model: CrossEncoder, lists: Lists, seed: int) -> float:
+def spread(model: Scorer, text: Callable[[Lists], Inputs], lists: Lists, depth: int, seed: int) -> float:
     """How far the text part's scores are apart within lists: the root of their mean variance.
 
     Args:
         model: its text part is asked.
-        lists: the training lists; of some of them candidates from the top to the depth of ``start`` are scored.
+        text: gives what the text part reads of lists.
+        lists: the training lists; of some of them candidates from the top to ``depth`` are scored.
+        depth: how deep.
         seed: decides which lists.
     """
-    from rerank.models.score import score_candidates
-
-    start = model.start
-    assert start is not None
     order = np.random.default_rng(seed).permutation(np.flatnonzero(lists.lengths > 1))[: SAMPLE[0]]
-    chosen = lists.select(np.sort(order)).top(start.depth)
+    chosen = lists.select(np.sort(order)).top(depth)
     rows = [
         first + np.unique(np.linspace(0, length - 1, SAMPLE[1]).astype(np.int64))
         for first, length in zip(chosen.starts, chosen.lengths, strict=True)
@@ -186,6 +191,6 @@ def spread(model: CrossEncoder, lists: Lists, seed: int) -> float:
         return 1.0
     lengths = np.array([len(some) for some in rows])
     starts = np.cumsum(lengths) - lengths
-    scores = score_candidates(model, model.text_inputs(chosen), np.concatenate(rows), starts, precision="fp32")
+    scores = score_candidates(model, text(chosen), np.concatenate(rows), starts, precision="fp32")
     variances = [np.var(part, dtype=np.float64) for part in np.split(scores, starts[1:])]
     return float(np.sqrt(np.mean(variances))) or 1.0

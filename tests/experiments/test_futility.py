@@ -1,0 +1,49 @@
+"""A method is given up by the rule that was written beforehand, and by validation alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rerank.errors import UserError
+from rerank.experiments.command import experiment
+from rerank.hashes import read_sealed
+from tests.builders import make_lists, make_model
+from tests.experiments.test_keep import write_config
+
+
+def test_what_is_behind_after_the_first_seed_is_not_trained_again(tmp_path: Path) -> None:
+    make_model(tmp_path / "model")
+    make_lists(tmp_path)
+    rates = {"slow": 1e-7, "fast": 1e-3}
+    changes = {
+        "methods": {
+            name: {"set": {"loss": "ListNet", "optimization.encoder_lr": rate}} for name, rate in rates.items()
+        },
+        "folds": [1],
+        "seeds": [1, 2],
+        "first_stage": "hide",
+        "futility": {"after": 1, "difference": 1e-9},
+        "keep": None,
+    }
+    assert experiment([write_config(tmp_path, **changes)]) == 0
+    cells = tmp_path / "out" / "cells"
+    found = {name: read_sealed(next(cells.glob(f"{name}/*/seed-1/*/measures.json"))) for name in rates}
+    values = {name: content["validation"]["nDCG"] for name, content in found.items()}
+    assert values["slow"] != values["fast"]
+    behind, ahead = sorted(values, key=lambda name: values[name])
+    assert not (cells / behind / "fold-1" / "seed-2").exists() and (cells / ahead / "fold-1" / "seed-2").exists()
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert (
+        f"Stopped for futility after 1 seeds, being 1e-09 or more below the best on validation ({values[ahead]:.4f})"
+        in (results["caption"])
+    )
+    assert results["table"][behind]["cells"] == 1 and results["table"][behind]["wanted"] == 2
+
+
+@pytest.mark.parametrize("rule", [{"after": 2, "difference": 0.1}, {"after": 1, "difference": 0.0}])
+def test_a_rule_that_cannot_apply_is_refused(tmp_path: Path, rule: dict[str, float]) -> None:
+    with pytest.raises(UserError, match="futility: after must be from 1 to 1 seeds, difference above 0"):
+        experiment([write_config(tmp_path, seeds=[1, 2], futility=rule), "--dry-run"])

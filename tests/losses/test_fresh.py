@@ -1,0 +1,140 @@
+"""Direct metrics learn from the scores of a fresh model, which lie close together, with and without a cut-off."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from rerank.losses import DirectMetric
+from rerank.measures import parse
+from rerank.relaxations import Approx, FastSoftSort, NeuralSort, Relaxation, SmoothI, SoftSort, TwinSigmoid, load_all
+
+MEASURES = ["nDCG@10", "nDCG", "P@10", "AP@10", "AP", "RR@10", "RR", "nERR@10", "nDCG(dcg='exp-log2')@10"]
+DEFAULTS = {name: kind() for name, kind in load_all().items()}
+
+
+def fresh(spread: float = 0.003, count: int = 60, size: int = 150) -> tuple[Tensor, Tensor]:
+    """Lists with four relevant documents in random places."""
+    scores = spread * torch.randn(count, size, generator=torch.Generator().manual_seed(2))
+    labels = torch.zeros(count, size)
+    labels[:, :4] = 1
+    return scores.requires_grad_(), labels
+
+
+def gradient_of(loss: DirectMetric, scores: Tensor, labels: Tensor) -> Tensor:
+    value = loss(scores, labels, seeds=torch.arange(len(scores)))
+    return torch.autograd.grad(value, scores)[0]
+
+
+@pytest.mark.parametrize("name", MEASURES)
+@pytest.mark.parametrize("relaxation", DEFAULTS.values(), ids=DEFAULTS)
+def test_every_list_teaches(relaxation: Relaxation, name: str) -> None:
+    """Nearly all have a gradient of some size beside the largest, and it lifts their relevant documents."""
+    scores, labels = fresh()
+    gradient = gradient_of(DirectMetric(name, relaxation, reduction="sum"), scores, labels)
+    norms = gradient.norm(dim=1)
+    assert float((norms > 1e-5 * norms.max()).float().mean()) >= 0.95
+    assert (gradient.sum(dim=1).abs() <= 1e-3 * norms).all()  # no list lifts all of its scores
+    if "@" in name or not isinstance(relaxation, SoftSort):  # whose deep ranks hold documents where they are
+        assert float((gradient[:, :4].sum(dim=1) < 0).float().mean()) >= 0.95
+
+
+@pytest.mark.parametrize("relaxation", [Approx(alpha=10), FastSoftSort(strength=1)], ids=repr)
+def test_sigmoids_over_ranks_do_not(relaxation: Relaxation) -> None:
+    """The papers' formulas, which stay for those who give them: every rank is near 75, and a cut-off of 10 far away."""
+    scores, labels = fresh()
+    assert not gradient_of(DirectMetric("nDCG@10", relaxation), scores, labels).any()
+
+
+@pytest.mark.parametrize("relaxation", [Approx(), FastSoftSort(), TwinSigmoid()], ids=repr)
+@pytest.mark.parametrize("name", ["nDCG@10", "AP@10", "P@10", "RR@10"])
+def test_lists_of_little_spread_are_the_same_at_any_scale(relaxation: Relaxation, name: str) -> None:
+    scores, labels = fresh(spread=0.01)
+    loss = DirectMetric(name, relaxation, reduction="none")
+    small, large = loss(scores, labels), loss(scores * 50, labels)
+    torch.testing.assert_close(small, large, atol=1e-4, rtol=0)
+    if not relaxation.exact_ranks:  # type: ignore[attr-defined]
+        assert not torch.allclose(large, loss(scores * 5000, labels), atol=1e-3)  # wider scores sharpen the ranks
+
+
+def test_a_relevant_document_beyond_the_cutoff_is_drawn_in() -> None:
+    """Scores 3, 2, 1 and the relevant 0, cut after one: c is 5/2, and the slope that of sigmoid(alpha (s - c))."""
+    scores = torch.tensor([[3.0, 2.0, 1.0, 0.0]], dtype=torch.float64, requires_grad=True)
+    labels = torch.tensor([[0, 0, 0, 1]])
+    alpha = 3.0  # the spread is above 1
+    slopes = [alpha * c * (1 - c) for c in (1 / (1 + math.exp(alpha * (2.5 - s))) for s in (3, 2, 1, 0))]
+    gradient = gradient_of(DirectMetric("P@1", TwinSigmoid(gradient=1)), scores, labels)
+    pushed = [slopes[3] * slope / sum(slopes) for slope in slopes]  # out, by what comes in
+    assert gradient[0].tolist() == pytest.approx([pushed[0], pushed[1], pushed[2], pushed[3] - slopes[3]])
+    assert not gradient_of(DirectMetric("P@1", TwinSigmoid(gradient=1, alpha=3)), scores, labels).any()
+
+
+def test_scale_gives_a_list_no_less_than_this_spread() -> None:
+    scores, labels = fresh()
+    loss = DirectMetric("nDCG@10", SmoothI(), scale=2.0)
+    factors = 2.0 / scores.detach().std(dim=1, correction=0, keepdim=True)
+    plain = DirectMetric("nDCG@10", SmoothI())
+    torch.testing.assert_close(loss(scores, labels), plain(scores * factors, labels))
+    wide = (scores.detach() * 1e4).requires_grad_()  # wide enough already
+    assert torch.equal(loss(wide, labels), plain(wide, labels))
+    assert torch.equal(gradient_of(loss, wide, labels), gradient_of(plain, wide, labels))
+
+
+def test_log_is_the_logarithm() -> None:
+    scores, labels = torch.tensor([[2.0, 1.0]]), torch.tensor([[0, 1]])
+    value = DirectMetric("nDCG", TwinSigmoid(), form="log")(scores, labels)
+    assert float(value) == pytest.approx(-math.log((1 / math.log2(3) + 0.01) / 1.01))
+    missed = DirectMetric("nDCG@1", TwinSigmoid(), form="log")(scores, labels)
+    assert float(missed) == pytest.approx(math.log(1.01 / 0.01))  # a measure of 0 stays finite
+
+
+@pytest.mark.parametrize("power", [0, 1, 2])
+def test_balance_gives_gradients_their_norm(power: float) -> None:
+    scores, labels = fresh(spread=1.0)
+    weights = torch.linspace(0.5, 2, len(scores))
+    loss = DirectMetric("nDCG@10", SmoothI(), reduction="sum", balance=power)
+    (gradient,) = torch.autograd.grad(loss(scores, labels, weights=weights), scores)
+    missing = 1 - parse("nDCG@10").exact(scores, labels)
+    torch.testing.assert_close(gradient.norm(dim=1), weights * missing**power * (missing > 1e-5), atol=1e-4, rtol=1e-4)
+    plain = DirectMetric("nDCG@10", SmoothI(), reduction="none")
+    (direction,) = torch.autograd.grad(plain(scores, labels).sum(), scores)
+    cosines = torch.nn.functional.cosine_similarity(gradient, direction, dim=1, eps=1e-12)
+    torch.testing.assert_close(cosines, (missing > 1e-5).float(), atol=1e-4, rtol=0)
+    assert torch.equal(loss(scores.detach(), labels), plain(scores, labels).sum())
+
+
+def test_options_are_refused_where_they_mean_nothing() -> None:
+    for given, said in (({"scale": 0}, "scale"), ({"form": "root"}, "form"), ({"balance": -1}, "balance")):
+        with pytest.raises(ValueError, match=said):
+            DirectMetric("nDCG", SmoothI(), **given)  # type: ignore[arg-type]
+
+
+def test_an_option_that_is_not_used_is_not_in_the_identity() -> None:
+    from rerank.identity import identify
+
+    found = identify(DirectMetric("nDCG", SmoothI()))
+    assert not {"scale", "form", "balance"} & set(found)
+    assert "alpha" not in identify(Approx()) and identify(Approx(alpha=10))["alpha"] == 10
+
+
+def test_neural_sort_of_scores_far_from_zero() -> None:
+    """The gradient in float32 is that in float64, wherever the scores lie."""
+    scores = torch.randn(4, 100, generator=torch.Generator().manual_seed(0)) + 1000
+    labels = (torch.arange(100) < 5).float().expand(4, 100)
+    found = []
+    for dtype in (torch.float32, torch.float64):
+        leaf = scores.to(dtype).requires_grad_()
+        found.append(gradient_of(DirectMetric("nDCG", NeuralSort()), leaf, labels).double())
+    assert float((found[0] - found[1]).norm() / found[1].norm()) < 1e-3
+
+
+@pytest.mark.parametrize("name", ["nDCG(dcg='exp-log2')", "nDCG(dcg='exp-log2')@2", "nERR", "nERR(max_rel=300)@2"])
+@pytest.mark.parametrize("relaxation", DEFAULTS.values(), ids=DEFAULTS)
+def test_grades_whose_gain_is_not_finite(relaxation: Relaxation, name: str) -> None:
+    scores = torch.tensor([[0.3, 0.2, 0.1]], requires_grad=True)
+    for grades in ([0, 128, 5], [500, 200, 0], [1000, 1000, 1000]):
+        value = DirectMetric(name, relaxation)(scores, torch.tensor([grades]))
+        assert value.isfinite() and torch.autograd.grad(value, scores)[0].isfinite().all()
