@@ -43,7 +43,10 @@ class Approx(SoftRanks):
         if beta is not None and not beta > 0:
             raise ValueError(f"beta must be above 0, not {beta}")
         self.alpha = alpha
-        self.beta = alpha if beta is None else beta
+        given = alpha if beta is None else beta
+        self._by_scores = given is None
+        if given is not None:
+            self.beta = given
 
     def ranks(self, batch: Batch) -> Tensor:
         """The soft ranks, ``[B, R]``."""
@@ -51,4 +54,4 @@ class Approx(SoftRanks):
 
     def steepness(self, batch: Batch) -> Tensor | None:
         """That of the ranks; None where alpha or beta is given."""
-        return steepness(batch.spread) if self.alpha is None and self.beta is None else None
+        return steepness(batch.spread) if self._by_scores else None
