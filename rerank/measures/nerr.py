@@ -69,7 +69,7 @@ class nERR(Measure):
         reached = survival(ordered).gather(1, exact)
         weights = batch.at_rows(reached * stops)
         ranks = relaxation.ranks(batch)
-        if relaxation.steepness(batch) is not None:
+        if relaxation.score_steepness(batch) is not None:
             weights = weights * inside(relaxation, batch, ranks, self.cutoff)
         elif self.cutoff is not None:
             weights = weights * (batch.at_rows(exact) < self.cutoff)

@@ -24,7 +24,7 @@ def inside(relaxation: SoftRanks, batch: Batch, ranks: Tensor, cutoff: int | Non
 
     if cutoff is None:
         return 1.0
-    steepness = relaxation.steepness(batch)
+    steepness = relaxation.score_steepness(batch)
     if steepness is not None:
         soft = torch.sigmoid(steepness * (batch.at_rows(batch.scores) - _threshold(batch, cutoff, steepness)))
         if not relaxation.exact_ranks:
@@ -56,7 +56,7 @@ def _threshold(batch: Batch, cutoff: int, steepness: Tensor) -> Tensor:
 
 def behind(relaxation: SoftRanks, batch: Batch, ranks: Tensor) -> Tensor:
     """Logits of "document i is behind document j", by ranks or by scores: ``[B, R, R]``."""
-    steepness = relaxation.steepness(batch)
+    steepness = relaxation.score_steepness(batch)
     if steepness is not None:
         scores = batch.at_rows(batch.scores)
         return steepness[:, :, None] * (scores[:, None, :] - scores[:, :, None])

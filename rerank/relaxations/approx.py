@@ -52,6 +52,6 @@ class Approx(SoftRanks):
         """The soft ranks, ``[B, R]``."""
         return sigmoid_ranks(batch, steepness(batch.spread) if self.alpha is None else self.alpha)
 
-    def steepness(self, batch: Batch) -> Tensor | None:
+    def score_steepness(self, batch: Batch) -> Tensor | None:
         """That of the ranks; None where alpha or beta is given."""
         return steepness(batch.spread) if self._by_scores else None

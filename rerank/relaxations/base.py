@@ -177,7 +177,7 @@ class SoftRanks(Relaxation):
     exact_ranks: ClassVar[bool] = False
     beta: float = 10.0
 
-    def steepness(self, batch: Batch) -> Tensor | None:
+    def score_steepness(self, batch: Batch) -> Tensor | None:
         """Steepness of the sigmoids that compare scores with the cut-off and with one another, ``[B, 1]``.
 
         None, unless overridden: ranks are compared, with ``beta``, as the papers do.

@@ -69,7 +69,7 @@ class FastSoftSort(SoftRanks):
         projected = _Projection.apply(descending, first(batch.mask), self.regularization == "kl")
         return batch.at_rows(torch.ones_like(projected).scatter(1, order, projected))
 
-    def steepness(self, batch: Batch) -> Tensor | None:
+    def score_steepness(self, batch: Batch) -> Tensor | None:
         """From the spread, as the strength."""
         return steepness(batch.spread) if self.strength is None else None
 

@@ -53,6 +53,6 @@ class TwinSigmoid(SoftRanks):
         """The exact ranks, ``[B, R]``, with the gradient of the second sigmoid."""
         return twin_ranks(batch, steepness(batch.spread) if self.alpha is None else self.alpha, self.gradient)
 
-    def steepness(self, batch: Batch) -> Tensor | None:
+    def score_steepness(self, batch: Batch) -> Tensor | None:
         """That of the backward sigmoid; None where alpha is given."""
         return steepness(batch.spread) if self.alpha is None else None

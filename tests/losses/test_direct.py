@@ -124,7 +124,7 @@ def test_twin_sigmoid_gradient_by_hand() -> None:
     for kind, weight in weights.items():
         scores = torch.tensor([[0.0, gap]], dtype=torch.float64, requires_grad=True)
         (gradient,) = torch.autograd.grad(
-            DirectMetric("nDCG", TwinSigmoid(kind))(scores, torch.tensor([[1, 0]])), scores
+            DirectMetric("nDCG", TwinSigmoid(kind, alpha=1))(scores, torch.tensor([[1, 0]])), scores
         )
         expected = torch.tensor([[-by_rank * weight, by_rank * weight]], dtype=torch.float64)
         torch.testing.assert_close(gradient, expected)
