@@ -74,7 +74,8 @@ def test_what_is_kept_of_later_seeds_survives_an_interruption_among_the_first(tm
     settings |= {"methods": {"hinge": Method({"loss": "PairwiseHinge"})}, "futility": Futility(1, 0.5)}
     with pytest.raises(KeyboardInterrupt):
         Interrupted(Plan(ExperimentConfig(**settings))).run()
-    assert {file.path for file in read_kept(kept)} == {file.path for file in files}
+    later = {file.path for file in files if file.seed == 2}
+    assert later and later <= {file.path for file in read_kept(kept)}
 
 
 @pytest.mark.parametrize("rule", [{"after": 2, "difference": 0.1}, {"after": 1, "difference": 0.0}])
