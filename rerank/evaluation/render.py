@@ -122,6 +122,10 @@ def caption(comparison: Comparison, marks: dict[AnyTest, str]) -> list[str]:
     for name, run in comparison.tables.items():
         if run.missing:
             sentences.append(f"{name}: {len(run.missing)} queries without candidates score 0.")
+    for name, count in comparison.ties.items():
+        if count:
+            of = f"{name}: {count} {'document has' if count == 1 else 'documents have'} the score of the one before"
+            sentences.append(f"{of}; ties are broken by document id, as in trec_eval.")
     if comparison.differences and comparison.tests:
         tests = ", ".join(f"{marks[test]} {TEST_NAMES[test]}" for test in comparison.tests)
         over = " / ".join(str(count) for count in dict.fromkeys(comparison.comparisons.values()))

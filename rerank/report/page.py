@@ -85,7 +85,8 @@ def render_page(report: Report) -> str:
     curves = []
     if first is not None and report.runs and report.qrels:
         judged = {query: report.qrels[query] for query in first.queries if query in report.qrels}
-        curves.append(precision_recall(report.runs, judged, first.empty))
+        grades = {measure.params["rel"] for measure in first.measures if "rel" in measure.params} or {1}
+        curves += [precision_recall(report.runs, judged, first.empty, rel) for rel in sorted(grades)]
     data = None
     if first is not None:
         data = query_data(report.values, report.baseline, report.runs, report.qrels, report.lists)

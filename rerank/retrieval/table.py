@@ -12,6 +12,8 @@ from rerank.arrow import Array
 
 SLICE = 1 << 14
 """Pairs in which duplicates are looked for at a time."""
+FLOAT32 = float(np.finfo(np.float32).max)
+"""The largest score: beyond it all are equal to trec_eval, and infinite in lists."""
 
 
 class Scored(NamedTuple):

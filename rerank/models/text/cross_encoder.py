@@ -28,6 +28,7 @@ from rerank.models.text.pairs import FlatInputs
 from rerank.models.text.start import DEPTH, WEIGHT, Start, StartInputs, last_layer, spread, start_at_zero
 from rerank.models.text.template import PairTemplate
 from rerank.models.weights import check_safetensors, find_model, initial_hashes
+from rerank.ranges import check_range
 
 log = logging.getLogger("rerank")
 
@@ -94,6 +95,10 @@ class CrossEncoder(Scorer):
                 cannot do what ``long`` or ``start`` ask for.
         """
         super().__init__()
+        settings = {"query_length": query_length, "document_length": document_length, "dropout": dropout}
+        settings |= {"start_depth": start_depth, "start_weight": start_weight}
+        for key, value in settings.items():
+            check_range(f"model.{key}", value)
         from transformers import AutoTokenizer
 
         folder = find_model(name)
@@ -114,8 +119,6 @@ class CrossEncoder(Scorer):
         elif start_depth is not None or start_weight is not None:
             key = "start_weight" if start_depth is None else "start_depth"
             raise UserError(f"model.{key}: is for a model that starts from columns; name them as model.start")
-        if start_weight is not None and not 0 < start_weight < float("inf"):
-            raise UserError(f"model.start_weight: must be above 0, not {start_weight}")
         self._start_weight = start_weight
         self._begin(FRESH_SEED)
         self._started = False
@@ -414,8 +417,6 @@ def _load(folder: Path, head: str, saved_cls: bool, dropout: float | None) -> tu
     hf_logging.disable_progress_bar()
     config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     if dropout is not None:
-        if not 0 <= dropout < 1:
-            raise UserError(f"model.dropout is {dropout}; a rate is in [0, 1)")
         for name, value in vars(config).items():
             if ("dropout" in name or name.endswith("pdrop")) and isinstance(value, int | float):
                 setattr(config, name, dropout)
