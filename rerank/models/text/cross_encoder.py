@@ -43,24 +43,10 @@ FRESH_SEED = 42
 
 
 FROM_PADDING = frozenset(
-    [
-        "roberta",
-        "xlm-roberta",
-        "xlm-roberta-xl",
-        "camembert",
-        "longformer",
-        "roberta-prelayernorm",
-        "mpnet",
-        "luke",
-        "data2vec-text",
-        "xmod",
-        "ibert",
-        "esm",
-        "markuplm",
-        "layoutlmv3",
-    ]
+    ("camembert", "data2vec-text", "esm", "ibert", "layoutlmv3", "longformer", "luke", "markuplm", "mpnet")
+    + ("roberta", "roberta-prelayernorm", "xlm-roberta", "xlm-roberta-xl", "xmod")
 )
-"""Architectures that count positions from behind that of the padding, so that RoBERTa's 514 positions hold 512 tokens."""
+"""Architectures that count positions from behind the padding's, so that RoBERTa's 514 positions hold 512 tokens."""
 
 FOUND = 0.9
 """Share of an encoder's parameters that a folder has to have the weights of."""
