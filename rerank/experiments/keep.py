@@ -18,7 +18,7 @@ from rerank.experiments.cells import Cell, Group
 from rerank.files import atomic_file, atomic_write
 from rerank.hashes import read_sealed, sealed_text, write_sealed
 from rerank.training.provenance import PROVENANCE, read_provenance
-from rerank.training.run_folder import MEASURES
+from rerank.training.run_folder import IDENTITY, MEASURES
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -142,19 +142,25 @@ def read_kept(path: str | Path) -> list[Kept]:
 def restore(path: str | Path, output: Path) -> int:
     """Write the files that are kept to an experiment's folder; what is there already stays.
 
+    A cell whose training was interrupted there is left as it is, and resumes: beside measures of a finished training,
+    its best model so far would pass for the one that was measured.
+
     Returns:
         How many files were written.
 
     Raises:
         UserError: the file is damaged.
     """
-    written = 0
-    for file in read_kept(path):
+    written, files = 0, read_kept(path)
+    for file in files:
         place = PurePosixPath(file.path)
         if place.is_absolute() or place.parts[0] != "cells" or ".." in place.parts:
             raise UserError(f"{path}: names a file outside an experiment's cells ({file.path})")
-        target = output / place
-        if target.exists():
+    folders = {(output / file.path).parent for file in files}
+    begun = {folder for folder in folders if (folder / IDENTITY).exists() and not (folder / MEASURES).exists()}
+    for file in files:
+        target = output / file.path
+        if target.parent in begun or target.exists():
             continue
         target.parent.mkdir(parents=True, exist_ok=True)
         if isinstance(file.content, dict):

@@ -53,8 +53,8 @@ class Pooled:
         row: the first's name.
         against: the second's.
         measure: the measure.
-        parts: the comparison on each collection that has both.
-        total: all of them together; None where no collection has both.
+        parts: the comparison on each collection that has both, and where they differ more on some queries than others.
+        total: all of them together; None where there is none.
         corrected: the p-value of ``total`` after the correction over all planned pairs and measures.
     """
 
@@ -119,6 +119,11 @@ def pool_experiments(
             parts = found.setdefault((compared.row, compared.against, compared.measure), {})
             if compared.found is not None and compared.found.error > 0:
                 parts[one.name] = compared
+            elif compared.found is not None:
+                log.warning(
+                    "%s: %s and %s differ by %g on every query in %s, which has no error to weigh it by; left out",
+                    *(one.name, compared.row, compared.against, compared.found.mean, compared.measure),
+                )
     pooled = [Pooled(*key, parts, _total(parts)) for key, parts in found.items()]
     pooled.sort(key=lambda one: asked.index(one.measure))
     p = [math.nan if one.total is None else one.total.p for one in pooled]

@@ -165,10 +165,14 @@ class Experiment:
         """The files by which this experiment resumes on another machine."""
         return collect(self.plan.output, self._trained_cells(), self.outcomes.values())
 
-    def keep(self) -> None:
-        """Write what is finished to the file that the configuration names; other parts of the experiment stay there."""
+    def keep(self, through: bool = True) -> None:
+        """Write what is finished to the file that the configuration names; other parts of the experiment stay there.
+
+        Args:
+            through: whether the experiment is: until then what the file has of groups still to come stays, too.
+        """
         if (path := self.plan.config.keep) is not None:
-            write_kept(path, merge(path, self.kept(), map(key_of, self.plan.groups)))
+            write_kept(path, merge(path, self.kept(), map(key_of, self.plan.groups if through else [])))
 
     def _ask(self, group: Group) -> None:
         """Queue the points that can be tried now; where there are none left, the chosen one is to be measured."""
@@ -202,7 +206,7 @@ class Experiment:
                 self._measured(cell)
         if error is None and self.plan.config.keep is not None and time.perf_counter() >= self._next_keep:
             started = time.perf_counter()
-            self.keep()
+            self.keep(through=False)
             now = time.perf_counter()
             self._next_keep = now + 20 * (now - started)  # a twentieth of the time at most
 

@@ -148,8 +148,9 @@ def caption(summary: Summary) -> list[str]:
         methods = ", ".join(f"{method} {mean:.4f}" for method, (mean, _) in summary.stopped.items())
         best = next(iter(summary.stopped.values()))[1]
         sentences.append(
-            f"Stopped for futility after {config.futility.after} seeds, being {config.futility.difference:g} or more "
-            f"below the best on validation ({best:.4f}), as was planned: {methods}."
+            f"Stopped for futility after {config.futility.after} seed{'s' if config.futility.after > 1 else ''}, being "
+            f"{config.futility.difference:g} or more below the best on validation ({best:.4f}), as was planned: "
+            f"{methods}."
         )
     if summary.versions:
         mixed = "; ".join(f"{package} {', '.join(versions)}" for package, versions in summary.versions.items())

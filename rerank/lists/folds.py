@@ -9,6 +9,7 @@ from rerank.errors import UserError
 from rerank.lists.data import Data, Splits, judged_lists
 from rerank.lists.fold_files import read_folds
 from rerank.lists.sampling import seed_of
+from rerank.lists.view import Lists
 from rerank.ranges import check_range
 
 
@@ -18,6 +19,19 @@ def fold_of(query_ids: list[str], folds: int, seed: int) -> Array:
     result = np.empty(len(query_ids), dtype=np.int64)
     result[order] = np.arange(len(query_ids)) % folds
     return result
+
+
+def together(folds: Array, lists: Lists) -> Array:
+    """The same folds, but queries of one text in the fold of the first of them by id: none is trained and tested on.
+
+    Args:
+        folds: ``[Q]`` the fold of every query.
+        lists: the queries.
+    """
+    keys, ids, first = lists.query_keys, lists.query_ids, dict[str, int]()
+    for i in sorted(range(len(lists)), key=ids.__getitem__):
+        first.setdefault(keys[i], i)
+    return folds[[first[key] for key in keys]]
 
 
 class FoldsData(Data):
@@ -44,7 +58,7 @@ class FoldsData(Data):
             depth: candidates reranked per validation and test query.
             assignment: which query is in which fold: a JSON list of lists of query ids, a folder with CEDR's
                 ``f1.test.run``, ``f2.test.run``, …, or an ir_datasets id with folds below it, such as
-                ``disks45/nocr/trec-robust-2004``; null draws them by the seed.
+                ``disks45/nocr/trec-robust-2004``; null draws them by the seed, queries of one text together.
         """
         if folds < 2 + validation or not 1 <= fold <= folds:
             raise ValueError(f"fold {fold} of {folds}: folds must be at least {2 + validation}, fold from 1 to folds")
@@ -58,7 +72,7 @@ class FoldsData(Data):
         if len(lists) < self.folds:
             raise UserError(f"data.folds: {self.lists} has {len(lists)} judged queries, too few for {self.folds} folds")
         if self.assignment is None:
-            folds = fold_of(lists.query_ids, self.folds, self.seed)
+            folds = together(fold_of(lists.query_ids, self.folds, self.seed), lists)
         else:
             folds = self._assigned(self.assignment, lists.query_ids)
         test = folds == self.fold - 1

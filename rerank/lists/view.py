@@ -137,6 +137,17 @@ class Lists:
     def _of_queries(self, column: str) -> list[str]:
         return self.store.queries.column(column).take(pa.array(self.queries)).to_pylist()
 
+    @property
+    def query_keys(self) -> list[str]:
+        """What tells the queries apart but for case and white space: their texts, or ids where there is none.
+
+        Ids alone would not do: other collections have the same ids, and NFCorpus has the same query twice.
+        """
+        if not self.store.has_text:
+            return [f"id {id}" for id in self.query_ids]
+        texts = (" ".join(text.lower().split()) for text in self.query_texts)
+        return [text or f"id {id}" for text, id in zip(texts, self.query_ids, strict=True)]
+
     @cached_property
     def documents(self) -> Array:
         """Row of each candidate's document in the store, ``[T]`` int32."""

@@ -39,7 +39,8 @@ class DirectMetric(Loss):
     tensor(0.3691)
 
     Args:
-        measure: an ir-measures name or object: P, AP, nDCG, nERR or RR, with or without a cut-off.
+        measure: an ir-measures name or object: P, AP, nDCG, nERR or RR, with or without a cut-off; R or
+            Success with one.
         relaxation: what stands in for sorting.
         gain_of: what nDCG takes the gain of when it is computed from rank indicators: "documents" (the expected
             gain) or "ranks" (the gain of the expected grade); None leaves it to the relaxation.

@@ -18,15 +18,8 @@ BYTES = 6
 
 
 def query_hashes(lists: Lists) -> Array:
-    """Hashes of the queries' texts, ``[Q]`` uint64, whatever their case and white space; of ids where none has a text.
-
-    Ids would not do for texts: other collections have the same ids, and NFCorpus the same query twice.
-    """
-    if lists.store.has_text:
-        texts = (" ".join(text.lower().split()) for text in lists.query_texts)
-    else:
-        texts = (f"id {id}" for id in lists.query_ids)
-    hashes = b"".join(hashlib.sha256(text.encode()).digest()[:BYTES] + bytes(8 - BYTES) for text in texts)
+    """Hashes of the queries' keys, ``[Q]`` uint64."""
+    hashes = b"".join(hashlib.sha256(key.encode()).digest()[:BYTES] + bytes(8 - BYTES) for key in lists.query_keys)
     return np.frombuffer(hashes, "<u8")
 
 

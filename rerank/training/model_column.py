@@ -216,7 +216,8 @@ class Parts:
 
     def __init__(self, place: Path, made: str, lists: Lists) -> None:
         self.place = place
-        self._folder = place / digest("1", lists.store.manifest["candidates"], made, str(PAIRS))
+        queries = lists.queries.astype(np.int64).tobytes()  # shares of one store may have the same model
+        self._folder = place / digest("2", lists.store.manifest["candidates"], queries, made, str(PAIRS))
         self._lists = lists
         self._ranges = blocks(lists.offsets, PAIRS)
 

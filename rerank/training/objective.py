@@ -6,16 +6,20 @@ import copy
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from rerank.arrow import Array
 from rerank.lists.sampling import seed_of
-from rerank.training.padded import Padded
+from rerank.training.padded import Batch, Padded
 from rerank.training.step import DEAD
 from rerank.training.targets import Targets, known
 
 
 class Objective:
     r"""Gradient and Hessian of a loss, summed over the lists from which something can be learned.
+
+    Of several terms each counts as in a network's training (:class:`rerank.losses.Terms`): by its mean over the lists
+    from which it can learn, times the number of all lists.
 
     The gradient :math:`g_i = \partial \sum_q \ell_q / \partial s_i` is autograd's. A tree's leaf has the value
     :math:`-\eta \sum g_i / (\sum h_i + \lambda)`, so that the Hessian decides how far a step goes. That of a direct
@@ -65,10 +69,21 @@ class Objective:
         self.taught = np.zeros(lists.size, dtype=bool)
         for batch in self.padded:
             self.taught[batch.rows[batch.mask].numpy()] = True
+        self.factors = [self.lists / self._over(number) for number in range(len(self.losses))]
         self._seeds = np.array([seed_of(seed, 0, query) for query in lists.query_ids], dtype=np.int64)
         self.calls = 0
         self.value = float("nan")
         self.dead = 0
+
+    def _over(self, number: int) -> int:
+        """What the sum of a term is divided by: for a mean, the lists from which this term can learn."""
+        term, values = self.targets.terms[number], self.targets.flat[number]
+        if term.loss.reduction == "sum":
+            return 1
+        found = 0
+        for batch in self.padded:
+            found += int(term.loss.learnable(*known(_at(values, batch), batch.mask)).sum())
+        return max(1, found)
 
     def gradient(self, scores: Array, draw: int = 0) -> tuple[Array, float]:
         """Derivative of the sum of the losses by every score.
@@ -82,18 +97,20 @@ class Objective:
         """
         flat = torch.from_numpy(np.asarray(scores, dtype=np.float32))
         gradient, total, self.dead = torch.zeros(len(flat)), 0.0, 0
-        weights = [term.weight_at(min(1.0, draw / self.trees)) for term in self.targets.terms]
+        share = min(1.0, draw / self.trees)
+        weights = [term.weight_at(share) * by for term, by in zip(self.targets.terms, self.factors, strict=True)]
+        smallest = min((weight for weight in weights if weight), default=1.0) * DEAD
         for batch in self.padded:
             padded = flat[batch.rows].requires_grad_()
             seeds = torch.from_numpy((self._seeds[batch.lists] + draw) & (2**63 - 1))
             loss = (padded * 0.0).sum()  # on the graph, whatever the weights
             for own, weight, values in zip(self.losses, weights, self.targets.flat, strict=True):
                 if weight:
-                    labels, mask = known(torch.from_numpy(values[batch.rows.numpy()]).float(), batch.mask)
+                    labels, mask = known(_at(values, batch), batch.mask)
                     loss = loss + weight * own(padded, labels, mask, seeds=seeds)
             loss.backward()
             assert padded.grad is not None
-            self.dead += int((padded.grad.abs().amax(dim=1) <= DEAD).sum())
+            self.dead += int((padded.grad.abs().amax(dim=1) <= smallest).sum())
             gradient[batch.rows[batch.mask]] = padded.grad[batch.mask]
             total += loss.item()
         return gradient.numpy(), total / max(1, self.lists)
@@ -109,3 +126,8 @@ class Objective:
     def hessian(self, gradient: Array) -> Array:
         """The diagonal that a step is divided by: the mean of ``|g|``, for documents of lists that teach something."""
         return np.where(self.taught, np.abs(gradient[self.taught]).mean(), np.float32(0))
+
+
+def _at(values: Array, batch: Batch) -> Tensor:
+    """Values of a batch's documents, ``[B, N]`` float32."""
+    return torch.from_numpy(values[batch.rows.numpy()]).float()

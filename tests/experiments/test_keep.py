@@ -133,6 +133,19 @@ def test_bytes_do_not_depend_on_the_order_and_come_back(tmp_path: Path) -> None:
     assert restore(tmp_path / "one.parquet", tmp_path / "out") == 0, "what is there stays"
 
 
+def test_a_cell_that_is_half_trained_here_resumes(tmp_path: Path) -> None:
+    """Its best model so far must not stand beside the measures of the finished training."""
+    folders = ["cells/a/all/seed-1/point-1", "cells/a/all/seed-2/point-1"]
+    kept = [Kept("a", None, 1 + i, f"{folder}/measures.json", {"id": "3"}) for i, folder in enumerate(folders)]
+    write_kept(tmp_path / "kept.parquet", [*kept, made_up([[0.5]], f"{folders[0]}/test-2.json")])
+    half = tmp_path / "out" / folders[0]
+    half.mkdir(parents=True)
+    (half / "identity.json").write_text("{}")
+    assert restore(tmp_path / "kept.parquet", tmp_path / "out") == 1
+    assert [path.name for path in half.iterdir()] == ["identity.json"]
+    assert (tmp_path / "out" / folders[1] / "measures.json").is_file()
+
+
 def test_damage_and_strange_files_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "kept.parquet"
     write_kept(path, [made_up([[0.25, 0.5]])])

@@ -248,8 +248,9 @@ def test_an_experiment_without_folds_is_refused(tmp_path: Path) -> None:
         add_out_of_fold(tmp_path / "lists", output)
 
 
-def test_the_same_text_in_two_folds_is_refused(tmp_path: Path) -> None:
-    """NFCorpus has such queries: the model that is tested on one was trained on the other."""
+@pytest.mark.parametrize("told", [False, True])
+def test_queries_of_one_text_share_a_fold(tmp_path: Path, told: bool) -> None:
+    """NFCorpus has such queries: folds that part them are refused, as a model would be tested on what it has seen."""
     name = write_collection(tmp_path / "c")
     queries = tmp_path / "c" / "queries.jsonl"
     records = [json.loads(line) for line in queries.read_text().splitlines()]
@@ -258,6 +259,13 @@ def test_the_same_text_in_two_folds_is_refused(tmp_path: Path) -> None:
     records[twin]["text"] = records[0]["text"].upper()
     queries.write_text("".join(json.dumps(record) + "\n" for record in records))
     build_lists(open_collection(name), random_run(name, [5] * 12), tmp_path / "lists")
-    output = run_folds(tmp_path)
+    if not told:
+        add_out_of_fold(tmp_path / "lists", run_folds(tmp_path))
+        return
+    ids = [record["_id"] for record in records]
+    (tmp_path / "folds.json").write_text(json.dumps([[ids[i] for i in np.flatnonzero(folds == k)] for k in range(3)]))
+    data = {"lists": str(tmp_path / "lists"), "folds": 3, "depth": 1, "assignment": str(tmp_path / "folds.json")}
+    base = {"data": {"class_path": "FoldsData", "init_args": data}, "epochs": 1, "batch_size": 4}
+    output = run_folds(tmp_path, base=base)
     with pytest.raises(UserError, match=r"was (trained|validated) on the texts of 1 queries that it tests, e\.g\."):
         add_out_of_fold(tmp_path / "lists", output)

@@ -34,7 +34,7 @@ BAD = [
     ("model.start_depth", 0),
     ("model.start_weight", -0.5),
 ]
-MEASURES = ["P@True", "AP(rel=0)", "SetF(beta=-1)", "nDCG@10^20", "nDCG@100000000000000000000", "P@0", "RBP(p=2)"]
+MEASURES = ["P@True", "AP(rel=0)", "SetF(beta=-1)", "nDCG@10^20", "nDCG@100000000000000000000", "P@0"]
 PLAIN: dict[str, Any] = {
     "data": {"class_path": "ListsData", "init_args": {"train": "nowhere"}},
     "model": {"class_path": "CrossEncoder", "init_args": {"name": "nowhere"}},
@@ -93,4 +93,4 @@ def test_what_makes_sense_passes() -> None:
     check({**PLAIN, "optimization": {"max_grad_norm": None, "warmup": 1, "head_lr": 0}})
     assert str(Range(0, 1)) == "in [0, 1]"
     assert str(Range(0, 1, without_low=True, without_high=True)) == "in (0, 1)"
-    parse_measures("P@10 AP(rel=2) SetF(beta=0.5) nDCG@1000 RBP(p=0.8) IPrec@0 Success@5")
+    parse_measures("P@10 AP(rel=2) SetF(beta=0.5) nDCG@1000 IPrec@0 Success@5")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -173,6 +174,20 @@ def test_what_makes_no_sum_is_refused() -> None:
 def test_a_ramp_is_a_switch_where_it_is_steep() -> None:
     switch = Ramp(1, 0, since=0.3, until=0.3)
     assert [switch(share) for share in (0.0, 0.29, 0.3, 1.0)] == [1, 1, 0, 0]
+
+
+def test_a_resumed_sum_has_the_weights_of_its_step(lists: Lists, tmp_path: Path) -> None:
+    loss = Terms([Term(MarginMSE(), "teacher", Ramp(1, 0)), Term(ListNet(), weight=Ramp(0, 1))])
+    runs = [tmp_path / "alone", tmp_path / "resumed"]
+    whole = fit(config(tmp_path, loss), runs[0])
+    shutil.copytree(*runs)
+    checkpoints = [sorted((run / "checkpoints").iterdir())[-1] for run in runs]
+    shutil.rmtree(checkpoints[1])
+    (runs[1] / "measures.json").unlink()
+    again = fit(config(tmp_path, loss), runs[1])
+    expected, found = (load_file(folder / "model.safetensors") for folder in checkpoints)
+    assert {*expected} == {*found} and all(torch.equal(expected[name], found[name]) for name in expected)
+    assert [line.get("loss") for line in logged(again)] == [line.get("loss") for line in logged(whole)]
 
 
 def test_the_columns_trained_on_count_for_the_training(lists: Lists) -> None:
@@ -370,3 +385,26 @@ def test_trees_learn_from_columns_too(lists: Lists) -> None:
         parts.append(Objective(alone, targets.usable(), 0).gradient(scores)[0])
     np.testing.assert_allclose(both, parts[0] + parts[1], atol=1e-6)
     assert (both[np.isnan(lists.column("teacher"))] == 0).all()
+
+
+def test_a_term_of_few_lists_counts_for_trees_as_for_networks(lists: Lists) -> None:
+    """By its mean over its own lists; here two of all that something can be learned from."""
+    rare = np.full(lists.size, np.nan, dtype=np.float32)
+    rare[: lists.offsets[2]] = np.random.default_rng(2).normal(size=int(lists.offsets[2]))
+    lists.store.add_column("rare", rare)
+    lists = Lists.open(lists.store.folder or "")
+    terms = Terms([Term(MarginMSE(), "rare", 0.5), Term(ListNet())])
+    targets = Targets(lists, terms)
+    scores = np.random.default_rng(0).normal(size=lists.size).astype(np.float32)
+    usable = targets.usable()
+    found, value = Objective(targets, usable, 0).gradient(scores)
+    rows = [np.arange(start, end) for start, end in zip(lists.offsets[:-1], lists.offsets[1:], strict=True)]
+    padded = pad([scores[part] for part in rows], torch.float32)[0].requires_grad_()
+    loss = torch.zeros(())
+    for i, term in enumerate(terms.terms):
+        assert term.weight_at(0) in (0.5, 1.0)
+        loss = loss + term.weight_at(0) * term.loss(padded, *targets.padded(i, rows))
+    loss.backward()
+    assert padded.grad is not None and value == pytest.approx(loss.item(), rel=1e-5)
+    expected = torch.cat([padded.grad[i, : len(part)] for i, part in enumerate(rows)]).numpy()
+    np.testing.assert_allclose(found, expected * len(usable), atol=1e-5)
