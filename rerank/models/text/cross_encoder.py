@@ -43,7 +43,10 @@ FRESH_SEED = 42
 
 
 FROM_PADDING = frozenset(
-    ["camembert", "data2vec-text", "esm", "ibert", "layoutlmv3", "longformer", "luke", "markuplm", "mpnet", "roberta", "roberta-prelayernorm", "xlm-roberta", "xlm-roberta-xl", "xmod"]
+    [
+        *("camembert", "data2vec-text", "esm", "ibert", "layoutlmv3", "longformer", "luke", "markuplm", "mpnet"),
+        *("roberta", "roberta-prelayernorm", "xlm-roberta", "xlm-roberta-xl", "xmod"),
+    ]
 )
 """Architectures that count positions from behind the padding's, so that RoBERTa's 514 positions hold 512 tokens."""
 
