@@ -20,7 +20,8 @@ SHOWN = 12
 LARGEST_EXACT = 2.0**53
 """Whole floats below this are written as integers: 1 and 1.0 configure the same."""
 
-ABSENT = "absent"
+ABSENT = "null"
+"""What is not there, which counts as what is null."""
 
 
 def canonical(value: Any) -> str:

@@ -66,7 +66,7 @@ def test_the_first_difference_is_named_by_its_key() -> None:
     assert first_difference(old, identify({"loss": SmoothINDCG(alpha=1.0), "epochs": 3})) is not None
     key, before, after = first_difference(old, identify({"loss": SmoothINDCG(alpha=1.0), "epochs": 3})) or ("", 0, 0)
     assert (key.rpartition(".")[2], before, after) == ("alpha", 10.0, 1.0)
-    assert first_difference({"a": {"b": 1}}, {"a": {}}) == ("a.b", 1, "absent")
+    assert first_difference({"a": {"b": 1}}, {"a": {}}) == ("a.b", 1, "null")
     assert first_difference({"class": "A", "x": 1}, {"class": "B", "y": 1}) == ("class", "A", "B")
 
 

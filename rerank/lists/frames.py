@@ -114,6 +114,8 @@ def _columns(frame: pd.DataFrame, name: str) -> dict[str, Column]:
     frame = frame.set_axis(map(str, frame.columns), axis=1)
     together: dict[str, list[str]] = {}
     for key in frame.columns:
+        if frame[key].isna().all():  # nothing but nulls, of which JSON does not say that they were numbers
+            frame[key] = np.nan
         if not pd.api.types.is_numeric_dtype(frame[key]):
             raise UserError(f"{name}: column {key} holds no numbers; drop it, or make numbers of it")
         together.setdefault(check_name(key.partition("/")[0]), []).append(key)

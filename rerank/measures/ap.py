@@ -52,7 +52,7 @@ class AP(BinaryMeasure):
         if relaxation.exact_ranks:
             exact = batch.at_rows(batch.exact)
             later = (exact[:, None, :] >= exact[:, :, None]).to(ranks.dtype)
-            share = (later @ (hits / exact).unsqueeze(2)).squeeze(2)
+            share = (later * (hits / exact)[:, None, :]).sum(dim=2)  # no matmul: autocast
             value = relevant * share * exact / ranks  # share is 0 beyond the cut-off, but has a gradient
         else:
             ahead = behind(relaxation, batch, ranks).sigmoid() * relevant[:, None, :]

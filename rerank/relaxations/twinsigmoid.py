@@ -30,7 +30,7 @@ class TwinSigmoid(SoftRanks):
 
     >>> scores = torch.tensor([[1.0, 4.0]]).log().requires_grad_()
     >>> mask, rows = torch.ones(1, 2, dtype=torch.bool), torch.tensor([[0]])
-    >>> ranks = TwinSigmoid(gradient=1).ranks(Batch(scores, torch.tensor([[1.0, 0.0]]), mask, rows))
+    >>> ranks = TwinSigmoid(gradient=1, alpha=1).ranks(Batch(scores, torch.tensor([[1.0, 0.0]]), mask, rows))
     >>> ranks.tolist(), torch.autograd.grad(ranks, scores)  # exact; z (1 - z) with z = sigmoid(-ln 4) = 1/5
     ([[2.0]], (tensor([[-0.1600,  0.1600]]),))
 

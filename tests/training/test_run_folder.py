@@ -131,7 +131,7 @@ def test_differences_are_said_aloud() -> None:
     assert difference("model.initial.tokenizer.json", "a", "b") == "model: tokenizer.json of the initial model changed"
     assert difference("loss.revision", [1], [2]).startswith("loss: this version computes something else")
     assert difference("model.source", "a", "b") == "model: the code of its class changed"
-    assert difference("loss.k", "absent", 3) == "loss.k was absent, now 3"
+    assert difference("loss.k", "null", 3) == "loss.k was null, now 3"
 
 
 @pytest.mark.parametrize("left", [[], ["log.txt"], [".identity.json.01234567.tmp"], [".best.01234567.tmp/x"]])
