@@ -223,9 +223,9 @@ def compare_runs(
     depths = sorted({measure.params["cutoff"] for measure in parsed if "cutoff" in measure.params}) or [10]
     tables, unjudged, ties = {}, {}, {}
     for name, path in tqdm(paths.items(), desc="runs", disable=not progress or len(paths) < 2, leave=False):
-        run = read_run(path)
-        check_overlap(run, judgments, path, qrels)
-        run, ties[name] = ties_by_id(run, judgments)
+        given = read_run(path)
+        check_overlap(given, judgments, path, qrels)
+        run, ties[name] = ties_by_id(given, judgments)
         tables[name] = evaluator(run, path)
         unjudged[name] = {depth: count_unjudged(run, judgments, depth) for depth in depths}
     found = compare(tables, chosen, tests, correction, level, seed, progress)
