@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from rerank import __version__
 from rerank.console import call, exit_code
 from rerank.errors import UserError, nearest
+from rerank.ranges import check_ranges
 
 if TYPE_CHECKING:
     from rerank.lists import Lists
@@ -106,8 +107,7 @@ def retrieve(
         raise UserError(f"output: {output} exists already; name another folder, or say --overwrite")
     if Path(output).exists() and not is_lists_folder(Path(output)):
         raise UserError(f"output: {output} holds no ranked lists; name another folder")
-    if depth < 1:
-        raise UserError(f"depth: must be at least 1, not {depth}")
+    check_ranges(depth=depth, threads=threads, k1=k1, b=b)
     parse_measures(tune_measure)
     given = named_files(run or [])
     if ORDER in given and bm25:
@@ -337,6 +337,7 @@ def rerank(
     from rerank.retrieval.runs import write_run
     from rerank.training.validate import score_shared
 
+    check_ranges(depth=depth, token_budget=token_budget)
     check_apart(output, lists=lists)
     contract = read_contract(Path(model))
     weight = _weight(first_stage_weight, contract, model)

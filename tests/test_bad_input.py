@@ -28,7 +28,10 @@ CASES: dict[str, tuple[list[str], str]] = {
     "a run and BM25 of one name": ([*RUN, "bm25=DIR/a.trec", "--bm25"], r"is a column bm25 already"),
     "an order that there is not": ([*RUN, "DIR/a.trec", "DIR/b.trec", "--order", "c"], r"order: no column 'c'"),
     "a run of an infinite score": ([*RUN, "DIR/infinite.trec"], r"infinite\.trec:2: score 'inf'"),
-    "a run of scores beyond float32": ([*RUN, "DIR/large.trec", "DIR/a.trec"], r"column large: has infinite numbers"),
+    "a run of scores beyond float32": (
+        [*RUN, "DIR/large.trec"],
+        r"large\.trec:2: score '1e39'; expected a finite number",
+    ),
     "a run of words for scores": ([*RUN, "DIR/words.trec"], r"words\.trec:2: score 'high'"),
     "a run of words for ranks": ([*RUN, "DIR/ranks.trec"], r"ranks\.trec:1: rank 'first'"),
     "a run with a document twice": ([*RUN, "DIR/twice.trec"], r"twice\.trec:\d+: document .* already; keep one"),

@@ -17,6 +17,7 @@ FLOORS = {
     "errors": 0,
     "lazy": 0,
     "described": 0,
+    "ranges": 1,
     "identity": 3,
     "files": 1,
     "hashes": 2,

@@ -25,7 +25,7 @@ from rerank.evaluation.significance import (
     wins_ties_losses,
 )
 from rerank.files import plain_name
-from rerank.retrieval.runs import Run, read_run
+from rerank.retrieval.runs import Run, Scored, as_float32, best_first, read_run
 
 TESTS: tuple[Test, ...] = get_args(Test)
 
@@ -79,6 +79,7 @@ class Comparison:
         unjudged: by run name and depth.
         paths: where each run was read from.
         qrels: where the judgments were read from.
+        ties: by run name, documents whose score equals that of the one before them, in the queries of the qrels.
     """
 
     tables: dict[str, PerQuery]
@@ -92,6 +93,7 @@ class Comparison:
     unjudged: dict[str, dict[int, Unjudged]] = field(default_factory=dict)
     paths: dict[str, str] = field(default_factory=dict)
     qrels: str = ""
+    ties: dict[str, int] = field(default_factory=dict)
 
     @property
     def first(self) -> PerQuery:
@@ -219,14 +221,38 @@ def compare_runs(
     judgments = read_qrels(qrels)
     evaluator = Evaluator(judgments, parsed, empty)
     depths = sorted({measure.params["cutoff"] for measure in parsed if "cutoff" in measure.params}) or [10]
-    tables, unjudged = {}, {}
+    tables, unjudged, ties = {}, {}, {}
     for name, path in tqdm(paths.items(), desc="runs", disable=not progress or len(paths) < 2, leave=False):
-        run = read_run(path)
-        check_overlap(run, judgments, path, qrels)
+        given = read_run(path)
+        check_overlap(given, judgments, path, qrels)
+        run, ties[name] = ties_by_id(given, judgments)
         tables[name] = evaluator(run, path)
         unjudged[name] = {depth: count_unjudged(run, judgments, depth) for depth in depths}
     found = compare(tables, chosen, tests, correction, level, seed, progress)
-    return Comparison(**{**vars(found), "unjudged": unjudged, "paths": paths, "qrels": qrels})
+    return Comparison(**{**vars(found), "unjudged": unjudged, "paths": paths, "qrels": qrels, "ties": ties})
+
+
+def ties_by_id(run: Run, qrels: Qrels) -> tuple[Run, int]:
+    """A run with its ties in trec_eval's order, and how many documents tie with the one before them.
+
+    Ties are equal as float32; trec_eval puts them in descending order of their ids, whatever the file says of ranks.
+    Only queries of the qrels are looked at, and returned.
+
+    >>> ties_by_id({"q": [Scored("a", 2.0), Scored("b", 2.0), Scored("c", 1.0)]}, {"q": {"a": 1}})
+    ({'q': [Scored(id='b', score=2.0), Scored(id='a', score=2.0), Scored(id='c', score=1.0)]}, 1)
+    """
+    ordered: dict[str, Sequence[Scored]] = {}
+    ties = 0
+    for query in run:
+        if query not in qrels:
+            continue
+        ranking = run[query]
+        scores = as_float32([document.score for document in ranking])
+        if tied := int((scores[1:] == scores[:-1]).sum()):
+            ranking = [ranking[i] for i in best_first([document.id for document in ranking], scores)]
+            ties += tied
+        ordered[query] = ranking
+    return ordered, ties
 
 
 def count_unjudged(run: Run, qrels: Qrels, depth: int) -> Unjudged:

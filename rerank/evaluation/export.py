@@ -146,8 +146,14 @@ def _per_query_rows(comparison: Comparison) -> Iterator[list[Any]]:
 
 def _separated(rows: list[list[Any]], delimiter: str) -> str:
     text = io.StringIO()
-    csv.writer(text, delimiter=delimiter, lineterminator="\n").writerows(rows)
+    safe = ([_no_formula(cell) for cell in row] for row in rows)
+    csv.writer(text, delimiter=delimiter, lineterminator="\n").writerows(safe)
     return text.getvalue()
+
+
+def _no_formula(cell: Any) -> Any:
+    """A name that a spreadsheet would compute (``=1+1``) gets an apostrophe in front, which it takes for text."""
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t", "\r")) else cell
 
 
 def _number(value: float) -> float | None:

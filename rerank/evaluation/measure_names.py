@@ -18,6 +18,17 @@ _TREC_EVAL_NAME = re.compile(
     r"(ndcg_cut|map_cut|P|recall|success|iprec_at_recall)_[\d.]+|recip_rank|num_(q|rel|ret|rel_ret)"
 )
 
+LIMITS: dict[str, tuple[float, float | None]] = {
+    "cutoff": (1, 1_000_000_000),
+    "rel": (1, None),
+    "max_rel": (1, None),
+    "beta": (0, None),
+    "p": (0, 1),
+    "recall": (0, 1),
+}
+"""The least and the largest that parameters of measures take; relevance below 1 would make of unjudged documents
+relevant ones, and trec_eval's numbers end."""
+
 
 def parse_measures(text: str | Measure | Sequence[str | Measure]) -> list[Measure]:
     """Measures from strings, in order, each once.
@@ -99,9 +110,14 @@ def _check(measure: Measure) -> None:
         if key not in measure.params and info.required:
             how = f"{measure}@10" if key == measure.AT_PARAM else f"{measure.NAME}({key}=...)"
             raise UserError(f"measure {measure}: needs {key}; write for example {how}")
-    cutoff = measure.params.get("cutoff", 1)
-    if cutoff < 1:
-        raise UserError(f"measure {measure}: the cut-off must be at least 1")
+    for key, value in measure.params.items():
+        least, most = LIMITS.get(key, (None, None))
+        if least is None:
+            continue
+        if isinstance(value, bool) or not value >= least or (most is not None and value > most):
+            name = "the cut-off" if key == "cutoff" else key
+            most_of_all = "" if most is None else f" and at most {most:,}"
+            raise UserError(f"measure {measure}: {name} must be at least {least}{most_of_all}, not {value}")
     able = [provider for provider in PIPELINE.providers if provider.supports(measure)]
     if not any(provider.is_available() for provider in able):
         missing = "; ".join(provider.install_instructions() for provider in able) or "remove or change its parameters"

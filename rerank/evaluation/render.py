@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -79,7 +80,8 @@ def markdown_table(header: Sequence[str], rows: Sequence[Sequence[Cell]]) -> lis
     """Lines of a Markdown table."""
 
     def show(cell: Cell) -> str:
-        shown = f"**{cell.text}**" if cell.best else cell.text.replace("|", r"\|")
+        plain = _MARKDOWN.sub(lambda sign: _SIGNS.get(sign[0], f"\\{sign[0]}"), cell.text)
+        shown = f"**{plain}**" if cell.best else plain
         letters = ",".join(LETTERS[test] for test in cell.significant)
         return f"{shown}<sup>{letters}</sup>" if letters else shown
 
@@ -122,6 +124,10 @@ def caption(comparison: Comparison, marks: dict[AnyTest, str]) -> list[str]:
     for name, run in comparison.tables.items():
         if run.missing:
             sentences.append(f"{name}: {len(run.missing)} queries without candidates score 0.")
+    for name, count in comparison.ties.items():
+        if count:
+            of = f"{name}: {count} {'document has' if count == 1 else 'documents have'} the score of the one before"
+            sentences.append(f"{of}; ties are broken by document id, as in trec_eval.")
     if comparison.differences and comparison.tests:
         tests = ", ".join(f"{marks[test]} {TEST_NAMES[test]}" for test in comparison.tests)
         over = " / ".join(str(count) for count in dict.fromkeys(comparison.comparisons.values()))
@@ -230,6 +236,10 @@ def probability(value: float) -> str:
     """A p-value as tables show it."""
     return "-" if np.isnan(value) else "<0.0001" if value < 0.0001 else f"{value:.4f}"
 
+
+_MARKDOWN = re.compile(r"[|`*\\]|<(?=[A-Za-z/!?])|&(?=#?\w+;)|(?<=\])[(\[]")
+"""What would be a tag, an entity, a link or emphasis, and not a sign such as in ``<0.0001``."""
+_SIGNS = {"&": "&amp;", "<": "&lt;"}
 
 _LATEX: dict[str, str] = {character: f"\\{character}" for character in "&%$#_{}"} | {
     "\\": r"\textbackslash{}",

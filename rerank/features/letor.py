@@ -16,6 +16,7 @@ from rerank.lists.joined import concat
 from rerank.lists.store import VERSION
 from rerank.lists.view import Lists
 from rerank.locks import held
+from rerank.ranges import check_range
 
 log = logging.getLogger("rerank")
 
@@ -67,8 +68,7 @@ class LetorData(Data):
             raise ValueError("fold: files by name have no folds; expected path")
         if path is not None and (validation is not None or test is not None):
             raise ValueError("validation and test: the folder (path) has its own; expected them with train")
-        if not 0 <= validation_share < 1:
-            raise ValueError(f"validation_share must be in [0, 1), not {validation_share}")
+        check_range("data.validation_share", validation_share)
         self.path, self.fold = path, fold
         self.train, self.validation, self.test = train, validation, test
         self.validation_share, self.join_validation = validation_share, join_validation

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection as Collected
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import compress
@@ -16,7 +17,9 @@ from tqdm import tqdm
 from rerank.arrow import Array, read_arrow, write_arrow
 from rerank.collections import Collection, Document, Qrels, Query
 from rerank.collections.base import ById
+from rerank.collections.hits import HitsCollection
 from rerank.errors import UserError, nearest
+from rerank.lists.judged import JudgedDocuments, check_queries
 from rerank.lists.place import new_lists
 from rerank.lists.rows import Rows
 from rerank.lists.store import DOCUMENTS, QUERIES
@@ -76,7 +79,7 @@ def build_lists(
 
     Raises:
         UserError: a run names documents that the collection does not have, or hardly any query that it has, or has
-            no candidate; or the place is taken.
+            no candidate; judgments are of another collection (see :mod:`rerank.lists.judged`); or the place is taken.
     """
     queries = list(collection.queries()) if queries is None else queries
     known = {query.id for query in queries}
@@ -84,8 +87,8 @@ def build_lists(
     for name, single in pool.runs.items():
         _check_queries(name, single, known, collection.name)
     qrels = collection.qrels() if qrels is None else qrels
-    if qrels is not None and not known & qrels.keys():
-        raise UserError(f"no query of {collection.name} is judged in the qrels; are they of another collection?")
+    check_queries(queries, qrels, collection.name)
+    judged = JudgedDocuments(qrels, known)
     _check_grades(qrels or {})
     relevant = qrels if qrels is not None and add_relevant else {}
     counts = dict.fromkeys(COUNTS, 0) | {"queries": len(queries)}
@@ -103,8 +106,10 @@ def build_lists(
         size = max(1, PAIRS // (depth * len(pool.runs)))
         ranked = tqdm(lists(), desc="candidates", total=len(queries), unit=" queries", disable=None)
         rows = Rows([id for query in batch for id in query.documents] for batch in batches(ranked, size))
-        found = _found(collection, len(rows), (id for query in lists() for id in query.documents))
-        counts["documents"] = write_arrow(temporary / "documents.arrow", DOCUMENTS, _documents(found, rows, counts))
+        found = _found(collection, len(rows), (id for query in lists() for id in query.documents), judged.ids)
+        texts = _documents(found, rows, counts, judged)
+        counts["documents"] = write_arrow(temporary / "documents.arrow", DOCUMENTS, texts)
+        judged.check(collection.name, whole=not isinstance(collection, HitsCollection))
         stored = read_arrow(temporary / "documents.arrow").column("doc_id")
         asked = ({"query_id": [q.id for q in some], "text": [q.text for q in some]} for some in batches(queries, BATCH))
         write_arrow(temporary / "queries.arrow", QUERIES, asked)
@@ -168,25 +173,30 @@ def _missed(documents: list[str], judged: Mapping[str, int]) -> list[str]:
     return [id for id, grade in judged.items() if grade > 0 and id not in there]
 
 
-def _found(collection: Collection, wanted: int, ids: Iterable[str]) -> Iterable[Document]:
-    """The documents of some ids, or all, whichever is cheaper; the order is the same."""
+def _found(collection: Collection, candidates: int, ids: Iterable[str], judged: Collected[str]) -> Iterable[Document]:
+    """The documents of some ids, judged ones too, or all, whichever is cheaper; the order is the same."""
     found, total = collection.documents, collection.document_count
+    wanted = candidates + len(judged)
     if wanted <= LOOKUPS and isinstance(collection, ById) and collection.cheaper_by_id(wanted):
         log.info("%s: looking up %d documents by their ids", collection.name, wanted)
-        found, total = partial(collection.documents_by_id, set(ids)), lambda: wanted
+        found, total = partial(collection.documents_by_id, {*ids, *judged}), lambda: wanted
     else:
-        log.info("%s: reading all documents, of which %d are candidates", collection.name, wanted)
+        log.info("%s: reading all documents, of which %d are candidates", collection.name, candidates)
     return tqdm(found(), desc="documents", total=total(), unit=" documents", disable=None)
 
 
-def _documents(documents: Iterable[Document], rows: Rows, counts: dict[str, int]) -> Iterator[dict[str, list[str]]]:
-    """The documents that the lists need, given their rows, and how many of them are empty."""
-    wanted = (
-        document
-        for batch in batches(documents, BATCH)
-        for document in compress(batch, rows.place([document.id for document in batch]))
-    )
-    for batch in batches(wanted, BATCH):
+def _documents(
+    documents: Iterable[Document], rows: Rows, counts: dict[str, int], judged: JudgedDocuments
+) -> Iterator[dict[str, list[str]]]:
+    """The documents that the lists need, given their rows, and how many of them are empty; which judged ones pass."""
+
+    def wanted() -> Iterator[Document]:
+        for batch in batches(documents, BATCH):
+            ids = [document.id for document in batch]
+            judged.see(ids)
+            yield from compress(batch, rows.place(ids))
+
+    for batch in batches(wanted(), BATCH):
         counts["empty_documents"] += sum(not document.text.strip() for document in batch)
         yield {"doc_id": [document.id for document in batch], "text": [document.text for document in batch]}
 

@@ -15,6 +15,7 @@ from rerank.described import Described
 from rerank.errors import UserError
 from rerank.lists.joined import concat
 from rerank.lists.view import Lists
+from rerank.ranges import check_range
 
 log = logging.getLogger("rerank")
 
@@ -64,8 +65,8 @@ class ListsData(Data):
                 Validation lists are kept back from the judged queries; where there are none, nothing is validated, and
                 the last epoch's model is kept.
         """
-        if not 0 <= validation_share < 1:
-            raise ValueError(f"validation_share must be in [0, 1), not {validation_share}")
+        check_range("data.validation_share", validation_share)
+        check_range("data.depth", depth)
         self.train, self.validation, self.test = train, validation, test
         self.validation_share, self.depth, self.unjudged = validation_share, depth, unjudged
 

@@ -10,6 +10,7 @@ from rerank.lists.data import Data, Splits, judged_lists
 from rerank.lists.fold_files import read_folds
 from rerank.lists.sampling import seed_of
 from rerank.lists.view import Lists
+from rerank.ranges import check_range
 
 
 def fold_of(query_ids: list[str], folds: int, seed: int) -> Array:
@@ -61,6 +62,7 @@ class FoldsData(Data):
         """
         if folds < 2 + validation or not 1 <= fold <= folds:
             raise ValueError(f"fold {fold} of {folds}: folds must be at least {2 + validation}, fold from 1 to folds")
+        check_range("data.depth", depth)
         self.lists, self.fold, self.folds, self.seed = lists, fold, folds, seed
         self.validation, self.depth, self.assignment = validation, depth, assignment
 

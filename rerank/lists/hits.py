@@ -18,6 +18,7 @@ from rerank.collections.distinct import Distinct
 from rerank.collections.hits import Hit, HitList, HitsCollection, another_text
 from rerank.errors import UserError, nearest
 from rerank.lists.build import COUNTS, warn
+from rerank.lists.judged import JudgedDocuments, check_queries
 from rerank.lists.place import new_lists
 from rerank.lists.store import DOCUMENTS, QUERIES
 from rerank.lists.view import Lists
@@ -168,9 +169,14 @@ class _Collected:
         self._writing.close()
         if not self._columns or self.order is None:
             raise UserError(f"{source.name}: no hits for any of the queries")
+        asked = read_arrow(self.folder / "queries.arrow")
+        ids_and_texts = (asked.column(name).to_pylist() for name in QUERIES.names)
+        check_queries([Query(*pair) for pair in zip(*ids_and_texts, strict=True)], self.qrels, source.name)
         if self.qrels is not None:
-            if not self.queries.keys() & self.qrels.keys():
-                raise UserError(f"no query of {source.name} is judged in the qrels; are they of another collection?")
+            documents = JudgedDocuments(self.qrels, self.queries)
+            for chunk in read_arrow(self.folder / "documents.arrow").column("doc_id").chunks:
+                documents.see(chunk.to_pylist())
+            documents.check(source.name, whole=False)
             judged = {query: self.qrels[query] for query in self.queries if query in self.qrels}
             self.counts["negative_grades"] = sum(grade < 0 for given in judged.values() for grade in given.values())
             write_qrels(self.folder / "qrels.trec", judged)

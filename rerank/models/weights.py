@@ -84,6 +84,23 @@ def _checked(folder: Path) -> Path:
     return folder
 
 
+VOCABULARIES = ("tokenizer.json", "vocab.*", "*.model")
+"""Files of which a tokenizer is made, one or another of them."""
+
+
+def check_tokenizer(folder: Path) -> None:
+    """Refuse a model folder without a vocabulary, for which an empty one would be made up.
+
+    Raises:
+        UserError: there is no file of a tokenizer.
+    """
+    if not any(any(folder.glob(pattern)) for pattern in VOCABULARIES):
+        raise UserError(
+            f"{folder}: a model folder without a tokenizer (no tokenizer.json, vocab.txt or *.model); copy it there "
+            "from where the model comes from"
+        )
+
+
 INITIAL = (
     *("config.json", "*.safetensors", "*.safetensors.index.json"),
     *("tokenizer*.json", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt", "*.model"),

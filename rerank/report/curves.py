@@ -19,11 +19,20 @@ BINS = 40
 """Points of a curve of the loss of single steps; each is a mean."""
 
 
-def precision_recall(runs: Mapping[str, Run], qrels: Qrels, empty: Empty = "0") -> Chart:
-    """Interpolated precision at eleven recalls (ir-measures' ``IPrec@R``), the mean over queries, a line per run."""
-    evaluator = Evaluator(qrels, [f"IPrec@{recall}" for recall in RECALLS], empty)
+def precision_recall(runs: Mapping[str, Run], qrels: Qrels, empty: Empty = "0", rel: int = 1) -> Chart:
+    """Interpolated precision at eleven recalls (ir-measures' ``IPrec@R``), the mean over queries, a line per run.
+
+    Args:
+        runs: the runs.
+        qrels: the judgments.
+        empty: what queries without relevant documents score.
+        rel: the lowest grade that is relevant.
+    """
+    relevant = "" if rel == 1 else f"(rel={rel})"
+    evaluator = Evaluator(qrels, [f"IPrec{relevant}@{recall}" for recall in RECALLS], empty)
     lines = [Series(name, RECALLS, list(evaluator(run, name).mean.values())) for name, run in runs.items()]
-    return Chart("Precision over recall", "recall", "interpolated precision", lines, (0.0, 1.0))
+    title = "Precision over recall" + (f", relevant from grade {rel}" if relevant else "")
+    return Chart(title, "recall", "interpolated precision", lines, (0.0, 1.0))
 
 
 def training_charts(folder: str | Path) -> list[Chart]:

@@ -150,7 +150,7 @@
     text.split(/([\p{L}\p{N}]+)/u).filter(Boolean).map((part) => (wanted.has(part.toLowerCase()) ? make("mark", {}, part) : part));
   const judged = (grade) => {
     if (grade === null) return make("span", { class: "badge" }, "unjudged");
-    if (grade > 0) return make("span", { class: "badge relevant" }, grade === 1 ? "relevant" : `relevant, grade ${grade}`);
+    if (grade >= data.relevant) return make("span", { class: "badge relevant" }, grade === 1 ? "relevant" : `relevant, grade ${grade}`);
     return make("span", { class: "badge judged" }, "not relevant");
   };
   const moved = (here, there, left) => {
@@ -167,7 +167,7 @@
       const head = make("div", { class: "head" }, make("span", { class: "rank" }, String(ranks[here])), judged(grade));
       if (here !== there) head.append(moved(ranks[here], ranks[there], left));
       head.append(make("span", { class: "id" }, id));
-      const item = make("li", { class: `document${grade > 0 ? " relevant" : ""}`, "data-document": index }, head);
+      const item = make("li", { class: `document${grade !== null && grade >= data.relevant ? " relevant" : ""}`, "data-document": index }, head);
       if (text) item.append(make("details", unfold.getAttribute("aria-pressed") === "true" ? { open: "" } : {}, make("summary", {}, ...marked(text, wanted))));
       for (const [event, on] of [["pointerenter", true], ["pointerleave", false], ["focusin", true], ["focusout", false]]) {
         item.addEventListener(event, () => {
@@ -192,7 +192,7 @@
     byId("name-b").textContent = data.runs[b];
     list(byId("list-a"), entries, a, b, true, wanted);
     list(byId("list-b"), entries, b, a, false, wanted);
-    const missed = entries.filter(([, grade, ranks]) => grade > 0 && !(ranks[a] <= data.top && ranks[a] !== null) && !(ranks[b] <= data.top && ranks[b] !== null));
+    const missed = entries.filter(([, grade, ranks]) => grade !== null && grade >= data.relevant && !(ranks[a] <= data.top && ranks[a] !== null) && !(ranks[b] <= data.top && ranks[b] !== null));
     byId("below").replaceChildren();
     if (missed.length) {
       const rank = (r) => (r === null ? "not in its list" : `rank ${r}`);

@@ -19,7 +19,7 @@ from rerank.files import atomic_write
 from rerank.lists.view import Lists
 from rerank.report.charts import Chart, Matrix
 from rerank.report.curves import precision_recall
-from rerank.report.queries import query_data
+from rerank.report.queries import query_data, relevant_from
 from rerank.report.tables import PageTable
 from rerank.retrieval.runs import Run
 
@@ -85,7 +85,7 @@ def render_page(report: Report) -> str:
     curves = []
     if first is not None and report.runs and report.qrels:
         judged = {query: report.qrels[query] for query in first.queries if query in report.qrels}
-        curves.append(precision_recall(report.runs, judged, first.empty))
+        curves += [precision_recall(report.runs, judged, first.empty, rel) for rel in relevant_from(first.measures)]
     data = None
     if first is not None:
         data = query_data(report.values, report.baseline, report.runs, report.qrels, report.lists)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from ir_measures import Measure
 
 from rerank.evaluation.measures import COUNTS, PerQuery, Qrels
 from rerank.lists.view import Lists
@@ -24,6 +25,16 @@ LENGTH = 600
 
 RELEVANT = 20
 """Relevant documents told of a query below the tops, those nearest to them."""
+
+
+def relevant_from(measures: Sequence[Measure]) -> list[int]:
+    """The lowest grades that count as relevant (``rel``) to measures that know only relevant and other documents.
+
+    >>> from ir_measures import AP, nDCG
+    >>> relevant_from([nDCG, AP(rel=2), AP]), relevant_from([nDCG])
+    ([1, 2], [1])
+    """
+    return sorted({measure.params.get("rel", 1) for measure in measures if "rel" in measure.SUPPORTED_PARAMS} or {1})
 
 
 def query_data(
@@ -43,7 +54,8 @@ def query_data(
         lists: where the texts are; none are needed.
 
     Returns:
-        ``runs``, ``measures``, ``baseline``, ``queries`` (all ids), ``values`` ``[run][measure][query]``, ``shown``
+        ``runs``, ``measures``, ``baseline``, ``relevant`` (the lowest grade that any measure holds relevant),
+        ``queries`` (all ids), ``values`` ``[run][measure][query]``, ``shown``
         (by the query's position: its text and ``[document, grade, [rank in each run]]``), ``documents`` (id, text).
     """
     first = next(iter(tables.values()))
@@ -52,11 +64,16 @@ def query_data(
     shown = choose(tables, kept, names.index(baseline)) if runs else []
     asked = query_texts(lists, [first.queries[i] for i in shown])
     documents: dict[str, int] = {}
+    relevant = relevant_from(first.measures)[0]
     entries = {
         i: {
             "text": cut(asked.get(first.queries[i], "")),
             "entries": _entries(
-                first.queries[i], [runs.get(name, {}) for name in names], (qrels or {}).get(first.queries[i]), documents
+                first.queries[i],
+                [runs.get(name, {}) for name in names],
+                (qrels or {}).get(first.queries[i]),
+                documents,
+                relevant,
             ),
         }
         for i in shown
@@ -69,6 +86,7 @@ def query_data(
         "queries": list(first.queries),
         "values": [[_rounded(table.values[i]) for i in kept] for table in tables.values()],
         "top": TOP,
+        "relevant": relevant,
         "shown": entries,
         "documents": [[id, cut(texts.get(id, ""))] for id in documents],
         "texts": bool(texts),
@@ -117,12 +135,12 @@ def document_texts(lists: Sequence[Lists], ids: Sequence[str]) -> dict[str, str]
 
 
 def _entries(
-    query: str, runs: Sequence[Run], grades: Mapping[str, int] | None, documents: dict[str, int]
+    query: str, runs: Sequence[Run], grades: Mapping[str, int] | None, documents: dict[str, int], lowest: int
 ) -> list[list[Any]]:
     """``[document, grade or None, [rank in each run or None]]``: the tops, and relevant documents below them."""
     ranks = [{document.id: rank for rank, document in enumerate(run.get(query, []), 1)} for run in runs]
     tops = dict.fromkeys(document.id for run in runs for document in run.get(query, [])[:TOP])
-    relevant = [id for id, grade in (grades or {}).items() if grade > 0 and id not in tops]
+    relevant = [id for id, grade in (grades or {}).items() if grade >= lowest and id not in tops]
     relevant.sort(key=lambda id: min(rank.get(id, math.inf) for rank in ranks))
     return [
         [

@@ -17,7 +17,7 @@ from rerank.arrow import Array, numbers
 from rerank.errors import UserError
 from rerank.files import read_blocks
 from rerank.retrieval.formats import FIELDS
-from rerank.retrieval.table import RunTable, TwiceError
+from rerank.retrieval.table import FLOAT32, RunTable, TwiceError
 from rerank.retrieval.trec import Lines
 
 NAMES = [name for names in FIELDS.values() for name in names]
@@ -92,7 +92,7 @@ def _add(lines: Lines, columns: list[pa.Array]) -> bool:
         return False
     values: Array = numbers(pa.chunked_array([scores]))
     encoded = queries.dictionary_encode()
-    if not (np.isfinite(values).all() and _are_ids(encoded.dictionary) and _are_ids(documents)):
+    if not ((np.abs(values) <= FLOAT32).all() and _are_ids(encoded.dictionary) and _are_ids(documents)):
         return False
     before = sum(map(len, lines.scores))
     lines.add(encoded, documents, np.arange(before, before + len(values)), values)

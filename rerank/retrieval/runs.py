@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -16,7 +15,7 @@ from rerank.errors import UserError
 from rerank.files import COMPRESSED, atomic_write
 from rerank.retrieval.formats import kind_of, read_rows
 from rerank.retrieval.records import read_regular_records
-from rerank.retrieval.table import RunTable, Scored, TwiceError, as_float32
+from rerank.retrieval.table import FLOAT32, RunTable, Scored, TwiceError, as_float32
 from rerank.retrieval.trec import Lines, read_regular
 
 __all__ = ["Run", "RunTable", "Scored", "as_float32", "best_first", "read_run", "strictly_decreasing", "write_run"]
@@ -89,11 +88,12 @@ def _is_utf8(text: str) -> bool:
 def _number(where: str, given: Any, kind: type) -> float:
     try:
         value = kind(given)
-        known = math.isfinite(value) and (kind is float or abs(value) < 1 << 63)
+        known = abs(value) <= FLOAT32 if kind is float else abs(value) < 1 << 63
     except (ValueError, TypeError, OverflowError):
         known = False
     if not known:
-        raise UserError(f"{where}: {'score' if kind is float else 'rank'} {given!r}; expected a finite number")
+        of = " of float32" if kind is float else ""
+        raise UserError(f"{where}: {'score' if of else 'rank'} {given!r}; expected a finite number{of}")
     return value
 
 

@@ -16,7 +16,7 @@ from pyarrow import csv
 
 from rerank.arrow import Array
 from rerank.files import read_blocks
-from rerank.retrieval.table import RunTable, as_table
+from rerank.retrieval.table import FLOAT32, RunTable, as_table
 
 ODD = re.compile(r"[^\S \t\n\r]")
 """What Python takes for white space between words, and Arrow does not."""
@@ -117,7 +117,7 @@ def _add(lines: Lines, text: bytes, layout: tuple[str, ...]) -> bool:
         scores = 1 / ranks
     else:
         scores = table.column("score").to_numpy()
-        if not np.isfinite(scores).all():
+        if not (np.abs(scores) <= FLOAT32).all():  # nor NaN
             return False
     lines.add(queries, documents, ranks, scores)
     return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from rerank.described import Described
 from rerank.errors import UserError
 from rerank.evaluation.measures import parse_measures
 from rerank.lists.data import Data
@@ -12,6 +13,7 @@ from rerank.lists.sampling import Full, Sampler
 from rerank.losses.base import Criterion
 from rerank.losses.direct import DirectMetric
 from rerank.models.base import Model
+from rerank.ranges import RANGES, STEPS, check_range
 
 
 @dataclass
@@ -106,14 +108,20 @@ def check_values(options: Any, loss: object, *, trees: bool = False) -> None:
         trees: whether it grows trees, for which steps and what is logged with them mean nothing.
 
     Raises:
-        UserError: a number below 1, an unknown measure, or ``fidelity`` of a loss that relaxes nothing.
+        UserError: a number out of its range, an unknown measure, or ``fidelity`` of a loss that relaxes nothing.
     """
-    steps = ("epochs", "steps_per_epoch", "batch_size", "checkpoint_every", "token_budget", "micro_batch_size")
-    for name in ("patience",) if trees else (*steps, "patience"):
-        value = getattr(options, name)
-        if value is not None and value < 1:
-            raise UserError(f"{name}: must be at least 1, not {value}")
+    for key in RANGES:
+        if not (trees and key in STEPS):
+            check_range(key, _setting(options, key))
     parse_measures(options.measures)
     parse_measures(options.monitor)
     if options.fidelity and not trees and isinstance(loss, type) and not issubclass(loss, DirectMetric):
         raise UserError(f"fidelity: {loss.__name__} relaxes nothing; only direct metrics do")
+
+
+def _setting(options: Any, key: str) -> Any:
+    """A setting by its dotted key, of objects or of what was parsed for them; None where there is none."""
+    for part in key.split("."):
+        options = getattr(options, "init_args", options)
+        options = options.arguments().get(part) if isinstance(options, Described) else getattr(options, part, None)
+    return options

@@ -62,6 +62,13 @@ def test_precision_at_every_recall() -> None:
     assert line.y == pytest.approx([(0.5 + (1.0 if recall <= 0.5 else 0.5)) / 2 for recall in RECALLS])
 
 
+def test_precision_of_the_grades_that_are_relevant() -> None:
+    """Grade 1 in front of grade 2: precision is 1 everywhere from grade 1 on, one half from grade 2 on."""
+    qrels, runs = {"q": {"a": 1, "b": 2}}, {"x": {"q": [("a", 2.0), ("b", 1.0)]}}
+    assert [precision_recall(runs, qrels, rel=rel).series[0].y[-1] for rel in (1, 2)] == [1.0, 0.5]
+    assert precision_recall(runs, qrels, rel=2).title != precision_recall(runs, qrels).title
+
+
 def test_a_direct_metric_has_relaxed_and_exact_values_in_one_chart(folder: Path) -> None:
     first, error, fidelity = training_charts(folder / "training")
     relaxed, exact = first.series

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MethodType
 from typing import Any, Literal
@@ -27,7 +27,8 @@ from rerank.models.text.long import Long, check_long, make_inputs, mean_of_cls, 
 from rerank.models.text.pairs import FlatInputs
 from rerank.models.text.start import DEPTH, WEIGHT, Start, StartInputs, last_layer, spread, start_at_zero
 from rerank.models.text.template import PairTemplate
-from rerank.models.weights import check_safetensors, find_model, initial_hashes
+from rerank.models.weights import check_safetensors, check_tokenizer, find_model, initial_hashes
+from rerank.ranges import check_range
 
 log = logging.getLogger("rerank")
 
@@ -39,6 +40,18 @@ DEFAULT_LONG = 800
 
 FRESH_SEED = 42
 """Draws a fresh head before any training does, so that every score can be had again."""
+
+
+FROM_PADDING = frozenset(
+    [
+        *("camembert", "data2vec-text", "esm", "ibert", "layoutlmv3", "longformer", "luke", "markuplm", "mpnet"),
+        *("roberta", "roberta-prelayernorm", "xlm-roberta", "xlm-roberta-xl", "xmod"),
+    ]
+)
+"""Architectures that count positions from behind the padding's, so that RoBERTa's 514 positions hold 512 tokens."""
+
+FOUND = 0.9
+"""Share of an encoder's parameters that a folder has to have the weights of."""
 
 
 class CrossEncoder(Scorer):
@@ -94,12 +107,17 @@ class CrossEncoder(Scorer):
                 cannot do what ``long`` or ``start`` ask for.
         """
         super().__init__()
+        settings = {"query_length": query_length, "document_length": document_length, "dropout": dropout}
+        settings |= {"start_depth": start_depth, "start_weight": start_weight}
+        for key, value in settings.items():
+            check_range(f"model.{key}", value)
         from transformers import AutoTokenizer
 
         folder = find_model(name)
         contract = checked_contract(folder)
         self.name = contract.get("name", name)
         self.head = head or contract.get("head", "hf")
+        check_tokenizer(folder)
         self.tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         self.long: Long = long or contract.get("long", "truncate")
         self._folder, self._dropout, self._saved_cls = folder, dropout, contract.get("head") == "cls"
@@ -114,8 +132,6 @@ class CrossEncoder(Scorer):
         elif start_depth is not None or start_weight is not None:
             key = "start_weight" if start_depth is None else "start_depth"
             raise UserError(f"model.{key}: is for a model that starts from columns; name them as model.start")
-        if start_weight is not None and not 0 < start_weight < float("inf"):
-            raise UserError(f"model.start_weight: must be above 0, not {start_weight}")
         self._start_weight = start_weight
         self._begin(FRESH_SEED)
         self._started = False
@@ -414,11 +430,10 @@ def _load(folder: Path, head: str, saved_cls: bool, dropout: float | None) -> tu
     hf_logging.disable_progress_bar()
     config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     if dropout is not None:
-        if not 0 <= dropout < 1:
-            raise UserError(f"model.dropout is {dropout}; a rate is in [0, 1)")
         for name, value in vars(config).items():
             if ("dropout" in name or name.endswith("pdrop")) and isinstance(value, int | float):
                 setattr(config, name, dropout)
+    _check_encoder(config, folder)
     keys: dict[str, Any] = {"config": config, "dtype": torch.float32, "use_safetensors": True}
     keys |= {"local_files_only": True, "trust_remote_code": False, "output_loading_info": True}
     if head == "hf":
@@ -433,6 +448,7 @@ def _load(folder: Path, head: str, saved_cls: bool, dropout: float | None) -> tu
         except RuntimeError as error:
             raise UserError(f"{folder}: is a classifier of several labels, not a scorer of one") from error
         missing = sorted(info["missing_keys"])
+        _check_found(network, missing, folder)
     else:
         rate = float(getattr(config, "hidden_dropout_prob", 0.1))
         if saved_cls:
@@ -443,7 +459,8 @@ def _load(folder: Path, head: str, saved_cls: bool, dropout: float | None) -> tu
             network.load_state_dict(load_file(str(folder / "model.safetensors")))
             missing = []
         else:
-            encoder, _ = AutoModel.from_pretrained(folder, **keys, **_no_pooler(config))
+            encoder, info = AutoModel.from_pretrained(folder, **keys, **_no_pooler(config))
+            _check_found(encoder, info["missing_keys"], folder)
             network = ClsHead(encoder, rate)
             nn.init.normal_(network.classifier.weight, std=getattr(config, "initializer_range", 0.02))
             nn.init.zeros_(network.classifier.bias)
@@ -457,6 +474,34 @@ def _load(folder: Path, head: str, saved_cls: bool, dropout: float | None) -> tu
     use_cheap_attention(network.encoder if isinstance(network, ClsHead) else network)
     use_flat_encoder(network)
     return network, missing
+
+
+def _check_encoder(config: Any, folder: Path) -> None:
+    """Refuse what reads from left to right: its first token has seen nothing, and its last one may be padding."""
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as CAUSAL
+    from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES as MASKED
+
+    causal = config.model_type in CAUSAL and config.model_type not in MASKED
+    if (getattr(config, "is_decoder", False) or causal) and not getattr(config, "is_encoder_decoder", False):
+        raise UserError(
+            f"{folder}: {config.model_type} is a decoder, whose tokens see only what is before them; name an encoder, "
+            "such as BERT, RoBERTa, ELECTRA, DeBERTa or ModernBERT"
+        )
+
+
+def _check_found(network: Any, missing: Iterable[str], folder: Path) -> None:
+    """Refuse an encoder most of whose weights have other names in the folder: it would start from random ones."""
+    prefix = f"{network.base_model_prefix}."
+    inner = getattr(network, network.base_model_prefix, network)
+    start = prefix if inner is not network else ""
+    sizes = {start + name: parameter.numel() for name, parameter in inner.named_parameters()}
+    lacking = sum(sizes.get(name, 0) for name in missing)
+    if lacking > (1 - FOUND) * sum(sizes.values()):
+        example = next(name for name in missing if name in sizes)
+        raise UserError(
+            f"{folder}: lacks {lacking / sum(sizes.values()):.0%} of the encoder's weights, such as {example}; are "
+            "they of another architecture, or called otherwise?"
+        )
 
 
 def _no_pooler(config: Any) -> dict[str, Any]:
@@ -497,4 +542,6 @@ def _knows_types(network: Any) -> bool:
 def _positions(config: Any, tokenizer: Any) -> int:
     """Tokens that fit a sequence: the model's positions, or what its tokenizer allows."""
     positions = getattr(config, "max_position_embeddings", None) or 10**9
+    if config.model_type in FROM_PADDING:
+        positions -= (config.pad_token_id or 0) + 1
     return min(positions, tokenizer.model_max_length)

@@ -223,6 +223,7 @@ def check_long(long: str, network: Any, head: str) -> None:
         raise UserError("model.long literal_cedr is CEDR's recipe, which needs model.head cls")
     if long == "cls_mean" and head == "hf":
         pooler = getattr(getattr(network, network.base_model_prefix), "pooler", None)
-        if getattr(network.config, "classifier_pooling", "cls") != "cls" or isinstance(pooler, nn.Linear):
+        pooled = getattr(network.config, "classifier_pooling", "cls") != "cls" or isinstance(pooler, nn.Linear)
+        if pooled or getattr(network.config, "is_encoder_decoder", False):  # BART's reads the last token
             kind = type(network).__name__
             raise UserError(f"model.long cls_mean: the head of {kind} reads more than CLS; choose model.head cls")

@@ -49,6 +49,11 @@ class PairTemplate:
         ids = np.asarray(encoded["input_ids"], dtype=np.int64)
         query, document = [i for i, s in enumerate(sides) if s == 0], [i for i, s in enumerate(sides) if s == 1]
         cuts = ids[: query[0]], ids[query[-1] + 1 : document[0]], ids[document[-1] + 1 :]
+        if not len(cuts[1]):
+            raise UserError(
+                f"{tokenizer.name_or_path}: its tokenizer joins query and document without anything between them; take "
+                "one that has a template for pairs"
+            )
         types = None
         if with_types and "token_type_ids" in tokenizer.model_input_names:
             given = [*encoded["token_type_ids"]]

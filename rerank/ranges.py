@@ -1,0 +1,90 @@
+"""Which numbers settings take: one table, so that files, options and Python refuse the same with the same words."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+from rerank.errors import UserError
+
+
+class Range(NamedTuple):
+    """Numbers that a setting takes.
+
+    Attributes:
+        low: the least.
+        high: the largest.
+        without_low: whether the least itself is refused.
+        without_high: whether the largest itself is refused.
+    """
+
+    low: float
+    high: float = math.inf
+    without_low: bool = False
+    without_high: bool = False
+
+    def __contains__(self, value: object) -> bool:
+        if not isinstance(value, int | float) or not math.isfinite(value):
+            return False
+        above = value > self.low if self.without_low else value >= self.low
+        return above and (value < self.high if self.without_high else value <= self.high)
+
+    def __str__(self) -> str:
+        if self.high == math.inf:
+            return f"{'above' if self.without_low else 'at least'} {self.low:g}"
+        return f"in {'[('[self.without_low]}{self.low:g}, {self.high:g}{'])'[self.without_high]}"
+
+
+COUNT = Range(1)
+NOT_NEGATIVE = Range(0)
+SHARE = Range(0, 1)
+RATE = Range(0, 1, without_high=True)
+
+RANGES = {
+    **dict.fromkeys(("epochs", "steps_per_epoch", "batch_size", "micro_batch_size", "token_budget"), COUNT),
+    **dict.fromkeys(("patience", "checkpoint_every"), COUNT),
+    "seed": Range(0, 2**63 - 1),
+    "optimization.encoder_lr": NOT_NEGATIVE,
+    "optimization.head_lr": NOT_NEGATIVE,
+    "optimization.weight_decay": NOT_NEGATIVE,
+    "optimization.warmup": SHARE,
+    "optimization.max_grad_norm": Range(0, without_low=True),
+    "data.depth": COUNT,
+    "data.validation_share": RATE,
+    "model.query_length": COUNT,
+    "model.document_length": COUNT,
+    "model.dropout": RATE,
+    "model.start_depth": COUNT,
+    "model.start_weight": Range(0, without_low=True),
+    **dict.fromkeys(("depth", "threads"), COUNT),
+    "k1": NOT_NEGATIVE,
+    "b": SHARE,
+}
+"""What settings take, by their keys; null is for whoever takes it to say."""
+
+STEPS = frozenset(
+    ("epochs", "steps_per_epoch", "batch_size", "micro_batch_size", "token_budget", "checkpoint_every", "seed")
+)
+"""Settings of a training in steps, which trees have none of."""
+
+
+def check_range(key: str, value: Any) -> None:
+    """Refuse a number that a setting does not take; None passes.
+
+    >>> check_range("optimization.warmup", 0.1)
+    >>> check_range("optimization.warmup", 2)
+    Traceback (most recent call last):
+    ...
+    rerank.errors.UserError: optimization.warmup: must be in [0, 1], not 2
+
+    Raises:
+        UserError: the number is out of its range.
+    """
+    if value is not None and value not in RANGES[key]:
+        raise UserError(f"{key}: must be {RANGES[key]}, not {value:g}")
+
+
+def check_ranges(**settings: Any) -> None:
+    """The same for several settings, in their order."""
+    for key, value in settings.items():
+        check_range(key, value)

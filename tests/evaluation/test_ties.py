@@ -1,0 +1,56 @@
+"""Tied scores of a run file: trec_eval's order, whatever the file says, and their number."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import pytrec_eval
+
+from rerank.cli import main
+from rerank.collections import read_qrels
+from rerank.evaluation.compare import compare_runs, ties_by_id
+from rerank.retrieval.runs import Scored, read_run
+
+
+@pytest.fixture
+def tied(tmp_path: Path) -> tuple[str, str]:
+    """Twenty queries of thirty documents with scores of one digit, ranked by chance among equals."""
+    rng = np.random.default_rng(7)
+    lines, judged = [], []
+    for query in range(20):
+        scores = np.sort(rng.integers(0, 8, 30))[::-1]
+        ids = [f"d{i}" for i in rng.permutation(60)[:30]]
+        lines += [f"q{query} Q0 {ids[i]} {i + 1} {scores[i]} t" for i in range(30)]
+        judged += [f"q{query} 0 d{i} {grade}" for i, grade in enumerate(rng.integers(-1, 3, 60))]
+    (tmp_path / "run.txt").write_text("\n".join(lines) + "\n")
+    (tmp_path / "qrels").write_text("\n".join(judged) + "\n")
+    return str(tmp_path / "qrels"), str(tmp_path / "run.txt")
+
+
+def test_measures_are_trec_evals_on_ties(tied: tuple[str, str]) -> None:
+    qrels, path = tied
+    found = compare_runs(qrels, [path], "nDCG@5 AP RR P@5").first
+    judged = {q: {d: max(g, 0) for d, g in grades.items()} for q, grades in read_qrels(qrels).items()}
+    run = {query: dict(documents) for query, documents in read_run(path).items()}
+    theirs = pytrec_eval.RelevanceEvaluator(judged, {"ndcg_cut_5", "map", "recip_rank", "P_5"}).evaluate(run)
+    for name, other in (("nDCG@5", "ndcg_cut_5"), ("AP", "map"), ("RR", "recip_rank"), ("P@5", "P_5")):
+        expected = [theirs[query][other] for query in found.queries]
+        np.testing.assert_allclose(found[name], expected, atol=1e-12)
+
+
+def test_their_number_is_said(tied: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    qrels, path = tied
+    run = read_run(path)
+    ties = sum(len(documents) - len({document.score for document in documents}) for documents in run.values())
+    assert main(["evaluate", "--qrels", qrels, "--runs", path]) == 0
+    said = capsys.readouterr().out
+    assert f"{ties} documents have the score of the one before; ties are broken by document id" in said
+
+
+def test_scores_that_are_equal_as_float32_tie() -> None:
+    run = {"q": [Scored("a", 1 + 1e-12), Scored("b", 1.0)], "other": [Scored("a", 1.0), Scored("b", 1.0)]}
+    ordered, ties = ties_by_id(run, {"q": {"a": 1}})
+    assert [document.id for document in ordered["q"]] == ["b", "a"] and ties == 1
+    assert ties_by_id({"q": [Scored("a", 2.0), Scored("b", 1.0)]}, {"q": {"a": 1}})[1] == 0

@@ -1,0 +1,101 @@
+"""Judgments of documents and queries that a collection lacks: counted aloud, or refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rerank.cli import main
+from rerank.collections import Qrels, Query, open_collection
+from rerank.errors import UserError
+from rerank.lists import build_lists
+from rerank.lists.judged import JudgedDocuments, check_queries, plain
+from tests.builders import random_run, write_collection
+
+
+def build(tmp_path: Path, qrels: Qrels, length: int = 3) -> None:
+    name = f"beir:{tmp_path / 'c'}/test"
+    if not (tmp_path / "c").exists():
+        assert name == write_collection(tmp_path / "c", queries=4, documents=60)
+    build_lists(open_collection(name), random_run(name, [length] * 4), tmp_path / "lists", qrels=qrels)
+
+
+@pytest.mark.parametrize("length", [3, 40])
+def test_judgments_of_unknown_documents_are_counted_whichever_way_documents_are_read(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, length: int
+) -> None:
+    """d0 to d59 are there, candidates or not."""
+    known = {f"d{i}": 1 for i in range(50)}
+    build(tmp_path, {"q0": known | {"gone": 1}, "q1": {"gone": 0, "lost": 2}, "q2": known}, length)
+    assert "3 judgments are of documents that the collection lacks, e.g. 'gone'" in caplog.text
+
+
+def test_all_known_says_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    build(tmp_path, {f"q{i}": {"d7": 1, "d59": 0} for i in range(4)})
+    assert "judg" not in caplog.text
+
+
+def test_judgments_of_another_collection_are_refused(tmp_path: Path) -> None:
+    judged = dict.fromkeys(["d1", *(f"other{i}" for i in range(10))], 1)
+    with pytest.raises(UserError, match="only 1 of the 11 documents that are judged, and not 'other0'"):
+        build(tmp_path, {"q0": judged})
+    assert not (tmp_path / "lists").exists()
+    build(tmp_path, {"q0": dict.fromkeys([*judged][:10], 1)})
+
+
+@pytest.mark.parametrize("other", ["D7", "0d7", "d7\u00a0", "\ufeffd7"])
+def test_other_spellings_of_the_same_ids_are_refused(tmp_path: Path, other: str) -> None:
+    """Most judged documents are known, so that the measures would be only a little wrong."""
+    judged = {f"d{i}": 1 for i in range(50) if i != 7} | {other: 1}
+    with pytest.raises(UserError, match="these are not the same ids") as refused:
+        build(tmp_path, {"q0": judged}, length=40)
+    assert repr(other) in str(refused.value) and "'d7'" in str(refused.value)
+
+
+def test_a_few_that_look_alike_by_chance_are_only_counted() -> None:
+    """A part of a large collection: 1 of 20 unknown ids is like one of its own."""
+    documents = JudgedDocuments({"q": dict.fromkeys([*"abcd", "A", *(f"x{i}" for i in range(19))], 1)}, ["q"])
+    documents.see([*"abcd"])
+    documents.check("part")
+    few = JudgedDocuments({"q": dict.fromkeys([*"abcd", "A", "x"], 1)}, ["q"])
+    few.see([*"abcd"])
+    with pytest.raises(UserError, match="1 of 2 judged documents that it lacks"):
+        few.check("part")
+
+
+def test_queries() -> None:
+    some = [Query("1", "a"), Query("2", "b")]
+    check_queries(some, {str(i): {"d": 1} for i in range(1, 100)}, "a few queries of many that are judged")
+    check_queries([Query(str(i), "a") for i in range(100)], {"3": {"d": 1}}, "a few judged queries of many")
+    with pytest.raises(UserError, match="these are not the same ids, for example '002' and '2'"):
+        check_queries(some, {"1": {"d": 1}, "002": {"d": 1}}, "c")
+    with pytest.raises(UserError, match="no query of c is judged"):
+        check_queries(some, {"q9": {"d": 1}}, "c")
+    others = {f"x{i}": {"d": 1} for i in range(30)}
+    with pytest.raises(UserError, match="only 1 of 31 judged queries are among its 30"):
+        check_queries([Query(str(i), "a") for i in range(30)], {"1": {"d": 1}} | others, "c")
+
+
+def test_queries_left_out_and_queries_without_text_are_counted(caplog: pytest.LogCaptureFixture) -> None:
+    check_queries([Query("1", "a"), Query("2", " ")], {"1": {"d": 1}, "9": {"d": 1}}, "c")
+    assert "1 queries have no text, e.g. '2'" in caplog.text
+    assert "1 of 2 judged queries are not asked, e.g. '9'" in caplog.text
+
+
+def test_plain_keeps_a_zero() -> None:
+    assert [plain(id) for id in ("0", "000", "00A0")] == ["0", "0", "a0"]
+
+
+def test_hits_know_only_their_own_documents(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Few hits of many judgments are usual; none is a mistake."""
+    rows = [{"query_id": "q", "query": "a", "doc_id": f"d{i}", "text": "t", "score": -i} for i in range(3)]
+    (tmp_path / "h.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    qrels = tmp_path / "qrels"
+    words = ["retrieve", f"--collection=hits:{tmp_path}/h.jsonl", f"--qrels={qrels}", "--output"]
+    qrels.write_text("q 0 d1 1\n" + "".join(f"q 0 x{i} 1\n" for i in range(50)))
+    assert main([*words, str(tmp_path / "one")]) == 0
+    qrels.write_text("".join(f"q 0 x{i} 1\n" for i in range(50)))
+    assert main([*words, str(tmp_path / "two")]) == 2
+    assert "has only 0 of the 50 documents that are judged" in capsys.readouterr().err

@@ -1,0 +1,90 @@
+"""Model folders that would be scored wrongly without a word: refused with a reason."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoTokenizer, BartConfig, BartModel, GPT2Config, GPT2Model, RobertaConfig, RobertaModel
+
+from rerank.errors import UserError
+from rerank.models.text.cross_encoder import CrossEncoder
+from rerank.models.text.template import PairTemplate
+
+TINY = {"vocab_size": 30522, "pad_token_id": 1}
+
+
+@pytest.fixture
+def folder(tiny_model: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(tiny_model, tmp_path / "model"))
+
+
+@pytest.mark.parametrize("head", ["hf", "cls"])
+def test_decoders(folder: Path, head: str) -> None:
+    config = GPT2Config(n_embd=8, n_layer=1, n_head=1, n_positions=64, **TINY)
+    GPT2Model(config).save_pretrained(folder)
+    with pytest.raises(UserError, match="gpt2 is a decoder, whose tokens see only what is before them"):
+        CrossEncoder(str(folder), head=head)  # type: ignore[arg-type]
+
+
+def test_a_bert_that_is_told_to_be_a_decoder(folder: Path) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"is_decoder": True}))
+    with pytest.raises(UserError, match="is a decoder"):
+        CrossEncoder(str(folder))
+
+
+def test_the_mean_of_cls_needs_a_head_that_reads_cls(folder: Path) -> None:
+    sizes = {"encoder_ffn_dim": 8, "decoder_ffn_dim": 8, "encoder_attention_heads": 1, "decoder_attention_heads": 1}
+    config = BartConfig(d_model=8, encoder_layers=1, decoder_layers=1, max_position_embeddings=128, **sizes, **TINY)
+    BartModel(config).save_pretrained(folder)
+    with pytest.raises(UserError, match="the head of BartForSequenceClassification reads more than CLS"):
+        CrossEncoder(str(folder), long="cls_mean")
+
+
+def test_robertas_last_positions_are_none(folder: Path) -> None:
+    """Its positions begin behind the padding's: 66 of them hold 64 tokens, and one more would be an IndexError."""
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8}
+    RobertaModel(RobertaConfig(max_position_embeddings=66, type_vocab_size=1, **sizes, **TINY)).save_pretrained(folder)
+    model = CrossEncoder(str(folder), query_length=8)
+    with pytest.raises(UserError, match="64 positions"):
+        CrossEncoder(str(folder), query_length=8, document_length=model.room - 7)
+    full = CrossEncoder(str(folder), query_length=8, document_length=model.room - 8)
+    assert torch.isfinite(torch.from_numpy(full.predict([("heat " * 99, "flow " * 99)]))).all()
+
+
+def test_no_tokenizer(folder: Path) -> None:
+    for file in [*folder.glob("tokenizer*"), *folder.glob("vocab*"), *folder.glob("special*")]:
+        file.unlink()
+    with pytest.raises(UserError, match="a model folder without a tokenizer"):
+        CrossEncoder(str(folder))
+
+
+def test_a_tokenizer_without_a_template_for_pairs(folder: Path) -> None:
+    from tokenizers.processors import TemplateProcessing
+
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(single="$A", pair="$A $B:1", special_tokens=[])
+    with pytest.raises(UserError, match="joins query and document without anything between them"):
+        PairTemplate.of(tokenizer)
+
+
+@pytest.mark.parametrize("head", ["hf", "cls"])
+def test_weights_of_other_names(folder: Path, head: str) -> None:
+    weights = load_file(folder / "model.safetensors")
+    renamed = {f"other.{name}": value for name, value in weights.items()}
+    save_file(renamed, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(UserError, match="lacks 100% of the encoder's weights, such as"):
+        CrossEncoder(str(folder), head=head)  # type: ignore[arg-type]
+
+
+def test_a_fresh_pooler_is_fine(folder: Path) -> None:
+    weights = load_file(folder / "model.safetensors")
+    kept = {name: value for name, value in weights.items() if "pooler" not in name}
+    assert len(kept) < len(weights)
+    save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
+    CrossEncoder(str(folder))
