@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,12 +22,14 @@ from rerank.features.letor import letor_lists
 from rerank.lists.sampling import Full
 from rerank.losses import DirectMetric, NeuralNDCG, TwinSigmoidAP
 from rerank.losses.base import Loss
+from rerank.models.score import score_lists
 from rerank.models.vectors.attention import SelfAttention
 from rerank.models.vectors.mlp import MLP
 from rerank.models.vectors.network import FeatureNetwork
 from rerank.relaxations import SmoothI
 from rerank.retrieval.runs import read_run
 from rerank.training.batches import Batches
+from rerank.training.command import configured
 from rerank.training.step import ELEMENTS, Gradients, alike
 from tests.builders import train, write_features, write_folds
 from tests.conftest import ROOT
@@ -160,6 +163,22 @@ def test_two_processes_do_as_one(options: list[str], tmp_path: Path) -> None:
     assert_near(weights(tmp_path / "two"), weights(tmp_path / "one"), last="layers.2.bias")
     one, two = (json.loads((tmp_path / name / "measures.json").read_text()) for name in ("one", "two"))
     assert one["validation"] == pytest.approx(two["validation"], abs=1e-6)
+
+
+def test_what_two_processes_measure_is_what_they_save(options: list[str], tmp_path: Path) -> None:
+    """Each has running means of its own lists in a batch norm: they agree on one before they validate."""
+    config, saved = tmp_path / "one" / "config.yaml", tmp_path / "two"
+    train([*options, "--model.batch_norm=before", f"--output={config.parent}"])
+    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--standalone"]
+    words = [str(ROOT / "scripts" / "train.py"), f"--config={config}", f"--output={saved}"]
+    subprocess.run([*launch, *words], check=True, timeout=300)
+    lists = configured(yaml.safe_load(config.read_text())).data.splits(42).validation
+    assert lists is not None and lists.qrels is not None
+    model = MLP.load(saved / "best")
+    found = evaluate(lists.run(score_lists(model, model.inputs(lists), lists)), lists.qrels, "nDCG@5").mean
+    told = json.loads((saved / "measures.json").read_text())["validation"]["nDCG@5"]
+    logged = [line["validation"]["nDCG@5"] for line in metrics(saved) if "validation" in line]
+    assert found["nDCG@5"] == pytest.approx(told, abs=1e-6) == pytest.approx(max(logged), abs=1e-6)
 
 
 def test_fidelity_is_logged_on_request(options: list[str], tmp_path: Path) -> None:
