@@ -17,6 +17,7 @@ from rerank.arrow import Array, list_numbers, starts_of
 from rerank.errors import UserError
 from rerank.kernels.memory import out_of_memory
 from rerank.kernels.precision import Precision, autocast, resolve
+from rerank.kernels.transfer import sent
 from rerank.models.base import Inputs
 from rerank.models.scorer import ON_A_CPU, Scorer
 
@@ -76,7 +77,7 @@ def score_candidates(
             while not too_large and (chunk := next(chunks, None)) is not None:
                 try:
                     batch = inputs.collate(rows[chunk], starts_of(of[chunk]))
-                    batch = {name: value.to(device, non_blocking=True) for name, value in batch.items()}
+                    batch = {name: sent(value, device) for name, value in batch.items()}
                     found.append((chunk, scorer.score(batch)))
                     bar.update(len(chunk))
                 except (RuntimeError, MemoryError) as error:

@@ -67,6 +67,7 @@ class TrainConfig:
         kernels: attention and dropout by ours (own) or PyTorch's (torch); auto takes what is faster on this processor,
             by a measurement that is kept in the cache folder. The numbers are the same but for rounding and for which
             elements dropout draws; a run keeps what it started with.
+        deterministic: whether attention's backward pass on a GPU adds up in one order, more slowly; on a CPU it does.
         seed: decides every random choice.
         monitor: measure (as ir-measures writes it) that decides which epoch is best.
         measures: measures reported for validation and test, separated by spaces.
@@ -93,6 +94,7 @@ class TrainConfig:
     gradient: Literal["auto", "full", "checkpoint", "cached"] = "auto"
     precision: Literal["auto", "bf16", "fp16", "fp32"] = "auto"
     kernels: Literal["auto", "own", "torch"] = "auto"
+    deterministic: bool = False
     seed: int = 42
     monitor: str = "nDCG@10"
     measures: str = "nDCG@10 nDCG AP RR P@10"

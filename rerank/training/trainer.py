@@ -15,6 +15,7 @@ from rerank.arrow import Array
 from rerank.errors import UserError
 from rerank.evaluation.measures import Evaluator, parse_measures
 from rerank.files import atomic_folder
+from rerank.kernels.flat_attention import DETERMINISTIC
 from rerank.kernels.memory import keep_freed
 from rerank.kernels.precision import on_cpu, resolve
 from rerank.kernels.ways import Ways
@@ -94,6 +95,9 @@ class Trainer:
         ways = self._settle()
         if self.accelerator.device.type == "cpu":
             keep_freed()
+        DETERMINISTIC.set(config.deterministic)
+        if self.accelerator.device.type == "cuda":  # TF32 for what is float32, unless float32 was asked for
+            torch.set_float32_matmul_precision("highest" if config.precision == "fp32" else "high")
         train, skipped = self.splits.train, len(self.splits.train) - len(self.usable)
         self._say("%d training lists, %d of them without anything to learn from (left out)", len(train), skipped)
         optimizer = make_optimizer(self.model, config.optimization)
@@ -163,6 +167,8 @@ class Trainer:
             gradient=config.gradient,
             full_tokens=state.full_tokens,
             why=why,
+            loss_scale=state.loss_scale,
+            since_overflow=state.since_overflow,
         )
 
     def _rank_anew(self, state: State) -> None:
@@ -204,6 +210,7 @@ class Trainer:
                 optimizer.zero_grad(set_to_none=True)
             state.add(done)
             state.token_budget, state.full_tokens = gradients.token_budget, gradients.full_tokens
+            state.loss_scale, state.since_overflow = gradients.loss_scale, gradients.since_overflow
             lists, documents = lists + len(groups), documents + done.documents
             seconds = time.perf_counter() - started
             speed = {"lists/s": lists / seconds, "documents/s": documents / seconds}
