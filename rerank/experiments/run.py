@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rerank.errors import UserError
+from rerank.errors import NoModelError, UserError
 from rerank.evaluation.measures import PerQuery
 from rerank.experiments.cells import Cell, Group, Job, Plan
 from rerank.experiments.engines import Workers, cores_at_hand, devices_at_hand, environments
+from rerank.experiments.first_stage import mixed_row
 from rerank.experiments.identities import Identities
 from rerank.experiments.keep import Kept, collect, key_of, merge, restore, write_kept
 from rerank.experiments.outcome import Failure, Outcome
@@ -73,6 +74,7 @@ class Experiment:
     Attributes:
         plan: the cells.
         outcomes: what came out, by group, in the order of the plan; groups that failed are missing.
+        mixed: the same, mixed with the first stage, where that is asked for.
         failures: cells that failed.
         trained: all cells that were trained, with what their ``measures.json`` holds, and ``seconds``.
         identities: which trainings the cells are.
@@ -81,6 +83,7 @@ class Experiment:
 
     plan: Plan
     outcomes: dict[Group, Outcome] = field(default_factory=dict)
+    mixed: dict[Group, Outcome] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
     trained: list[tuple[Cell, dict[str, Any]]] = field(default_factory=list)
     identities: Identities = field(default_factory=Identities)
@@ -163,7 +166,7 @@ class Experiment:
 
     def kept(self) -> list[Kept]:
         """The files by which this experiment resumes on another machine."""
-        return collect(self.plan.output, self._trained_cells(), self.outcomes.values())
+        return collect(self.plan.output, self._trained_cells(), [*self.outcomes.values(), *self.mixed.values()])
 
     def keep(self, through: bool = True) -> None:
         """Write what is finished to the file that the configuration names; other parts of the experiment stay there.
@@ -245,11 +248,14 @@ class Experiment:
         if self.measurement(cell)[0] is not None:
             self._measured(cell)
         elif cell.restored:
-            log.warning("%s: kept without a measurement on these test lists; it is trained again", cell)
-            shutil.rmtree(cell.folder)
-            self._ready.appendleft((Job.REFIT, cell))
+            self._train_again(cell, "a measurement on these test lists")
         else:
             self._ready.appendleft((Job.MEASURE, cell))
+
+    def _train_again(self, cell: Cell, lacking: str) -> None:
+        log.warning("%s: kept without %s; it is trained again", cell, lacking)
+        shutil.rmtree(cell.folder)
+        self._ready.appendleft((Job.REFIT, cell))
 
     def _measured(self, cell: Cell) -> None:
         state = self._states[cell.group]
@@ -269,7 +275,17 @@ class Experiment:
                 else test_run(cell.folder, cell.id, configured(cell.settings), test_lists(cell))
             )
 
-        self.outcomes[cell.group] = Outcome(chosen, cell, len(state.trained), validation, table, seconds, run, file)
+        outcome = Outcome(chosen, cell, len(state.trained), validation, table, seconds, run, file)
+        try:
+            mixed = mixed_row(self.plan, self.identities, outcome)
+        except NoModelError:
+            if not cell.restored:
+                raise
+            self._train_again(cell, "its mixture with the first stage")
+            return
+        self.outcomes[cell.group] = outcome
+        if mixed is not None:
+            self.mixed[mixed.group] = mixed
         self._progress.measure(cell)
 
     def measurement(self, cell: Cell) -> tuple[PerQuery | None, Path | None]:
