@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +12,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
+from rerank import stops
 from rerank.arrow import Array
 from rerank.errors import UserError
 from rerank.evaluation.measures import evaluate
@@ -25,6 +28,7 @@ from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.vectors.boosting import Trees
 from rerank.retrieval.fuse import interpolate
 from rerank.retrieval.runs import Run
+from rerank.stops import Stopped
 from rerank.training.ids import measured_hashes, measurement_identity, run_identity
 from rerank.training.in_sample import remember
 from rerank.training.measurement import kept_test_run, read_measurement, write_measurement, write_test_run
@@ -49,15 +53,23 @@ def score_shared(
     budget: int | None,
     progress: str | None = None,
 ) -> Array:
-    """Scores of every candidate, ``[T]`` float32, in every process; each process scores every n-th list."""
+    """Scores of every candidate, ``[T]`` float32, in every process; each process scores every n-th list.
+
+    Raises:
+        Stopped: a signal came to one of the processes of a training; all of them stop.
+    """
     if not (dist.is_available() and dist.is_initialized()):
         return score_lists(model, inputs, lists, precision=precision, budget=budget, progress=progress)
     process, processes = dist.get_rank(), dist.get_world_size()
     mine = lists.select(np.arange(process, len(lists), processes))
     shown = progress if process == 0 else None
-    scores = score_lists(model, inputs, mine, precision=precision, budget=budget, progress=shown)
+    scores: Array | None = None
+    with suppress(Stopped):  # the others may have got no signal: they learn of it where the parts are joined
+        scores = score_lists(model, inputs, mine, precision=precision, budget=budget, progress=shown)
     parts: list[Array | None] = [None] * processes
     dist.all_gather_object(parts, scores)
+    if any(part is None for part in parts):
+        raise Stopped(stops.asked() or signal.SIGTERM)
     whole = np.empty(lists.size, dtype=np.float32)
     for part, values in enumerate(parts):
         assert values is not None
