@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ import torch.distributed as dist
 from rerank import stops
 from rerank.arrow import Array
 from rerank.errors import UserError
+from rerank.evaluation.beside import beside_first_stage
 from rerank.evaluation.measures import evaluate
 from rerank.evaluation.weights import tune_weight
 from rerank.identity import id_of
@@ -36,6 +38,9 @@ from rerank.training.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from rerank.training.config import TrainConfig
+
+BESIDE = "first_stage"
+"""Key of ``measures.json``: of validation and test lists the model beside the first stage, in the monitor."""
 
 TEXT_ALONE = "text_alone"
 """Key of ``measures.json``: what the text part of a model that starts from columns is worth by itself."""
@@ -139,6 +144,7 @@ def finish(
         result["validation"] = evaluate(run, lists.qrels, names, name="validation").mean
         if lists.store.order is not None:
             first = lists.run()
+            result[BESIDE] = compared("validation", run, first, lists, config)
             mixed["first_stage_weight"], _ = tune_weight(run, first, lists.qrels, config.monitor)
             both = interpolate(run, first, mixed["first_stage_weight"])
             mixed["validation"] = evaluate(both, lists.qrels, names, name="validation").mean
@@ -147,6 +153,8 @@ def finish(
         found = measure_test(folder, splits.test, config, score, weight, main)
         result["measurement"], result["test"] = found["measurement"], found["test"]
         mixed |= found.get("with_first_stage", {})
+        if found.get(BESIDE):
+            result[BESIDE] = result.get(BESIDE, {}) | found[BESIDE]
     if mixed:
         result["with_first_stage"] = mixed
     if isinstance(model, CrossEncoder) and model.start is not None:
@@ -185,7 +193,8 @@ def measure_test(
         main: whether this process writes.
 
     Returns:
-        ``measurement`` (its id), ``test`` (the means) and, with a weight, ``with_first_stage``.
+        ``measurement`` (its id), ``test`` (the means) and, where something ranked them before, ``first_stage`` and,
+        with a weight, ``with_first_stage``.
     """
     assert lists.qrels is not None
     names = names_of(config)
@@ -196,11 +205,22 @@ def measure_test(
         write_test_run(folder.path, run_identity(subject, hashes), run)
     table = evaluate(run, lists.qrels, names, name="test")
     mixed: dict[str, float] = {}
-    if weight is not None and lists.store.order is not None:
-        mixed = evaluate(interpolate(run, lists.run(), weight), lists.qrels, names, name="test").mean
+    found: dict[str, Any] = {}
+    if lists.store.order is not None:
+        first = lists.run()
+        found = compared("test", run, first, lists, config)
+        if weight is not None:
+            mixed = evaluate(interpolate(run, first, weight), lists.qrels, names, name="test").mean
     if main:
-        write_measurement(folder.path, identity, table, mixed)
-    return _found(id_of(identity), table.mean, mixed)
+        write_measurement(folder.path, identity, table, mixed, found)
+    return _found(id_of(identity), table.mean, mixed, found)
+
+
+def compared(name: str, run: Run, first: Run, lists: Lists, config: TrainConfig) -> dict[str, Any]:
+    """The model beside the first stage in the monitor, under the name of the lists; empty for measures like NumRel."""
+    assert lists.qrels is not None
+    found = beside_first_stage(run, first, lists.qrels, config.monitor)
+    return {} if found is None else {name: asdict(found)}
 
 
 def known_test(folder: RunFolder, lists: Lists, config: TrainConfig) -> dict[str, Any] | None:
@@ -208,11 +228,13 @@ def known_test(folder: RunFolder, lists: Lists, config: TrainConfig) -> dict[str
     hashes = measured_hashes(lists, config.model.columns)
     identity = measurement_identity({"training": folder.id}, hashes, names_of(config))
     found = read_measurement(folder.path, identity)
-    return None if found is None else _found(id_of(identity), found[0].mean, found[1])
+    return None if found is None else _found(id_of(identity), found[0].mean, *found[1:])
 
 
-def _found(measurement: str, test: Mapping[str, float], mixed: Mapping[str, float]) -> dict[str, Any]:
-    result = {"measurement": measurement, "test": dict(test)}
+def _found(
+    measurement: str, test: Mapping[str, float], mixed: Mapping[str, float], beside: Mapping[str, Any]
+) -> dict[str, Any]:
+    result = {"measurement": measurement, "test": dict(test)} | ({BESIDE: dict(beside)} if beside else {})
     return result | ({"with_first_stage": {"test": dict(mixed)}} if mixed else {})
 
 
