@@ -169,9 +169,24 @@ def finish(
             folder.add_to_contract({"first_stage_weight": mixed["first_stage_weight"]})
         if "features" in (manifest := splits.train.store.manifest):
             folder.add_to_contract({"layout": manifest["features"]})
+        if isinstance(model, CrossEncoder) and model.loads_elsewhere:
+            folder.add_to_contract({"elsewhere": model.largest_difference(_longest(splits.train))})
         folder.write_card(splits, result)
         folder.write_measures(result)
     return result
+
+
+def _longest(lists: Lists, count: int = 16) -> list[tuple[str, str]]:
+    """Query and document of some candidates: those with the longest documents, by characters."""
+    import pyarrow.compute as pc
+
+    store = lists.store
+    rows = lists.row_numbers
+    texts = store.documents.column("text")
+    lengths = pc.fill_null(pc.utf8_length(texts), 0).to_numpy()[store.document[rows]]
+    chosen = rows[np.argsort(-lengths, kind="stable")[:count]]
+    queries = store.queries.column("text").take(store.query[chosen]).to_pylist()
+    return list(zip(queries, texts.take(store.document[chosen]).to_pylist(), strict=True))
 
 
 def names_of(config: TrainConfig) -> str:
