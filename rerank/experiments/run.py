@@ -7,11 +7,11 @@ import shutil
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from rerank.errors import NoModelError, UserError
 from rerank.evaluation.measures import PerQuery
@@ -28,6 +28,7 @@ from rerank.experiments.search import Search, make_search
 from rerank.experiments.worker import note
 from rerank.identity import id_of
 from rerank.retrieval.runs import Run
+from rerank.stops import Stopped, name_of
 from rerank.training.command import check, configured
 from rerank.training.ids import file_of, measurement_identity, run_identity
 from rerank.training.measurement import kept_test_run, read_measurement
@@ -115,27 +116,63 @@ class Experiment:
                 if group not in late:
                     self._ask(group)
             running: dict[Future[dict[str, Any]], tuple[Job, Cell]] = {}
-            while running or self._ready or late:
-                if not running and not self._ready:
-                    self._give_up()
-                    for group in late:
-                        if group.method not in self.stopped:
-                            self._ask(group)
-                        else:
-                            progress.totals[group.method] -= states[group].search.size
-                    late = []
-                while self._ready and len(running) < workers.count:
-                    job, cell = self._ready.popleft()
-                    progress.start(cell)
-                    running[workers.submit(_words(job, cell, self.plan))] = job, cell
-                done, _ = wait(running, return_when=FIRST_COMPLETED)
-                for future in done:
-                    job, cell = running.pop(future)
-                    progress.end(cell)
-                    self._through(job, cell, future.result().get("error"))
+            try:
+                self._work(workers, running, late)
+            except Stopped as stop:
+                self._stop(stop, workers, running)
         self.outcomes = {group: self.outcomes[group] for group in states if group in self.outcomes}
         self.trained = self._trained_cells()
         self.failures.sort(key=lambda failure: self.plan.groups.index(failure.cell.group))
+
+    def _work(
+        self, workers: Workers, running: dict[Future[dict[str, Any]], tuple[Job, Cell]], late: list[Group]
+    ) -> None:
+        """Let the workers do what is ready until nothing is.
+
+        Args:
+            workers: the workers.
+            running: gets what they do.
+            late: groups that wait for the rule of futility.
+        """
+        while running or self._ready or late:
+            if not running and not self._ready:
+                self._give_up()
+                for group in late:
+                    if group.method not in self.stopped:
+                        self._ask(group)
+                    else:
+                        self._progress.totals[group.method] -= self._states[group].search.size
+                late = []
+            while self._ready and len(running) < workers.count:
+                job, cell = self._ready.popleft()
+                self._progress.start(cell)
+                running[workers.submit(_words(job, cell, self.plan))] = job, cell
+            done, _ = wait(running, return_when=FIRST_COMPLETED)
+            for future in done:
+                job, cell = running.pop(future)
+                self._progress.end(cell)
+                self._through(job, cell, error_of(future.result()))
+
+    def _stop(
+        self, stop: Stopped, workers: Workers, running: Mapping[Future[dict[str, Any]], tuple[Job, Cell]]
+    ) -> NoReturn:
+        """Let the cells under way write their checkpoints, and say how to resume.
+
+        Raises:
+            Stopped: always.
+        """
+        by, output = name_of(stop.number), self.plan.output
+        log.warning("%s: cells stop at their next steps; once more to leave at once", by)
+        workers.ask_to_stop()
+        wait(running)
+        for future, (job, cell) in running.items():
+            if error_of(future.result()) is None:
+                self._through(job, cell, None)
+        if self.plan.config.keep is not None:
+            self.keep(through=False)
+        trained, cells = len(self._trained_cells()), sum(self._progress.totals.values())
+        said = f"stopped by {by}; {trained} of {cells} cells are trained; the same command resumes {output}"
+        raise Stopped(stop.number, said) from None
 
     def power(self) -> str:
         """A sentence on the differences that this experiment could find."""
@@ -296,6 +333,11 @@ class Experiment:
         identity = measurement_identity({"training": cell.id}, test, config.measures, config.empty)
         found = read_measurement(cell.folder, identity)
         return (None, None) if found is None else (found[0], cell.folder / file_of(id_of(identity)))
+
+
+def error_of(reply: Mapping[str, Any]) -> str | None:
+    """Why a worker did not do a job; None where it did."""
+    return f"its process was stopped ({reply['stopped']})" if "stopped" in reply else reply.get("error")
 
 
 def search_of(plan: Plan, group: Group) -> Search:
