@@ -19,6 +19,7 @@ from rerank.evaluation.measures import Evaluator, parse_measures
 from rerank.files import atomic_folder
 from rerank.kernels.memory import keep_freed
 from rerank.kernels.precision import on_cpu, resolve
+from rerank.kernels.ways import Ways
 from rerank.lists.data import Splits
 from rerank.lists.sampling import seed_of
 from rerank.lists.view import Lists
@@ -94,6 +95,7 @@ class Trainer:
             self.folder.open(self.splits)
         self.accelerator.wait_for_everyone()
         self._say("precision %s (%s)", self.precision, self.why)
+        ways = self._settle()
         if self.accelerator.device.type == "cpu":
             keep_freed()
         train, skipped = self.splits.train, len(self.splits.train) - len(self.usable)
@@ -122,6 +124,8 @@ class Trainer:
                     self._epoch(state, gradients, optimizer)
                 self._prepared.clear()
                 best = type(self.model).load(self.folder.best)
+                if ways is not None:
+                    best.settle(self.precision, kept=ways)
                 measures = finish(self.folder, self.splits, best, config, self.main, self._validated)
         except Stopped as stop:
             self._stop(stop, state, optimizer)
@@ -154,6 +158,23 @@ class Trainer:
             self.accelerator.end_training()
         by = stops.name_of(stop.number)
         raise Stopped(stop.number, f"stopped by {by} at step {state.step} of {self.steps}; {said}") from None
+
+    def _settle(self) -> Ways | None:
+        """Let the model take the ways that the run started with, or choose them; the same in every process."""
+        kept = self.folder.kernels() if self.main else None
+        ways = self.model.settle(self.precision, self.config.kernels, kept) if self.main else None
+        if self.accelerator.num_processes > 1:
+            from accelerate.utils import broadcast_object_list
+
+            (ways,) = broadcast_object_list([ways])
+            if ways is not None:
+                self.model.settle(self.precision, kept=ways)
+        if ways is not None:
+            if self.main and kept is None:
+                self.folder.keep_kernels(ways)
+            why = "as the run started" if kept else "as told" if self.config.kernels != "auto" else "as measured"
+            self._say("kernels: %s (%s)", ways, why)
+        return ways
 
     def _gradients(self, state: State) -> Gradients:
         """Build the gradient accumulator; a resumed run keeps its memory limits."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import MethodType
 from typing import Any, Literal
@@ -15,10 +16,10 @@ from torch import Tensor, nn
 
 from rerank.arrow import Array
 from rerank.errors import UserError
-from rerank.kernels.cpu_attention import use_cheap_attention
-from rerank.kernels.dropout import use_cheap_dropout
-from rerank.kernels.flat import reads_flat, use_flat_encoder
-from rerank.kernels.precision import Precision
+from rerank.kernels.flat import flatten, reads_flat
+from rerank.kernels.precision import Precision, type_of
+from rerank.kernels.proof import use_kernels, works_here
+from rerank.kernels.ways import Kernels, Ways, faster, use_ways
 from rerank.lists.tokens import Tokens, tokenise
 from rerank.lists.view import Lists
 from rerank.models.base import Inputs, drawn_from
@@ -50,6 +51,9 @@ FROM_PADDING = frozenset(
     ]
 )
 """Architectures that count positions from behind the padding's, so that RoBERTa's 514 positions hold 512 tokens."""
+
+PROBE = 70
+"""Tokens of the longer of two pairs on which kernels prove themselves: more than a window of local attention."""
 
 FOUND = 0.9
 """Share of an encoder's parameters that a folder has to have the weights of."""
@@ -136,7 +140,6 @@ class CrossEncoder(Scorer):
         self._start_weight = start_weight
         self._begin(FRESH_SEED)
         self._started = False
-        self.template = PairTemplate.of(self.tokenizer, with_types=_knows_types(self.network))
         self.positions = contract.get("positions") or _positions(self.network.config, self.tokenizer)
         self.room = room = self.positions - self.template.special
         told = query_length or contract.get("query_length"), document_length or contract.get("document_length")
@@ -155,6 +158,9 @@ class CrossEncoder(Scorer):
         """Take the weights of the folder; those that it does not have are drawn."""
         with drawn_from(seed):
             self.network, self.missing = _load(self._folder, self.head, self._saved_cls, self._dropout)
+        self.template = PairTemplate.of(self.tokenizer, with_types=_knows_types(self.network))
+        self._ways: tuple[tuple[str, Precision] | None, Ways] | None = None
+        use_kernels(self.network, _attending(self.network), partial(_plain_scores, self.network), self._probe())
         check_long(self.long, self.network, self.head)
         if self.long in ("cls_mean", "literal_cedr"):
             mean_of_cls(self.network)
@@ -168,6 +174,38 @@ class CrossEncoder(Scorer):
             self.start.set(self._saved_start["weights"])
         else:
             self.start.share(WEIGHT if self._start_weight is None else self._start_weight)
+
+    def _probe(self) -> dict[str, Tensor]:
+        """A short and a longer pair of random words, padded."""
+        special, config, rng = self.template.special, self.network.config, np.random.default_rng(0)
+        words = np.setdiff1d(np.arange(min(config.vocab_size, len(self.tokenizer))), self.tokenizer.all_special_ids)
+        longest = max(2, min(PROBE, _positions(config, self.tokenizer)) - special)
+        of_query = (longest - 1) // 4 + 1
+        sides = [[rng.choice(words, n) for n in lengths] for lengths in ((1, of_query), (2, longest - of_query))]
+        return {name: torch.from_numpy(array) for name, array in self.template.join(*sides).items()}
+
+    def settle(self, precision: Precision, kernels: Kernels = "auto", kept: Ways | None = None) -> Ways:
+        """Choose between our attention and dropout and PyTorch's: as told, else by a measurement on this processor."""
+        device = next(self.network.parameters()).device
+        of = device.type, precision
+        if kept is None and kernels == "auto" and self._ways and self._ways[0] in (None, of):
+            return self._ways[1]
+        if kept is not None or kernels != "auto":
+            self._ways = None, kept or Ways.all("own" if kernels == "own" else "torch")
+        else:
+            self._ways = of, self._faster(device, type_of(precision))
+        use_ways(self.network, self._ways[1])
+        return self._ways[1]
+
+    def _faster(self, device: torch.device, kind: torch.dtype) -> Ways:
+        config = self.network.config
+        if device.type == "cuda" and reads_flat(self.network):
+            batch = {name: value.to(device) for name, value in flatten(self._probe(), self.network).items()}
+            if why := works_here(self.network, partial(_plain_scores, self.network), batch, kind):
+                log.warning("our attention does not work on this GPU (%s); PyTorch's is used", why)
+                return Ways.all("torch")
+        heads = config.num_attention_heads
+        return faster(heads, config.hidden_size // heads, kind, device)
 
     @property
     def _starts_as_saved(self) -> bool:
@@ -509,10 +547,16 @@ def _load(folder: Path, head: str, saved_cls: bool, dropout: float | None) -> tu
             _keep_float32(module)
         elif pooler := getattr(module, "pooler", None):
             _keep_float32(pooler)
-    use_cheap_dropout(network)
-    use_cheap_attention(network.encoder if isinstance(network, ClsHead) else network)
-    use_flat_encoder(network)
     return network, missing
+
+
+def _attending(network: Any) -> Any:
+    """What of a network Transformers made."""
+    return network.encoder if isinstance(network, ClsHead) else network
+
+
+def _plain_scores(network: Any, batch: Mapping[str, Any]) -> Tensor:
+    return score_rows(network, batch, "truncate")
 
 
 def _check_encoder(config: Any, folder: Path) -> None:
