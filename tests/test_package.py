@@ -18,6 +18,7 @@ FLOORS = {
     "lazy": 0,
     "described": 0,
     "ranges": 1,
+    "refused": 1,
     "identity": 3,
     "files": 1,
     "hashes": 2,
@@ -45,6 +46,7 @@ FLOORS = {
     "pyterrier": 9,
     "experiments": 10,
     "demo": 10,
+    "catalogue": 10,
     "verify": 10,
     "cli": 11,
 }
