@@ -13,7 +13,6 @@ from sphinx.util.docutils import SphinxDirective
 
 from rerank.described import Described
 
-
 ROOMS = (
     "rerank.losses",
     "rerank.relaxations",
