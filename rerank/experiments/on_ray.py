@@ -271,11 +271,16 @@ def ray_workers(
     except ModuleNotFoundError as error:
         raise UserError("engine: Ray is not installed; pip install 'rerank[ray]'") from error
     ours = not ray.is_initialized()
-    address = os.environ.get("RAY_ADDRESS", "local")
+    address = os.environ.get("RAY_ADDRESS") or "local"
     if ours:
         handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
-            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+            ray.init(
+                address=address,
+                include_dashboard=False if address == "local" else None,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+            )
         except (ConnectionError, RuntimeError, ValueError) as error:
             raise UserError(f"RAY_ADDRESS: no cluster at {address}: {' '.join(str(error).split())}") from error
         for number, handler in handlers.items():  # Ray has replaced SIGTERM's by an exit

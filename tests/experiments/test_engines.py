@@ -224,14 +224,14 @@ def cluster() -> Iterator[Any]:
     cluster.shutdown()
 
 
-def on_ray(here: Path, output: Path, cluster: Any, *words: str) -> subprocess.Popen[str]:
+def on_ray(here: Path, output: Path, address: str, *words: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "rerank.cli", "experiment", "--config", str(here / "experiment.yaml")]
     command += ["--engine=ray", "--jobs=null", "--output", str(output), *words]
-    environment = os.environ | {"RAY_ADDRESS": cluster.address}
+    environment = os.environ | {"RAY_ADDRESS": address}
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def workers_below(process: int | None = None) -> list[psutil.Process]:
+def workers_of_actors() -> list[psutil.Process]:
     """Worker processes that Ray's actors started."""
     found = []
     for one in psutil.process_iter(["cmdline", "ppid"]):
@@ -241,21 +241,22 @@ def workers_below(process: int | None = None) -> list[psutil.Process]:
     return found
 
 
-def test_two_cells_on_ray_equal_those_of_this_machine(here: Path, tmp_path: Path, cluster: Any) -> None:
-    """The one test of Ray that always runs, where Ray is installed."""
-    process = on_ray(here, tmp_path / "out", cluster, "--seeds=[1]")
+def test_cells_on_ray_equal_those_of_this_machine(here: Path, tmp_path: Path) -> None:
+    """On an instance of Ray that the command starts, and stops."""
+    pytest.importorskip("ray", reason="Ray is not installed: pip install 'rerank[ray]'")
+    process = on_ray(here, tmp_path / "out", "local", "--seeds=[1]")
     _, said = process.communicate(timeout=500)
     assert process.returncode == 0, said
-    assert "room for 2 cells on 2 machines" in said
+    assert "Ray: room for " in said
     there, whole = found(tmp_path / "out"), found(here / "here")
     assert len(there) == 4 + 2
     assert all(whole[name] == content for name, content in there.items())
-    assert len(list((tmp_path / "out" / "workers").glob("worker-*-0.log"))) == 2, "logs come home"
+    assert list((tmp_path / "out" / "workers").glob("worker-*-0.log")), "logs come home"
 
 
 @pytest.mark.slow
 def test_a_grid_on_two_nodes_equals_this_machine_byte_for_byte(here: Path, tmp_path: Path, cluster: Any) -> None:
-    process = on_ray(here, tmp_path / "out", cluster)
+    process = on_ray(here, tmp_path / "out", cluster.address)
     _, said = process.communicate(timeout=1200)
     assert process.returncode == 0, said
     assert found(tmp_path / "out") == found(here / "here")
@@ -265,7 +266,7 @@ def test_a_grid_on_two_nodes_equals_this_machine_byte_for_byte(here: Path, tmp_p
 @pytest.mark.slow
 def test_cells_of_a_node_that_is_killed_are_done_by_others(here: Path, tmp_path: Path, cluster: Any) -> None:
     """A third node joins while cells are trained, gets some, and is killed."""
-    process = on_ray(here, tmp_path / "out", cluster)
+    process = on_ray(here, tmp_path / "out", cluster.address)
     while not list((tmp_path / "out").glob("cells/**/measures.json")):
         assert process.poll() is None
         time.sleep(0.1)
@@ -285,7 +286,7 @@ def test_cells_of_a_node_that_is_killed_are_done_by_others(here: Path, tmp_path:
 @pytest.mark.slow
 def test_ctrl_c_stops_actors_with_checkpoints_written(here: Path, tmp_path: Path, cluster: Any) -> None:
     words = ["--base.epochs=20000", "--base.checkpoint_every=1000000", "--base.patience=20000"]
-    process = on_ray(here, tmp_path / "out", cluster, *words)
+    process = on_ray(here, tmp_path / "out", cluster.address, *words)
     while len(list((tmp_path / "out").glob("cells/**/metrics.jsonl"))) < 2:
         assert process.poll() is None
         time.sleep(0.1)
@@ -296,18 +297,39 @@ def test_ctrl_c_stops_actors_with_checkpoints_written(here: Path, tmp_path: Path
     assert time.monotonic() - asked < 30
     assert process.returncode == 130
     assert len(list((tmp_path / "out").glob("cells/**/checkpoints/*/"))) >= 2
-    assert psutil.wait_procs(workers_below(), timeout=10)[1] == []
+    assert psutil.wait_procs(workers_of_actors(), timeout=10)[1] == []
 
 
-def test_nodes_that_do_not_share_the_disk_are_refused(here: Path, tmp_path: Path, cluster: Any) -> None:
-    """A node in a namespace of its own, where another folder lies over the experiment's."""
-    from rerank.errors import UserError
-    from rerank.experiments import on_ray as module
+@pytest.mark.slow
+def test_a_node_that_does_not_share_the_disk_is_refused(here: Path, tmp_path: Path, cluster: Any) -> None:
+    """A node in a namespace of its own, in which an empty disk lies over the experiment's folder."""
+    import ray
 
-    seen = module.Seen("another", True, module.code_hash())
-    assert "on a disk that all share" in module._problem(seen, "nonce", "n", tmp_path, tmp_path)
-    seen = module.Seen("nonce", False, module.code_hash())
-    assert "relative paths" in module._problem(seen, "nonce", "n", tmp_path, tmp_path)
-    seen = module.Seen("nonce", True, "0")
-    assert "another version" in module._problem(seen, "nonce", "n", tmp_path, tmp_path)
-    assert UserError
+    if subprocess.run(["unshare", "-m", "mount", "-t", "tmpfs", "none", str(tmp_path)], check=False).returncode:
+        pytest.skip("this user may not mount anything")
+    output = tmp_path / "out"
+    output.mkdir()
+    start = f"mount -t tmpfs none {output} && exec ray start --address {cluster.address} --num-cpus=1 --block"
+    node = subprocess.Popen(["unshare", "-m", "bash", "-c", start], stdout=subprocess.DEVNULL, start_new_session=True)
+    try:
+        ray.init(address=cluster.address, log_to_driver=False)
+        while sum(one["Alive"] for one in ray.nodes()) < 3:
+            assert node.poll() is None
+            time.sleep(0.5)
+        ray.shutdown()
+        process = on_ray(here, output, cluster.address)
+        _, said = process.communicate(timeout=300)
+    finally:
+        os.killpg(node.pid, signal.SIGKILL)
+    assert process.returncode == 2
+    assert "Ray node" in said
+    assert f"does not see {output} as this machine does; Ray needs output and data on a disk that all share" in said
+    assert not list(output.glob("cells/*"))
+
+
+@pytest.mark.slow
+def test_a_node_without_room_for_a_cell_is_refused(here: Path, tmp_path: Path, cluster: Any) -> None:
+    process = on_ray(here, tmp_path / "out", cluster.address, "--num_cpus=8", "--num_gpus=1")
+    _, said = process.communicate(timeout=300)
+    assert process.returncode == 2
+    assert "no machine of the Ray cluster has 8 CPUs and 1 GPUs for a cell" in said
