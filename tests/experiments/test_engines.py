@@ -150,8 +150,8 @@ def test_a_cell_whose_process_was_killed_is_tried_once_more(here: Path, tmp_path
     """The first process that trains is killed, as when memory runs out."""
     output = tmp_path / "out"
     command = [sys.executable, "-m", "rerank.cli", "experiment", "--config", str(here / "experiment.yaml")]
-    command += ["--output", str(output), "--seeds=[1]", "--jobs=1", "--base.epochs=20000", "--base.patience=400"]
-    process = subprocess.Popen([*command, "--base.checkpoint_every=50"], stderr=subprocess.PIPE, text=True)
+    command += ["--output", str(output), "--seeds=[1]", "--jobs=1", "--base.epochs=300"]
+    process = subprocess.Popen([*command, "--base.checkpoint_every=5"], stderr=subprocess.PIPE, text=True)
     waiting = time.monotonic()
     while not list(output.glob("cells/**/checkpoints/*")):
         assert time.monotonic() - waiting < 300 and process.poll() is None
