@@ -57,7 +57,7 @@ def experiment(argv: Sequence[str]) -> int:
     from rerank.experiments.cells import Plan  # the help has to come without importing torch
     from rerank.experiments.figures.data import check_figures
     from rerank.experiments.run import Experiment, check_cells, parse_share, search_of
-    from rerank.experiments.table import listing, text
+    from rerank.experiments.table import beside_sentences, listing, text
 
     plan = Plan(config)
     part = None if share is None else parse_share(share, config)
@@ -100,6 +100,8 @@ def experiment(argv: Sequence[str]) -> int:
             write_experiment(done, summary, html)
         pictures = write_figures(done, summary)
     print(text(summary, bold=sys.stdout.isatty()), end="")
+    for line in beside_sentences(summary):
+        print(line)
     stems = ("results", "points", "queries", "cells")
     files = ["results.json", *(f"{stem}.parquet" for stem in stems), "table.md", "table.tex"]
     log.info("%s: %s", plan.output, ", ".join([*files, *(path.name for path in pictures)]))

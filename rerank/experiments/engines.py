@@ -67,6 +67,7 @@ class Process:
         self._environment, self._log, self._folder = environment, log, folder
         self._options = [] if own_classes else ["-P"]
         self._process: subprocess.Popen[str] | None = None
+        self._stopping = False
 
     def do(self, job: dict[str, Any]) -> Reply:
         """The reply to a job; where the process ended, the next job starts another."""
@@ -75,6 +76,8 @@ class Process:
         try:
             process.stdin.write(json.dumps(job) + "\n")
             process.stdin.flush()
+            if self._stopping:  # asked for while the process was about to start
+                self.ask_to_stop()
             line = process.stdout.readline()
         except BrokenPipeError:
             line = ""
@@ -105,6 +108,7 @@ class Process:
 
     def ask_to_stop(self) -> None:
         """Let the process stop where what it does can be resumed; its job is answered then."""
+        self._stopping = True
         if (process := self._process) is not None and process.stdin is not None:
             with contextlib.suppress(BrokenPipeError):
                 process.stdin.write(STOP)
@@ -138,6 +142,7 @@ class Workers:
         self._workers: dict[tuple[str, int], Worker] = {}
         self._busy: set[tuple[str, int]] = set()
         self._threads = ThreadPoolExecutor(1024)  # it starts one when none is idle
+        self._stopping = False
 
     def __enter__(self) -> Workers:
         return self
@@ -151,6 +156,7 @@ class Workers:
 
     def ask_to_stop(self) -> None:
         """Let every worker stop where what it does can be resumed."""
+        self._stopping = True
         for worker in list(self._workers.values()):
             worker.ask_to_stop()
 
@@ -177,12 +183,12 @@ class Workers:
     def _do(self, key: tuple[str, int], job: dict[str, Any]) -> Reply:
         worker = self._workers[key]
         try:
-            reply = worker.do(job)
+            reply = Reply(stopped="before it began") if self._stopping else worker.do(job)
         finally:
             if worker.lost:
                 del self._workers[key]
             self._busy.discard(key)
-        return {**reply, "place": key[0]} if reply.get("died") else reply
+        return {**reply, "place": key[0]} if "died" in reply or "stopped" in reply else reply
 
 
 def local_workers(jobs: int | None, logs: Path, own_classes: bool = False) -> Workers:

@@ -8,17 +8,18 @@ import shutil
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-from rerank.errors import UserError
+from rerank.errors import NoModelError, UserError
 from rerank.evaluation.measures import PerQuery
 from rerank.experiments.cells import Cell, Group, Job, Plan
 from rerank.experiments.config import ExperimentConfig
 from rerank.experiments.engines import Reply, Workers, local_workers
+from rerank.experiments.first_stage import mixed_row
 from rerank.experiments.identities import Identities
 from rerank.experiments.keep import Kept, collect, key_of, merge, restore, write_kept
 from rerank.experiments.outcome import Failure, Outcome
@@ -29,6 +30,7 @@ from rerank.experiments.search import Search, make_search
 from rerank.experiments.worker import note
 from rerank.identity import id_of
 from rerank.retrieval.runs import Run
+from rerank.stops import Stopped, name_of
 from rerank.training.command import check, configured
 from rerank.training.ids import Identity, file_of, measurement_identity, run_identity
 from rerank.training.measurement import kept_test_run, read_measurement
@@ -40,6 +42,8 @@ CLASSES = ("class_path", "data", "model", "loss", "sampler", "relaxation")
 """Keys whose values may be names of classes."""
 
 
+GRACE = 25.0
+"""Seconds that cells have to write their checkpoints when the experiment is stopped."""
 POLL = 2.0
 """Seconds after which the workers' room is looked at again, as machines come and go."""
 
@@ -79,6 +83,7 @@ class Experiment:
     Attributes:
         plan: the cells.
         outcomes: what came out, by group, in the order of the plan; groups that failed are missing.
+        mixed: the same, mixed with the first stage, where that is asked for.
         failures: cells that failed.
         trained: all cells that were trained, with what their ``measures.json`` holds, and ``seconds``.
         identities: which trainings the cells are.
@@ -89,6 +94,7 @@ class Experiment:
 
     plan: Plan
     outcomes: dict[Group, Outcome] = field(default_factory=dict)
+    mixed: dict[Group, Outcome] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
     trained: list[tuple[Cell, dict[str, Any]]] = field(default_factory=list)
     identities: Identities = field(default_factory=Identities)
@@ -122,28 +128,60 @@ class Experiment:
                 if group not in late:
                     self._ask(group)
             running: dict[Future[Reply], tuple[Job, Cell]] = {}
-            while running or self._ready or late:
-                if not running and not self._ready:
-                    self._give_up()
-                    for group in late:
-                        if group.method not in self.stopped:
-                            self._ask(group)
-                        else:
-                            progress.totals[group.method] -= states[group].search.size
-                    late = []
-                self._submit(workers, running)
-                if not running:
-                    time.sleep(POLL)  # a cluster without a machine that has room
-                done, _ = wait(running, timeout=POLL, return_when=FIRST_COMPLETED)
-                for future in done:
-                    job, cell = running.pop(future)
-                    progress.end(cell)
-                    reply = future.result()
-                    if not self._try_again(job, cell, reply):
-                        self._through(job, cell, reply.get("error"))
+            try:
+                self._work(workers, running, late)
+            except Stopped as stop:
+                self._stop(stop, workers, running)
         self.outcomes = {group: self.outcomes[group] for group in states if group in self.outcomes}
         self.trained = self._trained_cells()
         self.failures.sort(key=lambda failure: self.plan.groups.index(failure.cell.group))
+
+    def _work(self, workers: Workers, running: dict[Future[Reply], tuple[Job, Cell]], late: list[Group]) -> None:
+        """Let the workers do what is ready until nothing is.
+
+        Args:
+            workers: the workers.
+            running: gets what they do.
+            late: groups that wait for the rule of futility.
+        """
+        while running or self._ready or late:
+            if not running and not self._ready:
+                self._give_up()
+                for group in late:
+                    if group.method not in self.stopped:
+                        self._ask(group)
+                    else:
+                        self._progress.totals[group.method] -= self._states[group].search.size
+                late = []
+            self._submit(workers, running)
+            if self._ready and not running:
+                time.sleep(POLL)  # a cluster without a machine that has room
+            done, _ = wait(running, timeout=POLL, return_when=FIRST_COMPLETED)
+            for future in done:
+                job, cell = running.pop(future)
+                self._progress.end(cell)
+                reply = future.result()
+                if not self._try_again(job, cell, reply):
+                    self._through(job, cell, error_of(reply))
+
+    def _stop(self, stop: Stopped, workers: Workers, running: Mapping[Future[Reply], tuple[Job, Cell]]) -> NoReturn:
+        """Let the cells under way write their checkpoints, and say how to resume.
+
+        Raises:
+            Stopped: always.
+        """
+        by, output = name_of(stop.number), self.plan.output
+        log.warning("%s: cells stop at their next steps; once more to leave at once", by)
+        workers.ask_to_stop()
+        wait(running, timeout=GRACE)
+        for future, (job, cell) in running.items():
+            if future.done() and error_of(future.result()) is None:
+                self._through(job, cell, None)
+        if self.plan.config.keep is not None and self.share is None:
+            self.keep(through=False)
+        trained, cells = len(self._trained_cells()), sum(self._progress.totals.values())
+        said = f"stopped by {by}; {trained} of {cells} cells are trained; the same command resumes {output}"
+        raise Stopped(stop.number, said) from None
 
     def _submit(self, workers: Workers, running: dict[Future[Reply], tuple[Job, Cell]]) -> None:
         """Start what is ready, as far as workers are free."""
@@ -162,11 +200,11 @@ class Experiment:
         self._ready.extendleft(reversed(waiting))
 
     def _try_again(self, job: Job, cell: Cell, reply: Reply) -> bool:
-        """Queue a job again whose worker or machine died for the first time; on another machine if there is one."""
-        if not reply.get("died") or (job, cell.folder) in self._died:
+        """Queue a job again whose worker died, or was stopped by others, for the first time; elsewhere if it can be."""
+        if not {"died", "stopped"} & reply.keys() or (job, cell.folder) in self._died:
             return False
         self._died[job, cell.folder] = reply["place"]
-        log.warning("%s: %s; trying again", cell, reply["error"])
+        log.warning("%s: %s; trying again", cell, error_of(reply))
         self._ready.appendleft((job, cell))
         return True
 
@@ -208,7 +246,7 @@ class Experiment:
 
     def kept(self) -> list[Kept]:
         """The files by which this experiment resumes on another machine."""
-        return collect(self.plan.output, self._trained_cells(), self.outcomes.values())
+        return collect(self.plan.output, self._trained_cells(), [*self.outcomes.values(), *self.mixed.values()])
 
     def keep(self, through: bool = True) -> None:
         """Write what is finished to the file that the configuration names; other parts of the experiment stay there.
@@ -295,11 +333,14 @@ class Experiment:
         if self.measurement(cell)[0] is not None:
             self._measured(cell)
         elif cell.restored:
-            log.warning("%s: kept without a measurement on these test lists; it is trained again", cell)
-            shutil.rmtree(cell.folder)
-            self._ready.appendleft((Job.REFIT, cell))
+            self._train_again(cell, "a measurement on these test lists")
         else:
             self._ready.appendleft((Job.MEASURE, cell))
+
+    def _train_again(self, cell: Cell, lacking: str) -> None:
+        log.warning("%s: kept without %s; it is trained again", cell, lacking)
+        shutil.rmtree(cell.folder)
+        self._ready.appendleft((Job.REFIT, cell))
 
     def _measured(self, cell: Cell) -> None:
         state = self._states[cell.group]
@@ -319,7 +360,17 @@ class Experiment:
                 else test_run(cell.folder, cell.id, configured(cell.settings), test_lists(cell))
             )
 
-        self.outcomes[cell.group] = Outcome(chosen, cell, len(state.trained), validation, table, seconds, run, file)
+        outcome = Outcome(chosen, cell, len(state.trained), validation, table, seconds, run, file)
+        try:
+            mixed = mixed_row(self.plan, self.identities, outcome)
+        except NoModelError:
+            if not cell.restored:
+                raise
+            self._train_again(cell, "its mixture with the first stage")
+            return
+        self.outcomes[cell.group] = outcome
+        if mixed is not None:
+            self.mixed[mixed.group] = mixed
         self._progress.measure(cell)
 
     def measurement(self, cell: Cell) -> tuple[PerQuery | None, Path | None]:
@@ -361,6 +412,11 @@ def parse_share(text: str, config: ExperimentConfig) -> tuple[int, int]:
     if config.futility is not None:
         raise UserError("share: the rule of futility compares all methods; leave it out, or let one process do all")
     return int(found[1]), int(found[2])
+
+
+def error_of(reply: Mapping[str, Any]) -> str | None:
+    """Why a worker did not do a job; None where it did."""
+    return f"its process was stopped ({reply['stopped']})" if "stopped" in reply else reply.get("error")
 
 
 def search_of(plan: Plan, group: Group) -> Search:

@@ -13,6 +13,7 @@ from rerank.arrow import Array
 from rerank.errors import UserError
 from rerank.files import atomic_folder
 from rerank.hashes import check_files, hash_files, read_sealed, write_sealed
+from rerank.models.weights import copied
 from rerank.training.step import Step
 
 KEEP = 2
@@ -81,13 +82,13 @@ def save_checkpoint(run: Path, state: State, model: torch.nn.Module, optimizer: 
 
     folder = run / "checkpoints" / f"step-{state.step:08d}"
     with atomic_folder(folder, replace=True) as temporary:
-        save_file(_copied(model.state_dict()), str(temporary / "model.safetensors"))
+        save_file(copied(model.state_dict()), str(temporary / "model.safetensors"))
         moments = {
             f"{index}.{name}": value
             for index, values in optimizer.state_dict()["state"].items()
             for name, value in values.items()
         }
-        save_file(_copied(moments), str(temporary / "optimizer.safetensors"))
+        save_file(copied(moments), str(temporary / "optimizer.safetensors"))
         if state.scores is not None:
             save_file({"scores": torch.from_numpy(state.scores)}, str(temporary / "scores.safetensors"))
         values = asdict(replace(state, scores=None))
@@ -138,7 +139,3 @@ def check_checkpoint(folder: Path, remembered: bool = True) -> dict[str, Any]:
     values = read_sealed(folder / STATE)
     check_files(folder, values[FILES], remembered)
     return values
-
-
-def _copied(tensors: dict[str, Any]) -> dict[str, torch.Tensor]:
-    return {name: value.detach().cpu().contiguous() for name, value in tensors.items()}

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from rerank.evaluation.beside import beside_first_stage, sentences
 from rerank.kernels.precision import Precision
 from rerank.lists.view import Lists
 from rerank.retrieval.fuse import interpolate
@@ -46,6 +47,13 @@ def write_reranked(
         if scoring.main:
             scores = np.concatenate([np.zeros(0, np.float32), *parts.scores()])
             run = lists.run(scores)
-            write_run(output, interpolate(run, lists.run(), weight) if weight else run, tag="rerank")
+            if weight:
+                run = interpolate(run, lists.run(), weight)
+            write_run(output, run, tag="rerank")
             log.info("%s: %d queries, %d documents scored", output, len(run), len(scores))
+            judged = {query: grades for query, grades in (lists.qrels or {}).items() if grades}
+            if lists.store.order is not None and judged:
+                found = beside_first_stage(run, lists.run(), judged, "nDCG@10")
+                for line in sentences(found, str(output)) if found else []:
+                    log.info("%s", line)
     scoring.end()

@@ -18,6 +18,7 @@ from rerank.errors import UserError
 from rerank.kernels.cpu_attention import use_cheap_attention
 from rerank.kernels.dropout import use_cheap_dropout
 from rerank.kernels.flat import reads_flat, use_flat_encoder
+from rerank.kernels.precision import Precision
 from rerank.lists.tokens import Tokens, tokenise
 from rerank.lists.view import Lists
 from rerank.models.base import Inputs, drawn_from
@@ -27,7 +28,7 @@ from rerank.models.text.long import Long, check_long, make_inputs, mean_of_cls, 
 from rerank.models.text.pairs import FlatInputs
 from rerank.models.text.start import DEPTH, WEIGHT, Start, StartInputs, last_layer, spread, start_at_zero
 from rerank.models.text.template import PairTemplate
-from rerank.models.weights import check_safetensors, check_tokenizer, find_model, initial_hashes
+from rerank.models.weights import check_safetensors, check_tokenizer, copied, find_model, initial_hashes
 from rerank.ranges import check_range
 
 log = logging.getLogger("rerank")
@@ -136,7 +137,8 @@ class CrossEncoder(Scorer):
         self._begin(FRESH_SEED)
         self._started = False
         self.template = PairTemplate.of(self.tokenizer, with_types=_knows_types(self.network))
-        self.room = room = _positions(self.network.config, self.tokenizer) - self.template.special
+        self.positions = contract.get("positions") or _positions(self.network.config, self.tokenizer)
+        self.room = room = self.positions - self.template.special
         told = query_length or contract.get("query_length"), document_length or contract.get("document_length")
         self.query_length, self.document_length = resolve_lengths(room, *told, bool(self.missing), self.long)
         needed = self.query_length + (self.document_length if self.long == "truncate" else 1)
@@ -220,6 +222,7 @@ class CrossEncoder(Scorer):
 
     def contract(self) -> dict[str, Any]:
         """What an input looks like; saved with the weights."""
+        cut = {"positions": self.positions} if self.loads_elsewhere else {}
         return {
             "class": class_name(type(self)),
             "name": self.name,
@@ -227,7 +230,33 @@ class CrossEncoder(Scorer):
             "query_length": self.query_length,
             "document_length": self.document_length,
             "long": self.long,
-        } | ({"start": self.start.contract()} if self.start else {})
+        } | (cut | {"start": self.start.contract()} if self.start else cut)
+
+    @property
+    def loads_elsewhere(self) -> bool:
+        """Whether other libraries read what is saved, long documents too."""
+        return self.head == "hf" and self.long == "truncate"
+
+    @property
+    def total(self) -> int:
+        """Tokens of the longest pair: where other libraries cut, which know no length of either side."""
+        return self.query_length + self.document_length + self.template.special
+
+    def largest_difference(self, pairs: Sequence[tuple[str, str]]) -> float:
+        """How far the scores of pairs by transformers and what is built on it are from ours, in float32, at the most.
+
+        Others cut the longer side until a pair fits :attr:`total`, so a short query leaves a document more room than
+        here: of pairs whose sides fit their lengths the difference is that of rounding.
+        """
+        ours, training = self.text_scores(pairs, precision="fp32"), self.network.training
+        device, theirs = next(self.parameters()).device, list[Tensor]()
+        self.network.eval()
+        with torch.inference_mode():
+            for pair in pairs:
+                batch = self.tokenizer(*pair, truncation=True, max_length=self.total, return_tensors="pt").to(device)
+                theirs.append(self.network(**batch).logits.flatten().cpu())
+        self.network.train(training)
+        return float((torch.cat(theirs) - torch.from_numpy(ours)).abs().max())
 
     def logged(self) -> dict[str, Any]:
         """``start``: ``w`` of each column."""
@@ -284,9 +313,16 @@ class CrossEncoder(Scorer):
         return scores.float() + self.start(beside)
 
     def save(self, folder: Path) -> None:
-        """Write weights, configuration, tokenizer and contract; ``hf`` heads load in other libraries."""
+        """Write weights, configuration, tokenizer and contract; ``hf`` heads load in other libraries.
+
+        For these the tokenizer is saved with :attr:`total` as its ``model_max_length``.
+        """
         self.network.save_pretrained(folder, safe_serialization=True)
+        before = self.tokenizer.model_max_length
+        if self.loads_elsewhere:
+            self.tokenizer.model_max_length = self.total
         self.tokenizer.save_pretrained(folder)
+        self.tokenizer.model_max_length = before
         write_contract(folder, self.contract())
 
     def predict(self, pairs: Sequence[tuple[str, str]] | Lists, budget: int | None = None) -> Array:
@@ -313,12 +349,15 @@ class CrossEncoder(Scorer):
             )
         return self.text_scores(pairs, budget)
 
-    def text_scores(self, pairs: Sequence[tuple[str, str]], budget: int | None = None) -> Array:
+    def text_scores(
+        self, pairs: Sequence[tuple[str, str]], budget: int | None = None, precision: Precision = "auto"
+    ) -> Array:
         """Raw scores of text pairs, ``[n]`` float32, by the text part alone where there is another.
 
         Args:
             pairs: the texts.
             budget: padded tokens per forward pass; None for what suits the machine.
+            precision: arithmetic of the encoder.
         """
         from rerank.models.score import score_candidates
 
@@ -330,7 +369,8 @@ class CrossEncoder(Scorer):
             encoded = self.tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"] if texts else []
             sides.append([np.asarray(ids[:limit], dtype=np.int64) for ids in encoded])
         rows = np.arange(len(pairs))
-        return score_candidates(self, self._pairs(Tokens.of(*sides), rows, rows), rows, rows, budget=budget)
+        inputs = self._pairs(Tokens.of(*sides), rows, rows)
+        return score_candidates(self, inputs, rows, rows, budget=budget, precision=precision)
 
     def rank(
         self,
@@ -417,8 +457,7 @@ class ClsHead(nn.Module):
 
         Path(folder).mkdir(parents=True, exist_ok=True)
         self.config.save_pretrained(folder)
-        weights = {name: value.detach().cpu().contiguous() for name, value in self.state_dict().items()}
-        save_file(weights, str(Path(folder) / "model.safetensors"), metadata={"format": "pt"})
+        save_file(copied(self.state_dict()), str(Path(folder) / "model.safetensors"), metadata={"format": "pt"})
 
 
 def _load(folder: Path, head: str, saved_cls: bool, dropout: float | None) -> tuple[Any, list[str]]:
