@@ -128,9 +128,7 @@ def tokenise(
     return store.memory[key]
 
 
-def _cached(
-    store: Store, folder: Path, tokenizer: PreTrainedTokenizerBase, query: Side, document: Side
-) -> Tokens:
+def _cached(store: Store, folder: Path, tokenizer: PreTrainedTokenizerBase, query: Side, document: Side) -> Tokens:
     """The tokens in a folder, computed into it by the first process that needs them; others wait."""
     if not (folder / REPORT).is_file():
         with held(folder, "tokenising", wait=True):

@@ -130,12 +130,12 @@ def _import_classes() -> list[str]:
     from rerank import losses, relaxations
     from rerank.features import letor, normalise
     from rerank.lists import data, folds, sampling
-    from rerank.models.text import cross_encoder
+    from rerank.models.text import cross_encoder, decoder
     from rerank.models.vectors import attention, lightgbm, mlp, xgboost
 
     own = [data.ListsData, folds.FoldsData, letor.LetorData]
     own += [sampling.Full, sampling.PositivesNegatives, sampling.Pairs]
     own += [normalise.QueryZScore, normalise.QueryMinMax, normalise.Standardise, normalise.SignedLog1p]
-    own += [normalise.Quantile, cross_encoder.CrossEncoder, mlp.MLP, attention.SelfAttention]
+    own += [normalise.Quantile, cross_encoder.CrossEncoder, decoder.Decoder, mlp.MLP, attention.SelfAttention]
     own += [lightgbm.LightGBM, xgboost.XGBoost]
     return [*losses.load_all(), *losses.load_parts(), *relaxations.load_all(), *(kind.__name__ for kind in own)]

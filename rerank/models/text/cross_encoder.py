@@ -111,15 +111,12 @@ class CrossEncoder(Scorer):
         settings |= {"start_depth": start_depth, "start_weight": start_weight}
         for key, value in settings.items():
             check_range(f"model.{key}", value)
-        from transformers import AutoTokenizer
-
         folder = find_model(name)
         contract = checked_contract(folder)
         self.name = contract.get("name", name)
         self._folder, self._dropout, self._contract = folder, dropout, contract
         self.head = head or contract.get("head") or self._usual_head()
-        check_tokenizer(folder)
-        self.tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        self.tokenizer = self._read_tokenizer()
         self.long: Long = long or contract.get("long", "truncate")
         self._initial: dict[str, str] | None = None
         self.start: Start | None = None
@@ -136,7 +133,7 @@ class CrossEncoder(Scorer):
         self._begin(FRESH_SEED)
         self._started = False
         self.template = self._template()
-        self.room = room = positions_of(self.network.config, self.tokenizer) - self.template.special
+        self.room = room = positions_of(self.network.config, self.tokenizer) - self.template.special - self._tails
         told = query_length or contract.get("query_length"), document_length or contract.get("document_length")
         self.query_length, self.document_length = self._lengths(*told)
         needed = self.query_length + (self.document_length if self.long == "truncate" else 1)
@@ -165,6 +162,9 @@ class CrossEncoder(Scorer):
             self.start.set(self._saved_start["weights"])
         else:
             self.start.share(WEIGHT if self._start_weight is None else self._start_weight)
+
+    def _read_tokenizer(self) -> Any:
+        return read_tokenizer(self._folder)
 
     def _usual_head(self) -> str:
         """The head where neither the caller nor the contract names one."""
@@ -284,6 +284,9 @@ class CrossEncoder(Scorer):
 
     _around: Around = NOTHING
     """What stands around queries and documents, and joins their words."""
+
+    _tails: int = 0
+    """Tokens of what stands behind them."""
 
     def text_inputs(self, lists: Lists) -> Inputs:
         """What the text part reads alone."""
@@ -407,7 +410,14 @@ class CrossEncoder(Scorer):
             return self.joined(torch.from_numpy(text).to(z.device), z).cpu().numpy()
 
 
-def resolve_lengths(room: int, query: int | None, document: int | None, fresh: bool, long: Long) -> tuple[int, int]:
+def resolve_lengths(
+    room: int,
+    query: int | None,
+    document: int | None,
+    fresh: bool,
+    long: Long,
+    usual: tuple[int, int] = DEFAULT_LENGTHS,
+) -> tuple[int, int]:
     """Word pieces of queries and of documents.
 
     Args:
@@ -416,13 +426,14 @@ def resolve_lengths(room: int, query: int | None, document: int | None, fresh: b
         document: those of a document, where they are told or saved.
         fresh: whether the model has no trained head yet.
         long: what becomes of long documents.
+        usual: those of a query and of a document of a fresh model that cuts.
     """
-    query = query or min(DEFAULT_LENGTHS[0], room // 4)
+    query = query or min(usual[0], max(1, room // 4))
     if document:
         return query, document
     if long != "truncate":
         return query, DEFAULT_LONG
-    return query, min(DEFAULT_LENGTHS[1], room - query) if fresh else room - query
+    return query, min(usual[1], room - query) if fresh else room - query
 
 
 class ClsHead(nn.Module):
@@ -495,6 +506,14 @@ def _load(folder: Path, head: str, saved_cls: bool, dropout: float | None) -> tu
     return network, missing
 
 
+def read_tokenizer(folder: Path) -> Any:
+    """A folder's tokenizer."""
+    from transformers import AutoTokenizer
+
+    check_tokenizer(folder)
+    return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+
+
 def read_config(folder: Path, dropout: float | None) -> Any:
     """A folder's configuration, with this rate in place of every dropout's."""
     from transformers import AutoConfig
@@ -502,6 +521,8 @@ def read_config(folder: Path, dropout: float | None) -> Any:
 
     hf_logging.set_verbosity_error()
     hf_logging.disable_progress_bar()
+    if not (folder / "config.json").is_file():
+        raise UserError(f"{folder}: holds an adapter, no whole model; load it as a Decoder")
     config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     if dropout is not None:
         for name, value in vars(config).items():
