@@ -129,7 +129,7 @@ QWEN = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}
 def make_decoder(
     folder: Path, kind: str = "qwen3", head: str = "yes_no", positions: int = 512, **settings: Any
 ) -> Path:
-    """A decoder of two tiny layers with random weights (the same every time) and a byte-level vocabulary like Qwen's."""
+    """A decoder of two tiny layers with random weights (the same every time), its vocabulary made as Qwen's was."""
     import torch
     from tokenizers import Regex, Tokenizer, decoders, pre_tokenizers, trainers
     from tokenizers.models import BPE

@@ -50,10 +50,14 @@ def classifier(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_decoder(tmp_path_factory.mktemp("classifier") / "model", head="hf")
 
 
+def tokens(tokenizer: Any, parts: list[str]) -> list[int]:
+    return [token for part in parts for token in tokenizer(part, add_special_tokens=False)["input_ids"]]
+
+
 def rows(prompt: Prompt, tokenizer: Any) -> dict[str, Tensor]:
     """The pairs as the makers of these models read them: part by part, padded on the left."""
     parts = [prompt.filled(*pair, tokenizer.bos_token or "") for pair in PAIRS]
-    ids = [sum((tokenizer(part, add_special_tokens=False)["input_ids"] for part in some if part), []) for some in parts]
+    ids = [tokens(tokenizer, some) for some in parts]
     width = max(map(len, ids))
     mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in ids])
     padded = torch.tensor([[0] * (width - len(row)) + row for row in ids])
@@ -81,7 +85,7 @@ def theirs(network: Any, model: Decoder, yes: str, no: str | None) -> Tensor:
 
 def same_gradients(one: Any, other: Any, ours: Tensor, theirs: Tensor) -> None:
     torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
-    assert float(theirs.std()) > 0.01
+    assert float(theirs.detach().std()) > 0.01
     (ours @ WEIGHT).backward()
     (theirs @ WEIGHT).backward()
     expected = {name: p.grad for name, p in other.named_parameters() if p.grad is not None}
@@ -143,7 +147,7 @@ def test_tokens_are_those_of_the_parts_as_a_whole(qwen: Path, query: str, docume
     ]
     found = model.template.join([sides[0]], [sides[1]])["input_ids"][0].tolist()
     parts = model.prompt.filled(query, document)
-    assert found == sum((model.tokenizer(p, add_special_tokens=False)["input_ids"] for p in parts), [])
+    assert found == tokens(model.tokenizer, parts)
 
 
 _models: dict[str, Decoder] = {}
@@ -233,7 +237,8 @@ def test_lists_are_scored_as_pairs_are(qwen: Path, tmp_path: Path) -> None:
     texts = lists.store.documents.column("text").to_pylist()
     queries = lists.store.queries.column("text").to_pylist()
     first = [(queries[0], texts[d]) for d in lists.documents[: lists.offsets[1]]]
-    np.testing.assert_allclose(model.predict(first), whole[: lists.offsets[1]], atol=0.05)
+    fast = score_lists(model, model.inputs(lists), lists)
+    np.testing.assert_allclose(model.predict(first), fast[: lists.offsets[1]], atol=0.02)
 
 
 def test_it_starts_from_columns_as_a_cross_encoder_does(qwen: Path, classifier: Path, tmp_path: Path) -> None:
@@ -241,18 +246,15 @@ def test_it_starts_from_columns_as_a_cross_encoder_does(qwen: Path, classifier: 
     base = tmp_path / "base"
     AutoModelForCausalLM.from_pretrained(qwen).save_pretrained(base)
     AutoTokenizer.from_pretrained(qwen).save_pretrained(base)
-    fresh = Decoder(str(base), head="hf", template="plain", start="score", lora=LoRA(rank=2), document_length=16)
+    fresh = Decoder(str(base), head="hf", template="plain", start="bm25", lora=LoRA(rank=2), document_length=16)
     fresh.prepare(lists, 7)
-    z = lists.store.scaled("score", 100, lists.row_numbers)
+    z = lists.store.scaled("bm25", 100, lists.row_numbers)
     np.testing.assert_allclose(fresh.predict(lists), 0.25 * z, atol=1e-6)
-    trained = Decoder(str(qwen), template="qwen3-reranker", start="score", document_length=16)
+    trained = Decoder(str(qwen), template="qwen3-reranker", start="bm25", document_length=16)
     trained.prepare(lists, 7)
     assert trained.start is not None
-    np.testing.assert_allclose(
-        trained.predict(lists) - trained.without_start(lists, trained.predict(lists)),
-        trained.start.by_column()["score"] * z,
-        atol=1e-5,
-    )
+    scores, w = trained.predict(lists), trained.start.by_column()["bm25"]
+    np.testing.assert_allclose(scores - trained.without_start(lists, scores), w * z, atol=1e-5)
     fresh.save(tmp_path / "saved")
     np.testing.assert_allclose(Decoder.load(tmp_path / "saved").predict(lists), fresh.predict(lists), atol=1e-6)
 
@@ -289,7 +291,7 @@ def test_bad_input(qwen: Path, tmp_path: Path, tiny_model: Path) -> None:
     refused("bert is not a decoder; load it as a CrossEncoder", tiny_model)
     refused("model.lora.targets: .*nowhere", lora=LoRA(targets=["nowhere"]))
     refused(
-        r"the prompt has 222 tokens without query and document, .* has 64 positions",
+        r"the prompt has 223 tokens without query and document, .* has 64 positions",
         _with_positions(qwen, tmp_path, 64),
     )
     refused("query_length 400 and model.document_length .* do not fit", query_length=400)
@@ -314,7 +316,7 @@ def test_an_adapter_without_its_base(qwen: Path, tmp_path: Path) -> None:
     with torch.no_grad():
         network.model.norm.weight += 1
     network.save_pretrained(base)
-    with pytest.raises(UserError, match="an adapter of another base than .*model.safetensors is not the same"):
+    with pytest.raises(UserError, match=r"an adapter of another base than .*model.safetensors is not the same"):
         load_model(adapter)
     shutil.rmtree(base)
     with pytest.raises(UserError, match=r"an adapter whose base is not there \(.*no such model folder\)"):
