@@ -326,6 +326,7 @@ def rerank(
     """
     from accelerate import PartialState
 
+    from rerank.evaluation.beside import beside_first_stage, sentences
     from rerank.features.letor import open_lists
     from rerank.files import check_apart
     from rerank.kernels.precision import on_cpu, resolve
@@ -362,6 +363,11 @@ def rerank(
             run = interpolate(run, ranked.run(), weight)
         write_run(output, run, tag="rerank")
         log.info("%s: %d queries, %d documents scored", output, len(run), len(scores))
+        judged = {query: grades for query, grades in (ranked.qrels or {}).items() if grades}
+        if ranked.store.order is not None and judged:
+            found = beside_first_stage(run, ranked.run(), judged, "nDCG@10")
+            for line in sentences(found, output) if found else []:
+                log.info("%s", line)
     if state.num_processes > 1:
         state.wait_for_everyone()
         state.destroy_process_group()

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rerank.errors import UserError, nearest
+from rerank.stops import Stopped, listening, name_of
 
 if TYPE_CHECKING:
     from jsonargparse import ArgumentParser, Namespace
@@ -115,17 +116,27 @@ def log_file(folder: Path) -> Iterator[None]:
 
 
 def exit_code(command: Callable[[], Any]) -> int:
-    """Run a command: 0 done, 2 for user errors (one line on stderr), 1 for internal errors."""
+    """Run a command.
+
+    Returns:
+        0 done, 2 for user errors (one line on stderr), 1 for internal errors, 130 and 143 stopped by Ctrl-C or SIGTERM.
+    """
     logging.basicConfig(format="%(message)s", stream=sys.stderr, level=logging.WARNING)
     log.setLevel(logging.INFO if os.environ.get("RANK", "0") == "0" else logging.WARNING)
     try:
-        command()
+        with listening(command=True):
+            command()
     except UserError as error:
         print(f"rerank: error: {error}", file=sys.stderr)
         return 2
     except BrokenPipeError:
         sys.stderr.close()
         return 0
+    except Stopped as stop:
+        if os.environ.get("RANK", "0") == "0":
+            said = stop.said or f"stopped by {name_of(stop.number)}; the same command does the rest"
+            print(f"rerank: {said}", file=sys.stderr)
+        return 128 + stop.number
     except KeyboardInterrupt:
         print("rerank: interrupted", file=sys.stderr)
         return 130

@@ -66,12 +66,18 @@ def training(lists: str, model: Path, output: Path, steps: int) -> list[str]:
     """The command that trains."""
     words = ["--data", "ListsData", "--data.train", lists, "--data.validation_share", "0.05"]
     words += ["--model", "Decoder", "--model.name", str(model), "--model.template", "qwen3-reranker"]
-    words += ["--model.lora.rank", "16", "--model.document_length", "96", "--model.query_length", "48"]
+    words += ["--model.lora.rank", "16", "--model.document_length", "64", "--model.query_length", "32"]
     words += ["--sampler", "PositivesNegatives", "--sampler.positives", "2", "--sampler.negatives", "6"]
-    words += ["--loss", "SoftmaxCE", "--batch_size", "4", "--steps_per_epoch", str(steps), "--epochs", "1"]
+    words += ["--loss", "SoftmaxCE", "--batch_size", "2", "--steps_per_epoch", str(steps), "--epochs", "1"]
     words += ["--optimization.encoder_lr", "3e-3", "--precision", "fp32", "--gradient", "cached"]
     words += ["--checkpoint_every", "20", "--tracker", "[]", "--output", str(output)]
-    return [sys.executable, "-c", "import sys; from rerank.cli import main; sys.exit(main(sys.argv[1:]))", "train", *words]
+    return [
+        sys.executable,
+        "-c",
+        "import sys; from rerank.cli import main; sys.exit(main(sys.argv[1:]))",
+        "train",
+        *words,
+    ]
 
 
 def losses(run: Path) -> np.ndarray:
@@ -88,7 +94,7 @@ def memory(lists: Lists, model: Path, lengths: list[int]) -> dict[int, float]:
     from rerank.kernels.memory import kept
     from rerank.training.gradient import Chunked, backpropagate
 
-    scorer = Decoder(str(model), template="qwen3-reranker", lora=LoRA(), document_length=96, query_length=48)
+    scorer = Decoder(str(model), template="qwen3-reranker", lora=LoRA(), document_length=64, query_length=32)
     inputs, found = scorer.inputs(lists), {}
     for length in lengths:
         rows = np.arange(lists.starts[0], lists.starts[0] + length)

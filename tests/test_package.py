@@ -25,6 +25,7 @@ FLOORS = {
     "arrow": 2,
     "jvm": 2,
     "console": 2,
+    "stops": 0,
     "configs": 2,
     "relaxations": 3,
     "kernels": 3,

@@ -53,7 +53,7 @@ def experiment(argv: Sequence[str]) -> int:
     from rerank.experiments.cells import Plan  # the help has to come without importing torch
     from rerank.experiments.figures.data import check_figures
     from rerank.experiments.run import Experiment, check_cells, search_of
-    from rerank.experiments.table import listing, text
+    from rerank.experiments.table import beside_sentences, listing, text
 
     plan = Plan(config)
     check_cells(plan)
@@ -86,6 +86,8 @@ def experiment(argv: Sequence[str]) -> int:
             write_experiment(done, summary, html)
         pictures = write_figures(done, summary)
     print(text(summary, bold=sys.stdout.isatty()), end="")
+    for line in beside_sentences(summary):
+        print(line)
     stems = ("results", "points", "queries", "cells")
     files = ["results.json", *(f"{stem}.parquet" for stem in stems), "table.md", "table.tex"]
     log.info("%s: %s", plan.output, ", ".join([*files, *(path.name for path in pictures)]))

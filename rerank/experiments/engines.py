@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
@@ -11,6 +12,8 @@ import sys
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+
+from rerank.experiments.worker import STOP
 
 
 class Worker:
@@ -38,7 +41,11 @@ class Worker:
         except BrokenPipeError:
             line = ""
         if line:
-            return json.loads(line)
+            reply: dict[str, Any] = json.loads(line)
+            if "stopped" in reply:
+                process.wait()
+                self._process = None
+            return reply
         code, self._process = process.wait(), None
         how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         hint = " (out of memory?)" if code == -signal.SIGKILL else ""
@@ -56,6 +63,13 @@ class Worker:
                 env=os.environ | self._environment,
             )
         return self._process
+
+    def ask_to_stop(self) -> None:
+        """Let the process stop where what it does can be resumed; its job is answered then."""
+        if (process := self._process) is not None and process.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.write(STOP)
+                process.stdin.flush()
 
     def stop(self) -> None:
         """End the process, whatever it does."""
@@ -80,6 +94,7 @@ class Workers:
         for worker in self._workers:
             self._idle.put(worker)
         self._threads = ThreadPoolExecutor(self.count)
+        self._stopping = False
 
     def __enter__(self) -> Workers:
         return self
@@ -93,9 +108,17 @@ class Workers:
         """Start a job as soon as a worker is idle."""
         return self._threads.submit(self._do, job)
 
+    def ask_to_stop(self) -> None:
+        """Let every worker stop where what it does can be resumed."""
+        self._stopping = True
+        for worker in self._workers:
+            worker.ask_to_stop()
+
     def _do(self, job: dict[str, Any]) -> dict[str, Any]:
         worker = self._idle.get()
         try:
+            if self._stopping:
+                return {"stopped": "before it began"}
             return worker.do(job)
         finally:
             self._idle.put(worker)

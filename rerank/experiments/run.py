@@ -7,16 +7,17 @@ import shutil
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-from rerank.errors import UserError
+from rerank.errors import NoModelError, UserError
 from rerank.evaluation.measures import PerQuery
 from rerank.experiments.cells import Cell, Group, Job, Plan
 from rerank.experiments.engines import Workers, cores_at_hand, devices_at_hand, environments
+from rerank.experiments.first_stage import mixed_row
 from rerank.experiments.identities import Identities
 from rerank.experiments.keep import Kept, collect, key_of, merge, restore, write_kept
 from rerank.experiments.outcome import Failure, Outcome
@@ -27,6 +28,7 @@ from rerank.experiments.search import Search, make_search
 from rerank.experiments.worker import note
 from rerank.identity import id_of
 from rerank.retrieval.runs import Run
+from rerank.stops import Stopped, name_of
 from rerank.training.command import check, configured
 from rerank.training.ids import file_of, measurement_identity, run_identity
 from rerank.training.measurement import kept_test_run, read_measurement
@@ -73,6 +75,7 @@ class Experiment:
     Attributes:
         plan: the cells.
         outcomes: what came out, by group, in the order of the plan; groups that failed are missing.
+        mixed: the same, mixed with the first stage, where that is asked for.
         failures: cells that failed.
         trained: all cells that were trained, with what their ``measures.json`` holds, and ``seconds``.
         identities: which trainings the cells are.
@@ -81,6 +84,7 @@ class Experiment:
 
     plan: Plan
     outcomes: dict[Group, Outcome] = field(default_factory=dict)
+    mixed: dict[Group, Outcome] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
     trained: list[tuple[Cell, dict[str, Any]]] = field(default_factory=list)
     identities: Identities = field(default_factory=Identities)
@@ -112,27 +116,63 @@ class Experiment:
                 if group not in late:
                     self._ask(group)
             running: dict[Future[dict[str, Any]], tuple[Job, Cell]] = {}
-            while running or self._ready or late:
-                if not running and not self._ready:
-                    self._give_up()
-                    for group in late:
-                        if group.method not in self.stopped:
-                            self._ask(group)
-                        else:
-                            progress.totals[group.method] -= states[group].search.size
-                    late = []
-                while self._ready and len(running) < workers.count:
-                    job, cell = self._ready.popleft()
-                    progress.start(cell)
-                    running[workers.submit(_words(job, cell, self.plan))] = job, cell
-                done, _ = wait(running, return_when=FIRST_COMPLETED)
-                for future in done:
-                    job, cell = running.pop(future)
-                    progress.end(cell)
-                    self._through(job, cell, future.result().get("error"))
+            try:
+                self._work(workers, running, late)
+            except Stopped as stop:
+                self._stop(stop, workers, running)
         self.outcomes = {group: self.outcomes[group] for group in states if group in self.outcomes}
         self.trained = self._trained_cells()
         self.failures.sort(key=lambda failure: self.plan.groups.index(failure.cell.group))
+
+    def _work(
+        self, workers: Workers, running: dict[Future[dict[str, Any]], tuple[Job, Cell]], late: list[Group]
+    ) -> None:
+        """Let the workers do what is ready until nothing is.
+
+        Args:
+            workers: the workers.
+            running: gets what they do.
+            late: groups that wait for the rule of futility.
+        """
+        while running or self._ready or late:
+            if not running and not self._ready:
+                self._give_up()
+                for group in late:
+                    if group.method not in self.stopped:
+                        self._ask(group)
+                    else:
+                        self._progress.totals[group.method] -= self._states[group].search.size
+                late = []
+            while self._ready and len(running) < workers.count:
+                job, cell = self._ready.popleft()
+                self._progress.start(cell)
+                running[workers.submit(_words(job, cell, self.plan))] = job, cell
+            done, _ = wait(running, return_when=FIRST_COMPLETED)
+            for future in done:
+                job, cell = running.pop(future)
+                self._progress.end(cell)
+                self._through(job, cell, error_of(future.result()))
+
+    def _stop(
+        self, stop: Stopped, workers: Workers, running: Mapping[Future[dict[str, Any]], tuple[Job, Cell]]
+    ) -> NoReturn:
+        """Let the cells under way write their checkpoints, and say how to resume.
+
+        Raises:
+            Stopped: always.
+        """
+        by, output = name_of(stop.number), self.plan.output
+        log.warning("%s: cells stop at their next steps; once more to leave at once", by)
+        workers.ask_to_stop()
+        wait(running)
+        for future, (job, cell) in running.items():
+            if error_of(future.result()) is None:
+                self._through(job, cell, None)
+        if self.plan.config.keep is not None:
+            self.keep(through=False)
+        trained, cells = len(self._trained_cells()), sum(self._progress.totals.values())
+        said = f"stopped by {by}; {trained} of {cells} cells are trained; the same command resumes {output}"
+        raise Stopped(stop.number, said) from None
 
     def power(self) -> str:
         """A sentence on the differences that this experiment could find."""
@@ -163,7 +203,7 @@ class Experiment:
 
     def kept(self) -> list[Kept]:
         """The files by which this experiment resumes on another machine."""
-        return collect(self.plan.output, self._trained_cells(), self.outcomes.values())
+        return collect(self.plan.output, self._trained_cells(), [*self.outcomes.values(), *self.mixed.values()])
 
     def keep(self, through: bool = True) -> None:
         """Write what is finished to the file that the configuration names; other parts of the experiment stay there.
@@ -245,11 +285,14 @@ class Experiment:
         if self.measurement(cell)[0] is not None:
             self._measured(cell)
         elif cell.restored:
-            log.warning("%s: kept without a measurement on these test lists; it is trained again", cell)
-            shutil.rmtree(cell.folder)
-            self._ready.appendleft((Job.REFIT, cell))
+            self._train_again(cell, "a measurement on these test lists")
         else:
             self._ready.appendleft((Job.MEASURE, cell))
+
+    def _train_again(self, cell: Cell, lacking: str) -> None:
+        log.warning("%s: kept without %s; it is trained again", cell, lacking)
+        shutil.rmtree(cell.folder)
+        self._ready.appendleft((Job.REFIT, cell))
 
     def _measured(self, cell: Cell) -> None:
         state = self._states[cell.group]
@@ -269,7 +312,17 @@ class Experiment:
                 else test_run(cell.folder, cell.id, configured(cell.settings), test_lists(cell))
             )
 
-        self.outcomes[cell.group] = Outcome(chosen, cell, len(state.trained), validation, table, seconds, run, file)
+        outcome = Outcome(chosen, cell, len(state.trained), validation, table, seconds, run, file)
+        try:
+            mixed = mixed_row(self.plan, self.identities, outcome)
+        except NoModelError:
+            if not cell.restored:
+                raise
+            self._train_again(cell, "its mixture with the first stage")
+            return
+        self.outcomes[cell.group] = outcome
+        if mixed is not None:
+            self.mixed[mixed.group] = mixed
         self._progress.measure(cell)
 
     def measurement(self, cell: Cell) -> tuple[PerQuery | None, Path | None]:
@@ -280,6 +333,11 @@ class Experiment:
         identity = measurement_identity({"training": cell.id}, test, config.measures, config.empty)
         found = read_measurement(cell.folder, identity)
         return (None, None) if found is None else (found[0], cell.folder / file_of(id_of(identity)))
+
+
+def error_of(reply: Mapping[str, Any]) -> str | None:
+    """Why a worker did not do a job; None where it did."""
+    return f"its process was stopped ({reply['stopped']})" if "stopped" in reply else reply.get("error")
 
 
 def search_of(plan: Plan, group: Group) -> Search:

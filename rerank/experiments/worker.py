@@ -1,8 +1,9 @@
 """A process that trains and measures cells, one after the other: importing torch costs more than a small cell.
 
 ``python -m rerank.experiments.worker`` reads jobs from its input, a line of JSON each, and answers each with a line of
-JSON: ``{}``, or ``{"error": "..."}`` where the job failed. It ends when its input does, in the middle of a job too, so
-that none is left behind by an experiment that was killed.
+JSON: ``{}``, ``{"error": "..."}`` where the job failed, or ``{"stopped": "..."}`` where a signal stopped it. The line
+``stop`` is as good as a SIGTERM, but not a second one where there was one. It ends when its input does, in the middle
+of a job too, so that none is left behind by an experiment that was killed.
 """
 
 from __future__ import annotations
@@ -20,11 +21,16 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from rerank import stops
 from rerank.errors import UserError
 from rerank.evaluation.measures import Empty
 from rerank.experiments.cells import Job
+from rerank.stops import Stopped
 
 log = logging.getLogger("rerank")
+
+STOP = "stop\n"
+"""The line that asks a worker to stop at the next good point."""
 
 
 def train_cell(settings: dict[str, Any], folder: Path, id: str) -> None:
@@ -62,6 +68,8 @@ def answer(job: dict[str, Any]) -> dict[str, Any]:
                 train_cell(folder=folder, **job)
             case Job.MEASURE:
                 measure_cell(folder=folder, **job)
+    except Stopped as stop:
+        return {"stopped": str(stop)}
     except Exception as error:
         message = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
         message = " ".join(message.split())
@@ -102,20 +110,28 @@ def main() -> None:
 
     def listen() -> None:
         for line in sys.stdin:
-            jobs.put(line)
+            if line == STOP:
+                if not stops.came():
+                    os.kill(os.getpid(), signal.SIGTERM)
+            else:
+                jobs.put(line)
         os._exit(0)
 
-    threading.Thread(target=listen, daemon=True).start()
     log.setLevel(logging.INFO)
-    warm = False
-    while True:
-        job = json.loads(jobs.get())
-        if not warm and job["do"] != Job.MEASURE:
-            warm_up()
-            warm = True
-        reply = answer(job)
-        replies.write(json.dumps(reply) + "\n")
-        replies.flush()
+    with contextlib.suppress(Stopped), stops.listening(command=True):
+        threading.Thread(target=listen, daemon=True).start()
+        warm = False
+        while not stops.came():
+            reply: dict[str, Any] = {"stopped": "before it began"}
+            try:
+                job = json.loads(jobs.get())
+                if not warm and job["do"] != Job.MEASURE:
+                    warm_up()
+                    warm = True
+                reply = answer(job)
+            finally:  # where nobody waits for an answer, nobody reads it
+                replies.write(json.dumps(reply) + "\n")
+                replies.flush()
 
 
 if __name__ == "__main__":

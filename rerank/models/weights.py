@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rerank.errors import UserError, nearest
 from rerank.hashes import sha256_of
 from rerank.identity import id_of
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 PACKAGED = {
     "sentence-transformers/all-MiniLM-L6-v2": (
@@ -122,6 +127,17 @@ def initial_hashes(folder: Path) -> dict[str, str]:
             found[path.name] = id_of({key: value for key, value in content.items() if key not in NAMES})
         else:
             found[path.name] = sha256_of(path)
+    return found
+
+
+def copied(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Tensors as safetensors writes them: on the CPU, and none in the memory of another, as tied weights are."""
+    found, seen = {}, set[int]()
+    for name, value in tensors.items():
+        found[name] = value.detach().cpu().contiguous()
+        if (place := found[name].untyped_storage().data_ptr()) in seen:
+            found[name] = found[name].clone()
+        seen.add(place)
     return found
 
 

@@ -13,6 +13,7 @@ from rerank.arrow import Array
 from rerank.errors import UserError
 from rerank.files import atomic_folder
 from rerank.hashes import check_files, hash_files, read_sealed, write_sealed
+from rerank.models.weights import copied
 from rerank.training.step import Step
 
 KEEP = 2
@@ -81,13 +82,13 @@ def save_checkpoint(run: Path, state: State, model: torch.nn.Module, optimizer: 
 
     folder = run / "checkpoints" / f"step-{state.step:08d}"
     with atomic_folder(folder, replace=True) as temporary:
-        save_file(_copied(_changing(model)), str(temporary / "model.safetensors"))
+        save_file(copied(_changing(model)), str(temporary / "model.safetensors"))
         moments = {
             f"{index}.{name}": value
             for index, values in optimizer.state_dict()["state"].items()
             for name, value in values.items()
         }
-        save_file(_copied(moments), str(temporary / "optimizer.safetensors"))
+        save_file(copied(moments), str(temporary / "optimizer.safetensors"))
         if state.scores is not None:
             save_file({"scores": torch.from_numpy(state.scores)}, str(temporary / "scores.safetensors"))
         values = asdict(replace(state, scores=None))
@@ -144,12 +145,6 @@ def check_checkpoint(folder: Path, remembered: bool = True) -> dict[str, Any]:
 
 
 def _changing(model: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """What training changes of a model: buffers that are saved, and parameters that are trained, tied ones once."""
+    """What training changes of a model: buffers that are saved, and parameters that are not frozen."""
     frozen = {name for name, parameter in model.named_parameters(remove_duplicate=False) if not parameter.requires_grad}
-    once = {name for name, _ in model.named_parameters()}
-    twice = {name for name, _ in model.named_parameters(remove_duplicate=False)} - once
-    return {name: value for name, value in model.state_dict().items() if name not in frozen | twice}
-
-
-def _copied(tensors: dict[str, Any]) -> dict[str, torch.Tensor]:
-    return {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+    return {name: value for name, value in model.state_dict().items() if name not in frozen}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import MethodType
 from typing import Any, Literal, Self
@@ -15,9 +16,10 @@ from torch import Tensor, nn
 
 from rerank.arrow import Array
 from rerank.errors import UserError
-from rerank.kernels.cpu_attention import use_cheap_attention
-from rerank.kernels.dropout import use_cheap_dropout
-from rerank.kernels.flat import reads_flat, use_flat_encoder
+from rerank.kernels.flat import flatten, reads_flat
+from rerank.kernels.precision import Precision, type_of
+from rerank.kernels.proof import use_kernels, works_here
+from rerank.kernels.ways import Kernels, Ways, faster, use_ways
 from rerank.lists.tokens import NOTHING, Around, Side, Tokens, encode, tokenise
 from rerank.lists.view import Lists
 from rerank.models.base import Inputs, drawn_from
@@ -27,7 +29,7 @@ from rerank.models.text.long import Long, check_long, make_inputs, mean_of_cls, 
 from rerank.models.text.pairs import FlatInputs
 from rerank.models.text.start import DEPTH, WEIGHT, Start, StartInputs, last_layer, spread, start_at_zero
 from rerank.models.text.template import PairTemplate
-from rerank.models.weights import check_safetensors, check_tokenizer, find_model, initial_hashes
+from rerank.models.weights import check_safetensors, check_tokenizer, copied, find_model, initial_hashes
 from rerank.ranges import check_range
 
 log = logging.getLogger("rerank")
@@ -49,6 +51,9 @@ FROM_PADDING = frozenset(
     ]
 )
 """Architectures that count positions from behind the padding's, so that RoBERTa's 514 positions hold 512 tokens."""
+
+PROBE = 70
+"""Tokens of the longer of two pairs on which kernels prove themselves: more than a window of local attention."""
 
 FOUND = 0.9
 """Share of an encoder's parameters that a folder has to have the weights of."""
@@ -132,8 +137,8 @@ class CrossEncoder(Scorer):
         self._start_weight = start_weight
         self._begin(FRESH_SEED)
         self._started = False
-        self.template = self._template()
-        self.room = room = positions_of(self.network.config, self.tokenizer) - self.template.special - self._tails
+        self.positions = contract.get("positions") or positions_of(self.network.config, self.tokenizer)
+        self.room = room = self.positions - self.template.special - self._tails
         told = query_length or contract.get("query_length"), document_length or contract.get("document_length")
         self.query_length, self.document_length = self._lengths(*told)
         needed = self.query_length + (self.document_length if self.long == "truncate" else 1)
@@ -150,6 +155,9 @@ class CrossEncoder(Scorer):
         """Take the weights of the folder; those that it does not have are drawn."""
         with drawn_from(seed):
             self.network, self.missing = self._load()
+        self.template = self._template()
+        self._ways: tuple[tuple[str, Precision] | None, Ways] | None = None
+        self._use_kernels()
         check_long(self.long, self.network, self.head)
         if self.long in ("cls_mean", "literal_cedr"):
             mean_of_cls(self.network)
@@ -186,6 +194,42 @@ class CrossEncoder(Scorer):
         """Whether the layer that makes the score is one that the folder does not have."""
         layer = last_layer(self.network)
         return any(self.network.get_submodule(name.rpartition(".")[0]) is layer for name in self.missing)
+
+    def _use_kernels(self) -> None:
+        """Let the network compute our way, as far as that gives its own scores and gradients."""
+        use_kernels(self.network, _attending(self.network), partial(_plain_scores, self.network), self._probe())
+
+    def _probe(self) -> dict[str, Tensor]:
+        """A short and a longer pair of random words, padded."""
+        special, config, rng = self.template.special, self.network.config, np.random.default_rng(0)
+        words = np.setdiff1d(np.arange(min(config.vocab_size, len(self.tokenizer))), self.tokenizer.all_special_ids)
+        longest = max(2, min(PROBE, positions_of(config, self.tokenizer)) - special)
+        of_query = (longest - 1) // 4 + 1
+        sides = [[rng.choice(words, n) for n in lengths] for lengths in ((1, of_query), (2, longest - of_query))]
+        return {name: torch.from_numpy(array) for name, array in self.template.join(*sides).items()}
+
+    def settle(self, precision: Precision, kernels: Kernels = "auto", kept: Ways | None = None) -> Ways:
+        """Choose between our attention and dropout and PyTorch's: as told, else by a measurement on this processor."""
+        device = next(self.network.parameters()).device
+        of = device.type, precision
+        if kept is None and kernels == "auto" and self._ways and self._ways[0] in (None, of):
+            return self._ways[1]
+        if kept is not None or kernels != "auto":
+            self._ways = None, kept or Ways.all("own" if kernels == "own" else "torch")
+        else:
+            self._ways = of, self._faster(device, type_of(precision))
+        use_ways(self.network, self._ways[1])
+        return self._ways[1]
+
+    def _faster(self, device: torch.device, kind: torch.dtype) -> Ways:
+        config = self.network.config
+        if device.type == "cuda" and reads_flat(self.network):
+            batch = {name: value.to(device) for name, value in flatten(self._probe(), self.network).items()}
+            if why := works_here(self.network, partial(_plain_scores, self.network), batch, kind):
+                log.warning("our attention does not work on this GPU (%s); PyTorch's is used", why)
+                return Ways.all("torch")
+        heads = config.num_attention_heads
+        return faster(heads, config.hidden_size // heads, kind, device)
 
     @property
     def _starts_as_saved(self) -> bool:
@@ -249,6 +293,7 @@ class CrossEncoder(Scorer):
 
     def contract(self) -> dict[str, Any]:
         """What an input looks like; saved with the weights."""
+        cut = {"positions": self.positions} if self.loads_elsewhere else {}
         return {
             "class": class_name(type(self)),
             "name": self.name,
@@ -256,7 +301,33 @@ class CrossEncoder(Scorer):
             "query_length": self.query_length,
             "document_length": self.document_length,
             "long": self.long,
-        } | ({"start": self.start.contract()} if self.start else {})
+        } | (cut | {"start": self.start.contract()} if self.start else cut)
+
+    @property
+    def loads_elsewhere(self) -> bool:
+        """Whether other libraries read what is saved, long documents too."""
+        return self.head == "hf" and self.long == "truncate"
+
+    @property
+    def total(self) -> int:
+        """Tokens of the longest pair: where other libraries cut, which know no length of either side."""
+        return self.query_length + self.document_length + self.template.special
+
+    def largest_difference(self, pairs: Sequence[tuple[str, str]]) -> float:
+        """How far the scores of pairs by transformers and what is built on it are from ours, in float32, at the most.
+
+        Others cut the longer side until a pair fits :attr:`total`, so a short query leaves a document more room than
+        here: of pairs whose sides fit their lengths the difference is that of rounding.
+        """
+        ours, training = self.text_scores(pairs, precision="fp32"), self.network.training
+        device, theirs = next(self.parameters()).device, list[Tensor]()
+        self.network.eval()
+        with torch.inference_mode():
+            for pair in pairs:
+                batch = self.tokenizer(*pair, truncation=True, max_length=self.total, return_tensors="pt").to(device)
+                theirs.append(self.network(**batch).logits.flatten().cpu())
+        self.network.train(training)
+        return float((torch.cat(theirs) - torch.from_numpy(ours)).abs().max())
 
     def logged(self) -> dict[str, Any]:
         """``start``: ``w`` of each column."""
@@ -319,9 +390,16 @@ class CrossEncoder(Scorer):
         return scores.float() + self.start(beside)
 
     def save(self, folder: Path) -> None:
-        """Write weights, configuration, tokenizer and contract; ``hf`` heads load in other libraries."""
+        """Write weights, configuration, tokenizer and contract; ``hf`` heads load in other libraries.
+
+        For these the tokenizer is saved with :attr:`total` as its ``model_max_length``.
+        """
         self.network.save_pretrained(folder, safe_serialization=True)
+        before = self.tokenizer.model_max_length
+        if self.loads_elsewhere:
+            self.tokenizer.model_max_length = self.total
         self.tokenizer.save_pretrained(folder)
+        self.tokenizer.model_max_length = before
         write_contract(folder, self.contract())
 
     def predict(self, pairs: Sequence[tuple[str, str]] | Lists, budget: int | None = None) -> Array:
@@ -348,12 +426,15 @@ class CrossEncoder(Scorer):
             )
         return self.text_scores(pairs, budget)
 
-    def text_scores(self, pairs: Sequence[tuple[str, str]], budget: int | None = None) -> Array:
+    def text_scores(
+        self, pairs: Sequence[tuple[str, str]], budget: int | None = None, precision: Precision = "auto"
+    ) -> Array:
         """Raw scores of text pairs, ``[n]`` float32, by the text part alone where there is another.
 
         Args:
             pairs: the texts.
             budget: padded tokens per forward pass; None for what suits the machine.
+            precision: arithmetic of the encoder.
         """
         from rerank.models.score import score_candidates
 
@@ -365,7 +446,8 @@ class CrossEncoder(Scorer):
             )
         ]
         rows = np.arange(len(pairs))
-        return score_candidates(self, self._pairs(Tokens.of(*sides), rows, rows), rows, rows, budget=budget)
+        inputs = self._pairs(Tokens.of(*sides), rows, rows)
+        return score_candidates(self, inputs, rows, rows, budget=budget, precision=precision)
 
     def rank(
         self,
@@ -460,8 +542,7 @@ class ClsHead(nn.Module):
 
         Path(folder).mkdir(parents=True, exist_ok=True)
         self.config.save_pretrained(folder)
-        weights = {name: value.detach().cpu().contiguous() for name, value in self.state_dict().items()}
-        save_file(weights, str(Path(folder) / "model.safetensors"), metadata={"format": "pt"})
+        save_file(copied(self.state_dict()), str(Path(folder) / "model.safetensors"), metadata={"format": "pt"})
 
 
 def _load(folder: Path, head: str, saved_cls: bool, dropout: float | None) -> tuple[Any, list[str]]:
@@ -500,10 +581,16 @@ def _load(folder: Path, head: str, saved_cls: bool, dropout: float | None) -> tu
             keep_float32(module)
         elif pooler := getattr(module, "pooler", None):
             keep_float32(pooler)
-    use_cheap_dropout(network)
-    use_cheap_attention(network.encoder if isinstance(network, ClsHead) else network)
-    use_flat_encoder(network)
     return network, missing
+
+
+def _attending(network: Any) -> Any:
+    """What of a network Transformers made."""
+    return network.encoder if isinstance(network, ClsHead) else network
+
+
+def _plain_scores(network: Any, batch: Mapping[str, Any]) -> Tensor:
+    return score_rows(network, batch, "truncate")
 
 
 def read_tokenizer(folder: Path) -> Any:

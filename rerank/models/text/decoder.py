@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 from rerank.errors import UserError
-from rerank.kernels.dropout import use_cheap_dropout
+from rerank.kernels.ways import Ways
 from rerank.lists.tokens import Side, encode
 from rerank.models.contract import write_contract
 from rerank.models.text.adapter import BASE as NAME
@@ -162,8 +162,18 @@ class Decoder(CrossEncoder):
             self._adapter, missing = [with_adapter(network, self._folder)], []
         if self.head == "hf":
             keep_float32(network.score)
-        use_cheap_dropout(network)
         return network, missing
+
+    def _use_kernels(self) -> None:
+        """None: attention from left to right is PyTorch's own."""
+
+    def _faster(self, device: torch.device, kind: torch.dtype) -> Ways:
+        return Ways.all("torch")
+
+    @property
+    def loads_elsewhere(self) -> bool:
+        """No: other libraries read the weights, but cut a long document's prompt behind it, too."""
+        return False
 
     @property
     def _drawn(self) -> bool:
