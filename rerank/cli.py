@@ -315,6 +315,8 @@ def rerank(
 ) -> None:
     """Score ranked lists with a trained model and write the run.
 
+    The same command finishes what was killed; processes (``torchrun``), on several machines too, share the lists.
+
     Args:
         model: folder of a trained model, such as runs/x/best.
         lists: lists folder made by ``rerank retrieve``, or a file of feature vectors (LETOR, svmlight).
@@ -325,19 +327,10 @@ def rerank(
         precision: arithmetic of the encoder; auto takes bf16 where the hardware is fast at it.
         token_budget: padded tokens (documents, for feature vectors) per forward pass; null takes the model's own.
     """
-    from accelerate import PartialState
-
-    from rerank.evaluation.beside import beside_first_stage, sentences
     from rerank.features.letor import open_lists
     from rerank.files import check_apart
-    from rerank.kernels.precision import on_cpu, resolve
     from rerank.models.contract import read_contract
-    from rerank.models.load import load_model
-    from rerank.models.scorer import Scorer
-    from rerank.models.vectors.boosting import Trees
-    from rerank.retrieval.fuse import interpolate
-    from rerank.retrieval.runs import write_run
-    from rerank.training.validate import score_shared
+    from rerank.training.rerank_lists import write_reranked
 
     check_ranges(depth=depth, token_budget=token_budget)
     check_apart(output, lists=lists)
@@ -347,31 +340,7 @@ def rerank(
     if weight and ranked.store.order is None:
         raise UserError(f"first_stage_weight: nothing ranked {lists}, so there is nothing to mix in")
     ranked = ranked if depth is None else ranked.top(depth)
-    scorer = load_model(model)
-    state = PartialState(cpu=on_cpu())
-    if isinstance(scorer, Trees):
-        scores = scorer.predict(ranked)
-    else:
-        assert isinstance(scorer, Scorer)
-        scorer.to(state.device)
-        with state.main_process_first():
-            inputs = scorer.inputs(ranked)
-        resolved, _ = resolve(precision, state.device, scorer.bf16)
-        scores = score_shared(scorer, inputs, ranked, precision=resolved, budget=token_budget, progress="reranking")
-    if state.is_main_process:
-        run = ranked.run(scores)
-        if weight:
-            run = interpolate(run, ranked.run(), weight)
-        write_run(output, run, tag="rerank")
-        log.info("%s: %d queries, %d documents scored", output, len(run), len(scores))
-        judged = {query: grades for query, grades in (ranked.qrels or {}).items() if grades}
-        if ranked.store.order is not None and judged:
-            found = beside_first_stage(run, ranked.run(), judged, "nDCG@10")
-            for line in sentences(found, output) if found else []:
-                log.info("%s", line)
-    if state.num_processes > 1:
-        state.wait_for_everyone()
-        state.destroy_process_group()
+    write_reranked(model, ranked, output, weight, precision=precision, budget=token_budget)
 
 
 def _weight(text: str, contract: dict[str, Any], model: str) -> float:

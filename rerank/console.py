@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import errno
 import inspect
+import io
 import json
 import logging
 import os
@@ -146,6 +147,9 @@ def exit_code(command: Callable[[], Any]) -> int:
         0 done, 2 for user errors (one line on stderr), 1 for internal errors, 130 and 143 stopped by Ctrl-C or SIGTERM.
     """
     logging.basicConfig(format="%(message)s", stream=sys.stderr, level=logging.WARNING)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal of another encoding shows what it can
     log.setLevel(logging.INFO if os.environ.get("RANK", "0") == "0" else logging.WARNING)
     try:
         with listening(command=True):
@@ -168,7 +172,7 @@ def exit_code(command: Callable[[], Any]) -> int:
         if getattr(error, "errno", None) in FULL or any(f"os error {number})" in str(error) for number in FULL):
             print(f"rerank: error: no space left on the disk ({error}); free some and run again", file=sys.stderr)
             return 2
-        if isinstance(error, PermissionError | NotADirectoryError | IsADirectoryError):
+        if isinstance(error, OSError) and error.filename is not None and error.strerror:
             print(f"rerank: error: {error.filename}: {error.strerror}", file=sys.stderr)
             return 2
         raise
