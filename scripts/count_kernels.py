@@ -3,8 +3,8 @@
     python scripts/count_kernels.py [--hidden 384] [--layers 6] [--lists 8] [--depth 50] [--tokens 270]
         [--budgets 8192 65536] [--dropout 0.1]
 
-prints Markdown. The step runs on the meta device, whose tensors have shapes and no numbers, and which takes the ways of a
-GPU (fake CUDA tensors cannot go backwards without CUDA). Every operation that would be launched is counted, and so is
+prints Markdown. The step runs on the meta device, whose tensors have shapes and no numbers, and which takes the ways of
+a GPU (fake CUDA tensors cannot go backwards without CUDA). Every operation that would be launched is counted, and so is
 every one for which the host would wait: a number that Python reads, a shape that depends on values, a copy that is not
 asynchronous. Casts by autocast are not among them, and nothing is said about time.
 """
@@ -84,9 +84,9 @@ class Count(TorchDispatchMode):
             self.waits.append(name)
         out = func(*args, **kwargs)
         arrives = any(tensor.is_meta for tensor in _tensors([out]))
-        if name in ("_to_copy", "copy") and arrives and any(not tensor.is_meta for tensor in given):
-            if not (kwargs.get("non_blocking") or (name == "copy" and len(args) > 2 and args[2])):
-                self.waits.append("a copy from the host")
+        comes = name in ("_to_copy", "copy") and arrives and any(not tensor.is_meta for tensor in given)
+        if comes and not (kwargs.get("non_blocking") or (name == "copy" and len(args) > 2 and args[2])):
+            self.waits.append("a copy from the host")
         if (there or arrives) and name not in VIEWS:
             self.kernels[name] += 1
         return out
@@ -197,9 +197,8 @@ def main() -> None:
     options = parser.parse_args()
     from rerank.losses import SmoothINDCG
 
-    print(
-        "| tokens of a chunk | kernels | of them attention | waits within the step | at its end |\n|---|---|---|---|---|"
-    )
+    print("| tokens of a chunk | kernels | of them attention | waits within the step | at its end |")
+    print("|---|---|---|---|---|")
     for budget in options.budgets:
         kernels, waits, before = count_step(*made(options), SmoothINDCG(), budget)
         attention = sum(n for name, n in kernels.items() if "flash" in name or "attention" in name)

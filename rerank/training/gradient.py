@@ -49,6 +49,7 @@ class Chunked:
         budget: padded tokens of a chunk.
         precision: arithmetic of the encoder.
         device: where the model is.
+        scored: told after each chunk how many pairs it had.
 
     Attributes:
         off: how far second scores were from the first ones, as a share of the largest one, where there were two.
@@ -63,8 +64,10 @@ class Chunked:
         budget: int,
         precision: Precision,
         device: torch.device,
+        scored: Callable[[int], None] = lambda count: None,
     ) -> None:
         self.model, self.inputs, self.precision, self.device = model, inputs, precision, device
+        self._scored = scored
         self.rows, self._of = rows, list_numbers(len(rows), starts)
         self.chunks = inputs.chunks(rows, starts, budget)
         beside = inputs.beside(rows)
@@ -79,7 +82,9 @@ class Chunked:
     def score(self, batch: dict[str, Tensor]) -> Tensor:
         """Scores of a collated chunk."""
         with autocast(self.precision, self.device):
-            return self.model.score(batch)
+            scores = self.model.score(batch)
+        self._scored(len(scores))
+        return scores
 
     def in_order(self, parts: list[Tensor]) -> Tensor:
         """Scores of all chunks as one vector ``[N]`` in the order of the pairs."""

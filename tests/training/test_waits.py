@@ -16,7 +16,7 @@ from tests.builders import make_lists, make_model
 from tests.conftest import ROOT
 
 sys.path.insert(0, str(ROOT / "scripts"))
-from count_kernels import Count, count_step  # noqa: E402
+from count_kernels import Count, count_step
 
 
 @pytest.fixture(scope="module")
