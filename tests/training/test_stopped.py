@@ -22,9 +22,8 @@ from tests.training.test_training import assert_same, metrics, progress, weights
 
 SCRIPT = str(ROOT / "scripts" / "train.py")
 ALONE = [sys.executable, SCRIPT]
-TOGETHER = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--no-python"]
-TOGETHER += ["--monitor-interval=0.05", *ALONE]
-"""``torchrun`` with the script behind ``--no-python``, so that options of ours stay ours."""
+TOGETHER = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone", "--", SCRIPT]
+"""``torchrun``, which takes ``--monitor`` for an option of its own unless ``--`` ends these."""
 
 
 @pytest.fixture
