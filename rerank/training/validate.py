@@ -15,7 +15,7 @@ import torch.distributed as dist
 
 from rerank import stops
 from rerank.arrow import Array
-from rerank.errors import UserError
+from rerank.errors import NoModelError
 from rerank.evaluation.beside import beside_first_stage
 from rerank.evaluation.measures import evaluate
 from rerank.evaluation.weights import tune_weight
@@ -263,13 +263,14 @@ def test_run(folder: Path, training: str, config: TrainConfig, lists: Lists) -> 
         lists: the test lists.
 
     Raises:
-        UserError: there is neither a run nor a best model to make it.
+        NoModelError: there is neither a run nor a best model to make it.
     """
     identity = run_identity({"training": training}, measured_hashes(lists, config.model.columns))
     if (run := kept_test_run(folder, identity)) is not None:
         return run
     if not any((folder / "best").glob("*")):
-        raise UserError(f"{folder / 'best'}: no such folder, but rankings are needed; remove {folder} to train again")
+        best = folder / "best"
+        raise NoModelError(f"{best}: no such folder, but rankings are needed; remove {folder} to train again")
     score = scores_by(type(config.model).load(folder / "best"), config.precision, config.token_budget)
     write_test_run(folder, identity, lists.run(score(lists, "test")))
     run = kept_test_run(folder, identity)

@@ -93,6 +93,33 @@ def test_what_is_measured_anew_is_trained_again(folder: Path, tmp_path: Path) ->
     assert mine["table"] == theirs["table"]
 
 
+def test_an_experiment_that_was_cut_short_before_it_mixed_is_gone_on_with(folder: Path, tmp_path: Path) -> None:
+    """A mixture needs rankings, which are not kept: those cells are trained again, and the table is the same."""
+    output, kept = folder / "out", tmp_path / "kept.parquet"
+    files = read_kept(folder / "kept" / "small.parquet")
+    write_kept(kept, [file for file in files if not (file.method == "hinge + first stage" and file.fold == "1")])
+    other = tmp_path / "elsewhere"
+    assert experiment([write_config(folder, output=str(other), keep=str(kept))]) == 0
+    assert len([*other.rglob("best")]) == 1, "one cell lacked its mixture"
+    assert contents(other) == contents(output)
+    assert {file.path for file in read_kept(kept)} == {file.path for file in files}
+
+
+def test_what_is_finished_is_kept_with_its_mixture_before_the_end(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def stopped(*_: object) -> None:
+        seen.extend(read_kept(tmp_path / "kept.parquet"))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("rerank.experiments.first_stage.first_stage_rows", stopped)  # what comes after the trainings
+    with pytest.raises(KeyboardInterrupt):
+        experiment([write_config(folder, output=str(tmp_path / "out"), keep=str(tmp_path / "kept.parquet"))])
+    assert any(file.method.endswith("+ first stage") for file in seen)
+
+
 def test_a_part_of_an_experiment_leaves_the_other_parts(folder: Path, tmp_path: Path) -> None:
     kept = tmp_path / "kept.parquet"
     shutil.copy(folder / "kept" / "small.parquet", kept)

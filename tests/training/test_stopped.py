@@ -183,9 +183,8 @@ def test_an_experiment_that_is_stopped_lets_its_cells_write_checkpoints(tmp_path
     assert f"of 4 cells are trained; the same command resumes {output}" in said
     _, alive = psutil.wait_procs(children, timeout=60)
     assert alive == []
-    begun = [
-        place.parent for place in output.glob("cells/**/identity.json") if not (place.parent / "measures.json").exists()
-    ]
+    cells = [place.parent for place in output.glob("cells/**/identity.json")]
+    begun = [cell for cell in cells if not (cell / "measures.json").exists()]
     assert begun
     for cell in begun:
         newest = max(cell.glob("checkpoints/step-*"))
