@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
 import signal
@@ -15,13 +14,11 @@ from pathlib import Path
 
 import psutil
 import pytest
-import torch
 import yaml
-from accelerate.state import AcceleratorState, PartialState
 from safetensors.torch import load_file
 
-from rerank.cli import main
 from tests.builders import make_lists, make_model
+from tests.forked import Command
 from tests.training.test_training import assert_same, metrics, progress, weights
 
 
@@ -48,7 +45,7 @@ def options(tmp_path: Path) -> list[str]:
 
 
 class Trainings:
-    """``rerank train`` in one or more processes, which are forks of this one: that has imported everything.
+    """``rerank train`` in one process, or in several that meet.
 
     Args:
         options: the options.
@@ -57,36 +54,19 @@ class Trainings:
     """
 
     def __init__(self, options: list[str], run: Path, processes: int) -> None:
-        self.run, self.said = run, run.parent / f"{run.name}.err"
+        self.run = run
         with socket.socket() as found:
-            found.bind(("127.0.0.1", 0))
-            port = found.getsockname()[1]
-        self.children = []
-        for rank in range(processes):
-            numbers = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": processes, "MASTER_PORT": port}
-            if (child := os.fork()) == 0:
-                if processes > 1:
-                    os.environ.update({name: str(value) for name, value in numbers.items()}, MASTER_ADDR="127.0.0.1")
-                self._train(["train", *options, f"--output={run}"])
-            self.children.append(child)
+            found.bind(("localhost", 0))
+            port = str(found.getsockname()[1])
+        shared = {"WORLD_SIZE": str(processes), "MASTER_ADDR": "localhost", "MASTER_PORT": port}
+        ranks = [shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(processes)]
+        words = ["train", *options, f"--output={run}"]
+        self.commands = [Command(words, rank if processes > 1 else None) for rank in ranks]
 
-    def _train(self, words: list[str]) -> None:
-        code = 99
-        try:
-            sys.stderr = self.said.open("w")
-            torch.set_num_threads(1)
-            AcceleratorState._reset_state()
-            PartialState._reset_state()
-            for number in (signal.SIGINT, signal.SIGTERM):
-                signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
-            code = main(words)
-            sys.stderr.flush()
-        finally:
-            os._exit(code)
-
-    def wait(self) -> list[int]:
-        """Their exit codes."""
-        return [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in self.children]
+    def wait(self) -> tuple[list[int | None], str]:
+        """Their exit codes, and what the first one said."""
+        said = [command.communicate() for command in self.commands]
+        return [command.returncode for command in self.commands], said[0]
 
     def wait_for_lines(self, count: int) -> None:
         """Until ``metrics.jsonl`` has so many."""
@@ -110,13 +90,13 @@ def test_a_training_that_is_stopped_resumes_bit_for_bit(
 ) -> None:
     """Where it was stopped its newest checkpoint is: nothing is trained twice. The signal goes to one process only."""
     alone, run, rng = tmp_path / "alone", tmp_path / "run", random.Random(0)
-    assert Trainings(options, alone, processes).wait() == [0] * processes
+    assert Trainings(options, alone, processes).wait()[0] == [0] * processes
     total = lines(alone)
     for turn, number in enumerate(sent, 1):
         trainings = Trainings(options, run, processes)
         trainings.wait_for_lines(turn * total // 5 + rng.randrange(total // 8))
-        os.kill(trainings.children[0], number)
-        codes, said = trainings.wait(), trainings.said.read_text()
+        trainings.commands[0].send_signal(number)
+        codes, said = trainings.wait()
         assert not (run / "measures.json").exists(), f"was through before it was stopped: {said}"
         assert codes[0] == 128 + number, said
         assert all(code in (128 + number, 143) for code in codes)
@@ -125,7 +105,7 @@ def test_a_training_that_is_stopped_resumes_bit_for_bit(
         assert progress(run) == f"step-{int(step[1]):08d}"
         logged = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
         assert logged[-1]["step"] == int(step[1])
-    assert Trainings(options, run, processes).wait() == [0] * processes
+    assert Trainings(options, run, processes).wait()[0] == [0] * processes
     assert_same(weights(run), weights(alone))
     assert_same(load_file(run / "best" / "model.safetensors"), load_file(alone / "best" / "model.safetensors"))
     assert metrics(run) == metrics(alone)
@@ -142,14 +122,16 @@ def test_a_second_signal_leaves_at_once(options: list[str], tmp_path: Path) -> N
     while not (tmp_path / "run" / "provenance.json").exists() and time.monotonic() - waited < 300:
         time.sleep(0.01)
     time.sleep(2)
-    (child,) = trainings.children
-    os.kill(child, signal.SIGINT)
-    os.kill(child, signal.SIGINT)
+    (command,) = trainings.commands
+    command.send_signal(signal.SIGINT)
+    command.send_signal(signal.SIGINT)
     time.sleep(1.2)
-    assert os.waitpid(child, os.WNOHANG) == (0, 0), "the step is under way"
+    assert command.poll() is None, "the step is under way"
     asked = time.monotonic()
-    os.kill(child, signal.SIGINT)
-    assert trainings.wait() == [130]
+    command.send_signal(signal.SIGINT)
+    codes, said = trainings.wait()
+    assert codes == [130]
+    assert "left at once" in said
     assert time.monotonic() - asked < 10
     assert not list((tmp_path / "run").glob("checkpoints/step-*"))
 
