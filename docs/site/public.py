@@ -41,7 +41,8 @@ def public(what: str) -> list[str]:
         found = import_module(what)
     except ModuleNotFoundError:
         return [what]
-    return [f"{what}.{name}" for name in found.__all__]
+    names = [name for name in found.__all__ if not inspect.ismodule(getattr(found, name))]
+    return [f"{what}.{name}" for name in names]
 
 
 def found(name: str) -> Any:

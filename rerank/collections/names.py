@@ -22,6 +22,10 @@ PREFIXES = ("beir:", "files:", "trec:", "smart:", "lucene:", "rank_llm:", "hits:
 def open_collection(name: str, fields: Sequence[str] | None = None, columns: Sequence[str] | None = None) -> Collection:
     """Open a collection by its name.
 
+    >>> demo = open_collection("demo")
+    >>> len(list(demo.queries()))
+    215
+
     Args:
         name: one of
 
@@ -88,6 +92,9 @@ def open_collection(name: str, fields: Sequence[str] | None = None, columns: Seq
 def read_queries(source: str | Path | Collection, fields: Sequence[str] | None = None) -> Iterator[Query]:
     """Stream queries.
 
+    >>> next(read_queries("demo")).id
+    '1'
+
     Args:
         source: a file of them (JSONL, TSV or TREC topics; plain, ``.gz`` or ``.xz``), a collection, or its name.
         fields: what makes their texts, in this order: the tags of topics (``title``, ``desc``, ``narr``), keys of JSON
@@ -109,6 +116,9 @@ def read_queries(source: str | Path | Collection, fields: Sequence[str] | None =
 
 def read_qrels(source: str | Path) -> Qrels:
     """Read judgments.
+
+    >>> len(read_qrels("demo"))
+    215
 
     Args:
         source: a TREC qrels file or a BEIR TSV (plain, ``.gz`` or ``.xz``), or the name of a collection.

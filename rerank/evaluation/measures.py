@@ -136,7 +136,12 @@ class Evaluator:
 def evaluate(
     run: Run, qrels: Qrels, measures: str | Measure | Sequence[str | Measure], empty: Empty = "0", name: str = "the run"
 ) -> PerQuery:
-    """Score one run once; see :class:`Evaluator` for what the arguments mean, and to score many."""
+    """Score one run once; see :class:`Evaluator` for what the arguments mean, and to score many.
+
+    >>> run = {"q": [("a", 3.0), ("b", 2.0)]}  # the second is the relevant one: 1 / log2(3)
+    >>> {name: round(value, 4) for name, value in evaluate(run, {"q": {"b": 1}}, "nDCG@10 RR").mean.items()}
+    {'nDCG@10': 0.6309, 'RR': 0.5}
+    """
     return Evaluator(qrels, measures, empty)(run, name)
 
 

@@ -25,6 +25,9 @@ _ALIASES = {"MAP": "AP", "MRR": "RR", "NDCG": "nDCG", "NERR": "nERR", "Precision
 def parse(measure: str | Measure | ir_measures.Measure) -> Measure:
     """The measure of an ir-measures name such as ``nDCG@10``, ``AP(rel=2)`` or ``nDCG(dcg='exp-log2')@10``.
 
+    >>> parse("nDCG@10").cutoff
+    10
+
     Args:
         measure: a name, an ir-measures object, or a measure, which is returned as it is.
 
