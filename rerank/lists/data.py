@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from glob import glob
 from pathlib import Path
 
 import numpy as np
@@ -56,7 +57,7 @@ class ListsData(Data):
         """Name the folders.
 
         Args:
-            train: lists folder to train on, or several, whose lists are mixed.
+            train: lists folder to train on, or several, whose lists are mixed; ``lists/part-*`` is all that it fits.
             validation: lists folder to validate on; null keeps a share of the training queries back.
             test: lists folder to measure the best model on, once, at the end.
             validation_share: share of the judged training queries kept back where no validation folder is named.
@@ -72,7 +73,7 @@ class ListsData(Data):
 
     def splits(self, seed: int) -> Splits:
         """Open the folders; training lists see added relevant documents, the others never do."""
-        folders = [self.train] if isinstance(self.train, str) else self.train
+        folders = shards([self.train] if isinstance(self.train, str) else self.train)
         if self.unjudged:
             found = [Lists.open(Path(folder)) for folder in folders]
         else:
@@ -92,6 +93,21 @@ class ListsData(Data):
             None if validation is None else validation.top(self.depth),
             None if test is None else test.top(self.depth),
         )
+
+
+def shards(names: Sequence[str]) -> list[str]:
+    """Folders by their names, those that fit a pattern in the order of theirs.
+
+    Raises:
+        UserError: a pattern that nothing fits.
+    """
+    found: list[str] = []
+    for name in names:
+        fits = sorted(glob(name)) if "*" in name else [name]
+        if not fits:
+            raise UserError(f"data.train: no folder is called {name}")
+        found += fits
+    return found
 
 
 UNJUDGED = ", or set data.unjudged to train on columns alone"

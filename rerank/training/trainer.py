@@ -421,6 +421,7 @@ def check_launcher() -> None:
     for name in ("FSDP", "DEEPSPEED", "MEGATRON_LM"):
         if os.environ.get(f"ACCELERATE_USE_{name}", "false").lower() in ("1", "true"):
             raise UserError(
-                f"accelerate launch: {name} is not supported, every process holds the whole model; see "
-                "configs/accelerate/gpus.yaml, and gradient: cached for memory"
+                f"accelerate launch: {name} is not supported: its processes have to make equally many passes, and "
+                "lists are of any length. Let every process hold the model (configs/accelerate/gpus.yaml, machines.yaml); "
+                "where memory is short, say gradient: cached, or take a smaller model"
             )

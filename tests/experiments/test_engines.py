@@ -21,6 +21,7 @@ import yaml
 from rerank.cli import main
 from rerank.experiments.engines import Reply, Workers
 from tests.builders import write_folds
+from tests.conftest import ROOT
 
 SHARES = 3
 
@@ -165,15 +166,26 @@ def test_a_cell_whose_process_was_killed_is_tried_once_more(here: Path, tmp_path
     assert len(found(output)) == 4 + 2
 
 
-def test_shares_do_it_side_by_side(here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """As an array of jobs does, one after the other here; the command without a share then has nothing to train."""
-    words = ["experiment", "--config", str(here / "experiment.yaml"), "--output", str(tmp_path / "out")]
-    for share in range(SHARES):
-        before = len(found(tmp_path / "out"))
-        assert main([*words, f"--share={share}/{SHARES}"]) == 0
-        assert len(found(tmp_path / "out")) - before == (24 + 12) // SHARES
-        assert not (tmp_path / "out" / "results.json").exists()
-    assert main(words) == 0
+def test_shares_do_it_side_by_side(here: Path, tmp_path: Path) -> None:
+    """As an array of Slurm's does; the command without a share then has nothing to train."""
+    words = ["--config", str(here / "experiment.yaml"), "--output", str(tmp_path / "out"), "--jobs=1"]
+    script = ["bash", str(ROOT / "configs" / "slurm" / "experiment.sh"), *words]
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    array = [
+        subprocess.Popen(
+            script,
+            env=os.environ | {"PATH": path, "SLURM_ARRAY_TASK_ID": str(task), "SLURM_ARRAY_TASK_COUNT": str(SHARES)},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for task in range(SHARES)
+    ]
+    said = [job.communicate(timeout=600)[1] for job in array]
+    assert [job.returncode for job in array] == [0] * SHARES, said
+    assert all(f"share {task}/{SHARES} is through" in text for task, text in enumerate(said))
+    assert all(text.count(": validation nDCG@5") == 24 // SHARES for text in said)
+    assert not (tmp_path / "out" / "results.json").exists()
+    assert main(["experiment", *words]) == 0
     assert not list((tmp_path / "out" / "workers").glob("*")), "no process was needed"
     assert found(tmp_path / "out") == found(here / "here")
     assert results(tmp_path / "out") == results(here / "here")
