@@ -13,6 +13,15 @@ class UserError(Exception):
     """
 
 
+def one_line(error: BaseException) -> str:
+    r"""What a library's error says, on one line.
+
+    >>> one_line(ValueError("Couldn't deserialize thrift:\nInvalid data\n"))
+    "Couldn't deserialize thrift: Invalid data"
+    """
+    return " ".join(str(error).split())
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """A suggestion to append to an error about an unknown name: `` (did you mean 'x'?)`` or the empty string."""
     matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from rerank.collections.base import Query, checked_id, joined
 from rerank.collections.hits import NOT_COLUMNS, HitsCollection, Record, finite
 from rerank.errors import UserError
-from rerank.files import digest, open_text
+from rerank.files import can_be_decompressed, digest, open_text
 from rerank.hashes import sha256_of
 
 RIGHT = '[{"query": "…", "hits": [{"qid": 7, "docid": "…", "content": "…", "rank": 1, "score": 9.5}]}]'
@@ -29,11 +29,13 @@ class Hit(NamedTuple):
 
 def read_lists(path: Path) -> Iterator[tuple[Query, list[Hit]]]:
     """Each query of such a file and its hits."""
-    with open_text(path) as file:
+    with open_text(path) as file, can_be_decompressed(path):
         try:
             entries: Any = json.load(file)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise UserError(f"{path}: not JSON ({error}); expected {RIGHT}") from error
+    if not isinstance(entries, list):
+        raise UserError(f"{path}: is {type(entries).__name__}, no list; expected {RIGHT}")
     seen = set()
     for number, entry in enumerate(entries, 1):
         where = f"{path}: list {number}"
