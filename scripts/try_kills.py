@@ -3,11 +3,11 @@
     python scripts/try_kills.py --data DIR [--kills 40] [--operations 20] [--only COMMAND] [--folder DIR]
 
 ``DIR`` holds ``dl20`` (a ``files:`` folder with runs), ``scifact`` (BEIR) and ``MQ2008`` (LETOR). Each command is
-killed at random moments (by KILL, TERM and INT in turn; every second time of its whole run, otherwise of the 100 ms from
-its first file on), and by KILL right before operations on files, spread over all that it does: opening a file to write,
-renaming, deleting, making and removing folders. Then it is given again; what is there has to be what it makes when it
-is left alone, but for notes with times in them, and nothing hidden may be left. The processes are forks of one that has
-imported everything, so that kills meet the work and not the imports.
+killed at random moments (by KILL, TERM and INT in turn; every second time of its whole run, otherwise of the 100 ms
+from its first file on), and by KILL right before operations on files, spread over all that it does: opening a file to
+write, renaming, deleting, making and removing folders. Then it is given again; what is there has to be what it makes
+when it is left alone, but for notes with times in them, and nothing hidden may be left. The processes are forks of one
+that has imported everything, so that kills meet the work and not the imports.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rerank.arrow import Ragged, blocks, read_arrow, write_arrow
+from rerank.arrow import Array, Ragged, blocks, read_arrow, write_arrow
 from rerank.errors import UserError, one_line
 from rerank.files import atomic_folder
 from rerank.lists.build import ORDER
@@ -66,6 +66,7 @@ def _convert(folder: Path, manifest: dict[str, Any], temporary: Path) -> None:
     documents, labels, scores = (Ragged(old.column(name)) for name in ("documents", "labels", "scores"))
     lengths, added = documents.lengths(), old.column("added").to_numpy()
     offsets = np.concatenate([[0], np.cumsum(lengths)])
+    _check(folder, manifest, old, lengths, [labels.lengths(), scores.lengths(), np.maximum(lengths, added)])
     with StoreWriter(temporary, {order: [order]}) as writer:
         for first, last in blocks(offsets, PAIRS):
             some = range(first, last)
@@ -88,3 +89,19 @@ def _convert(folder: Path, manifest: dict[str, Any], temporary: Path) -> None:
             counts=manifest["counts"],
             made=retriever,
         )
+
+
+def _check(folder: Path, manifest: dict[str, Any], old: pa.Table, lengths: Array, others: list[Array]) -> None:
+    """Refuse what does not fit together; a ValueError says what."""
+    known = read_arrow(folder / "documents.arrow")
+    known.validate(full=True)
+    if not {"doc_id", "text"} <= {*known.column_names}:
+        raise ValueError(f"documents have {', '.join(known.column_names) or 'no columns'}")
+    for name, table in (("queries", old), ("documents", known)):
+        if manifest["counts"][name] != table.num_rows:
+            raise ValueError(f"{table.num_rows} {name}, {MANIFEST} says {manifest['counts'][name]}")
+    if any((lengths != other).any() for other in others) or (old.column("added").to_numpy() < 0).any():
+        raise ValueError("lists of different lengths")
+    rows = old.column("documents").combine_chunks().flatten().to_numpy(zero_copy_only=False)
+    if len(rows) and not 0 <= rows.min() <= rows.max() < known.num_rows:
+        raise ValueError("a candidate that is no document")
