@@ -22,6 +22,10 @@ def one_line(error: BaseException) -> str:
     return " ".join(str(error).split())
 
 
+class NoModelError(UserError):
+    """Rankings are needed of a training whose model is not there any more."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """A suggestion to append to an error about an unknown name: `` (did you mean 'x'?)`` or the empty string."""
     matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)

@@ -18,9 +18,10 @@ from rerank.lists import Lists
 from rerank.models.score import score_lists
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.vectors.attention import SelfAttention
-from rerank.training import model_column
+from rerank.training import scoring
 from rerank.training.in_sample import remember, shared_queries
-from rerank.training.model_column import Share, add_model, score_column
+from rerank.training.model_column import add_model, score_column
+from rerank.training.scoring import Share
 from tests.builders import make_lists, make_lists_with_added, train
 
 
@@ -42,7 +43,7 @@ def cross_encoder(tiny_model: Path, tmp_path: Path) -> Path:
 def test_the_column_is_what_the_model_says(
     cross_encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(model_column, "PAIRS", 10)
+    monkeypatch.setattr(scoring, "PAIRS", 10)
     lists = make_lists_with_added(tmp_path)
     covered = add_model(tmp_path / "lists", cross_encoder)
     every = lists.with_added()
@@ -84,9 +85,9 @@ KILLED = """
 import os, random, signal, sys, time
 from pathlib import Path
 from rerank.cli import main
-from rerank.training import model_column
+from rerank.training import scoring
 import rerank.models.text.cross_encoder
-model_column.PAIRS = 10
+scoring.PAIRS = 10
 folder, model, seed, wanted = sys.argv[1:]
 words = ["add", "--lists", folder, "--model", model, "--name", "ce"]
 rng, kills, longest = random.Random(int(seed)), 0, 1.5
@@ -118,7 +119,7 @@ def test_kills_end_with_the_same_bytes(wanted: int, cross_encoder: Path, tmp_pat
     here = ["add", "--lists", str(tmp_path / "whole" / "lists"), "--model", str(cross_encoder), "--name", "ce"]
     words = [sys.executable, "-c", KILLED, str(tmp_path / "killed" / "lists"), str(cross_encoder), "1", str(wanted)]
     done = subprocess.run(words, check=True, capture_output=True, text=True, timeout=1800)
-    code = "import sys; from rerank.training import model_column; model_column.PAIRS = 10; "
+    code = "import sys; from rerank.training import scoring; scoring.PAIRS = 10; "
     code += "from rerank.cli import main; sys.exit(main(sys.argv[1:]))"
     subprocess.run([sys.executable, "-c", code, *here], check=True, capture_output=True)
     columns = [tmp_path / name / "lists" / "columns" for name in ("whole", "killed")]
@@ -199,7 +200,7 @@ def test_a_column_with_gaps_for_added_documents_is_not_read(tmp_path: Path) -> N
 def test_two_processes_write_the_column_of_one(cross_encoder: Path, tmp_path: Path) -> None:
     for name in ("one", "two"):
         make_lists(tmp_path / name)
-    code = "import sys; from rerank.training import model_column; model_column.PAIRS = 10; "
+    code = "import sys; from rerank.training import scoring; scoring.PAIRS = 10; "
     code += "from rerank.cli import main; sys.exit(main(sys.argv[1:]))"
     (tmp_path / "parts.py").write_text(code)
     for name, count in (("one", 1), ("two", 2)):
