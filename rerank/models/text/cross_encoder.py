@@ -254,6 +254,9 @@ class CrossEncoder(Scorer):
         if self._started or (self._drawn and seed != FRESH_SEED):
             self._begin(seed)
         self._started = True
+        if self.missing:
+            more = f" and {len(self.missing) - 8} more" if len(self.missing) > 8 else ""
+            log.info("%s: fresh weights, not in the folder: %s%s", self.name, ", ".join(self.missing[:8]), more)
         told = self._starts_as_saved or self._start_weight is not None
         if self.start is not None and not (told or self._at_zero):
             found = spread(self, self.text_inputs, train, self.start.depth, seed)
@@ -575,7 +578,8 @@ def _load(folder: Path, head: str, saved_cls: bool, dropout: float | None) -> tu
             network = ClsHead(encoder, rate)
             nn.init.normal_(network.classifier.weight, std=getattr(config, "initializer_range", 0.02))
             nn.init.zeros_(network.classifier.bias)
-            missing = ["classifier.weight", "classifier.bias"]
+            lacking = sorted(f"encoder.{name}" for name in info["missing_keys"])
+            missing = [*lacking, "classifier.weight", "classifier.bias"]
     for name, module in network.named_children():
         if name != network.base_model_prefix:
             keep_float32(module)
