@@ -17,7 +17,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rerank.errors import UserError
+from rerank.errors import UserError, one_line
 from rerank.refused import refused
 from rerank.stops import Stopped, listening, name_of
 
@@ -58,6 +58,10 @@ def parse(parser: ArgumentParser, asked: Sequence[str] | Mapping[str, Any], clas
         return parser.parse_args(words)
     except ArgumentError as error:
         raise UserError(_one_line(str(error), parser, classes)) from error
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:  # it stumbles over some values
+        raise UserError(
+            f"a value of another kind than expected ({one_line(error)}); see {parser.prog} --help"
+        ) from error
 
 
 def call(name: str, function: Callable[..., Any], argv: Sequence[str]) -> Any:

@@ -13,6 +13,15 @@ class UserError(Exception):
     """
 
 
+def one_line(error: BaseException) -> str:
+    r"""What a library's error says, on one line.
+
+    >>> one_line(ValueError("Couldn't deserialize thrift:\nInvalid data\n"))
+    "Couldn't deserialize thrift: Invalid data"
+    """
+    return " ".join(str(error).split())
+
+
 class NoModelError(UserError):
     """Rankings are needed of a training whose model is not there any more."""
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rerank.collections.hits import BATCH, RIGHT, HitsCollection, Record
 from rerank.collections.records import read_json_objects
-from rerank.errors import UserError
+from rerank.errors import UserError, one_line
 from rerank.files import digest, open_text, read_lines
 from rerank.hashes import sha256_of_files
 
@@ -83,9 +83,8 @@ def _parquet(path: Path) -> Iterator[tuple[str, Record]]:
             rows = (row for batch in batches for row in batch.to_pylist())
             for position, row in enumerate(rows, 1):
                 yield f"{path}: row {position}", row
-    except (ArrowException, OSError) as error:
-        reason = " ".join(str(error).split())
-        raise UserError(f"{path}: not a whole Parquet file ({reason}); write it again") from error
+    except (ArrowException, OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: not a whole Parquet file ({one_line(error)}); write it again") from error
 
 
 _READERS: dict[str, Callable[[Path], Iterator[tuple[str, Record]]]] = {

@@ -32,8 +32,10 @@ def read_lists(path: Path) -> Iterator[tuple[Query, list[Hit]]]:
     with open_text(path) as file, can_be_decompressed(path):
         try:
             entries: Any = json.load(file)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise UserError(f"{path}: not JSON ({error}); expected {RIGHT}") from error
+    if not isinstance(entries, list):
+        raise UserError(f"{path}: is {type(entries).__name__}, no list; expected {RIGHT}")
     seen = set()
     for number, entry in enumerate(entries, 1):
         where = f"{path}: list {number}"

@@ -116,7 +116,7 @@ def read_sizes(path: Path, documents: int) -> list[tuple[str, int]]:
         raise UserError(f"{path}: lines have no qid, and there is no {sizes.name} beside; expected {EXAMPLE}")
     queries: list[tuple[str, int]] = []
     for number, line in read_lines(sizes):
-        if not line.strip().isdecimal() or int(line) == 0:
+        if not (line.strip().isdecimal() and len(line.strip()) < 19 and int(line)):
             raise UserError(f"{sizes}:{number}: {line!r}; expected how many documents a query has, from 1")
         queries.append((f"{sizes.stem}-{len(queries) + 1}", int(line)))
     if (total := sum(count for _, count in queries)) != documents:

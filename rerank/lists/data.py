@@ -33,6 +33,8 @@ class Splits:
 class Data(Described, ABC):
     """Gives the lists of an experiment."""
 
+    section = "data"
+
     @abstractmethod
     def splits(self, seed: int) -> Splits:
         """The lists, checked.

@@ -364,7 +364,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         raise UserError(f"{folder}: not a lists folder (no {MANIFEST}); make one with `rerank retrieve`")
     try:
         version = json.loads(path.read_bytes()).get("version")
-    except (ValueError, AttributeError) as error:
+    except (ValueError, AttributeError, RecursionError) as error:
         raise UserError(f"{path}: not JSON ({error}); build the lists again with `rerank retrieve`") from error
     if version == 1:
         raise UserError(f"{path}: lists of version 1; convert them with `rerank lists {folder} --upgrade`")
@@ -393,5 +393,5 @@ def is_lists_folder(folder: Path) -> bool:
     path = folder / MANIFEST
     try:
         return "counts" in json.loads(path.read_bytes())
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, RecursionError):
         return False

@@ -49,6 +49,7 @@ class Inputs(ABC):
 class Model(Described, ABC):
     """What a run leaves in ``best/``: a scorer, or trees."""
 
+    section = "model"
     columns: Sequence[str] = ()
     """What it reads of every candidate besides texts: names of columns, of one number of theirs, or of their z."""
 

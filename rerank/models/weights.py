@@ -79,10 +79,13 @@ def _checked(folder: Path) -> Path:
         config = adapter
     if not config.is_file():
         raise UserError(f"{folder}: not a model folder (no config.json)")
-    try:
-        json.loads(config.read_text())
-    except ValueError as error:
-        raise UserError(f"{config}: not JSON ({error})") from error
+    for path in (config, folder / "tokenizer_config.json"):
+        try:
+            content = json.loads(path.read_bytes()) if path.is_file() else {}
+        except (ValueError, RecursionError) as error:
+            raise UserError(f"{path}: not JSON ({error})") from error
+        if not isinstance(content, dict):
+            raise UserError(f"{path}: is {type(content).__name__}, no JSON object; copy the model again")
     files = sorted(folder.glob("*.safetensors"))
     if not files:
         raise UserError(f"{folder}: a model folder without weights (no *.safetensors; pickled weights are not read)")

@@ -129,7 +129,11 @@ class RunFolder:
     def keep_metrics(self, lines: int) -> int:
         """Forget what was logged after the checkpoint that the run resumes from; returns the number of lines kept."""
         path = self.path / "metrics.jsonl"
-        kept = path.read_text(encoding="utf-8").splitlines(keepends=True)[:lines] if path.is_file() else []
+        kept = (
+            path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)[:lines]
+            if path.is_file()
+            else []
+        )
         if len(kept) < lines:
             log.warning("%s: has %d lines, the checkpoint says %d; the others are lost", path, len(kept), lines)
         with atomic_write(path) as file:
@@ -162,7 +166,7 @@ def read_identity(folder: Path) -> dict[str, Any]:
     path = folder / IDENTITY
     try:
         return dict(json.loads(path.read_bytes()))
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise UserError(f"{path}: damaged ({error}); copy the folder again, or remove it") from error
 
 
