@@ -14,7 +14,7 @@ from rerank.collections.qrels import read_qrels_file
 from rerank.collections.queries import read_queries_file
 from rerank.collections.rankllm import RankLlmFile
 from rerank.collections.smart import SmartFolder
-from rerank.errors import UserError, nearest
+from rerank.errors import NotFoundError, UserError, nearest
 
 PREFIXES = ("beir:", "files:", "trec:", "smart:", "lucene:", "rank_llm:", "hits:", "datasets:")
 
@@ -132,5 +132,5 @@ def _file(source: str | Path) -> Path | None:
     if path.is_file():
         return path
     if isinstance(source, Path) or ("." in path.name and ":" not in source):
-        raise UserError(f"{path}: no such file")
+        raise NotFoundError(f"{path}: no such file")
     return None

@@ -9,10 +9,9 @@ from typing import get_args
 
 import numpy as np
 from ir_measures import Measure
-from tqdm import tqdm
 
 from rerank.collections import read_qrels
-from rerank.errors import UserError, nearest
+from rerank.errors import NotFoundError, UserError, nearest
 from rerank.evaluation.measures import COUNTS, Empty, Evaluator, PerQuery, Qrels, check_overlap, parse_measures
 from rerank.evaluation.significance import (
     Correction,
@@ -25,6 +24,7 @@ from rerank.evaluation.significance import (
     wins_ties_losses,
 )
 from rerank.files import plain_name
+from rerank.progress import tqdm
 from rerank.retrieval.runs import Run, Scored, as_float32, best_first, read_run
 
 TESTS: tuple[Test, ...] = get_args(Test)
@@ -275,7 +275,7 @@ def name_runs(runs: Sequence[str]) -> dict[str, str]:
         given.append((label, path) if equals and label and not Path(run).exists() else (None, run))
     for _, path in given:
         if not Path(path).expanduser().is_file():
-            raise UserError(f"{path}: no such run file")
+            raise NotFoundError(f"{path}: no such run file")
     stems = [_stem(path) for name, path in given if name is None]
     named: dict[str, str] = {}
     for name, path in given:

@@ -29,7 +29,7 @@ import pyarrow as pa
 
 from rerank.arrow import Array, blocks, numbers, read_arrow
 from rerank.collections import Qrels, read_qrels
-from rerank.errors import UserError, nearest
+from rerank.errors import NotFoundError, UserError, nearest
 from rerank.files import atomic_file, cannot_be_written
 from rerank.hashes import check_files, read_sealed
 from rerank.lists.columns import Column, as_column, check_name, column_file, load_column, write_column
@@ -354,7 +354,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """The manifest of a lists folder, checked for its version and its seal."""
     path = folder / MANIFEST
     if not path.is_file():
-        raise UserError(f"{folder}: not a lists folder (no {MANIFEST}); make one with `rerank retrieve`")
+        raise NotFoundError(f"{folder}: not a lists folder (no {MANIFEST}); make one with `rerank retrieve`")
     try:
         version = json.loads(path.read_bytes()).get("version")
     except (ValueError, AttributeError) as error:
@@ -365,7 +365,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         raise UserError(f"{path}: lists of version {version}, this is version {VERSION}; build them again")
     manifest = read_sealed(path)
     if lost := [name for name in manifest["files"] if not (folder / name).is_file()]:
-        raise UserError(f"{folder / lost[0]}: no such file, but {MANIFEST} has it; build the lists again")
+        raise NotFoundError(f"{folder / lost[0]}: no such file, but {MANIFEST} has it; build the lists again")
     return manifest
 
 

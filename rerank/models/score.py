@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from tqdm import tqdm
 
 from rerank.arrow import Array, list_numbers, starts_of
 from rerank.errors import UserError
@@ -19,6 +18,7 @@ from rerank.kernels.memory import out_of_memory
 from rerank.kernels.precision import Precision, autocast, resolve
 from rerank.models.base import Inputs
 from rerank.models.scorer import ON_A_CPU, Scorer
+from rerank.progress import tqdm
 
 if TYPE_CHECKING:
     from rerank.lists.view import Lists

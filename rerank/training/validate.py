@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 
 from rerank.arrow import Array
-from rerank.errors import UserError
+from rerank.errors import NotFoundError
 from rerank.evaluation.measures import evaluate
 from rerank.evaluation.weights import tune_weight
 from rerank.identity import id_of
@@ -220,7 +220,9 @@ def test_run(folder: Path, training: str, config: TrainConfig, lists: Lists) -> 
     if (run := kept_test_run(folder, identity)) is not None:
         return run
     if not any((folder / "best").glob("*")):
-        raise UserError(f"{folder / 'best'}: no such folder, but rankings are needed; remove {folder} to train again")
+        raise NotFoundError(
+            f"{folder / 'best'}: no such folder, but rankings are needed; remove {folder} to train again"
+        )
     score = scores_by(type(config.model).load(folder / "best"), config.precision, config.token_budget)
     write_test_run(folder, identity, lists.run(score(lists, "test")))
     run = kept_test_run(folder, identity)

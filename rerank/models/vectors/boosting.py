@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from rerank.errors import UserError
+from rerank.errors import NotFoundError, UserError
 from rerank.features.parse import FEATURES
 from rerank.files import digest
 from rerank.models.added import check_added, warn_of_added
@@ -165,12 +165,14 @@ class Trees(Model):
         contract = checked_contract(folder)
         path = folder / cls.file
         if not path.is_file():
-            raise UserError(f"{path}: no such file; train again")
+            raise NotFoundError(f"{path}: no such file; train again")
         if "hash" in contract and digest(path) != contract["hash"]:  # of version 1
             raise UserError(f"{path}: not the file that training wrote; copy the model again, or train again")
         try:
             model = cls(**contract["settings"])
             model.names = [str(name) for name in contract["columns"]]
+        except UserError:
+            raise
         except (KeyError, TypeError, ValueError) as error:
             raise UserError(f"{folder / CONTRACT}: not a whole contract ({error}); train again") from error
         model._read(path)
