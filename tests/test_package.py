@@ -20,6 +20,8 @@ FLOORS = {
     "ranges": 1,
     "identity": 3,
     "files": 1,
+    "html": 1,
+    "progress": 1,
     "hashes": 2,
     "locks": 2,
     "arrow": 2,
@@ -45,7 +47,8 @@ FLOORS = {
     "experiments": 10,
     "demo": 10,
     "verify": 10,
-    "cli": 11,
+    "tasks": 11,
+    "cli": 12,
 }
 """What a room may import: rooms with a smaller number. Rooms of one number know nothing of each other."""
 

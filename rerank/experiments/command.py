@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from rerank.configs import add_config
-from rerank.console import log_file, make_parser, parse
+from rerank.console import make_parser, parse
 from rerank.errors import UserError
 from rerank.experiments.config import ExperimentConfig
-from rerank.locks import held
 
 log = logging.getLogger("rerank")
 
@@ -65,33 +64,16 @@ def experiment(argv: Sequence[str]) -> int:
             log.info("what it could find is not known here: %s", error)
         print(listing(plan, [(group, search_of(plan, group).size) for group in plan.groups]))
         return 0
-    from rerank.experiments.ensembles import ensembles
-    from rerank.experiments.figures.draw import write_figures
-    from rerank.experiments.first_stage import first_stage_rows
-    from rerank.experiments.results import write_results
-    from rerank.experiments.summary import summarise
+    from rerank.experiments.conduct import experiment as conduct
 
-    with held(plan.output, "rerank experiment"), log_file(plan.output):
-        plan.output.mkdir(parents=True, exist_ok=True)
-        done = Experiment(plan)
-        done.run()
-        alone, mixed = first_stage_rows(plan, done.identities, done.outcomes)
-        together = ensembles(plan, done.identities, done.outcomes)
-        done.outcomes = {**alone, **done.outcomes, **together, **mixed}
-        summary = summarise(config, done.outcomes, done.stopped)
-        write_results(done, summary)
-        if html:
-            from rerank.experiments.report import write_experiment
-
-            write_experiment(done, summary, html)
-        pictures = write_figures(done, summary)
-    print(text(summary, bold=sys.stdout.isatty()), end="")
+    found = conduct(config, html)
+    print(text(found.summary, bold=sys.stdout.isatty()), end="")
     stems = ("results", "points", "queries", "cells")
     files = ["results.json", *(f"{stem}.parquet" for stem in stems), "table.md", "table.tex"]
-    log.info("%s: %s", plan.output, ", ".join([*files, *(path.name for path in pictures)]))
-    if done.failures:
-        log.warning("%d cells failed; run again to try them again", len(done.failures))
-    return len(done.failures)
+    log.info("%s: %s", plan.output, ", ".join([*files, *(path.name for path in found.pictures)]))
+    if found.failures:
+        log.warning("%d cells failed; run again to try them again", len(found.failures))
+    return len(found.failures)
 
 
 def split_options(argv: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:

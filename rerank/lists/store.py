@@ -321,6 +321,15 @@ class Store:
             z[mine] = block[numbers[mine] - starts[place[mine]] + offsets[place[mine]] - base]
         return z
 
+    def in_memory(self) -> Store:
+        """The same without its folder, which may go away afterwards."""
+        tables = {name: pa.ipc.open_stream(_bytes(self.table(name))).read_all() for name in TABLES}
+        columns = {}
+        for name in self.column_names:
+            column = self.entry(name)
+            columns[name] = Column(np.array(column.values), column.names, column.made)
+        return Store(self.manifest, tables=tables, columns=columns, qrels=self.qrels)
+
     def texts_hash(self) -> str:
         """Hash of queries and documents, which keys what is computed from their texts."""
         if self.folder is not None:
@@ -331,6 +340,14 @@ class Store:
         if "texts" not in self.memory:
             self.memory["texts"] = texts_hash(self.queries, self.documents)
         return self.memory["texts"]
+
+
+def _bytes(table: pa.Table) -> pa.Buffer:
+    """A table as it would be written, so that nothing of it lies in a mapped file any more."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
 
 
 def _joined(parts: Sequence[Store], name: str) -> pa.Table:

@@ -73,7 +73,13 @@ class Trainer:
         self.main = self.accelerator.is_main_process
         self.precision, self.why = resolve(config.precision, self.accelerator.device, self.model.bf16)
         self.batches = Batches(
-            splits.train, self.usable, config.sampler, config.batch_size, config.steps_per_epoch, config.seed
+            splits.train,
+            self.usable,
+            config.sampler,
+            config.batch_size,
+            config.steps_per_epoch,
+            config.seed,
+            splits.weights,
         )
         self.steps = self.batches.steps_per_epoch * config.epochs
         self._prepared: dict[int, tuple[Lists, Inputs]] = {}

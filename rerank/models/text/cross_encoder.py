@@ -20,8 +20,9 @@ from rerank.kernels.dropout import use_cheap_dropout
 from rerank.kernels.flat import reads_flat, use_flat_encoder
 from rerank.lists.tokens import Tokens, tokenise
 from rerank.lists.view import Lists
-from rerank.models.base import Inputs, drawn_from
+from rerank.models.base import FRESH_SEED, Inputs, drawn_from
 from rerank.models.contract import checked_contract, class_name, write_contract
+from rerank.models.score import ALONE, score_candidates
 from rerank.models.scorer import Scorer
 from rerank.models.text.long import Long, check_long, make_inputs, mean_of_cls, score_rows
 from rerank.models.text.pairs import FlatInputs
@@ -37,9 +38,6 @@ DEFAULT_LENGTHS = (64, 256)
 
 DEFAULT_LONG = 800
 """Word pieces of a document that is read in chunks (CEDR's)."""
-
-FRESH_SEED = 42
-"""Draws a fresh head before any training does, so that every score can be had again."""
 
 
 FROM_PADDING = frozenset(
@@ -289,7 +287,7 @@ class CrossEncoder(Scorer):
         self.tokenizer.save_pretrained(folder)
         write_contract(folder, self.contract())
 
-    def predict(self, pairs: Sequence[tuple[str, str]] | Lists, budget: int | None = None) -> Array:
+    def predict(self, pairs: Iterable[tuple[str, str]] | Lists, budget: int | None = None) -> Array:
         """Raw scores of (query, document) text pairs, or of lists' candidates, whatever their order and batch mates.
 
         Args:
@@ -302,10 +300,8 @@ class CrossEncoder(Scorer):
         Raises:
             UserError: pairs for a model that starts from columns: texts alone do not say what it reads.
         """
-        from rerank.models.score import score_lists
-
         if isinstance(pairs, Lists):
-            return score_lists(self, self.inputs(pairs), pairs, budget=budget)
+            return super().predict(pairs, budget)
         if self.start is not None:
             raise UserError(
                 f"predict: the model starts from {', '.join(self.start.columns)}, which pairs do not have; give lists, "
@@ -313,24 +309,21 @@ class CrossEncoder(Scorer):
             )
         return self.text_scores(pairs, budget)
 
-    def text_scores(self, pairs: Sequence[tuple[str, str]], budget: int | None = None) -> Array:
+    def text_scores(self, pairs: Iterable[tuple[str, str]], budget: int | None = None) -> Array:
         """Raw scores of text pairs, ``[n]`` float32, by the text part alone where there is another.
 
         Args:
             pairs: the texts.
             budget: padded tokens per forward pass; None for what suits the machine.
         """
-        from rerank.models.score import score_candidates
-
-        sides: list[list[Array]] = []
-        for texts, limit in (
-            ([query for query, _ in pairs], self.query_length),
-            ([document for _, document in pairs], self.document_length),
-        ):
-            encoded = self.tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"] if texts else []
-            sides.append([np.asarray(ids[:limit], dtype=np.int64) for ids in encoded])
-        rows = np.arange(len(pairs))
-        return score_candidates(self, self._pairs(Tokens.of(*sides), rows, rows), rows, rows, budget=budget)
+        queries, documents = _sides(pairs)
+        with ALONE:
+            sides: list[list[Array]] = []
+            for texts, limit in ((queries, self.query_length), (documents, self.document_length)):
+                encoded = self.tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"] if texts else []
+                sides.append([np.asarray(ids[:limit], dtype=np.int64) for ids in encoded])
+            rows = np.arange(len(queries))
+            return score_candidates(self, self._pairs(Tokens.of(*sides), rows, rows), rows, rows, budget=budget)
 
     def rank(
         self,
@@ -353,6 +346,8 @@ class CrossEncoder(Scorer):
         Raises:
             UserError: a column that the model starts from is missing, or has not a number for every document.
         """
+        if isinstance(documents, str):
+            raise UserError("rank: expected documents, a list of texts, not one text")
         scores = self.text_scores([(query, document) for document in documents])
         if self.start is not None:
             scores = self.add_start(scores, columns or {})
@@ -373,6 +368,27 @@ class CrossEncoder(Scorer):
         with torch.inference_mode():
             z = self.start.of_values(columns, len(text)).to(self.start.weights.device)
             return self.joined(torch.from_numpy(text).to(z.device), z).cpu().numpy()
+
+
+def _sides(pairs: Any) -> tuple[list[str], list[str]]:
+    """Queries and documents of pairs.
+
+    Raises:
+        UserError: what holds no pairs of texts.
+    """
+    if isinstance(pairs, str) or not isinstance(pairs, Iterable):
+        raise UserError(f"predict: expected (query, document) pairs or lists, not {_short(pairs)}")
+    queries, documents = [], []
+    for number, pair in enumerate(pairs):
+        if not (isinstance(pair, tuple | list) and len(pair) == 2 and all(isinstance(text, str) for text in pair)):
+            raise UserError(f"predict: pair {number}: expected (query, document), two texts, not {_short(pair)}")
+        queries.append(pair[0])
+        documents.append(pair[1])
+    return queries, documents
+
+
+def _short(value: Any) -> str:
+    return repr(value) if len(repr(value)) < 60 else f"{repr(value)[:60]}…"
 
 
 def resolve_lengths(room: int, query: int | None, document: int | None, fresh: bool, long: Long) -> tuple[int, int]:
