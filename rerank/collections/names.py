@@ -103,8 +103,9 @@ def _own(name: str, argument: str | None, fields: Sequence[str] | None) -> Colle
     try:
         found = getattr(import_module(module), attribute)
     except (ImportError, AttributeError) as error:
+        hint = nearest(name, known_ids())
         raise UserError(
-            f"unknown collection {name!r}: neither an ir_datasets id nor to be imported ({error}){nearest(name, known_ids())}"
+            f"unknown collection {name!r}{hint}: neither an ir_datasets id nor to be imported ({error})"
         ) from error
     if callable(found):
         found = found() if argument is None else found(argument)

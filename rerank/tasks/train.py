@@ -84,7 +84,10 @@ def train(
     config = TrainConfig(ListsData("", validation_share=share, depth=depth), model, criterion, **checked(settings))
     check_values(config, type(criterion) if criterion else None, trees=isinstance(model, Trees))
     folders = {
-        name: [_folder(one, Path(output) / GIVEN / f"{name}{number}", model) for number, one in enumerate(some, 1)]
+        name: [
+            _folder(one, Path(output) / GIVEN / (name if len(some) == 1 else f"{name}-{i}"), model)
+            for i, one in enumerate(some, 1)
+        ]
         for name, some in given.items()
     }
     train_folders = folders["train"]
