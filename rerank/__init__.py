@@ -62,7 +62,9 @@ if TYPE_CHECKING:
         WassRank,
     )
     from rerank.models.load import load_model
+    from rerank.models.text.adapter import LoRA
     from rerank.models.text.cross_encoder import CrossEncoder
+    from rerank.models.text.decoder import Decoder
     from rerank.models.vectors.attention import SelfAttention
     from rerank.models.vectors.lightgbm import LightGBM
     from rerank.models.vectors.mlp import MLP
@@ -110,7 +112,9 @@ _MODULES = {
         *("Term", "Terms"),
     ),
     "models.load": ("load_model",),
+    "models.text.adapter": ("LoRA",),
     "models.text.cross_encoder": ("CrossEncoder",),
+    "models.text.decoder": ("Decoder",),
     "models.vectors.attention": ("SelfAttention",),
     "models.vectors.lightgbm": ("LightGBM",),
     "models.vectors.mlp": ("MLP",),

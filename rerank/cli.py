@@ -16,16 +16,17 @@ from rerank.errors import UserError, nearest
 log = logging.getLogger("rerank")
 
 
-def demo(output: str = "demo", ask: str | None = None) -> None:
+def demo(output: str = "demo", ask: str | None = None, full: bool = False) -> None:
     """Search the Python standard library: retrieve, train, rerank, compare with BM25, answer a question.
 
     Args:
         output: folder for lists, model, runs, log and plot; what is there already is not done again.
         ask: a question to answer, such as "how do I flatten a list of lists".
+        full: test all questions, a third at a time, with three trainings in place of one.
     """
     from rerank.demo import run_demo
 
-    run_demo(Path(output), ask)
+    run_demo(Path(output), ask, full)
 
 
 def retrieve(output: str, **asked: Any) -> None:
@@ -152,6 +153,8 @@ def export(lists: str, output: str, column: str | None = None) -> None:
 def rerank(lists: str | None = None, output: str | None = None, stdin: bool = False, **asked: Any) -> None:
     """Score ranked lists with a trained model and write the run.
 
+    The same command finishes what was killed; processes (``torchrun``), on several machines too, share the lists.
+
     Args:
         lists: lists folder made by ``rerank retrieve``, or a file of feature vectors (LETOR, svmlight).
         output: run file to write (TREC).
@@ -170,28 +173,24 @@ def rerank(lists: str | None = None, output: str | None = None, stdin: bool = Fa
     for name, value in (("lists", lists), ("output", output)):
         if value is None:
             raise UserError(f"{name}: is missing; say --{name}, or --stdin")
-    from accelerate import PartialState
-
     from rerank.files import check_apart
-    from rerank.kernels.precision import on_cpu
-    from rerank.retrieval.runs import write_run
+    from rerank.tasks.rerank_lists import ranked_with
+    from rerank.training.rerank_lists import write_reranked
 
     check_apart(str(output), lists=lists)
-    run = tasks.rerank_lists(lists=str(lists), **asked)
-    state = PartialState(cpu=on_cpu())
-    if state.is_main_process:
-        write_run(str(output), run, tag="rerank")
-        log.info("%s: %d queries, %d documents scored", output, len(run), len(run.scores))
-    if state.num_processes > 1:
-        state.wait_for_everyone()
-        state.destroy_process_group()
+    precision, budget = asked.pop("precision"), asked["token_budget"]
+    ranked, weight = ranked_with(lists=str(lists), **asked)
+    write_reranked(asked["model"], ranked, str(output), weight, precision=precision, budget=budget)
 
 
 def train(argv: Sequence[str]) -> None:
     """Train a reranker as a YAML configuration says; resume where an interrupted run stopped."""
-    from rerank.training.command import configuration
+    from rerank.training.command import configuration, help_for
 
-    config, output = configuration(argv)  # the help has to come without importing torch
+    if (text := help_for(argv)) is not None:
+        print(text)
+        return
+    config, output = configuration(argv)
     from rerank.training.fit import fit
 
     fit(config, output)
@@ -224,7 +223,7 @@ def verify(path: str) -> None:
 
 
 def losses(name: str | None = None, pictures: str | None = None) -> None:
-    """List the losses: name, parameters, defaults, paper; of one loss all that its documentation says.
+    """List the losses, a line each; of one loss its formula, parameters, defaults and paper.
 
     Args:
         name: a loss.
@@ -238,6 +237,27 @@ def losses(name: str | None = None, pictures: str | None = None) -> None:
     from rerank.losses.listing import listing
 
     print(listing(name))
+
+
+def measures() -> None:
+    """List the measures that can be trained on, a line each."""
+    from rerank import catalogue
+
+    print(catalogue.measures())
+
+
+def models() -> None:
+    """List the models, a line each."""
+    from rerank import catalogue
+
+    print(catalogue.models())
+
+
+def collections() -> None:
+    """List the collections that `rerank retrieve` reads, a line each."""
+    from rerank import catalogue
+
+    print(catalogue.collections())
 
 
 def evaluate(
@@ -303,6 +323,9 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "pool": pool,
     "verify": verify,
     "losses": losses,
+    "measures": measures,
+    "models": models,
+    "collections": collections,
 }
 
 

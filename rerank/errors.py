@@ -25,6 +25,10 @@ class NotFoundError(UserError, FileNotFoundError):
     """
 
 
+class NoModelError(UserError):
+    """Rankings are needed of a training whose model is not there any more."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """A suggestion to append to an error about an unknown name: `` (did you mean 'x'?)`` or the empty string."""
     matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)

@@ -73,6 +73,19 @@ def held(path: str | Path, doing: str, wait: bool = False) -> Iterator[None]:
         yield
 
 
+def tidied(path: str | Path) -> None:
+    """Clear away what a writer that was killed left beside a finished file or folder, its lock file included.
+
+    For commands that find their work done, and therefore do not hold the path. Where nothing may be written, or
+    nothing lies there, nothing is done.
+    """
+    path = Path(os.path.realpath(path))
+    place = path.with_name(f".{path.name}.lock")
+    if place.exists() and os.access(place.parent, os.W_OK):
+        with held(path, "tidying up", wait=True):
+            pass
+
+
 def _acquire(place: Path, path: Path, doing: str, wait: bool, stack: contextlib.ExitStack) -> bool:
     """Take the lock until the stack is left; false where the file system has none."""
     numbers: list[int] = []

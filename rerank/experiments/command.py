@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from rerank.configs import add_config
-from rerank.console import make_parser, parse
+from rerank.console import log_file, make_parser, parse
 from rerank.errors import UserError
 from rerank.experiments.config import ExperimentConfig
+from rerank.locks import held
 
 log = logging.getLogger("rerank")
 
@@ -21,7 +22,7 @@ def experiment(argv: Sequence[str]) -> int:
     Resumes where it was interrupted. Keys of cells can be set by options too: ``--base.data.path=DIR``.
 
     Args:
-        argv: ``--config FILE``, options that override its keys, ``--dry-run``, ``--html FILE``.
+        argv: ``--config FILE``, options that override its keys, ``--dry-run``, ``--share``, ``--html FILE``.
 
     Returns:
         The number of cells that failed.
@@ -31,6 +32,9 @@ def experiment(argv: Sequence[str]) -> int:
     parser = make_parser("experiment", experiment)
     add_config(parser)
     parser.add_argument("--dry_run", action="store_true", help="check the configuration and say what would be done")
+    parser.add_argument(
+        "--share", help="NUMBER/COUNT, such as 3/16: train and measure this part only, beside the others; no tables"
+    )
     parser.add_argument("--html", help="file for a report: tables, differences per query, rankings, training curves")
     parser.add_class_arguments(ExperimentConfig)
     words, inside = split_options(argv)
@@ -38,6 +42,7 @@ def experiment(argv: Sequence[str]) -> int:
     options = parse(parser, classes_first([word for word in words if word not in print_config]))
     dry_run = options.pop("dry_run")
     options.pop("config")
+    share = options.pop("share")
     if html := options.pop("html"):
         from rerank.report.page import check_suffix
 
@@ -51,10 +56,11 @@ def experiment(argv: Sequence[str]) -> int:
         return 0
     from rerank.experiments.cells import Plan  # the help has to come without importing torch
     from rerank.experiments.figures.data import check_figures
-    from rerank.experiments.run import Experiment, check_cells, search_of
-    from rerank.experiments.table import listing, text
+    from rerank.experiments.run import Experiment, check_cells, parse_share, search_of
+    from rerank.experiments.table import beside_sentences, listing, text
 
     plan = Plan(config)
+    part = None if share is None else parse_share(share, config)
     check_cells(plan)
     check_figures(plan)
     if dry_run:
@@ -64,10 +70,21 @@ def experiment(argv: Sequence[str]) -> int:
             log.info("what it could find is not known here: %s", error)
         print(listing(plan, [(group, search_of(plan, group).size) for group in plan.groups]))
         return 0
+    if part is not None:
+        plan.output.mkdir(parents=True, exist_ok=True)
+        with held(plan.output / f"share-{part[0]}", "rerank experiment --share"), log_file(plan.output):
+            done = Experiment(plan, share=part)
+            done.run()
+        log.info(
+            "%s: share %s is through; when all are, the command without --share makes the tables", *(plan.output, share)
+        )
+        return len(done.failures)
     from rerank.experiments.conduct import experiment as conduct
 
     found = conduct(config, html)
     print(text(found.summary, bold=sys.stdout.isatty()), end="")
+    for line in beside_sentences(found.summary):
+        print(line)
     stems = ("results", "points", "queries", "cells")
     files = ["results.json", *(f"{stem}.parquet" for stem in stems), "table.md", "table.tex"]
     log.info("%s: %s", plan.output, ", ".join([*files, *(path.name for path in found.pictures)]))
@@ -88,7 +105,7 @@ def split_options(argv: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]
     while remaining:
         word = remaining.pop(0)
         key, equals, value = word.partition("=")
-        if not key.startswith(("--base.", "--methods.")):
+        if not key.startswith(("--base.", "--methods.")) or key == "--methods.help":
             words.append(word)
             continue
         if not equals:

@@ -38,13 +38,24 @@ def first_stage_rows(
         first = Group(FIRST_STAGE, group.fold, plan.config.seeds[0])
         if first not in alone:
             alone[first] = _first_stage(plan, identities, first, outcome)
-        if plan.config.first_stage != "mix":
-            continue
-        measures = finished(outcome.cell.folder, outcome.cell.id) or {}
-        if (weight := measures.get("with_first_stage", {}).get("first_stage_weight")) is not None:
-            name = Group(mixed_name(group.method), group.fold, group.seed)
-            mixed[name] = _mixed(plan, identities, name, outcome, weight)
+        if (row := mixed_row(plan, identities, outcome)) is not None:
+            mixed[row.group] = row
     return alone, mixed
+
+
+def mixed_row(plan: Plan, identities: Identities, outcome: Outcome) -> Outcome | None:
+    """A method mixed with the first stage; None where that is not asked for, or no validation chose the share.
+
+    Raises:
+        NoModelError: it was not measured yet, and neither the method's ranking nor its model is there any more.
+    """
+    if plan.config.first_stage != "mix" or not identities.data(outcome.measured).first_stage:
+        return None
+    measures = finished(outcome.cell.folder, outcome.cell.id) or {}
+    if (weight := measures.get("with_first_stage", {}).get("first_stage_weight")) is None:
+        return None
+    group = Group(mixed_name(outcome.group.method), outcome.group.fold, outcome.group.seed)
+    return _mixed(plan, identities, group, outcome, weight)
 
 
 def _first_stage(plan: Plan, identities: Identities, group: Group, outcome: Outcome) -> Outcome:

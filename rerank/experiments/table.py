@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from rerank.evaluation.beside import beside, sentences
 from rerank.evaluation.measures import COUNTS, parse_measures
 from rerank.evaluation.power import found_differences
 from rerank.evaluation.render import (
@@ -163,6 +164,18 @@ def power_sentence(summary: Summary) -> str:
     config = summary.config
     queries = len(next(iter(summary.pooled.values())).queries)
     return found_differences(queries, len(config.seeds), summary.comparisons, summary.deviations, measured=True)
+
+
+def beside_sentences(summary: Summary) -> Iterator[str]:
+    """Every method beside the first stage, in the first measure; none where the first stage has no row."""
+    first = summary.rows.get(FIRST_STAGE)
+    measure = next((str(m) for m in parse_measures(summary.config.measures) if m.NAME not in COUNTS), None)
+    if first is None or measure is None or not first.by_seed:
+        return
+    for method in summary.config.methods:
+        if (row := summary.rows.get(method)) is not None and row.by_seed:
+            found = beside(row.by_seed[measure], first.by_seed[measure], measure)
+            yield from sentences(found, method) if found else []
 
 
 def differences(summary: Summary) -> Table:

@@ -1,8 +1,9 @@
 """A process that trains and measures cells, one after the other: importing torch costs more than a small cell.
 
 ``python -m rerank.experiments.worker`` reads jobs from its input, a line of JSON each, and answers each with a line of
-JSON: ``{}``, or ``{"error": "..."}`` where the job failed. It ends when its input does, in the middle of a job too, so
-that none is left behind by an experiment that was killed.
+JSON: ``{}``, ``{"error": "..."}`` where the job failed, or ``{"stopped": "..."}`` where a signal stopped it. The line
+``stop`` is as good as a SIGTERM, but not a second one where there was one. It ends when its input does, in the middle
+of a job too, so that none is left behind by an experiment that was killed.
 """
 
 from __future__ import annotations
@@ -20,22 +21,32 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from rerank import stops
 from rerank.errors import UserError
 from rerank.evaluation.measures import Empty
 from rerank.experiments.cells import Job
+from rerank.identity import id_of
+from rerank.locks import held
+from rerank.stops import Stopped
 
 log = logging.getLogger("rerank")
 
+STOP = "stop\n"
+"""The line that asks a worker to stop at the next good point."""
+
 
 def train_cell(settings: dict[str, Any], folder: Path, id: str) -> None:
-    """Train a cell, or resume it."""
+    """Train a cell, or resume it; where another machine is taken for dead but still trains it, wait for that."""
     from rerank.training.command import configured
     from rerank.training.fit import fit
 
-    fit(configured(settings), folder, expected=id)
+    with held(folder, "rerank experiment", wait=True):
+        fit(configured(settings), folder, expected=id)
 
 
-def measure_cell(settings: dict[str, Any], folder: Path, id: str, measures: str, empty: Empty) -> None:
+def measure_cell(
+    settings: dict[str, Any], folder: Path, id: str, measures: str, empty: Empty, expected: str | None = None
+) -> None:
     """Measure a chosen cell on its test lists, and keep the values per query."""
     from rerank.evaluation.measures import evaluate
     from rerank.training.command import configured
@@ -49,6 +60,8 @@ def measure_cell(settings: dict[str, Any], folder: Path, id: str, measures: str,
         raise UserError("data: there are no test lists to measure on")
     hashes = measured_hashes(test, config.model.columns)
     identity = measurement_identity({"training": id}, hashes, measures, empty)
+    if expected not in (None, id_of(identity)):
+        raise UserError("data: the test lists changed since the experiment began; start again")
     run = test_run(folder, id, config, test)
     write_measurement(folder, identity, evaluate(run, test.qrels, measures, empty, name=str(folder / "test.trec")))
 
@@ -62,6 +75,8 @@ def answer(job: dict[str, Any]) -> dict[str, Any]:
                 train_cell(folder=folder, **job)
             case Job.MEASURE:
                 measure_cell(folder=folder, **job)
+    except Stopped as stop:
+        return {"stopped": str(stop)}
     except Exception as error:
         message = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
         message = " ".join(message.split())
@@ -102,20 +117,28 @@ def main() -> None:
 
     def listen() -> None:
         for line in sys.stdin:
-            jobs.put(line)
+            if line == STOP:
+                if not stops.came():
+                    os.kill(os.getpid(), signal.SIGTERM)
+            else:
+                jobs.put(line)
         os._exit(0)
 
-    threading.Thread(target=listen, daemon=True).start()
     log.setLevel(logging.INFO)
-    warm = False
-    while True:
-        job = json.loads(jobs.get())
-        if not warm and job["do"] != Job.MEASURE:
-            warm_up()
-            warm = True
-        reply = answer(job)
-        replies.write(json.dumps(reply) + "\n")
-        replies.flush()
+    with contextlib.suppress(Stopped), stops.listening(command=True):
+        threading.Thread(target=listen, daemon=True).start()
+        warm = False
+        while not stops.came():
+            reply: dict[str, Any] = {"stopped": "before it began"}
+            try:
+                job = json.loads(jobs.get())
+                if not warm and job["do"] != Job.MEASURE:
+                    warm_up()
+                    warm = True
+                reply = answer(job)
+            finally:  # where nobody waits for an answer, nobody reads it
+                replies.write(json.dumps(reply) + "\n")
+                replies.flush()
 
 
 if __name__ == "__main__":

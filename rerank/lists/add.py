@@ -18,6 +18,7 @@ from rerank.hashes import sha256_of
 from rerank.lists.columns import check_name
 from rerank.lists.store import Store
 from rerank.lists.view import Lists
+from rerank.locks import tidied
 from rerank.progress import tqdm
 from rerank.retrieval.scores import ScoreFile
 
@@ -109,6 +110,8 @@ def is_there(store: Store, name: str, made: Mapping[str, Any]) -> bool:
     if name not in store.column_names:
         return False
     known = store.entry(name).made
+    if store.folder is not None:
+        tidied(store.column_path(name))
     if {key: known.get(key) for key in made if key not in LABELS} == {k: made[k] for k in made if k not in LABELS}:
         return True
     raise UserError(

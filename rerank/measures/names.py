@@ -20,7 +20,7 @@ from rerank.measures.rr import RR
 if TYPE_CHECKING:
     import ir_measures
 
-_MEASURES: dict[str, type[Measure]] = {kind.name: kind for kind in (P, AP, nDCG, nERR, RR, R, Success)}
+MEASURES: dict[str, type[Measure]] = {kind.name: kind for kind in (P, AP, nDCG, nERR, RR, R, Success)}
 _ALIASES = {"MAP": "AP", "MRR": "RR", "NDCG": "nDCG", "NERR": "nERR", "Precision": "P", "Recall": "R"}
 
 
@@ -40,9 +40,9 @@ def parse(measure: str | Measure | ir_measures.Measure) -> Measure:
     name = _ALIASES.get(name, name)
     if "." in name:
         return _own(text, name, settings)
-    kind = _MEASURES.get(name)
+    kind = MEASURES.get(name)
     if kind is None:
-        known = nearest(name, [*_MEASURES, *_ALIASES]) or f"; known: {', '.join(_MEASURES)}"
+        known = nearest(name, [*MEASURES, *_ALIASES]) or f"; known: {', '.join(MEASURES)}"
         raise UserError(f"measure {text!r}: cannot train on {name!r}{known}")
     allowed = _parameters(kind)
     for key, value in settings.items():
@@ -85,7 +85,7 @@ def name_of(measure: Measure) -> str:
     'nDCG@10'
     """
     kind = type(measure)
-    return str(measure) if kind in _MEASURES.values() else str(measure).replace(kind.name, class_path(kind), 1)
+    return str(measure) if kind in MEASURES.values() else str(measure).replace(kind.name, class_path(kind), 1)
 
 
 def _own(text: str, path: str, settings: dict[str, Any]) -> Measure:

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from rerank import stops
 from rerank.arrow import Array, list_numbers, starts_of
 from rerank.errors import UserError
 from rerank.kernels.memory import out_of_memory
@@ -43,6 +44,9 @@ class Scoring(Protocol):
     @property
     def budget(self) -> int:
         """Rows of its matrix products per forward pass, unless told otherwise."""
+
+    def settle(self, precision: Precision) -> Any:
+        """Choose among ways that lead to the same numbers."""
 
     def score(self, batch: Mapping[str, Tensor]) -> Tensor:
         """Scores of a collated batch."""
@@ -91,6 +95,7 @@ def score_candidates(
 
     Raises:
         UserError: memory runs out with one pair at a time.
+        Stopped: a signal came in a training, which then resumes from its checkpoint.
     """
     with ALONE:
         return _score(scorer, inputs, rows, starts, budget, precision, progress)
@@ -107,6 +112,7 @@ def _score(
 ) -> Array:
     device = next(scorer.parameters()).device
     precision, _ = resolve(precision, device, scorer.bf16)
+    scorer.settle(precision)
     scores = np.empty(len(rows), dtype=np.float32)
     of = list_numbers(len(rows), starts)
     training = scorer.training
@@ -120,7 +126,7 @@ def _score(
     def work(chunks: Iterator[Array], too_large: list[Array]) -> None:
         found = []  # fetched at the end: a GPU computes while the next chunks are collated
         with torch.inference_mode(), autocast(precision, device):
-            while not too_large and (chunk := next(chunks, None)) is not None:
+            while not too_large and not stops.asked() and (chunk := next(chunks, None)) is not None:
                 try:
                     batch = inputs.collate(rows[chunk], starts_of(of[chunk]))
                     batch = {name: value.to(device, non_blocking=True) for name, value in batch.items()}
@@ -139,6 +145,7 @@ def _score(
                 chunks = [left[chunk] for chunk in inputs.chunks(rows[left], starts_of(of[left]), budget)]
                 waiting, too_large, workers = iter(chunks), list[Array](), min(workers, len(chunks))
                 _in_threads(partial(work, waiting, too_large), waiting, workers)
+                stops.check()
                 left = np.sort(np.concatenate([left[:0], *too_large, *waiting]))
                 if too_large and workers > 1:
                     workers = 1

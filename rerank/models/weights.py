@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rerank.errors import NotFoundError, UserError, nearest
 from rerank.hashes import sha256_of
 from rerank.identity import id_of
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 PACKAGED = {
     "sentence-transformers/all-MiniLM-L6-v2": (
@@ -70,8 +75,10 @@ def _packaged(package: str, sha256: str) -> Path | None:
 
 
 def _checked(folder: Path) -> Path:
-    """The folder, if it has a configuration and whole safetensors weights."""
-    config = folder / "config.json"
+    """The folder, if it has a configuration, its own or an adapter's, and whole safetensors weights."""
+    adapter, config = folder / "adapter_config.json", folder / "config.json"
+    if adapter.is_file() and not config.is_file():
+        config = adapter
     if not config.is_file():
         raise NotFoundError(f"{folder}: not a model folder (no config.json)")
     try:
@@ -104,12 +111,12 @@ def check_tokenizer(folder: Path) -> None:
 
 
 INITIAL = (
-    *("config.json", "*.safetensors", "*.safetensors.index.json"),
+    *("config.json", "adapter_config.json", "*.safetensors", "*.safetensors.index.json"),
     *("tokenizer*.json", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt", "*.model"),
 )
 """Files that decide what starts from a model: weights, configuration, tokenizer."""
 
-NAMES = ("_name_or_path", "name_or_path", "transformers_version")
+NAMES = ("_name_or_path", "name_or_path", "transformers_version", "base_model_name_or_path", "peft_version")
 """Keys of configurations that decide nothing."""
 
 
@@ -117,11 +124,22 @@ def initial_hashes(folder: Path) -> dict[str, str]:
     """The SHA-256 of each file that decides what starts from a model; names and versions in them do not count."""
     found = {}
     for path in sorted({path for pattern in INITIAL for path in folder.glob(pattern)}):
-        if path.name in ("config.json", "tokenizer_config.json"):
+        if path.name in ("config.json", "adapter_config.json", "tokenizer_config.json"):
             content = json.loads(path.read_text(encoding="utf-8"))
             found[path.name] = id_of({key: value for key, value in content.items() if key not in NAMES})
         else:
             found[path.name] = sha256_of(path)
+    return found
+
+
+def copied(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Tensors as safetensors writes them: on the CPU, and none in the memory of another, as tied weights are."""
+    found, seen = {}, set[int]()
+    for name, value in tensors.items():
+        found[name] = value.detach().cpu().contiguous()
+        if (place := found[name].untyped_storage().data_ptr()) in seen:
+            found[name] = found[name].clone()
+        seen.add(place)
     return found
 
 

@@ -114,6 +114,7 @@ def as_table(queries: Sequence[str], codes: Array, documents: pa.ChunkedArray, r
         codes, scores, documents = codes[order], scores[order], documents.take(pa.array(order))
     offsets = np.searchsorted(codes, np.arange(len(queries) + 1, dtype=codes.dtype))
     _check_once(queries, codes, offsets, documents)
+    pa.default_memory_pool().release_unused()  # what the readers' buffers took
     return RunTable(queries, offsets, documents, scores)
 
 

@@ -10,6 +10,7 @@ from rerank.ranges import check_ranges
 from rerank.tasks.forms import ListsLike, ModelLike
 
 if TYPE_CHECKING:
+    from rerank.lists.view import Lists
     from rerank.retrieval.table import RunTable
 
 
@@ -38,25 +39,42 @@ def rerank_lists(
     Raises:
         UserError: no such model or lists, or lists that lack what the model reads.
     """
-    from rerank.features.letor import open_lists
-    from rerank.lists.view import Lists
     from rerank.models.base import Model
-    from rerank.models.contract import read_contract
     from rerank.models.load import load_model
     from rerank.retrieval.forms import as_run
     from rerank.retrieval.fuse import interpolate
     from rerank.training.validate import scores_by
 
+    ranked, weight = ranked_with(model, lists, depth, first_stage_weight, token_budget)
+    scorer = model if isinstance(model, Model) else load_model(model)
+    run = ranked.run(scores_by(scorer, precision, token_budget)(ranked, "reranked"))
+    return as_run(interpolate(run, ranked.run(), weight)) if weight else run
+
+
+def ranked_with(
+    model: Any,
+    lists: Any,
+    depth: int | None = None,
+    first_stage_weight: str | float = "0",
+    token_budget: int | None = None,
+) -> tuple[Lists, float]:
+    """The lists that a model is to score, and the first stage's share; see :func:`rerank_lists`.
+
+    Raises:
+        UserError: no such model or lists, a number out of its range, or nothing that ranked the lists.
+    """
+    from rerank.features.letor import open_lists
+    from rerank.lists.view import Lists
+    from rerank.models.base import Model
+    from rerank.models.contract import read_contract
+
     check_ranges(depth=depth, token_budget=token_budget)
     contract = {} if isinstance(model, Model) else read_contract(Path(model))
     weight = share_of(first_stage_weight, contract, str(model))
-    ranked: Any = lists if isinstance(lists, Lists) else open_lists(lists, contract.get("layout"))
+    ranked: Lists = lists if isinstance(lists, Lists) else open_lists(lists, contract.get("layout"))
     if weight and ranked.store.order is None:
         raise UserError(f"first_stage_weight: nothing ranked {lists}, so there is nothing to mix in")
-    ranked = ranked if depth is None else ranked.top(depth)
-    scorer = model if isinstance(model, Model) else load_model(model)
-    run: RunTable = ranked.run(scores_by(scorer, precision, token_budget)(ranked, "reranked"))
-    return as_run(interpolate(run, ranked.run(), weight)) if weight else run
+    return (ranked if depth is None else ranked.top(depth)), weight
 
 
 def share_of(text: str | float, contract: dict[str, Any], model: str) -> float:

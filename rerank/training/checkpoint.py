@@ -13,6 +13,7 @@ from rerank.arrow import Array
 from rerank.errors import UserError
 from rerank.files import atomic_folder
 from rerank.hashes import check_files, hash_files, read_sealed, write_sealed
+from rerank.models.weights import copied
 from rerank.training.step import Step
 
 KEEP = 2
@@ -81,13 +82,13 @@ def save_checkpoint(run: Path, state: State, model: torch.nn.Module, optimizer: 
 
     folder = run / "checkpoints" / f"step-{state.step:08d}"
     with atomic_folder(folder, replace=True) as temporary:
-        save_file(_copied(model.state_dict()), str(temporary / "model.safetensors"))
+        save_file(copied(_changing(model)), str(temporary / "model.safetensors"))
         moments = {
             f"{index}.{name}": value
             for index, values in optimizer.state_dict()["state"].items()
             for name, value in values.items()
         }
-        save_file(_copied(moments), str(temporary / "optimizer.safetensors"))
+        save_file(copied(moments), str(temporary / "optimizer.safetensors"))
         if state.scores is not None:
             save_file({"scores": torch.from_numpy(state.scores)}, str(temporary / "scores.safetensors"))
         values = asdict(replace(state, scores=None))
@@ -116,7 +117,10 @@ def load_checkpoint(run: Path, model: torch.nn.Module, optimizer: torch.optim.Op
         state = State(**{name: value for name, value in values.items() if name != FILES})
         if "scores.safetensors" in values[FILES]:
             state.scores = load_file(str(folder / "scores.safetensors"))["scores"].numpy().copy()
-        model.load_state_dict(load_file(str(folder / "model.safetensors")))
+        weights = load_file(str(folder / "model.safetensors"))
+        if weights.keys() != _changing(model).keys():
+            raise ValueError("its weights are not those of the model")
+        model.load_state_dict(weights, strict=False)
         moments = load_file(str(folder / "optimizer.safetensors"))
     except (UserError, OSError, ValueError, TypeError, KeyError, RuntimeError) as error:
         reason = str(error).splitlines()[0]
@@ -140,5 +144,7 @@ def check_checkpoint(folder: Path, remembered: bool = True) -> dict[str, Any]:
     return values
 
 
-def _copied(tensors: dict[str, Any]) -> dict[str, torch.Tensor]:
-    return {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+def _changing(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """What training changes of a model: buffers that are saved, and parameters that are not frozen."""
+    frozen = {name for name, parameter in model.named_parameters(remove_duplicate=False) if not parameter.requires_grad}
+    return {name: value for name, value in model.state_dict().items() if name not in frozen}

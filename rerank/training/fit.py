@@ -17,6 +17,7 @@ import yaml
 from rerank.console import log_file
 from rerank.described import described
 from rerank.errors import NotFoundError, UserError
+from rerank.evaluation.beside import Beside, sentences
 from rerank.evaluation.measures import parse_measures
 from rerank.locks import held
 from rerank.models.vectors.boosting import Trees
@@ -26,7 +27,7 @@ from rerank.training.provenance import add_seconds
 from rerank.training.run_folder import RunFolder
 from rerank.training.trainer import Trainer
 from rerank.training.trees import TreeTrainer
-from rerank.training.validate import known_test, measure_test, scores_by
+from rerank.training.validate import BESIDE, known_test, measure_test, scores_by
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -50,14 +51,17 @@ class Training:
         folder: its run folder.
         settings: what was trained.
         id: the SHA-256 of all that decides its results.
-        measures: measures by name for ``validation`` and ``test`` and, for lists of texts, both again in
-            ``with_first_stage``.
+        measures: measures by name for ``validation`` and ``test`` and, for lists that something ranked before, both
+            again in ``with_first_stage``.
+        beside: for such lists, by ``validation`` and ``test``, the model beside the first stage: both means of the
+            monitor, the difference and its 95 % interval.
     """
 
     folder: Path
     settings: TrainConfig
     id: str
     measures: dict[str, Any]
+    beside: dict[str, Any]
 
     @property
     def config(self) -> str:
@@ -142,7 +146,8 @@ def fit(config: TrainConfig, output: str | Path, *, expected: str | None = None)
             done = folder.finished() is not None
             measures = (_measure if done else _train)(config, splits, folder)
             _report(measures)
-    return Training(folder.path, config, folder.id, {key: measures[key] for key in REPORTED if key in measures})
+    shown = {key: measures[key] for key in REPORTED if key in measures}
+    return Training(folder.path, config, folder.id, shown, measures.get(BESIDE, {}))
 
 
 def _train(config: TrainConfig, splits: Splits, folder: RunFolder) -> dict[str, Any]:
@@ -186,8 +191,11 @@ def _merged(measures: dict[str, Any], test: dict[str, Any]) -> dict[str, Any]:
     """What training found on validation, with what was measured on the test lists as they are now."""
     mixed = {name: value for name, value in measures.get("with_first_stage", {}).items() if name != "test"}
     mixed |= test.get("with_first_stage", {})
-    kept = {name: value for name, value in measures.items() if name not in ("test", "with_first_stage", "measurement")}
-    return kept | test | ({"with_first_stage": mixed} if mixed else {})
+    beside = {name: value for name, value in measures.get(BESIDE, {}).items() if name != "test"} | test.get(BESIDE, {})
+    several = "test", "with_first_stage", BESIDE, "measurement"
+    kept = {name: value for name, value in measures.items() if name not in several} | test
+    more = {"with_first_stage": mixed, BESIDE: beside}
+    return kept | {name: value for name, value in more.items() if value}
 
 
 def _is_main() -> bool:
@@ -200,3 +208,6 @@ def _report(measures: dict[str, Any]) -> None:
         numbers = {name: value for name, value in measures.get(split, {}).items() if isinstance(value, float)}
         if numbers:
             log.info("%s: %s", split, ", ".join(f"{name} {value:.4f}" for name, value in numbers.items()))
+    for split, found in measures.get(BESIDE, {}).items():
+        for line in sentences(Beside(**found), split):
+            log.info("%s", line)

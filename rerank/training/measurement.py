@@ -17,7 +17,11 @@ from rerank.training.ids import file_of
 
 
 def write_measurement(
-    folder: Path, identity: Mapping[str, Any], table: PerQuery, mixed: Mapping[str, float] | None = None
+    folder: Path,
+    identity: Mapping[str, Any],
+    table: PerQuery,
+    mixed: Mapping[str, float] | None = None,
+    beside: Mapping[str, Any] | None = None,
 ) -> None:
     """Write the values of every query.
 
@@ -26,6 +30,7 @@ def write_measurement(
         identity: what `measurement_identity` returned.
         table: the values.
         mixed: means with the first stage mixed in, where that was measured as well.
+        beside: the model beside the first stage, likewise.
     """
     name = id_of(identity)
     content: dict[str, Any] = {
@@ -37,10 +42,13 @@ def write_measurement(
         "values": [[None if np.isnan(value) else value for value in row] for row in table.values.tolist()],
         "without_relevant": table.without_relevant.tolist(),
     }
-    write_sealed(folder / file_of(name), content | ({"with_first_stage": dict(mixed)} if mixed else {}))
+    more = {"with_first_stage": mixed, "first_stage": beside}
+    write_sealed(folder / file_of(name), content | {key: dict(value) for key, value in more.items() if value})
 
 
-def read_measurement(folder: Path, identity: Mapping[str, Any]) -> tuple[PerQuery, dict[str, float]] | None:
+def read_measurement(
+    folder: Path, identity: Mapping[str, Any]
+) -> tuple[PerQuery, dict[str, float], dict[str, Any]] | None:
     """What `write_measurement` wrote; None where this was not measured yet.
 
     Raises:
@@ -61,7 +69,7 @@ def read_measurement(folder: Path, identity: Mapping[str, Any]) -> tuple[PerQuer
         without_relevant=np.array(content["without_relevant"], dtype=bool),
         empty=content["empty"],
     )
-    return table, content.get("with_first_stage", {})
+    return table, content.get("with_first_stage", {}), content.get("first_stage", {})
 
 
 def write_test_run(folder: Path, identity: Mapping[str, Any], run: Run, tag: str = "rerank") -> None:

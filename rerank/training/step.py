@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -13,6 +13,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from rerank import stops
 from rerank.arrow import Array
 from rerank.errors import UserError
 from rerank.kernels.memory import out_of_memory
@@ -45,12 +46,14 @@ class Step(NamedTuple):
         documents: documents scored.
         lists: lists from which something could be learned, by their targets; 0 where the step is to be skipped.
         dead: those of them whose loss had no gradient on any score (:data:`DEAD`).
+        stop: whether a process was asked to stop.
     """
 
     loss: float
     documents: int
     lists: int
     dead: int
+    stop: bool = False
 
 
 class Part(NamedTuple):
@@ -118,13 +121,16 @@ class Gradients:
         self._device = self._parameters[0].device
         self._said: set[str] = set()
 
-    def accumulate(self, groups: list[Group], step: int, share: float = 0.0) -> Step:
+    def accumulate(
+        self, groups: list[Group], step: int, share: float = 0.0, moved: Callable[[float], object] | None = None
+    ) -> Step:
         """Leave the batch's gradient in the parameters, the same in every process; none where nothing can be learned.
 
         Args:
             groups: the effective batch.
             step: number of the step, for error messages.
             share: share of the training's steps that is done, for weights that change.
+            moved: told after each chunk what share of the step's passes it was, for a bar that moves within long steps.
 
         Returns:
             What the step did.
@@ -135,8 +141,9 @@ class Gradients:
         """
         useful, parts = self._parts(groups, share)
         if not parts:
-            return Step(0.0, 0, 0, 0)
+            return Step(0.0, 0, 0, 0, stop=self.processes == 1 and stops.asked() is not None)
         mine = useful[self.process :: self.processes]
+        self._moved, self._pairs = moved, sum(len(group.rows) for group in mine)
         start = RandomState(self._device)
         while True:
             try:
@@ -154,8 +161,9 @@ class Gradients:
             for parameter in self._parameters:
                 parameter.grad = None
         documents = torch.tensor(float(sum(len(group.rows) for group in mine)), device=self._device)
-        loss, scored, dead = torch.stack(self._all_reduce(total, documents, self._dead)).tolist()
-        return Step(loss, int(scored), len(useful), int(dead))
+        stop = torch.tensor(float(stops.asked() is not None), device=self._device)
+        loss, scored, dead, stop = torch.stack(self._all_reduce(total, documents, self._dead, stop)).tolist()
+        return Step(loss, int(scored), len(useful), int(dead), stop > 0)
 
     def _parts(self, groups: list[Group], share: float) -> tuple[list[Group], list[Part]]:
         """The lists from which a term can learn in this step, and the terms that can."""
@@ -224,7 +232,13 @@ class Gradients:
             return total
 
         budget = self.token_budget
-        pairs = Chunked(self.model, self.inputs, self._rows(groups), starts, budget, self.precision, self._device)
+
+        def scored(count: int) -> None:  # without the graph of all chunks, nearly all of them are scored twice
+            if self._moved is not None:
+                self._moved(count / self._pairs / (1 if mode == "full" else 2))
+
+        rows, device = self._rows(groups), self._device
+        pairs = Chunked(self.model, self.inputs, rows, starts, budget, self.precision, device, scored)
         return backpropagate(mode, pairs, loss)
 
     def _mode(self, tokens: int) -> Mode:
@@ -264,21 +278,23 @@ class Gradients:
         log.warning("out of memory at step %d: token_budget %d from now on", step, self.token_budget)
 
     def _all_reduce(self, *values: Tensor) -> tuple[Tensor, ...]:
-        """Sum gradients and values over the processes, in one message."""
+        """Sum gradients and values over the processes, in one message.
+
+        A parameter that got no gradient in any process has none afterwards, as with one process: its optimizer would
+        let it decay otherwise.
+        """
         if self.processes == 1:
             return values
         parameters = self._parameters
-        for parameter in parameters:
-            if parameter.grad is None:
-                parameter.grad = torch.zeros_like(parameter)
-        flat = torch.cat([p.grad.flatten().float() for p in parameters if p.grad is not None] + [torch.stack(values)])
+        parts = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
+        reached = torch.tensor([float(p.grad is not None) for p in parameters], device=self._device)
+        flat = torch.cat([*(part.flatten().float() for part in parts), reached, torch.stack(values)])
         dist.all_reduce(flat)
-        start = 0
-        for parameter in parameters:
-            assert parameter.grad is not None
-            parameter.grad.copy_(flat[start : start + parameter.numel()].view_as(parameter))
-            start += parameter.numel()
-        return tuple(flat[start:])
+        sizes = [*(p.numel() for p in parameters), len(parameters), len(values)]
+        *sums, reached, found = flat.split(sizes)
+        for parameter, part, total, by in zip(parameters, parts, sums, reached.tolist(), strict=True):
+            parameter.grad = part.copy_(total.view_as(part)) if by else None
+        return tuple(found)
 
     def _not_finite(self, groups: list[Group], step: int, value: float, scores: Tensor) -> str:
         queries = ", ".join(self.lists.query_ids[group.query] for group in groups)

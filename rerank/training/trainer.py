@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
+from rerank import stops
 from rerank.arrow import Array
 from rerank.errors import UserError
 from rerank.evaluation.measures import Evaluator, parse_measures
 from rerank.files import atomic_folder
 from rerank.kernels.memory import keep_freed
 from rerank.kernels.precision import on_cpu, resolve
+from rerank.kernels.ways import Ways
 from rerank.lists.data import Splits
 from rerank.lists.sampling import seed_of
 from rerank.lists.view import Lists
@@ -24,6 +27,7 @@ from rerank.losses.direct import DirectMetric
 from rerank.models.base import Inputs
 from rerank.models.scorer import Scorer
 from rerank.progress import tqdm
+from rerank.stops import Stopped
 from rerank.training.batches import Batches
 from rerank.training.budget import tokens_that_fit
 from rerank.training.checkpoint import State, load_checkpoint, save_checkpoint
@@ -40,6 +44,9 @@ if TYPE_CHECKING:
     from accelerate import Accelerator
 
 log = logging.getLogger("rerank")
+
+BAR = "{desc}: {percentage:3.0f}%|{bar}| {n:.1f}/{total_fmt} [{elapsed}<{remaining}, {rate_fmt}{postfix}]"
+"""Steps with a digit: one may take minutes."""
 
 CHECKPOINT_SECONDS = 5.0
 """Skip the checkpoint at the end of an epoch if the last one is newer than this: training again is cheaper."""
@@ -69,6 +76,9 @@ class Trainer:
         if not len(self.usable):
             raise UserError(f"data.train: no list of {splits.train} has anything to learn from")
         self.trackers = trackers(config.tracker)
+        check_launcher()
+        self._prepared: dict[int, tuple[Lists, Inputs]] = {}
+        self._prepare()
         self.accelerator = launched(self.trackers, folder.path)
         self.main = self.accelerator.is_main_process
         self.precision, self.why = resolve(config.precision, self.accelerator.device, self.model.bf16)
@@ -82,7 +92,6 @@ class Trainer:
             splits.weights,
         )
         self.steps = self.batches.steps_per_epoch * config.epochs
-        self._prepared: dict[int, tuple[Lists, Inputs]] = {}
         self._evaluator: Evaluator | None = None
         self._validated: Array | None = None  # the best model's scores of the validation lists, unless resumed since
         self._written = time.monotonic()
@@ -90,17 +99,22 @@ class Trainer:
     def run(self) -> dict[str, Any]:
         """Train to the end; returns what ``measures.json`` holds."""
         config = self.config
-        self.model.prepare(self.splits.train, config.seed)
         self.network.to(self.accelerator.device)
         if self.main:
             self.folder.open(self.splits)
         self.accelerator.wait_for_everyone()
         self._say("precision %s (%s)", self.precision, self.why)
+        ways = self._settle()
         if self.accelerator.device.type == "cpu":
             keep_freed()
         train, skipped = self.splits.train, len(self.splits.train) - len(self.usable)
         self._say("%d training lists, %d of them without anything to learn from (left out)", len(train), skipped)
         optimizer = make_optimizer(self.model, config.optimization)
+        if (idle := self.accelerator.num_processes - config.batch_size * config.sampler.queries) > 0 and self.main:
+            log.warning(
+                "%d of %d processes are idle: a step has %d lists; raise batch_size, or start fewer processes",
+                *(idle, self.accelerator.num_processes, config.batch_size * config.sampler.queries),
+            )
         state = load_checkpoint(self.folder.path, self.network, optimizer)
         if state is None:
             state = State()
@@ -113,15 +127,63 @@ class Trainer:
         if self.main:
             state.metrics_lines = self.folder.keep_metrics(state.metrics_lines)
         self._start_trackers(state)
-        while state.epoch < config.epochs and not self._out_of_patience(state):
-            self._epoch(state, gradients, optimizer)
-        self._prepared.clear()
-        best = type(self.model).load(self.folder.best)
-        measures = finish(self.folder, self.splits, best, config, self.main, self._validated)
+        try:
+            with stops.finishing():
+                while state.epoch < config.epochs and not self._out_of_patience(state):
+                    self._epoch(state, gradients, optimizer)
+                self._prepared.clear()
+                best = type(self.model).load(self.folder.best)
+                if ways is not None:
+                    best.settle(self.precision, kept=ways)
+                measures = finish(self.folder, self.splits, best, config, self.main, self._validated)
+        except Stopped as stop:
+            self._stop(stop, state, optimizer)
         self.accelerator.wait_for_everyone()
         if self.trackers:
             self.accelerator.end_training()  # ends the group of processes, too
         return measures
+
+    def _prepare(self) -> None:
+        """Fit, draw and tokenise while each process is by itself: their group would not wait for a large collection."""
+        self.model.prepare(self.splits.train, self.config.seed)
+        self._inputs(self.splits.train)
+        if self.splits.validation is not None:
+            self._inputs(self.splits.validation)
+        if self.splits.test is not None and self.config.test and int(os.environ.get("WORLD_SIZE", "1")) > 1:
+            self.model.inputs(self.splits.test)
+
+    def _stop(self, stop: Stopped, state: State, optimizer: torch.optim.Optimizer) -> NoReturn:
+        """Leave a checkpoint, and say how to resume.
+
+        Raises:
+            Stopped: always.
+        """
+        if self.folder.finished() is None:
+            self._checkpoint(state, optimizer)
+            said = f"a checkpoint is written; the same command resumes {self.folder.path} there"
+        else:
+            said = f"{self.folder.path} is complete"
+        if self.trackers:
+            self.accelerator.end_training()
+        by = stops.name_of(stop.number)
+        raise Stopped(stop.number, f"stopped by {by} at step {state.step} of {self.steps}; {said}") from None
+
+    def _settle(self) -> Ways | None:
+        """Let the model take the ways that the run started with, or choose them; the same in every process."""
+        kept = self.folder.kernels() if self.main else None
+        ways = self.model.settle(self.precision, self.config.kernels, kept) if self.main else None
+        if self.accelerator.num_processes > 1:
+            from accelerate.utils import broadcast_object_list
+
+            (ways,) = broadcast_object_list([ways])
+            if ways is not None:
+                self.model.settle(self.precision, kept=ways)
+        if ways is not None:
+            if self.main and kept is None:
+                self.folder.keep_kernels(ways)
+            why = "as the run started" if kept else "as told" if self.config.kernels != "auto" else "as measured"
+            self._say("kernels: %s (%s)", ways, why)
+        return ways
 
     def _gradients(self, state: State) -> Gradients:
         """Build the gradient accumulator; a resumed run keeps its memory limits."""
@@ -175,13 +237,14 @@ class Trainer:
             initial=state.epoch_step,
             desc=f"epoch {state.epoch + 1}/{config.epochs}",
             unit=" steps",
+            bar_format=BAR,
             disable=None if self.main else True,
         )
         started, lists, documents = time.perf_counter(), 0, 0
         for groups in self.batches.epoch(state.epoch, state.epoch_step):
             torch.manual_seed(seed_of(config.seed, state.step, f"process {self.accelerator.process_index}"))
             factor = set_rates(optimizer, config.optimization, state.step, self.steps)
-            done = gradients.accumulate(groups, state.step + 1, state.step / self.steps)
+            done = gradients.accumulate(groups, state.step + 1, state.step / self.steps, bar.update)
             if done.lists:
                 if config.optimization.max_grad_norm is not None:
                     torch.nn.utils.clip_grad_norm_(self.network.parameters(), config.optimization.max_grad_norm)
@@ -195,10 +258,12 @@ class Trainer:
             bar.set_postfix(
                 {"loss": f"{done.loss:.4f}"} | {name: f"{value:.1f}" for name, value in speed.items()}, refresh=False
             )
-            bar.update()
+            bar.update(state.epoch_step - bar.n)  # the step is done, whatever its chunks added up to
             counted = {"lists": done.lists, "dead_lists": done.dead}
             told = {"loss": done.loss, **counted} if done.lists else {"skipped": True}
             self._log(state, {**told, "rate": factor, **speed})
+            if done.stop:
+                raise Stopped(stops.asked() or signal.SIGTERM)
             if state.step % config.checkpoint_every == 0 and state.epoch_step < self.batches.steps_per_epoch:
                 self._checkpoint(state, optimizer)
         bar.close()
@@ -261,10 +326,9 @@ class Trainer:
         return self.model
 
     def _inputs(self, lists: Lists) -> Inputs:
-        """What the model reads of some lists; one process fills the token cache, the others find it."""
+        """What the model reads of some lists; one process fills the token cache, the others wait for its lock."""
         if id(lists) not in self._prepared:
-            with self.accelerator.main_process_first():
-                self._prepared[id(lists)] = lists, self.model.inputs(lists)
+            self._prepared[id(lists)] = lists, self.model.inputs(lists)
         return self._prepared[id(lists)][1]
 
     def _scores(self, lists: Lists, name: str) -> Array:
@@ -345,11 +409,10 @@ def launched(names: list[str], folder: Path) -> Accelerator:
         folder: the run folder, where they log to.
 
     Raises:
-        UserError: a launcher or tracker that cannot be used.
+        UserError: a tracker that cannot be used.
     """
     from accelerate import Accelerator
 
-    _check_launcher()
     try:
         accelerator = Accelerator(cpu=on_cpu(), log_with=names or None, project_dir=str(folder))
     except ValueError as error:
@@ -359,11 +422,12 @@ def launched(names: list[str], folder: Path) -> Accelerator:
     return accelerator
 
 
-def _check_launcher() -> None:
+def check_launcher() -> None:
     """Refuse what shards a model: its processes have to make equally many passes, and ours need not."""
     for name in ("FSDP", "DEEPSPEED", "MEGATRON_LM"):
         if os.environ.get(f"ACCELERATE_USE_{name}", "false").lower() in ("1", "true"):
             raise UserError(
-                f"accelerate launch: {name} is not supported, every process holds the whole model; see "
-                "configs/accelerate/gpus.yaml, and gradient: cached for memory"
+                f"accelerate launch: {name} is not supported: its processes have to make equally many passes, and "
+                "lists are of any length. Let every process hold the model (configs/accelerate/gpus.yaml, machines.yaml); "
+                "where memory is short, say gradient: cached, or take a smaller model"
             )

@@ -17,6 +17,7 @@ from rerank.measures.names import parse
 from rerank.measures.ndcg import nDCG
 from rerank.models.vectors.boosting import Gain, Trees
 from rerank.progress import tqdm
+from rerank.stops import Stopped, name_of
 from rerank.training.config import TrainConfig
 from rerank.training.monitor import Monitor
 from rerank.training.objective import Objective
@@ -78,7 +79,12 @@ class TreeTrainer:
         self.folder.keep_metrics(0)
         log.info("%d training lists, %d of them without anything to learn from", len(train), self.skipped)
         self.model.begin(train, validation, self.config.seed, gain_of(self.monitor), self.objective is not None)
-        self._grow(_monitor(train, self.monitor), None if validation is None else Monitor(validation, self.monitor))
+        try:
+            self._grow(_monitor(train, self.monitor), None if validation is None else Monitor(validation, self.monitor))
+        except Stopped as stop:
+            by = name_of(stop.number)
+            said = f"stopped by {by}; the same command grows the trees of {self.folder.path} from the start again"
+            raise Stopped(stop.number, said) from None
         with atomic_folder(self.folder.best, replace=True) as temporary:
             self.model.save(temporary)
         best = type(self.model).load(self.folder.best)

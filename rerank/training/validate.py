@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +13,10 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
+from rerank import stops
 from rerank.arrow import Array
-from rerank.errors import NotFoundError
+from rerank.errors import NoModelError
+from rerank.evaluation.beside import beside_first_stage
 from rerank.evaluation.measures import evaluate
 from rerank.evaluation.weights import tune_weight
 from rerank.identity import id_of
@@ -25,6 +30,7 @@ from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.vectors.boosting import Trees
 from rerank.retrieval.fuse import interpolate
 from rerank.retrieval.runs import Run
+from rerank.stops import Stopped
 from rerank.training.ids import measured_hashes, measurement_identity, run_identity
 from rerank.training.in_sample import remember
 from rerank.training.measurement import kept_test_run, read_measurement, write_measurement, write_test_run
@@ -32,6 +38,9 @@ from rerank.training.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from rerank.training.config import TrainConfig
+
+BESIDE = "first_stage"
+"""Key of ``measures.json``: of validation and test lists the model beside the first stage, in the monitor."""
 
 TEXT_ALONE = "text_alone"
 """Key of ``measures.json``: what the text part of a model that starts from columns is worth by itself."""
@@ -49,15 +58,23 @@ def score_shared(
     budget: int | None,
     progress: str | None = None,
 ) -> Array:
-    """Scores of every candidate, ``[T]`` float32, in every process; each process scores every n-th list."""
+    """Scores of every candidate, ``[T]`` float32, in every process; each process scores every n-th list.
+
+    Raises:
+        Stopped: a signal came to one of the processes of a training; all of them stop.
+    """
     if not (dist.is_available() and dist.is_initialized()):
         return score_lists(model, inputs, lists, precision=precision, budget=budget, progress=progress)
     process, processes = dist.get_rank(), dist.get_world_size()
     mine = lists.select(np.arange(process, len(lists), processes))
     shown = progress if process == 0 else None
-    scores = score_lists(model, inputs, mine, precision=precision, budget=budget, progress=shown)
+    scores: Array | None = None
+    with suppress(Stopped):  # the others may have got no signal: they learn of it where the parts are joined
+        scores = score_lists(model, inputs, mine, precision=precision, budget=budget, progress=shown)
     parts: list[Array | None] = [None] * processes
     dist.all_gather_object(parts, scores)
+    if any(part is None for part in parts):
+        raise Stopped(stops.asked() or signal.SIGTERM)
     whole = np.empty(lists.size, dtype=np.float32)
     for part, values in enumerate(parts):
         assert values is not None
@@ -127,6 +144,7 @@ def finish(
         result["validation"] = evaluate(run, lists.qrels, names, name="validation").mean
         if lists.store.order is not None:
             first = lists.run()
+            result[BESIDE] = compared("validation", run, first, lists, config)
             mixed["first_stage_weight"], _ = tune_weight(run, first, lists.qrels, config.monitor)
             both = interpolate(run, first, mixed["first_stage_weight"])
             mixed["validation"] = evaluate(both, lists.qrels, names, name="validation").mean
@@ -135,6 +153,8 @@ def finish(
         found = measure_test(folder, splits.test, config, score, weight, main)
         result["measurement"], result["test"] = found["measurement"], found["test"]
         mixed |= found.get("with_first_stage", {})
+        if found.get(BESIDE):
+            result[BESIDE] = result.get(BESIDE, {}) | found[BESIDE]
     if mixed:
         result["with_first_stage"] = mixed
     if isinstance(model, CrossEncoder) and model.start is not None:
@@ -149,9 +169,24 @@ def finish(
             folder.add_to_contract({"first_stage_weight": mixed["first_stage_weight"]})
         if "features" in (manifest := splits.train.store.manifest):
             folder.add_to_contract({"layout": manifest["features"]})
+        if isinstance(model, CrossEncoder) and model.loads_elsewhere:
+            folder.add_to_contract({"elsewhere": model.largest_difference(_longest(splits.train))})
         folder.write_card(splits, result)
         folder.write_measures(result)
     return result
+
+
+def _longest(lists: Lists, count: int = 16) -> list[tuple[str, str]]:
+    """Query and document of some candidates: those with the longest documents, by characters."""
+    import pyarrow.compute as pc
+
+    store = lists.store
+    rows = lists.row_numbers
+    texts = store.documents.column("text")
+    lengths = pc.fill_null(pc.utf8_length(texts), 0).to_numpy()[store.document[rows]]
+    chosen = rows[np.argsort(-lengths, kind="stable")[:count]]
+    queries = store.queries.column("text").take(store.query[chosen]).to_pylist()
+    return list(zip(queries, texts.take(store.document[chosen]).to_pylist(), strict=True))
 
 
 def names_of(config: TrainConfig) -> str:
@@ -173,7 +208,8 @@ def measure_test(
         main: whether this process writes.
 
     Returns:
-        ``measurement`` (its id), ``test`` (the means) and, with a weight, ``with_first_stage``.
+        ``measurement`` (its id), ``test`` (the means) and, where something ranked them before, ``first_stage`` and,
+        with a weight, ``with_first_stage``.
     """
     assert lists.qrels is not None
     names = names_of(config)
@@ -184,11 +220,22 @@ def measure_test(
         write_test_run(folder.path, run_identity(subject, hashes), run)
     table = evaluate(run, lists.qrels, names, name="test")
     mixed: dict[str, float] = {}
-    if weight is not None and lists.store.order is not None:
-        mixed = evaluate(interpolate(run, lists.run(), weight), lists.qrels, names, name="test").mean
+    found: dict[str, Any] = {}
+    if lists.store.order is not None:
+        first = lists.run()
+        found = compared("test", run, first, lists, config)
+        if weight is not None:
+            mixed = evaluate(interpolate(run, first, weight), lists.qrels, names, name="test").mean
     if main:
-        write_measurement(folder.path, identity, table, mixed)
-    return _found(id_of(identity), table.mean, mixed)
+        write_measurement(folder.path, identity, table, mixed, found)
+    return _found(id_of(identity), table.mean, mixed, found)
+
+
+def compared(name: str, run: Run, first: Run, lists: Lists, config: TrainConfig) -> dict[str, Any]:
+    """The model beside the first stage in the monitor, under the name of the lists; empty for measures like NumRel."""
+    assert lists.qrels is not None
+    found = beside_first_stage(run, first, lists.qrels, config.monitor)
+    return {} if found is None else {name: asdict(found)}
 
 
 def known_test(folder: RunFolder, lists: Lists, config: TrainConfig) -> dict[str, Any] | None:
@@ -196,11 +243,13 @@ def known_test(folder: RunFolder, lists: Lists, config: TrainConfig) -> dict[str
     hashes = measured_hashes(lists, config.model.columns)
     identity = measurement_identity({"training": folder.id}, hashes, names_of(config))
     found = read_measurement(folder.path, identity)
-    return None if found is None else _found(id_of(identity), found[0].mean, found[1])
+    return None if found is None else _found(id_of(identity), found[0].mean, *found[1:])
 
 
-def _found(measurement: str, test: Mapping[str, float], mixed: Mapping[str, float]) -> dict[str, Any]:
-    result = {"measurement": measurement, "test": dict(test)}
+def _found(
+    measurement: str, test: Mapping[str, float], mixed: Mapping[str, float], beside: Mapping[str, Any]
+) -> dict[str, Any]:
+    result = {"measurement": measurement, "test": dict(test)} | ({BESIDE: dict(beside)} if beside else {})
     return result | ({"with_first_stage": {"test": dict(mixed)}} if mixed else {})
 
 
@@ -214,15 +263,14 @@ def test_run(folder: Path, training: str, config: TrainConfig, lists: Lists) -> 
         lists: the test lists.
 
     Raises:
-        UserError: there is neither a run nor a best model to make it.
+        NoModelError: there is neither a run nor a best model to make it.
     """
     identity = run_identity({"training": training}, measured_hashes(lists, config.model.columns))
     if (run := kept_test_run(folder, identity)) is not None:
         return run
     if not any((folder / "best").glob("*")):
-        raise NotFoundError(
-            f"{folder / 'best'}: no such folder, but rankings are needed; remove {folder} to train again"
-        )
+        best = folder / "best"
+        raise NoModelError(f"{best}: no such folder, but rankings are needed; remove {folder} to train again")
     score = scores_by(type(config.model).load(folder / "best"), config.precision, config.token_budget)
     write_test_run(folder, identity, lists.run(score(lists, "test")))
     run = kept_test_run(folder, identity)

@@ -13,7 +13,8 @@ import yaml
 
 from rerank.errors import UserError
 from rerank.experiments.command import experiment
-from rerank.experiments.keep import Kept, read_kept, restore, write_kept
+from rerank.experiments.keep import Kept, merge, read_kept, read_lacking, restore, still_lacking, write_kept
+from rerank.experiments.pool import pool_experiments
 from rerank.hashes import write_sealed
 from rerank.verify import verify
 from tests.builders import make_lists, make_model
@@ -92,6 +93,33 @@ def test_what_is_measured_anew_is_trained_again(folder: Path, tmp_path: Path) ->
     assert mine["table"] == theirs["table"]
 
 
+def test_an_experiment_that_was_cut_short_before_it_mixed_is_gone_on_with(folder: Path, tmp_path: Path) -> None:
+    """A mixture needs rankings, which are not kept: those cells are trained again, and the table is the same."""
+    output, kept = folder / "out", tmp_path / "kept.parquet"
+    files = read_kept(folder / "kept" / "small.parquet")
+    write_kept(kept, [file for file in files if not (file.method == "hinge + first stage" and file.fold == "1")])
+    other = tmp_path / "elsewhere"
+    assert experiment([write_config(folder, output=str(other), keep=str(kept))]) == 0
+    assert len([*other.rglob("best")]) == 1, "one cell lacked its mixture"
+    assert contents(other) == contents(output)
+    assert {file.path for file in read_kept(kept)} == {file.path for file in files}
+
+
+def test_what_is_finished_is_kept_with_its_mixture_before_the_end(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def stopped(*_: object) -> None:
+        seen.extend(read_kept(tmp_path / "kept.parquet"))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("rerank.experiments.first_stage.first_stage_rows", stopped)  # what comes after the trainings
+    with pytest.raises(KeyboardInterrupt):
+        experiment([write_config(folder, output=str(tmp_path / "out"), keep=str(tmp_path / "kept.parquet"))])
+    assert any(file.method.endswith("+ first stage") for file in seen)
+
+
 def test_a_part_of_an_experiment_leaves_the_other_parts(folder: Path, tmp_path: Path) -> None:
     kept = tmp_path / "kept.parquet"
     shutil.copy(folder / "kept" / "small.parquet", kept)
@@ -164,3 +192,23 @@ def test_damage_and_strange_files_are_refused(tmp_path: Path) -> None:
     pq.write_table(table.select(["path"]), path)
     with pytest.raises(UserError, match="not the kept cells"):
         read_kept(path)
+
+
+def test_what_is_planned_and_not_measured_is_said_when_it_is_pooled(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Two parts of an experiment, of seeds 1 and 2; the second one is stopped before its cell is measured."""
+    path, key = tmp_path / "kept.parquet", ("a", None)
+    assert still_lacking(path, [], [(*key, 1)]) == {(*key, 1)}
+    write_kept(path, [made_up([[0.5, 0.25]])], still_lacking(path, [made_up([[0.5, 0.25]])], [(*key, 1)]))
+    assert read_lacking(path) == []
+    pool_experiments([str(path)])
+    assert "unfinished" not in caplog.text
+    files = merge(path, [], [])
+    write_kept(path, files, still_lacking(path, files, [(*key, 2)]))
+    assert read_lacking(path) == [(*key, 2)]
+    pool_experiments([str(path)])
+    assert f"unfinished: 1 planned cells are not in {path}, such as a, 2" in caplog.text
+    files = merge(path, [], [])
+    write_kept(path, files, still_lacking(path, files, [(*key, 3)]))
+    assert read_lacking(path) == [(*key, 2), (*key, 3)], "the other part still lacks its own"

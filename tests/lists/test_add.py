@@ -95,6 +95,15 @@ def test_hidden_documents_get_what_the_file_says(tmp_path: Path) -> None:
     assert coverage.candidates == (lists.size,) * 2
 
 
+def test_the_lock_of_a_killed_writer_goes_when_the_column_is_found_done(tmp_path: Path) -> None:
+    write_trec(frame_of(make_lists(tmp_path)), tmp_path / "x.trec")
+    add_runs(tmp_path / "lists", {"teacher": tmp_path / "x.trec"})
+    lock = tmp_path / "lists" / "columns" / ".teacher.arrow.lock"
+    lock.touch()  # killed between the rename and the release
+    add_runs(tmp_path / "lists", {"teacher": tmp_path / "x.trec"})
+    assert not lock.exists()
+
+
 def test_several_at_once_again_and_dropped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = str(tmp_path / "lists")
     lists = make_lists(tmp_path)

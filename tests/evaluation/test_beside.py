@@ -1,0 +1,45 @@
+"""The last lines: the first stage beside what reranks it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rerank.evaluation.beside import beside, beside_first_stage, sentences
+
+VALUES = st.lists(st.floats(0, 1), min_size=2, max_size=30)
+
+
+@given(first=VALUES, shift=st.sampled_from([-0.5, -0.25, 0.25, 0.5]))
+def test_a_constant_difference_is_found_and_is_certain(first: list[float], shift: float) -> None:
+    values = np.array([first])
+    found = beside(values + shift, values, "AP")
+    assert found is not None
+    assert found.difference == pytest.approx(shift)
+    assert found.ours - found.first == pytest.approx(shift)
+    assert found.interval == pytest.approx((shift, shift))
+    assert ("ranks worse" in " ".join(sentences(found, "test"))) == (shift < 0)
+
+
+def test_a_loss_that_chance_may_do_is_said_as_such() -> None:
+    rng = np.random.default_rng(0)
+    difference = rng.normal(0, 0.2, 40)
+    difference -= difference.mean() + 0.01
+    found = beside(0.5 + difference[None], np.full((1, 40), 0.5), "AP")
+    assert found is not None
+    assert found.interval[0] < 0 < found.interval[1]
+    said = list(sentences(found, "test"))
+    assert len(said) == 2
+    assert "chance" in said[1]
+
+
+def test_rankings_are_compared_on_the_same_queries() -> None:
+    """Reciprocal ranks by hand: 1 and 1/2 against 1/2 and 1/2."""
+    qrels = {"a": {"x": 1}, "b": {"x": 1}}
+    good, bad = {"x": 2.0, "y": 1.0}, {"x": 1.0, "y": 2.0}
+    found = beside_first_stage({"a": good, "b": bad}, {"a": bad, "b": bad}, qrels, "RR")
+    assert found is not None
+    assert (found.ours, found.first, found.difference, found.queries) == (0.75, 0.5, 0.25, 2)
+    assert beside_first_stage({"a": good}, {"a": bad}, qrels, "NumRet") is None

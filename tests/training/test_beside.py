@@ -1,0 +1,50 @@
+"""Training and reranking end with the first stage beside the model; features have none."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from rerank.cli import main
+from rerank.hashes import read_sealed
+from rerank.lists.folds import FoldsData
+from rerank.lists.view import Lists
+from tests.builders import make_lists, make_model
+
+
+def test_the_last_lines_of_training_and_of_reranking(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A head that is as it was drawn, and BM25 in an order of its own: whoever is worse is said to be."""
+    lists = make_lists(tmp_path)
+    test = FoldsData(str(lists.store.folder), fold=1, folds=3).splits(42).test
+    assert test is not None
+    words = ["train", "--data=FoldsData", f"--data.lists={lists.store.folder}", "--data.fold=1", "--data.folds=3"]
+    words += ["--model=CrossEncoder", f"--model.name={make_model(tmp_path / 'model')}", "--model.query_length=8"]
+    words += ["--model.document_length=24", "--loss=ListNet", "--epochs=1", "--monitor=nDCG@10", "--tracker=[]"]
+    run = tmp_path / "run"
+    with caplog.at_level(logging.INFO, "rerank"):
+        assert main([*words, f"--output={run}"]) == 0
+    found = read_sealed(run / "measures.json")["first_stage"]
+    assert set(found) == {"validation", "test"}
+    assert found["test"]["first"] == pytest.approx(_mean(test), abs=1e-12)
+    assert found["test"]["ours"] == pytest.approx(read_sealed(run / "measures.json")["test"]["nDCG@10"], abs=1e-12)
+    assert found["test"]["difference"] == pytest.approx(found["test"]["ours"] - found["test"]["first"], abs=1e-12)
+    line = f"test: nDCG@10 {found['test']['ours']:.4f}, first stage {found['test']['first']:.4f}, difference"
+    assert any(message.startswith(line) and "95 % interval" in message for message in caplog.messages)
+    said = any(message.startswith("test: the model") for message in caplog.messages)
+    assert said == (found["test"]["difference"] < 0)
+
+    caplog.clear()
+    with caplog.at_level(logging.INFO, "rerank"):
+        output = tmp_path / "again.trec"
+        words = ["rerank", f"--model={run / 'best'}", f"--lists={lists.store.folder}", f"--output={output}"]
+        assert main(words) == 0
+    assert any(f"first stage {_mean(lists):.4f}, difference" in message for message in caplog.messages)
+
+
+def _mean(lists: Lists) -> float:
+    from rerank.evaluation.measures import evaluate
+
+    assert lists.qrels is not None
+    return evaluate(lists.run(), lists.qrels, "nDCG@10").mean["nDCG@10"]
