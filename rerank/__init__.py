@@ -134,7 +134,7 @@ _MODULES = {
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 _ROOMS = ("losses", "measures", "relaxations")
 
-__all__ = [*_HOMES, *_ROOMS]
+__all__ = [*_HOMES]
 
 
 def __getattr__(name: str) -> Any:
@@ -143,4 +143,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *_HOMES, *_ROOMS})
