@@ -119,6 +119,8 @@ class RunFolder:
             return None
         try:
             return Ways.of(read_sealed(path))
+        except UserError:
+            raise
         except ValueError as error:
             raise UserError(f"{path}: {error}; remove {self.path} to train again") from error
 

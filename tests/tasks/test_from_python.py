@@ -16,6 +16,7 @@ import yaml
 
 import rerank
 from rerank.cli import main
+from rerank.configs import read_config
 from rerank.tasks.answer import answer_lines
 from rerank.training.batches import Batches
 from tests.builders import make_lists, make_model
@@ -58,6 +59,7 @@ def test_a_training_says_what_it_found(trained: rerank.Training, lists: rerank.L
 def test_its_configuration_repeats_it_bit_for_bit(trained: rerank.Training, tmp_path: Path) -> None:
     assert yaml.safe_load(trained.config)["seed"] == 7
     (tmp_path / "config.yaml").write_text(trained.config)
+    assert read_config(trained.config) == read_config(tmp_path / "config.yaml"), "the text serves as well"
     assert main(["train", "--config", str(tmp_path / "config.yaml"), "--output", str(tmp_path / "again")]) == 0
     for name in ("model.safetensors", "rerank.json"):
         first, second = (folder / "best" / name for folder in (trained.folder, tmp_path / "again"))
