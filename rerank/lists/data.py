@@ -73,9 +73,7 @@ class ListsData(Data):
         """
         check_range("data.validation_share", validation_share)
         check_range("data.depth", depth)
-        count = 1 if isinstance(train, str) else len(train)
-        if weights is not None and (len(weights) != count or min(weights) <= 0):
-            raise UserError(f"data.weights: expected a number above 0 for each of {count} folders, not {weights}")
+        check_weights(weights, 1 if isinstance(train, str) else len(train))
         self.train, self.validation, self.test, self.weights = train, validation, test, weights
         self.validation_share, self.depth, self.unjudged = validation_share, depth, unjudged
 
@@ -121,6 +119,12 @@ def shards(names: Sequence[str]) -> list[str]:
             raise UserError(f"data.train: no folder is called {name}")
         found += fits
     return found
+
+
+def check_weights(weights: Sequence[float] | None, count: int) -> None:
+    """Refuse weights that are not one above 0 for each of so many training lists."""
+    if weights is not None and (len(weights) != count or min(weights) <= 0):
+        raise UserError(f"data.weights: expected a number above 0 for each of {count} training lists, not {weights}")
 
 
 UNJUDGED = ", or set data.unjudged to train on columns alone"

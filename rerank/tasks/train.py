@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import shutil
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rerank.errors import UserError, nearest
-from rerank.lists.data import ListsData
+from rerank.lists.data import ListsData, check_weights
 from rerank.lists.split_hashes import split_hashes
 from rerank.lists.view import Lists
 from rerank.losses.base import Criterion, Loss
@@ -18,7 +19,7 @@ from rerank.models.base import Model
 from rerank.models.vectors.boosting import Trees
 from rerank.training.config import TrainConfig, check_values
 from rerank.training.fit import Training, fit
-from rerank.training.run_folder import GIVEN
+from rerank.training.run_folder import GIVEN, IDENTITY
 
 if TYPE_CHECKING:
     from rerank.tasks.forms import ListsLike
@@ -83,6 +84,13 @@ def train(
     given = {name: [_lists(one, name) for one in some if one is not None] for name, some in named.items()}
     config = TrainConfig(ListsData("", validation_share=share, depth=depth), model, criterion, **checked(settings))
     check_values(config, type(criterion) if criterion else None, trees=isinstance(model, Trees))
+    check_weights(weights, len(several))
+    unjudged = any(one.qrels is None for one in given["train"])
+    if unjudged and not columns_of(criterion):
+        raise UserError(
+            f"lists: {given['train'][0]} has no judgments; give them with qrels=, or learn from a column: "
+            "rerank.Term(loss, target=…)"
+        )
     folders = {
         name: [
             _folder(one, Path(output) / GIVEN / (name if len(some) == 1 else f"{name}-{i}"), model)
@@ -91,7 +99,6 @@ def train(
         for name, some in given.items()
     }
     train_folders = folders["train"]
-    unjudged = any(one.qrels is None for one in given["train"]) and bool(columns_of(criterion))
     config.data = ListsData(
         train_folders[0] if len(train_folders) == 1 else train_folders,
         *(folders[name][0] if folders[name] else None for name in ("validation", "test")),
@@ -177,7 +184,9 @@ def _folder(lists: Lists, place: Path, model: Model) -> str:
         names = store.column_names
         if there.store.column_names == names and split_hashes(there.with_added(), names) == split_hashes(lists, names):
             return str(place)
-        raise UserError(f"output: {place.parent.parent} was trained on other lists; name another output")
+        if (place.parent.parent / IDENTITY).exists():
+            raise UserError(f"output: {place.parent.parent} was trained on other lists; name another output")
+        shutil.rmtree(place)  # of a training that was refused before it began
     lists.save(place)
     return str(place)
 
