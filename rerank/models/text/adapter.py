@@ -71,6 +71,8 @@ def with_adapter(network: Any, folder: Path) -> Any:
     """Put the adapters of a folder into a network, to be used and trained further."""
     try:
         return _peft().PeftModel.from_pretrained(network, str(folder), is_trainable=True)
+    except UserError:
+        raise
     except (RuntimeError, ValueError, KeyError) as error:
         raise UserError(f"{folder}: the adapter does not fit its base ({str(error).splitlines()[0]})") from error
 
