@@ -229,7 +229,9 @@ def cluster() -> Iterator[Any]:
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     from ray.cluster_utils import Cluster
 
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    polite = {"worker_niceness": 0}  # its workers would wait for whatever else the machine does
+    head = {"num_cpus": 1, "include_dashboard": False, "_system_config": polite}
+    cluster = Cluster(initialize_head=True, head_node_args=head)
     cluster.add_node(num_cpus=1)
     cluster.wait_for_nodes()
     yield cluster
