@@ -8,12 +8,19 @@ from rerank.lazy import find
 
 if TYPE_CHECKING:
     from rerank.lists.view import Lists
+    from rerank.models.text.adapter import LoRA
     from rerank.models.text.cross_encoder import CrossEncoder
+    from rerank.models.text.decoder import Decoder
 
 __version__ = "0.1.0"
-__all__ = ["CrossEncoder", "Lists"]
+__all__ = ["CrossEncoder", "Decoder", "Lists", "LoRA"]
 
-_HOMES = {"CrossEncoder": "models.text.cross_encoder", "Lists": "lists.view"}
+_HOMES = {
+    "CrossEncoder": "models.text.cross_encoder",
+    "Decoder": "models.text.decoder",
+    "Lists": "lists.view",
+    "LoRA": "models.text.adapter",
+}
 
 
 def __getattr__(name: str) -> Any:

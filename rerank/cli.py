@@ -22,16 +22,17 @@ if TYPE_CHECKING:
 log = logging.getLogger("rerank")
 
 
-def demo(output: str = "demo", ask: str | None = None) -> None:
+def demo(output: str = "demo", ask: str | None = None, full: bool = False) -> None:
     """Search the Python standard library: retrieve, train, rerank, compare with BM25, answer a question.
 
     Args:
         output: folder for lists, model, runs, log and plot; what is there already is not done again.
         ask: a question to answer, such as "how do I flatten a list of lists".
+        full: test all questions, a third at a time, with three trainings in place of one.
     """
     from rerank.demo import run_demo
 
-    run_demo(Path(output), ask)
+    run_demo(Path(output), ask, full)
 
 
 def retrieve(
@@ -358,9 +359,12 @@ def _weight(text: str, contract: dict[str, Any], model: str) -> float:
 
 def train(argv: Sequence[str]) -> None:
     """Train a reranker as a YAML configuration says; resume where an interrupted run stopped."""
-    from rerank.training.command import configuration
+    from rerank.training.command import configuration, help_for
 
-    config, output = configuration(argv)  # the help has to come without importing torch
+    if (text := help_for(argv)) is not None:
+        print(text)
+        return
+    config, output = configuration(argv)
     from rerank.training.fit import fit
 
     fit(config, output)
@@ -393,7 +397,7 @@ def verify(path: str) -> None:
 
 
 def losses(name: str | None = None, pictures: str | None = None) -> None:
-    """List the losses: name, parameters, defaults, paper; of one loss all that its documentation says.
+    """List the losses, a line each; of one loss its formula, parameters, defaults and paper.
 
     Args:
         name: a loss.
@@ -407,6 +411,27 @@ def losses(name: str | None = None, pictures: str | None = None) -> None:
     from rerank.losses.listing import listing
 
     print(listing(name))
+
+
+def measures() -> None:
+    """List the measures that can be trained on, a line each."""
+    from rerank import catalogue
+
+    print(catalogue.measures())
+
+
+def models() -> None:
+    """List the models, a line each."""
+    from rerank import catalogue
+
+    print(catalogue.models())
+
+
+def collections() -> None:
+    """List the collections that `rerank retrieve` reads, a line each."""
+    from rerank import catalogue
+
+    print(catalogue.collections())
 
 
 def evaluate(
@@ -486,6 +511,9 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "pool": pool,
     "verify": verify,
     "losses": losses,
+    "measures": measures,
+    "models": models,
+    "collections": collections,
 }
 
 

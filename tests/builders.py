@@ -120,3 +120,51 @@ def write_folds(folder: Path, features: int = 6) -> Path:
     for seed, name in enumerate(("train", "vali", "test"), start=1):
         write_features(folder / "Fold1" / f"{name}.txt", features=features, seed=seed)
     return folder
+
+
+QWEN = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+"""How Qwen's tokenizer takes a text apart before it looks for tokens."""
+
+
+def make_decoder(
+    folder: Path, kind: str = "qwen3", head: str = "yes_no", positions: int = 512, **settings: Any
+) -> Path:
+    """A decoder of two tiny layers with random weights (the same every time), its vocabulary made as Qwen's was."""
+    import torch
+    from tokenizers import Regex, Tokenizer, decoders, pre_tokenizers, trainers
+    from tokenizers.models import BPE
+    from transformers import (
+        AutoConfig,
+        AutoModelForCausalLM,
+        AutoModelForSequenceClassification,
+        PreTrainedTokenizerFast,
+    )
+
+    backend = Tokenizer(BPE())
+    apart = pre_tokenizers.Split(Regex(QWEN), "isolated")
+    backend.pre_tokenizer = pre_tokenizers.Sequence(
+        [apart, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+    )
+    backend.decoder = decoders.ByteLevel()
+    special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<think>", "</think>"]
+    texts = [f"{word}?\n {word}.\n {word}: yes no" for word in WORDS] * 3
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(
+        vocab_size=700, special_tokens=special, initial_alphabet=alphabet, show_progress=False
+    )
+    backend.train_from_iterator([*texts, "yes", "no", " yes", " no"] * 9, trainer)
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=backend, eos_token="<|im_end|>", pad_token="<|endoftext|>", model_max_length=positions
+    )
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
+    sizes |= {"head_dim": 8, "intermediate_size": 48, "initializer_range": 0.2, "max_position_embeddings": positions}
+    sizes |= {"vocab_size": len(tokenizer), "pad_token_id": 0, "eos_token_id": 2, "bos_token_id": None}
+    config = AutoConfig.for_model(kind, **sizes | settings)
+    torch.manual_seed(0)
+    if head == "yes_no":
+        AutoModelForCausalLM.from_config(config).save_pretrained(folder)
+    else:
+        config.num_labels = 1
+        AutoModelForSequenceClassification.from_config(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder

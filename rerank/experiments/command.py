@@ -122,7 +122,7 @@ def split_options(argv: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]
     while remaining:
         word = remaining.pop(0)
         key, equals, value = word.partition("=")
-        if not key.startswith(("--base.", "--methods.")):
+        if not key.startswith(("--base.", "--methods.")) or key == "--methods.help":
             words.append(word)
             continue
         if not equals:

@@ -21,7 +21,7 @@ from rerank.experiments.config import ExperimentConfig
 from rerank.experiments.engines import Reply, Workers, local_workers
 from rerank.experiments.first_stage import mixed_row
 from rerank.experiments.identities import Identities
-from rerank.experiments.keep import Kept, collect, key_of, merge, restore, write_kept
+from rerank.experiments.keep import Kept, collect, key_of, merge, restore, still_lacking, write_kept
 from rerank.experiments.outcome import Failure, Outcome
 from rerank.experiments.power import power_before
 from rerank.experiments.progress import Progress
@@ -29,6 +29,7 @@ from rerank.experiments.rows import test_lists
 from rerank.experiments.search import Search, make_search
 from rerank.experiments.worker import note
 from rerank.identity import id_of
+from rerank.locks import held
 from rerank.retrieval.runs import Run
 from rerank.stops import Stopped, name_of
 from rerank.training.command import check, configured
@@ -255,7 +256,10 @@ class Experiment:
             through: whether the experiment is: until then what the file has of groups still to come stays, too.
         """
         if (path := self.plan.config.keep) is not None:
-            write_kept(path, merge(path, self.kept(), map(key_of, self.plan.groups if through else [])))
+            planned = [key_of(group) for group in self.plan.groups if group.method not in self.stopped]
+            with held(path, "rerank experiment", wait=True):  # other parts of the experiment may write there, too
+                files = merge(path, self.kept(), planned if through else [])
+                write_kept(path, files, still_lacking(path, files, planned))
 
     def _ask(self, group: Group) -> None:
         """Queue the points that can be tried now; where there are none left, the chosen one is to be measured."""

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from rerank.kernels.dropout import STEPS, draw, drop_, threshold
+from rerank.kernels.ways import Way, way_of
 
 NAME = "rerank"
 """The name under which Transformers finds it."""
@@ -70,7 +71,10 @@ class _Attention(torch.autograd.Function):
 def attended(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float, steps: int
 ) -> tuple[Tensor, Tensor | None]:
-    """Attention of some sequences, ``[B, H, L, d]``, and the bytes that dropped ``steps`` / 256 of its weights."""
+    """Attention of some sequences, ``[B, H, L, d]``, and the bytes that dropped ``steps`` / 256 of its weights.
+
+    A mask of fewer than L columns is one of the last keys.
+    """
     weights, sums = _exponentials(query, key, mask, scale)
     words = draw(weights.numel()) if steps else None
     if words is not None:
@@ -119,7 +123,8 @@ def _exponentials(query: Tensor, key: Tensor, mask: Tensor | None, scale: float)
 def _logits(query: Tensor, key: Tensor, mask: Tensor | None, scale: float) -> Tensor:
     logits = (query * scale) @ key.transpose(-1, -2)
     if mask is not None:
-        logits += torch.zeros(mask.shape, dtype=logits.dtype).masked_fill_(~mask, torch.finfo(logits.dtype).min)
+        last = logits[..., logits.shape[-1] - mask.shape[-1] :]
+        last += torch.zeros(mask.shape, dtype=logits.dtype).masked_fill_(~mask, torch.finfo(logits.dtype).min)
     return logits
 
 
@@ -151,7 +156,8 @@ def attention(
         states = [state.to(torch.get_autocast_dtype("cpu")) for state in states]
     steps = threshold(dropout) if module.training else 0
     elements = query.shape[1] * query.shape[2] * key.shape[2]
-    if not (_plain(module, states, attention_mask, others) and is_faster(states[0].dtype, elements, steps)):
+    way = way_of(module, steps > 0)
+    if not (_plain(module, states, attention_mask, others) and is_ours(way, states[0].dtype, elements, steps)):
         return sdpa_attention_forward(
             module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **others
         )
@@ -180,6 +186,14 @@ def is_faster(kind: torch.dtype, elements: int, steps: int) -> bool:
     if 0 < steps < STEPS:
         return kind in (torch.bfloat16, torch.float32)
     return not steps and kind in FASTER and elements <= LARGEST
+
+
+def is_ours(way: Way | None, kind: torch.dtype, elements: int, steps: int) -> bool:
+    """Whether ours is taken: as chosen (:mod:`rerank.kernels.ways`), within its memory, else where it is faster."""
+    if way is None:
+        return is_faster(kind, elements, steps)
+    known = kind in (torch.bfloat16, torch.float32) and steps < STEPS
+    return way == "own" and known and (steps > 0 or elements <= LARGEST)
 
 
 def use_cheap_attention(network: Any) -> None:

@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from rerank.kernels.ways import ways_of
+
 STEPS = 256
 """Rates are multiples of one over this."""
 
@@ -65,7 +67,8 @@ class Dropout(nn.Dropout):
         """Zero some elements while training, and scale the others up."""
         steps = threshold(self.p)
         known = values.device.type == "cpu" and values.dtype in (torch.bfloat16, torch.float16, torch.float32)
-        if not (self.training and known and 0 < steps < STEPS):
+        ways = ways_of(self)
+        if not (self.training and known and 0 < steps < STEPS) or (ways and ways.dropout == "torch"):
             return super().forward(values)
         return _Dropout.apply(values, steps)
 

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from rerank.kernels.flat_attention import Sequences, attend
+from rerank.kernels.ways import way_of
 
 KINDS = ("bert", "camembert", "electra", "roberta", "xlm-roberta")
 """Architectures whose encoders are made of BERT's layers, and whose heads read the CLS vector alone."""
@@ -35,6 +36,12 @@ def use_flat_encoder(network: Any) -> None:
         encoder.forward = MethodType(_encode, encoder)  # bound, so that a deep copy has its own
 
 
+def stop_reading_flat(network: Any) -> None:
+    """Undo :func:`use_flat_encoder`."""
+    if reads_flat(network):
+        del getattr(network, network.base_model_prefix).encoder.forward
+
+
 def reads_flat(network: Any) -> bool:
     """Whether :func:`use_flat_encoder` let it read flat chunks."""
     encoder = getattr(getattr(network, getattr(network, "base_model_prefix", ""), None), "encoder", None)
@@ -42,7 +49,7 @@ def reads_flat(network: Any) -> bool:
 
 
 def flatten(batch: Mapping[str, Tensor], network: Any) -> dict[str, Any]:
-    """Padded rows end to end, without the padding.
+    """Padded rows end to end, without the padding; on a CPU in few shapes (:mod:`rerank.kernels.shapes`).
 
     Args:
         batch: ``input_ids``, ``attention_mask`` and perhaps ``token_type_ids``, ``[n, L]``, on the CPU.
@@ -52,17 +59,26 @@ def flatten(batch: Mapping[str, Tensor], network: Any) -> dict[str, Any]:
         The same ids and ``position_ids``, ``[1, T]``, and the rows as :class:`Sequences`; without a mask.
     """
     mask = batch["attention_mask"].bool()
-    places = mask.flatten().nonzero()[:, 0]
-    flat = {name: value for name, value in batch.items() if name != "attention_mask"}
-    flat |= {name: flat[name].flatten()[places][None] for name in ("input_ids", "token_type_ids") if name in flat}
+    lengths = mask.sum(1)
+    sequences = Sequences.of(lengths.tolist(), few_shapes=_on_cpu(network))
+    read = mask.flatten().nonzero()[:, 0]
+    written = torch.arange(len(read)) + (sequences.first - (lengths.cumsum(0) - lengths)).repeat_interleave(lengths)
     embeddings = getattr(network, network.base_model_prefix).embeddings
     if hasattr(embeddings, "create_position_ids_from_input_ids"):  # RoBERTa's begin behind the padding's, and skip it
         real = batch["input_ids"].ne(embeddings.padding_idx)
         positions = real.cumsum(1) * real + embeddings.padding_idx
     else:
         positions = torch.arange(mask.shape[1]).expand_as(mask)
-    sequences = Sequences.of(mask.sum(1).tolist())
-    return flat | {"position_ids": positions.flatten()[places][None], SEQUENCES: sequences}
+    values = {name: batch[name] for name in ("input_ids", "token_type_ids") if name in batch}
+    flat = {name: value for name, value in batch.items() if name != "attention_mask"}
+    for name, value in (values | {"position_ids": positions}).items():
+        flat[name] = torch.zeros(1, sequences.total, dtype=value.dtype)
+        flat[name][0, written] = value.flatten()[read]
+    return flat | {SEQUENCES: sequences}
+
+
+def _on_cpu(network: Any) -> bool:
+    return next(network.parameters()).device.type == "cpu"
 
 
 @contextmanager
@@ -83,7 +99,7 @@ def _encode(encoder: Any, hidden_states: Tensor, *args: Any, **kwargs: Any) -> A
     hidden = hidden_states[0]
     for layer in encoder.layer:
         hidden = _layer(layer, hidden, sequences, cls_only=layer is encoder.layer[-1])
-    return BaseModelOutputWithPastAndCrossAttentions(last_hidden_state=hidden[:, None])
+    return BaseModelOutputWithPastAndCrossAttentions(last_hidden_state=hidden[: len(sequences.lengths), None])
 
 
 def _layer(layer: Any, hidden: Tensor, sequences: Sequences, cls_only: bool) -> Tensor:
@@ -92,8 +108,8 @@ def _layer(layer: Any, hidden: Tensor, sequences: Sequences, cls_only: bool) -> 
     states = hidden.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else hidden  # cast once
     key, value = own.key(states).unflatten(1, heads), own.value(states).unflatten(1, heads)
     if cls_only:
-        hidden, states = hidden[sequences.first], states[sequences.first]
+        hidden, states = hidden[sequences.asked], states[sequences.asked]
     query = own.query(states).unflatten(1, heads)
     dropout = own.dropout.p if own.training else 0.0
-    seen = attend(query, key, value, sequences, own.scaling, dropout, cls_only)
+    seen = attend(query, key, value, sequences, own.scaling, dropout, cls_only, way_of(own, dropout > 0))
     return layer.feed_forward_chunk(layer.attention.output(seen.flatten(1), hidden))

@@ -16,26 +16,45 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from rerank.kernels.cpu_attention import ELEMENTS, attended, gradients, is_faster
+from rerank.kernels.cpu_attention import ELEMENTS, attended, gradients, is_ours
 from rerank.kernels.dropout import threshold
+from rerank.kernels.shapes import CHUNK, ROWS, TEXT, rounded
+from rerank.kernels.ways import Way
 
 
 @dataclass(frozen=True)
 class Sequences:
     """Where sequences begin and end in a flat chunk.
 
+    On a CPU a sequence may take more places than it has tokens, and the chunk have more places behind the last one, so
+    that there are few shapes (:mod:`rerank.kernels.shapes`).
+
     Attributes:
         lengths: tokens of each.
         starts: ``[n + 1]`` int32, where each begins, and the last one ends; on the device of the tokens.
+        rooms: places that each takes; as many as it has tokens, or more.
+        total: places of the chunk.
     """
 
     lengths: tuple[int, ...]
     starts: Tensor
+    rooms: tuple[int, ...]
+    total: int
 
     @classmethod
-    def of(cls, lengths: list[int]) -> Sequences:
-        """Sequences of these lengths, on the CPU."""
-        return cls(tuple(lengths), F.pad(torch.tensor(lengths, dtype=torch.int32).cumsum(0, dtype=torch.int32), (1, 0)))
+    def of(cls, lengths: list[int], few_shapes: bool = False) -> Sequences:
+        """Sequences of these lengths, on the CPU.
+
+        Args:
+            lengths: tokens of each.
+            few_shapes: whether they and the chunk are rounded up.
+        """
+        rooms = [rounded(length, TEXT) for length in lengths] if few_shapes else lengths
+        total, tokens = sum(rooms), sum(lengths)
+        if few_shapes and total:
+            total = rounded(total, (1 + CHUNK) * tokens / total - 1)  # texts have had some of the chunk's share
+        starts = F.pad(torch.tensor(rooms, dtype=torch.int32).cumsum(0, dtype=torch.int32), (1, 0))
+        return cls(tuple(lengths), starts, tuple(rooms), total)
 
     def to(self, device: torch.device, non_blocking: bool = False) -> Sequences:
         """The same with ``starts`` on a device."""
@@ -45,6 +64,34 @@ class Sequences:
     def first(self) -> Tensor:
         """Where each begins, ``[n]``."""
         return self.starts[:-1].long()
+
+    @cached_property
+    def asked(self) -> Tensor:
+        """The same, with the last one again until their number is a multiple of eight, where shapes are to be few."""
+        missing = 0 if self.is_tight else -len(self.lengths) % ROWS
+        return torch.cat([self.first, self.first[-1:].expand(missing)]) if missing else self.first
+
+    @property
+    def is_tight(self) -> bool:
+        """Whether every place has a token."""
+        return self.total == sum(self.lengths)
+
+    @cached_property
+    def _masks(self) -> dict[tuple[int, int, int, int], Tensor | None]:
+        return {}
+
+    def mask_of(self, run: tuple[int, int, int, int]) -> Tensor | None:
+        """Where the sequences of a run (:meth:`runs`) have a token, for their last places, in which some have none.
+
+        Returns:
+            ``[count, 1, 1, last]``, or None where every place has a token.
+        """
+        if run not in self._masks:
+            number, _, count, length = run
+            own = self.lengths[number : number + count]
+            mask = torch.arange(min(own), length) < torch.tensor(own)[:, None]
+            self._masks[run] = mask[:, None, None] if mask.shape[1] else None
+        return self._masks[run]
 
     @cached_property
     def columns(self) -> Tensor:
@@ -66,23 +113,32 @@ class Sequences:
         return row * max(self.lengths) + torch.arange(total, device=device) - self.first[row]
 
     def runs(self, most: int) -> list[tuple[int, int, int, int]]:
-        """Neighbours of equal length: number of the first, where it begins, how many, and their length.
+        """Neighbours with equally many places: number of the first, where it begins, how many, and their places.
 
         Args:
             most: lengths squared, added up, of those that go together.
         """
         found, start, number = [], 0, 0
-        for length, group in groupby(self.lengths):
+        for length, group in groupby(self.rooms):
             left, together = len(list(group)), max(1, most // (length * length))
+            if self.rooms != self.lengths:
+                together = 1 << together.bit_length() - 1  # few shapes: pieces of 1, 2, 4, …
             while left:
-                count = min(left, together)
+                count = min(left, together) if self.rooms == self.lengths else min(1 << left.bit_length() - 1, together)
                 found.append((number, start, count, length))
                 number, start, left = number + count, start + count * length, left - count
         return found
 
 
 def attend(
-    query: Tensor, key: Tensor, value: Tensor, sequences: Sequences, scale: float, dropout: float, first: bool
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    sequences: Sequences,
+    scale: float,
+    dropout: float,
+    first: bool,
+    way: Way | None = None,
 ) -> Tensor:
     """Attention within each sequence.
 
@@ -93,13 +149,14 @@ def attend(
         sequences: ``n`` sequences of ``T`` tokens together.
         scale: factor of the products of query and key.
         dropout: rate at which attention weights are dropped.
-        first: whether there is one query for each sequence.
+        first: whether there is one query for each sequence; there may be more of them, for nothing.
+        way: ours, or PyTorch's attention; None for ours where it is known to be faster.
 
     Returns:
-        Like ``query``.
+        Like ``query``; 0 where no sequence is.
     """
     if query.device.type == "cpu":
-        return _on_cpu(query, key, value, sequences, scale, dropout, first)
+        return _on_cpu(query, key, value, sequences, scale, dropout, first, way)
     if not dropout and _has_kernel(query):
         from torch.nn.attention.varlen import varlen_attn
 
@@ -129,17 +186,33 @@ def _padded(
 
 
 def _on_cpu(
-    query: Tensor, key: Tensor, value: Tensor, sequences: Sequences, scale: float, dropout: float, first: bool
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    sequences: Sequences,
+    scale: float,
+    dropout: float,
+    first: bool,
+    way: Way | None,
 ) -> Tensor:
-    largest = 1 if first else max(sequences.lengths)
-    if is_faster(query.dtype, query.shape[1] * largest * max(sequences.lengths), threshold(dropout)):
+    largest = 1 if first else max(sequences.rooms)
+    if is_ours(way, query.dtype, query.shape[1] * largest * max(sequences.rooms), threshold(dropout)):
         runs = sequences.runs(ELEMENTS // query.shape[1])
-        return _Attention.apply(query, key, value, runs, scale, threshold(dropout), first)
+        masks = [sequences.mask_of(run) for run in runs]
+        return _Attention.apply(query, key, value, runs, masks, scale, threshold(dropout), first)
     parts = [
-        F.scaled_dot_product_attention(*_views(run, query, key, value, first), dropout_p=dropout, scale=scale)
+        F.scaled_dot_product_attention(
+            *_views(run, query, key, value, first), _whole(sequences.mask_of(run), run), dropout_p=dropout, scale=scale
+        )
         for run in sequences.runs(1 << 62)
     ]
-    return torch.cat([part.transpose(1, 2).flatten(0, 1) for part in parts])
+    found = torch.cat([part.transpose(1, 2).flatten(0, 1) for part in parts])
+    return found if len(found) == len(query) else F.pad(found, (0, 0, 0, 0, 0, len(query) - len(found)))
+
+
+def _whole(mask: Tensor | None, run: tuple[int, int, int, int]) -> Tensor | None:
+    """The mask of all places of a run."""
+    return None if mask is None else F.pad(mask, (run[3] - mask.shape[3], 0), value=True)
 
 
 class _Attention(torch.autograd.Function):
@@ -147,30 +220,47 @@ class _Attention(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, query: Tensor, key: Tensor, value: Tensor, runs: list[Any], scale: float, steps: int, first: bool
+        ctx: Any,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        runs: list[Any],
+        masks: list[Tensor | None],
+        scale: float,
+        steps: int,
+        first: bool,
     ) -> Tensor:
         output, drawn = torch.empty_like(query, memory_format=torch.contiguous_format), []
         with torch.autocast("cpu", enabled=False):
-            for run in runs:
+            for run, mask in zip(runs, masks, strict=True):
                 states = _views(run, query, key, value, first)
-                part, words = attended(*states, None, scale, steps)
+                part, words = attended(*states, mask, scale, steps)
                 _view(run, output, first).copy_(part)
                 drawn.append(words)
+        output[_end(runs, first) :] = 0
         ctx.save_for_backward(query, key, value, *(words for words in drawn if words is not None))
-        ctx.runs, ctx.scale, ctx.steps, ctx.first = runs, scale, steps, first
+        ctx.runs, ctx.masks, ctx.scale, ctx.steps, ctx.first = runs, masks, scale, steps, first
         return output
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, *drawn = ctx.saved_tensors
         found = [torch.empty_like(state, memory_format=torch.contiguous_format) for state in (query, key, value)]
-        for i, run in enumerate(ctx.runs):
+        for i, (run, mask) in enumerate(zip(ctx.runs, ctx.masks, strict=True)):
             states = _views(run, query, key, value, ctx.first)
             words = drawn[i] if drawn else None
-            parts = gradients(_view(run, gradient, ctx.first), *states, None, ctx.scale, ctx.steps, words)
+            parts = gradients(_view(run, gradient, ctx.first), *states, mask, ctx.scale, ctx.steps, words)
             for place, part in zip(_views(run, found[0], found[1], found[2], ctx.first), parts, strict=True):
                 place.copy_(part)
-        return (*found, None, None, None, None)
+        for states, first in zip(found, (ctx.first, False, False), strict=True):
+            states[_end(ctx.runs, first) :] = 0
+        return (*found, None, None, None, None, None)
+
+
+def _end(runs: list[tuple[int, int, int, int]], first: bool) -> int:
+    """Behind the last run, in rows of queries or in places."""
+    number, start, count, length = runs[-1]
+    return number + count if first else start + count * length
 
 
 def _view(run: tuple[int, int, int, int], states: Tensor, first: bool = False) -> Tensor:

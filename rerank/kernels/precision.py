@@ -8,21 +8,24 @@ from typing import Literal
 
 import torch
 
-Precision = Literal["auto", "bf16", "fp32"]
+Precision = Literal["auto", "bf16", "fp16", "fp32"]
+
+TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 
 
 def resolve(precision: Precision, device: torch.device, bf16: bool = True) -> tuple[Precision, str]:
     """What ``auto`` means on this device, and why.
 
     bf16 where the hardware multiplies in it: a GPU that supports it, a CPU with AMX or AVX512-BF16. Elsewhere bf16
-    is emulated and slower than float32. Models that gain little from it (``bf16`` false) stay in float32.
+    is emulated and slower than float32. A GPU without it gets fp16, whose gradients are scaled while they are summed.
+    Models that gain little from it (``bf16`` false) stay in float32.
     """
     if precision != "auto":
         return precision, "as asked"
     if not bf16:
         return "fp32", "the network is small"
     if device.type == "cuda":
-        return ("bf16", "the GPU has it") if torch.cuda.is_bf16_supported(False) else ("fp32", "the GPU has no bf16")
+        return ("bf16", "the GPU has it") if torch.cuda.is_bf16_supported(False) else ("fp16", "the GPU has no bf16")
     if device.type == "cpu":
         flags = cpu_flags() & {"amx_bf16", "avx512_bf16"}
         return ("bf16", f"the CPU has {', '.join(sorted(flags))}") if flags else ("fp32", "the CPU has no fast bf16")
@@ -42,7 +45,13 @@ def cpu_flags() -> set[str]:
 
 def autocast(precision: Precision, device: torch.device) -> AbstractContextManager[None]:
     """The context in which a model scores in this precision (head and losses step out of it)."""
-    return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16")
+    half = precision in ("bf16", "fp16")
+    return torch.autocast(device.type, type_of(precision) if half else torch.bfloat16, enabled=half)
+
+
+def type_of(precision: Precision) -> torch.dtype:
+    """The type that the encoder computes in."""
+    return TYPES[precision]
 
 
 def on_cpu() -> bool:

@@ -166,3 +166,8 @@ def check_disjoint(train: Lists, others: Mapping[str, Lists | None]) -> None:
                 f"{len(shared)} queries are in both training and {name} lists, e.g. {min(shared)!r}; "
                 "measures on them would not mean anything"
             )
+        if lists is not None and (alike := sorted(set(train.query_keys) & set(lists.query_keys))):
+            log.warning(
+                "%d queries of the %s lists have the text of a training query under another id, such as %r",
+                *(sum(key in set(alike) for key in lists.query_keys), name, alike[0]),
+            )

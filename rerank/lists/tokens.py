@@ -52,7 +52,51 @@ class Tokens:
         return cls(*sides, sides[0].lengths(), sides[1].lengths(), truncated=0)
 
 
-def tokenise(store: Store, tokenizer: PreTrainedTokenizerBase, query_length: int, document_length: int) -> Tokens:
+@dataclass(frozen=True)
+class Side:
+    """How the texts of queries, or of documents, become tokens.
+
+    Attributes:
+        length: word pieces kept of a text.
+        lead: what stands before a text wherever it is read, and joins its first word (a space).
+        tail: what stands behind it, and joins its last one (a line's end); never cut.
+    """
+
+    length: int
+    lead: str = ""
+    tail: str = ""
+
+    def key(self) -> str:
+        """What of it decides the tokens."""
+        return f"{self.length}{self.lead!r}{self.tail!r}" if self.lead or self.tail else str(self.length)
+
+
+def encode(tokenizer: PreTrainedTokenizerBase, side: Side, texts: Sequence[str]) -> tuple[list[Array], int]:
+    """Token ids of texts, without special tokens, and how many texts were cut."""
+    if not texts:
+        return [], 0
+    keys: dict[str, Any] = {"add_special_tokens": False, "truncation": False, "verbose": False}
+    keys |= {"return_attention_mask": False, "return_token_type_ids": False}
+    tail = tokenizer(side.tail, **keys)["input_ids"] if side.tail else []
+    whole = tokenizer([f"{side.lead}{text}{side.tail}" for text in texts], **keys)["input_ids"]
+    found = [ids if len(ids) <= side.length else [*ids[: side.length], *tail] for ids in whole]
+    cut = sum(len(ids) > side.length + len(tail) for ids in whole)
+    return [np.asarray(ids, dtype=np.int32) for ids in found], cut
+
+
+Around = tuple[tuple[str, str], tuple[str, str]]
+"""``lead`` and ``tail`` of queries and of documents."""
+
+NOTHING: Around = ("", ""), ("", "")
+
+
+def tokenise(
+    store: Store,
+    tokenizer: PreTrainedTokenizerBase,
+    query_length: int,
+    document_length: int,
+    around: Around = NOTHING,
+) -> Tokens:
     """The tokens of all texts of a store, from its cache where they are there.
 
     Lists in memory keep them there; lists made of several folders use those folders' own.
@@ -62,35 +106,35 @@ def tokenise(store: Store, tokenizer: PreTrainedTokenizerBase, query_length: int
         tokenizer: a fast Hugging Face tokenizer.
         query_length: word pieces kept of a query.
         document_length: word pieces kept of a document.
+        around: what stands around the texts wherever they are read.
     """
+    query, document = Side(query_length, *around[0]), Side(document_length, *around[1])
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         raise UserError(f"{tokenizer.name_or_path}: has no fast tokenizer (tokenizer.json); choose a model with one")
     if not store.has_text:
         raise UserError(f"{store}: has no texts to read; use a model over columns, such as MLP or LightGBM")
-    key = digest(store.texts_hash(), backend.to_str(), f"{query_length}/{document_length}")
+    key = digest(store.texts_hash(), backend.to_str(), f"{query.key()}/{document.key()}")
     if key not in store.memory:
         if store.parts:
-            parts = [tokenise(part, tokenizer, query_length, document_length) for part in store.parts]
+            parts = [tokenise(part, tokenizer, query_length, document_length, around) for part in store.parts]
             store.memory[key] = _joined(parts)
         elif store.folder is None:
             with tempfile.TemporaryDirectory() as folder:
-                _write(store, Path(folder), tokenizer, query_length, document_length)
+                _write(store, Path(folder), tokenizer, query, document)
                 store.memory[key] = _read(Path(folder), in_memory=True)
         else:
-            store.memory[key] = _cached(store, store.folder / "tokens" / key, tokenizer, query_length, document_length)
+            store.memory[key] = _cached(store, store.folder / "tokens" / key, tokenizer, query, document)
     return store.memory[key]
 
 
-def _cached(
-    store: Store, folder: Path, tokenizer: PreTrainedTokenizerBase, query_length: int, document_length: int
-) -> Tokens:
+def _cached(store: Store, folder: Path, tokenizer: PreTrainedTokenizerBase, query: Side, document: Side) -> Tokens:
     """The tokens in a folder, computed into it by the first process that needs them; others wait."""
     if not (folder / REPORT).is_file():
         with held(folder, "tokenising", wait=True):
             if not (folder / REPORT).is_file():
                 with atomic_folder(folder, replace=True) as temporary:
-                    _write(store, temporary, tokenizer, query_length, document_length)
+                    _write(store, temporary, tokenizer, query, document)
     try:
         check_files(folder, read_sealed(folder / REPORT)["files"])
     except UserError as error:
@@ -98,14 +142,12 @@ def _cached(
     return _read(folder)
 
 
-def _write(
-    store: Store, folder: Path, tokenizer: PreTrainedTokenizerBase, query_length: int, document_length: int
-) -> None:
+def _write(store: Store, folder: Path, tokenizer: PreTrainedTokenizerBase, query: Side, document: Side) -> None:
     report: dict[str, Any] = {}
-    sides = ("queries", store.queries, query_length), ("documents", store.documents, document_length)
-    for name, table, limit in sides:
+    sides = ("queries", store.queries, query), ("documents", store.documents, document)
+    for name, table, side in sides:
         with tqdm(total=table.num_rows, desc=f"tokenise {name}", unit=f" {name}", disable=None) as progress:
-            batches = _Batches(tokenizer, table.column("text"), limit, progress)
+            batches = _Batches(tokenizer, table.column("text"), side, progress)
             write_arrow(folder / f"{name}.arrow", SCHEMA, batches)
         report[f"truncated_{name}"] = batches.truncated
     write_sealed(folder / REPORT, report | {"files": hash_files(folder, [f"{name}.arrow" for name, _, _ in sides])})
@@ -131,21 +173,14 @@ def _joined(parts: Sequence[Tokens]) -> Tokens:
 class _Batches:
     """Tokenises a text column batch by batch, counting the texts that were cut."""
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, texts: pa.ChunkedArray, limit: int, progress: Any) -> None:
-        self.tokenizer, self.texts, self.limit, self.progress = tokenizer, texts, limit, progress
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, texts: pa.ChunkedArray, side: Side, progress: Any) -> None:
+        self.tokenizer, self.texts, self.side, self.progress = tokenizer, texts, side, progress
         self.truncated = 0
 
     def __iter__(self) -> Iterator[dict[str, list[Array]]]:
         for start in range(0, len(self.texts), BATCH):
             texts = self.texts.slice(start, BATCH).to_pylist()
-            encoded = self.tokenizer(
-                texts,
-                add_special_tokens=False,
-                truncation=False,
-                return_attention_mask=False,
-                return_token_type_ids=False,
-                verbose=False,
-            )
-            self.truncated += sum(len(ids) > self.limit for ids in encoded["input_ids"])
+            ids, cut = encode(self.tokenizer, self.side, texts)
+            self.truncated += cut
             self.progress.update(len(texts))
-            yield {"ids": [np.asarray(ids[: self.limit], dtype=np.int32) for ids in encoded["input_ids"]]}
+            yield {"ids": ids}

@@ -16,6 +16,7 @@ from rerank.models.contract import CONTRACT, read_contract
 
 MODELS = {
     "CrossEncoder": "rerank.models.text.cross_encoder",
+    "Decoder": "rerank.models.text.decoder",
     "MLP": "rerank.models.vectors.mlp",
     "SelfAttention": "rerank.models.vectors.attention",
     "LightGBM": "rerank.models.vectors.lightgbm",

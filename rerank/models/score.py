@@ -61,6 +61,7 @@ def score_candidates(
     """
     device = next(scorer.parameters()).device
     precision, _ = resolve(precision, device, scorer.bf16)
+    scorer.settle(precision)
     scores = np.empty(len(rows), dtype=np.float32)
     of = list_numbers(len(rows), starts)
     training = scorer.training

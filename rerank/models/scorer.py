@@ -8,6 +8,8 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
+from rerank.kernels.precision import Precision
+from rerank.kernels.ways import Kernels, Ways
 from rerank.lists.view import Lists
 from rerank.models.base import Inputs, Model
 
@@ -36,6 +38,21 @@ class Scorer(Model, nn.Module):
             train: the training lists.
             seed: decides the fresh weights, and nothing else does.
         """
+
+    def settle(self, precision: Precision, kernels: Kernels = "auto", kept: Ways | None = None) -> Ways | None:
+        """Choose among ways that lead to the same numbers, on the device where the model is; the faster ones.
+
+        Scoring does so by itself where nobody has done it before.
+
+        Args:
+            precision: arithmetic of the encoder, resolved.
+            kernels: ``own`` or ``torch`` takes ours or PyTorch's wherever there are two.
+            kept: what was chosen before, which is taken again.
+
+        Returns:
+            What was chosen; None for a model that has nothing to choose.
+        """
+        return None
 
     def check(self, lists: Lists) -> None:
         """Refuse lists that lack what the model reads of them, before any work is done.

@@ -73,8 +73,10 @@ def _packaged(package: str, sha256: str) -> Path | None:
 
 
 def _checked(folder: Path) -> Path:
-    """The folder, if it has a configuration and whole safetensors weights."""
-    config = folder / "config.json"
+    """The folder, if it has a configuration, its own or an adapter's, and whole safetensors weights."""
+    adapter, config = folder / "adapter_config.json", folder / "config.json"
+    if adapter.is_file() and not config.is_file():
+        config = adapter
     if not config.is_file():
         raise UserError(f"{folder}: not a model folder (no config.json)")
     try:
@@ -107,12 +109,12 @@ def check_tokenizer(folder: Path) -> None:
 
 
 INITIAL = (
-    *("config.json", "*.safetensors", "*.safetensors.index.json"),
+    *("config.json", "adapter_config.json", "*.safetensors", "*.safetensors.index.json"),
     *("tokenizer*.json", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt", "*.model"),
 )
 """Files that decide what starts from a model: weights, configuration, tokenizer."""
 
-NAMES = ("_name_or_path", "name_or_path", "transformers_version")
+NAMES = ("_name_or_path", "name_or_path", "transformers_version", "base_model_name_or_path", "peft_version")
 """Keys of configurations that decide nothing."""
 
 
@@ -120,7 +122,7 @@ def initial_hashes(folder: Path) -> dict[str, str]:
     """The SHA-256 of each file that decides what starts from a model; names and versions in them do not count."""
     found = {}
     for path in sorted({path for pattern in INITIAL for path in folder.glob(pattern)}):
-        if path.name in ("config.json", "tokenizer_config.json"):
+        if path.name in ("config.json", "adapter_config.json", "tokenizer_config.json"):
             content = json.loads(path.read_text(encoding="utf-8"))
             found[path.name] = id_of({key: value for key, value in content.items() if key not in NAMES})
         else:

@@ -82,7 +82,7 @@ def save_checkpoint(run: Path, state: State, model: torch.nn.Module, optimizer: 
 
     folder = run / "checkpoints" / f"step-{state.step:08d}"
     with atomic_folder(folder, replace=True) as temporary:
-        save_file(copied(model.state_dict()), str(temporary / "model.safetensors"))
+        save_file(copied(_changing(model)), str(temporary / "model.safetensors"))
         moments = {
             f"{index}.{name}": value
             for index, values in optimizer.state_dict()["state"].items()
@@ -117,7 +117,10 @@ def load_checkpoint(run: Path, model: torch.nn.Module, optimizer: torch.optim.Op
         state = State(**{name: value for name, value in values.items() if name != FILES})
         if "scores.safetensors" in values[FILES]:
             state.scores = load_file(str(folder / "scores.safetensors"))["scores"].numpy().copy()
-        model.load_state_dict(load_file(str(folder / "model.safetensors")))
+        weights = load_file(str(folder / "model.safetensors"))
+        if weights.keys() != _changing(model).keys():
+            raise ValueError("its weights are not those of the model")
+        model.load_state_dict(weights, strict=False)
         moments = load_file(str(folder / "optimizer.safetensors"))
     except (UserError, OSError, ValueError, TypeError, KeyError, RuntimeError) as error:
         reason = str(error).splitlines()[0]
@@ -139,3 +142,9 @@ def check_checkpoint(folder: Path, remembered: bool = True) -> dict[str, Any]:
     values = read_sealed(folder / STATE)
     check_files(folder, values[FILES], remembered)
     return values
+
+
+def _changing(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """What training changes of a model: buffers that are saved, and parameters that are not frozen."""
+    frozen = {name for name, parameter in model.named_parameters(remove_duplicate=False) if not parameter.requires_grad}
+    return {name: value for name, value in model.state_dict().items() if name not in frozen}

@@ -63,7 +63,10 @@ class TrainConfig:
             forward pass whatever the length of a list; checkpoint does so by torch's activation checkpointing. auto
             is full where the tokens of a micro-batch fit in memory, else cached. The gradient is the same.
         precision: arithmetic of the encoder; auto takes bf16 where the hardware is fast at it. Head and loss are
-            always float32.
+            always float32. fp16 scales the loss, and does a step again with half the scale where it overflows.
+        kernels: attention and dropout by ours (own) or PyTorch's (torch); auto takes what is faster on this processor,
+            by a measurement that is kept in the cache folder. The numbers are the same but for rounding and for which
+            elements dropout draws; a run keeps what it started with.
         seed: decides every random choice.
         monitor: measure (as ir-measures writes it) that decides which epoch is best.
         measures: measures reported for validation and test, separated by spaces.
@@ -88,7 +91,8 @@ class TrainConfig:
     micro_batch_size: int | None = None
     token_budget: int | None = None
     gradient: Literal["auto", "full", "checkpoint", "cached"] = "auto"
-    precision: Literal["auto", "bf16", "fp32"] = "auto"
+    precision: Literal["auto", "bf16", "fp16", "fp32"] = "auto"
+    kernels: Literal["auto", "own", "torch"] = "auto"
     seed: int = 42
     monitor: str = "nDCG@10"
     measures: str = "nDCG@10 nDCG AP RR P@10"

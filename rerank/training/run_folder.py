@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from rerank.errors import UserError
 from rerank.files import atomic_write
 from rerank.hashes import read_sealed, write_sealed
 from rerank.identity import ABSENT, canonical, first_difference, id_of
+from rerank.kernels.ways import Ways
 from rerank.models.card import write_card
 from rerank.models.contract import add_to_contract, read_contract
 from rerank.training.provenance import add_provenance
@@ -32,6 +34,9 @@ IDENTITY = "identity.json"
 
 MEASURES = "measures.json"
 """Written last: the run is complete. Sealed, and never written again."""
+
+KERNELS = "kernels.json"
+"""Which ways the run took where two lead to the same numbers; it takes them again when it is resumed."""
 
 SPLITS = {"train": "training", "validation": "validation", "test": "test"}
 
@@ -97,6 +102,24 @@ class RunFolder:
             os.rename(old, self.best)
         for left in [*self.path.glob(".*.tmp"), *self.path.glob("checkpoints/.*.tmp"), *self.path.glob(".*.old")]:
             shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink()
+
+    def kernels(self) -> Ways | None:
+        """The ways that the run started with; None where it has not started, or its model has no choice.
+
+        Raises:
+            UserError: the file is damaged.
+        """
+        path = self.path / KERNELS
+        if not path.is_file():
+            return None
+        try:
+            return Ways.of(read_sealed(path))
+        except ValueError as error:
+            raise UserError(f"{path}: {error}; remove {self.path} to train again") from error
+
+    def keep_kernels(self, ways: Ways) -> None:
+        """Write down what the run starts with."""
+        write_sealed(self.path / KERNELS, asdict(ways))
 
     @property
     def best(self) -> Path:

@@ -19,6 +19,7 @@ from rerank.evaluation.measures import Evaluator, parse_measures
 from rerank.files import atomic_folder
 from rerank.kernels.memory import keep_freed
 from rerank.kernels.precision import on_cpu, resolve
+from rerank.kernels.ways import Ways
 from rerank.lists.data import Splits
 from rerank.lists.sampling import seed_of
 from rerank.lists.view import Lists
@@ -43,6 +44,9 @@ if TYPE_CHECKING:
     from accelerate import Accelerator
 
 log = logging.getLogger("rerank")
+
+BAR = "{desc}: {percentage:3.0f}%|{bar}| {n:.1f}/{total_fmt} [{elapsed}<{remaining}, {rate_fmt}{postfix}]"
+"""Steps with a digit: one may take minutes."""
 
 CHECKPOINT_SECONDS = 5.0
 """Skip the checkpoint at the end of an epoch if the last one is newer than this: training again is cheaper."""
@@ -94,6 +98,7 @@ class Trainer:
             self.folder.open(self.splits)
         self.accelerator.wait_for_everyone()
         self._say("precision %s (%s)", self.precision, self.why)
+        ways = self._settle()
         if self.accelerator.device.type == "cpu":
             keep_freed()
         train, skipped = self.splits.train, len(self.splits.train) - len(self.usable)
@@ -122,6 +127,8 @@ class Trainer:
                     self._epoch(state, gradients, optimizer)
                 self._prepared.clear()
                 best = type(self.model).load(self.folder.best)
+                if ways is not None:
+                    best.settle(self.precision, kept=ways)
                 measures = finish(self.folder, self.splits, best, config, self.main, self._validated)
         except Stopped as stop:
             self._stop(stop, state, optimizer)
@@ -154,6 +161,23 @@ class Trainer:
             self.accelerator.end_training()
         by = stops.name_of(stop.number)
         raise Stopped(stop.number, f"stopped by {by} at step {state.step} of {self.steps}; {said}") from None
+
+    def _settle(self) -> Ways | None:
+        """Let the model take the ways that the run started with, or choose them; the same in every process."""
+        kept = self.folder.kernels() if self.main else None
+        ways = self.model.settle(self.precision, self.config.kernels, kept) if self.main else None
+        if self.accelerator.num_processes > 1:
+            from accelerate.utils import broadcast_object_list
+
+            (ways,) = broadcast_object_list([ways])
+            if ways is not None:
+                self.model.settle(self.precision, kept=ways)
+        if ways is not None:
+            if self.main and kept is None:
+                self.folder.keep_kernels(ways)
+            why = "as the run started" if kept else "as told" if self.config.kernels != "auto" else "as measured"
+            self._say("kernels: %s (%s)", ways, why)
+        return ways
 
     def _gradients(self, state: State) -> Gradients:
         """Build the gradient accumulator; a resumed run keeps its memory limits."""
@@ -207,13 +231,14 @@ class Trainer:
             initial=state.epoch_step,
             desc=f"epoch {state.epoch + 1}/{config.epochs}",
             unit=" steps",
+            bar_format=BAR,
             disable=None if self.main else True,
         )
         started, lists, documents = time.perf_counter(), 0, 0
         for groups in self.batches.epoch(state.epoch, state.epoch_step):
             torch.manual_seed(seed_of(config.seed, state.step, f"process {self.accelerator.process_index}"))
             factor = set_rates(optimizer, config.optimization, state.step, self.steps)
-            done = gradients.accumulate(groups, state.step + 1, state.step / self.steps)
+            done = gradients.accumulate(groups, state.step + 1, state.step / self.steps, bar.update)
             if done.lists:
                 if config.optimization.max_grad_norm is not None:
                     torch.nn.utils.clip_grad_norm_(self.network.parameters(), config.optimization.max_grad_norm)
@@ -227,7 +252,7 @@ class Trainer:
             bar.set_postfix(
                 {"loss": f"{done.loss:.4f}"} | {name: f"{value:.1f}" for name, value in speed.items()}, refresh=False
             )
-            bar.update()
+            bar.update(state.epoch_step - bar.n)  # the step is done, whatever its chunks added up to
             counted = {"lists": done.lists, "dead_lists": done.dead}
             told = {"loss": done.loss, **counted} if done.lists else {"skipped": True}
             self._log(state, {**told, "rate": factor, **speed})

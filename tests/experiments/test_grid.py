@@ -345,7 +345,7 @@ def test_options_reach_into_cells(folder: Path, capsys: pytest.CaptureFixture[st
         assert message in capsys.readouterr().err
 
 
-def test_a_worker_that_dies_is_said_so_and_replaced(tmp_path: Path) -> None:
+def test_a_worker_that_dies_is_said_so_and_replaced(fresh_workers: None, tmp_path: Path) -> None:
     worker = Process({}, tmp_path / "log" / "worker.log")
     job = {"do": "measure", "folder": str(tmp_path / "no run"), "settings": {}, "id": "0"}
     job |= {"measures": "AP", "empty": "0"}

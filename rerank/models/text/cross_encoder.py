@@ -5,9 +5,10 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import MethodType
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
@@ -15,11 +16,11 @@ from torch import Tensor, nn
 
 from rerank.arrow import Array
 from rerank.errors import UserError
-from rerank.kernels.cpu_attention import use_cheap_attention
-from rerank.kernels.dropout import use_cheap_dropout
-from rerank.kernels.flat import reads_flat, use_flat_encoder
-from rerank.kernels.precision import Precision
-from rerank.lists.tokens import Tokens, tokenise
+from rerank.kernels.flat import flatten, reads_flat
+from rerank.kernels.precision import Precision, type_of
+from rerank.kernels.proof import use_kernels, works_here
+from rerank.kernels.ways import Kernels, Ways, faster, use_ways
+from rerank.lists.tokens import NOTHING, Around, Side, Tokens, encode, tokenise
 from rerank.lists.view import Lists
 from rerank.models.base import Inputs, drawn_from
 from rerank.models.contract import checked_contract, class_name, write_contract
@@ -50,6 +51,9 @@ FROM_PADDING = frozenset(
     ]
 )
 """Architectures that count positions from behind the padding's, so that RoBERTa's 514 positions hold 512 tokens."""
+
+PROBE = 70
+"""Tokens of the longer of two pairs on which kernels prove themselves: more than a window of local attention."""
 
 FOUND = 0.9
 """Share of an encoder's parameters that a folder has to have the weights of."""
@@ -112,16 +116,13 @@ class CrossEncoder(Scorer):
         settings |= {"start_depth": start_depth, "start_weight": start_weight}
         for key, value in settings.items():
             check_range(f"model.{key}", value)
-        from transformers import AutoTokenizer
-
         folder = find_model(name)
         contract = checked_contract(folder)
         self.name = contract.get("name", name)
-        self.head = head or contract.get("head", "hf")
-        check_tokenizer(folder)
-        self.tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        self._folder, self._dropout, self._contract = folder, dropout, contract
+        self.head = head or contract.get("head") or self._usual_head()
+        self.tokenizer = self._read_tokenizer()
         self.long: Long = long or contract.get("long", "truncate")
-        self._folder, self._dropout, self._saved_cls = folder, dropout, contract.get("head") == "cls"
         self._initial: dict[str, str] | None = None
         self.start: Start | None = None
         self._saved_start: dict[str, Any] = contract.get("start", {})
@@ -136,11 +137,10 @@ class CrossEncoder(Scorer):
         self._start_weight = start_weight
         self._begin(FRESH_SEED)
         self._started = False
-        self.template = PairTemplate.of(self.tokenizer, with_types=_knows_types(self.network))
-        self.positions = contract.get("positions") or _positions(self.network.config, self.tokenizer)
-        self.room = room = self.positions - self.template.special
+        self.positions = contract.get("positions") or positions_of(self.network.config, self.tokenizer)
+        self.room = room = self.positions - self.template.special - self._tails
         told = query_length or contract.get("query_length"), document_length or contract.get("document_length")
-        self.query_length, self.document_length = resolve_lengths(room, *told, bool(self.missing), self.long)
+        self.query_length, self.document_length = self._lengths(*told)
         needed = self.query_length + (self.document_length if self.long == "truncate" else 1)
         if min(self.query_length, self.document_length) < 1 or needed > room:
             raise UserError(
@@ -154,20 +154,82 @@ class CrossEncoder(Scorer):
     def _begin(self, seed: int) -> None:
         """Take the weights of the folder; those that it does not have are drawn."""
         with drawn_from(seed):
-            self.network, self.missing = _load(self._folder, self.head, self._saved_cls, self._dropout)
+            self.network, self.missing = self._load()
+        self.template = self._template()
+        self._ways: tuple[tuple[str, Precision] | None, Ways] | None = None
+        self._use_kernels()
         check_long(self.long, self.network, self.head)
         if self.long in ("cls_mean", "literal_cedr"):
             mean_of_cls(self.network)
         if self.start is None:
             return
-        layer = last_layer(self.network)
-        self._at_zero = any(self.network.get_submodule(name.rpartition(".")[0]) is layer for name in self.missing)
+        self._at_zero = self._has_fresh_layer()
         if self._at_zero:
             start_at_zero(self.network)
         if self._starts_as_saved:
             self.start.set(self._saved_start["weights"])
         else:
             self.start.share(WEIGHT if self._start_weight is None else self._start_weight)
+
+    def _read_tokenizer(self) -> Any:
+        return read_tokenizer(self._folder)
+
+    def _usual_head(self) -> str:
+        """The head where neither the caller nor the contract names one."""
+        return "hf"
+
+    def _load(self) -> tuple[Any, list[str]]:
+        """The network, and the names of the weights that the folder does not have."""
+        return _load(self._folder, self.head, self._contract.get("head") == "cls", self._dropout)
+
+    def _template(self) -> PairTemplate:
+        """How a pair is joined."""
+        return PairTemplate.of(self.tokenizer, with_types=_knows_types(self.network))
+
+    def _lengths(self, query: int | None, document: int | None) -> tuple[int, int]:
+        """Word pieces of queries and documents, from those that are told or saved."""
+        return resolve_lengths(self.room, query, document, bool(self.missing), self.long)
+
+    def _has_fresh_layer(self) -> bool:
+        """Whether the layer that makes the score is one that the folder does not have."""
+        layer = last_layer(self.network)
+        return any(self.network.get_submodule(name.rpartition(".")[0]) is layer for name in self.missing)
+
+    def _use_kernels(self) -> None:
+        """Let the network compute our way, as far as that gives its own scores and gradients."""
+        use_kernels(self.network, _attending(self.network), partial(_plain_scores, self.network), self._probe())
+
+    def _probe(self) -> dict[str, Tensor]:
+        """A short and a longer pair of random words, padded."""
+        special, config, rng = self.template.special, self.network.config, np.random.default_rng(0)
+        words = np.setdiff1d(np.arange(min(config.vocab_size, len(self.tokenizer))), self.tokenizer.all_special_ids)
+        longest = max(2, min(PROBE, positions_of(config, self.tokenizer)) - special)
+        of_query = (longest - 1) // 4 + 1
+        sides = [[rng.choice(words, n) for n in lengths] for lengths in ((1, of_query), (2, longest - of_query))]
+        return {name: torch.from_numpy(array) for name, array in self.template.join(*sides).items()}
+
+    def settle(self, precision: Precision, kernels: Kernels = "auto", kept: Ways | None = None) -> Ways:
+        """Choose between our attention and dropout and PyTorch's: as told, else by a measurement on this processor."""
+        device = next(self.network.parameters()).device
+        of = device.type, precision
+        if kept is None and kernels == "auto" and self._ways and self._ways[0] in (None, of):
+            return self._ways[1]
+        if kept is not None or kernels != "auto":
+            self._ways = None, kept or Ways.all("own" if kernels == "own" else "torch")
+        else:
+            self._ways = of, self._faster(device, type_of(precision))
+        use_ways(self.network, self._ways[1])
+        return self._ways[1]
+
+    def _faster(self, device: torch.device, kind: torch.dtype) -> Ways:
+        config = self.network.config
+        if device.type == "cuda" and reads_flat(self.network):
+            batch = {name: value.to(device) for name, value in flatten(self._probe(), self.network).items()}
+            if why := works_here(self.network, partial(_plain_scores, self.network), batch, kind):
+                log.warning("our attention does not work on this GPU (%s); PyTorch's is used", why)
+                return Ways.all("torch")
+        heads = config.num_attention_heads
+        return faster(heads, config.hidden_size // heads, kind, device)
 
     @property
     def _starts_as_saved(self) -> bool:
@@ -179,12 +241,17 @@ class CrossEncoder(Scorer):
             self.start.depth,
         )
 
+    @property
+    def _drawn(self) -> bool:
+        """Whether some of the weights are drawn, not read."""
+        return bool(self.missing)
+
     def prepare(self, train: Lists, seed: int) -> None:
         """Draw the head from the seed where the folder has none; a model that was trained starts anew.
 
         A head that was trained without the columns of ``start`` gets a first stage as loud as itself.
         """
-        if self._started or (self.missing and seed != FRESH_SEED):
+        if self._started or (self._drawn and seed != FRESH_SEED):
             self._begin(seed)
         self._started = True
         told = self._starts_as_saved or self._start_weight is not None
@@ -196,7 +263,7 @@ class CrossEncoder(Scorer):
     def identity(self) -> dict[str, Any]:
         """The arguments, with what the folder's contract decides in their place and the folder's files for its name."""
         if self._initial is None:
-            self._initial = initial_hashes(self._folder)
+            self._initial = self._initial_hashes()
         decided: dict[str, Any] = {"head": self.head, "long": self.long}
         decided |= {"query_length": self.query_length, "document_length": self.document_length}
         decided |= {"start": self.start and self.start.columns, "start_depth": self.start and self.start.depth}
@@ -208,8 +275,12 @@ class CrossEncoder(Scorer):
         del found["name"]
         return found
 
+    def _initial_hashes(self) -> dict[str, str]:
+        """The hashes of the files that it starts from."""
+        return initial_hashes(self._folder)
+
     @classmethod
-    def load(cls, folder: Path) -> CrossEncoder:
+    def load(cls, folder: Path) -> Self:
         """A trained model of ours, or any folder that has a head for one score.
 
         Raises:
@@ -282,9 +353,15 @@ class CrossEncoder(Scorer):
             return self.text_inputs(lists)
         return StartInputs(self.text_inputs(lists), self.start, lists)
 
+    _around: Around = NOTHING
+    """What stands around queries and documents, and joins their words."""
+
+    _tails: int = 0
+    """Tokens of what stands behind them."""
+
     def text_inputs(self, lists: Lists) -> Inputs:
         """What the text part reads alone."""
-        tokens = tokenise(lists.store, self.tokenizer, self.query_length, self.document_length)
+        tokens = tokenise(lists.store, self.tokenizer, self.query_length, self.document_length, self._around)
         if tokens.truncated:
             log.info(
                 "%s: %d of %d documents are longer than %d word pieces and were cut",
@@ -361,13 +438,13 @@ class CrossEncoder(Scorer):
         """
         from rerank.models.score import score_candidates
 
-        sides: list[list[Array]] = []
-        for texts, limit in (
-            ([query for query, _ in pairs], self.query_length),
-            ([document for _, document in pairs], self.document_length),
-        ):
-            encoded = self.tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"] if texts else []
-            sides.append([np.asarray(ids[:limit], dtype=np.int64) for ids in encoded])
+        sides = [
+            encode(self.tokenizer, Side(length, *around), texts)[0]
+            for length, around, texts in (
+                (self.query_length, self._around[0], [query for query, _ in pairs]),
+                (self.document_length, self._around[1], [document for _, document in pairs]),
+            )
+        ]
         rows = np.arange(len(pairs))
         inputs = self._pairs(Tokens.of(*sides), rows, rows)
         return score_candidates(self, inputs, rows, rows, budget=budget, precision=precision)
@@ -415,7 +492,14 @@ class CrossEncoder(Scorer):
             return self.joined(torch.from_numpy(text).to(z.device), z).cpu().numpy()
 
 
-def resolve_lengths(room: int, query: int | None, document: int | None, fresh: bool, long: Long) -> tuple[int, int]:
+def resolve_lengths(
+    room: int,
+    query: int | None,
+    document: int | None,
+    fresh: bool,
+    long: Long,
+    usual: tuple[int, int] = DEFAULT_LENGTHS,
+) -> tuple[int, int]:
     """Word pieces of queries and of documents.
 
     Args:
@@ -424,13 +508,14 @@ def resolve_lengths(room: int, query: int | None, document: int | None, fresh: b
         document: those of a document, where they are told or saved.
         fresh: whether the model has no trained head yet.
         long: what becomes of long documents.
+        usual: those of a query and of a document of a fresh model that cuts.
     """
-    query = query or min(DEFAULT_LENGTHS[0], room // 4)
+    query = query or min(usual[0], max(1, room // 4))
     if document:
         return query, document
     if long != "truncate":
         return query, DEFAULT_LONG
-    return query, min(DEFAULT_LENGTHS[1], room - query) if fresh else room - query
+    return query, min(usual[1], room - query) if fresh else room - query
 
 
 class ClsHead(nn.Module):
@@ -462,33 +547,20 @@ class ClsHead(nn.Module):
 
 def _load(folder: Path, head: str, saved_cls: bool, dropout: float | None) -> tuple[Any, list[str]]:
     """The network and the names of the weights that the folder does not have (a fresh head)."""
-    from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification
-    from transformers.utils import logging as hf_logging
+    from transformers import AutoModel
 
-    hf_logging.set_verbosity_error()
-    hf_logging.disable_progress_bar()
-    config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    if dropout is not None:
-        for name, value in vars(config).items():
-            if ("dropout" in name or name.endswith("pdrop")) and isinstance(value, int | float):
-                setattr(config, name, dropout)
-    _check_encoder(config, folder)
-    keys: dict[str, Any] = {"config": config, "dtype": torch.float32, "use_safetensors": True}
-    keys |= {"local_files_only": True, "trust_remote_code": False, "output_loading_info": True}
+    config = read_config(folder, dropout)
+    if is_decoder(config):
+        raise UserError(
+            f"{folder}: {config.model_type} is a decoder, whose tokens see only what is before them; load it as a "
+            "Decoder, which reads prompts, or name an encoder, such as BERT, RoBERTa, ELECTRA, DeBERTa or ModernBERT"
+        )
     if head == "hf":
         if saved_cls:
             raise UserError(f"{folder}: has a cls head; load it with head cls")
-        config.num_labels = 1
-        config.sentence_transformers = {"activation_fn": "torch.nn.modules.linear.Identity"}
-        try:
-            network, info = AutoModelForSequenceClassification.from_pretrained(folder, **keys)
-        except ValueError as error:
-            raise UserError(f"{folder}: {str(error).splitlines()[0]}") from error
-        except RuntimeError as error:
-            raise UserError(f"{folder}: is a classifier of several labels, not a scorer of one") from error
-        missing = sorted(info["missing_keys"])
-        _check_found(network, missing, folder)
+        network, missing = load_classifier(folder, config)
     else:
+        keys = loading(config)
         rate = float(getattr(config, "hidden_dropout_prob", 0.1))
         if saved_cls:
             from safetensors.torch import load_file
@@ -499,36 +571,90 @@ def _load(folder: Path, head: str, saved_cls: bool, dropout: float | None) -> tu
             missing = []
         else:
             encoder, info = AutoModel.from_pretrained(folder, **keys, **_no_pooler(config))
-            _check_found(encoder, info["missing_keys"], folder)
+            check_found(encoder, info["missing_keys"], folder)
             network = ClsHead(encoder, rate)
             nn.init.normal_(network.classifier.weight, std=getattr(config, "initializer_range", 0.02))
             nn.init.zeros_(network.classifier.bias)
             missing = ["classifier.weight", "classifier.bias"]
     for name, module in network.named_children():
         if name != network.base_model_prefix:
-            _keep_float32(module)
+            keep_float32(module)
         elif pooler := getattr(module, "pooler", None):
-            _keep_float32(pooler)
-    use_cheap_dropout(network)
-    use_cheap_attention(network.encoder if isinstance(network, ClsHead) else network)
-    use_flat_encoder(network)
+            keep_float32(pooler)
     return network, missing
 
 
-def _check_encoder(config: Any, folder: Path) -> None:
-    """Refuse what reads from left to right: its first token has seen nothing, and its last one may be padding."""
+def _attending(network: Any) -> Any:
+    """What of a network Transformers made."""
+    return network.encoder if isinstance(network, ClsHead) else network
+
+
+def _plain_scores(network: Any, batch: Mapping[str, Any]) -> Tensor:
+    return score_rows(network, batch, "truncate")
+
+
+def read_tokenizer(folder: Path) -> Any:
+    """A folder's tokenizer."""
+    from transformers import AutoTokenizer
+
+    check_tokenizer(folder)
+    return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+
+
+def read_config(folder: Path, dropout: float | None) -> Any:
+    """A folder's configuration, with this rate in place of every dropout's."""
+    from transformers import AutoConfig
+    from transformers.utils import logging as hf_logging
+
+    hf_logging.set_verbosity_error()
+    hf_logging.disable_progress_bar()
+    if not (folder / "config.json").is_file():
+        raise UserError(f"{folder}: holds an adapter, no whole model; load it as a Decoder")
+    config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    if dropout is not None:
+        for name, value in vars(config).items():
+            if ("dropout" in name or name.endswith("pdrop")) and isinstance(value, int | float):
+                setattr(config, name, dropout)
+    return config
+
+
+def loading(config: Any) -> dict[str, Any]:
+    """How weights are read: float32 safetensors from a folder, never code."""
+    keys: dict[str, Any] = {"config": config, "dtype": torch.float32, "use_safetensors": True}
+    return keys | {"local_files_only": True, "trust_remote_code": False, "output_loading_info": True}
+
+
+IDENTITY = {"activation_fn": "torch.nn.modules.linear.Identity"}
+"""For sentence-transformers: scores are raw."""
+
+
+def load_classifier(folder: Path, config: Any) -> tuple[Any, list[str]]:
+    """The architecture's own classifier of one label, and the names of the weights that the folder does not have."""
+    from transformers import AutoModelForSequenceClassification
+
+    config.num_labels = 1
+    config.sentence_transformers = IDENTITY
+    try:
+        network, info = AutoModelForSequenceClassification.from_pretrained(folder, **loading(config))
+    except ValueError as error:
+        raise UserError(f"{folder}: {str(error).splitlines()[0]}") from error
+    except RuntimeError as error:
+        raise UserError(f"{folder}: is a classifier of several labels, not a scorer of one") from error
+    missing = sorted(info["missing_keys"])
+    check_found(network, missing, folder)
+    return network, missing
+
+
+def is_decoder(config: Any) -> bool:
+    """Whether it reads from left to right: its first token has seen nothing, and its last one may be padding."""
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as CAUSAL
     from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES as MASKED
 
     causal = config.model_type in CAUSAL and config.model_type not in MASKED
-    if (getattr(config, "is_decoder", False) or causal) and not getattr(config, "is_encoder_decoder", False):
-        raise UserError(
-            f"{folder}: {config.model_type} is a decoder, whose tokens see only what is before them; name an encoder, "
-            "such as BERT, RoBERTa, ELECTRA, DeBERTa or ModernBERT"
-        )
+    return (getattr(config, "is_decoder", False) or causal) and not getattr(config, "is_encoder_decoder", False)
 
 
-def _check_found(network: Any, missing: Iterable[str], folder: Path) -> None:
+def check_found(network: Any, missing: Iterable[str], folder: Path) -> None:
     """Refuse an encoder most of whose weights have other names in the folder: it would start from random ones."""
     prefix = f"{network.base_model_prefix}."
     inner = getattr(network, network.base_model_prefix, network)
@@ -558,7 +684,7 @@ def _changes_itself(config: Any) -> bool:
     return config.model_type in ("big_bird", "funnel") or "dynamic" in rope or "longrope" in rope
 
 
-def _keep_float32(module: nn.Module) -> None:
+def keep_float32(module: nn.Module) -> None:
     """Let a module compute in float32 under any autocast: scores in bf16 would tie."""
     module.forward = MethodType(_in_float32, module)  # bound, so that a deep copy has its own
 
@@ -578,7 +704,7 @@ def _knows_types(network: Any) -> bool:
     )
 
 
-def _positions(config: Any, tokenizer: Any) -> int:
+def positions_of(config: Any, tokenizer: Any) -> int:
     """Tokens that fit a sequence: the model's positions, or what its tokenizer allows."""
     positions = getattr(config, "max_position_embeddings", None) or 10**9
     if config.model_type in FROM_PADDING:

@@ -1,0 +1,122 @@
+"""Low-rank adapters of a decoder's weights, by peft: made, saved, loaded, merged."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rerank.errors import UserError
+from rerank.models.weights import find_model, initial_hashes
+
+CONFIG = "adapter_config.json"
+"""In the folder of an adapter."""
+
+BASE = "base_model_name_or_path"
+"""Its key for the model that the adapter belongs to."""
+
+
+@dataclass(frozen=True)
+class LoRA:
+    """Train low-rank additions to the weights in place of the weights: ``W + alpha / rank · B A``.
+
+    Attributes:
+        rank: rows of ``A``, columns of ``B``.
+        alpha: how loud the addition is.
+        dropout: of what the additions read.
+        targets: the layers, by the end of their names, such as q_proj; null takes all linear ones but the head.
+    """
+
+    rank: int = 16
+    alpha: float = 32
+    dropout: float = 0.0
+    targets: list[str] | None = None
+
+    def __post_init__(self) -> None:
+        if self.rank < 1 or not 0 <= self.dropout < 1 or not self.alpha > 0:
+            raise UserError(f"model.lora: rank has to be at least 1, alpha above 0, dropout in [0, 1), not {self}")
+
+
+def adapted(network: Any, lora: LoRA, classifies: bool) -> Any:
+    """Put fresh adapters into a network; all else of it stays as it is, but a classifier's head.
+
+    Args:
+        network: a Transformers model; it is changed.
+        lora: the adapters.
+        classifies: whether it is a classifier, whose head is trained and saved as well.
+
+    Returns:
+        peft's model around the network.
+    """
+    peft = _peft()
+    kind = peft.TaskType.SEQ_CLS if classifies else peft.TaskType.CAUSAL_LM
+    config = peft.LoraConfig(
+        task_type=kind,
+        r=lora.rank,
+        lora_alpha=lora.alpha,
+        lora_dropout=lora.dropout,
+        target_modules=lora.targets or "all-linear",
+    )
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return peft.get_peft_model(network, config)
+    except ValueError as error:
+        raise UserError(f"model.lora.targets: {str(error).splitlines()[0]}") from error
+
+
+def with_adapter(network: Any, folder: Path) -> Any:
+    """Put the adapters of a folder into a network, to be used and trained further."""
+    try:
+        return _peft().PeftModel.from_pretrained(network, str(folder), is_trainable=True)
+    except (RuntimeError, ValueError, KeyError) as error:
+        raise UserError(f"{folder}: the adapter does not fit its base ({str(error).splitlines()[0]})") from error
+
+
+def save_adapter(model: Any, folder: Path, base: str) -> None:
+    """Write the adapters alone, and of what they are."""
+    model.peft_config["default"].base_model_name_or_path = base
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a base that it does not find on the hub
+        model.save_pretrained(str(folder), safe_serialization=True, save_embedding_layers=False)
+    (folder / "README.md").unlink(missing_ok=True)  # peft's own card
+
+
+def base_of(folder: Path, told: dict[str, str]) -> Path:
+    """The folder of the model that an adapter belongs to.
+
+    Args:
+        folder: the adapter's.
+        told: the hashes of the base that it was trained on, as :func:`initial_hashes` gives them; empty if unknown.
+
+    Raises:
+        UserError: there is no such model, or it is another one.
+    """
+    try:
+        name = json.loads((folder / CONFIG).read_text(encoding="utf-8")).get(BASE)
+    except ValueError as error:
+        raise UserError(f"{folder / CONFIG}: not JSON ({error})") from error
+    if not name:
+        raise UserError(f"{folder}: an adapter that does not name its base; write it as {BASE} into {CONFIG}")
+    try:
+        base = find_model(name)
+    except UserError as error:
+        raise UserError(
+            f"{folder}: an adapter whose base is not there ({error}); copy the base there, or name where it is as "
+            f"{BASE} in {CONFIG}"
+        ) from error
+    found = initial_hashes(base)
+    for file, sha256 in told.items():
+        if found.get(file) != sha256:
+            raise UserError(f"{folder}: an adapter of another base than {name}, whose {file} is not the same")
+    return base
+
+
+def _peft() -> Any:
+    try:
+        import peft
+    except ImportError as error:
+        raise UserError("model.lora: needs peft; pip install 'rerank[lora]'") from error
+    return peft

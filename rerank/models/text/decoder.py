@@ -1,0 +1,314 @@
+"""Decoders as rerankers: a prompt around the pair, and what the model says behind its last token."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import MethodType
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from transformers.modeling_outputs import SequenceClassifierOutput
+
+from rerank.errors import UserError
+from rerank.kernels.ways import Ways
+from rerank.lists.tokens import Side, encode
+from rerank.models.contract import write_contract
+from rerank.models.text.adapter import BASE as NAME
+from rerank.models.text.adapter import CONFIG, LoRA, adapted, base_of, save_adapter, with_adapter
+from rerank.models.text.cross_encoder import (
+    IDENTITY,
+    CrossEncoder,
+    check_found,
+    is_decoder,
+    keep_float32,
+    load_classifier,
+    loading,
+    positions_of,
+    read_config,
+    read_tokenizer,
+    resolve_lengths,
+)
+from rerank.models.text.long import Long
+from rerank.models.text.prompt import Prompt
+from rerank.models.text.template import PairTemplate
+from rerank.models.weights import initial_hashes
+
+LENGTHS = (64, 512)
+"""Word pieces of a query and of a document, unless told otherwise: there are more positions than anyone pays for."""
+
+BASE = "base"
+"""In the contract of an adapter: the hashes of the model that it belongs to."""
+
+
+class Decoder(CrossEncoder):
+    r"""Scores a pair by what a decoder says behind a prompt with the query and the document in it.
+
+    With the head ``yes_no`` the score is the difference of two logits, :math:`l_\text{yes} - l_\text{no}`, as
+    Qwen3-Reranker, mxbai-rerank-v2 and bge-reranker-v2-gemma (which has no ``no``) have it; with ``hf`` it is what
+    the architecture's own classifier makes of the last token. A document that is too long is cut; the prompt behind it
+    never is. All else is as for a :class:`CrossEncoder`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        head: Literal["yes_no", "hf"] | None = None,
+        template: str | dict[str, Any] | None = None,
+        instruction: str | None = None,
+        lora: LoRA | None = None,
+        query_length: int | None = None,
+        document_length: int | None = None,
+        dropout: float | None = None,
+        long: Long | None = None,
+        start: list[str] | str | None = None,
+        start_depth: int | None = None,
+        start_weight: float | None = None,
+    ) -> None:
+        """Load a decoder, a reranker that was made of one, or an adapter with its base.
+
+        Args:
+            name: a model folder or a name on the Hugging Face hub; of an adapter its own.
+            head: ``yes_no`` compares the logits of two tokens, ``hf`` is the architecture's own classifier. Null takes
+                the saved model's own; else ``hf`` for a classifier, ``yes_no`` for a language model.
+            template: the prompt: the name of one that is shipped (qwen3-reranker, mxbai-rerank-v2,
+                bge-reranker-v2-gemma, plain), a YAML or JSON file, or its keys. Null takes the saved model's own, or
+                that of a model on the hub that is known.
+            instruction: what the model is told to look for; null takes the template's own.
+            lora: train adapters of this kind in place of the weights; null trains the weights, or the adapter that the
+                folder has.
+            query_length: word pieces kept of a query; null takes the saved model's own, else 64.
+            document_length: word pieces kept of a document; null takes the saved model's own, else 512.
+            dropout: see :class:`CrossEncoder`, as for all that follow.
+            long: ``truncate``, ``first``, ``max`` or ``sum``.
+            start: columns that the scores start from.
+            start_depth: candidates whose mean and deviation make z.
+            start_weight: the columns' weight before the first step.
+
+        Raises:
+            UserError: no such model, one that is no decoder, a prompt that does not fit its positions, a tokenizer
+                without the tokens of the answer, an adapter without its base.
+        """
+        self._told, self.lora = (template, instruction), lora
+        self._adapter: list[Any] = []  # peft's model around the network; in a list, since its weights are the network's
+        super().__init__(
+            name,
+            head,  # type: ignore[arg-type]
+            query_length,
+            document_length,
+            dropout,
+            long,
+            start,
+            start_depth,
+            start_weight,
+        )
+
+    def _has_adapter(self) -> bool:
+        return (self._folder / CONFIG).is_file()
+
+    def _base(self) -> Path:
+        """Where the whole weights are: in the folder, or for an adapter in that of its base."""
+        return base_of(self._folder, self._contract.get(BASE, {})) if self._has_adapter() else self._folder
+
+    def _read_tokenizer(self) -> Any:
+        own = any((self._folder / name).is_file() for name in ("tokenizer.json", "tokenizer_config.json"))
+        tokenizer = read_tokenizer(self._folder if own or not self._has_adapter() else self._base())
+        tokenizer.padding_side = "left"  # for whoever reads the last token of a padded batch
+        if tokenizer.pad_token_id is None:
+            tokenizer.pad_token = tokenizer.eos_token
+        return tokenizer
+
+    def _usual_head(self) -> str:
+        """That of the model as it is."""
+        architectures = read_config(self._base(), None).architectures or [""]
+        return "hf" if architectures[0].endswith("ForSequenceClassification") else "yes_no"
+
+    def _prompt(self) -> Prompt:
+        """What is read of a pair, by the arguments, the contract, or the name on the hub."""
+        template, instruction = self._told
+        told = template or self._contract.get("template") or Prompt.usual(self.name)
+        if told is None:
+            raise UserError(
+                f"model.template: nobody told how {self.name} reads a pair; name a template (plain, if it was never "
+                "made a reranker)"
+            )
+        return Prompt.of(told, instruction)
+
+    def _load(self) -> tuple[Any, list[str]]:
+        folder = self._base()
+        config = read_config(folder, self._dropout)
+        if not is_decoder(config):
+            raise UserError(f"{folder}: {config.model_type} is not a decoder; load it as a CrossEncoder")
+        if self.long not in ("truncate", "first", "max", "sum"):
+            raise UserError(f"model.long {self.long}: a decoder has no CLS vector; choose truncate, first, max or sum")
+        if self.lora is not None and self._has_adapter():
+            raise UserError(f"model.lora: {self._folder} has an adapter; leave lora out to train that one further")
+        self.prompt = self._prompt()
+        if self.head == "hf":
+            network, missing = load_classifier(folder, config)
+            if not isinstance(getattr(network, "score", None), nn.Linear):
+                raise UserError(f"{folder}: {type(network).__name__} has no layer `score` for its last token")
+            network.config.pad_token_id = self.tokenizer.pad_token_id or 0
+        else:
+            network, missing = _load_language_model(folder, config), []
+            network.answers = self._answers()
+            _check_answers(network, folder)
+        network.forward = MethodType(_classify if self.head == "hf" else _compare, network)  # a deep copy has its own
+        if self.lora is not None:
+            self._adapter = [adapted(network, self.lora, self.head == "hf")]
+        elif self._has_adapter():
+            self._adapter, missing = [with_adapter(network, self._folder)], []
+        if self.head == "hf":
+            keep_float32(network.score)
+        return network, missing
+
+    def _use_kernels(self) -> None:
+        """None: attention from left to right is PyTorch's own."""
+
+    def _faster(self, device: torch.device, kind: torch.dtype) -> Ways:
+        return Ways.all("torch")
+
+    @property
+    def loads_elsewhere(self) -> bool:
+        """No: other libraries read the weights, but cut a long document's prompt behind it, too."""
+        return False
+
+    @property
+    def _drawn(self) -> bool:
+        return bool(self.missing) or self.lora is not None
+
+    def _has_fresh_layer(self) -> bool:
+        return bool(self.missing)
+
+    def _template(self) -> PairTemplate:
+        template, self._around = self.prompt.joined_by(self.tokenizer)
+        tails = [len(encode(self.tokenizer, Side(1 << 30), [tail])[0][0]) for _, tail in self._around]
+        if tails[1] and self.long != "truncate":
+            raise UserError(f"model.long {self.long}: needs a template that ends a part with {{document}}")
+        self._tails = sum(tails)
+        positions = positions_of(self.network.config, self.tokenizer)
+        if (taken := template.special + self._tails) + 2 > positions:
+            raise UserError(
+                f"model.template: the prompt has {taken} tokens without query and document, {self.name} has "
+                f"{positions} positions"
+            )
+        self.tokenizer.chat_template = self.prompt.chat_template(self.tokenizer.bos_token or "")
+        return template
+
+    def _lengths(self, query: int | None, document: int | None) -> tuple[int, int]:
+        return resolve_lengths(self.room, query, document, True, self.long, LENGTHS)
+
+    def _answers(self) -> list[int]:
+        """The tokens of yes and, where there is one, no."""
+        found = []
+        for word in (self.prompt.yes, self.prompt.no):
+            ids = self.tokenizer(word, add_special_tokens=False)["input_ids"] if word is not None else None
+            if ids is not None and (len(ids) != 1 or ids[0] == self.tokenizer.unk_token_id):
+                raise UserError(
+                    f"{self.name}: its tokenizer has no token {word!r}, the answer in model.template; name one it has"
+                )
+            found += ids or []
+        return found
+
+    def _initial_hashes(self) -> dict[str, str]:
+        own = initial_hashes(self._folder)
+        if not self._has_adapter():
+            return own
+        return own | {f"{BASE}/{name}": sha256 for name, sha256 in initial_hashes(self._base()).items()}
+
+    def identity(self) -> dict[str, Any]:
+        """As a cross-encoder's, with what the template says for its name."""
+        found = super().identity() | {"template": self.prompt.contract()}
+        del found["instruction"]
+        return found
+
+    def contract(self) -> dict[str, Any]:
+        """What an input looks like; of an adapter, the hashes of the model that it belongs to."""
+        found = super().contract() | {"template": self.prompt.contract()}
+        return found | ({BASE: initial_hashes(self._base())} if self._adapter else {})
+
+    def head_parameters(self) -> set[str]:
+        """Names of the parameters of a classifier's last layer, and of the columns' share."""
+        return {name for name, _ in self.named_parameters() if name.startswith(("network.score.", "start."))}
+
+    def merge(self) -> None:
+        """Add the adapter to the weights; from then on it is a model of its own, which any library loads.
+
+        Raises:
+            UserError: there is no adapter.
+        """
+        if not self._adapter:
+            raise UserError(f"{self.name}: has no adapter to merge")
+        self.network = self._adapter.pop().merge_and_unload()
+        self.network.requires_grad_(True)
+        if self.head == "hf":
+            keep_float32(self.network.score)
+
+    def save(self, folder: Path) -> None:
+        """Write the model, or its adapter alone, with tokenizer and contract; other libraries load both."""
+        if self._adapter:
+            folder.mkdir(parents=True, exist_ok=True)
+            given = json.loads((self._folder / CONFIG).read_text())[NAME] if self._has_adapter() else str(self._folder)
+            save_adapter(self._adapter[0], folder, self.name if not Path(self.name).exists() else given)
+        else:
+            self.network.save_pretrained(folder, safe_serialization=True)
+        self.tokenizer.save_pretrained(folder)
+        write_contract(folder, self.contract())
+
+
+def _load_language_model(folder: Path, config: Any) -> Any:
+    """The architecture's language model with all of its weights."""
+    from transformers import AutoModelForCausalLM
+
+    config.sentence_transformers = IDENTITY
+    try:
+        network, info = AutoModelForCausalLM.from_pretrained(folder, **loading(config))
+    except ValueError as error:
+        raise UserError(f"{folder}: {str(error).splitlines()[0]}") from error
+    check_found(network, info["missing_keys"], folder)
+    if info["missing_keys"]:
+        raise UserError(f"{folder}: lacks {sorted(info['missing_keys'])[0]}, without which it says neither yes nor no")
+    return network
+
+
+def _last(network: Any, ids: Tensor, mask: Tensor) -> Tensor:
+    """The state of each row's last token, ``[n, H]``.
+
+    Rows are padded at their ends, where no token of theirs sees it: positions are right and no mask is needed.
+    """
+    states = network.base_model(input_ids=ids, use_cache=False).last_hidden_state
+    return states[torch.arange(len(ids), device=ids.device), mask.sum(1) - 1]
+
+
+def _classify(network: Any, input_ids: Tensor, attention_mask: Tensor) -> Any:
+    """Scores as ``.logits``, ``[n, 1]``, by the classifier's layer."""
+    return SequenceClassifierOutput(logits=network.score(_last(network, input_ids, attention_mask)))
+
+
+def _compare(network: Any, input_ids: Tensor, attention_mask: Tensor) -> Any:
+    """Scores as ``.logits``, ``[n, 1]``: of the vocabulary's logits only those that count are computed, in float32."""
+    state, layer = _last(network, input_ids, attention_mask), network.get_output_embeddings()
+    with torch.autocast(state.device.type, enabled=False):
+        bias = None if layer.bias is None else layer.bias[network.answers].float()
+        logits = F.linear(state.float(), layer.weight[network.answers].float(), bias)
+        if cap := getattr(network.config, "final_logit_softcapping", None):
+            logits = cap * torch.tanh(logits / cap)
+        score = logits[:, :1] - logits[:, 1:] if len(network.answers) > 1 else logits
+    return SequenceClassifierOutput(logits=score)
+
+
+def _check_answers(network: Any, folder: Path) -> None:
+    """Refuse architectures that make their logits in another way.
+
+    Raises:
+        UserError: on a few tokens the scores are not the differences of the model's own logits.
+    """
+    ids = torch.tensor([[5, 3, 1, 4]]) % network.config.get_text_config().vocab_size
+    with torch.no_grad():
+        theirs = network(input_ids=ids, use_cache=False).logits[0, -1, network.answers].float()
+        expected = theirs[0] - theirs[1] if len(theirs) > 1 else theirs[0]
+        ours = _compare(network, ids, torch.ones_like(ids)).logits[0, 0]
+    if not torch.allclose(ours, expected, rtol=1e-4, atol=1e-4 * (1 + float(theirs.abs().max()))):
+        raise UserError(f"{folder}: {type(network).__name__} makes its logits in a way that is not known; use head hf")

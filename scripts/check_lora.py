@@ -1,0 +1,135 @@
+"""Train a small random decoder with adapters on stored lists: does the loss fall, does a killed run end the same?
+
+    python scripts/check_lora.py --lists lists/scifact-train --output check --steps 100
+
+Makes a decoder like Qwen3 (2 layers, a vocabulary of 8,000 tokens of the lists' own texts), trains it twice with LoRA,
+the second time killed in between, and compares the two. Prints the mean loss of each tenth of the steps, whether weights
+and losses are the same to the last bit, and the memory that a step takes by the length of a list.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from rerank.hashes import sha256_of
+from rerank.lists.view import Lists
+
+SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<think>", "</think>"]
+APART = r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+
+
+def make_model(lists: Lists, folder: Path) -> None:
+    """A decoder of random weights, with a tokenizer made of the lists' texts."""
+    import torch
+    from tokenizers import Regex, Tokenizer, decoders, pre_tokenizers, trainers
+    from tokenizers.models import BPE
+    from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+
+    backend = Tokenizer(BPE())
+    level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    backend.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(APART), "isolated"), level])
+    backend.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=8000, special_tokens=SPECIAL, initial_alphabet=level.alphabet(), show_progress=False
+    )
+    texts = lists.store.documents.column("text").to_pylist()
+    backend.train_from_iterator([*texts, *["yes no"] * 9999, *["yes", "no"] * 9999], trainer)
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=backend, eos_token=SPECIAL[2], pad_token=SPECIAL[0], model_max_length=2048
+    )
+    config = Qwen3Config(
+        vocab_size=len(tokenizer),
+        hidden_size=128,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=32,
+        intermediate_size=384,
+        max_position_embeddings=2048,
+        tie_word_embeddings=True,
+        pad_token_id=0,
+    )
+    torch.manual_seed(0)
+    Qwen3ForCausalLM(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+def training(lists: str, model: Path, output: Path, steps: int) -> list[str]:
+    """The command that trains."""
+    words = ["--data", "ListsData", "--data.train", lists, "--data.validation_share", "0.05"]
+    words += ["--model", "Decoder", "--model.name", str(model), "--model.template", "qwen3-reranker"]
+    words += ["--model.lora.rank", "16", "--model.document_length", "64", "--model.query_length", "32"]
+    words += ["--sampler", "PositivesNegatives", "--sampler.positives", "2", "--sampler.negatives", "6"]
+    words += ["--loss", "SoftmaxCE", "--batch_size", "2", "--steps_per_epoch", str(steps), "--epochs", "1"]
+    words += ["--optimization.encoder_lr", "3e-3", "--precision", "fp32", "--gradient", "cached"]
+    words += ["--checkpoint_every", "20", "--tracker", "[]", "--output", str(output)]
+    return [
+        sys.executable,
+        "-c",
+        "import sys; from rerank.cli import main; sys.exit(main(sys.argv[1:]))",
+        "train",
+        *words,
+    ]
+
+
+def losses(run: Path) -> np.ndarray:
+    """The loss of every step."""
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return np.array([line["loss"] for line in lines if "loss" in line])
+
+
+def memory(lists: Lists, model: Path, lengths: list[int]) -> dict[int, float]:
+    """Bytes that graphs hold at most while a list of each length goes through a step with ``gradient: cached``."""
+    import torch
+
+    from rerank import Decoder, LoRA
+    from rerank.kernels.memory import kept
+    from rerank.training.gradient import Chunked, backpropagate
+
+    scorer = Decoder(str(model), template="qwen3-reranker", lora=LoRA(), document_length=64, query_length=32)
+    inputs, found = scorer.inputs(lists), {}
+    for length in lengths:
+        rows = np.arange(lists.starts[0], lists.starts[0] + length)
+        pairs = Chunked(scorer, inputs, rows, np.zeros(1, np.int64), 2048, "fp32", torch.device("cpu"))
+        with kept(scorer) as count:
+            backpropagate("cached", pairs, lambda scores: scores.logsumexp(0))
+        found[length] = count.peak / 1e6
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--lists", required=True)
+    parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--steps", type=int, default=100)
+    options = parser.parse_args()
+    lists = Lists.open(options.lists)
+    model = options.output / "model"
+    if not model.is_dir():
+        make_model(lists, model)
+    whole, killed = options.output / "whole", options.output / "killed"
+    subprocess.run(training(options.lists, model, whole, options.steps), check=True)
+    process = subprocess.Popen(training(options.lists, model, killed, options.steps))
+    while process.poll() is None and not (killed / "checkpoints" / "step-00000040").is_dir():
+        time.sleep(0.2)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    print(f"killed after {len(losses(killed))} steps")
+    subprocess.run(training(options.lists, model, killed, options.steps), check=True)
+    for part in np.array_split(losses(whole), 10):
+        print(f"loss {part.mean():.4f}")
+    weights = [sha256_of(run / "best" / "adapter_model.safetensors") for run in (whole, killed)]
+    print("weights the same:", weights[0] == weights[1], "losses:", bool((losses(whole) == losses(killed)).all()))
+    print("MB of graphs by candidates:", memory(lists, model, [10, 20, 50, 100, 150]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,328 @@
+"""Decoders, next to Hugging Face's own forward passes over rows that are padded on the left."""
+
+from __future__ import annotations
+
+import copy
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
+
+from rerank.errors import UserError
+from rerank.models.load import load_model
+from rerank.models.score import score_lists
+from rerank.models.text.adapter import LoRA
+from rerank.models.text.decoder import Decoder
+from rerank.models.text.prompt import SHIPPED, Prompt
+from tests.builders import make_decoder, make_lists, make_model
+
+PAIRS = [
+    ("shock wave", "the shock wave on a blunt body"),
+    ("heat?", "a"),
+    ("boundary layer flow", "heat transfer in the laminar boundary layer of a flat plate at high speed"),
+    ("jet", ""),
+]
+KINDS = ["qwen3", "qwen2", "llama", "mistral", "gemma", "gemma2", "phi3", "olmo2"]
+TEMPLATES = sorted(path.stem for path in SHIPPED.glob("*.yaml"))
+WEIGHT = torch.tensor([1.0, -0.5, 0.7, 2.0])
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_decoder(tmp_path_factory.mktemp(request.param) / "model", request.param)
+
+
+@pytest.fixture(scope="module")
+def qwen(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_decoder(tmp_path_factory.mktemp("decoder") / "model")
+
+
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_decoder(tmp_path_factory.mktemp("classifier") / "model", head="hf")
+
+
+def tokens(tokenizer: Any, parts: list[str]) -> list[int]:
+    return [token for part in parts for token in tokenizer(part, add_special_tokens=False)["input_ids"]]
+
+
+def rows(prompt: Prompt, tokenizer: Any) -> dict[str, Tensor]:
+    """The pairs as the makers of these models read them: part by part, padded on the left."""
+    parts = [prompt.filled(*pair, tokenizer.bos_token or "") for pair in PAIRS]
+    ids = [tokens(tokenizer, some) for some in parts]
+    width = max(map(len, ids))
+    mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in ids])
+    padded = torch.tensor([[0] * (width - len(row)) + row for row in ids])
+    return {"input_ids": padded, "attention_mask": mask, "position_ids": (mask.cumsum(1) - 1).clamp(min=0)}
+
+
+def ours(model: Decoder) -> Tensor:
+    """Scores in float32, with their graph."""
+    from rerank.lists.tokens import Side, Tokens, encode
+
+    lengths = model.query_length, model.document_length
+    sides = [
+        encode(model.tokenizer, Side(length, *around), texts)[0]
+        for length, around, texts in zip(lengths, model._around, zip(*PAIRS, strict=True), strict=True)
+    ]
+    at = np.arange(len(PAIRS))
+    return model.score(model._pairs(Tokens.of(*sides), at, at).collate(at, at))
+
+
+def theirs(network: Any, model: Decoder, yes: str, no: str | None) -> Tensor:
+    logits = network(**rows(model.prompt, model.tokenizer)).logits[:, -1]
+    one, other = (model.tokenizer(word, add_special_tokens=False)["input_ids"] if word else None for word in (yes, no))
+    return logits[:, one[0]] - (logits[:, other[0]] if other else 0)
+
+
+def same_gradients(one: Any, other: Any, ours: Tensor, theirs: Tensor) -> None:
+    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+    assert float(theirs.detach().std()) > 0.01
+    (ours @ WEIGHT).backward()
+    (theirs @ WEIGHT).backward()
+    expected = {name: p.grad for name, p in other.named_parameters() if p.grad is not None}
+    found = {name: p.grad for name, p in one.named_parameters() if p.grad is not None}
+    assert expected.keys() == found.keys()
+    for name, gradient in expected.items():
+        torch.testing.assert_close(found[name], gradient, rtol=1e-3, atol=1e-4, msg=name)
+
+
+def test_yes_less_no_of_every_architecture(folder: Path) -> None:
+    model = Decoder(str(folder), template="qwen3-reranker")
+    network = AutoModelForCausalLM.from_pretrained(folder).eval()
+    same_gradients(model.network, network, ours(model), theirs(network, model, "yes", "no"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_last_token_of_every_classifier(kind: str, tmp_path: Path) -> None:
+    model = Decoder(str(make_decoder(tmp_path, kind, "hf")), template="plain")
+    network = AutoModelForSequenceClassification.from_pretrained(tmp_path).eval()
+    assert model.head == "hf" and not model.missing
+    same_gradients(model.network, network, ours(model), network(**rows(model.prompt, model.tokenizer)).logits[:, 0])
+
+
+@pytest.mark.parametrize(
+    ("template", "yes", "no"),
+    [("mxbai-rerank-v2", "1", "0"), ("bge-reranker-v2-gemma", "Yes", None), ("plain", " yes", " no")],
+)
+def test_the_answers_of_every_template(template: str, yes: str, no: str | None, qwen: Path, tmp_path: Path) -> None:
+    shutil.copytree(qwen, tmp_path / "m")
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "m")
+    tokenizer.add_tokens(["Yes"])
+    tokenizer.save_pretrained(tmp_path / "m")
+    network = AutoModelForCausalLM.from_pretrained(tmp_path / "m").eval()
+    torch.manual_seed(1)
+    network.resize_token_embeddings(len(tokenizer), mean_resizing=False)
+    network.save_pretrained(tmp_path / "m")
+    model = Decoder(str(tmp_path / "m"), template=template, instruction=None if template[0] == "b" else "Find papers")
+    torch.testing.assert_close(ours(model), theirs(network, model, yes, no), rtol=1e-4, atol=1e-5)
+
+
+def test_sentence_transformers_reads_the_saved_model_alike(qwen: Path, classifier: Path, tmp_path: Path) -> None:
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    for name, folder in (("yes_no", qwen), ("hf", classifier)):
+        model = Decoder(str(folder), template="qwen3-reranker")
+        model.save(tmp_path / name)
+        scores = sentence_transformers.CrossEncoder(str(tmp_path / name)).predict(PAIRS)
+        np.testing.assert_allclose(ours(model).detach().numpy(), scores, atol=1e-5)
+
+
+@given(query=st.text(max_size=12), document=st.text(max_size=20), template=st.sampled_from(["qwen3-reranker", "plain"]))
+def test_tokens_are_those_of_the_parts_as_a_whole(qwen: Path, query: str, document: str, template: str) -> None:
+    """Whatever the texts begin or end with, white space included."""
+    model = _once(qwen, template)
+    from rerank.lists.tokens import Side, encode
+
+    sides = [
+        encode(model.tokenizer, Side(10**6, *around), [text])[0][0]
+        for around, text in zip(model._around, (query, document), strict=True)
+    ]
+    found = model.template.join([sides[0]], [sides[1]])["input_ids"][0].tolist()
+    parts = model.prompt.filled(query, document)
+    assert found == tokens(model.tokenizer, parts)
+
+
+_models: dict[str, Decoder] = {}
+
+
+def _once(folder: Path, template: str) -> Decoder:
+    if template not in _models:
+        _models[template] = Decoder(str(folder), template=template)
+    return _models[template]
+
+
+def test_a_long_document_is_cut_and_nothing_behind_it(qwen: Path) -> None:
+    model = Decoder(str(qwen), template="qwen3-reranker", query_length=4, document_length=6)
+    long = model.predict([("shock wave?", "heat " * 99), ("shock wave?", "heat " * 6), ("jet " * 99, "heat")])
+    assert long[0] == long[1]
+    from rerank.lists.tokens import Side, encode
+
+    ids, cut = encode(model.tokenizer, Side(4, *model._around[0]), ["jet " * 99])
+    assert cut == 1 and len(ids[0]) == 5 and ids[0][-1] == model.tokenizer("\n")["input_ids"][0]
+
+
+@pytest.mark.parametrize("head", ["yes_no", "hf"])
+def test_an_adapter_before_and_after_merging_saved_and_loaded(
+    head: str, qwen: Path, classifier: Path, tmp_path: Path
+) -> None:
+    folder = qwen if head == "yes_no" else classifier
+    plain = Decoder(str(folder), template="qwen3-reranker")
+    model = Decoder(str(folder), template="qwen3-reranker", lora=LoRA(rank=4, alpha=8))
+    torch.testing.assert_close(ours(model), ours(plain), msg="a fresh adapter adds nothing")
+    trained = {name for name, p in model.named_parameters() if p.requires_grad}
+    assert trained and all("lora" in name or "score" in name for name in trained)
+    torch.manual_seed(3)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name in trained:
+                parameter.normal_(std=0.1)
+    scores = ours(model)
+    assert float((scores - ours(plain)).abs().max()) > 0.01
+    model.save(tmp_path / "adapter")
+    assert not (tmp_path / "adapter" / "model.safetensors").exists()
+    loaded = load_model(tmp_path / "adapter")
+    assert isinstance(loaded, Decoder)
+    torch.testing.assert_close(ours(loaded), scores, rtol=1e-5, atol=1e-5)
+    copied = copy.deepcopy(loaded)
+    loaded.merge()
+    torch.testing.assert_close(ours(loaded), scores, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(ours(copied), scores, rtol=1e-5, atol=1e-5)
+    loaded.save(tmp_path / "merged")
+    kind = AutoModelForCausalLM if head == "yes_no" else AutoModelForSequenceClassification
+    torch.testing.assert_close(ours(Decoder(str(tmp_path / "merged"))), scores, rtol=1e-4, atol=1e-5)
+    for path in ("adapter", "merged"):  # in transformers as well
+        network = kind.from_pretrained(tmp_path / path).eval()
+        found = (
+            theirs(network, loaded, "yes", "no")
+            if head == "yes_no"
+            else network(**rows(loaded.prompt, loaded.tokenizer)).logits[:, 0]
+        )
+        torch.testing.assert_close(found, scores, rtol=1e-4, atol=1e-5)
+    with pytest.raises(UserError, match="has no adapter to merge"):
+        loaded.merge()
+
+
+def test_the_gradient_of_an_adapter_is_pefts(qwen: Path) -> None:
+    import peft
+
+    lora = LoRA(rank=4, alpha=8, targets=["q_proj", "down_proj"])
+    model = Decoder(str(qwen), template="qwen3-reranker", lora=lora)
+    config = peft.LoraConfig(r=4, lora_alpha=8, target_modules=["q_proj", "down_proj"], task_type="CAUSAL_LM")
+    network = AutoModelForCausalLM.from_pretrained(qwen)
+    other = peft.get_peft_model(network, config).eval()
+    torch.manual_seed(5)
+    given = {name: torch.randn_like(p) * 0.1 for name, p in model.network.named_parameters() if p.requires_grad}
+    with torch.no_grad():
+        for one in (model.network, network):
+            for name, parameter in one.named_parameters():
+                if name in given:
+                    parameter.copy_(given[name])
+    same_gradients(model.network, network, ours(model), theirs(other, model, "yes", "no"))
+
+
+def test_lists_are_scored_as_pairs_are(qwen: Path, tmp_path: Path) -> None:
+    model, lists = Decoder(str(qwen), template="qwen3-reranker", document_length=24), make_lists(tmp_path)
+    whole = score_lists(model, model.inputs(lists), lists, precision="fp32")
+    np.testing.assert_allclose(
+        score_lists(model, model.inputs(lists), lists, precision="fp32", budget=1), whole, atol=1e-5
+    )
+    texts = lists.store.documents.column("text").to_pylist()
+    queries = lists.store.queries.column("text").to_pylist()
+    first = [(queries[0], texts[d]) for d in lists.documents[: lists.offsets[1]]]
+    fast = score_lists(model, model.inputs(lists), lists)
+    np.testing.assert_allclose(model.predict(first), fast[: lists.offsets[1]], atol=0.02)
+
+
+def test_it_starts_from_columns_as_a_cross_encoder_does(qwen: Path, classifier: Path, tmp_path: Path) -> None:
+    lists = make_lists(tmp_path)
+    base = tmp_path / "base"
+    AutoModelForCausalLM.from_pretrained(qwen).save_pretrained(base)
+    AutoTokenizer.from_pretrained(qwen).save_pretrained(base)
+    fresh = Decoder(str(base), head="hf", template="plain", start="bm25", lora=LoRA(rank=2), document_length=16)
+    fresh.prepare(lists, 7)
+    z = lists.store.scaled("bm25", 100, lists.row_numbers)
+    np.testing.assert_allclose(fresh.predict(lists), 0.25 * z, atol=1e-6)
+    trained = Decoder(str(qwen), template="qwen3-reranker", start="bm25", document_length=16)
+    trained.prepare(lists, 7)
+    assert trained.start is not None
+    scores, w = trained.predict(lists), trained.start.by_column()["bm25"]
+    np.testing.assert_allclose(scores - trained.without_start(lists, scores), w * z, atol=1e-5)
+    fresh.save(tmp_path / "saved")
+    np.testing.assert_allclose(Decoder.load(tmp_path / "saved").predict(lists), fresh.predict(lists), atol=1e-6)
+
+
+def test_the_seed_draws_the_adapter_and_nothing_else_does(qwen: Path, tmp_path: Path) -> None:
+    lists = make_lists(tmp_path)
+
+    def drawn(seed: int) -> dict[str, Tensor]:
+        model = Decoder(str(qwen), template="plain", lora=LoRA(rank=2))
+        model.prepare(lists, seed)
+        return {name: p.detach() for name, p in model.named_parameters() if "lora_A" in name}
+
+    one, again, other = drawn(1), drawn(1), drawn(2)
+    assert all(torch.equal(one[name], again[name]) for name in one)
+    assert not any(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_bad_input(qwen: Path, tmp_path: Path, tiny_model: Path) -> None:
+    def refused(match: str, name: Path | str = qwen, **keys: Any) -> None:
+        with pytest.raises(UserError, match=match) as caught:
+            Decoder(str(name), **{"template": "qwen3-reranker"} | keys)
+        assert "\n" not in str(caught.value)
+
+    parts = ["{query} {document}"]
+    refused("expected the place {document} once, found it no times", template={"parts": ["{query}"], "yes": "yes"})
+    refused("{document} comes before {query}", template={"parts": ["{document} {query}"], "yes": "yes"})
+    refused("has no token 'certainly', the answer", template={"parts": parts, "yes": "certainly"})
+    refused("yes: expected a text, not None", template={"parts": parts})
+    refused("answer: there is no such key", template={"parts": parts, "answer": "yes"})
+    refused("no file qwen3, and none of", template="qwen3")
+    refused("name a template", template=None)
+    refused("has no place {instruction}", template={"parts": parts, "yes": "yes"}, instruction="find")
+    refused("cls_mean: a decoder has no CLS vector", long="cls_mean")
+    refused("bert is not a decoder; load it as a CrossEncoder", tiny_model)
+    refused("model.lora.targets: .*nowhere", lora=LoRA(targets=["nowhere"]))
+    refused(
+        r"the prompt has 223 tokens without query and document, .* has 64 positions",
+        _with_positions(qwen, tmp_path, 64),
+    )
+    refused("query_length 400 and model.document_length .* do not fit", query_length=400)
+    with pytest.raises(UserError, match="rank has to be at least 1"):
+        LoRA(rank=0)
+    (tmp_path / "unquoted.yaml").write_text("parts: ['{query}', '{document}']\nyes: yes\nno: no\n")
+    refused(r"unquoted.yaml: yes: expected a text, not True \(quote it\)", template=str(tmp_path / "unquoted.yaml"))
+
+
+def _with_positions(folder: Path, there: Path, positions: int) -> Path:
+    shutil.copytree(folder, there / "short")
+    config = json.loads((there / "short" / "config.json").read_text())
+    (there / "short" / "config.json").write_text(json.dumps(config | {"max_position_embeddings": positions}))
+    return there / "short"
+
+
+def test_an_adapter_without_its_base(qwen: Path, tmp_path: Path) -> None:
+    base, adapter = Path(shutil.copytree(qwen, tmp_path / "base")), tmp_path / "adapter"
+    Decoder(str(base), template="plain", lora=LoRA(rank=2)).save(adapter)
+    make_model(tmp_path / "another")
+    network = AutoModelForCausalLM.from_pretrained(base)
+    with torch.no_grad():
+        network.model.norm.weight += 1
+    network.save_pretrained(base)
+    with pytest.raises(UserError, match=r"an adapter of another base than .*model.safetensors is not the same"):
+        load_model(adapter)
+    shutil.rmtree(base)
+    with pytest.raises(UserError, match=r"an adapter whose base is not there \(.*no such model folder\)"):
+        load_model(adapter)
+    (adapter / "rerank.json").unlink()
+    config = json.loads((adapter / "adapter_config.json").read_text())
+    (adapter / "adapter_config.json").write_text(json.dumps(config | {"base_model_name_or_path": None}))
+    with pytest.raises(UserError, match="an adapter that does not name its base"):
+        Decoder(str(adapter), template="plain")
