@@ -8,7 +8,7 @@ hits, as a search engine writes it; token ids; an epoch of training on 8 candida
 candidates, and the run. Of each term the processor's seconds count, as others may use the machine; a warm-up at a tiny
 scale precedes them.
 
-Seconds of a term are a + b times its units; a and b come from two scales, a thirty-second and an eighth of the smallest
+Seconds of a term are a + b times its units; a and b come from two scales, an eighth and a half of the smallest
 one that is checked. Bytes are told from the formats alone. Without --model a BERT of 2 layers of 128 is made, so that
 an hour is enough; its constants say nothing of larger ones, whose hours are told from their operations.
 """
@@ -185,7 +185,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=options.folder) as place:
         model = options.model or str(make_model(Path(place) / "model"))
         go(Path(place) / "warm", model, 0.0)
-        low, high = (go(Path(place) / f"{share}", model, min(options.scales) / share) for share in (32, 8))
+        low, high = (go(Path(place) / f"{share}", model, min(options.scales) / share) for share in (8, 2))
         line = high["bytes"]["runs"] / high["units"]["pairs"]
         slope, base = {}, {}
         for term, unit in UNITS.items():
