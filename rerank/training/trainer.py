@@ -423,5 +423,5 @@ def check_launcher() -> None:
             raise UserError(
                 f"accelerate launch: {name} is not supported: its processes have to make equally many passes, and "
                 "lists are of any length. Let every process hold the model (configs/accelerate/gpus.yaml, "
-                "machines.yaml); where memory is short, say gradient: cached, or take a smaller model"
+                "machines.yaml); where memory is short, say gradient: cached or model.lora, or take a smaller model"
             )

@@ -49,7 +49,8 @@ def launched(kind: str, machine: int, port: int, folder: Path, words: list[str])
 def trained_by_two(kind: str, folder: Path, words: list[str]) -> None:
     port = free_port()
     machines = [launched(kind, machine, port, folder, words) for machine in (0, 1)]
-    assert [machine.wait(1800) for machine in machines] == [0, 0], (folder / "machine-0" / "log.txt").read_text()[-3000:]
+    codes = [machine.wait(1800) for machine in machines]
+    assert codes == [0, 0], (folder / "machine-0" / "log.txt").read_text()[-3000:]
 
 
 def weights(run: Path) -> dict[str, torch.Tensor]:
