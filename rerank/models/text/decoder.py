@@ -105,6 +105,11 @@ class Decoder(CrossEncoder):
             start_weight,
         )
 
+    @staticmethod
+    def knows(name: str) -> bool:
+        """Whether this is an adapter's folder, or a decoder on the hub whose prompt is known."""
+        return (Path(name) / CONFIG).is_file() or Prompt.usual(name) is not None
+
     def _has_adapter(self) -> bool:
         return (self._folder / CONFIG).is_file()
 
