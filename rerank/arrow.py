@@ -14,6 +14,9 @@ from rerank.errors import UserError
 
 Array = np.ndarray[Any, Any]
 
+SIGNS = 1 << 29
+"""Characters of text in a batch: at 4 bytes each, as many as Arrow's 32-bit offsets reach."""
+
 
 class ArrowWriter:
     """Writes batches (column name -> values) to an Arrow stream file that ``datasets.Dataset.from_file`` reads.
@@ -36,8 +39,22 @@ class ArrowWriter:
         self._sink.close()
 
     def add(self, batch: Mapping[str, Any]) -> None:
-        """Append rows; memory is that of these."""
-        arrays = [pa.array(batch[field.name], field.type) for field in self.schema]
+        """Append rows; memory is that of these. Texts of more than 2 GiB together become several batches.
+
+        Raises:
+            UserError: a single text of that size.
+        """
+        names = [field.name for field in self.schema if pa.types.is_string(field.type)]
+        texts = [batch[name] for name in names if isinstance(batch[name], list)]
+        if any(len(column) > 1 and sum(len(text or "") for text in column) > SIGNS for column in texts):
+            half = len(texts[0]) // 2
+            self.add({name: values[:half] for name, values in batch.items()})
+            self.add({name: values[half:] for name, values in batch.items()})
+            return
+        try:
+            arrays = [pa.array(batch[field.name], field.type) for field in self.schema]
+        except pa.ArrowCapacityError as error:
+            raise UserError("a text of more than 2 GiB; leave it out, or cut it") from error
         self._writer.write_batch(pa.record_batch(arrays, schema=self.schema))
         self.rows += len(arrays[0])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import errno
 import inspect
+import io
 import json
 import logging
 import os
@@ -16,7 +17,8 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rerank.errors import UserError, nearest
+from rerank.errors import UserError
+from rerank.refused import refused
 from rerank.stops import Stopped, listening, name_of
 
 if TYPE_CHECKING:
@@ -88,14 +90,8 @@ def shell_like(function: Callable[..., Any], argv: Sequence[str]) -> list[str]:
 
 
 def _one_line(message: str, parser: ArgumentParser, classes: Sequence[str]) -> str:
-    text = " ".join(line.strip() for line in message.splitlines() if line.strip())
     known = [option for action in parser._actions for option in action.option_strings]
-    patterns = r"[Uu]nrecognized arguments: (\S+)", r"Key '?([\w.]+)'? is not expected", r"Option '([\w.]+)' is not"
-    for found in filter(None, (re.search(pattern, text) for pattern in patterns)):
-        text += nearest("--" + found[1].split("=")[0].lstrip("-"), known)
-    if unknown := re.search(r"import path string: (\S+)", text):
-        text += nearest(unknown[1], classes)
-    return f"{text}; see {parser.prog} --help"
+    return f"{refused(message, known, classes)}; see {parser.prog} --help"
 
 
 @contextmanager
@@ -115,6 +111,35 @@ def log_file(folder: Path) -> Iterator[None]:
         handler.close()
 
 
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """Show on a terminal what is being done, and for how many seconds, where nothing else would move.
+
+    Args:
+        what: in a few words: ``importing PyTorch``.
+    """
+    from threading import Event, Thread
+
+    from tqdm import tqdm
+
+    done = Event()
+    with tqdm(desc=what, bar_format="{desc} ... {elapsed}", disable=None, leave=False) as bar:
+
+        def tick() -> None:
+            while not done.wait(0.5):
+                bar.refresh()
+
+        ticking = Thread(target=tick, daemon=True)
+        if not bar.disable:
+            ticking.start()
+        try:
+            yield
+        finally:
+            done.set()
+            if not bar.disable:
+                ticking.join()
+
+
 def exit_code(command: Callable[[], Any]) -> int:
     """Run a command.
 
@@ -122,6 +147,9 @@ def exit_code(command: Callable[[], Any]) -> int:
         0 done, 2 for user errors (one line on stderr), 1 for internal errors, 130 and 143 stopped by Ctrl-C or SIGTERM.
     """
     logging.basicConfig(format="%(message)s", stream=sys.stderr, level=logging.WARNING)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal of another encoding shows what it can
     log.setLevel(logging.INFO if os.environ.get("RANK", "0") == "0" else logging.WARNING)
     try:
         with listening(command=True):
@@ -144,7 +172,7 @@ def exit_code(command: Callable[[], Any]) -> int:
         if getattr(error, "errno", None) in FULL or any(f"os error {number})" in str(error) for number in FULL):
             print(f"rerank: error: no space left on the disk ({error}); free some and run again", file=sys.stderr)
             return 2
-        if isinstance(error, PermissionError | NotADirectoryError | IsADirectoryError):
+        if isinstance(error, OSError) and error.filename is not None and error.strerror:
             print(f"rerank: error: {error.filename}: {error.strerror}", file=sys.stderr)
             return 2
         raise

@@ -135,7 +135,10 @@ def digest(*parts: str | bytes | Path) -> str:
 
 def cache_folder() -> Path:
     """Where indexes and the like are kept: ``$RERANK_HOME``, or ``~/.cache/rerank``."""
-    return Path(os.environ.get("RERANK_HOME") or "~/.cache/rerank").expanduser()
+    try:
+        return Path(os.environ.get("RERANK_HOME") or "~/.cache/rerank").expanduser()
+    except RuntimeError as error:
+        raise UserError("there is no home folder to keep indexes in; set RERANK_HOME to a folder") from error
 
 
 def temporary_beside(path: Path) -> Path:

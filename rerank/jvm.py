@@ -32,6 +32,8 @@ from rerank.errors import UserError
 MINIMUM_VERSION = 21
 HEAP_VARIABLE = "RERANK_JVM_HEAP"
 LARGEST_HEAP = 8 << 30
+SMALLEST_HEAP = 64 << 20
+"""Below it Java spends its time collecting garbage, for hours, before it gives up."""
 
 logger = logging.getLogger("rerank")
 
@@ -133,8 +135,11 @@ def java_version(home: Path) -> int:
 def _heap() -> str:
     own = os.environ.get(HEAP_VARIABLE)
     if own:
-        if not re.fullmatch(r"[1-9]\d*[kmgKMG]?", own):
+        size = re.fullmatch(r"([1-9]\d*)([kmg]?)", own.lower())
+        if size is None:
             raise UserError(f"{HEAP_VARIABLE}={own}: expected a size such as 4g or 512m")
+        if int(size[1]) << 10 * " kmg".index(size[2] or " ") < SMALLEST_HEAP:
+            raise UserError(f"{HEAP_VARIABLE}={own}: Lucene needs {SMALLEST_HEAP >> 20}m at the least, better 1g")
         return own
     return f"{min(_memory() // 2, LARGEST_HEAP) >> 20}m"
 

@@ -2,6 +2,7 @@
 
     python scripts/bench_cutoffs.py --output runs/cutoffs.jsonl [--settings 150 32 8 grades] [--options]
     python scripts/bench_cutoffs.py --output runs/cutoffs.jsonl --figure docs/figures/cutoffs.png
+    python scripts/bench_cutoffs.py --output runs/cutoffs.jsonl --options --figure docs/figures/options.png
 
 A linear scorer over 32 features starts with all scores of a list within about .014 of each other. It takes 300 steps of
 Adam (learning rate .003) on 16 of 512 lists each; relevant documents are shifted along one direction, in some lists
@@ -16,6 +17,7 @@ import argparse
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -158,6 +160,7 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
             kind = loss.partition("(")[0]
             style: dict[str, Any] = {
                 "color": "black" if kind == "ListNet" else f"C{names.index(kind)}",
+                "linestyle": "--" if kind in ("FastSoftSort", "SmoothI", "NeuralSort") else "-",  # where lines coincide
                 "linewidth": 1.3,
             }
             dead = [100 * (1 - mean(step)) for step in row["alive"][:FIRST]]
@@ -170,6 +173,45 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
         bottom.set(xlabel="step", ylim=(0, 0.8))
     panels[0, 0].set_ylabel("lists without a gradient, % (mean of 10 steps)")
     panels[1, 0].set_ylabel("nDCG@10 on new lists")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=110)
+
+
+def draw_options(rows: list[dict[str, Any]], path: Path) -> None:
+    """What ``scale``, ``form`` and ``balance`` do by their formulas (above), and to training with nDCG@10 (below)."""
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
+    figure = Figure(figsize=(11, 7), layout="constrained")
+    panels = figure.subplots(2, 3)
+    scale, form, balance = panels[0]
+    spread = torch.logspace(-4, 1, 200)
+    scale.loglog(spread, torch.ones_like(spread), "k", label="none (default)")
+    scale.loglog(spread, (1 / spread.clamp(min=1e-3)).clamp(min=1), "C0", label="scale=1")
+    scale.set(title="scale", xlabel="spread of a list's scores", ylabel="scores are multiplied by")
+    value = torch.linspace(0, 1, 201)
+    form.semilogy(value, torch.ones_like(value), "k", label="1 − m (default)")
+    form.semilogy(value, 1 / (value + 0.01), "C0", label="form='log'")
+    form.set(title="form", xlabel="relaxed measure m of a list", ylabel="weight of its gradient")
+    for power, colour in ((0, "C1"), (0.5, "C2"), (1, "C0")):
+        balance.plot(value, (1 - value) ** power, colour, label=f"balance={power}")
+    balance.set(title="balance", xlabel="exact measure m of a list", ylabel="norm of its gradient", ylim=(-0.03, 1.1))
+    balance.text(0.03, 0.05, "default: whatever the relaxation gives", fontsize=8)
+    found = {(row["measure"], row["loss"]): row for row in rows if row["setting"] == "150"}
+    shown = (("scale=1",), ("form='log'",), ("balance=0", "balance=1"))
+    colours = {"SmoothI()": "C4", "SoftSort()": "C5", "Approx()": "C0", "TwinSigmoid()": "C6"}
+    for panel, options in zip(panels[1], shown, strict=True):
+        styles = dict(zip(("", *options), (":", "-", "--"), strict=False))
+        for (relaxation, colour), (option, style) in product(colours.items(), styles.items()):
+            if (row := found.get(("nDCG@10", f"{relaxation} {option}".strip()))) is not None:
+                quality = [mean(step) for step in row["quality"]]
+                panel.plot(range(0, 10 * len(quality), 10), quality, colour, linestyle=style)
+        panel.set(xlabel="step", ylabel="nDCG@10 on new lists", ylim=(0.6, 0.78))
+        told = [Line2D([], [], color=colour, label=name) for name, colour in colours.items()]
+        told += [Line2D([], [], color="black", linestyle=s, label=name or "default") for name, s in styles.items()]
+        panel.legend(handles=told, fontsize=7, ncols=2, loc="lower right")
+    for panel in panels[0]:
+        panel.legend(fontsize=7)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110)
 
@@ -213,7 +255,7 @@ def main() -> None:
     rows = [done[key(row)] for row in wanted]
     print(table(rows))
     if arguments.figure:
-        draw(rows, arguments.figure)
+        (draw_options if arguments.options else draw)(list(done.values()), arguments.figure)
 
 
 if __name__ == "__main__":

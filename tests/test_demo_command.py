@@ -9,8 +9,8 @@ from rerank.collections.demo import DemoCollection
 from rerank.demo import WeakCollection, run_demo
 from rerank.errors import UserError
 from rerank.lists import Lists
-from rerank.lists.folds import fold_of
 from rerank.retrieval import read_run
+from rerank.training.in_sample import shared_queries
 
 
 def test_weak_queries_are_not_in_their_documents() -> None:
@@ -37,16 +37,18 @@ def test_the_demo_in_small(
     output = tmp_path / "demo"
     run_demo(output)
     shown = capsys.readouterr().out
-    for words in ("BM25", "SmoothI-nDCG", "nDCG@10", "t-test", "cut a string", "--ask"):
+    for words in ("BM25", "MiniLM", "nDCG@10", "t-test", "cut a string", "--ask", "--full"):
         assert words in shown
-    for file in ("table.txt", "training.png", "runs/bm25.trec", "runs/reranked.trec", "fold-3/best/model.safetensors"):
+    for file in ("table.txt", "training.png", "runs/bm25.trec", "runs/reranked.trec", "fold-1/best/model.safetensors"):
         assert (output / file).stat().st_size > 0
+    assert not (output / "fold-2").exists()
 
-    lists, reranked = Lists.open(output / "lists"), read_run(output / "runs" / "reranked.trec")
-    bm25 = read_run(output / "runs" / "bm25.trec")
-    assert {q: {s.id for s in r} for q, r in reranked.items()} == {q: {s.id for s in r} for q, r in bm25.items()}
-    folds = fold_of(lists.query_ids, demo.FOLDS, 0)
-    assert min((folds == fold).sum() for fold in range(demo.FOLDS)) >= len(lists) // demo.FOLDS
+    lists = Lists.open(output / "lists")
+    tested = set(read_run(output / "runs" / "bm25.trec"))
+    assert len(tested) >= len(lists) // demo.FOLDS
+    trained_on = shared_queries(lists, output / "fold-1" / "best")
+    assert set(trained_on or []) == set(lists.query_ids) - tested, "what is shown was not trained on"
+    check_runs(output, tested)
 
     before = {path: path.stat().st_mtime_ns for path in output.rglob("*.safetensors")}
     run_demo(output)
@@ -56,5 +58,17 @@ def test_the_demo_in_small(
     assert [line.split()[0] for line in answers] == ["1.", "2.", "3.", "4.", "5."]
     assert {path: path.stat().st_mtime_ns for path in output.rglob("*.safetensors")} == before
 
+    run_demo(output, full=True)
+    check_runs(output, set(lists.query_ids))
+    assert {path: path.stat().st_mtime_ns for path in before} == before, "the first third is not trained again"
+
     with pytest.raises(UserError, match="not a demo"):
         run_demo(tmp_path)
+
+
+def check_runs(output: Path, queries: set[str]) -> None:
+    """The runs and their judgments are of these queries, and the model reranks BM25's candidates."""
+    reranked, bm25 = (read_run(output / "runs" / f"{name}.trec") for name in ("reranked", "bm25"))
+    assert {q: {s.id for s in r} for q, r in reranked.items()} == {q: {s.id for s in r} for q, r in bm25.items()}
+    assert set(reranked) == {line.split()[0] for line in (output / "runs" / "qrels.trec").read_text().splitlines()}
+    assert set(reranked) <= queries and len(reranked) >= 0.9 * len(queries)

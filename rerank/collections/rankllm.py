@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from rerank.collections.base import Query, checked_id, joined
 from rerank.collections.hits import NOT_COLUMNS, HitsCollection, Record, finite
 from rerank.errors import UserError
-from rerank.files import digest, open_text
+from rerank.files import can_be_decompressed, digest, open_text
 from rerank.hashes import sha256_of
 
 RIGHT = '[{"query": "…", "hits": [{"qid": 7, "docid": "…", "content": "…", "rank": 1, "score": 9.5}]}]'
@@ -29,7 +29,7 @@ class Hit(NamedTuple):
 
 def read_lists(path: Path) -> Iterator[tuple[Query, list[Hit]]]:
     """Each query of such a file and its hits."""
-    with open_text(path) as file:
+    with open_text(path) as file, can_be_decompressed(path):
         try:
             entries: Any = json.load(file)
         except ValueError as error:

@@ -176,6 +176,10 @@ def _check(config: ExperimentConfig, known: Mapping[str, Any]) -> None:
             raise UserError(f"{name}: {values!r} must name each once, and at least one")
     if config.jobs is not None and config.jobs < 1:
         raise UserError(f"jobs: must be at least 1, not {config.jobs}")
+    if config.num_cpus < 1 or config.num_gpus < 0:
+        raise UserError(f"num_cpus, num_gpus: a cell takes one CPU or more, not {config.num_cpus}, {config.num_gpus:g}")
+    if config.engine == "local" and (config.num_cpus, config.num_gpus) != (1, 0):
+        raise UserError("num_cpus, num_gpus: are for engine: ray; this machine's are shared out among jobs")
     rows = [*config.methods, *first_stage_names(config)[:1]]
     if config.baseline is not None and config.baseline not in rows:
         raise UserError(f"baseline: no method {config.baseline!r}{nearest(config.baseline, rows)}")

@@ -22,7 +22,7 @@ def experiment(argv: Sequence[str]) -> int:
     Resumes where it was interrupted. Keys of cells can be set by options too: ``--base.data.path=DIR``.
 
     Args:
-        argv: ``--config FILE``, options that override its keys, ``--dry-run``, ``--html FILE``.
+        argv: ``--config FILE``, options that override its keys, ``--dry-run``, ``--share``, ``--html FILE``.
 
     Returns:
         The number of cells that failed.
@@ -32,6 +32,9 @@ def experiment(argv: Sequence[str]) -> int:
     parser = make_parser("experiment", experiment)
     add_config(parser)
     parser.add_argument("--dry_run", action="store_true", help="check the configuration and say what would be done")
+    parser.add_argument(
+        "--share", help="NUMBER/COUNT, such as 3/16: train and measure this part only, beside the others; no tables"
+    )
     parser.add_argument("--html", help="file for a report: tables, differences per query, rankings, training curves")
     parser.add_class_arguments(ExperimentConfig)
     words, inside = split_options(argv)
@@ -39,6 +42,7 @@ def experiment(argv: Sequence[str]) -> int:
     options = parse(parser, classes_first([word for word in words if word not in print_config]))
     dry_run = options.pop("dry_run")
     options.pop("config")
+    share = options.pop("share")
     if html := options.pop("html"):
         from rerank.report.page import check_suffix
 
@@ -52,10 +56,11 @@ def experiment(argv: Sequence[str]) -> int:
         return 0
     from rerank.experiments.cells import Plan  # the help has to come without importing torch
     from rerank.experiments.figures.data import check_figures
-    from rerank.experiments.run import Experiment, check_cells, search_of
+    from rerank.experiments.run import Experiment, check_cells, parse_share, search_of
     from rerank.experiments.table import beside_sentences, listing, text
 
     plan = Plan(config)
+    part = None if share is None else parse_share(share, config)
     check_cells(plan)
     check_figures(plan)
     if dry_run:
@@ -65,6 +70,15 @@ def experiment(argv: Sequence[str]) -> int:
             log.info("what it could find is not known here: %s", error)
         print(listing(plan, [(group, search_of(plan, group).size) for group in plan.groups]))
         return 0
+    if part is not None:
+        plan.output.mkdir(parents=True, exist_ok=True)
+        with held(plan.output / f"share-{part[0]}", "rerank experiment --share"), log_file(plan.output):
+            done = Experiment(plan, share=part)
+            done.run()
+        log.info(
+            "%s: share %s is through; when all are, the command without --share makes the tables", *(plan.output, share)
+        )
+        return len(done.failures)
     from rerank.experiments.ensembles import ensembles
     from rerank.experiments.figures.draw import write_figures
     from rerank.experiments.first_stage import first_stage_rows
@@ -108,7 +122,7 @@ def split_options(argv: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]
     while remaining:
         word = remaining.pop(0)
         key, equals, value = word.partition("=")
-        if not key.startswith(("--base.", "--methods.")):
+        if not key.startswith(("--base.", "--methods.")) or key == "--methods.help":
             words.append(word)
             continue
         if not equals:

@@ -112,7 +112,12 @@ class ExperimentConfig:
         keep: a Parquet file for what finished cells found (measures, values per query): read at the start, so that no
             cell in it is trained again, and written as cells finish. Null keeps none beside ``output``.
         futility: a rule by which methods are given up after some of the seeds; null trains all with all seeds.
-        jobs: cells trained side by side; null takes one per core, or one per GPU where there are some.
+        jobs: cells trained side by side; null takes one per core, or one per GPU where there are some. On a cluster: at
+            the most; null takes all its room, which follows machines that join and leave.
+        engine: ``local`` trains in processes of this machine; ``ray`` on a Ray cluster (the one of RAY_ADDRESS, where
+            that is set), whose machines see the same disk.
+        num_cpus: of ``ray``: CPUs of a cell, which are its threads.
+        num_gpus: of ``ray``: GPUs of a cell; 0.5 lets two share one.
     """
 
     output: str
@@ -139,3 +144,6 @@ class ExperimentConfig:
     keep: str | None = None
     futility: Futility | None = None
     jobs: int | None = None
+    engine: Literal["local", "ray"] = "local"
+    num_cpus: int = 1
+    num_gpus: float = 0

@@ -1,47 +1,88 @@
-"""Worker processes that take jobs side by side; one that dies is replaced."""
+"""Workers that take jobs side by side, here or on other machines; one that dies is replaced."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
-import queue
 import signal
+import socket
 import subprocess
 import sys
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypedDict
 
 from rerank.experiments.worker import STOP
 
 
-class Worker:
-    """A process of :mod:`rerank.experiments.worker`, started at its first job.
+class Worker(Protocol):
+    """Does one job after the other."""
+
+    lost: bool
+    """Whether it cannot do another job, because its machine is gone."""
+
+    def do(self, job: dict[str, Any]) -> Reply:
+        """The reply to a job."""
+
+    def ask_to_stop(self) -> None:
+        """Let it stop where what it does can be resumed; its job is answered then."""
+
+    def stop(self) -> None:
+        """End it, whatever it does."""
+
+
+class Reply(TypedDict, total=False):
+    """What comes of a job.
+
+    Attributes:
+        error: why it failed; missing where it did not.
+        stopped: how far it was when it stopped because that was asked.
+        died: whether the process or the machine ended, through no fault of the job that can be told.
+        place: where that was.
+    """
+
+    error: str
+    stopped: str
+    died: bool
+    place: str
+
+
+class Process:
+    """A process of :mod:`rerank.experiments.worker` on this machine, started at its first job.
 
     Args:
         environment: variables that differ from ours.
         log: file for whatever it prints.
         own_classes: whether it may import a user's classes from the working directory.
+        folder: its working directory; None for ours.
     """
 
-    def __init__(self, environment: dict[str, str], log: Path, own_classes: bool = False) -> None:
-        self._environment, self._log = environment, log
+    lost = False
+
+    def __init__(
+        self, environment: dict[str, str], log: Path, own_classes: bool = False, folder: Path | None = None
+    ) -> None:
+        self._environment, self._log, self._folder = environment, log, folder
         self._options = [] if own_classes else ["-P"]
         self._process: subprocess.Popen[str] | None = None
+        self._stopping = False
 
-    def do(self, job: dict[str, Any]) -> dict[str, Any]:
-        """Its answer; ``{"error": ...}`` as well where the process ended."""
+    def do(self, job: dict[str, Any]) -> Reply:
+        """The reply to a job; where the process ended, the next job starts another."""
         process = self._process or self._start()
         assert process.stdin is not None and process.stdout is not None
         try:
             process.stdin.write(json.dumps(job) + "\n")
             process.stdin.flush()
+            if self._stopping:  # asked for while the process was about to start
+                self.ask_to_stop()
             line = process.stdout.readline()
         except BrokenPipeError:
             line = ""
         if line:
-            reply: dict[str, Any] = json.loads(line)
+            reply: Reply = json.loads(line)
             if "stopped" in reply:
                 process.wait()
                 self._process = None
@@ -49,7 +90,7 @@ class Worker:
         code, self._process = process.wait(), None
         how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         hint = " (out of memory?)" if code == -signal.SIGKILL else ""
-        return {"error": f"its process ended with {how}{hint}; see {self._log}"}
+        return {"error": f"its process ended with {how}{hint}; see {self._log}", "died": True}
 
     def _start(self) -> subprocess.Popen[str]:
         self._log.parent.mkdir(parents=True, exist_ok=True)
@@ -61,11 +102,13 @@ class Worker:
                 stderr=file,
                 text=True,
                 env=os.environ | self._environment,
+                cwd=self._folder,
             )
         return self._process
 
     def ask_to_stop(self) -> None:
         """Let the process stop where what it does can be resumed; its job is answered then."""
+        self._stopping = True
         if (process := self._process) is not None and process.stdin is not None:
             with contextlib.suppress(BrokenPipeError):
                 process.stdin.write(STOP)
@@ -79,49 +122,86 @@ class Worker:
 
 
 class Workers:
-    """As many workers as jobs may run side by side.
+    """Workers at one place or several, as many as these have room for at the time.
 
     Args:
-        environments: what differs in the environment of each.
-        logs: folder for what they print.
-        own_classes: whether they may import a user's classes from the working directory.
+        room: how many jobs each place takes side by side; asked again and again, since places come and go.
+        start: a worker at a place; the number is the lowest that no other worker there has.
+        most: how many jobs run side by side at the most.
+        end: called when all have stopped.
     """
 
-    def __init__(self, environments: list[dict[str, str]], logs: Path, own_classes: bool = False) -> None:
-        self.count = len(environments)
-        self._workers = [Worker(env, logs / f"worker-{i}.log", own_classes) for i, env in enumerate(environments)]
-        self._idle: queue.SimpleQueue[Worker] = queue.SimpleQueue()
-        for worker in self._workers:
-            self._idle.put(worker)
-        self._threads = ThreadPoolExecutor(self.count)
+    def __init__(
+        self,
+        room: Callable[[], Mapping[str, int]],
+        start: Callable[[str, int], Worker],
+        most: int | None = None,
+        end: Callable[[], None] | None = None,
+    ) -> None:
+        self._room, self._make, self._most, self._end = room, start, most, end
+        self._workers: dict[tuple[str, int], Worker] = {}
+        self._busy: set[tuple[str, int]] = set()
+        self._threads = ThreadPoolExecutor(1024)  # it starts one when none is idle
         self._stopping = False
 
     def __enter__(self) -> Workers:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for worker in self._workers:
+        for worker in list(self._workers.values()):
             worker.stop()
         self._threads.shutdown()
-
-    def submit(self, job: dict[str, Any]) -> Future[dict[str, Any]]:
-        """Start a job as soon as a worker is idle."""
-        return self._threads.submit(self._do, job)
+        if self._end is not None:
+            self._end()
 
     def ask_to_stop(self) -> None:
         """Let every worker stop where what it does can be resumed."""
         self._stopping = True
-        for worker in self._workers:
+        for worker in list(self._workers.values()):
             worker.ask_to_stop()
 
-    def _do(self, job: dict[str, Any]) -> dict[str, Any]:
-        worker = self._idle.get()
+    def submit(self, job: dict[str, Any], avoid: str | None = None) -> Future[Reply] | None:
+        """Start a job; None while no worker is free.
+
+        Args:
+            job: the job.
+            avoid: a place that it is not to run at, if there is any other.
+        """
+        if self._most is not None and len(self._busy) >= self._most:
+            return None
+        room = self._room()
+        places = [place for place in room if place != avoid] or list(room)
+        free = [key for place in places for i in range(room[place]) if (key := (place, i)) not in self._busy]
+        if not free:
+            return None
+        key = min(free, key=lambda key: (key not in self._workers, key[1], places.index(key[0])))  # warm ones first
+        if key not in self._workers:
+            self._workers[key] = self._make(*key)
+        self._busy.add(key)
+        return self._threads.submit(self._do, key, job)
+
+    def _do(self, key: tuple[str, int], job: dict[str, Any]) -> Reply:
+        worker = self._workers[key]
         try:
-            if self._stopping:
-                return {"stopped": "before it began"}
-            return worker.do(job)
+            reply = Reply(stopped="before it began") if self._stopping else worker.do(job)
         finally:
-            self._idle.put(worker)
+            if worker.lost:
+                del self._workers[key]
+            self._busy.discard(key)
+        return {**reply, "place": key[0]} if "died" in reply or "stopped" in reply else reply
+
+
+def local_workers(jobs: int | None, logs: Path, own_classes: bool = False) -> Workers:
+    """Processes on this machine.
+
+    Args:
+        jobs: how many work side by side; None takes one per GPU, or one per core where there is none.
+        logs: folder for what they print.
+        own_classes: whether they may import a user's classes from the working directory.
+    """
+    shares = environments(jobs, cores_at_hand(), devices_at_hand())
+    host = socket.gethostname()
+    return Workers(lambda: {host: len(shares)}, lambda _, i: Process(shares[i], logs / f"worker-{i}.log", own_classes))
 
 
 def environments(jobs: int | None, cores: int, devices: list[str]) -> list[dict[str, str]]:

@@ -33,6 +33,9 @@ TOLD = ("seconds", "python", "packages", "hardware")
 MATRICES = ("values", "without_relevant")
 """Keys of a measurement that have a row per measure and query, in place of being written as JSON."""
 
+LACKING = "lacking"
+"""Key of a kept file's schema: the methods, folds and seeds that were planned and have no measurement yet."""
+
 Key = tuple[str, str | None, int]
 """Method, fold (as text) and seed."""
 
@@ -105,16 +108,23 @@ def collect(output: Path, trained: Iterable[tuple[Cell, dict[str, Any]]], outcom
     return list(found.values())
 
 
-def write_kept(path: str | Path, files: Iterable[Kept]) -> None:
+def write_kept(path: str | Path, files: Iterable[Kept], lacking: Iterable[Key] = ()) -> None:
     """Write kept files: a row for each file, followed by a row per measure and query where it has values.
 
     The same files give the same bytes, in whatever order they come. Columns: ``path``, ``method``, ``fold``, ``seed``;
     on the first row of a file ``content`` (JSON), ``sha256`` (the file's own seal) and ``validation`` (what validation
     chooses by); on the rows of values ``measure``, ``query_id``, ``value`` and ``without_relevant``.
+
+    Args:
+        path: the file.
+        files: what to keep.
+        lacking: what was planned and is not among them, or not measured; said in the file's schema.
     """
     import pyarrow.parquet as pq
 
     table = _table(sorted(files, key=lambda file: file.path))
+    if left := sorted(lacking, key=str):
+        table = table.replace_schema_metadata({LACKING: json.dumps(left)})
     with atomic_file(path) as temporary:
         pq.write_table(table, temporary, compression="zstd", compression_level=9, write_page_checksum=True)
 
@@ -137,6 +147,20 @@ def read_kept(path: str | Path) -> list[Kept]:
     if list(table.column_names) != _schema().names:
         raise UserError(f"{path}: not the kept cells of an experiment (columns {', '.join(table.column_names)})")
     return list(_files(path, table.cast(_schema())))
+
+
+def read_lacking(path: str | Path) -> list[Key]:
+    """What was planned and has no measurement in a file of kept cells."""
+    import pyarrow.parquet as pq
+
+    metadata = pq.read_schema(path).metadata or {}
+    return [(method, fold, seed) for method, fold, seed in json.loads(metadata.get(LACKING.encode(), b"[]"))]
+
+
+def still_lacking(path: str | Path, files: Iterable[Kept], planned: Iterable[Key]) -> set[Key]:
+    """What this part of an experiment, and those that ``path`` has already, planned and ``files`` do not have."""
+    before = read_lacking(path) if Path(path).is_file() else []
+    return {*before, *planned} - {file.key for file in files if file.measured}
 
 
 def restore(path: str | Path, output: Path) -> int:

@@ -23,8 +23,9 @@ from rerank.lists.view import Lists
 from rerank.training.command import configured
 from rerank.training.ids import identity_of
 from rerank.training.in_sample import query_hashes, shared_queries
-from rerank.training.model_column import Share, model_hash, score_column
+from rerank.training.model_column import model_hash, score_column
 from rerank.training.run_folder import difference, finished, read_identity
+from rerank.training.scoring import Share
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from rerank.evaluation.measures import COUNTS
 from rerank.evaluation.pooling import RandomEffects, random_effects
 from rerank.evaluation.significance import Correction, correct
 from rerank.experiments.config import FIRST_STAGE
-from rerank.experiments.keep import Kept, read_kept
+from rerank.experiments.keep import Kept, read_kept, read_lacking
 from rerank.experiments.planned import (
     Compared,
     best_of,
@@ -183,6 +183,9 @@ def named_paths(experiments: Sequence[str]) -> list[tuple[str, Path]]:
 def read_results(name: str, path: Path) -> Results:
     """The values of an experiment from its kept cells; methods that lack a seed or fold of the others are left out."""
     files = read_kept(path)
+    if lacking := read_lacking(path):
+        example = ", ".join(str(part) for part in lacking[0] if part is not None)
+        log.warning("%s: unfinished: %d planned cells are not in %s, such as %s", name, len(lacking), path, example)
     validation: dict[str, dict[tuple[str | None, int], float]] = {}
     trained: set[str] = set()
     measured: dict[str, dict[tuple[str | None, int], Kept]] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import shutil
 import sys
 import time
@@ -16,10 +17,11 @@ from typing import Any, NoReturn
 from rerank.errors import NoModelError, UserError
 from rerank.evaluation.measures import PerQuery
 from rerank.experiments.cells import Cell, Group, Job, Plan
-from rerank.experiments.engines import Workers, cores_at_hand, devices_at_hand, environments
+from rerank.experiments.config import ExperimentConfig
+from rerank.experiments.engines import Reply, Workers, local_workers
 from rerank.experiments.first_stage import mixed_row
 from rerank.experiments.identities import Identities
-from rerank.experiments.keep import Kept, collect, key_of, merge, restore, write_kept
+from rerank.experiments.keep import Kept, collect, key_of, merge, restore, still_lacking, write_kept
 from rerank.experiments.outcome import Failure, Outcome
 from rerank.experiments.power import power_before
 from rerank.experiments.progress import Progress
@@ -27,10 +29,11 @@ from rerank.experiments.rows import test_lists
 from rerank.experiments.search import Search, make_search
 from rerank.experiments.worker import note
 from rerank.identity import id_of
+from rerank.locks import held
 from rerank.retrieval.runs import Run
 from rerank.stops import Stopped, name_of
 from rerank.training.command import check, configured
-from rerank.training.ids import file_of, measurement_identity, run_identity
+from rerank.training.ids import Identity, file_of, measurement_identity, run_identity
 from rerank.training.measurement import kept_test_run, read_measurement
 from rerank.training.validate import test_run
 
@@ -38,6 +41,12 @@ log = logging.getLogger("rerank")
 
 CLASSES = ("class_path", "data", "model", "loss", "sampler", "relaxation")
 """Keys whose values may be names of classes."""
+
+
+GRACE = 25.0
+"""Seconds that cells have to write their checkpoints when the experiment is stopped."""
+POLL = 2.0
+"""Seconds after which the workers' room is looked at again, as machines come and go."""
 
 
 @dataclass
@@ -80,6 +89,8 @@ class Experiment:
         trained: all cells that were trained, with what their ``measures.json`` holds, and ``seconds``.
         identities: which trainings the cells are.
         stopped: methods that the rule of futility gave up, with their mean on validation and the best one's.
+        share: of several processes that do parts of it side by side, the number of this one, from 0, and how many
+            there are; None does all of it.
     """
 
     plan: Plan
@@ -89,6 +100,7 @@ class Experiment:
     trained: list[tuple[Cell, dict[str, Any]]] = field(default_factory=list)
     identities: Identities = field(default_factory=Identities)
     stopped: dict[str, tuple[float, float]] = field(default_factory=dict)
+    share: tuple[int, int] | None = None
 
     def run(self) -> None:
         """Do all that is not done yet."""
@@ -100,22 +112,23 @@ class Experiment:
         ):
             log.info("%s: %d files of finished cells restored from it", config.keep, count)
         log.info("%s", self.power())
-        shares = environments(config.jobs, cores_at_hand(), devices_at_hand())
-        workers = Workers(shares, self.plan.output / "workers", own_classes=_has_own_classes(self.plan))
-        states = {group: _State(search_of(self.plan, group)) for group in self.plan.groups}
+        workers = workers_of(self.plan, "workers" if self.share is None else f"workers-{self.share[0]}")
+        groups = self.plan.groups if self.share is None else self.plan.groups[self.share[0] :: self.share[1]]
+        states = {group: _State(search_of(self.plan, group)) for group in groups}
         totals = dict.fromkeys(config.methods, 0)
         for group, state in states.items():
             totals[group.method] += state.search.size
         with workers, Progress(totals, live=sys.stderr.isatty()) as progress:
             self._states, self._progress = states, progress
             self._ready: deque[tuple[Job, Cell]] = deque()
+            self._died: dict[tuple[Job, Path], str] = {}
             self._next_keep = 0.0
             early = None if config.futility is None else config.seeds[: config.futility.after]
             late = [group for group in states if early is not None and group.seed not in early]
             for group in states:
                 if group not in late:
                     self._ask(group)
-            running: dict[Future[dict[str, Any]], tuple[Job, Cell]] = {}
+            running: dict[Future[Reply], tuple[Job, Cell]] = {}
             try:
                 self._work(workers, running, late)
             except Stopped as stop:
@@ -124,9 +137,7 @@ class Experiment:
         self.trained = self._trained_cells()
         self.failures.sort(key=lambda failure: self.plan.groups.index(failure.cell.group))
 
-    def _work(
-        self, workers: Workers, running: dict[Future[dict[str, Any]], tuple[Job, Cell]], late: list[Group]
-    ) -> None:
+    def _work(self, workers: Workers, running: dict[Future[Reply], tuple[Job, Cell]], late: list[Group]) -> None:
         """Let the workers do what is ready until nothing is.
 
         Args:
@@ -143,19 +154,18 @@ class Experiment:
                     else:
                         self._progress.totals[group.method] -= self._states[group].search.size
                 late = []
-            while self._ready and len(running) < workers.count:
-                job, cell = self._ready.popleft()
-                self._progress.start(cell)
-                running[workers.submit(_words(job, cell, self.plan))] = job, cell
-            done, _ = wait(running, return_when=FIRST_COMPLETED)
+            self._submit(workers, running)
+            if self._ready and not running:
+                time.sleep(POLL)  # a cluster without a machine that has room
+            done, _ = wait(running, timeout=POLL, return_when=FIRST_COMPLETED)
             for future in done:
                 job, cell = running.pop(future)
                 self._progress.end(cell)
-                self._through(job, cell, error_of(future.result()))
+                reply = future.result()
+                if not self._try_again(job, cell, reply):
+                    self._through(job, cell, error_of(reply))
 
-    def _stop(
-        self, stop: Stopped, workers: Workers, running: Mapping[Future[dict[str, Any]], tuple[Job, Cell]]
-    ) -> NoReturn:
+    def _stop(self, stop: Stopped, workers: Workers, running: Mapping[Future[Reply], tuple[Job, Cell]]) -> NoReturn:
         """Let the cells under way write their checkpoints, and say how to resume.
 
         Raises:
@@ -164,15 +174,49 @@ class Experiment:
         by, output = name_of(stop.number), self.plan.output
         log.warning("%s: cells stop at their next steps; once more to leave at once", by)
         workers.ask_to_stop()
-        wait(running)
+        wait(running, timeout=GRACE)
         for future, (job, cell) in running.items():
-            if error_of(future.result()) is None:
+            if future.done() and error_of(future.result()) is None:
                 self._through(job, cell, None)
-        if self.plan.config.keep is not None:
+        if self.plan.config.keep is not None and self.share is None:
             self.keep(through=False)
         trained, cells = len(self._trained_cells()), sum(self._progress.totals.values())
         said = f"stopped by {by}; {trained} of {cells} cells are trained; the same command resumes {output}"
         raise Stopped(stop.number, said) from None
+
+    def _submit(self, workers: Workers, running: dict[Future[Reply], tuple[Job, Cell]]) -> None:
+        """Start what is ready, as far as workers are free."""
+        waiting = []
+        while self._ready:
+            job, cell = self._ready.popleft()
+            elsewhere = self._died.get((job, cell.folder))
+            future = workers.submit(self._words(job, cell), avoid=elsewhere)
+            if future is not None:
+                self._progress.start(cell)
+                running[future] = job, cell
+                continue
+            waiting.append((job, cell))
+            if elsewhere is None:  # a cell that waits for another machine does not keep the others back
+                break
+        self._ready.extendleft(reversed(waiting))
+
+    def _try_again(self, job: Job, cell: Cell, reply: Reply) -> bool:
+        """Queue a job again whose worker died, or was stopped by others, for the first time; elsewhere if it can be."""
+        if not {"died", "stopped"} & reply.keys() or (job, cell.folder) in self._died:
+            return False
+        self._died[job, cell.folder] = reply["place"]
+        log.warning("%s: %s; trying again", cell, error_of(reply))
+        self._ready.appendleft((job, cell))
+        return True
+
+    def _words(self, job: Job, cell: Cell) -> dict[str, Any]:
+        """A job as a worker is told it."""
+        words = {"do": job, "settings": cell.settings, "folder": str(cell.folder.absolute()), "id": cell.id}
+        if job is not Job.MEASURE:
+            return words
+        config = self.plan.config
+        expected = id_of(self._measurement_identity(cell, self.identities.data(cell).test or {}))
+        return words | {"measures": config.measures, "empty": config.empty, "expected": expected}
 
     def power(self) -> str:
         """A sentence on the differences that this experiment could find."""
@@ -212,7 +256,10 @@ class Experiment:
             through: whether the experiment is: until then what the file has of groups still to come stays, too.
         """
         if (path := self.plan.config.keep) is not None:
-            write_kept(path, merge(path, self.kept(), map(key_of, self.plan.groups if through else [])))
+            planned = [key_of(group) for group in self.plan.groups if group.method not in self.stopped]
+            with held(path, "rerank experiment", wait=True):  # other parts of the experiment may write there, too
+                files = merge(path, self.kept(), planned if through else [])
+                write_kept(path, files, still_lacking(path, files, planned))
 
     def _ask(self, group: Group) -> None:
         """Queue the points that can be tried now; where there are none left, the chosen one is to be measured."""
@@ -244,7 +291,12 @@ class Experiment:
                 self._measure(cell)
             case Job.MEASURE if error is None:
                 self._measured(cell)
-        if error is None and self.plan.config.keep is not None and time.perf_counter() >= self._next_keep:
+        if (
+            error is None
+            and self.plan.config.keep is not None
+            and self.share is None
+            and time.perf_counter() >= self._next_keep
+        ):
             started = time.perf_counter()
             self.keep(through=False)
             now = time.perf_counter()
@@ -327,12 +379,43 @@ class Experiment:
 
     def measurement(self, cell: Cell) -> tuple[PerQuery | None, Path | None]:
         """The test measures of every query, where the cell was measured on the test lists as they are; their file."""
-        config, test = self.plan.config, self.identities.data(cell).test
+        test = self.identities.data(cell).test
         if test is None:
             return None, None
-        identity = measurement_identity({"training": cell.id}, test, config.measures, config.empty)
+        identity = self._measurement_identity(cell, test)
         found = read_measurement(cell.folder, identity)
         return (None, None) if found is None else (found[0], cell.folder / file_of(id_of(identity)))
+
+    def _measurement_identity(self, cell: Cell, test: dict[str, str]) -> Identity:
+        config = self.plan.config
+        return measurement_identity({"training": cell.id}, test, config.measures, config.empty)
+
+
+def workers_of(plan: Plan, logs_in: str = "workers") -> Workers:
+    """The workers of an experiment, on this machine or on a cluster; their logs are in a folder of its."""
+    config, logs, own_classes = plan.config, plan.output / logs_in, _has_own_classes(plan)
+    if config.engine == "local":
+        return local_workers(config.jobs, logs, own_classes)
+    from rerank.experiments.on_ray import ray_workers
+
+    return ray_workers(plan.output, logs, config.num_cpus, config.num_gpus, config.jobs, own_classes)
+
+
+def parse_share(text: str, config: ExperimentConfig) -> tuple[int, int]:
+    """The share of an experiment that ``NUMBER/COUNT`` means.
+
+    >>> parse_share("0/16", ExperimentConfig("out", {}, {}))
+    (0, 16)
+
+    Raises:
+        UserError: it means none, or the experiment has a rule that looks at all methods.
+    """
+    found = re.fullmatch(r"(\d+)/(\d+)", text)
+    if found is None or int(found[1]) >= int(found[2]):
+        raise UserError(f"share: {text!r} is no NUMBER/COUNT with numbers from 0, such as 0/16 to 15/16")
+    if config.futility is not None:
+        raise UserError("share: the rule of futility compares all methods; leave it out, or let one process do all")
+    return int(found[1]), int(found[2])
 
 
 def error_of(reply: Mapping[str, Any]) -> str | None:
@@ -372,12 +455,6 @@ def _corners(space: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _bounds(options: dict[str, Any]) -> tuple[Any, Any]:
     return options["low"], options["high"]
-
-
-def _words(job: Job, cell: Cell, plan: Plan) -> dict[str, Any]:
-    """A job as a worker is told it."""
-    words = {"do": job, "settings": cell.settings, "folder": str(cell.folder), "id": cell.id}
-    return words | ({"measures": plan.config.measures, "empty": plan.config.empty} if job is Job.MEASURE else {})
 
 
 def _has_own_classes(plan: Plan) -> bool:

@@ -57,7 +57,7 @@ class Optuna(Search):
         try:
             import optuna
         except ImportError as error:
-            raise UserError("trials: needs Optuna; pip install 'rerank[ltr]'") from error
+            raise UserError("trials: needs Optuna; pip install 'rerank-direct[ltr]'") from error
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         self._space, self.size, self._left = space, trials, trials
         self._study = optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=seed))

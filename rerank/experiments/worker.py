@@ -25,6 +25,8 @@ from rerank import stops
 from rerank.errors import UserError
 from rerank.evaluation.measures import Empty
 from rerank.experiments.cells import Job
+from rerank.identity import id_of
+from rerank.locks import held
 from rerank.stops import Stopped
 
 log = logging.getLogger("rerank")
@@ -34,14 +36,17 @@ STOP = "stop\n"
 
 
 def train_cell(settings: dict[str, Any], folder: Path, id: str) -> None:
-    """Train a cell, or resume it."""
+    """Train a cell, or resume it; where another machine is taken for dead but still trains it, wait for that."""
     from rerank.training.command import configured
     from rerank.training.fit import fit
 
-    fit(configured(settings), folder, expected=id)
+    with held(folder, "rerank experiment", wait=True):
+        fit(configured(settings), folder, expected=id)
 
 
-def measure_cell(settings: dict[str, Any], folder: Path, id: str, measures: str, empty: Empty) -> None:
+def measure_cell(
+    settings: dict[str, Any], folder: Path, id: str, measures: str, empty: Empty, expected: str | None = None
+) -> None:
     """Measure a chosen cell on its test lists, and keep the values per query."""
     from rerank.evaluation.measures import evaluate
     from rerank.training.command import configured
@@ -55,6 +60,8 @@ def measure_cell(settings: dict[str, Any], folder: Path, id: str, measures: str,
         raise UserError("data: there are no test lists to measure on")
     hashes = measured_hashes(test, config.model.columns)
     identity = measurement_identity({"training": id}, hashes, measures, empty)
+    if expected not in (None, id_of(identity)):
+        raise UserError("data: the test lists changed since the experiment began; start again")
     run = test_run(folder, id, config, test)
     write_measurement(folder, identity, evaluate(run, test.qrels, measures, empty, name=str(folder / "test.trec")))
 

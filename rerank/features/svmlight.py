@@ -132,6 +132,8 @@ def parse_regularly(text: bytes, qid: bool, layout: Layout | None) -> Block | No
         return None
     features, first, too_large = _dense(counts, index, values, layout)
     queries = [(name[4:].decode(errors="replace"), size) for name, size in zip(names, sizes, strict=True)]
+    if any(len(name.split()) > 1 for name, _ in queries):
+        return None  # a blank that is none of ASCII's
     known = documents if any(documents) else None
     return Block(np.array(grades, np.int16), queries, known, features, first, too_large)
 
@@ -224,6 +226,8 @@ def _grade(word: str, where: str) -> int:
 def _qid(word: str, where: str) -> str:
     if not word.startswith("qid:") or len(word) == 4:
         raise UserError(f"{where}: {word!r} behind the grade; expected the query as in {EXAMPLE}")
+    if len(word.split()) > 1:
+        raise UserError(f"{where}: {word!r} has a blank that is no plain space; expected one behind the query's id")
     return word[4:]
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from glob import glob
 from pathlib import Path
 
 import numpy as np
@@ -56,7 +57,7 @@ class ListsData(Data):
         """Name the folders.
 
         Args:
-            train: lists folder to train on, or several, whose lists are mixed.
+            train: lists folder to train on, or several, whose lists are mixed; ``lists/part-*`` is all that it fits.
             validation: lists folder to validate on; null keeps a share of the training queries back.
             test: lists folder to measure the best model on, once, at the end.
             validation_share: share of the judged training queries kept back where no validation folder is named.
@@ -72,7 +73,7 @@ class ListsData(Data):
 
     def splits(self, seed: int) -> Splits:
         """Open the folders; training lists see added relevant documents, the others never do."""
-        folders = [self.train] if isinstance(self.train, str) else self.train
+        folders = shards([self.train] if isinstance(self.train, str) else self.train)
         if self.unjudged:
             found = [Lists.open(Path(folder)) for folder in folders]
         else:
@@ -92,6 +93,21 @@ class ListsData(Data):
             None if validation is None else validation.top(self.depth),
             None if test is None else test.top(self.depth),
         )
+
+
+def shards(names: Sequence[str]) -> list[str]:
+    """Folders by their names, those that fit a pattern in the order of theirs.
+
+    Raises:
+        UserError: a pattern that nothing fits.
+    """
+    found: list[str] = []
+    for name in names:
+        fits = sorted(glob(name)) if "*" in name else [name]
+        if not fits:
+            raise UserError(f"data.train: no folder is called {name}")
+        found += fits
+    return found
 
 
 UNJUDGED = ", or set data.unjudged to train on columns alone"
@@ -149,4 +165,9 @@ def check_disjoint(train: Lists, others: Mapping[str, Lists | None]) -> None:
             raise UserError(
                 f"{len(shared)} queries are in both training and {name} lists, e.g. {min(shared)!r}; "
                 "measures on them would not mean anything"
+            )
+        if lists is not None and (alike := sorted(set(train.query_keys) & set(lists.query_keys))):
+            log.warning(
+                "%d queries of the %s lists have the text of a training query under another id, such as %r",
+                *(sum(key in set(alike) for key in lists.query_keys), name, alike[0]),
             )

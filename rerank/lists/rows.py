@@ -40,8 +40,16 @@ class Rows:
         return len(self._known)
 
     def place(self, ids: Sequence[str]) -> Array:
-        """Give the next rows to those of these ids that are in the set; which ones, ``[N]`` bool."""
+        """Give the next rows to those of these ids that are in the set; which ones, ``[N]`` bool.
+
+        Raises:
+            UserError: an id comes a second time.
+        """
         at, there = self._find(ids)
+        places = at[there]
+        if (self._rows[places] >= 0).any() or len(np.unique(places)) < len(places):
+            again = [i for i in np.flatnonzero(there) if self._rows[at[i]] >= 0 or (at[:i][there[:i]] == at[i]).any()]
+            raise UserError(f"document {ids[again[0]]!r} comes a second time; ids are unique")
         count = int(there.sum())
         self._rows[at[there]] = np.arange(self._count, self._count + count)
         self._count += count

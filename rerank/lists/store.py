@@ -18,6 +18,7 @@ not need is never touched.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
@@ -31,7 +32,7 @@ from rerank.arrow import Array, blocks, numbers, read_arrow
 from rerank.collections import Qrels, read_qrels
 from rerank.errors import UserError, nearest
 from rerank.files import atomic_file, cannot_be_written
-from rerank.hashes import check_files, read_sealed
+from rerank.hashes import check_files, check_seal, read_sealed
 from rerank.lists.columns import Column, as_column, check_name, column_file, load_column, write_column
 from rerank.lists.columns import flat as flat_names
 from rerank.lists.digests import texts_hash
@@ -196,6 +197,12 @@ class Store:
             there = f"there are {', '.join(self.column_names)}" if self.column_names else "there are none"
             raise UserError(f"{self}: has no column {name!r}{nearest(name, self.column_names)}; {there}")
         return load_column(self.column_path(name), self.manifest["candidates"])
+
+    def column_hash(self, name: str) -> str:
+        """The hash of a column's file, or of its numbers where there is none."""
+        if self.folder is not None:
+            return check_seal(self.column_path(name))
+        return hashlib.sha256(np.ascontiguousarray(self.entry(name).values).data).hexdigest()
 
     def column_path(self, name: str) -> Path:
         """The file of a column of a folder."""

@@ -12,13 +12,16 @@ from rerank.errors import UserError, nearest
 
 WIDTH = 110
 COMMON = ("reduction", "validate")
-HEAD = "Every loss also takes reduction='mean' ('sum', 'none') and validate=False. `rerank losses NAME` says more."
-DIRECT = "A DirectMetric is a measure (P, AP, nDCG, nERR, RR, R, Success) × one of these relaxations:"
+DIRECT = "A DirectMetric is a measure (`rerank measures`) made differentiable by one of these relaxations:"
 SUM = "Terms are a sum of losses, each with a target (the grades, or a column), a weight and a scaling:"
+FOOT = (
+    "`rerank losses NAME` says what one computes, its parameters and its paper.\n"
+    "Every loss also takes reduction='mean' ('sum', 'none') and validate=False."
+)
 
 
 def listing(name: str | None = None) -> str:
-    """Name, parameters with defaults, and paper of every loss, relaxation and part of a sum; of one all that it says.
+    """Every loss, relaxation and part of a sum, a line each; or all that one of them says.
 
     Args:
         name: one of them; None lists all.
@@ -30,12 +33,12 @@ def listing(name: str | None = None) -> str:
     from rerank import relaxations as all_relaxations
 
     losses, relaxations, parts = all_losses.load_all(), all_relaxations.load_all(), all_losses.load_parts()
-    if name is None:
-        shown: list[str] = [HEAD]
-        for head, kinds in (("", losses), (DIRECT, relaxations), (SUM, parts)):
-            shown += [head] * bool(head) + [_entry(*item) for item in kinds.items()]
-        return "\n\n".join(shown)
     known = {**losses, **relaxations, **parts}
+    if name is None:
+        width = max(map(len, known))
+        groups = (("", losses), (DIRECT, relaxations), (SUM, parts))
+        shown = [[head] * bool(head) + [_entry(*item, width) for item in kinds.items()] for head, kinds in groups]
+        return "\n\n".join(["\n".join(lines) for lines in shown] + [FOOT])
     if name not in known:
         raise UserError(f"no loss {name!r}{nearest(name, known)}; known: {', '.join(known)}")
     return f"{_call(name, known[name])}\n\n{inspect.getdoc(known[name])}"
@@ -58,18 +61,8 @@ def _short(default: Any) -> str:
     return f"{default:g}" if isinstance(default, float) else repr(default)
 
 
-def _entry(name: str, kind: type) -> str:
-    """A call and, indented, the first paragraph of the docstring and the one that names the source."""
-    paragraphs = [" ".join(text.split()) for text in (inspect.getdoc(kind) or "").split("\n\n")]
-    sources = [text.removeprefix("Source: ") for text in paragraphs[1:] if text.startswith("Source: ")]
-    wrapped = (_wrapped(_plain(text), 4) for text in paragraphs[:1] + sources)
-    return "\n".join([textwrap.fill(_call(name, kind), WIDTH, subsequent_indent=" " * (len(name) + 1)), *wrapped])
-
-
-def _plain(text: str) -> str:
-    """Without reStructuredText's marks."""
-    return re.sub(r":\w+:`([^`]*)`", r"\1", text).replace("``", "")
-
-
-def _wrapped(text: str, indent: int) -> str:
-    return textwrap.fill(text, WIDTH, initial_indent=" " * indent, subsequent_indent=" " * indent)
+def _entry(name: str, kind: type, width: int) -> str:
+    """The name and the first line of the docstring, without reStructuredText's marks."""
+    first = (inspect.getdoc(kind) or "").partition("\n")[0]
+    plain = re.sub(r":\w+:`([^`]*)`", r"\1", first).replace("``", "")
+    return f"  {name:<{width}}  {textwrap.shorten(plain, WIDTH - width - 4, placeholder=' …')}"

@@ -18,7 +18,7 @@ from rerank.measures.rr import RR
 if TYPE_CHECKING:
     import ir_measures
 
-_MEASURES: dict[str, type[Measure]] = {kind.name: kind for kind in (P, AP, nDCG, nERR, RR, R, Success)}
+MEASURES: dict[str, type[Measure]] = {kind.name: kind for kind in (P, AP, nDCG, nERR, RR, R, Success)}
 _ALIASES = {"MAP": "AP", "MRR": "RR", "NDCG": "nDCG", "NERR": "nERR", "Precision": "P", "Recall": "R"}
 
 
@@ -36,9 +36,9 @@ def parse(measure: str | Measure | ir_measures.Measure) -> Measure:
     text = str(measure).strip()
     name, settings = read_name(text)
     name = _ALIASES.get(name, name)
-    kind = _MEASURES.get(name)
+    kind = MEASURES.get(name)
     if kind is None:
-        known = nearest(name, [*_MEASURES, *_ALIASES]) or f"; known: {', '.join(_MEASURES)}"
+        known = nearest(name, [*MEASURES, *_ALIASES]) or f"; known: {', '.join(MEASURES)}"
         raise UserError(f"measure {text!r}: cannot train on {name!r}{known}")
     allowed = _parameters(kind)
     for key, value in settings.items():

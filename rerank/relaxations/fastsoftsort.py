@@ -17,6 +17,10 @@ STRENGTH = 4.0
 """N - 1 times the strength over the spread of a list's scores, while that is below 1."""
 
 
+BETA = 10.0
+"""Steepness over ranks, unless told otherwise."""
+
+
 class FastSoftSort(SoftRanks):
     r"""Soft ranks by projection on the permutahedron (Blondel, Teboul, Berthet and Djolonga 2020).
 
@@ -40,11 +44,12 @@ class FastSoftSort(SoftRanks):
     Args:
         strength: epsilon; exact as it goes to 0. None takes it from the spread of scores and the length of the list.
         regularization: "l2" or "kl".
-        beta: steepness of the sigmoids over ranks (cut-off, AP, RR); not looked at without a strength.
+        beta: steepness of the sigmoids over ranks (cut-off, AP, RR); another than 10 needs a strength, as without one
+            they are over scores.
     """
 
     def __init__(
-        self, strength: float | None = None, regularization: Literal["l2", "kl"] = "l2", beta: float = 10.0
+        self, strength: float | None = None, regularization: Literal["l2", "kl"] = "l2", beta: float = BETA
     ) -> None:
         if strength is not None and not strength > 0:
             raise ValueError(f"strength must be above 0, not {strength}")
@@ -52,6 +57,8 @@ class FastSoftSort(SoftRanks):
             raise ValueError(f"regularization must be 'l2' or 'kl', not {regularization!r}")
         if not beta > 0:
             raise ValueError(f"beta must be above 0, not {beta}")
+        if strength is None and beta != BETA:
+            raise ValueError("beta is the steepness over ranks, for a strength that is given; give both, or neither")
         self.strength = strength
         self.regularization = regularization
         self.beta = beta

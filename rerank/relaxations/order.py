@@ -30,6 +30,8 @@ def order_of(
     depth = scores.shape[1] if depth is None else min(depth, scores.shape[1])
     if not shuffle:
         return keys.argsort(dim=1, descending=True, stable=True)[:, :depth]
+    if depth == scores.shape[1] and keys.element_size() == 4:
+        return _shuffled(keys, uniform(seeds, mask).masked_fill(~mask, 2.0))
     if scores.device.type == "cpu":  # shuffled only if there are ties; elsewhere the answer would have to be waited for
         ordered, order = keys.topk(min(depth + 1, scores.shape[1]), dim=1)
         tied = ordered[:, 1:] == ordered[:, :-1]
@@ -38,6 +40,18 @@ def order_of(
     permutation = uniform(seeds, mask).masked_fill(~mask, 2.0).argsort(dim=1, stable=True)
     order = keys.gather(1, permutation).argsort(dim=1, descending=True, stable=True)
     return permutation.gather(1, order[:, :depth])
+
+
+def _shuffled(keys: Tensor, draws: Tensor) -> Tensor:
+    """By descending key, then by ascending draw, then by index: one sort of both in one number, ``[B, N]`` int64.
+
+    The bits of positive floats are ordered as these are, and those of negative ones backwards.
+    """
+    import torch
+
+    bits = (keys.float() + 0.0).view(torch.int32)  # 0 for -0
+    descending = ~(bits ^ ((bits >> 31) & 0x7FFFFFFF)).long()
+    return ((descending << 32) | draws.view(torch.int32).long()).argsort(dim=1, stable=True)
 
 
 def ranks_of(order: Tensor) -> Tensor:

@@ -11,10 +11,12 @@ import numpy as np
 
 from rerank.errors import UserError
 from rerank.evaluation.measures import Empty, Evaluator, Qrels
+from rerank.measures.names import parse
 from rerank.report.charts import Chart, Series
 from rerank.retrieval.runs import Run
 
 RECALLS = [i / 10 for i in range(11)]
+NAMES = {"train": "training lists", "validation": "validation lists", "test": "test lists"}
 BINS = 40
 """Points of a curve of the loss of single steps; each is a mean."""
 
@@ -38,9 +40,9 @@ def precision_recall(runs: Mapping[str, Run], qrels: Qrels, empty: Empty = "0", 
 def training_charts(folder: str | Path) -> list[Chart]:
     """The charts of a run folder, from its ``metrics.jsonl``.
 
-    Where the loss is a relaxed measure, one minus it is drawn with the exact measure (Yu 2020, Figure 2): its own if
-    training logged it, else the monitor. Otherwise the loss has a chart of its own. What training logged of the ranks'
-    fidelity makes one more.
+    Where the loss is a relaxed measure, one minus it is drawn with the exact one (Yu 2020, Figure 2) if training logged
+    that: the same gain and cut-off. The lists are not the same, which the lines' names say. Otherwise each has a chart
+    of its own. What training logged of the ranks' fidelity makes one more.
 
     Raises:
         UserError: not a run folder, or a line of its metrics that is not JSON.
@@ -56,18 +58,22 @@ def training_charts(folder: str | Path) -> list[Chart]:
     loss = _loss(steps, epochs, per_epoch)
     measured = [
         Series(
-            f"{exact}, {split}",
+            f"{exact}, {NAMES[split]}",
             *_columns([(line["epoch"], line[split][exact]) for line in epochs if exact in line.get(split, {})]),
         )
-        for split in ("train", "validation", "test")
+        for split in NAMES
     ]
     charts = []
     if relaxed is None:
         charts.append(Chart("Training loss", "epoch", "loss", [loss]))
         charts.append(Chart(f"Exact {exact}", "epoch", exact, measured))
     else:
-        line = Series(f"relaxed {relaxed}, train", loss.x, [1 - value for value in loss.y])
-        charts.append(Chart("Relaxed and exact measure", "epoch", "measure", [line, *measured]))
+        line = Series(f"relaxed {relaxed}, training lists as sampled", loss.x, [1 - value for value in loss.y])
+        if _same_measure(relaxed, exact):
+            charts.append(Chart(f"Relaxed and exact {exact}", "epoch", exact, [line, *measured]))
+        else:  # other gains or another cut-off: side by side they would look like a gap of the relaxation
+            charts.append(Chart(f"Relaxed {relaxed}", "epoch", relaxed, [line]))
+            charts.append(Chart(f"Exact {exact}", "epoch", exact, measured))
     names = list(dict.fromkeys(name for line in epochs for name in line.get("fidelity", {})))
     fidelity = [
         Series(
@@ -99,6 +105,14 @@ def read_metrics(folder: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any
         elif "loss" in line:
             steps.append(line)
     return steps, epochs
+
+
+def _same_measure(relaxed: str, exact: str) -> bool:
+    """Whether the loss's measure is the one that was logged: gain, cut-off and lowest relevant grade alike."""
+    try:
+        return parse(relaxed) == parse(exact)
+    except UserError:
+        return relaxed == exact
 
 
 def _loss(steps: list[dict[str, Any]], epochs: list[dict[str, Any]], per_epoch: float) -> Series:

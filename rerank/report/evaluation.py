@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rerank.collections import read_qrels
-from rerank.evaluation.compare import Comparison
+from rerank.evaluation.compare import Comparison, ties_by_id
 from rerank.lists.view import Lists
 from rerank.report.curves import training_charts
 from rerank.report.page import Report, check_suffix, write_report
@@ -29,13 +29,14 @@ def write_evaluation(
         UserError: a lists folder or a run folder that is none.
     """
     check_suffix(path)
+    qrels = read_qrels(comparison.qrels)
     report = Report(
         title=f"{len(comparison.tables)} runs on {'/'.join(Path(comparison.qrels).parts[-2:])}",
         tables=comparison_tables(comparison),
         values=comparison.tables,
         baseline=comparison.baseline or next(iter(comparison.tables)),
-        runs={name: read_run(file) for name, file in comparison.paths.items()},
-        qrels=read_qrels(comparison.qrels),
+        runs={name: ties_by_id(read_run(file), qrels)[0] for name, file in comparison.paths.items()},
+        qrels=qrels,
         lists=[Lists.open(lists)] if lists else [],
         training={"/".join(Path(folder).parts[-2:]): training_charts(folder) for folder in training},
     )

@@ -131,6 +131,13 @@ def _index(collection: Collection, folder: Path, threads: int, language: str) ->
     return {"documents": count, "empty": empty}
 
 
+def _check_once(index: Path, ids: list[str]) -> None:
+    """Refuse an index that gives a document twice, as some do that others made."""
+    if len(set(ids)) < len(ids):
+        again = next(id for i, id in enumerate(ids) if id in ids[:i])
+        raise UserError(f"{index}: has several documents of the id {again!r}; ids are unique, index it again")
+
+
 def batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
     """The items as they come, so many at a time; the last list may have fewer."""
     iterator = iter(items)
@@ -210,7 +217,9 @@ class BM25:
                     ids.add(query.id)
                 found = searcher.batch_search(texts, ids, depth, threads)
                 for query in batch:
-                    yield [Scored(hit.docid, hit.score) for hit in found.get(query.id)]
+                    ranked = [Scored(hit.docid, hit.score) for hit in found.get(query.id)]
+                    _check_once(index, [document.id for document in ranked])
+                    yield ranked
 
     def configure(self, searcher: Any, index: Path) -> None:
         """Set an index that is open to these parameters."""

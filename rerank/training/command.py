@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from rerank.configs import add_config
 from rerank.console import make_parser, parse
 from rerank.errors import UserError
+from rerank.training.classes import import_classes
 
 if TYPE_CHECKING:
     from jsonargparse import ArgumentParser, Namespace
@@ -28,17 +30,33 @@ def configuration(argv: Sequence[str]) -> tuple[TrainConfig, str]:
         UserError: words that are not understood.
     """
     parser = _parser()
-    asked_for_help = {"-h", "--help"} & set(argv)  # which has to come without importing torch
-    options = parse(parser, classes_first(argv), [] if asked_for_help else _import_classes())
+    options = parse(parser, classes_first(argv), import_classes())
     if not options.output:
         raise UserError("output: name a run folder, such as --output runs/x")
     return _instantiated(parser, options), options.output
 
 
+def help_for(argv: Sequence[str]) -> str | None:
+    """What ``--help``, ``--help all`` and ``--model.help`` print, without importing torch; None where none is asked.
+
+    Args:
+        argv: the words of ``rerank train``.
+    """
+    from rerank.training.help import KINDS, kinds_of, page
+
+    for word, after in zip_longest(argv, argv[1:]):
+        key, dot, last = word.removeprefix("--").rpartition(".")
+        if word in ("-h", "--help"):
+            return _parser().format_help() if after == "all" else page()
+        if dot and last == "help" and key in (*KINDS, "loss") and (after is None or after.startswith("-")):
+            return kinds_of(key)
+    return None
+
+
 def configured(settings: Mapping[str, Any]) -> TrainConfig:
     """The configuration that nested settings describe, as a YAML file has them."""
     parser = _parser()
-    return _instantiated(parser, parse(parser, settings, _import_classes()))
+    return _instantiated(parser, parse(parser, settings, import_classes()))
 
 
 def data_of(settings: Mapping[str, Any]) -> Data:
@@ -49,7 +67,7 @@ def data_of(settings: Mapping[str, Any]) -> Data:
 
     parser = ArgumentParser(exit_on_error=False)
     parser.add_subclass_arguments(Data, "data")
-    options = parse(parser, {"data": settings["data"]}, _import_classes())
+    options = parse(parser, {"data": settings["data"]}, import_classes())
     with _as_user_errors():
         data: Data = parser.instantiate(options).data
     return data
@@ -65,7 +83,7 @@ def check(asked: Sequence[str] | Mapping[str, Any]) -> None:
     from rerank.training.config import check_values
 
     words = asked if isinstance(asked, Mapping) else classes_first(asked)
-    options = parse(_parser(), words, _import_classes())
+    options = parse(_parser(), words, import_classes())
     model = _named(options.model)
     check_values(options, _named(options.loss), trees=isinstance(model, type) and issubclass(model, Trees))
 
@@ -123,19 +141,3 @@ def classes_first(argv: Sequence[str]) -> list[str]:
         return -1 if key == "--config" else key.count(".")
 
     return [word for option in sorted(options, key=depth) for word in option]
-
-
-def _import_classes() -> list[str]:
-    """Import our classes, so that a configuration may call them by their names alone; returns the names."""
-    from rerank import losses, relaxations
-    from rerank.features import letor, normalise
-    from rerank.lists import data, folds, sampling
-    from rerank.models.text import cross_encoder, decoder
-    from rerank.models.vectors import attention, lightgbm, mlp, xgboost
-
-    own = [data.ListsData, folds.FoldsData, letor.LetorData]
-    own += [sampling.Full, sampling.PositivesNegatives, sampling.Pairs]
-    own += [normalise.QueryZScore, normalise.QueryMinMax, normalise.Standardise, normalise.SignedLog1p]
-    own += [normalise.Quantile, cross_encoder.CrossEncoder, decoder.Decoder, mlp.MLP, attention.SelfAttention]
-    own += [lightgbm.LightGBM, xgboost.XGBoost]
-    return [*losses.load_all(), *losses.load_parts(), *relaxations.load_all(), *(kind.__name__ for kind in own)]

@@ -48,6 +48,7 @@ class Chunked:
         budget: padded tokens of a chunk.
         precision: arithmetic of the encoder.
         device: where the model is.
+        scored: told after each chunk how many pairs it had.
     """
 
     def __init__(
@@ -59,8 +60,10 @@ class Chunked:
         budget: int,
         precision: Precision,
         device: torch.device,
+        scored: Callable[[int], None] = lambda count: None,
     ) -> None:
         self.model, self.inputs, self.precision, self.device = model, inputs, precision, device
+        self._scored = scored
         self.rows, self._of = rows, list_numbers(len(rows), starts)
         self.chunks = inputs.chunks(rows, starts, budget)
         beside = inputs.beside(rows)
@@ -74,7 +77,9 @@ class Chunked:
     def score(self, batch: dict[str, Tensor]) -> Tensor:
         """Scores of a collated chunk."""
         with autocast(self.precision, self.device):
-            return self.model.score(batch)
+            scores = self.model.score(batch)
+        self._scored(len(scores))
+        return scores
 
     def in_order(self, parts: list[Tensor]) -> Tensor:
         """Scores of all chunks as one vector ``[N]`` in the order of the pairs."""

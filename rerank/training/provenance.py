@@ -8,6 +8,7 @@ import platform
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib import metadata
@@ -21,6 +22,9 @@ from rerank.kernels.precision import cpu_flags
 if TYPE_CHECKING:
     from rerank.lists.data import Splits
     from rerank.lists.view import Lists
+
+DISTRIBUTION = "rerank-direct"
+"""What the package is called on an index, where `rerank` is another project."""
 
 PROVENANCE = "provenance.json"
 """Name of the file in a run folder: a list with an entry per start, since a run may go on on another machine."""
@@ -89,17 +93,26 @@ def provenance(training: str, identity: Mapping[str, Any], splits: Splits) -> di
 
 def packages() -> dict[str, str]:
     """Versions of rerank and of what it needs (tools for tests apart), as far as they are installed."""
-    required = [
-        line for line in metadata.requires("rerank") or [] if not re.search(r"extra\s*==\s*.(test|bench)", line)
-    ]
-    names = {match[0] for line in required if (match := re.match(r"[\w.-]+", line))}
-    found = {}
-    for name in sorted({*names, "rerank", "pytrec-eval-terrier"}, key=str.lower):
+    names = {match[0] for line in _requirements() if (match := re.match(r"[\w.-]+", line))}
+    found = {"rerank": rerank.__version__}
+    for name in sorted({*names, "pytrec-eval-terrier"}, key=str.lower):
         try:
             found[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
     return found
+
+
+def _requirements() -> list[str]:
+    """What the package requires, of the extras all but those for tests, documentation and benchmarks."""
+    try:
+        lines = metadata.requires(DISTRIBUTION) or []
+    except metadata.PackageNotFoundError:  # a checkout on the path that was never installed
+        project = Path(rerank.__file__).parents[1] / "pyproject.toml"
+        about = tomllib.loads(project.read_text(encoding="utf-8"))["project"]
+        extras = about["optional-dependencies"].items()
+        lines = [*about["dependencies"], *(f'{one} ; extra == "{name}"' for name, ones in extras for one in ones)]
+    return [line for line in lines if not re.search(r"extra\s*==\s*.(test|docs|bench)", line)]
 
 
 def hardware() -> dict[str, Any]:

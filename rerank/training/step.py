@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -121,13 +121,16 @@ class Gradients:
         self._device = self._parameters[0].device
         self._said: set[str] = set()
 
-    def accumulate(self, groups: list[Group], step: int, share: float = 0.0) -> Step:
+    def accumulate(
+        self, groups: list[Group], step: int, share: float = 0.0, moved: Callable[[float], object] | None = None
+    ) -> Step:
         """Leave the batch's gradient in the parameters, the same in every process; none where nothing can be learned.
 
         Args:
             groups: the effective batch.
             step: number of the step, for error messages.
             share: share of the training's steps that is done, for weights that change.
+            moved: told after each chunk what share of the step's passes it was, for a bar that moves within long steps.
 
         Returns:
             What the step did.
@@ -140,6 +143,7 @@ class Gradients:
         if not parts:
             return Step(0.0, 0, 0, 0, stop=self.processes == 1 and stops.asked() is not None)
         mine = useful[self.process :: self.processes]
+        self._moved, self._pairs = moved, sum(len(group.rows) for group in mine)
         start = RandomState(self._device)
         while True:
             try:
@@ -228,7 +232,13 @@ class Gradients:
             return total
 
         budget = self.token_budget
-        pairs = Chunked(self.model, self.inputs, self._rows(groups), starts, budget, self.precision, self._device)
+
+        def scored(count: int) -> None:  # without the graph of all chunks, nearly all of them are scored twice
+            if self._moved is not None:
+                self._moved(count / self._pairs / (1 if mode == "full" else 2))
+
+        rows, device = self._rows(groups), self._device
+        pairs = Chunked(self.model, self.inputs, rows, starts, budget, self.precision, device, scored)
         return backpropagate(mode, pairs, loss)
 
     def _mode(self, tokens: int) -> Mode:

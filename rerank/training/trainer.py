@@ -45,6 +45,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("rerank")
 
+BAR = "{desc}: {percentage:3.0f}%|{bar}| {n:.1f}/{total_fmt} [{elapsed}<{remaining}, {rate_fmt}{postfix}]"
+"""Steps with a digit: one may take minutes."""
+
 CHECKPOINT_SECONDS = 5.0
 """Skip the checkpoint at the end of an epoch if the last one is newer than this: training again is cheaper."""
 
@@ -228,13 +231,14 @@ class Trainer:
             initial=state.epoch_step,
             desc=f"epoch {state.epoch + 1}/{config.epochs}",
             unit=" steps",
+            bar_format=BAR,
             disable=None if self.main else True,
         )
         started, lists, documents = time.perf_counter(), 0, 0
         for groups in self.batches.epoch(state.epoch, state.epoch_step):
             torch.manual_seed(seed_of(config.seed, state.step, f"process {self.accelerator.process_index}"))
             factor = set_rates(optimizer, config.optimization, state.step, self.steps)
-            done = gradients.accumulate(groups, state.step + 1, state.step / self.steps)
+            done = gradients.accumulate(groups, state.step + 1, state.step / self.steps, bar.update)
             if done.lists:
                 if config.optimization.max_grad_norm is not None:
                     torch.nn.utils.clip_grad_norm_(self.network.parameters(), config.optimization.max_grad_norm)
@@ -248,7 +252,7 @@ class Trainer:
             bar.set_postfix(
                 {"loss": f"{done.loss:.4f}"} | {name: f"{value:.1f}" for name, value in speed.items()}, refresh=False
             )
-            bar.update()
+            bar.update(state.epoch_step - bar.n)  # the step is done, whatever its chunks added up to
             counted = {"lists": done.lists, "dead_lists": done.dead}
             told = {"loss": done.loss, **counted} if done.lists else {"skipped": True}
             self._log(state, {**told, "rate": factor, **speed})
@@ -417,6 +421,7 @@ def check_launcher() -> None:
     for name in ("FSDP", "DEEPSPEED", "MEGATRON_LM"):
         if os.environ.get(f"ACCELERATE_USE_{name}", "false").lower() in ("1", "true"):
             raise UserError(
-                f"accelerate launch: {name} is not supported, every process holds the whole model; see "
-                "configs/accelerate/gpus.yaml, and gradient: cached for memory"
+                f"accelerate launch: {name} is not supported: its processes have to make equally many passes, and "
+                "lists are of any length. Let every process hold the model (configs/accelerate/gpus.yaml, machines.yaml); "
+                "where memory is short, say gradient: cached, or take a smaller model"
             )

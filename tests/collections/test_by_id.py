@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rerank.cli import main
 from rerank.collections import Collection, open_collection
 from rerank.collections.base import ById
 from rerank.collections.records import keep_json
@@ -160,3 +161,19 @@ def test_files_warn_once_of_bytes_that_are_not_utf8(tmp_path: Path, caplog: pyte
     with caplog.at_level(logging.WARNING, "rerank"):
         assert [document.id for document in collection.documents_by_id({"a\ufffd", "c"})] == ["a\ufffd", "c"]
     assert "1 lines hold bytes that are not UTF-8" in caplog.text
+
+
+def test_an_index_with_an_id_twice_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Searched, and read for the texts of a run."""
+    arguments = ["-index", str(tmp_path / "index"), "-input", "", "-collection", "JsonCollection", "-storeContents"]
+    indexer = java_class("io.anserini.index.SimpleIndexer")(arguments)
+    lines = [json.dumps({"id": id, "contents": f"a wing {i}"}) for i, id in enumerate(["d1", "d2", "d1"])]
+    assert indexer.addRawDocuments(lines) == 3
+    indexer.close()
+    (tmp_path / "queries.tsv").write_text("q1\twing\n")
+    (tmp_path / "run.trec").write_text("q1 Q0 d1 1 2.0 x\n")
+    words = ["retrieve", "--collection", f"lucene:{tmp_path / 'index'}", f"--queries={tmp_path / 'queries.tsv'}"]
+    assert main([*words, f"--index={tmp_path / 'index'}", f"--output={tmp_path / 'a'}"]) == 2
+    assert "has several documents of the id 'd1'" in capsys.readouterr().err
+    assert main([*words, "--run", str(tmp_path / "run.trec"), f"--output={tmp_path / 'b'}"]) == 2
+    assert "document 'd1' comes a second time" in capsys.readouterr().err

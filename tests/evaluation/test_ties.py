@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -54,3 +56,21 @@ def test_scores_that_are_equal_as_float32_tie() -> None:
     ordered, ties = ties_by_id(run, {"q": {"a": 1}})
     assert [document.id for document in ordered["q"]] == ["b", "a"] and ties == 1
     assert ties_by_id({"q": [Scored("a", 2.0), Scored("b", 1.0)]}, {"q": {"a": 1}})[1] == 0
+
+
+def test_the_report_ranks_ties_as_its_numbers_do(tied: tuple[str, str], tmp_path: Path) -> None:
+    """The page's ranks are those that trec_eval gives the documents: by score, then by descending id."""
+    qrels, path = tied
+    assert main(["evaluate", "--qrels", qrels, "--runs", path, "--html", str(tmp_path / "page.html")]) == 0
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    (data,) = re.findall(
+        r'<script[^>]* id="data"[^>]*>(.*?)</script>|<script id="data"[^>]*>(.*?)</script>', page, re.S
+    )
+    found = json.loads("".join(data))
+    for position, shown in found["shown"].items():
+        ranking = read_run(path)[found["queries"][int(position)]]
+        order = sorted(ranking, key=lambda document: (document.score, document.id), reverse=True)
+        expected = {document.id: rank for rank, document in enumerate(order, 1)}
+        for number, _, ranks in shown["entries"]:
+            id = found["documents"][number][0]
+            assert ranks == [expected.get(id)], id

@@ -22,7 +22,7 @@ from scipy import stats
 
 from rerank.cli import main
 from rerank.experiments.command import experiment
-from rerank.experiments.engines import Worker, environments
+from rerank.experiments.engines import Process, environments
 from rerank.hashes import read_sealed
 from tests.builders import make_lists, make_model
 
@@ -345,8 +345,8 @@ def test_options_reach_into_cells(folder: Path, capsys: pytest.CaptureFixture[st
         assert message in capsys.readouterr().err
 
 
-def test_a_worker_that_dies_is_said_so_and_replaced(tmp_path: Path) -> None:
-    worker = Worker({}, tmp_path / "log" / "worker.log")
+def test_a_worker_that_dies_is_said_so_and_replaced(fresh_workers: None, tmp_path: Path) -> None:
+    worker = Process({}, tmp_path / "log" / "worker.log")
     job = {"do": "measure", "folder": str(tmp_path / "no run"), "settings": {}, "id": "0"}
     job |= {"measures": "AP", "empty": "0"}
     try:

@@ -201,7 +201,7 @@ def test_two_experiments_do_not_share_a_folder(made: Path, copied: Path, capsys:
 
 
 def test_workers_import_a_users_classes_only_where_they_are_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fresh_workers: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file of the working directory that has the name of a library's module is not run in place of it."""
     monkeypatch.setenv("RERANK_HOME", str(tmp_path / "home"))

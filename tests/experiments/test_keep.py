@@ -13,7 +13,8 @@ import yaml
 
 from rerank.errors import UserError
 from rerank.experiments.command import experiment
-from rerank.experiments.keep import Kept, read_kept, restore, write_kept
+from rerank.experiments.keep import Kept, merge, read_kept, read_lacking, restore, still_lacking, write_kept
+from rerank.experiments.pool import pool_experiments
 from rerank.hashes import write_sealed
 from rerank.verify import verify
 from tests.builders import make_lists, make_model
@@ -191,3 +192,23 @@ def test_damage_and_strange_files_are_refused(tmp_path: Path) -> None:
     pq.write_table(table.select(["path"]), path)
     with pytest.raises(UserError, match="not the kept cells"):
         read_kept(path)
+
+
+def test_what_is_planned_and_not_measured_is_said_when_it_is_pooled(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Two parts of an experiment, of seeds 1 and 2; the second one is stopped before its cell is measured."""
+    path, key = tmp_path / "kept.parquet", ("a", None)
+    assert still_lacking(path, [], [(*key, 1)]) == {(*key, 1)}
+    write_kept(path, [made_up([[0.5, 0.25]])], still_lacking(path, [made_up([[0.5, 0.25]])], [(*key, 1)]))
+    assert read_lacking(path) == []
+    pool_experiments([str(path)])
+    assert "unfinished" not in caplog.text
+    files = merge(path, [], [])
+    write_kept(path, files, still_lacking(path, files, [(*key, 2)]))
+    assert read_lacking(path) == [(*key, 2)]
+    pool_experiments([str(path)])
+    assert f"unfinished: 1 planned cells are not in {path}, such as a, 2" in caplog.text
+    files = merge(path, [], [])
+    write_kept(path, files, still_lacking(path, files, [(*key, 3)]))
+    assert read_lacking(path) == [(*key, 2), (*key, 3)], "the other part still lacks its own"

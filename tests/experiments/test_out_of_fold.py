@@ -25,7 +25,7 @@ from rerank.models.load import load_model
 from rerank.models.score import score_lists
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.retrieval import Scored
-from rerank.training import model_column
+from rerank.training import scoring
 from rerank.training.in_sample import remember, shared_queries
 from tests.builders import make_lists, make_lists_with_added, make_model, random_run, write_collection
 
@@ -86,7 +86,7 @@ def cells(output: Path) -> dict[int, Path]:
 
 
 def test_every_score_is_of_the_model_that_did_not_see_the_query(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(model_column, "PAIRS", 10)  # several parts a fold
+    monkeypatch.setattr(scoring, "PAIRS", 10)  # several parts a fold
     words = ["--lists", str(copied / "lists"), "--out-of-fold", str(copied / "moved"), "--name", "ce"]
     assert main(["add", *words]) == 0
     lists = Lists.open(copied / "lists").with_added()

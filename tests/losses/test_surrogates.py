@@ -6,8 +6,11 @@ import math
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor
 
+from rerank import losses
 from rerank.errors import UserError
 from rerank.losses import (
     BCE,
@@ -347,3 +350,22 @@ def test_validate_looks_at_values(scores: list[float], labels: list[float]) -> N
         torch.tensor([[0.0, *scores]]), torch.tensor([[0.0, *labels]]), torch.tensor([[True, False]])
     )
     assert padded == 0
+
+
+@given(st.integers(1, 12), st.integers(0, 2**31), st.sampled_from([0.0, 1.0, 40.0, 2000.0]))
+def test_listmle_is_its_definition_in_any_range(size: int, seed: int, spread: float) -> None:
+    """Value and gradient, for scores that are close and for such whose exponentials would be 0."""
+    rng = torch.Generator().manual_seed(seed)
+    scores = (spread * torch.randn(3, size, generator=rng, dtype=torch.float64)).requires_grad_()
+    labels = torch.stack([torch.randperm(size, generator=rng) for _ in range(3)]).double()
+    mask = torch.arange(size) < torch.tensor([size, max(1, size - 1), max(1, size // 2)])[:, None]
+    total = torch.zeros((), dtype=torch.float64)
+    for own, label, real in zip(scores, labels, mask, strict=True):
+        ordered = own[real][label[real].argsort(descending=True)]
+        if len(ordered) > 1:
+            total = total + sum(ordered[i:].logsumexp(0) - ordered[i] for i in range(len(ordered)))
+    found = losses.ListMLE("sum")(scores, labels, mask)
+    torch.testing.assert_close(found, total, rtol=1e-9, atol=1e-9)
+    if size > 1:
+        gradients = [torch.autograd.grad(value, scores)[0] for value in (found, total)]
+        torch.testing.assert_close(gradients[0], gradients[1], rtol=1e-6, atol=1e-9)

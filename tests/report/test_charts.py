@@ -72,13 +72,25 @@ def test_precision_of_the_grades_that_are_relevant() -> None:
 def test_a_direct_metric_has_relaxed_and_exact_values_in_one_chart(folder: Path) -> None:
     first, error, fidelity = training_charts(folder / "training")
     relaxed, exact = first.series
-    assert (relaxed.name, exact.name) == ("relaxed nDCG@5, train", "nDCG@5, validation")
+    assert (relaxed.name, exact.name) == ("relaxed nDCG@5, training lists as sampled", "nDCG@5, validation lists")
     assert list(exact.x) == [1, 2] and list(exact.y) == [0.2, 0.4]
     # 80 steps in 40 means of two: step s has loss 1 - s/100, and 40 steps are an epoch.
     assert relaxed.y == pytest.approx([(2 * i + 1.5) / 100 for i in range(40)])
     assert relaxed.x == pytest.approx([(2 * i + 1.5) / 40 for i in range(40)], abs=1e-4)
     assert [(line.name, *line.y) for line in error.series] == [("rank error", 3.0, 1.5)]
     assert [line.name for line in fidelity.series] == ["gap", "sharpness"]
+
+
+@pytest.mark.parametrize("measure", ["nDCG@10", "nDCG(dcg='exp-log2')@5", "P@5"])
+def test_another_gain_or_cut_off_is_not_drawn_as_a_gap(folder: Path, tmp_path: Path, measure: str) -> None:
+    """The run logged nDCG@5 of linear gain: what relaxes something else has a chart of its own."""
+    (tmp_path / "metrics.jsonl").write_bytes((folder / "training" / "metrics.jsonl").read_bytes())
+    loss = f'{{class_path: rerank.losses.DirectMetric, init_args: {{measure: "{measure}"}}}}'
+    (tmp_path / "config.yaml").write_text(f"loss: {loss}\nmonitor: nDCG@5\n")
+    relaxed, exact, *_ = training_charts(tmp_path)
+    assert [len(chart.series) for chart in (relaxed, exact)] == [1, 1]
+    assert measure in relaxed.title
+    assert exact.title == "Exact nDCG@5"
 
 
 def test_other_losses_have_a_chart_of_their_own_and_the_monitor(folder: Path, tmp_path: Path) -> None:
@@ -89,7 +101,7 @@ def test_other_losses_have_a_chart_of_their_own_and_the_monitor(folder: Path, tm
     (tmp_path / "config.yaml").write_text("loss: {class_path: rerank.losses.ListNet}\nmonitor: AP\n")
     loss, measure = training_charts(tmp_path)
     assert loss.series[0].y[0] == pytest.approx(0.985)
-    assert [(line.name, *line.y) for line in measure.series] == [("AP, validation", 0.1, 0.2)]
+    assert [(line.name, *line.y) for line in measure.series] == [("AP, validation lists", 0.1, 0.2)]
     (tmp_path / "metrics.jsonl").write_text('{"step": 1}\nno\n')
     with pytest.raises(UserError, match=r"metrics\.jsonl:2: not JSON"):
         training_charts(tmp_path)

@@ -9,14 +9,17 @@ import pytest
 
 from rerank.cli import main
 from rerank.hashes import read_sealed
+from rerank.lists.folds import FoldsData
 from rerank.lists.view import Lists
 from tests.builders import make_lists, make_model
 
 
 def test_the_last_lines_of_training_and_of_reranking(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A head that is as it was drawn, and BM25 in an order of its own: whoever is worse is said to be."""
-    lists, test = make_lists(tmp_path / "a"), make_lists(tmp_path / "b", seed=3)
-    words = ["train", "--data=ListsData", f"--data.train={lists.store.folder}", f"--data.test={test.store.folder}"]
+    lists = make_lists(tmp_path)
+    test = FoldsData(str(lists.store.folder), fold=1, folds=3).splits(42).test
+    assert test is not None
+    words = ["train", "--data=FoldsData", f"--data.lists={lists.store.folder}", "--data.fold=1", "--data.folds=3"]
     words += ["--model=CrossEncoder", f"--model.name={make_model(tmp_path / 'model')}", "--model.query_length=8"]
     words += ["--model.document_length=24", "--loss=ListNet", "--epochs=1", "--monitor=nDCG@10", "--tracker=[]"]
     run = tmp_path / "run"
@@ -35,9 +38,9 @@ def test_the_last_lines_of_training_and_of_reranking(tmp_path: Path, caplog: pyt
     caplog.clear()
     with caplog.at_level(logging.INFO, "rerank"):
         output = tmp_path / "again.trec"
-        words = ["rerank", f"--model={run / 'best'}", f"--lists={test.store.folder}", f"--output={output}"]
+        words = ["rerank", f"--model={run / 'best'}", f"--lists={lists.store.folder}", f"--output={output}"]
         assert main(words) == 0
-    assert any(f"first stage {found['test']['first']:.4f}, difference" in message for message in caplog.messages)
+    assert any(f"first stage {_mean(lists):.4f}, difference" in message for message in caplog.messages)
 
 
 def _mean(lists: Lists) -> float:

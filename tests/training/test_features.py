@@ -33,6 +33,7 @@ from rerank.training.command import configured
 from rerank.training.step import ELEMENTS, Gradients, alike
 from tests.builders import train, write_features, write_folds
 from tests.conftest import ROOT
+from tests.forked import together
 from tests.training.test_training import assert_near, assert_same, metrics, weights
 
 
@@ -154,6 +155,7 @@ def test_an_interrupted_run_goes_on(options: list[str], tmp_path: Path, monkeypa
 
 
 def test_two_processes_do_as_one(options: list[str], tmp_path: Path) -> None:
+    """Those that torchrun itself starts; elsewhere `together` does."""
     options = [*options, "--checkpoint_every=1"]
     train([*options, f"--output={tmp_path / 'one'}"])
     launch = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--standalone"]
@@ -169,9 +171,7 @@ def test_what_two_processes_measure_is_what_they_save(options: list[str], tmp_pa
     """Each has running means of its own lists in a batch norm: they agree on one before they validate."""
     config, saved = tmp_path / "one" / "config.yaml", tmp_path / "two"
     train([*options, "--model.batch_norm=before", f"--output={config.parent}"])
-    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--standalone"]
-    words = [str(ROOT / "scripts" / "train.py"), f"--config={config}", f"--output={saved}"]
-    subprocess.run([*launch, *words], check=True, timeout=300)
+    together(2, ["train", f"--config={config}", f"--output={saved}"])
     lists = configured(yaml.safe_load(config.read_text())).data.splits(42).validation
     assert lists is not None and lists.qrels is not None
     model = MLP.load(saved / "best")

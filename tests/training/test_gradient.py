@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 import platform
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -17,6 +19,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.multiprocessing.spawn import start_processes
 
+from rerank import stops
 from rerank.collections import open_collection
 from rerank.errors import UserError
 from rerank.features.letor import letor_lists
@@ -33,6 +36,7 @@ from rerank.relaxations import SmoothI
 from rerank.training.batches import Batches
 from rerank.training.budget import bytes_per_token, tokens_that_fit
 from rerank.training.step import Gradients
+from rerank.training.validate import score_shared
 from tests.builders import make_model, random_run, write_collection, write_features
 from tests.training.test_step import gradients
 
@@ -289,6 +293,65 @@ def test_two_processes_with_unequal_lists(model: CrossEncoder, lists: Lists, tmp
             value, found = torch.load(tmp_path / f"{mode}-{process}")
             assert value == pytest.approx(whole[0], rel=1e-5)
             assert_equal(found, whole[1])
+
+
+def _share_unused(process: int, folder: Path, lists: Lists) -> None:
+    """Three steps of one of two processes, of a network with a parameter that no score depends on."""
+    dist.init_process_group("gloo", init_method=f"file://{folder / 'unused'}", rank=process, world_size=2)
+    torch.save(_unused_after(lists, process, 2), folder / f"unused-{process}")
+    dist.destroy_process_group()
+
+
+def _unused_after(lists: Lists, process: int = 0, processes: int = 1) -> dict[str, Tensor]:
+    torch.manual_seed(0)
+    model = MLP(hidden=[4])
+    model.prepare(lists, 42)
+    model.unused = torch.nn.Parameter(torch.ones(3))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, weight_decay=0.5)
+    step = Gradients(
+        model, model.inputs(lists), lists, ListNet(), "fp32", 300, None, process=process, processes=processes
+    )
+    for groups in Batches(lists, np.arange(len(lists)), Full(), 4, 3, 42).epoch(0):
+        step.accumulate(groups, 1)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+    return {name: value.detach().clone() for name, value in model.named_parameters()}
+
+
+def test_what_no_score_depends_on_does_not_decay_in_two_processes_either(tmp_path: Path) -> None:
+    """A gradient of zeros would let AdamW's decay move it; one process leaves it without a gradient."""
+    lists = letor_lists(write_features(tmp_path / "train.txt", features=6))
+    alone = _unused_after(lists)
+    assert alone["unused"].tolist() == [1, 1, 1]
+    start_processes(_share_unused, (tmp_path, lists), nprocs=2, start_method="fork")
+    for process in range(2):
+        found = torch.load(tmp_path / f"unused-{process}")
+        for name, value in alone.items():
+            if not name.endswith("layers.2.bias"):  # no gradient but rounding, of which Adam makes whole steps
+                torch.testing.assert_close(found[name], value, rtol=1e-4, atol=1e-4, msg=name)
+        assert found["unused"].tolist() == [1, 1, 1]
+
+
+def _stop_one(process: int, folder: Path, lists: Lists, model: MLP) -> None:
+    """A signal comes to the second of two processes before they score."""
+    dist.init_process_group("gloo", init_method=f"file://{folder / 'stop'}", rank=process, world_size=2)
+    try:
+        with stops.finishing():
+            if process == 1:
+                os.kill(os.getpid(), signal.SIGTERM)
+            score_shared(model, model.inputs(lists), lists, precision="fp32", budget=None)
+    except stops.Stopped as stop:
+        (folder / f"stopped-{process}").write_text(str(stop.number))
+    dist.destroy_process_group()
+
+
+def test_processes_stop_scoring_together(tmp_path: Path) -> None:
+    """The one that got no signal would wait for the other's scores for ever."""
+    lists = letor_lists(write_features(tmp_path / "train.txt", features=6))
+    model = MLP(hidden=[4])
+    model.prepare(lists, 42)
+    start_processes(_stop_one, (tmp_path, lists, model), nprocs=2, start_method="fork")
+    assert [(tmp_path / f"stopped-{process}").read_text() for process in range(2)] == ["15", "15"]
 
 
 FAULTS = """

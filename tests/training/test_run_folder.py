@@ -6,8 +6,6 @@ import hashlib
 import json
 import random
 import shutil
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -29,6 +27,7 @@ from rerank.training.config import Optimization, TrainConfig
 from rerank.training.fit import Training, fit
 from rerank.training.run_folder import difference
 from tests.builders import make_lists, write_features, write_folds
+from tests.forked import Command
 
 
 @pytest.fixture(autouse=True)
@@ -244,11 +243,10 @@ def test_verify_names_the_file(config: TrainConfig, tmp_path: Path, capsys: pyte
 def test_two_trainings_do_not_share_a_folder(config: TrainConfig, tmp_path: Path) -> None:
     fit(config, tmp_path / "whole")
     words = [f"--config={tmp_path / 'whole' / 'config.yaml'}", f"--output={tmp_path / 'run'}", "--epochs=400"]
-    command = [sys.executable, "-m", "rerank.cli", "train", *words]
-    processes = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
-    errors = [process.communicate(timeout=240)[1] for process in processes]
+    processes = [Command(["train", *words]) for _ in range(2)]
+    errors = [process.communicate(timeout=240) for process in processes]
     codes = [process.returncode for process in processes]
-    assert sorted(codes) == [0, 2]
+    assert sorted(codes, key=str) == [0, 2]
     last = errors[codes.index(2)].splitlines()[-1]
     assert f"run: in use by process {processes[codes.index(0)].pid} on" in last and "(rerank train)" in last
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
@@ -259,9 +257,9 @@ def test_two_trainings_do_not_share_a_folder(config: TrainConfig, tmp_path: Path
 def test_a_folder_in_use_is_left_alone(config: TrainConfig, tmp_path: Path) -> None:
     started = time.perf_counter()
     with held(tmp_path / "run", "a test"):
-        process = [sys.executable, "-m", "rerank.cli", "train", "--data=LetorData", "--model=MLP", "--loss=ListNet"]
-        process += [f"--data.path={tmp_path / 'made'}", "--data.fold=1", f"--output={tmp_path / 'run'}"]
-        done = subprocess.run(process, capture_output=True, text=True, check=False)
-    assert done.returncode == 2 and "(a test)" in done.stderr, done.stderr
+        words = ["train", "--data=LetorData", "--model=MLP", "--loss=ListNet"]
+        done = Command([*words, f"--data.path={tmp_path / 'made'}", "--data.fold=1", f"--output={tmp_path / 'run'}"])
+        said = done.communicate()
+    assert done.returncode == 2 and "(a test)" in said, said
     assert not (tmp_path / "run").exists()
     assert time.perf_counter() - started < 120

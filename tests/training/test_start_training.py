@@ -6,8 +6,6 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -36,12 +34,11 @@ from rerank.retrieval import read_run
 from rerank.training.config import Optimization
 from rerank.training.optimizer import make_optimizer
 from tests.builders import make_lists, make_model, random_run, train, write_collection
-from tests.conftest import ROOT
+from tests.forked import Command, together
 from tests.training.test_gradient import assert_equal
 from tests.training.test_step import gradients
 from tests.training.test_training import assert_near, assert_same, metrics, weights
 
-SCRIPT = str(ROOT / "scripts" / "train.py")
 LENGTHS: dict[str, Any] = {"query_length": 8, "document_length": 24}
 LOSS = DirectMetric("nDCG@10", SmoothI())
 
@@ -234,9 +231,7 @@ def test_cut_and_accumulated_it_has_the_same_weights(words: list[str], tmp_path:
     for name, extra in (("one", "--micro_batch_size=1"), ("cached", "--gradient=cached")):
         train([*words, f"--output={tmp_path / name}", extra, "--token_budget=60"])
         assert_near(weights(tmp_path / name), weights(tmp_path / "whole"))
-    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--standalone", SCRIPT]
-    config = f"--config={tmp_path / 'whole' / 'config.yaml'}"
-    subprocess.run([*launch, config, f"--output={tmp_path / 'two'}"], check=True, timeout=300)
+    together(2, ["train", f"--config={tmp_path / 'whole' / 'config.yaml'}", f"--output={tmp_path / 'two'}"])
     assert_near(weights(tmp_path / "two"), weights(tmp_path / "whole"))
 
 
@@ -249,14 +244,14 @@ def test_killed_and_resumed_it_ends_the_same(words: list[str], tmp_path: Path) -
     words = [*words, "--epochs=6"]
     train([*words, f"--output={alone}"])
     for kills in range(2):
-        process = subprocess.Popen([sys.executable, SCRIPT, *words, f"--output={killed}"], stderr=subprocess.PIPE)
+        process = Command(["train", *words, f"--output={killed}"])
         before, waited = _newest(killed), time.monotonic()
         while process.poll() is None and _newest(killed) == before and time.monotonic() - waited < 120:
             time.sleep(0.01)
         os.kill(process.pid, signal.SIGKILL)
         process.communicate()
         assert process.returncode == -signal.SIGKILL, kills
-    subprocess.run([sys.executable, SCRIPT, *words, f"--output={killed}"], check=True, timeout=300)
+    train([*words, f"--output={killed}"])
     assert_same(weights(killed), weights(alone))
     assert_same(load_file(killed / "best" / "model.safetensors"), load_file(alone / "best" / "model.safetensors"))
     assert metrics(killed) == metrics(alone)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -54,7 +52,7 @@ from rerank.training.objective import Objective
 from rerank.training.step import Gradients
 from rerank.training.targets import Targets
 from tests.builders import make_lists
-from tests.conftest import ROOT
+from tests.forked import together
 
 
 @pytest.fixture
@@ -307,13 +305,7 @@ def test_steps_without_anything_to_learn_are_skipped_and_said(
 def test_two_processes_skip_what_one_skips(lists: Lists, tmp_path: Path) -> None:
     never = Term(MarginMSE(), "teacher", Ramp(1, 0, since=0.5, until=0.5))
     one = fit(config(tmp_path, Terms([never]), epochs=4), tmp_path / "one")
-    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--standalone"]
-    words = [
-        str(ROOT / "scripts" / "train.py"),
-        f"--config={one.folder / 'config.yaml'}",
-        f"--output={tmp_path / 'two'}",
-    ]
-    subprocess.run([*launch, *words], check=True, timeout=300)
+    together(2, ["train", f"--config={one.folder / 'config.yaml'}", f"--output={tmp_path / 'two'}"])
     mine, theirs = (load_file(tmp_path / name / "best" / "model.safetensors") for name in ("one", "two"))
     del mine["layers.2.bias"]  # a shift of all scores, of which the losses know nothing
     for name, weight in mine.items():

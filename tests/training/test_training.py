@@ -25,6 +25,7 @@ from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.training.command import classes_first
 from tests.builders import make_lists, make_model, train
 from tests.conftest import ROOT
+from tests.forked import Command, together
 
 SCRIPT = str(ROOT / "scripts" / "train.py")
 
@@ -129,9 +130,7 @@ def test_accumulation_and_chunks_do_not_change_the_weights(options: list[str], t
 
 def test_two_processes_do_as_one(options: list[str], tmp_path: Path) -> None:
     train([*options, f"--output={tmp_path / 'one'}"])
-    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--standalone", SCRIPT]
-    config = f"--config={tmp_path / 'one' / 'config.yaml'}"
-    subprocess.run([*launch, config, f"--output={tmp_path / 'two'}"], check=True, timeout=300)
+    together(2, ["train", f"--config={tmp_path / 'one' / 'config.yaml'}", f"--output={tmp_path / 'two'}"])
     assert_near(weights(tmp_path / "two"), weights(tmp_path / "one"))
     one, two = metrics(tmp_path / "one"), metrics(tmp_path / "two")
     assert [line["step"] for line in two] == [line["step"] for line in one]
@@ -146,13 +145,13 @@ def test_accelerate_launch_runs_the_script(options: list[str], tmp_path: Path) -
     assert (run / "measures.json").is_file()
 
 
-def test_a_run_killed_at_any_moment_ends_as_one_left_alone(tmp_path: Path) -> None:
-    """Ten SIGKILLs at random moments, a checkpoint being written at most of them: the same weights, bit for bit."""
+@pytest.mark.parametrize("wanted", [2, pytest.param(10, marks=pytest.mark.slow)])
+def test_a_run_killed_at_any_moment_ends_as_one_left_alone(wanted: int, tmp_path: Path) -> None:
+    """SIGKILLs at random moments, a checkpoint being written at most of them: the same weights, bit for bit."""
     make_lists(tmp_path)
     model = make_model(tmp_path / "model", dropout=0.1)
     command = [
-        sys.executable,
-        SCRIPT,
+        "train",
         "--data=ListsData",
         f"--data.train={tmp_path / 'lists'}",
         "--model=CrossEncoder",
@@ -161,29 +160,29 @@ def test_a_run_killed_at_any_moment_ends_as_one_left_alone(tmp_path: Path) -> No
         "--model.document_length=24",
         "--loss=PairwiseHinge",
         "--batch_size=3",
-        "--epochs=60",
+        f"--epochs={6 * wanted}",
         "--checkpoint_every=1",
         "--monitor=nDCG",
     ]
     alone = tmp_path / "alone"
-    subprocess.run([*command, f"--output={alone}"], check=True, timeout=600)
+    assert Command([*command, f"--output={alone}"]).wait(600) == 0
 
     killed, rng, kills, moments = tmp_path / "killed", random.Random(0), 0, set()
-    while kills < 10:
-        process = subprocess.Popen([*command, f"--output={killed}"], stderr=subprocess.PIPE, text=True)
+    while kills < wanted:
+        process = Command([*command, f"--output={killed}"])
         before = progress(killed)
         waited = time.monotonic()
         while process.poll() is None and progress(killed) == before and time.monotonic() - waited < 120:
             time.sleep(0.01)  # until it has done something: start-up is not what is tested
         time.sleep(rng.uniform(0, 0.4))
         process.send_signal(signal.SIGKILL)
-        _, errors = process.communicate()
+        errors = process.communicate()
         if process.returncode != -signal.SIGKILL:
             pytest.fail(f"ended with {process.returncode} before it was killed for the {kills + 1}. time: {errors}")
         kills += 1
         moments.add(progress(killed))
-    assert len(moments) == 10, "each attempt got further than the one before"
-    subprocess.run([*command, f"--output={killed}"], check=True, timeout=600)
+    assert len(moments) == wanted, "each attempt got further than the one before"
+    assert Command([*command, f"--output={killed}"]).wait(600) == 0
     assert_same(weights(killed), weights(alone))
     assert_same(load_file(killed / "best" / "model.safetensors"), load_file(alone / "best" / "model.safetensors"))
     assert metrics(killed) == metrics(alone)

@@ -147,7 +147,7 @@ def check_figures(plan: Plan) -> None:
             raise UserError(f"figures: {other!r} and {name!r} would share a file; rename one")
         _check(plan, f"figures.{name}", figure)
     if names and find_spec("matplotlib") is None:
-        raise UserError("figures: needs matplotlib; pip install 'rerank[demo]', or --figures={}")
+        raise UserError("figures: needs matplotlib; pip install 'rerank-direct[demo]', or --figures={}")
 
 
 def _check(plan: Plan, where: str, figure: Figure) -> None:

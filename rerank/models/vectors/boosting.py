@@ -197,5 +197,5 @@ class Trees(Model):
             return import_module(cls.package)
         except ImportError as error:
             raise UserError(
-                f"model: {cls.__name__} needs {cls.package}, which is not installed; pip install 'rerank[ltr]'"
+                f"model: {cls.__name__} needs {cls.package}, which is not installed; pip install 'rerank-direct[ltr]'"
             ) from error

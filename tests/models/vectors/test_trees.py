@@ -158,7 +158,7 @@ def test_features_are_found_by_name(kind: type[Trees], lists: Lists, tmp_path: P
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_missing_library_is_named(kind: type[Trees], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, kind.package, None)  # what Python does for a module that must not be imported
-    with pytest.raises(UserError, match=rf"needs {kind.package}.*pip install 'rerank\[ltr\]'"):
+    with pytest.raises(UserError, match=rf"needs {kind.package}.*pip install 'rerank-direct\[ltr\]'"):
         kind()
 
 

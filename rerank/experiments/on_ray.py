@@ -1,0 +1,294 @@
+"""Workers on a Ray cluster: an actor around the same worker process, on each machine as many as have room."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import secrets
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import rerank
+from rerank.errors import UserError
+from rerank.experiments.engines import Process, Reply, Workers
+
+log = logging.getLogger("rerank")
+
+LOOK = 2.0
+"""Seconds after which the cluster is asked again which machines it has."""
+ANSWER = 60.0
+"""Seconds that a machine may take to say what it sees."""
+
+
+class Seen(NamedTuple):
+    """What a machine sees of ours.
+
+    Attributes:
+        nonce: what it reads in our file; None where there is none.
+        folder: whether the working directory is there.
+        code: the hash of its library's source.
+    """
+
+    nonce: str | None
+    folder: bool
+    code: str
+
+
+def look(nonce: Path, folder: Path) -> Seen:
+    """What this machine sees."""
+    return Seen(nonce.read_text() if nonce.is_file() else None, folder.is_dir(), code_hash())
+
+
+@cache
+def code_hash() -> str:
+    """The hash of this library's source files: other code might compute something else."""
+    root = Path(rerank.__file__).parent
+    digest = hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        digest.update(f"{path.relative_to(root).as_posix()} {path.stat().st_size}\n".encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+class Seat:
+    """The actor: it has the CPUs and GPUs of a cell on its machine, and lends them to a worker process.
+
+    Args:
+        environment: variables that differ from the machine's own.
+        log: file for what the process prints.
+        own_classes: whether it may import a user's classes from the working directory.
+        folder: the working directory.
+    """
+
+    def __init__(self, environment: dict[str, str], log: Path, own_classes: bool, folder: Path) -> None:
+        self._process = Process(environment, log, own_classes, folder)
+
+    def do(self, job: dict[str, Any]) -> Reply:
+        """The reply to a job."""
+        return self._process.do(job)
+
+    def ask_to_stop(self) -> None:
+        """Let the process stop where what it does can be resumed; runs beside the job."""
+        self._process.ask_to_stop()
+
+
+class RayWorker:
+    """An actor as a worker.
+
+    Args:
+        actor: its handle.
+        where: its machine, in words.
+    """
+
+    def __init__(self, actor: Any, where: str) -> None:
+        self._actor, self._where = actor, where
+        self.lost = False
+
+    def do(self, job: dict[str, Any]) -> Reply:
+        """The reply to a job; the worker is lost where Ray lost the actor."""
+        import ray
+        from ray.exceptions import RayError, RayTaskError
+
+        try:
+            return ray.get(self._actor.do.remote(job))
+        except RayTaskError as error:
+            return {"error": f"{self._where}: {' '.join(str(error.cause).split())}"}
+        except RayError as error:
+            self.lost = True
+            with suppress(RayError):
+                ray.kill(self._actor)  # it may be out of reach only
+            return {"error": f"{self._where} was lost ({type(error).__name__})", "died": True}
+
+    def ask_to_stop(self) -> None:
+        """Let the process stop where what it does can be resumed; its job is answered then."""
+        if not self.lost:
+            self._actor.ask_to_stop.remote()
+
+    def stop(self) -> None:
+        """End the actor; its process ends with it, since its input does."""
+        import ray
+
+        if not self.lost:
+            ray.kill(self._actor)
+
+
+class Cluster:
+    """The machines of a Ray cluster, as far as they have room for cells and see our disk.
+
+    Args:
+        output: the experiment's folder.
+        logs: folder for what the processes print.
+        cpus: CPUs of a cell.
+        gpus: GPUs of a cell.
+        own_classes: whether processes may import a user's classes from the working directory.
+
+    Raises:
+        UserError: a machine that does not see the disk, or has another version of the library; no machine has room.
+    """
+
+    def __init__(self, output: Path, logs: Path, cpus: int, gpus: float, own_classes: bool) -> None:
+        self.logs, self.cpus, self.gpus, self.own_classes = logs.absolute(), cpus, gpus, own_classes
+        self._output = output.absolute()
+        self._refused: set[str] = set()
+        self._nodes: dict[str, dict[str, Any]] = {}
+        self._room: dict[str, int] = {}
+        if refused := self._update():
+            raise UserError(refused[0])
+        if not self._room:
+            raise UserError(f"engine: no machine of the Ray cluster has {cpus} CPUs and {gpus:g} GPUs for a cell")
+        log.info("Ray: room for %d cells on %d machines", sum(self._room.values()), len(self._room))
+
+    def room(self) -> Mapping[str, int]:
+        """How many cells each machine takes, of those that are there now and see the disk."""
+        if time.monotonic() - self._looked >= LOOK:
+            before = sum(self._room.values())
+            for refused in self._update():
+                log.warning("%s; it is left out", refused)
+            if (now := sum(self._room.values())) != before:
+                log.info("Ray: room for %d cells on %d machines, before for %d", now, len(self._room), before)
+        return self._room
+
+    def _update(self) -> list[str]:
+        """Ask which machines there are; says what is wrong with new ones."""
+        import ray
+
+        alive = {node["NodeID"]: node for node in ray.nodes() if node["Alive"] and self._fits(node)}
+        refused = self._look([node for id, node in alive.items() if id not in self._nodes])
+        self._nodes |= alive
+        self._room = {id: self._fits(node) for id, node in alive.items() if id not in self._refused}
+        self._looked = time.monotonic()
+        return refused
+
+    def _fits(self, node: Mapping[str, Any]) -> int:
+        """How many cells a machine takes side by side."""
+        has = node["Resources"]
+        fits = has.get("CPU", 0) // self.cpus
+        return int(min(fits, has.get("GPU", 0) // self.gpus) if self.gpus else fits)
+
+    def _look(self, nodes: Sequence[Mapping[str, Any]]) -> list[str]:
+        """Let machines read a file that was just written, and say what is wrong with some of them."""
+        import ray
+        from ray.exceptions import GetTimeoutError, RayError
+
+        if not nodes:
+            return []
+        self._output.mkdir(parents=True, exist_ok=True)
+        nonce, folder = secrets.token_hex(16), Path.cwd()
+        file = self._output / f".{nonce}.tmp"
+        file.write_text(nonce)
+        wrong = []
+        try:
+            task = ray.remote(look)
+            asked = [
+                task.options(num_cpus=0, scheduling_strategy=at(node["NodeID"])).remote(file, folder) for node in nodes
+            ]
+            for node, answer in zip(nodes, asked, strict=True):
+                where = name_of(node)
+                try:
+                    seen = Seen(*ray.get(answer, timeout=ANSWER))
+                except GetTimeoutError:
+                    problem = f"{where} does not answer within {ANSWER:g} s"
+                except RayError as error:
+                    problem = f"{where} cannot run cells: {' '.join(str(error).split())[-200:]}"
+                else:
+                    problem = _problem(seen, nonce, where, self._output, folder)
+                if problem:
+                    self._refused.add(node["NodeID"])
+                    wrong.append(problem)
+        finally:
+            file.unlink()
+        return wrong
+
+    def start(self, node: str, number: int) -> RayWorker:
+        """A worker on a machine."""
+        import ray
+
+        environment = {"OMP_NUM_THREADS": str(self.cpus), "TOKENIZERS_PARALLELISM": "false"}
+        if not self.gpus:
+            environment["CUDA_VISIBLE_DEVICES"] = ""  # otherwise a cell sees all GPUs of its machine
+        actor = (
+            ray.remote(Seat)
+            .options(
+                num_cpus=self.cpus,
+                num_gpus=self.gpus,
+                max_concurrency=2,  # a job, and being stopped
+                scheduling_strategy=at(node),
+            )
+            .remote(environment, self.logs / f"worker-{node[:8]}-{number}.log", self.own_classes, Path.cwd())
+        )
+        return RayWorker(actor, name_of(self._nodes[node]))
+
+
+def at(node: str) -> Any:
+    """The strategy that places something on a machine and nowhere else."""
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    return NodeAffinitySchedulingStrategy(node, soft=False)
+
+
+def name_of(node: Mapping[str, Any]) -> str:
+    """A machine in words."""
+    return f"{node['NodeManagerHostname']} (Ray node {node['NodeID'][:8]})"
+
+
+def _problem(seen: Seen, nonce: str, where: str, output: Path, folder: Path) -> str:
+    if seen.nonce != nonce:
+        return (
+            f"{where} does not see {output} as this machine does; Ray needs output and data on a disk that all share, "
+            "at the same path"
+        )
+    if not seen.folder:
+        return f"{where} has no folder {folder}, from which relative paths start; start from one on the shared disk"
+    if seen.code != code_hash():
+        return f"{where} has another version of rerank; install the same on all machines"
+    return ""
+
+
+def ray_workers(
+    output: Path, logs: Path, cpus: int, gpus: float, most: int | None = None, own_classes: bool = False
+) -> Workers:
+    """Workers on the Ray cluster of ``RAY_ADDRESS``; where that is not set, of one that is started on this machine.
+
+    Args:
+        output: the experiment's folder, on a disk that all machines see.
+        logs: folder for what the processes print.
+        cpus: CPUs of a cell.
+        gpus: GPUs of a cell.
+        most: how many cells run side by side at the most.
+        own_classes: whether processes may import a user's classes from the working directory.
+
+    Raises:
+        UserError: Ray is not installed, there is no such cluster, or it cannot be used (see `Cluster`).
+    """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    try:
+        import ray
+    except ModuleNotFoundError as error:
+        raise UserError("engine: Ray is not installed; pip install 'rerank[ray]'") from error
+    ours = not ray.is_initialized()
+    address = os.environ.get("RAY_ADDRESS") or "local"
+    if ours:
+        handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            ray.init(
+                address=address,
+                include_dashboard=False if address == "local" else None,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+            )
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            raise UserError(f"RAY_ADDRESS: no cluster at {address}: {' '.join(str(error).split())}") from error
+        for number, handler in handlers.items():  # Ray has replaced SIGTERM's by an exit
+            signal.signal(number, handler)
+    try:
+        cluster = Cluster(output, logs, cpus, gpus, own_classes)
+    except BaseException:
+        if ours:
+            ray.shutdown()
+        raise
+    return Workers(cluster.room, cluster.start, most, end=ray.shutdown if ours else None)

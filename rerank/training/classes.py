@@ -1,0 +1,45 @@
+"""The classes that a configuration may name by their names alone: where they are, and what they say of themselves."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+
+from rerank.models.load import MODELS, NORMALISERS
+
+DATA = {
+    "ListsData": "rerank.lists.data",
+    "FoldsData": "rerank.lists.folds",
+    "LetorData": "rerank.features.letor",
+}
+SAMPLERS = dict.fromkeys(("Full", "PositivesNegatives", "Pairs"), "rerank.lists.sampling")
+
+
+def import_classes() -> list[str]:
+    """Import all of them, so that the parser finds them by name; returns the names."""
+    from rerank import losses, relaxations
+
+    own = DATA | SAMPLERS | NORMALISERS | MODELS
+    for name, module in own.items():
+        getattr(import_module(module), name)
+    return [*losses.load_all(), *losses.load_parts(), *relaxations.load_all(), *own]
+
+
+def first_lines(homes: Mapping[str, str]) -> dict[str, str]:
+    """The first line of each class's docstring, read from its file: importing it might import torch.
+
+    Args:
+        homes: module of each class.
+    """
+    return {name: _first_line(name, module) for name, module in homes.items()}
+
+
+def _first_line(name: str, module: str) -> str:
+    spec = find_spec(module)
+    assert spec is not None and spec.origin is not None
+    tree = ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
+    (node,) = (node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name)
+    return (ast.get_docstring(node) or "").partition("\n")[0]

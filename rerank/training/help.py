@@ -1,0 +1,95 @@
+"""``rerank train --help``: one screen, from the configuration's own fields; ``--help all`` is the long one."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import MISSING, Field, fields
+from typing import Any
+
+from rerank.models.load import MODELS, NORMALISERS
+from rerank.training.classes import DATA, SAMPLERS, first_lines
+from rerank.training.config import Optimization, TrainConfig
+
+WIDTH = 100
+GROUPS = {
+    "how long": ("epochs", "steps_per_epoch", "patience", "seed"),
+    "a step": ("batch_size", "sampler"),
+    "rates": tuple(f"optimization.{field.name}" for field in fields(Optimization)),
+    "memory, speed": ("gradient", "precision", "micro_batch_size", "token_budget"),
+    "measures": ("monitor", "measures", "test"),
+    "what is kept": ("checkpoint_every", "fidelity", "tracker"),
+}
+"""All other options, in the order in which people look for them."""
+
+KINDS = {"data": DATA, "model": MODELS, "sampler": SAMPLERS, "normalise": NORMALISERS}
+"""Keys that take a class, except for the loss, which has a command of its own."""
+
+EXAMPLES = (
+    "rerank train --data ListsData --data.train lists/x --model CrossEncoder \\",
+    "    --model.name sentence-transformers/all-MiniLM-L6-v2 --loss TwinSigmoidNDCG --output runs/x",
+    "rerank train --config configs/scifact/smoothi.yaml --epochs 3       # a file, and what differs from it",
+    "rerank train --config runs/x/config.yaml --output runs/y            # the same training again",
+)
+
+
+def page() -> str:
+    """What is needed, examples, then all other options with their defaults."""
+    needed = {
+        "data": f"where lists come from: {', '.join(DATA)}",
+        "model": f"what scores them: {', '.join(MODELS)}",
+        "loss": "what is minimised: TwinSigmoidNDCG, LambdaLoss, … (`rerank losses`); trees have one of their own",
+        "output": "run folder to make; given again, an interrupted training resumes there",
+    }
+    lines = [
+        "usage: rerank train --data CLASS --model CLASS --loss CLASS --output FOLDER [--KEY VALUE ...]",
+        "       rerank train --config FILE.yaml [--KEY VALUE ...]",
+        "",
+        "Train a reranker on ranked lists (`rerank retrieve` makes them), or resume where a training stopped.",
+        "",
+        "needed, here or in a file",
+        *(f"  --{key:<8} {text}" for key, text in needed.items()),
+        "",
+        "examples",
+        *(f"  {line}" for line in EXAMPLES),
+        "",
+        "options, with their defaults",
+    ]
+    for name, keys in GROUPS.items():
+        text = "  ".join(f"--{key}\0{_default(key)}" for key in keys)
+        head = f"  {name:<15}"
+        wrapped = textwrap.wrap(text, WIDTH, initial_indent=head, subsequent_indent=" " * len(head))
+        lines += [line.replace("\0", " ") for line in wrapped]
+    return "\n".join(
+        [
+            *lines,
+            "",
+            "`rerank train --help all` explains each, `--model.help` lists models, `--model.help MLP` what goes into",
+            "one (--model.preset 1024); --data.help, --sampler.help and --loss.help do the same.",
+            "`--print_config` shows what files and options come to, and trains nothing.",
+        ]
+    )
+
+
+def kinds_of(key: str) -> str:
+    """The classes that a key takes, a line each."""
+    if key == "loss":
+        from rerank.losses.listing import listing
+
+        return listing()
+    lines = [f"  {name:<20} {text.replace('``', '')}" for name, text in first_lines(KINDS[key]).items()]
+    return "\n".join([*lines, "", f"`rerank train --{key}.help NAME` says what goes into one of them."])
+
+
+def _default(key: str) -> str:
+    kind: Any = Optimization if "." in key else TrainConfig
+    (field,) = (field for field in fields(kind) if field.name == key.rpartition(".")[2])
+    value = _value(field)
+    if isinstance(value, str):
+        return f'"{value}"' if " " in value else value
+    if isinstance(value, bool) or value is None:
+        return {None: "null", True: "true", False: "false"}[value]
+    return f"{value:g}" if isinstance(value, int | float) else type(value).__name__
+
+
+def _value(field: Field[Any]) -> Any:
+    return field.default if field.default_factory is MISSING else field.default_factory()

@@ -1,0 +1,134 @@
+"""Processes without their start, which is some five seconds of importing: forks of one that has imported everything.
+
+They are processes like any other (they are killed, hold locks, meet as torchrun's do); only what Python does before the
+first line of ours is left out. A few tests start real ones all the same, so that the start itself stays tested.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import socket
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+_context = multiprocessing.get_context("forkserver")
+_context.set_forkserver_preload(["tests.warm"])
+
+
+def fork(
+    target: Callable[..., Any], *arguments: Any, environment: Mapping[str, str] | None = None
+) -> multiprocessing.Process:
+    """Start a function, which has to be one of a module's, in a process of its own.
+
+    Args:
+        target: the function.
+        arguments: what it gets; they are pickled.
+        environment: variables that differ from ours.
+    """
+    given = (target, arguments, os.environ | dict(environment or {}), os.getcwd())
+    process = _context.Process(target=_run, args=given, daemon=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(ROOT))  # for the first one, which starts the process that is forked
+        process.start()
+    return process  # type: ignore[return-value]
+
+
+def _run(target: Callable[..., Any], arguments: Sequence[Any], environment: Mapping[str, str], folder: str) -> None:
+    import torch
+
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+    torch.set_num_threads(int(environment.get("OMP_NUM_THREADS", "1")))
+    target(*arguments)
+
+
+class Command:
+    """``rerank WORDS`` in a process of its own, used as `subprocess.Popen` is.
+
+    Args:
+        words: the command and its options.
+        environment: variables that differ from ours.
+    """
+
+    def __init__(self, words: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+        with tempfile.NamedTemporaryFile("w", delete=False) as file:
+            self._said = Path(file.name)
+        self.process = fork(_command, list(words), str(self._said), environment=environment)
+
+    @property
+    def pid(self) -> int:
+        """Its number."""
+        assert self.process.pid is not None
+        return self.process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        """Its exit code; negative for a signal."""
+        return self.process.exitcode
+
+    def poll(self) -> int | None:
+        """Its exit code if it has ended."""
+        return self.process.exitcode
+
+    def send_signal(self, number: int) -> None:
+        """Send it a signal."""
+        os.kill(self.pid, number)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Its exit code, when it has ended."""
+        self.process.join(timeout)
+        assert self.process.exitcode is not None, "it is still running"
+        return self.process.exitcode
+
+    def communicate(self, timeout: float | None = None) -> str:
+        """What it wrote to stderr, when it has ended."""
+        self.wait(timeout)
+        said = self._said.read_text()
+        self._said.unlink()
+        return said
+
+
+def _command(words: list[str], said: str) -> None:
+    from rerank.cli import main
+
+    with open(said, "a", buffering=1) as file:
+        os.dup2(file.fileno(), 2)
+    sys.stdout, sys.stderr = open(os.devnull, "w"), os.fdopen(2, "w", buffering=1)  # noqa: SIM115
+    code = 1
+    try:
+        code = main(words)
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def together(count: int, words: Sequence[str]) -> None:
+    """``rerank WORDS`` by several processes, as torchrun starts them."""
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = str(free.getsockname()[1])
+    shared = {"WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": str(count), "MASTER_ADDR": "localhost", "MASTER_PORT": port}
+    ranks = [shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(count)]
+    processes = [Command(words, rank) for rank in ranks]
+    said = [process.communicate() for process in processes]
+    assert [process.returncode for process in processes] == [0] * count, "\n".join(said)
+
+
+def pipe() -> tuple[Any, Any]:
+    """A pipe that can be handed to a fork: what is read from, and what is written to."""
+    return _context.Pipe(duplex=False)
+
+
+def as_file(end: Any, mode: str) -> IO[str]:
+    """Our end of such a pipe as a text file."""
+    file = os.fdopen(os.dup(end.fileno()), mode)
+    end.close()
+    return file

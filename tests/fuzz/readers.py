@@ -1,0 +1,450 @@
+"""Every reader of files, the small valid files that it is tried on, and what it says of them."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import lzma
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import yaml
+
+from rerank.collections import Query, open_collection, read_qrels, read_queries
+from rerank.collections.hits import HitsCollection
+from rerank.experiments.keep import Kept, read_kept, write_kept
+from rerank.features.letor import LetorData
+from rerank.features.parse import store_features
+from rerank.hashes import check_seal
+from rerank.lists import Lists
+from rerank.lists.fold_files import read_folds
+from rerank.lists.upgrade import upgrade
+from rerank.retrieval.runs import read_run
+from rerank.retrieval.scores import ScoreFile
+from rerank.verify import verify
+from tests.builders import make_lists_with_added, write_collection, write_features
+
+HITS = [
+    {"query_id": "q1", "query": "wing flow", "doc_id": "d1", "text": "a wing", "score": 2.5, "bm25": 7, "grade": 1},
+    {"query_id": "q1", "query": "wing flow", "doc_id": "d2", "text": "", "score": 1.5, "bm25": None, "grade": 0},
+    {"query_id": "q2", "query": "heat", "doc_id": "d1", "text": "a wing", "score": 3.0, "bm25": 7, "grade": None},
+]
+PAIRS = [("q1", "d1", 9.5), ("q1", "d2", 7.25), ("q1", "d-ü", -1.0), ("q2", "d1", 3e-5), ("q2", "d3", 0.0)]
+"""Query, document and score of small runs."""
+ANSWER = {
+    "took": 3,
+    "timed_out": False,
+    "_shards": {"total": 1, "failed": 0},
+    "hits": {
+        "total": {"value": 2},
+        "hits": [
+            {"_id": "d1", "_score": 2.5, "_source": {"text": "a wing", "year": 1957}, "matched_queries": {"a": 1.0}},
+            {"_id": "d2", "_score": 1.5, "_source": {"text": "heat", "year": 1958}},
+        ],
+    },
+}
+TOPICS = "<top>\n<num> Number: 301\n<title> wing &amp; flow\n<desc> Description:\nwings\n</top>\n"
+TAGGED = (
+    "<DOC>\n<DOCNO> A-1 </DOCNO>\n<DOCHDR>x</DOCHDR><TITLE>One</TITLE>\n<TEXT>a <b>wing</b> &lt; 2 "
+    "<script>var x = 1;</script></TEXT>\n</DOC>\n"
+    "<DOC>\n<DOCNO>A-2</DOCNO>\n<TEXT><![CDATA[heat & flow]]></TEXT>\n</DOC>\n"
+)
+
+
+class Reader(NamedTuple):
+    """What reads a file.
+
+    Attributes:
+        file: the file, below the folder that `write_files` fills; others that it needs are beside it.
+        read: reads it, and returns all that it says, as something that compares.
+        hashed: whether a hash covers it, so that no damage may go through with another result.
+    """
+
+    file: str
+    read: Callable[[Path], Any]
+    hashed: bool = False
+
+
+def run(path: Path) -> Any:
+    """A run."""
+    found = read_run(path)
+    return {query: found[query] for query in found}
+
+
+def scores(path: Path) -> Any:
+    """A file of numbers about pairs."""
+    file = ScoreFile(path)
+    return file.names, [
+        (rows.queries.to_pylist(), rows.documents.to_pylist(), repr(rows.values.tolist())) for rows in file.batches()
+    ]
+
+
+def hits(path: Path, kind: str = "hits", asked: bool = False) -> Any:
+    """Lists of hits."""
+    collection = open_collection(f"{kind}:{path}")
+    assert isinstance(collection, HitsCollection)
+    if asked:
+        collection.ask([Query("1", "wing"), Query("2", "heat")])
+    return [repr(ranked) for ranked in collection.lists()], list(collection.documents()), collection.qrels()
+
+
+def collection(name: str) -> Callable[[Path], Any]:
+    """Documents, queries and judgments of a collection, whichever of its files is damaged."""
+
+    def read(path: Path) -> Any:
+        folder = next(parent for parent in path.parents if parent.name in name)
+        opened = open_collection(name.replace("DIR", str(folder.parent)))
+        return list(opened.documents()), list(opened.queries()), opened.qrels()
+
+    return read
+
+
+def features(path: Path) -> Any:
+    """A LETOR or svmlight file."""
+    folder = path.parent / "parsed"
+    shutil.rmtree(folder, ignore_errors=True)
+    made = store_features(path.with_name(path.name.removesuffix(".query")), folder, "key")
+    frame = made.to_dataframe()
+    shutil.rmtree(folder)
+    return repr(frame.to_csv())
+
+
+def folds(path: Path) -> Any:
+    """A fold of LETOR."""
+    return {split: len(lists) for split, lists in vars(LetorData(str(path.parent)).splits(1)).items() if lists}
+
+
+def lists(path: Path) -> Any:
+    """A lists folder."""
+    folder = path.parent.parent if path.parent.name == "columns" else path.parent
+    opened = Lists.open(folder)
+    return opened.to_dataframe().to_csv(), opened.qrels, verify(folder)
+
+
+def version_1(path: Path) -> Any:
+    """A lists folder of version 1, on its way to version 2."""
+    folder = path.parent.with_name("upgraded")
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(path.parent, folder)
+    upgrade(folder)
+    return Lists.open(folder).to_dataframe().to_csv()
+
+
+def training(path: Path) -> Any:
+    """A configuration of a training."""
+    from rerank.training.command import check
+
+    check(["--config", str(path)])
+
+
+def grid(path: Path) -> Any:
+    """A configuration of an experiment."""
+    from rerank.configs import add_config
+    from rerank.console import make_parser, parse
+    from rerank.experiments.cells import Plan
+    from rerank.experiments.config import ExperimentConfig
+    from rerank.experiments.run import check_cells
+
+    parser = make_parser("experiment", ExperimentConfig)
+    add_config(parser)
+    parser.add_class_arguments(ExperimentConfig)
+    options = parse(parser, ["--config", str(path)])
+    options.pop("config")
+    plan = Plan(ExperimentConfig(**vars(parser.instantiate(options))))
+    check_cells(plan)
+    return [str(group) for group in plan.groups]
+
+
+def model(path: Path) -> Any:
+    """A trained network."""
+    from rerank.models.load import load_model
+    from rerank.models.scorer import Scorer
+
+    loaded = load_model(path.parent)
+    assert isinstance(loaded, Scorer)
+    return {name: value.tolist() for name, value in loaded.state_dict().items()}
+
+
+def checkpoint(path: Path) -> Any:
+    """Where a training stands."""
+    from rerank.training.checkpoint import load_checkpoint
+
+    network, optimizer = _network()
+    state = load_checkpoint(path.parent.parent.parent, network, optimizer)
+    return repr(state), repr(network.state_dict()), repr(optimizer.state_dict())
+
+
+def verified(path: Path) -> Any:
+    """A run folder, every file of it that has a hash."""
+    return verify(path.parent)
+
+
+def curves(path: Path) -> Any:
+    """What training logged, as a report draws it."""
+    from rerank.report.curves import training_charts
+
+    return repr(training_charts(path.parent))
+
+
+def arrow(path: Path) -> Any:
+    """A part of a search that was stopped."""
+    from rerank.arrow import read_arrow
+
+    check_seal(path)
+    return read_arrow(path).to_pylist()
+
+
+def kept(path: Path) -> Any:
+    """The cells that an experiment keeps."""
+    return repr(read_kept(path))
+
+
+READERS: Mapping[str, Reader] = {
+    "run, TREC": Reader("a.trec", run),
+    "run, TREC, gz": Reader("a.trec.gz", run),
+    "run, TREC, bz2": Reader("a.trec.bz2", run),
+    "run, TREC, xz": Reader("a.trec.xz", run),
+    "run, TREC, zst": Reader("a.trec.zst", run),
+    "run, MS MARCO": Reader("marco.tsv", run),
+    "run, JSONL": Reader("a.jsonl", run),
+    "run, JSONL, zst": Reader("a.jsonl.zst", run),
+    "run, Parquet": Reader("a.parquet", run),
+    "run, rank_llm": Reader("lists.json", run),
+    "run, rank_llm, gz": Reader("lists.json.gz", run),
+    "scores, TREC": Reader("a.trec", scores),
+    "scores, CSV": Reader("scores.csv", scores),
+    "scores, TSV, gz": Reader("scores.tsv.gz", scores),
+    "scores, JSONL": Reader("scores.jsonl", scores),
+    "scores, Parquet": Reader("scores.parquet", scores),
+    "judgments, TREC": Reader("qrels.trec", lambda path: read_qrels(str(path))),
+    "judgments, gz": Reader("qrels.trec.gz", lambda path: read_qrels(str(path))),
+    "judgments, BEIR": Reader("qrels.tsv", lambda path: read_qrels(str(path))),
+    "queries, TSV": Reader("queries.tsv", lambda path: list(read_queries(str(path)))),
+    "queries, JSONL, bz2": Reader("queries.jsonl.bz2", lambda path: list(read_queries(str(path)))),
+    "queries, TREC's topics": Reader("topics.txt", lambda path: list(read_queries(str(path)))),
+    "LETOR": Reader("letor/train.txt", features),
+    "LETOR, gz": Reader("letor.gz/train.txt.gz", features),
+    "svmlight": Reader("svmlight/rank.train", features),
+    "svmlight's sizes": Reader("svmlight/rank.train.query", features),
+    "LETOR's fold": Reader("Fold/vali.txt", folds),
+    "hits, JSONL": Reader("hits.jsonl", hits),
+    "hits, JSONL, gz": Reader("hits.jsonl.gz", hits),
+    "hits, lists a line": Reader("nested.jsonl", hits),
+    "hits, Parquet": Reader("hits.parquet", hits),
+    "hits, _search": Reader("search.json", lambda path: hits(path, asked=True)),
+    "hits, _msearch": Reader("msearch.json", lambda path: hits(path, asked=True)),
+    "hits, rank_llm": Reader("lists.json", lambda path: hits(path, "rank_llm")),
+    "hits, datasets, data": Reader("saved/data-00000-of-00001.arrow", lambda path: hits(path.parent, "datasets")),
+    "hits, datasets, state": Reader("saved/state.json", lambda path: hits(path.parent, "datasets")),
+    "hits, datasets, info": Reader("saved/dataset_info.json", lambda path: hits(path.parent, "datasets")),
+    "beir, documents": Reader("beir/corpus.jsonl", collection("beir:DIR/beir/test")),
+    "beir, queries": Reader("beir/queries.jsonl", collection("beir:DIR/beir/test")),
+    "beir, judgments": Reader("beir/qrels/test.tsv", collection("beir:DIR/beir/test")),
+    "files, documents": Reader("files/docs.tsv", collection("files:DIR/files")),
+    "files, queries": Reader("files/queries.tsv", collection("files:DIR/files")),
+    "trec, documents": Reader("trec/docs.txt", collection("trec:DIR/trec")),
+    "trec, documents, gz": Reader("trec/more.gz", collection("trec:DIR/trec")),
+    "trec, topics": Reader("trec/topics.txt", collection("trec:DIR/trec")),
+    "smart, documents": Reader("smart/X.ALL", collection("smart:DIR/smart")),
+    "smart, queries": Reader("smart/X.QRY", collection("smart:DIR/smart")),
+    "smart, judgments": Reader("smart/X.REL", collection("smart:DIR/smart")),
+    "lists, manifest": Reader("lists/manifest.json", lists, hashed=True),
+    "lists, queries": Reader("lists/queries.arrow", lists, hashed=True),
+    "lists, documents": Reader("lists/documents.arrow", lists, hashed=True),
+    "lists, candidates": Reader("lists/candidates.arrow", lists, hashed=True),
+    "lists, ends": Reader("lists/ends.arrow", lists, hashed=True),
+    "lists, judgments": Reader("lists/qrels.trec", lists, hashed=True),
+    "lists, column": Reader("lists/columns/bm25.arrow", lists, hashed=True),
+    "lists of version 1, manifest": Reader("old/manifest.json", version_1),
+    "lists of version 1, queries": Reader("old/queries.arrow", version_1),
+    "folds of queries": Reader("folds.json", lambda path: read_folds(str(path))),
+    "configuration, training": Reader("train.yaml", training),
+    "configuration, experiment": Reader("grid.yaml", grid),
+    "model, contract": Reader("run/best/rerank.json", model, hashed=True),
+    "model, weights": Reader("run/best/model.safetensors", model, hashed=True),
+    "checkpoint, state": Reader("run/checkpoints/step-00000003/state.json", checkpoint, hashed=True),
+    "checkpoint, weights": Reader("run/checkpoints/step-00000003/model.safetensors", checkpoint, hashed=True),
+    "checkpoint, optimizer": Reader("run/checkpoints/step-00000003/optimizer.safetensors", checkpoint, hashed=True),
+    "cell, measures": Reader("run/measures.json", verified, hashed=True),
+    "cell, identity": Reader("run/identity.json", verified, hashed=True),
+    "run, logged measures": Reader("run/metrics.jsonl", curves),
+    "search, a part": Reader("part.arrow", arrow, hashed=True),
+    "kept cells": Reader("kept.parquet", kept),
+}
+"""By what they read; the file that is damaged, and the others that it needs, are those of `write_files`."""
+
+
+def write_files(folder: Path) -> None:
+    """All valid files."""
+    _write_runs(folder)
+    _write_hits(folder)
+    _write_collections(folder)
+    _write_features(folder)
+    _write_lists(folder)
+    _write_configurations(folder)
+    _write_training(folder)
+    (folder / "folds.json").write_text(json.dumps([["1", "2"], ["3"]]))
+
+
+def _write_runs(folder: Path) -> None:
+    trec = "".join(f"{q} Q0 {d} {rank} {score} tag\n" for rank, (q, d, score) in enumerate(PAIRS, 1))
+    lines = "".join(json.dumps({"query_id": q, "doc_id": d, "score": score}) + "\n" for q, d, score in PAIRS)
+    table = pa.table(dict(zip(("query_id", "doc_id", "score"), map(list, zip(*PAIRS, strict=True)), strict=True)))
+    (folder / "a.trec").write_text(trec)
+    (folder / "a.trec.gz").write_bytes(gzip.compress(trec.encode()))
+    (folder / "a.trec.bz2").write_bytes(bz2.compress(trec.encode()))
+    (folder / "a.trec.xz").write_bytes(lzma.compress(trec.encode()))
+    for name, text in (("a.trec.zst", trec), ("a.jsonl.zst", lines)):
+        with pa.CompressedOutputStream(str(folder / name), "zstd") as file:
+            file.write(text.encode())
+    (folder / "marco.tsv").write_text("".join(f"{q}\t{d}\t{rank}\n" for rank, (q, d, _) in enumerate(PAIRS, 1)))
+    (folder / "a.jsonl").write_text(lines)
+    pq.write_table(table, folder / "a.parquet")
+    pq.write_table(table.append_column("clicks", pa.array([1, None, 3, 4, 5])), folder / "scores.parquet")
+    (folder / "scores.csv").write_text("qid,docno,score\n" + "".join(f'{q},"{d}",{s}\n' for q, d, s in PAIRS))
+    tabs = "qid\tdocno\ta\tb\n" + "".join(f"{q}\t{d}\t{s}\t\n" for q, d, s in PAIRS)
+    (folder / "scores.tsv.gz").write_bytes(gzip.compress(tabs.encode()))
+    (folder / "scores.jsonl").write_text(lines)
+    entries = [{"qid": 7, "docid": "d1", "content": "a wing", "rank": 1, "score": 9.5}]
+    entries.append({"qid": 7, "docid": "d2", "content": "heat", "rank": 2, "score": 9.25})
+    ranked = json.dumps([{"query": "wing", "hits": entries}, {"query": "heat", "hits": [entries[0] | {"qid": 8}]}])
+    (folder / "lists.json").write_text(ranked)
+    (folder / "lists.json.gz").write_bytes(gzip.compress(ranked.encode()))
+    judged = "".join(f"{q} 0 {d} {grade}\n" for grade, (q, d, _) in enumerate(PAIRS))
+    (folder / "qrels.trec").write_text(judged)
+    (folder / "qrels.trec.gz").write_bytes(gzip.compress(judged.encode()))
+    beir = "query-id\tcorpus-id\tscore\n" + "".join(f"{q}\t{d}\t1\n" for q, d, _ in PAIRS)
+    (folder / "qrels.tsv").write_text(beir)
+    (folder / "queries.tsv").write_text("1\twing flow\n2\theat of ü\n")
+    lines = json.dumps({"_id": "1", "text": "wing"}) + "\n" + json.dumps({"_id": 2, "text": "heat"}) + "\n"
+    (folder / "queries.jsonl.bz2").write_bytes(bz2.compress(lines.encode()))
+    (folder / "topics.txt").write_text(TOPICS + TOPICS.replace("301", "302"))
+
+
+def _write_hits(folder: Path) -> None:
+    from datasets import Dataset
+
+    lines = "".join(json.dumps(hit) + "\n" for hit in HITS)
+    (folder / "hits.jsonl").write_text(lines)
+    (folder / "hits.jsonl.gz").write_bytes(gzip.compress(lines.encode()))
+    pq.write_table(pa.Table.from_pylist(HITS), folder / "hits.parquet")
+    nested = {"query": {"qid": "q2", "text": "heat"}, "candidates": HITS[:2]}
+    (folder / "nested.jsonl").write_text(json.dumps(nested) + "\n")
+    (folder / "search.json").write_text(json.dumps(ANSWER) + "\n" + json.dumps(ANSWER) + "\n")
+    (folder / "msearch.json").write_text(json.dumps({"took": 1, "responses": [ANSWER, ANSWER]}, indent=1))
+    Dataset.from_list(HITS).save_to_disk(str(folder / "saved"))
+
+
+def _write_collections(folder: Path) -> None:
+    write_collection(folder / "beir", queries=3, documents=8)
+    (folder / "files").mkdir()
+    (folder / "files" / "docs.tsv").write_text("d1\ta wing\nd2\theat of ü\n")
+    (folder / "files" / "queries.tsv").write_text("1\twing\n2\theat\n")
+    (folder / "files" / "qrels.txt").write_text("1 0 d1 1\n")
+    (folder / "trec").mkdir()
+    (folder / "trec" / "docs.txt").write_text(TAGGED)
+    (folder / "trec" / "more.gz").write_bytes(gzip.compress(TAGGED.replace("A-", "B-").encode()))
+    (folder / "trec" / "topics.txt").write_text(TOPICS)
+    (folder / "trec" / "qrels.txt").write_text("301 0 A-1 1\n")
+    (folder / "smart").mkdir()
+    (folder / "smart" / "X.ALL").write_text(".I 1\n.T\na wing\n.A\nNobody\n.W\nflow of air\n.I 2\n.W\nheat\n")
+    (folder / "smart" / "X.QRY").write_text(".I 1\n.W\nwing\n.I 2\n.W\nheat\n")
+    (folder / "smart" / "X.REL").write_text("     1      1\t0\t0.000000\n     2      2\t0\t0.000000\n")
+
+
+def _write_features(folder: Path) -> None:
+    write_features(folder / "letor" / "train.txt", [3, 1, 2])
+    (folder / "letor.gz").mkdir()
+    text = (folder / "letor" / "train.txt").read_bytes()
+    (folder / "letor.gz" / "train.txt.gz").write_bytes(gzip.compress(text))
+    (folder / "svmlight").mkdir()
+    (folder / "svmlight" / "rank.train").write_text("2 1:0.5 3:-1e-3\n0 2:1\n1 1:7 2:0.25 4:1e5\n")
+    (folder / "svmlight" / "rank.train.query").write_text("2\n1\n")
+    for seed, name in enumerate(("train", "vali", "test"), 1):
+        write_features(folder / "Fold" / f"{name}.txt", [8, 6, 7, 5], seed=seed)
+
+
+def _write_lists(folder: Path) -> None:
+    from rerank.retrieval.search import SCHEMA, StoredRun
+    from rerank.retrieval.table import Scored
+    from tests.lists.test_upgrade import as_version_1
+
+    made = make_lists_with_added(folder / "making")
+    made.store.add_column("teacher", made.store.column("bm25") * 2)
+    as_version_1(made, folder / "old")
+    shutil.copytree(folder / "making" / "lists", folder / "lists")
+    shutil.rmtree(folder / "making")
+    part = StoredRun(folder / "parts", [Query("1", "wing"), Query("2", "heat")], 2)
+    assert "documents" in SCHEMA.names
+    (folder / "parts").mkdir()
+    part.write(0, [[Scored("d1", 2.0)], [Scored("d1", 3.0), Scored("d2", 1.5)]])
+    part.path(0).rename(folder / "part.arrow")
+
+
+def _write_configurations(folder: Path) -> None:
+    relaxation = {"class_path": "SmoothI", "init_args": {"alpha": 2.0}}
+    loss = {"class_path": "DirectMetric", "init_args": {"measure": "nDCG@10", "relaxation": relaxation}}
+    base: dict[str, Any] = {
+        "data": {"class_path": "LetorData", "init_args": {"path": "nowhere", "fold": 1}},
+        "model": {"class_path": "MLP", "init_args": {"preset": "linear"}},
+        "loss": loss,
+        "optimization": {"head_lr": 0.001, "warmup": 0.1},
+        "epochs": 2,
+        "seed": 7,
+        "measures": "nDCG@10 AP",
+        "tracker": [],
+    }
+    (folder / "train.yaml").write_text(yaml.safe_dump(base, sort_keys=False))
+    methods = {
+        "SmoothI": {"set": {"loss": loss}, "search": {"loss.relaxation.alpha": [0.1, 1.0]}},
+        "ListNet": {"set": {"loss": "ListNet"}, "search": {"optimization.head_lr": {"low": 1e-4, "high": 1e-2}}},
+    }
+    cells = {key: value for key, value in base.items() if key != "seed"}
+    told = {"output": "nowhere", "base": cells, "methods": methods, "folds": [1, 2], "seeds": [1, 2], "trials": 2}
+    (folder / "grid.yaml").write_text(yaml.safe_dump(told | {"baseline": "ListNet"}, sort_keys=False))
+
+
+def _network() -> tuple[Any, Any]:
+    import torch
+
+    network = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.Linear(2, 1))
+    return network, torch.optim.AdamW(network.parameters())
+
+
+def _write_training(folder: Path) -> None:
+    import torch
+
+    from rerank.training.checkpoint import State, save_checkpoint
+    from tests.builders import train
+
+    torch.manual_seed(0)
+    words = [f"--output={folder / 'run'}", "--model=MLP", "--model.hidden=[3]", "--loss=ListNet", "--data=LetorData"]
+    train([*words, f"--data.path={folder / 'Fold'}", "--epochs=2", "--tracker=[]", "--measures=AP"])
+    network, optimizer = _network()
+    network(torch.ones(4, 3)).sum().backward()
+    optimizer.step()
+    shutil.rmtree(folder / "run" / "checkpoints", ignore_errors=True)
+    save_checkpoint(folder / "run", State(epoch=1, step=3, best=0.5), network, optimizer)
+    content = {
+        "id": "2",
+        "measures": ["AP", "RR"],
+        "empty": "0",
+        "queries": ["q1", "q2"],
+        "missing": [],
+        "values": [[0.5, 1.0], [0.25, 0.125]],
+        "without_relevant": [[False, False], [False, False]],
+    }
+    cell = "cells/a/fold-1/seed-1/point-1"
+    write_kept(
+        folder / "kept.parquet",
+        [
+            Kept("a", "1", 1, f"{cell}/measures.json", {"id": "3", "validation": {"AP": 0.2}}, 0.2),
+            Kept("a", "1", 1, f"{cell}/test-2.json", content),
+            Kept("a", "1", 1, f"{cell}/provenance.json", [{"seconds": 1.5}]),
+        ],
+    )

@@ -1,0 +1,185 @@
+"""Files, terminals and disks that are not what they should be: one line each, and in time."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from rerank import arrow
+from rerank.arrow import ArrowWriter, read_arrow
+from rerank.cli import main
+from rerank.errors import UserError
+from rerank.features.parse import store_features
+from rerank.jvm import _heap
+from tests.builders import write_collection
+
+
+def rerank(*words: str, timeout: float = 120, **environment: str) -> subprocess.CompletedProcess[bytes]:
+    """A process of its own: it may crash, hang, or be in another place."""
+    command = [sys.executable, "-m", "rerank.cli", *words]
+    return subprocess.run(command, capture_output=True, timeout=timeout, env=os.environ | environment, check=False)
+
+
+def test_a_truncated_file_of_rank_llm_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    hits = [{"qid": 1, "docid": f"d{i}", "content": f"text {i * i}", "rank": i + 1, "score": -i} for i in range(200)]
+    packed = gzip.compress(json.dumps([{"query": "a wing", "hits": hits}]).encode())
+    (tmp_path / "lists.json.gz").write_bytes(packed[: len(packed) // 2])
+    words = ["retrieve", "--collection", f"rank_llm:{tmp_path / 'lists.json.gz'}", "--output", str(tmp_path / "out")]
+    assert main(words) == 2
+    assert "lists.json.gz: cannot be decompressed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("half", [r"\ud800", r"\udfff x", r"a\ud83d"])
+@pytest.mark.parametrize("key", ["query_id", "doc_id"])
+def test_half_a_character_in_an_id_is_refused(tmp_path: Path, half: str, key: str) -> None:
+    """Arrow's parser of JSON crashed on the first of them; so it is tried in a process of its own."""
+    pair = {"query_id": '"q1"', "doc_id": '"d1"'} | {key: f'"{half}"'}
+    line = f'{{"query_id": {pair["query_id"]}, "doc_id": {pair["doc_id"]}, "score": 1.0}}\n'
+    (tmp_path / "run.jsonl").write_text(line * 3)
+    done = subprocess.run(
+        [sys.executable, "-c", READ, str(tmp_path / "run.jsonl")], capture_output=True, timeout=120, check=False
+    )
+    assert done.returncode == 2, done.stderr
+    assert b"run.jsonl:1: " in done.stdout
+
+
+READ = """
+import sys
+from rerank.errors import UserError
+from rerank.retrieval.runs import read_run
+try:
+    read_run(sys.argv[1])
+except UserError as error:
+    print(ascii(error))
+    sys.exit(2)
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("2 qid:1 1:0.5 2:0.25 3:1 #docid = d1\n", r"judgments:1: \d+ columns; expected a query id, 0"),
+        ("2 qid:1 1:0.5 2:0.25\n", "judgments:1: the grade '2:0.25' is no whole number"),
+        ("q1 0 d1 100000\n", "judgments:1: the grade 100000 is beyond 32767"),
+    ],
+)
+def test_judgments_that_are_none_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, message: str
+) -> None:
+    (tmp_path / "judgments").write_text(text)
+    (tmp_path / "run.trec").write_text("q1 Q0 d1 1 1.0 x\n")
+    assert main(["evaluate", f"--qrels={tmp_path / 'judgments'}", "--runs", str(tmp_path / "run.trec")]) == 2
+    import re
+
+    said = capsys.readouterr().err
+    assert re.search(message, said), said
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize("space", ["\u00a0", "\u2003", "\u3000"])
+def test_a_space_that_is_none_in_features_is_named(tmp_path: Path, space: str) -> None:
+    """A no-break space behind the query's id made the file one document without an end."""
+    lines = (f"1 qid:1{space}1:0.5 2:0.{i}\n" for i in range(1, 50))
+    (tmp_path / "train.txt").write_text("".join(lines), encoding="utf-8")
+    with pytest.raises(UserError, match=r"train\.txt:1: .*no plain space"):
+        store_features(tmp_path / "train.txt", tmp_path / "lists", "key")
+
+
+def test_threads_below_one_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    collection = write_collection(tmp_path)
+    words = ["retrieve", "--collection", collection, "--output", str(tmp_path / "out"), "--threads", "-1"]
+    assert main(words) == 2
+    assert "threads: must be at least 1, not -1" in capsys.readouterr().err
+
+
+def test_a_heap_too_small_for_lucene_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With 8 MB Java collected garbage for as long as anybody waited."""
+    for heap in ("8m", "63M", "1000k", "1"):
+        monkeypatch.setenv("RERANK_JVM_HEAP", heap)
+        with pytest.raises(UserError, match="Lucene needs 64m"):
+            _heap()
+    for heap in ("64m", "65536K", "1g", str(1 << 30)):
+        monkeypatch.setenv("RERANK_JVM_HEAP", heap)
+        assert _heap() == heap
+
+
+def test_a_terminal_of_another_encoding_gets_what_it_can_show(tmp_path: Path) -> None:
+    (tmp_path / "qrels").write_text("q1 0 d1 1\n")
+    name = "überrank\u2192\u03b1.trec"
+    (tmp_path / name).write_text("q1 Q0 d1 1 1.0 x\n")
+    words = ["evaluate", "--qrels", str(tmp_path / "qrels"), "--runs", str(tmp_path / name)]
+    done = rerank(*words, PYTHONIOENCODING="latin-1")
+    assert done.returncode == 0, done.stderr
+    assert b"\xfcberrank\\u2192\\u03b1" in done.stdout
+
+
+def test_names_that_are_too_long_and_homes_that_are_not_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collection = write_collection(tmp_path)
+    long = tmp_path / ("x" * 300)
+    (tmp_path / "judged.txt").write_text("q1 0 d1 1\n")
+    (tmp_path / "run.trec").write_text("q1 Q0 d1 1 1.0 x\n")
+    for words in (
+        ["evaluate", f"--qrels={long}", "--runs", str(tmp_path / "run.trec")],
+        ["evaluate", f"--qrels={tmp_path / 'judged.txt'}", "--runs", str(tmp_path / "run.trec"), f"--json={long}"],
+        ["retrieve", "--collection", collection, "--output", str(long)],
+        ["lists", str(long)],
+        ["verify", str(long)],
+        ["export", f"--lists={long}", "--output", str(tmp_path / "x.jsonl")],
+        ["train", "--config", str(long)],
+    ):
+        assert main(words) == 2, words
+        said = capsys.readouterr().err
+        assert said.count("\n") == 1, said
+        assert "x" * 300 in said
+    monkeypatch.delenv("RERANK_HOME", raising=False)
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr("pwd.getpwuid", _nobody)
+    assert main(["retrieve", "--collection", collection, "--output", str(tmp_path / "out")]) == 2
+    assert "set RERANK_HOME" in capsys.readouterr().err
+
+
+def _nobody(number: int) -> None:
+    raise KeyError(number)
+
+
+def test_a_disk_that_takes_nothing_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Read-only file systems cannot be mounted here, so the one call that finds out says what they say."""
+    import errno
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(tmp_path / "out"))
+
+    (tmp_path / "judged.txt").write_text("q1 0 d1 1\n")
+    (tmp_path / "run.trec").write_text("q1 Q0 d1 1 1.0 x\n")
+    monkeypatch.setattr("pathlib.Path.touch", refuse)
+    words = ["evaluate", f"--qrels={tmp_path / 'judged.txt'}", "--runs", str(tmp_path / "run.trec")]
+    assert main([*words, f"--json={tmp_path / 'out' / 'x.json'}"]) == 2
+    said = capsys.readouterr().err
+    assert "Read-only file system" in said
+    assert said.count("\n") == 1
+
+
+def test_texts_of_more_than_two_gibibytes_become_several_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrow, "SIGNS", 100)
+    texts = [None if i % 7 == 0 else "x" * i for i in range(64)]
+    with ArrowWriter(tmp_path / "texts.arrow", pa.schema([("text", pa.string()), ("n", pa.int64())])) as writer:
+        writer.add({"text": texts, "n": list(range(64))})
+        assert writer.rows == 64
+    table = read_arrow(tmp_path / "texts.arrow")
+    assert table.column("text").to_pylist() == texts
+    assert table.column("n").to_pylist() == list(range(64))
+    sizes = [sum(len(text or "") for text in chunk.to_pylist()) for chunk in table.column("text").chunks]
+    assert all(size <= 100 for size in sizes)

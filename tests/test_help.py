@@ -1,0 +1,111 @@
+"""What people see before anything runs: help, lists of what there is, and refusals."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import fields
+
+import pytest
+
+from rerank.catalogue import collections, measures, models
+from rerank.cli import main
+from rerank.collections.names import PREFIXES
+from rerank.losses import load_all, load_parts
+from rerank.losses.listing import listing
+from rerank.measures.names import MEASURES
+from rerank.models.load import MODELS, NORMALISERS
+from rerank.relaxations import load_all as load_relaxations
+from rerank.training.classes import DATA, SAMPLERS, import_classes
+from rerank.training.config import Optimization, TrainConfig
+from rerank.training.help import GROUPS, page
+
+
+def first_words(text: str) -> list[str]:
+    return [line.split()[0] for line in text.splitlines() if line.startswith("  ")]
+
+
+def test_the_help_of_training_fits_a_screen_and_names_every_option_once() -> None:
+    lines = page().splitlines()
+    assert len(lines) <= 40
+    assert max(map(len, lines)) <= 110
+    needed = ["data", "model", "loss"]
+    whole = [field.name for field in fields(TrainConfig) if field.name not in (*needed, "optimization")]
+    whole += [f"optimization.{field.name}" for field in fields(Optimization)]
+    grouped = [key for keys in GROUPS.values() for key in keys]
+    assert sorted(grouped) == sorted(whole)
+    for key in (*needed, "output", *whole):
+        assert f"--{key} " in page(), key
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (["train", "--help"], "--optimization.encoder_lr 2e-05"),
+        (["train", "--help", "all"], "learning rate of the encoder"),
+        (["train", "--data", "ListsData", "--model.help"], "MLP "),
+        (["train", "--sampler.help"], "PositivesNegatives "),
+        (["experiment", "--methods.help"], "--methods.search"),
+        (["models"], "LightGBM "),
+        (["collections"], "smart:DIR"),
+        (["measures"], "nDCG "),
+    ],
+)
+def test_help_comes_without_torch(words: list[str], shown: str) -> None:
+    code = f"import sys; from rerank.cli import main\ntry: main({words!r})\nfinally: print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    *lines, torch = done.stdout.splitlines()
+    assert shown in "\n".join(lines)
+    assert torch == "False"
+
+
+def test_lists_name_all_that_there_is_a_line_each() -> None:
+    assert first_words(listing()) == [*load_all(), *load_relaxations(), *load_parts()]
+    assert first_words(models()) == [*MODELS, *NORMALISERS]
+    assert first_words(measures()) == [*MEASURES]
+    assert set(first_words(collections())) == {"an", "demo", *PREFIXES}
+    assert (
+        max(len(line) for text in (listing(), models(), measures(), collections()) for line in text.splitlines()) < 120
+    )
+
+
+def test_a_class_can_be_named_by_its_name_alone() -> None:
+    known = import_classes()
+    assert {*DATA, *SAMPLERS, *MODELS, *NORMALISERS, *load_all(), *load_relaxations()} <= set(known)
+    assert len(known) == len(set(known))
+
+
+START = ["train", "--data=ListsData", "--data.train=lists", "--model=CrossEncoder", "--model.name=m", "--output=out"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--loss=SmothINDCG"], "loss: there is no SmothINDCG (did you mean 'SmoothINDCG'?)"),
+        (["--loss=ListNet", "--loss.temprature=3"], "loss.temprature: ListNet has no temprature (did you mean 'temper"),
+        (["--loss=ListNet", "--loss.temperature=abc"], "loss.temperature: expected a number, not abc"),
+        (["--loss=ListNet", "--loss.reduction=all"], "loss.reduction: expected mean, sum or none, not all"),
+        (["--loss=DirectMetric", "--loss.relaxation=SmootI"], "loss.relaxation: there is no SmootI (did you mean 'Smo"),
+        (["--loss=ListNet", "--model=CrosEncoder"], "model: there is no CrosEncoder (did you mean 'CrossEncoder'?)"),
+        (["--loss=ListNet", "--model.nmae=m"], "model.nmae: CrossEncoder has no nmae (did you mean 'name'?)"),
+        (["--loss=ListNet", "--model.query_length=q"], "model.query_length: expected a whole number or null, not q"),
+        (["--loss=ListNet", "--data.tarin=x"], "data.tarin: ListsData has no tarin (did you mean 'train'?)"),
+        (["--loss=ListNet", "--precision=bf8"], "precision: expected auto, bf16 or fp32, not bf8"),
+        (["--loss=ListNet", "--patience=many"], "patience: expected a whole number or null, not many"),
+        (["--loss=ListNet", "--tracker=x"], "tracker: expected a list or null, not x"),
+        (["--optimisation.encoder_lr=1"], "did you mean '--optimization.encoder_lr'?"),
+    ],
+)
+def test_what_training_refuses_is_readable(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*START, *words]) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert message in line
+    for riddle in ("Union", "Subtypes", "class_path", "Parser key", "NestedArg"):
+        assert riddle not in line
+
+
+def test_a_model_that_is_not_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "--data=ListsData", "--data.train=x", "--model.name=m", "--output=o"]) == 2
+    assert "model: say which model first" in capsys.readouterr().err
+    assert main(["train", "--data=ListsData", "--data.train=x", "--model=CrossEncoder", "--output=o"]) == 2
+    assert "model: CrossEncoder needs name; say --model.name" in capsys.readouterr().err

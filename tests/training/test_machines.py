@@ -1,0 +1,178 @@
+"""Training and scoring by processes of several machines: here two launchers that meet at a loopback address."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from rerank.cli import main
+from rerank.training.scoring import deal
+from tests.builders import make_lists, make_model, write_folds
+from tests.conftest import ROOT
+
+SCRIPT = str(ROOT / "scripts" / "train.py")
+MACHINES = str(ROOT / "configs" / "accelerate" / "machines.yaml")
+
+
+def free_port() -> int:
+    with socket.socket() as opened:
+        opened.bind(("127.0.0.1", 0))
+        return opened.getsockname()[1]
+
+
+def launched(kind: str, machine: int, port: int, folder: Path, words: list[str]) -> subprocess.Popen[str]:
+    """The launcher of one of two machines, which works in a folder of its own."""
+    if kind == "torchrun":
+        launch = ["torch.distributed.run", "--nnodes=2", "--nproc_per_node=1", f"--node_rank={machine}"]
+        launch += ["--master_addr=127.0.0.1", f"--master_port={port}"]
+    else:
+        launch = ["accelerate.commands.launch", "--config_file", MACHINES, "--num_processes=2"]
+        launch += [f"--machine_rank={machine}", "--main_process_ip=127.0.0.1", f"--main_process_port={port}"]
+    place = folder / f"machine-{machine}"
+    place.mkdir(exist_ok=True)
+    command = [sys.executable, "-m", *launch, SCRIPT, *words]
+    log = (place / "log.txt").open("a")
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "RERANK_HOME": str(place / "home")}
+    return subprocess.Popen(command, cwd=place, env=environment, stdout=log, stderr=log, start_new_session=True)
+
+
+def trained_by_two(kind: str, folder: Path, words: list[str]) -> None:
+    port = free_port()
+    machines = [launched(kind, machine, port, folder, words) for machine in (0, 1)]
+    assert [machine.wait(600) for machine in machines] == [0, 0], (folder / "machine-0" / "log.txt").read_text()[-3000:]
+
+
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    return {f"{p.name}/{k}": v for p in sorted((run / "best").glob("*.safetensors")) for k, v in load_file(p).items()}
+
+
+def difference(one: Path, other: Path) -> float:
+    mine, theirs = weights(one), weights(other)
+    assert mine.keys() == theirs.keys() and mine
+    return max((mine[key] - theirs[key]).abs().max().item() for key in mine)
+
+
+def words_of(folder: Path, dropout: float) -> list[str]:
+    make_lists(folder)
+    model = make_model(folder / "model", dropout=dropout)
+    return [
+        *("--data=ListsData", f"--data.train={folder / 'lists'}", "--data.validation_share=0.25"),
+        *("--model=CrossEncoder", f"--model.name={model}", "--model.query_length=8", "--model.document_length=16"),
+        *("--loss=SmoothINDCG", "--epochs=3", "--batch_size=4", "--precision=fp32", "--tracker=[]"),
+        "--optimization.encoder_lr=0.001",
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["torchrun", "accelerate"])
+def test_two_machines_train_as_one(kind: str, tmp_path: Path) -> None:
+    """2 x 1 processes, 1 x 2, and 1 x 1 with accumulation."""
+    words = words_of(tmp_path, dropout=0.0)
+    trained_by_two(kind, tmp_path, [*words, f"--output={tmp_path / 'two-machines'}"])
+    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--standalone", SCRIPT]
+    subprocess.run([*launch, *words, f"--output={tmp_path / 'two-processes'}"], check=True, timeout=600)
+    command = [sys.executable, SCRIPT, *words, f"--output={tmp_path / 'one'}", "--micro_batch_size=1"]
+    subprocess.run(command, check=True, timeout=600)
+    print(
+        "differences",
+        difference(tmp_path / "two-machines", tmp_path / "two-processes"),
+        difference(tmp_path / "two-machines", tmp_path / "one"),
+    )
+    assert difference(tmp_path / "two-machines", tmp_path / "two-processes") == 0
+    assert difference(tmp_path / "two-machines", tmp_path / "one") < 1e-5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("killed", [0, 1])
+def test_a_machine_that_is_killed_and_both_started_again_end_with_the_same_weights(killed: int, tmp_path: Path) -> None:
+    words = [*words_of(tmp_path, dropout=0.1), "--checkpoint_every=2", "--epochs=6"]
+    trained_by_two("accelerate", tmp_path, [*words, f"--output={tmp_path / 'whole'}"])
+    run, port = tmp_path / "killed", free_port()
+    again = [*words, f"--output={run}"]
+    machines = [launched("accelerate", machine, port, tmp_path, again) for machine in (0, 1)]
+    while not list(run.glob("checkpoints/*/")):
+        assert all(machine.poll() is None for machine in machines)
+        time.sleep(0.02)
+    os.killpg(machines[killed].pid, signal.SIGKILL)  # the launcher
+    for child in Path(f"/proc/{machines[killed].pid}").glob("task/*/children"):
+        assert not child.read_text()
+    assert machines[1 - killed].wait(300) != 0, "it does not train on by itself"
+    assert not (run / "measures.json").exists()
+    trained_by_two("accelerate", tmp_path, again)
+    assert "resuming at step" in (run / "log.txt").read_text()
+    assert difference(run, tmp_path / "whole") == 0
+
+
+def test_work_is_dealt_out_evenly() -> None:
+    costs = torch.randint(1, 100, (200,), generator=torch.Generator().manual_seed(1)).numpy()
+    for processes in (1, 2, 7):
+        owners = deal(costs, processes)
+        loads = [sum(cost for cost, owner in zip(costs, owners, strict=True) if owner == p) for p in range(processes)]
+        assert sum(loads) == costs.sum()
+        assert max(loads) - min(loads) <= costs.max(), "as greedy dealing guarantees"
+
+
+@pytest.mark.parametrize("kind", ["text", "features"])
+def test_one_two_and_four_processes_write_the_same_run(kind: str, tmp_path: Path) -> None:
+    parts = tmp_path / "parts.py"
+    parts.write_text(
+        "import sys; from rerank.training import scoring; scoring.PAIRS = 10; "
+        "from rerank.cli import main; sys.exit(main(sys.argv[1:]))"
+    )
+    if kind == "text":
+        words, lists = words_of(tmp_path, dropout=0.0), tmp_path / "lists"
+    else:
+        lists = write_folds(tmp_path / "letor") / "Fold1" / "test.txt"
+        words = ["--data=LetorData", f"--data.path={tmp_path / 'letor'}", "--data.fold=1", "--model=SelfAttention"]
+        words += ["--loss=ListNet", "--tracker=[]"]
+    assert main(["train", *words, "--epochs=1", f"--output={tmp_path / 'run'}"]) == 0
+    for processes in (1, 2, 4):
+        launch = ["torch.distributed.run", f"--nproc_per_node={processes}", "--standalone", str(parts), "rerank"]
+        command = ["--model", str(tmp_path / "run" / "best"), "--lists", str(lists), "--depth=15"]
+        command += ["--output", str(tmp_path / f"{processes}.trec")]
+        subprocess.run([sys.executable, "-m", *launch, *command], check=True, timeout=600)
+    runs = {(tmp_path / f"{processes}.trec").read_bytes() for processes in (1, 2, 4)}
+    assert len(runs) == 1 and runs.pop().count(b"\n") > 50
+    assert not list(tmp_path.glob(".*parts*")), "the parts are gone"
+
+
+def test_a_killed_reranking_resumes_and_writes_the_same_run(tmp_path: Path) -> None:
+    words = words_of(tmp_path, dropout=0.0)
+    assert main(["train", *words, "--epochs=1", f"--output={tmp_path / 'run'}"]) == 0
+    code = """
+import os, signal, sys
+from pathlib import Path
+from rerank.cli import main
+from rerank.training import scoring
+scoring.PAIRS = 10
+write = scoring.Parts.write
+def killed_after_two(self, part, scores):
+    write(self, part, scores)
+    if "killed" in sys.argv[-1] and part == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+if "first" in sys.argv[1]:
+    scoring.Parts.write = killed_after_two
+sys.exit(main(sys.argv[2:]))
+"""
+    command = ["rerank", "--model", str(tmp_path / "run" / "best"), "--lists", str(tmp_path / "lists"), "--output"]
+
+    def run(turn: str, output: str) -> subprocess.CompletedProcess[str]:
+        words = [sys.executable, "-c", code, turn, *command, str(tmp_path / output)]
+        return subprocess.run(words, capture_output=True, text=True, timeout=600)
+
+    assert run("first", "whole.trec").returncode == 0
+    assert run("first", "killed.trec").returncode == -signal.SIGKILL
+    assert not (tmp_path / "killed.trec").exists()
+    done = run("second", "killed.trec")
+    assert done.returncode == 0 and "resuming, 4 of" in done.stderr
+    assert (tmp_path / "killed.trec").read_bytes() == (tmp_path / "whole.trec").read_bytes()
+    assert not list(tmp_path.glob(".*parts*"))

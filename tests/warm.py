@@ -1,0 +1,21 @@
+"""What training and experiments import before and during their first step; imported by the process to fork from."""
+
+from __future__ import annotations
+
+import accelerate  # noqa: F401
+import pyarrow.dataset  # noqa: F401
+import torch._dynamo
+import torch.utils.tensorboard  # noqa: F401
+import transformers.models.auto.tokenization_auto
+import transformers.models.bert.modeling_bert  # noqa: F401
+
+import rerank.cli
+import rerank.experiments.worker
+import rerank.lists.build
+import rerank.models.text.cross_encoder
+import rerank.models.vectors.lightgbm
+import rerank.training.command
+import rerank.training.model_column
+import rerank.training.trainer
+
+rerank.training.command._import_classes()
