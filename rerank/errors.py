@@ -6,10 +6,22 @@ import difflib
 from collections.abc import Iterable
 
 
-class UserError(Exception):
+class UserError(ValueError):
     """An error that the user can fix; the command line prints it as one line and exits with code 2.
 
-    The message says what is wrong, where (``file:line`` or the key), and what would be right.
+    The message says what is wrong, where (``file:line`` or the key), and what would be right. From Python it is caught
+    as a ValueError.
+    """
+
+
+class NotFoundError(UserError, FileNotFoundError):
+    """A file or folder that is not there; from Python it is caught as a FileNotFoundError, too.
+
+    >>> try:
+    ...     raise NotFoundError("runs/x: no such folder")
+    ... except FileNotFoundError as error:
+    ...     print(error)
+    runs/x: no such folder
     """
 
 

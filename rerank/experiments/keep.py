@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from rerank.errors import UserError, one_line
+from rerank.errors import NotFoundError, UserError, one_line
 from rerank.experiments.cells import Cell, Group
 from rerank.files import atomic_file, atomic_write
 from rerank.hashes import read_sealed, sealed_text, write_sealed
@@ -139,7 +139,7 @@ def read_kept(path: str | Path) -> list[Kept]:
     import pyarrow.parquet as pq
 
     if not Path(path).is_file():
-        raise UserError(f"{path}: no such file; `keep: {path}` in an experiment's configuration makes it")
+        raise NotFoundError(f"{path}: no such file; `keep: {path}` in an experiment's configuration makes it")
     try:
         table = pq.read_table(path, page_checksum_verification=True, partitioning=None)
     except (pa.ArrowException, OSError) as error:

@@ -22,8 +22,8 @@ log = logging.getLogger("rerank")
 
 LOOK = 2.0
 """Seconds after which the cluster is asked again which machines it has."""
-ANSWER = 60.0
-"""Seconds that a machine may take to say what it sees."""
+ANSWER = 300.0
+"""Seconds that a machine may take to start a process and say what it sees."""
 
 
 class Seen(NamedTuple):

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from tqdm import tqdm
 
 from rerank.arrow import Array, blocks, write_arrow
 from rerank.errors import UserError
@@ -19,6 +18,7 @@ from rerank.features.svmlight import EXAMPLE, Block, Layout, has_qid, parse_bloc
 from rerank.files import COMPRESSED, atomic_folder, plain_name, read_blocks, read_lines
 from rerank.lists import Lists
 from rerank.lists.writer import StoreWriter
+from rerank.progress import tqdm
 
 ROWS = 1 << 16
 """Rows of features that are copied at a time."""

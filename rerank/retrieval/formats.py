@@ -9,7 +9,7 @@ from typing import TypeAlias
 from rerank.collections.base import checked_id
 from rerank.collections.rankllm import read_lists
 from rerank.collections.records import read_json_objects
-from rerank.errors import UserError, nearest, one_line
+from rerank.errors import NotFoundError, UserError, nearest, one_line
 from rerank.files import plain_name, read_lines
 
 Row: TypeAlias = tuple[str, str, str, object, object]
@@ -75,7 +75,7 @@ def json_lines_rows(path: Path) -> Iterator[Row]:
 def parquet_rows(path: Path) -> Iterator[Row]:
     """One document a row; the file's order stands for ranks."""
     if not path.is_file():
-        raise UserError(f"{path}: no such file")
+        raise NotFoundError(f"{path}: no such file")
     from pyarrow import ArrowException
     from pyarrow.parquet import ParquetFile
 

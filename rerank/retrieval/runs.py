@@ -9,10 +9,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-from tqdm import tqdm
 
 from rerank.errors import UserError
 from rerank.files import COMPRESSED, atomic_write
+from rerank.progress import tqdm
 from rerank.retrieval.formats import kind_of, read_rows
 from rerank.retrieval.records import read_regular_records
 from rerank.retrieval.table import FLOAT32, RunTable, Scored, TwiceError, as_float32

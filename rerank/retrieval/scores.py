@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from rerank.arrow import Array
 from rerank.collections.base import checked_id
 from rerank.collections.records import read_json_objects
-from rerank.errors import UserError, nearest, one_line
+from rerank.errors import NotFoundError, UserError, nearest, one_line
 from rerank.files import read_lines
 from rerank.retrieval.formats import FIELDS, kind_of, read_rows
 from rerank.retrieval.table import TwiceError
@@ -156,7 +156,7 @@ def _rows_of(reader: Iterable[list[str]], path: Path, places: list[int]) -> Iter
 
 def _parquet(path: Path) -> Reader:
     if not path.is_file():
-        raise UserError(f"{path}: no such file")
+        raise NotFoundError(f"{path}: no such file")
     from pyarrow.parquet import ParquetFile
 
     unreadable = f"{path}: not a readable Parquet file"

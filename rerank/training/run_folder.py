@@ -35,6 +35,9 @@ IDENTITY = "identity.json"
 MEASURES = "measures.json"
 """Written last: the run is complete. Sealed, and never written again."""
 
+GIVEN = "lists"
+"""Where lists lie that were given in memory."""
+
 KERNELS = "kernels.json"
 """Which ways the run took where two lead to the same numbers; it takes them again when it is resumed."""
 
@@ -75,7 +78,9 @@ class RunFolder:
         names = {file.name for file in self.path.iterdir() if not file.name.startswith(".")}
         if "config.yaml" in names:
             raise UserError(f"output: {self.path} has a run of another version; name another output")
-        if any(name != "log.txt" and not re.fullmatch(r"test(-\w+)?\.(json|trec)", name) for name in names):
+        if any(
+            name not in ("log.txt", GIVEN) and not re.fullmatch(r"test(-\w+)?\.(json|trec)", name) for name in names
+        ):
             raise UserError(f"output: {self.path} exists and is not a run folder; name another one")
 
     def finished(self) -> dict[str, Any] | None:
@@ -114,6 +119,8 @@ class RunFolder:
             return None
         try:
             return Ways.of(read_sealed(path))
+        except UserError:
+            raise
         except ValueError as error:
             raise UserError(f"{path}: {error}; remove {self.path} to train again") from error
 
