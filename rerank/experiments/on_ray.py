@@ -269,7 +269,7 @@ def ray_workers(
     try:
         import ray
     except ModuleNotFoundError as error:
-        raise UserError("engine: Ray is not installed; pip install 'rerank[ray]'") from error
+        raise UserError("engine: Ray is not installed; pip install 'rerank-direct[ray]'") from error
     ours = not ray.is_initialized()
     address = os.environ.get("RAY_ADDRESS") or "local"
     if ours:

@@ -30,7 +30,7 @@ def _work(jobs: Any, replies: Any, log: str) -> None:
 
 
 class Forked:
-    """A forked worker, as `Process` looks at it."""
+    """A forked worker, as `Process` looks at its process."""
 
     def __init__(self, environment: dict[str, str], log: Path) -> None:
         (jobs, give), (take, replies) = pipe(), pipe()

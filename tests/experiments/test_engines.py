@@ -213,7 +213,7 @@ def test_without_ray_the_engine_says_what_to_install(here: Path, tmp_path: Path)
     code = f"import sys; sys.modules['ray'] = None; from rerank.cli import main; sys.exit(main({words!r}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 2
-    assert done.stderr.endswith("rerank: error: engine: Ray is not installed; pip install 'rerank[ray]'\n")
+    assert done.stderr.endswith("rerank: error: engine: Ray is not installed; pip install 'rerank-direct[ray]'\n")
 
 
 def test_ray_is_imported_only_where_it_is_asked_for(here: Path) -> None:
@@ -225,7 +225,7 @@ def test_ray_is_imported_only_where_it_is_asked_for(here: Path) -> None:
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
     """Ray on two nodes of one CPU each, on this machine."""
-    pytest.importorskip("ray", reason="Ray is not installed: pip install 'rerank[ray]'")
+    pytest.importorskip("ray", reason="Ray is not installed: pip install 'rerank-direct[ray]'")
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     from ray.cluster_utils import Cluster
 
@@ -257,7 +257,7 @@ def workers_of_actors() -> list[psutil.Process]:
 
 def test_cells_on_ray_equal_those_of_this_machine(here: Path, tmp_path: Path) -> None:
     """On an instance of Ray that the command starts, and stops."""
-    pytest.importorskip("ray", reason="Ray is not installed: pip install 'rerank[ray]'")
+    pytest.importorskip("ray", reason="Ray is not installed: pip install 'rerank-direct[ray]'")
     process = on_ray(here, tmp_path / "out", "local", "--seeds=[1]")
     _, said = process.communicate(timeout=1800)
     assert process.returncode == 0, said
