@@ -120,7 +120,7 @@ def faster(heads: int, size: int, kind: torch.dtype, device: torch.device) -> Wa
         return found
     started = time.perf_counter()
     milliseconds = measure(heads, size, kind, device)
-    ways = Ways(**{name: min(of, key=lambda way: of[way]) for name, of in milliseconds.items()})  # type: ignore[arg-type]
+    ways = Ways(**{name: min(of, key=lambda way: of[way]) for name, of in milliseconds.items()})
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(path) as file:
@@ -169,7 +169,8 @@ def measure(heads: int, size: int, kind: torch.dtype, device: torch.device) -> d
 
     def attention(way: Way, rate: float, backwards: bool) -> None:
         states = [state.detach().requires_grad_(backwards) for state in draw]
-        found = attend(*states, sequences, size**-0.5, rate, False, way)
+        query, key, value = states
+        found = attend(query, key, value, sequences, size**-0.5, rate, False, way)
         if backwards:
             torch.autograd.grad(found, states, draw[0])
 

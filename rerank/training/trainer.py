@@ -429,6 +429,6 @@ def check_launcher() -> None:
         if os.environ.get(f"ACCELERATE_USE_{name}", "false").lower() in ("1", "true"):
             raise UserError(
                 f"accelerate launch: {name} is not supported: its processes have to make equally many passes, and "
-                "lists are of any length. Let every process hold the model (configs/accelerate/gpus.yaml, machines.yaml);"
-                " where memory is short, say gradient: cached, or take a smaller model"
+                "lists are of any length. Let every process hold the model (configs/accelerate/gpus.yaml, "
+                "machines.yaml); where memory is short, say gradient: cached, or take a smaller model"
             )
