@@ -242,7 +242,8 @@ def test_few_shapes_are_at_most_three_hundredths_more(lengths: list[int]) -> Non
     assert all(length <= room <= 1.02 * length for length, room in zip(lengths, sequences.rooms, strict=True))
     for run in sequences.runs(1 << 30):
         number, start, count, places = run
-        assert start == int(sequences.starts[number]) and count & (count - 1) == 0 or sequences.rooms == tuple(lengths)
+        assert start == int(sequences.starts[number])
+        assert count & (count - 1) == 0 or sequences.rooms == tuple(lengths)
         own, mask = lengths[number : number + count], sequences.mask_of(run)
         real = [places] * count if mask is None else (places - mask.shape[3] + mask.sum((1, 2, 3))).tolist()
         assert real == own
