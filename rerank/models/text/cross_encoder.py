@@ -17,11 +17,12 @@ from torch import Tensor, nn
 from rerank.arrow import Array
 from rerank.errors import UserError
 from rerank.kernels.flat import flatten, reads_flat
+from rerank.kernels.measured import faster
 from rerank.kernels.memory import free_memory
 from rerank.kernels.precision import Precision, type_of
 from rerank.kernels.proof import use_kernels, works_here
 from rerank.kernels.shapes import remember_code
-from rerank.kernels.ways import Kernels, Ways, faster, use_ways
+from rerank.kernels.ways import Kernels, Ways, use_ways
 from rerank.lists.tokens import NOTHING, Around, Side, Tokens, encode, tokenise
 from rerank.lists.view import Lists
 from rerank.models.base import Inputs, drawn_from
