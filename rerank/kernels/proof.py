@@ -109,7 +109,7 @@ def works_here(network: Any, score: Score, batch: Mapping[str, Any], kind: torch
     scores = {}
     try:
         for way in ("torch", "own"):
-            use_ways(network, Ways.all(way))  # type: ignore[arg-type]
+            use_ways(network, Ways.all(way))
             with torch.inference_mode(), torch.autocast("cuda", kind, enabled=kind != torch.float32):
                 scores[way] = score(batch).float()
         apart = float((scores["own"] - scores["torch"]).abs().max())

@@ -203,7 +203,8 @@ class Gradients:
         if not np.isfinite(loss):
             raise UserError(f"the loss is {loss} at step {step}, in another process")
         if not fits:
-            return self._overflown(step)
+            self._overflown(step)
+            return None
         self.since_overflow += 1
         if self._is_scaled and self.since_overflow >= GROW:
             self.loss_scale, self.since_overflow = self.loss_scale * 2, 0

@@ -18,6 +18,7 @@ from rerank.kernels import cpu_attention, flat_attention
 from rerank.kernels.dropout import draw
 from rerank.kernels.flat import KINDS, SEQUENCES, flatten, reads_flat, rows, use_flat_encoder
 from rerank.kernels.flat_attention import Sequences, attend
+from rerank.kernels.ways import Ways, use_ways
 
 LENGTHS = st.lists(st.integers(1, 12), min_size=1, max_size=9)
 
@@ -210,3 +211,39 @@ def test_in_bf16_it_errs_no_more_than_pytorchs() -> None:
         )
 
     assert error(attend(*rounded, Sequences.of(lengths), 0.7, 0.0, False)) < 1.5 * error(theirs(*rounded))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("way", ["own", "torch"])
+@given(lengths=st.lists(st.integers(1, 37), min_size=1, max_size=9))
+def test_what_few_shapes_fill_in_changes_nothing(kind: str, way: str, lengths: list[int]) -> None:
+    """Rungs twice as coarse as they are, so that short texts have them, too."""
+    network, batch = network_of(kind), padded(lengths)
+    use_ways(network, Ways.all(way))  # type: ignore[arg-type]
+    weight = torch.arange(1.0, len(lengths) + 1).cos()
+    found = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(flat_attention, "TEXT", 0.2)
+        patch.setattr(flat_attention, "CHUNK", 0.5)
+        for name, scores in (("flat", read(network, batch)), ("padded", network(**batch).logits[:, 0])):
+            network.zero_grad(set_to_none=True)
+            (scores * weight).sum().backward()
+            found[name] = scores.detach(), {n: p.grad for n, p in network.named_parameters() if p.grad is not None}
+    torch.testing.assert_close(found["flat"][0], found["padded"][0], rtol=1e-5, atol=1e-5)
+    whole = torch.stack([gradient.norm() for gradient in found["padded"][1].values()]).norm()
+    for name, gradient in found["padded"][1].items():
+        assert (found["flat"][1][name] - gradient).norm() <= 1e-4 * gradient.norm() + 1e-5 * whole, name
+
+
+@given(st.lists(st.integers(1, 512), min_size=1, max_size=40))
+def test_few_shapes_are_at_most_three_hundredths_more(lengths: list[int]) -> None:
+    sequences = Sequences.of(lengths, few_shapes=True)
+    assert sum(lengths) <= sum(sequences.rooms) <= sequences.total <= 1.03 * sum(lengths)
+    assert all(length <= room <= 1.02 * length for length, room in zip(lengths, sequences.rooms, strict=True))
+    for run in sequences.runs(1 << 30):
+        number, start, count, places = run
+        assert start == int(sequences.starts[number])
+        assert count & (count - 1) == 0 or sequences.rooms == tuple(lengths)
+        own, mask = lengths[number : number + count], sequences.mask_of(run)
+        real = [places] * count if mask is None else (places - mask.shape[3] + mask.sum((1, 2, 3))).tolist()
+        assert real == own

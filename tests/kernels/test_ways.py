@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from rerank.kernels import ways
+from rerank.kernels import measured
 from rerank.kernels.flat import reads_flat
-from rerank.kernels.ways import Ways, faster, measure, way_of, ways_of
+from rerank.kernels.measured import faster, measure
+from rerank.kernels.ways import Ways, way_of, ways_of
 from rerank.models.text.cross_encoder import CrossEncoder
 
 CPU = torch.device("cpu")
@@ -25,10 +26,10 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_faster_way_is_taken_and_remembered(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     times = {name: {"own": 1.0, "torch": 2.0} for name in ("scoring", "training", "dropped")}
-    monkeypatch.setattr(ways, "measure", lambda *_: times | {"dropout": {"own": 2.0, "torch": 1.0}})
+    monkeypatch.setattr(measured, "measure", lambda *_: times | {"dropout": {"own": 2.0, "torch": 1.0}})
     expected = Ways("own", "own", "own", "torch")
     assert faster(2, 16, torch.float32, CPU) == expected
-    monkeypatch.setattr(ways, "measure", lambda *_: pytest.fail("measured again"))
+    monkeypatch.setattr(measured, "measure", lambda *_: pytest.fail("measured again"))
     assert faster(2, 16, torch.float32, CPU) == expected
     (file,) = (home / "kernels").glob("*.json")
     about = json.loads(file.read_text())["about"]
@@ -59,12 +60,12 @@ def test_both_ways_are_measured_and_random_numbers_stay(kind: torch.dtype) -> No
 def test_a_measurement_stops_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two calls of each way at least, and no further round after a tenth of a second."""
     calls: list[str] = []
-    ways._times(lambda way: (calls.append(way), time.sleep(0.06))[0], CPU)  # type: ignore[func-returns-value]
+    measured._times(lambda way: (calls.append(way), time.sleep(0.06))[0], CPU)  # type: ignore[func-returns-value]
     assert calls == ["own", "torch", "own", "torch"]
 
 
 def test_a_model_takes_what_it_is_told(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ways, "measure", lambda *_: pytest.fail("measured"))
+    monkeypatch.setattr(measured, "measure", lambda *_: pytest.fail("measured"))
     model = CrossEncoder(str(tiny_model), query_length=8, document_length=24)
     assert reads_flat(model.network) and ways_of(model.network) is None
     assert model.settle("fp32", "torch") == Ways.all("torch")

@@ -17,10 +17,12 @@ from torch import Tensor, nn
 from rerank.arrow import Array
 from rerank.errors import UserError
 from rerank.kernels.flat import flatten, reads_flat
+from rerank.kernels.measured import faster
 from rerank.kernels.memory import free_memory
 from rerank.kernels.precision import Precision, type_of
 from rerank.kernels.proof import use_kernels, works_here
-from rerank.kernels.ways import Kernels, Ways, faster, use_ways
+from rerank.kernels.shapes import remember_code
+from rerank.kernels.ways import Kernels, Ways, use_ways
 from rerank.lists.tokens import NOTHING, Around, Side, Tokens, encode, tokenise
 from rerank.lists.view import Lists
 from rerank.models.base import FRESH_SEED, Inputs, drawn_from
@@ -199,6 +201,7 @@ class CrossEncoder(Scorer):
 
     def _use_kernels(self) -> None:
         """Let the network compute our way, as far as that gives its own scores and gradients."""
+        remember_code()
         use_kernels(self.network, _attending(self.network), partial(_plain_scores, self.network), self._probe())
 
     def _probe(self) -> dict[str, Tensor]:
