@@ -11,7 +11,7 @@ from rerank.evaluation.beside import beside_first_stage, sentences
 from rerank.kernels.precision import Precision
 from rerank.lists.view import Lists
 from rerank.retrieval.fuse import interpolate
-from rerank.retrieval.runs import write_run
+from rerank.retrieval.runs import Run, write_run
 from rerank.training.model_column import model_hash
 from rerank.training.scoring import Scoring, Share
 
@@ -46,7 +46,7 @@ def write_reranked(
     with scoring.parts(place, "reranking", [made]) as (parts,):
         if scoring.main:
             scores = np.concatenate([np.zeros(0, np.float32), *parts.scores()])
-            run = lists.run(scores)
+            run: Run = lists.run(scores)
             if weight:
                 run = interpolate(run, lists.run(), weight)
             write_run(output, run, tag="rerank")
