@@ -8,12 +8,7 @@ what PyTorch's profiler sees of each operation by itself, over all lists but the
 is the clock's time less that. *Shapes* are the distinct ones of what oneDNN computes, *generated* the primitives that
 it had to make for them (``ONEDNN_VERBOSE=profile_create``, in a process of its own, from the first step on); making
 them is part of the time of products and attention in the first table. Last, without computing anything, the shapes of
-<<<<<<< HEAD
-400 steps of
-50 such pairs, each length as it is and on the ladder.
-=======
 400 steps of 50 such pairs, each length as it is and on the ladder.
->>>>>>> 5c0fbcf092a585d01ed05101bb0fe62a9dfcd74d
 """
 
 from __future__ import annotations

@@ -436,9 +436,5 @@ def check_launcher() -> None:
             raise UserError(
                 f"accelerate launch: {name} is not supported: its processes have to make equally many passes, and "
                 "lists are of any length. Let every process hold the model (configs/accelerate/gpus.yaml, "
-<<<<<<< HEAD
-                "machines.yaml); where memory is short, say gradient: cached, or take a smaller model"
-=======
                 "machines.yaml); where memory is short, say gradient: cached or model.lora, or take a smaller model"
->>>>>>> 5c0fbcf092a585d01ed05101bb0fe62a9dfcd74d
             )
