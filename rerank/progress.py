@@ -26,9 +26,11 @@ def tqdm(*args: Any, disable: bool | None = None, **options: Any) -> Any:
         disable: True for no bar; None for one where somebody can see it move.
         options: as tqdm takes them.
     """
+    kind: Any = terminal
     if not in_notebook():
-        return terminal(*args, disable=disable, **options)
-    kind = terminal
+        return kind(*args, disable=disable, **options)
     if find_spec("ipywidgets"):
-        from tqdm.notebook import tqdm as kind
+        from tqdm.notebook import tqdm as widget
+
+        kind = widget
     return kind(*args, disable=bool(disable), **options)

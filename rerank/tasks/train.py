@@ -78,7 +78,8 @@ def train(
     if not several:
         raise UserError("lists: expected one or more lists to train on")
     share = validation if isinstance(validation, int | float) else 0.0
-    named = {"train": several} | {"validation": [] if validation is None or share else [validation], "test": [test]}
+    by_share = validation is None or isinstance(validation, int | float)
+    named = {"train": several, "validation": [] if by_share else [validation], "test": [test]}
     if share and not 0 < share < 1:
         raise UserError(f"validation: a share must be above 0 and below 1, not {share:g}; lists validate, too")
     given = {name: [_lists(one, name) for one in some if one is not None] for name, some in named.items()}
