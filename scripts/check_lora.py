@@ -3,8 +3,8 @@
     python scripts/check_lora.py --lists lists/scifact-train --output check --steps 100
 
 Makes a decoder like Qwen3 (2 layers, a vocabulary of 8,000 tokens of the lists' own texts), trains it twice with LoRA,
-the second time killed in between, and compares the two. Prints the mean loss of each tenth of the steps, whether weights
-and losses are the same to the last bit, and the memory that a step takes by the length of a list.
+the second time killed in between, and compares the two. Prints the mean loss of each tenth of the steps, whether
+weights and losses are the same to the last bit, and the memory that a step takes by the length of a list.
 """
 
 from __future__ import annotations

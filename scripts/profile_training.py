@@ -3,12 +3,12 @@
     python scripts/profile_training.py [--lists lists/scifact-train] [--model sentence-transformers/all-MiniLM-L6-v2]
         [--trained 8] [--depth 50] [--length 256] [--dropout 0.1] [--threads 2] [--kernels auto]
 
-prints Markdown. Without ``--lists``, texts have random lengths as SciFact's pairs do (about 270 tokens). *Time* is what
-PyTorch's profiler sees of each operation by itself, over all lists but the first, per step; *Python and launches* is the
-clock's time less that. *Shapes* are the distinct ones of what oneDNN computes, *generated* the primitives that it had to
-make for them (``ONEDNN_VERBOSE=profile_create``, in a process of its own, from the first step on); making them is part
-of the time of products and attention in the first table. Last, without computing anything, the shapes of 400 steps of
-50 such pairs, each length as it is and on the ladder.
+prints Markdown. Without ``--lists``, texts have random lengths as SciFact's pairs do (about 270 tokens). *Time* is
+what PyTorch's profiler sees of each operation by itself, over all lists but the first, per step; *Python and launches*
+is the clock's time less that. *Shapes* are the distinct ones of what oneDNN computes, *generated* the primitives that
+it had to make for them (``ONEDNN_VERBOSE=profile_create``, in a process of its own, from the first step on); making
+them is part of the time of products and attention in the first table. Last, without computing anything, the shapes of
+400 steps of 50 such pairs, each length as it is and on the ladder.
 """
 
 from __future__ import annotations

@@ -2,11 +2,12 @@ r"""Attention within each of several sequences that lie end to end, without padd
 
 Three ways to the same sums :math:`\mathrm{softmax}(s Q_i K_i^\top) V_i` for every sequence *i*: PyTorch's kernel for
 sequences of varying length where a GPU has it, batched products over sequences of equal length on a CPU, and PyTorch's
-attention over padded sequences for what is left (on a GPU: dropout, float32, and sizes that the kernel does not know).
+attention over padded sequences for what is left (on a GPU: float32, and sizes that the kernel does not know).
 """
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
@@ -15,10 +16,12 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from rerank.kernels.cpu_attention import ELEMENTS, attended, gradients, is_ours
 from rerank.kernels.dropout import threshold
 from rerank.kernels.shapes import CHUNK, ROWS, TEXT, rounded
+from rerank.kernels.transfer import sent
 from rerank.kernels.ways import Way
 
 
@@ -58,7 +61,7 @@ class Sequences:
 
     def to(self, device: torch.device, non_blocking: bool = False) -> Sequences:
         """The same with ``starts`` on a device."""
-        return replace(self, starts=self.starts.to(device, non_blocking=non_blocking))
+        return replace(self, starts=sent(self.starts, device) if non_blocking else self.starts.to(device))
 
     @cached_property
     def first(self) -> Tensor:
@@ -170,18 +173,10 @@ def attend(
         if window is not None:
             return _by_pytorch(query, key, value, sequences, scale, dropout, first, window)
         return _on_cpu(query, key, value, sequences, scale, dropout, first, way)
-    if not dropout and _has_kernel(query):
-        from torch.nn.attention.varlen import varlen_attn
-
+    if way != "torch" and window is None and _has_kernel(query):
         longest, starts = max(sequences.lengths), sequences.starts
         ends = torch.arange(len(starts), dtype=torch.int32, device=starts.device) if first else starts
-        if window is not None and first:  # the kernel would lay a single query's window from the end
-            return _padded(query, key, value, sequences, scale, dropout, first, window)
-        sides = (-1, -1) if window is None else (window, window)
-        longer = 1 if first else longest
-        found = varlen_attn(query, key, value, ends, starts, longer, longest, scale=scale, window_size=sides)
-        assert isinstance(found, Tensor)  # a pair only where more is asked for
-        return found
+        return _Flash.apply(query, key, value, ends, starts, 1 if first else longest, longest, dropout, scale)
     return _padded(query, key, value, sequences, scale, dropout, first, window)
 
 
@@ -190,6 +185,52 @@ def _has_kernel(query: Tensor) -> bool:
     half, size = query.dtype in (torch.bfloat16, torch.float16), query.shape[-1]
     fits = query.device.type == "cuda" and half and size % 8 == 0 and size <= 256
     return fits and torch.cuda.get_device_capability(query.device) >= (8, 0)
+
+
+DETERMINISTIC = ContextVar("deterministic", default=False)
+"""Whether FlashAttention's backward pass adds up in one order: the same bits every time, more slowly."""
+
+
+class _Flash(torch.autograd.Function):
+    """FlashAttention over sequences of varying length, with dropout of its weights.
+
+    ``torch.nn.attention.varlen`` has the same kernel without dropout, and only newer versions of it take a scale.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        ends: Tensor,
+        starts: Tensor,
+        rows: int,
+        columns: int,
+        dropout: float,
+        scale: float,
+    ) -> Tensor:
+        output, sums, state, offset, _ = torch.ops.aten._flash_attention_forward(
+            query, key, value, ends, starts, rows, columns, dropout, False, False, scale=scale
+        )
+        ctx.save_for_backward(query, key, value, output, sums, ends, starts, state, offset)
+        ctx.told, ctx.scale, ctx.deterministic = (rows, columns, dropout, False), scale, DETERMINISTIC.get()
+        return output
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        *states, output, sums, ends, starts, state, offset = ctx.saved_tensors
+        before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+        if ctx.deterministic:
+            torch.use_deterministic_algorithms(True)
+        try:
+            found = torch.ops.aten._flash_attention_backward(
+                gradient.contiguous(), *states, output, sums, ends, starts, *ctx.told, state, offset, scale=ctx.scale
+            )
+        finally:
+            torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+        return (*found, *[None] * 6)
 
 
 def _padded(

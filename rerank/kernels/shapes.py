@@ -1,7 +1,7 @@
 """Few shapes of matrices on a CPU: oneDNN generates code for every new one, and waits for it.
 
-A text's tokens and a chunk's are rounded up to the rungs of a ladder. What is filled in reaches no score: attention does
-not look at it, and nothing reads what becomes of it.
+A text's tokens and a chunk's are rounded up to the rungs of a ladder. What is filled in reaches no score: attention
+does not look at it, and nothing reads what becomes of it.
 """
 
 from __future__ import annotations

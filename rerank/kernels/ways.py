@@ -1,8 +1,9 @@
 """Where two ways lead to the same numbers: which of them is faster on this processor.
 
-Attention and dropout have a way of our own and PyTorch's. Which is faster depends on the processor (one with AMX has other
-products than one without), so both are timed, for less than a second, on random numbers of the model's shapes. The
-choice is kept in the cache folder, by processor, version of PyTorch and shapes; a training keeps what it started with.
+Attention and dropout have a way of our own and PyTorch's. Which is faster depends on the processor (one with AMX has
+other products than one without), so both are timed, for less than a second, on random numbers of the model's shapes.
+The choice is kept in the cache folder, by processor, version of PyTorch and shapes; a training keeps what it started
+with.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from torch.utils.checkpoint import checkpoint
 
 from rerank.arrow import Array, list_numbers, starts_of
 from rerank.kernels.precision import Precision, autocast
+from rerank.kernels.transfer import sent
 from rerank.models.base import Inputs
 from rerank.models.scorer import Scorer
 
@@ -49,6 +50,9 @@ class Chunked:
         precision: arithmetic of the encoder.
         device: where the model is.
         scored: told after each chunk how many pairs it had.
+
+    Attributes:
+        off: how far second scores were from the first ones, as a share of the largest one, where there were two.
     """
 
     def __init__(
@@ -67,12 +71,13 @@ class Chunked:
         self.rows, self._of = rows, list_numbers(len(rows), starts)
         self.chunks = inputs.chunks(rows, starts, budget)
         beside = inputs.beside(rows)
-        self.beside = None if beside is None else beside.to(device, non_blocking=True)
+        self.beside = None if beside is None else sent(beside, device)
+        self.off: Tensor | None = None
 
     def collate(self, chunk: Array) -> dict[str, Tensor]:
         """The model's input for the pairs at some positions."""
         batch = self.inputs.collate(self.rows[chunk], starts_of(self._of[chunk]))
-        return {name: value.to(self.device, non_blocking=True) for name, value in batch.items()}
+        return {name: sent(value, self.device) for name, value in batch.items()}
 
     def score(self, batch: dict[str, Tensor]) -> Tensor:
         """Scores of a collated chunk."""
@@ -85,8 +90,21 @@ class Chunked:
         """Scores of all chunks as one vector ``[N]`` in the order of the pairs."""
         if len(parts) == 1 and (np.diff(self.chunks[0]) == 1).all():
             return parts[0]
-        order = torch.from_numpy(np.argsort(np.concatenate(self.chunks), kind="stable")).to(self.device)
+        order = sent(torch.from_numpy(np.argsort(np.concatenate(self.chunks), kind="stable")), self.device)
         return torch.cat(parts)[order]
+
+    def check(self, off: float) -> None:
+        """Look at how far second scores were from the first.
+
+        Raises:
+            RuntimeError: the second scores of a chunk are not the first: the model draws random numbers elsewhere than
+                from torch's generators, and its gradient is wrong.
+        """
+        if off > ALIKE:
+            raise RuntimeError(
+                f"a score differs by {off:.0%} when it is computed again: the model draws random numbers that "
+                "torch's generators do not decide; train with gradient: full"
+            )
 
     def joined(self, scores: Tensor) -> Tensor:
         """The final scores ``[N]``: what a model adds to those of its chunks has its gradient here, in any mode."""
@@ -109,11 +127,8 @@ def backpropagate(mode: Mode, pairs: Chunked, loss: Callable[[Tensor], Tensor]) 
         loss: a scalar of scores ``[N]`` in the order of the pairs.
 
     Returns:
-        The loss, detached.
-
-    Raises:
-        RuntimeError: the second scores of a chunk are not the first: the model draws random numbers elsewhere than
-            from torch's generators, and its gradient would be wrong.
+        The loss, detached. How far second scores were from the first is left in ``pairs.off``, for
+        :meth:`Chunked.check` at the end of a step: to look at it here, the host would wait for the device.
     """
     if mode == "cached":
         return _cached(pairs, loss)
@@ -160,16 +175,12 @@ def _cached(pairs: Chunked, loss: Callable[[Tensor], Tensor]) -> Tensor:
         again.backward(gradient[_on(pairs.device, chunk)])
         del again
     after.restore()
-    if off > ALIKE * scores.detach().abs().max():
-        raise RuntimeError(
-            f"a score differs by {float(off):g} when it is computed again: the model draws random numbers that "
-            "torch's generators do not decide; train with gradient: full"
-        )
+    pairs.off = off / scores.detach().abs().max().clamp(min=torch.finfo(off.dtype).tiny)
     return value.detach()
 
 
 def _on(device: torch.device, positions: Array) -> Tensor:
-    return torch.from_numpy(positions).to(device)
+    return sent(torch.from_numpy(positions), device)
 
 
 @contextmanager

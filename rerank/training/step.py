@@ -19,6 +19,7 @@ from rerank.errors import UserError
 from rerank.kernels.memory import out_of_memory
 from rerank.kernels.precision import Precision
 from rerank.kernels.sparse import sparse_embeddings
+from rerank.kernels.transfer import sent
 from rerank.lists.view import Lists
 from rerank.losses.base import Criterion, Loss
 from rerank.models.base import Inputs
@@ -29,9 +30,12 @@ from rerank.training.targets import Targets
 
 log = logging.getLogger("rerank")
 
-ELEMENTS = 2048
-"""Padded scores from which on lists of different lengths go through the loss apart: padding costs as much as lists do,
-and a call costs as much as this many scores."""
+ELEMENTS, ON_A_GPU = 2048, 1 << 20
+"""Above this many padded scores, bucket lists by length for the loss; below it, a further call costs more than padding.
+A GPU waits for calls, not for scores, so it takes a micro-batch at once."""
+
+LOSS_SCALE, GROW = 65536.0, 2000
+"""In fp16 the loss is multiplied by this at first, and by twice as much after so many steps without an overflow."""
 
 DEAD = 1e-7
 """A list is dead to its loss, at the scores as they are, where no score's derivative is larger: float32's rounding unit
@@ -97,6 +101,9 @@ class Gradients:
         full_tokens: tokens of a micro-batch up to which ``auto`` keeps the graph; None for any number. Lowered where
             memory runs out.
         why: where ``full_tokens`` comes from, for the log.
+        loss_scale: what the loss is multiplied by in fp16, and its gradient divided by, so that small gradients are not
+            0; halved, and the step done again, where large ones are infinite.
+        since_overflow: steps since it was last changed.
     """
 
     model: Scorer
@@ -111,6 +118,8 @@ class Gradients:
     gradient: Mode | Literal["auto"] = "full"
     full_tokens: int | None = None
     why: str = "as told"
+    loss_scale: float = LOSS_SCALE
+    since_overflow: int = 0
 
     def __post_init__(self) -> None:
         self.targets = Targets(self.lists, self.loss)
@@ -146,24 +155,76 @@ class Gradients:
         self._moved, self._pairs = moved, sum(len(group.rows) for group in mine)
         start = RandomState(self._device)
         while True:
+            fits = True
             try:
-                total = torch.zeros((), device=self._device)
+                self._pieces_done: list[tuple[list[Group], Tensor, Tensor, Chunked]] = []
                 self._dead = torch.zeros((), device=self._device)
                 with sparse_embeddings(self.model):
                     for piece, tokens in self._pieces(mine):
-                        total += self._piece(piece, tokens, parts, step)
-                break
+                        self._piece(piece, tokens, parts)
+                if (done := self._finish(mine, len(useful), step)) is not None:
+                    return done
             except (RuntimeError, MemoryError) as error:
                 if not out_of_memory(error):
                     raise
-            self._back_off(step)  # when the error is gone, and with it what its frames held
+                fits = False
+            if not fits:
+                self._back_off(step)  # when the error is gone, and with it what its frames held
             start.restore()
             for parameter in self._parameters:
                 parameter.grad = None
-        documents = torch.tensor(float(sum(len(group.rows) for group in mine)), device=self._device)
-        stop = torch.tensor(float(stops.asked() is not None), device=self._device)
-        loss, scored, dead, stop = torch.stack(self._all_reduce(total, documents, self._dead, stop)).tolist()
-        return Step(loss, int(scored), len(useful), int(dead), stop > 0)
+
+    def _finish(self, mine: list[Group], lists: int, step: int) -> Step | None:
+        """Sum over the processes, and look at the numbers of the step: here the host waits for the device, once.
+
+        Returns:
+            What the step did; None where its gradient is too large for fp16, and has to be taken again.
+        """
+        pieces = self._pieces_done
+        nothing = torch.zeros((), device=self._device)
+        total = torch.stack([value for _, value, _, _ in pieces]).sum() if pieces else nothing
+        documents = torch.full((), float(sum(len(group.rows) for group in mine)), device=self._device)
+        stop = torch.full((), float(stops.asked() is not None), device=self._device)
+        summed = self._all_reduce(total, documents, self._dead, stop)
+        found = [gradient for p in self._parameters if (gradient := p.grad) is not None]
+        finite = nothing + 1
+        if self._is_scaled:
+            torch._foreach_mul_(found, 1 / self.loss_scale)
+            finite = torch.stack(torch._foreach_norm(found)).sum().isfinite().float()
+        offs = [nothing if pairs.off is None else pairs.off for *_, pairs in pieces]
+        losses = [value for _, value, _, _ in pieces]
+        loss, scored, dead, stop, fits, *rest = torch.stack([*summed, finite, *offs, *losses]).tolist()
+        for (groups, _, scores, pairs), off, value in zip(
+            pieces, rest[: len(pieces)], rest[len(pieces) :], strict=True
+        ):
+            if not np.isfinite(value):
+                raise UserError(self._not_finite(groups, step, value, scores))
+            pairs.check(off)
+        if not np.isfinite(loss):
+            raise UserError(f"the loss is {loss} at step {step}, in another process")
+        if not fits:
+            return self._overflown(step)
+        self.since_overflow += 1
+        if self._is_scaled and self.since_overflow >= GROW:
+            self.loss_scale, self.since_overflow = self.loss_scale * 2, 0
+        return Step(loss, int(scored), lists, int(dead), stop > 0)
+
+    @property
+    def _is_scaled(self) -> bool:
+        return self.precision == "fp16"
+
+    def _overflown(self, step: int) -> None:
+        """Go on with half the scale.
+
+        Raises:
+            UserError: the gradient is infinite without any scale.
+        """
+        if self.loss_scale <= 1:
+            raise UserError(
+                f"the gradient is not finite at step {step}; lower the learning rates, or set precision to fp32"
+            )
+        self.loss_scale, self.since_overflow = self.loss_scale / 2, 0
+        log.info("step %d: the gradient is too large for fp16; loss scale %g from now on", step, self.loss_scale)
 
     def _parts(self, groups: list[Group], share: float) -> tuple[list[Group], list[Part]]:
         """The lists from which a term can learn in this step, and the terms that can."""
@@ -200,36 +261,38 @@ class Gradients:
         starts, offsets = self.lists.starts, self.lists.offsets
         return np.concatenate([group.rows + (starts[group.query] - offsets[group.query]) for group in groups])
 
-    def _piece(self, groups: list[Group], tokens: int, parts: list[Part], step: int) -> Tensor:
-        """Score some lists, backpropagate their share of the loss, return it."""
+    def _piece(self, groups: list[Group], tokens: int, parts: list[Part]) -> None:
+        """Score some lists, backpropagate their share of the loss, note it; the host does not wait for the device."""
         mode = self._mode(tokens)
         self._doing = mode, groups, tokens
         lengths = np.array([len(group.rows) for group in groups])
         starts = np.cumsum(lengths) - lengths
 
-        smallest = min(part.weight / part.over for part in parts) * DEAD
+        scale = self.loss_scale if self._is_scaled else 1.0
+        smallest = min(part.weight / part.over for part in parts) * DEAD * scale
+        seen: list[Tensor] = []
 
         def bury(gradient: Tensor) -> None:  # on the device: the host does not wait for it
             self._dead += (gradient.abs().amax(dim=1) <= smallest).sum()
 
         def loss(flat: Tensor) -> Tensor:
             totals = [torch.zeros((), device=self._device) for _ in parts]
-            for chosen in alike(lengths):
+            for chosen in alike(lengths, ELEMENTS if self._device.type == "cpu" else ON_A_GPU):
                 real = torch.arange(int(lengths[chosen].max())) < torch.from_numpy(lengths[chosen])[:, None]
                 positions = torch.from_numpy(starts[chosen])[:, None] + torch.arange(real.shape[1])
-                positions = positions.masked_fill_(~real, 0).to(self._device)
-                scores = flat[positions.flatten()].view_as(positions).masked_fill(~real.to(self._device), 0.0)
+                places = sent(positions.masked_fill_(~real, 0), self._device)
+                pads = sent(~real, self._device)
+                scores = flat[places.flatten()].view_as(places).masked_fill(pads, 0.0)
                 scores.register_hook(bury)
-                seeds = torch.tensor([groups[i].seed for i in chosen], device=self._device)
+                seeds = sent(torch.tensor([groups[i].seed for i in chosen]), self._device)
                 rows = [groups[i].rows for i in chosen]
                 for i, part in enumerate(parts):
-                    labels, mask = (value.to(self._device) for value in self.targets.padded(part.term, rows))
+                    labels, mask = (sent(value, self._device) for value in self.targets.padded(part.term, rows))
                     totals[i] = totals[i] + part.loss(scores, labels, mask, seeds=seeds)
             shares = [total / part.over * part.weight for total, part in zip(totals, parts, strict=True)]
             total = torch.stack(shares).sum()
-            if not torch.isfinite(total):
-                raise UserError(self._not_finite(groups, step, total.item(), flat.detach()))
-            return total
+            seen[:] = [total.detach(), flat.detach()]
+            return total * scale if self._is_scaled else total
 
         budget = self.token_budget
 
@@ -239,7 +302,8 @@ class Gradients:
 
         rows, device = self._rows(groups), self._device
         pairs = Chunked(self.model, self.inputs, rows, starts, budget, self.precision, device, scored)
-        return backpropagate(mode, pairs, loss)
+        backpropagate(mode, pairs, loss)
+        self._pieces_done.append((groups, seen[0], seen[1], pairs))
 
     def _mode(self, tokens: int) -> Mode:
         """How the gradient of a micro-batch of so many tokens is taken; what ``auto`` picks is logged once."""
@@ -305,21 +369,23 @@ class Gradients:
         )
 
 
-def alike(lengths: Array) -> list[Array]:
+def alike(lengths: Array, elements: int | None = None) -> list[Array]:
     """Cut a batch into lists of similar length, for the loss.
 
     Args:
         lengths: ``[n]`` documents of every list.
+        elements: padded scores up to which they stay together; None for :data:`ELEMENTS`.
 
     Returns:
         Positions into ``lengths``; every position is in one part. What is padded stays below about two fifths of a
-        part, or of ``ELEMENTS``.
+        part, or of ``elements``.
     """
+    elements = elements or ELEMENTS
     order = np.argsort(-lengths, kind="stable")
     parts, start = [], 0
     while start < len(order):
         longest = max(1, int(lengths[order[start]]))
-        stop = max(start + -(-ELEMENTS // longest), start + int((lengths[order[start:]] > 0.6 * longest).sum()))
+        stop = max(start + -(-elements // longest), start + int((lengths[order[start:]] > 0.6 * longest).sum()))
         parts.append(order[start:stop])
         start = stop
     return parts

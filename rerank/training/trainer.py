@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
-from tqdm import tqdm
 
 from rerank import stops
 from rerank.arrow import Array
 from rerank.errors import UserError
 from rerank.evaluation.measures import Evaluator, parse_measures
 from rerank.files import atomic_folder
+from rerank.kernels.flat_attention import DETERMINISTIC
 from rerank.kernels.memory import keep_freed
 from rerank.kernels.precision import on_cpu, resolve
 from rerank.kernels.ways import Ways
@@ -27,6 +27,7 @@ from rerank.losses.base import Criterion
 from rerank.losses.direct import DirectMetric
 from rerank.models.base import Inputs
 from rerank.models.scorer import Scorer
+from rerank.progress import tqdm
 from rerank.stops import Stopped
 from rerank.training.batches import Batches
 from rerank.training.budget import tokens_that_fit
@@ -83,7 +84,13 @@ class Trainer:
         self.main = self.accelerator.is_main_process
         self.precision, self.why = resolve(config.precision, self.accelerator.device, self.model.bf16)
         self.batches = Batches(
-            splits.train, self.usable, config.sampler, config.batch_size, config.steps_per_epoch, config.seed
+            splits.train,
+            self.usable,
+            config.sampler,
+            config.batch_size,
+            config.steps_per_epoch,
+            config.seed,
+            splits.weights,
         )
         self.steps = self.batches.steps_per_epoch * config.epochs
         self._evaluator: Evaluator | None = None
@@ -101,6 +108,9 @@ class Trainer:
         ways = self._settle()
         if self.accelerator.device.type == "cpu":
             keep_freed()
+        DETERMINISTIC.set(config.deterministic)
+        if self.accelerator.device.type == "cuda":  # TF32 for what is float32, unless float32 was asked for
+            torch.set_float32_matmul_precision("highest" if config.precision == "fp32" else "high")
         train, skipped = self.splits.train, len(self.splits.train) - len(self.usable)
         self._say("%d training lists, %d of them without anything to learn from (left out)", len(train), skipped)
         optimizer = make_optimizer(self.model, config.optimization)
@@ -204,6 +214,8 @@ class Trainer:
             gradient=config.gradient,
             full_tokens=state.full_tokens,
             why=why,
+            loss_scale=state.loss_scale,
+            since_overflow=state.since_overflow,
         )
 
     def _rank_anew(self, state: State) -> None:
@@ -246,6 +258,7 @@ class Trainer:
                 optimizer.zero_grad(set_to_none=True)
             state.add(done)
             state.token_budget, state.full_tokens = gradients.token_budget, gradients.full_tokens
+            state.loss_scale, state.since_overflow = gradients.loss_scale, gradients.since_overflow
             lists, documents = lists + len(groups), documents + done.documents
             seconds = time.perf_counter() - started
             speed = {"lists/s": lists / seconds, "documents/s": documents / seconds}
@@ -422,6 +435,6 @@ def check_launcher() -> None:
         if os.environ.get(f"ACCELERATE_USE_{name}", "false").lower() in ("1", "true"):
             raise UserError(
                 f"accelerate launch: {name} is not supported: its processes have to make equally many passes, and "
-                "lists are of any length. Let every process hold the model (configs/accelerate/gpus.yaml, machines.yaml); "
-                "where memory is short, say gradient: cached, or take a smaller model"
+                "lists are of any length. Let every process hold the model (configs/accelerate/gpus.yaml, "
+                "machines.yaml); where memory is short, say gradient: cached or model.lora, or take a smaller model"
             )

@@ -73,6 +73,8 @@ def with_adapter(network: Any, folder: Path) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of names that Transformers is about to change
             return _peft().PeftModel.from_pretrained(network, str(folder), is_trainable=True)
+    except UserError:
+        raise
     except (RuntimeError, ValueError, KeyError) as error:
         raise UserError(f"{folder}: the adapter does not fit its base ({str(error).splitlines()[0]})") from error
 
