@@ -14,6 +14,7 @@ import pandas as pd
 import pyterrier as pt
 
 from rerank.errors import UserError
+from rerank.models.load import load_model
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.retrieval.fuse import interpolate
 from rerank.retrieval.runs import Scored
@@ -46,7 +47,10 @@ class RerankTransformer(pt.Transformer):
         super().__init__()
         if not 0 <= first_stage_weight <= 1:
             raise UserError(f"first_stage_weight: must be from 0 to 1, not {first_stage_weight}")
-        self.model = model if isinstance(model, CrossEncoder) else CrossEncoder.load(Path(model))
+        loaded = model if isinstance(model, CrossEncoder) else load_model(model)
+        if not isinstance(loaded, CrossEncoder):
+            raise UserError(f"{model}: a {type(loaded).__name__} reads no texts")
+        self.model = loaded
         self.text_field = text_field
         self.first_stage_weight = first_stage_weight
 

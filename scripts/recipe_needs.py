@@ -3,8 +3,8 @@
     python scripts/recipe_needs.py --lists lists/scifact-train --rate 50
     python scripts/recipe_needs.py --lists lists/scifact-train --check
 
-A graph's bytes per token are linear in the number of layers, so they are measured (`rerank.training.budget`) on models of
-the recipe's widths with few layers, random weights and a small vocabulary, in bf16 as on a GPU, and drawn out to all of
+A graph's bytes per token are linear in the number of layers, so they are measured (`rerank.training.budget`) on models
+of the recipe's widths with few layers, random weights and a small vocabulary, in bf16 as on a GPU, and drawn out to all of
 them. `--check` does the same for a small model and measures it whole, too. Memory is 4 bytes a weight, 12 more for each
 that is trained (a gradient, two moments), and the graph of `token_budget` tokens. Work is 2 products a weight and token
 forwards, 4 backwards (2 with adapters, whose base has no gradient), and 2 more for scoring first (`gradient: cached`).

@@ -173,13 +173,10 @@ def attend(
         if window is not None:
             return _by_pytorch(query, key, value, sequences, scale, dropout, first, window)
         return _on_cpu(query, key, value, sequences, scale, dropout, first, way)
-    if way != "torch" and _has_kernel(query):
+    if way != "torch" and window is None and _has_kernel(query):
         longest, starts = max(sequences.lengths), sequences.starts
         ends = torch.arange(len(starts), dtype=torch.int32, device=starts.device) if first else starts
-        if window is not None and first:  # the kernel would lay a single query's window from the end
-            return _padded(query, key, value, sequences, scale, dropout, first, window)
-        rows = 1 if first else longest
-        return _Flash.apply(query, key, value, ends, starts, rows, longest, dropout, scale, window)
+        return _Flash.apply(query, key, value, ends, starts, 1 if first else longest, longest, dropout, scale)
     return _padded(query, key, value, sequences, scale, dropout, first, window)
 
 
@@ -212,14 +209,12 @@ class _Flash(torch.autograd.Function):
         columns: int,
         dropout: float,
         scale: float,
-        window: int | None,
     ) -> Tensor:
-        told = {"scale": scale, "window_size_left": window, "window_size_right": window}
         output, sums, state, offset, _ = torch.ops.aten._flash_attention_forward(
-            query, key, value, ends, starts, rows, columns, dropout, False, False, **told
+            query, key, value, ends, starts, rows, columns, dropout, False, False, scale=scale
         )
         ctx.save_for_backward(query, key, value, output, sums, ends, starts, state, offset)
-        ctx.sizes, ctx.told, ctx.deterministic = (rows, columns, dropout, False), told, DETERMINISTIC.get()
+        ctx.told, ctx.scale, ctx.deterministic = (rows, columns, dropout, False), scale, DETERMINISTIC.get()
         return output
 
     @staticmethod
@@ -231,11 +226,11 @@ class _Flash(torch.autograd.Function):
             torch.use_deterministic_algorithms(True)
         try:
             found = torch.ops.aten._flash_attention_backward(
-                gradient.contiguous(), *states, output, sums, ends, starts, *ctx.sizes, state, offset, **ctx.told
+                gradient.contiguous(), *states, output, sums, ends, starts, *ctx.told, state, offset, scale=ctx.scale
             )
         finally:
             torch.use_deterministic_algorithms(before[0], warn_only=before[1])
-        return (*found, *[None] * 7)
+        return (*found, *[None] * 6)
 
 
 def _padded(
@@ -350,8 +345,8 @@ class _Attention(torch.autograd.Function):
             parts = gradients(_view(run, gradient, ctx.first), *states, mask, ctx.scale, ctx.steps, words)
             for place, part in zip(_views(run, found[0], found[1], found[2], ctx.first), parts, strict=True):
                 place.copy_(part)
-        for part, first in zip(found, (ctx.first, False, False), strict=True):
-            part[_end(ctx.runs, first) :] = 0
+        for states, first in zip(found, (ctx.first, False, False), strict=True):
+            states[_end(ctx.runs, first) :] = 0
         return (*found, None, None, None, None, None)
 
 

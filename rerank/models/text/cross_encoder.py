@@ -161,8 +161,8 @@ class CrossEncoder(Scorer):
             self.network, self.missing = self._load()
         self.template = self._template()
         self._ways: tuple[tuple[str, Precision] | None, Ways] | None = None
-        self._use_kernels()
         check_long(self.long, self.network, self.head)
+        self._use_kernels()
         if self.long in ("cls_mean", "literal_cedr"):
             mean_of_cls(self.network)
         if self.start is None:
