@@ -32,7 +32,8 @@ from rerank.models.vectors.lightgbm import LightGBM
 from rerank.models.vectors.mlp import MLP
 from rerank.models.vectors.xgboost import XGBoost
 from rerank.ranges import FINITE, RANGES, Range
-from rerank.training.command import _import_classes, check
+from rerank.training.classes import import_classes
+from rerank.training.command import check
 from rerank.training.config import TrainConfig, check_values
 
 COMMANDS = ("depth", "threads", "k1", "b")
@@ -64,7 +65,7 @@ def beyond(allowed: Range, whole: bool) -> list[float]:
 def ours() -> Iterator[type[Described]]:
     """Our classes that configurations may name, but for data and models, which need more than numbers."""
     modules: list[Any] = [losses, relaxations, normalise, sampling]
-    names = _import_classes()
+    names = import_classes()
     for kind in (getattr(module, name, None) for module in modules for name in names):
         described = isinstance(kind, type) and issubclass(kind, Described) and not issubclass(kind, Data)
         # Shorthands make a DirectMetric, which refuses by its own name.

@@ -14,8 +14,8 @@ import rerank.experiments.worker
 import rerank.lists.build
 import rerank.models.text.cross_encoder
 import rerank.models.vectors.lightgbm
-import rerank.training.command
+import rerank.training.classes
 import rerank.training.model_column
 import rerank.training.trainer
 
-rerank.training.command._import_classes()
+rerank.training.classes.import_classes()
