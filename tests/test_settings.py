@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 import yaml
 
-import rerank
 from rerank import losses, relaxations
 from rerank.cli import main
 from rerank.described import Described
@@ -24,6 +23,7 @@ from rerank.errors import UserError
 from rerank.features import normalise
 from rerank.lists import sampling
 from rerank.lists.data import Data, ListsData
+from rerank.lists.folds import FoldsData
 from rerank.losses import ListNet, Term
 from rerank.models.base import Model
 from rerank.models.text.cross_encoder import CrossEncoder
@@ -32,7 +32,8 @@ from rerank.models.vectors.lightgbm import LightGBM
 from rerank.models.vectors.mlp import MLP
 from rerank.models.vectors.xgboost import XGBoost
 from rerank.ranges import FINITE, RANGES, Range
-from rerank.training.command import _import_classes, check
+from rerank.training.classes import import_classes
+from rerank.training.command import check
 from rerank.training.config import TrainConfig, check_values
 
 COMMANDS = ("depth", "threads", "k1", "b")
@@ -64,7 +65,7 @@ def beyond(allowed: Range, whole: bool) -> list[float]:
 def ours() -> Iterator[type[Described]]:
     """Our classes that configurations may name, but for data and models, which need more than numbers."""
     modules: list[Any] = [losses, relaxations, normalise, sampling]
-    names = _import_classes()
+    names = import_classes()
     for kind in (getattr(module, name, None) for module in modules for name in names):
         described = isinstance(kind, type) and issubclass(kind, Described) and not issubclass(kind, Data)
         # Shorthands make a DirectMetric, which refuses by its own name.
@@ -134,7 +135,7 @@ def test_a_key_is_refused_with_the_same_line_from_everywhere(key: str, value: fl
     assert said.startswith(f"{key}: must be {RANGES[key]}, not ")
     match section:
         case "data":
-            kind = ListsData if name in inspect.signature(ListsData).parameters else rerank.FoldsData
+            kind = ListsData if name in inspect.signature(ListsData).parameters else FoldsData
             assert line(kind, "nowhere", **{name: value}) == said
         case "model":
             assert line(CrossEncoder, "nowhere", **{name: value}) == said
@@ -197,5 +198,5 @@ def test_a_number_beyond_floats(key: str) -> None:
 def test_there_are_two_hundred() -> None:
     assert len(KEYS) + len(ARGUMENTS) + len(OPTIONS) >= 200
     assert {key for key in RANGES if key[0].isupper()} <= {
-        f"{kind.__name__}.{name}" for kind in [*ours(), rerank.FoldsData] for name in inspect.signature(kind).parameters
+        f"{kind.__name__}.{name}" for kind in [*ours(), FoldsData] for name in inspect.signature(kind).parameters
     }, "no range of a class that there is not"

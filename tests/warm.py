@@ -14,7 +14,7 @@ import rerank.experiments.worker
 import rerank.lists.build
 import rerank.models.text.cross_encoder
 import rerank.models.vectors.lightgbm
-import rerank.training.command
+import rerank.training.classes
 import rerank.training.model_column
 import rerank.training.trainer
 

@@ -164,6 +164,14 @@ class Plan:
 
 
 def _check(config: ExperimentConfig, known: Mapping[str, Any]) -> None:
+    for name in ("base", "methods", "ensembles", "refit", "groups", "figures"):
+        _check_mapping(name, getattr(config, name))
+    for name, method in config.methods.items():
+        for key in ("set", "search"):
+            _check_mapping(f"methods.{name}.{key}", getattr(method, key, None))
+    for name, members in config.ensembles.items():
+        if not isinstance(members, list):
+            raise UserError(f"ensembles.{name}: expected a list of methods, not {members!r}")
     parse_measures(config.measures)
     if config.select is not None and len(parse_measures(config.select)) > 1:
         raise UserError(f"select: one measure, not {config.select!r}")
@@ -223,6 +231,11 @@ def first_stage_names(config: ExperimentConfig) -> list[str]:
     """The rows that lists of texts add to the table."""
     alone = [] if config.first_stage == "hide" else [FIRST_STAGE]
     return alone + (list(map(mixed_name, config.methods)) if config.first_stage == "mix" else [])
+
+
+def _check_mapping(where: str, value: object) -> None:
+    if not isinstance(value, Mapping):
+        raise UserError(f"{where}: expected keys and their values, not {'nothing' if value is None else repr(value)}")
 
 
 def _check_keys(where: str, settings: Mapping[str, Any], known: Mapping[str, Any]) -> None:

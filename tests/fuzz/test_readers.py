@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -213,6 +214,21 @@ def test_a_value_that_the_parser_stumbles_over(folder: Path, tmp_path: Path) -> 
     for change in ("methods: x", "methods: {a: x}", "methods: {a: {set: x}}", "figures: {a: 3}", "published: 7"):
         (tmp_path / "grid.yaml").write_text((folder / "grid.yaml").read_text() + change + "\n")
         says(READERS["configuration, experiment"].read, tmp_path / "grid.yaml")
+
+
+@pytest.mark.parametrize(
+    ("change", "key"),
+    [
+        ("base:", "base"),
+        ("methods: {a: {set: }}", "methods.a.set"),
+        ("methods: {a: {search: }}", "methods.a.search"),
+        ("ensembles: {b: }", "ensembles"),
+    ],
+)
+def test_nothing_where_keys_belong(folder: Path, tmp_path: Path, change: str, key: str) -> None:
+    told = yaml.safe_load((folder / "grid.yaml").read_text()) | yaml.safe_load(change)
+    (tmp_path / "grid.yaml").write_text(yaml.safe_dump(told))
+    assert key in says(READERS["configuration, experiment"].read, tmp_path / "grid.yaml")
 
 
 def test_hits_in_arrow_whose_offsets_are_damaged(folder: Path, tmp_path: Path) -> None:
