@@ -2,27 +2,145 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from rerank.lazy import find
 
 if TYPE_CHECKING:
+    from rerank import losses, measures, relaxations
+    from rerank.collections.texts import Texts
+    from rerank.errors import NotFoundError, UserError
+    from rerank.evaluation.compare import compare
+    from rerank.evaluation.table import Table
+    from rerank.experiments.conduct import experiment
+    from rerank.experiments.config import ExperimentConfig
+    from rerank.features.letor import LetorData
+    from rerank.features.normalise import Quantile, QueryMinMax, QueryZScore, SignedLog1p, Standardise
+    from rerank.lists.data import ListsData
+    from rerank.lists.folds import FoldsData
+    from rerank.lists.joined import concat
+    from rerank.lists.sampling import Full, Pairs, PositivesNegatives
     from rerank.lists.view import Lists
+    from rerank.losses import (
+        BCE,
+        MSE,
+        RMSE,
+        ApproxAP,
+        ApproxMRR,
+        ApproxNDCG,
+        ApproxP,
+        DirectMetric,
+        ExponentialDecay,
+        FastSoftSortNDCG,
+        KLDivergence,
+        LambdaLoss,
+        ListAP,
+        ListMLE,
+        ListNet,
+        MarginMSE,
+        MinMax,
+        NeuralNDCG,
+        OptimalTransportNDCG,
+        PairwiseHinge,
+        PairwiseSoftmax,
+        Ramp,
+        RankNet,
+        ReciprocalRank,
+        Sigmoid,
+        SmoothIAP,
+        SmoothINDCG,
+        SmoothIP,
+        SoftmaxCE,
+        SoftSortNDCG,
+        Term,
+        Terms,
+        TwinSigmoidAP,
+        TwinSigmoidNDCG,
+        TwinSigmoidNERR,
+        TwinSigmoidP,
+        WassRank,
+    )
+    from rerank.models.load import load_model
     from rerank.models.text.adapter import LoRA
     from rerank.models.text.cross_encoder import CrossEncoder
     from rerank.models.text.decoder import Decoder
+    from rerank.models.vectors.attention import SelfAttention
+    from rerank.models.vectors.lightgbm import LightGBM
+    from rerank.models.vectors.mlp import MLP
+    from rerank.models.vectors.xgboost import XGBoost
+    from rerank.relaxations import (
+        Approx,
+        FastSoftSort,
+        NeuralSort,
+        OptimalTransport,
+        SmoothI,
+        SoftSort,
+        TwinSigmoid,
+    )
+    from rerank.retrieval.forms import as_run
+    from rerank.retrieval.runs import read_run, write_run
+    from rerank.tasks.evaluate import evaluate
+    from rerank.tasks.rerank_lists import rerank_lists
+    from rerank.tasks.retrieve import retrieve
+    from rerank.tasks.train import train
+    from rerank.training.config import Optimization, TrainConfig
+    from rerank.training.fit import Training, fit
 
 __version__ = "0.1.0"
-__all__ = ["CrossEncoder", "Decoder", "Lists", "LoRA"]
 
-_HOMES = {
-    "CrossEncoder": "models.text.cross_encoder",
-    "Decoder": "models.text.decoder",
-    "Lists": "lists.view",
-    "LoRA": "models.text.adapter",
+_MODULES = {
+    "collections.texts": ("Texts",),
+    "errors": ("NotFoundError", "UserError"),
+    "evaluation.compare": ("compare",),
+    "evaluation.table": ("Table",),
+    "experiments.conduct": ("experiment",),
+    "experiments.config": ("ExperimentConfig",),
+    "features.letor": ("LetorData",),
+    "features.normalise": ("Quantile", "QueryMinMax", "QueryZScore", "SignedLog1p", "Standardise"),
+    "lists.data": ("ListsData",),
+    "lists.folds": ("FoldsData",),
+    "lists.joined": ("concat",),
+    "lists.sampling": ("Full", "Pairs", "PositivesNegatives"),
+    "lists.view": ("Lists",),
+    "losses": (
+        *("BCE", "MSE", "RMSE", "ApproxAP", "ApproxMRR", "ApproxNDCG", "ApproxP", "DirectMetric", "FastSoftSortNDCG"),
+        *("KLDivergence", "LambdaLoss", "ListAP", "ListMLE", "ListNet", "MarginMSE", "NeuralNDCG"),
+        *("OptimalTransportNDCG", "PairwiseHinge", "PairwiseSoftmax", "RankNet", "SmoothIAP", "SmoothINDCG"),
+        *("SmoothIP", "SoftSortNDCG", "SoftmaxCE", "TwinSigmoidAP", "TwinSigmoidNDCG", "TwinSigmoidNERR"),
+        *("TwinSigmoidP", "WassRank", "ExponentialDecay", "MinMax", "Ramp", "ReciprocalRank", "Sigmoid"),
+        *("Term", "Terms"),
+    ),
+    "models.load": ("load_model",),
+    "models.text.adapter": ("LoRA",),
+    "models.text.cross_encoder": ("CrossEncoder",),
+    "models.text.decoder": ("Decoder",),
+    "models.vectors.attention": ("SelfAttention",),
+    "models.vectors.lightgbm": ("LightGBM",),
+    "models.vectors.mlp": ("MLP",),
+    "models.vectors.xgboost": ("XGBoost",),
+    "relaxations": (
+        *("Approx", "FastSoftSort", "NeuralSort", "OptimalTransport", "SmoothI", "SoftSort", "TwinSigmoid"),
+    ),
+    "retrieval.forms": ("as_run",),
+    "retrieval.runs": ("read_run", "write_run"),
+    "tasks.evaluate": ("evaluate",),
+    "tasks.rerank_lists": ("rerank_lists",),
+    "tasks.retrieve": ("retrieve",),
+    "tasks.train": ("train",),
+    "training.config": ("Optimization", "TrainConfig"),
+    "training.fit": ("Training", "fit"),
 }
+_HOMES = {name: module for module, names in _MODULES.items() for name in names}
+_ROOMS = ("losses", "measures", "relaxations")
+
+__all__ = [*_HOMES]
 
 
 def __getattr__(name: str) -> Any:
     """Import a name at its first use, so that ``import rerank`` does not import torch."""
-    return find(__name__, _HOMES, name)
+    return import_module(f"{__name__}.{name}") if name in _ROOMS else find(__name__, _HOMES, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES, *_ROOMS})

@@ -203,6 +203,17 @@ class Ragged:
         return np.concatenate([np.zeros(0, dtype), *parts], dtype=dtype, casting="same_kind")
 
 
+def by_first_appearance(documents: Array, count: int) -> tuple[Array, Array]:
+    """The distinct rows in the order of their first appearance, and the number of each candidate's document."""
+    first = np.full(count, -1, dtype=np.int64)
+    first[documents[::-1]] = np.arange(len(documents))[::-1]  # of a document that comes again, the last write stays
+    rows = np.flatnonzero(first >= 0)
+    rows = rows[np.argsort(first[rows])]
+    numbers = first  # its memory serves again
+    numbers[rows] = np.arange(len(rows))
+    return rows, numbers[documents]
+
+
 def list_numbers(count: int, starts: Array) -> Array:
     """The number of the list of every row, ``[count]``; lists without rows have numbers, too."""
     return np.searchsorted(starts, np.arange(count), side="right") - 1

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import logging
-import shutil
+import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
-from inspect import signature
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-from rerank import __version__
+from rerank import __version__, tasks
 from rerank.console import call, exit_code
 from rerank.errors import UserError, nearest
-from rerank.ranges import check_ranges
-
-if TYPE_CHECKING:
-    from rerank.lists import Lists
 
 log = logging.getLogger("rerank")
 
@@ -35,167 +29,19 @@ def demo(output: str = "demo", ask: str | None = None, full: bool = False) -> No
     run_demo(Path(output), ask, full)
 
 
-def retrieve(
-    collection: str,
-    output: str,
-    depth: int = 150,
-    run: list[str] | None = None,
-    order: str | None = None,
-    bm25: bool = False,
-    index: str | None = None,
-    queries: str | None = None,
-    query_fields: list[str] | None = None,
-    qrels: str | None = None,
-    fields: list[str] | None = None,
-    columns: list[str] | None = None,
-    k1: float = 0.9,
-    b: float = 0.4,
-    rm3: bool = False,
-    language: str = "en",
-    tune_on: str | None = None,
-    tune_measure: str = "nDCG@10",
-    add_relevant: bool = False,
-    threads: int | None = None,
-    overwrite: bool = False,
-) -> None:
+def retrieve(output: str, **asked: Any) -> None:
     """Store candidates as ranked lists: those that BM25 finds, or those of other systems' runs, or all of them.
 
     Memory does not grow with BM25's candidates; a search that was stopped resumes when the command is given again. Of
     several runs the lists have the union, and a column for each.
 
     Args:
-        collection: an ir_datasets id, beir:DIR/SPLIT, files:DIR, trec:DIR, smart:DIR, lucene:NAME or demo; or lists
-            that are there already: hits:FILE, datasets:DIR/SPLIT, rank_llm:FILE.
         output: lists folder to make.
-        depth: candidates per query.
-        run: run files to take the candidates from, in place of BM25: FILE or NAME=FILE (TREC, MS MARCO, JSONL,
-            Parquet); each becomes a column of that name. They are read into memory.
-        order: the column that orders the lists; null takes rrf, the fused reciprocal ranks, where there are several
-            runs, and score, or the first number, of hits.
-        bm25: search BM25, too, where runs are given.
-        index: a Lucene index (folder, or name of a prebuilt one) to search, in place of one built here.
-        queries: queries (JSONL, TSV, TREC topics or a collection); null takes the collection's own.
-        query_fields: what makes a query's text: title, desc, narr of TREC topics, keys of JSONL; null takes the title.
-        qrels: judgments (TREC file, BEIR TSV or collection); null takes the collection's own.
-        fields: text fields of a document; null takes all.
-        columns: what rows of hits call their fields, NAME=FIELD: query=question text=passage.
-        k1: BM25's term frequency saturation.
-        b: BM25's length normalisation.
-        rm3: expand queries by RM3.
-        language: whose analyser takes texts and queries apart: de, fr, ar, zh and others that Lucene has.
-        tune_on: a collection whose judged queries decide k1 and b (training queries, never those of the test).
-        tune_measure: what the tuning maximises.
-        add_relevant: let relevant documents that the first stage missed join the lists (seen by training only).
-        threads: threads for indexing and searching; null takes all cores.
-        overwrite: replace an existing folder.
+        asked: what :func:`rerank.retrieve` takes.
     """
-    from rerank.collections import open_collection, read_qrels, read_queries
-    from rerank.collections.hits import HitsCollection
-    from rerank.evaluation.measure_names import parse_measures
-    from rerank.lists.build import ORDER, build_lists
-    from rerank.lists.columns import named_files
-    from rerank.lists.hits import lists_of_hits
-    from rerank.lists.store import is_lists_folder
-    from rerank.locks import held
-    from rerank.retrieval.bm25 import BM25, build_index, find_index
-    from rerank.retrieval.fuse import Pool
-    from rerank.retrieval.known import ScoreKnown, score_known
-    from rerank.retrieval.runs import Run, read_run
-    from rerank.retrieval.search import search_stored
-    from rerank.retrieval.tune import tune
-
-    if Path(output).exists() and not overwrite:
-        raise UserError(f"output: {output} exists already; name another folder, or say --overwrite")
-    if Path(output).exists() and not is_lists_folder(Path(output)):
-        raise UserError(f"output: {output} holds no ranked lists; name another folder")
-    check_ranges(depth=depth, threads=threads, k1=k1, b=b)
-    parse_measures(tune_measure)
-    given = named_files(run or [])
-    if ORDER in given and bm25:
-        raise UserError(f"bm25: {given[ORDER]} is a column bm25 already; write --run NAME={given[ORDER]}")
-    searched_with = _changed(retrieve, locals(), SEARCHING)
-    if given and not bm25 and searched_with:
-        raise UserError(f"{searched_with[0]}: runs are given; to search, say --bm25")
-    if tune_on and (fixed := [key for key in searched_with if key in ("k1", "b")]):
-        raise UserError(f"{fixed[0]}: --tune-on decides k1 and b; say one or the other")
-    if "tune_measure" in searched_with and not tune_on:
-        raise UserError("tune_measure: is what --tune-on COLLECTION maximises; name one")
-    with held(output, "rerank retrieve"), ExitStack() as opened:
-        source = open_collection(collection, fields, columns)
-        if isinstance(source, HitsCollection):
-            if queries:
-                source.ask(list(read_queries(queries, query_fields)))
-            elif query_fields:
-                raise UserError("query_fields: hits have one query text; --columns query=FIELD says which it is")
-            if not given and not bm25:
-                if searched_with:
-                    raise UserError(f"{searched_with[0]}: {collection} is ranked already; to search it, say --bm25")
-                if add_relevant:
-                    raise UserError(f"add_relevant: {collection} has no documents beyond the hits")
-                judgments = read_qrels(qrels) if qrels else None
-                order = order or source.order
-                made = lists_of_hits(source, output, depth=depth, qrels=judgments, order=order, replace=overwrite)
-                _say_made(output, made)
-                return
-        asked = list(read_queries(queries or source, query_fields))
-        judgments = read_qrels(qrels) if qrels else source.qrels()
-        searched = Path(output).parent / f".{Path(output).name}.search"
-        searching = bm25 or not given
-        Pool(
-            {name: {} for name in [ORDER] * searching + list(given)}, order
-        )  # a wrong order is refused before the work
-        runs: dict[str, Run] = {name: read_run(path) for name, path in given.items()}
-        retriever: dict[str, Any] = {"run": given} if given else {}
-        score_added: ScoreKnown | None = None
-        if searching:
-            where = find_index(index) if index else build_index(source, None, threads, language)
-            model = BM25(k1=k1, b=b, rm3=rm3, language=language)
-            if tune_on is not None:
-                training = open_collection(tune_on, fields)
-                grades = training.qrels()
-                if grades is None:
-                    raise UserError(f"tune_on: {tune_on} has no judgments")
-                tuned = tune(where, training.queries(), grades, tune_measure, depth, rm3=rm3, language=language)
-                model = tuned.best
-                log.info("tuned on %s: k1 %g, b %g, %s %.4f", tune_on, model.k1, model.b, tune_measure, tuned.value)
-            runs = {ORDER: search_stored(model, where, asked, searched, depth, threads), **runs}
-            retriever |= {"bm25": vars(model), "tuned_on": tune_on}
-            if add_relevant:
-                score_added = opened.enter_context(score_known(model, where, complete=index is None))
-        lists = build_lists(
-            source,
-            Pool(runs, order),
-            output,
-            queries=asked,
-            depth=depth,
-            qrels=judgments,
-            retriever=retriever,
-            add_relevant=add_relevant,
-            score_added=score_added,
-            replace=overwrite,
-        )
-        shutil.rmtree(searched, ignore_errors=True)
-        _say_made(output, lists)
-
-
-SEARCHING = ("tune_on", "index", "rm3", "k1", "b", "language", "tune_measure", "threads")
-"""Options of ``rerank retrieve`` that only BM25's search takes."""
-
-
-def _changed(command: Callable[..., None], given: Mapping[str, Any], options: Sequence[str]) -> list[str]:
-    """Those of some options that are not at their defaults."""
-    defaults = signature(command).parameters
-    return [name for name in options if given[name] != defaults[name].default]
-
-
-def _say_made(output: str, made: Lists) -> None:
-    log.info(
-        "%s: %d queries, %d candidates, %d distinct documents",
-        output,
-        len(made),
-        made.size,
-        made.store.documents.num_rows,
-    )
+    made = tasks.retrieve(output=output, **asked)
+    documents = made.store.documents.num_rows
+    log.info("%s: %d queries, %d candidates, %d distinct documents", output, len(made), made.size, documents)
 
 
 def lists(folder: str, measures: str | None = None, html: str | None = None, upgrade: bool = False) -> None:
@@ -304,57 +150,37 @@ def export(lists: str, output: str, column: str | None = None) -> None:
     write(Lists.open(lists), output, column)
 
 
-def rerank(
-    model: str,
-    lists: str,
-    output: str,
-    depth: int | None = None,
-    first_stage_weight: str = "0",
-    precision: Literal["auto", "bf16", "fp32"] = "auto",
-    token_budget: int | None = None,
-) -> None:
+def rerank(lists: str | None = None, output: str | None = None, stdin: bool = False, **asked: Any) -> None:
     """Score ranked lists with a trained model and write the run.
 
     The same command finishes what was killed; processes (``torchrun``), on several machines too, share the lists.
 
     Args:
-        model: folder of a trained model, such as runs/x/best.
         lists: lists folder made by ``rerank retrieve``, or a file of feature vectors (LETOR, svmlight).
         output: run file to write (TREC).
-        depth: candidates reranked per query; null takes all of the list. Deeper ones are left out.
-        first_stage_weight: share of the first stage's scores (z-normalised per query) in the final score, 0 to 1, or
-            "tuned" for the share that the model's training found best on its validation lists.
-        precision: arithmetic of the encoder; auto takes bf16 where the hardware is fast at it.
-        token_budget: padded tokens (documents, for feature vectors) per forward pass; null takes the model's own.
+        stdin: read queries with their documents from the standard input, a JSON object a line, and answer each with a
+            line: {"query": "…", "documents": ["…"]} with {"ranking": [{"index": 0, "score": 1.5}]}.
+        asked: what :func:`rerank.rerank_lists` takes.
     """
-    from rerank.features.letor import open_lists
+    if stdin:
+        from rerank.tasks.answer import answer_lines
+
+        if given := next((name for name, value in (("lists", lists), ("output", output)) if value), None):
+            raise UserError(f"{given}: --stdin reads from the standard input, and answers on the standard output")
+        if answer_lines(asked["model"], sys.stdin, sys.stdout, asked["token_budget"]):
+            raise UserError("some lines could not be answered; each says why")
+        return
+    for name, value in (("lists", lists), ("output", output)):
+        if value is None:
+            raise UserError(f"{name}: is missing; say --{name}, or --stdin")
     from rerank.files import check_apart
-    from rerank.models.contract import read_contract
+    from rerank.tasks.rerank_lists import ranked_with
     from rerank.training.rerank_lists import write_reranked
 
-    check_ranges(depth=depth, token_budget=token_budget)
-    check_apart(output, lists=lists)
-    contract = read_contract(Path(model))
-    weight = _weight(first_stage_weight, contract, model)
-    ranked = open_lists(lists, contract.get("layout"))
-    if weight and ranked.store.order is None:
-        raise UserError(f"first_stage_weight: nothing ranked {lists}, so there is nothing to mix in")
-    ranked = ranked if depth is None else ranked.top(depth)
-    write_reranked(model, ranked, output, weight, precision=precision, budget=token_budget)
-
-
-def _weight(text: str, contract: dict[str, Any], model: str) -> float:
-    if text == "tuned":
-        if "first_stage_weight" not in contract:
-            raise UserError(f"first_stage_weight: {model} was trained without validation lists; give a number")
-        return float(contract["first_stage_weight"])
-    try:
-        weight = float(text)
-    except ValueError:
-        weight = -1.0
-    if not 0 <= weight <= 1:
-        raise UserError(f"first_stage_weight: {text!r} is neither a number from 0 to 1 nor 'tuned'")
-    return weight
+    check_apart(str(output), lists=lists)
+    precision, budget = asked.pop("precision"), asked["token_budget"]
+    ranked, weight = ranked_with(lists=str(lists), **asked)
+    write_reranked(asked["model"], ranked, str(output), weight, precision=precision, budget=budget)
 
 
 def train(argv: Sequence[str]) -> None:
@@ -435,38 +261,26 @@ def collections() -> None:
 
 
 def evaluate(
-    qrels: str,
-    runs: list[str],
-    measures: str = "nDCG@10 AP RR P@10",
-    baseline: str | None = None,
-    tests: list[Literal["t-test", "wilcoxon", "randomisation"]] | None = None,
-    correction: Literal["none", "bonferroni", "holm"] = "holm",
-    empty: Literal["0", "1", "drop"] = "0",
     json: str | None = None,
     table: list[str] | None = None,
     per_query: str | None = None,
     html: str | None = None,
     lists: str | None = None,
     training: list[str] | None = None,
+    **asked: Any,
 ) -> None:
     """Score runs against judgments; with a baseline, test the differences.
 
     Args:
-        qrels: judgments: a TREC file, a BEIR TSV, or a collection.
-        runs: run files (TREC, MS MARCO, JSONL or Parquet; compressed or not), or NAME=FILE.
-        measures: measures as ir-measures writes them, separated by spaces.
-        baseline: the run to test the others against, by its file or its name.
-        tests: significance tests on the values per query; null makes all.
-        correction: for the many p-values that a test gives over the whole table.
-        empty: what a query without relevant documents scores: 0 as trec_eval, 1, or drop to leave it out.
         json: file for everything at full precision.
         table: files for the table as shown; .md, .tex, .csv or .txt.
         per_query: file for the values per query; .tsv, .csv or .jsonl.
         html: file for a report: tables, differences per query, rankings side by side, precision and recall.
         lists: lists folder with the texts that the report shows.
         training: run folders whose training curves the report shows.
+        asked: what :func:`rerank.evaluate` takes.
     """
-    from rerank.evaluation import compare, export, render
+    from rerank.evaluation import export, render
     from rerank.files import check_apart
 
     if html:
@@ -482,11 +296,9 @@ def evaluate(
     if per_query:
         export.check_suffix(per_query, export.PER_QUERY_SUFFIXES)
     for path in [*(table or []), *(path for path in (json, per_query, html) if path)]:
-        for run in runs:
-            check_apart(path, qrels=qrels, runs=run.partition("=")[2] or run, lists=lists)
-    comparison = compare.compare_runs(
-        qrels, runs, measures, baseline, tests or compare.TESTS, correction, empty, progress=sys.stderr.isatty()
-    )
+        for run in asked["runs"]:
+            check_apart(path, qrels=asked["qrels"], runs=run.partition("=")[2] or run, lists=lists)
+    comparison = tasks.evaluate(**asked)
     for path in table or []:
         export.write_table(comparison, path)
     if json:
@@ -515,6 +327,14 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "models": models,
     "collections": collections,
 }
+
+
+WORK: dict[Callable[..., Any], Callable[..., Any]] = {
+    retrieve: tasks.retrieve,
+    rerank: tasks.rerank_lists,
+    evaluate: tasks.evaluate,
+}
+"""The library's function under a command: its parameters are options, too."""
 
 
 PLAIN = {"losses": "name", "lists": "folder", "verify": "path"}
@@ -548,13 +368,20 @@ def run(argv: Sequence[str]) -> None:
     elif argv[0] in ("train", "experiment", "pool"):
         COMMANDS[argv[0]](argv[1:])
     elif argv[0] in PLAIN and len(argv) > 1 and not argv[1].startswith("-"):
-        call(argv[0], COMMANDS[argv[0]], [f"--{PLAIN[argv[0]]}={argv[1]}", *argv[2:]])
+        _call(argv[0], [f"--{PLAIN[argv[0]]}={argv[1]}", *argv[2:]])
     else:
-        call(argv[0], COMMANDS[argv[0]], argv[1:])
+        _call(argv[0], argv[1:])
+
+
+def _call(name: str, argv: Sequence[str]) -> None:
+    command = COMMANDS[name]
+    call(name, command, argv, WORK.get(command))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of the ``rerank`` command."""
+    if os.getcwd() not in sys.path:  # classes of one's own, by their import path; behind all that is installed
+        sys.path.append(os.getcwd())
     return exit_code(lambda: run(sys.argv[1:] if argv is None else argv))
 
 

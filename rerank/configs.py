@@ -49,15 +49,17 @@ def read_config(path: str | Path, extending: Sequence[Path] = ()) -> Settings:
     """A YAML file merged over the one that its key ``extends`` names, and so on; dotted keys become nested.
 
     Args:
-        path: the file. The file that it extends is looked for from its folder.
+        path: the file, or YAML of several lines itself (``Training.config``). The file that a file extends is looked
+            for from its folder.
         extending: the files that led here.
 
     Raises:
         UserError: the file cannot be read, is too large, is no YAML mapping, or extends itself.
     """
-    path = Path(path)
-    node, content = _parse(path)
-    if "extends" not in content:
+    text = path if isinstance(path, str) and "\n" in path else None
+    path = Path("YAML" if text else path)
+    node, content = _parse(path, text)
+    if "extends" not in content or text:
         return _over({}, content, path)
     where = f"{path}:{next(key.start_mark.line for key, _ in node.value if key.value == 'extends') + 1}: extends"
     other, chain = content.pop("extends"), [*extending, path.resolve()]
@@ -148,14 +150,17 @@ def _leaves(
             yield way, value
 
 
-def _parse(path: Path) -> tuple[yaml.Node, Settings]:
-    """The YAML of a file as a tree with line numbers, and what it means."""
+def _parse(path: Path, given: str | None = None) -> tuple[yaml.Node, Settings]:
+    """The YAML of a file, or what is given in its place, as a tree with line numbers, and what it means."""
     import yaml
     from jsonargparse import get_loader
 
     try:
-        with path.open("rb") as file:
-            text = file.read(LARGEST + 1)
+        if given is None:
+            with path.open("rb") as file:
+                text = file.read(LARGEST + 1)
+        else:
+            text = given.encode()
         if len(text) > LARGEST:
             raise UserError(f"{path}: more than {LARGEST:,} bytes: not a configuration")
         node = yaml.compose(text.decode(), Loader=yaml.SafeLoader)

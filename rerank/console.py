@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import errno
+import functools
 import inspect
 import io
 import json
@@ -17,7 +18,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rerank.errors import UserError
+from rerank.errors import UserError, one_line
 from rerank.refused import refused
 from rerank.stops import Stopped, listening, name_of
 
@@ -58,18 +59,51 @@ def parse(parser: ArgumentParser, asked: Sequence[str] | Mapping[str, Any], clas
         return parser.parse_args(words)
     except ArgumentError as error:
         raise UserError(_one_line(str(error), parser, classes)) from error
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:  # it stumbles over some values
+        raise UserError(
+            f"a value of another kind than expected ({one_line(error)}); see {parser.prog} --help"
+        ) from error
 
 
-def call(name: str, function: Callable[..., Any], argv: Sequence[str]) -> Any:
-    """Run a command whose options are the parameters of a function."""
+def call(name: str, function: Callable[..., Any], argv: Sequence[str], work: Callable[..., Any] | None = None) -> Any:
+    """Run a command whose options are the parameters of a function.
+
+    Args:
+        name: the command.
+        function: what it does.
+        argv: its words.
+        work: the library's function under it, whose parameters are options before its own; where both have one of a
+            name, the command's counts.
+    """
     parser = make_parser(name, function)
-    parser.add_function_arguments(function)
-    return function(**vars(parse(parser, shell_like(function, argv))))
+    own = [key for key, p in inspect.signature(function).parameters.items() if p.kind is not p.VAR_KEYWORD]
+    if work is not None:
+        parser.add_function_arguments(work, skip=set(own), as_group=False)
+    parser.add_function_arguments(_without_more(function), as_group=work is None)
+    return function(**vars(parse(parser, shell_like([*([work] if work else []), function], argv))))
 
 
-def shell_like(function: Callable[..., Any], argv: Sequence[str]) -> list[str]:
+def _without_more(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function as its parser shall see it: without ``**asked``, which other options fill."""
+
+    @functools.wraps(function)
+    def seen(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    signature = inspect.signature(function)
+    named = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    seen.__signature__ = signature.replace(parameters=named)  # type: ignore[attr-defined]
+    return seen
+
+
+def shell_like(functions: Sequence[Callable[..., Any]], argv: Sequence[str]) -> list[str]:
     """Let lists be written ``--runs A B`` and switches ``--overwrite``, as elsewhere in the shell."""
-    kinds = {key: str(parameter.annotation) for key, parameter in inspect.signature(function).parameters.items()}
+    kinds: dict[str, str] = {}
+    for function in functions:
+        names = inspect.unwrap(function).__globals__
+        for key, parameter in inspect.signature(function).parameters.items():
+            hint = eval(parameter.annotation, names)  # an annotation of ours, which may be a name such as Runs
+            kinds[key] = hint.__name__ if hint is bool else str(hint)
     result: list[str] = []
     lists: dict[str, list[str]] = {}  # one that is given several times has all its values
     position = 0

@@ -6,11 +6,32 @@ import difflib
 from collections.abc import Iterable
 
 
-class UserError(Exception):
+class UserError(ValueError):
     """An error that the user can fix; the command line prints it as one line and exits with code 2.
 
-    The message says what is wrong, where (``file:line`` or the key), and what would be right.
+    The message says what is wrong, where (``file:line`` or the key), and what would be right. From Python it is caught
+    as a ValueError.
     """
+
+
+class NotFoundError(UserError, FileNotFoundError):
+    """A file or folder that is not there; from Python it is caught as a FileNotFoundError, too.
+
+    >>> try:
+    ...     raise NotFoundError("runs/x: no such folder")
+    ... except FileNotFoundError as error:
+    ...     print(error)
+    runs/x: no such folder
+    """
+
+
+def one_line(error: BaseException) -> str:
+    r"""What a library's error says, on one line.
+
+    >>> one_line(ValueError("Couldn't deserialize thrift:\nInvalid data\n"))
+    "Couldn't deserialize thrift: Invalid data"
+    """
+    return " ".join(str(error).split())
 
 
 class NoModelError(UserError):

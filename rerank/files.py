@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from rerank.errors import UserError
+from rerank.errors import NotFoundError, UserError
 
 COMPRESSED = (".gz", ".xz", ".zst", ".bz2")
 """How the names of compressed files end."""
@@ -33,7 +33,7 @@ def open_binary(path: str | Path) -> IO[bytes]:
     """Open a file for reading, decompressed on the way where its name ends as one of `COMPRESSED`."""
     path = Path(path)
     if not path.is_file():
-        raise UserError(f"{path}: no such file")
+        raise NotFoundError(f"{path}: no such file")
     match path.suffix:
         case ".gz":
             return gzip.open(path, "rb")  # type: ignore[return-value]
@@ -63,6 +63,8 @@ def can_be_decompressed(path: Path) -> Iterator[None]:
     """Turn what a decompressor finds wrong with a file into one line that names it."""
     try:
         yield
+    except UserError:
+        raise
     except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError, OSError) as error:
         if path.suffix not in COMPRESSED:
             raise

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rerank.errors import UserError
+from rerank.errors import NotFoundError, UserError
 from rerank.files import atomic_write, cache_folder, digest
 
 KEY = "sha256"
@@ -316,7 +316,7 @@ def _cannot_be_read(path: Path) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise UserError(f"{path}: no such file") from error
+        raise NotFoundError(f"{path}: no such file") from error
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror})") from error
 

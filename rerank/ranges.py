@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from rerank.errors import UserError
@@ -24,17 +25,26 @@ class Range(NamedTuple):
     without_high: bool = False
 
     def __contains__(self, value: object) -> bool:
-        if not isinstance(value, int | float) or not math.isfinite(value):
+        if not isinstance(value, int | float):
             return False
+        try:
+            if not math.isfinite(value):
+                return False
+        except OverflowError:  # a whole number beyond floats
+            pass
         above = value > self.low if self.without_low else value >= self.low
         return above and (value < self.high if self.without_high else value <= self.high)
 
     def __str__(self) -> str:
+        if self.low == -math.inf:
+            return "a finite number"
         if self.high == math.inf:
             return f"{'above' if self.without_low else 'at least'} {self.low:g}"
         return f"in {'[('[self.without_low]}{self.low:g}, {self.high:g}{'])'[self.without_high]}"
 
 
+FINITE = Range(-math.inf)
+POSITIVE = Range(0, without_low=True)
 COUNT = Range(1)
 NOT_NEGATIVE = Range(0)
 SHARE = Range(0, 1)
@@ -59,8 +69,21 @@ RANGES = {
     **dict.fromkeys(("depth", "threads"), COUNT),
     "k1": NOT_NEGATIVE,
     "b": SHARE,
+    "FoldsData.seed": Range(0, 2**63 - 1),
+    "ListNet.temperature": POSITIVE,
+    "ListAP.rel": POSITIVE,
+    "BCE.rel": POSITIVE,
+    "RMSE.levels": POSITIVE,
+    "RankNet.sigma": POSITIVE,
+    "LambdaLoss.sigma": POSITIVE,
+    "LambdaLoss.mu": NOT_NEGATIVE,
+    "PairwiseHinge.margin": NOT_NEGATIVE,
+    "WassRank.gain_base": POSITIVE,
+    "WassRank.gap": NOT_NEGATIVE,
+    "NeuralSort.tolerance": NOT_NEGATIVE,
+    "NeuralSort.beta": POSITIVE,
 }
-"""What settings take, by their keys; null is for whoever takes it to say."""
+"""What settings take, by their keys, or by class and argument; null is for whoever takes it to say."""
 
 STEPS = frozenset(
     ("epochs", "steps_per_epoch", "batch_size", "micro_batch_size", "token_budget", "checkpoint_every", "seed")
@@ -81,7 +104,34 @@ def check_range(key: str, value: Any) -> None:
         UserError: the number is out of its range.
     """
     if value is not None and value not in RANGES[key]:
-        raise UserError(f"{key}: must be {RANGES[key]}, not {value:g}")
+        raise _outside(key, RANGES[key], value)
+
+
+def check_arguments(kind: str, section: str, given: Mapping[str, Any]) -> None:
+    """Refuse numbers that a class does not take: those beyond its range in `RANGES`, and none that is not finite.
+
+    Args:
+        kind: the name of the class.
+        section: the key that it stands under, such as ``model``, whose ranges hold for all classes there.
+        given: its arguments.
+
+    Raises:
+        UserError: names the key, or class and argument.
+    """
+    for name, value in given.items():
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            shared = f"{section}.{name}"
+            key = shared if shared in RANGES else f"{kind}.{name}"
+            if value not in (allowed := RANGES.get(key, FINITE)):
+                raise _outside(key, allowed, value)
+
+
+def _outside(key: str, allowed: Range, value: float) -> UserError:
+    try:
+        shown = f"{value:g}"
+    except OverflowError:
+        shown = f"a number of {value.bit_length()} bits"  # type: ignore[union-attr] # only whole ones are beyond
+    return UserError(f"{key}: must be {allowed}, not {shown}")
 
 
 def check_ranges(**settings: Any) -> None:

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterator
 from pathlib import Path
 
-from rerank.errors import UserError
+from rerank.errors import NotFoundError, UserError
 from rerank.hashes import check_files, read_sealed
 from rerank.models.contract import CONTRACT, checked_contract
 from rerank.training.ids import file_of
@@ -29,7 +29,7 @@ def verify(path: str | Path) -> list[str]:
     """
     folder = Path(path)
     if not folder.is_dir():
-        raise UserError(f"{folder}: no such folder")
+        raise NotFoundError(f"{folder}: no such folder")
     lines = list(_verified(folder))
     if not lines:
         raise UserError(f"{folder}: neither a run, a checkpoint, a model, an experiment, nor lists; nothing to verify")

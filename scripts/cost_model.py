@@ -3,12 +3,12 @@
     OMP_NUM_THREADS=1 python scripts/cost_model.py [--model FOLDER] [--scales 0.00025 0.0005 0.001] [--folder DIR]
 
 The whole is MS MARCO's: 8.8 million passages, 500,000 training queries with 100 candidates each. A scale has as
-many passages and queries less. Each scale is a process of its own that goes the whole way, on made texts of 75 word
-pieces: lists from a Parquet file of hits, as a search engine writes it; token ids; an epoch of training on 8 candidates
-of each list; the scores of all candidates, and the run. Of each term the processor's seconds count, as others may use
-the machine; a warm-up at a tiny scale precedes them.
+many passages and queries less, made texts of 75 word pieces, and all steps of the way: lists from a Parquet file of
+hits, as a search engine writes it; token ids; an epoch of training on 8 candidates of each list; the scores of all
+candidates, and the run. Of each term the processor's seconds count, as others may use the machine; a warm-up at a tiny
+scale precedes them.
 
-Seconds of a term are a + b times its units; a and b come from two scales, a thirty-second and an eighth of the smallest
+Seconds of a term are a + b times its units; a and b come from two scales, an eighth and a half of the smallest
 one that is checked. Bytes are told from the formats alone. Without --model a BERT of 2 layers of 128 is made, so that
 an hour is enough; its constants say nothing of larger ones, whose hours are told from their operations.
 """
@@ -16,8 +16,6 @@ an hour is enough; its constants say nothing of larger ones, whose hours are tol
 from __future__ import annotations
 
 import argparse
-import json
-import subprocess
 import sys
 import tempfile
 import time
@@ -106,6 +104,7 @@ def go(folder: Path, model: str, scale: float) -> dict[str, Any]:
     from rerank.training.rerank_lists import write_reranked
 
     vocabulary = AutoTokenizer.from_pretrained(model).get_vocab()
+    folder.mkdir()
     words = sorted(word for word in vocabulary if word.isascii() and word.isalpha() and word.islower())
     seconds: dict[str, float] = {}
     passages, queries = max(DEPTH, round(PASSAGES * scale)), max(4, round(QUERIES * scale))
@@ -174,14 +173,6 @@ def flops(network: tuple[int, int, int], length: float) -> float:
     return layers * (2 * (4 * width**2 + 2 * width * inner) + 4 * width * length)
 
 
-def measured(folder: Path, model: str, scale: float) -> dict[str, Any]:
-    """What `go` finds in a process of its own."""
-    with tempfile.TemporaryDirectory(dir=folder) as place:
-        words = [sys.executable, __file__, "--model", model, "--go", str(scale), "--folder", place]
-        done = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True)
-    return json.loads(done.stdout.splitlines()[-1])
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model")
@@ -190,18 +181,11 @@ def main() -> None:
     parser.add_argument(
         "--teraflops", type=float, default=200.0, help="what a GPU is taken to reach, for the last table"
     )
-    parser.add_argument("--go", type=float, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.go is not None:
-        warm, folder = Path(options.folder) / "warm", Path(options.folder) / "here"
-        warm.mkdir()
-        folder.mkdir()
-        go(warm, options.model, 0.00001)
-        print(json.dumps(go(folder, options.model, options.go)))
-        return
     with tempfile.TemporaryDirectory(dir=options.folder) as place:
         model = options.model or str(make_model(Path(place) / "model"))
-        low, high = (measured(Path(place), model, min(options.scales) / share) for share in (32, 8))
+        go(Path(place) / "warm", model, 0.0)
+        low, high = (go(Path(place) / f"{share}", model, min(options.scales) / share) for share in (8, 2))
         line = high["bytes"]["runs"] / high["units"]["pairs"]
         slope, base = {}, {}
         for term, unit in UNITS.items():
@@ -209,7 +193,7 @@ def main() -> None:
             slope[term], base[term] = per, high["seconds"][term] - per * high["units"][unit]
         print("| scale | pairs | term | predicted | measured | ratio |\n|---:|---:|---|---:|---:|---:|")
         for scale in options.scales:
-            found = measured(Path(place), model, scale)
+            found = go(Path(place) / f"{scale}", model, scale)
             units = found["units"]
             rows = [(f"{t}, s", base[t] + slope[t] * units[u], found["seconds"][t]) for t, u in UNITS.items()]
             bytes_ = told_bytes(units, line)

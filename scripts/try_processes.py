@@ -122,7 +122,10 @@ def main() -> None:
                     start_processes(one, words, nprocs=processes, start_method="fork")
                     found = trained(folder)
                     alone = alone or found
-                    off = {key: float((found[0][key] - alone[0][key]).abs().max()) for key in alone[0]}
+                    counts = {key for key in alone[0] if key.endswith("num_batches_tracked")}
+                    off = {
+                        key: float((found[0][key] - alone[0][key]).abs().max()) for key in alone[0] if key not in counts
+                    }
                     seen = max(value for key, value in off.items() if not key.endswith(UNSEEN))
                     unseen = max((value for key, value in off.items() if key.endswith(UNSEEN)), default=0.0)
                     pairs = zip(found[1], alone[1], strict=True)

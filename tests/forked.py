@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import socket
 import sys
 import tempfile
@@ -46,6 +47,7 @@ def _run(target: Callable[..., Any], arguments: Sequence[Any], environment: Mapp
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs tests in the background may have it ignored
     torch.set_num_threads(int(environment.get("OMP_NUM_THREADS", "1")))
     target(*arguments)
 

@@ -21,6 +21,8 @@ FLOORS = {
     "refused": 1,
     "identity": 3,
     "files": 1,
+    "html": 1,
+    "progress": 1,
     "hashes": 2,
     "locks": 2,
     "arrow": 2,
@@ -48,7 +50,8 @@ FLOORS = {
     "demo": 10,
     "catalogue": 10,
     "verify": 10,
-    "cli": 11,
+    "tasks": 11,
+    "cli": 12,
 }
 """What a room may import: rooms with a smaller number. Rooms of one number know nothing of each other."""
 

@@ -18,4 +18,4 @@ import rerank.training.command
 import rerank.training.model_column
 import rerank.training.trainer
 
-rerank.training.command._import_classes()
+rerank.training.command.import_classes()

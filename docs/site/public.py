@@ -24,6 +24,12 @@ ROOMS = (
     "rerank.models.load:NORMALISERS",
     "rerank.training.classes:DATA",
     "rerank.training.classes:SAMPLERS",
+    "rerank.training.config.TrainConfig",
+    "rerank.training.config.Optimization",
+    "rerank.training.fit.fit",
+    "rerank.training.fit.Training",
+    "rerank.evaluation.compare.compare",
+    "rerank.models.load.load_model",
 )
 """What is public beside the package's own names."""
 
@@ -41,7 +47,8 @@ def public(what: str) -> list[str]:
         found = import_module(what)
     except ModuleNotFoundError:
         return [what]
-    return [f"{what}.{name}" for name in found.__all__]
+    names = [name for name in found.__all__ if not inspect.ismodule(getattr(found, name))]
+    return [f"{what}.{name}" for name in names]
 
 
 def found(name: str) -> Any:

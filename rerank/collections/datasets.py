@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rerank.collections.hits import BATCH, HitsCollection, Record
-from rerank.errors import UserError, nearest
+from rerank.errors import UserError, nearest, one_line
 from rerank.files import digest
 from rerank.hashes import sha256_of
 
@@ -24,7 +24,7 @@ class DatasetHits(HitsCollection):
         """Rows, some at a time, and the place of each."""
         number = 0
         for table in self.data.with_format("arrow").iter(BATCH):
-            for row in table.to_pylist():
+            for row in _rows(table, self.name):
                 number += 1
                 yield f"{self.name}: row {number}", row
 
@@ -32,6 +32,17 @@ class DatasetHits(HitsCollection):
         """Digest of its files, of which rows of them it has, and of the options."""
         files = (sha256_of(file["filename"]) for file in self.data.cache_files)
         return digest("datasets", json.dumps([self.fields, self.renamed]), str(self.data._fingerprint), *files)
+
+
+def _rows(table: Any, name: str) -> list[Record]:
+    """The rows of an Arrow table; its file may be damaged, which Arrow finds out only where it is asked to."""
+    from pyarrow import ArrowException
+
+    try:
+        table.validate(full=True)
+        return table.to_pylist()
+    except (ArrowException, UnicodeDecodeError) as error:
+        raise UserError(f"{name}: damaged ({one_line(error)}); save the data set again") from error
 
 
 def _open(path: str) -> Any:

@@ -11,7 +11,7 @@ from rerank.collections.qrels import read_qrels_file
 from rerank.collections.queries import read_queries_file
 from rerank.collections.records import ChosenFields, is_json, json_documents, keep_json, keep_tab, tab_documents
 from rerank.collections.tagged import tagged_documents
-from rerank.errors import UserError, nearest
+from rerank.errors import NotFoundError, UserError, nearest
 from rerank.files import COMPRESSED, digest, open_binary, warn_once
 from rerank.hashes import sha256_of, sha256_of_files
 
@@ -33,7 +33,7 @@ class Folder:
         self.folder = Path(path).expanduser()
         self.fields = fields
         if not self.folder.is_dir():
-            raise UserError(f"{self.folder}: no such folder")
+            raise NotFoundError(f"{self.folder}: no such folder")
 
     def find(self, pattern: str, expected: str) -> Path:
         """The one file of such a name in the folder; refused if there is none, or several."""

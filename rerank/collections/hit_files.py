@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rerank.collections.hits import BATCH, RIGHT, HitsCollection, Record
 from rerank.collections.records import read_json_objects
-from rerank.errors import UserError
+from rerank.errors import NotFoundError, UserError, one_line
 from rerank.files import digest, open_text, read_lines
 from rerank.hashes import sha256_of_files
 
@@ -20,7 +20,7 @@ class HitsFiles(HitsCollection):
         super().__init__(f"hits:{path}", fields, columns)
         self.path = Path(path).expanduser()
         if not self.path.exists():
-            raise UserError(f"{self.path}: no such file or folder")
+            raise NotFoundError(f"{self.path}: no such file or folder")
         self.files = [self.path]
         if self.path.is_dir():
             found = (path for path in sorted(self.path.iterdir()) if path.is_file() and path.name[0] not in "._")
@@ -53,14 +53,17 @@ def _json(path: Path) -> Iterator[tuple[str, Record]]:
     """One answer or a list of records; JSON lines under this name (Spark, elasticdump) are known by the first."""
     first = next(read_lines(path), (0, ""))[1]
     try:
-        if isinstance(json.loads(first), dict):
-            yield from _json_lines(path)
-            return
-    except (ValueError, RecursionError):
-        pass  # it goes on in the next line
+        one_a_line = isinstance(json.loads(first), dict)
+    except (ValueError, RecursionError):  # the object continues in the next line
+        one_a_line = False
+    if one_a_line:
+        yield from _json_lines(path)
+        return
     try:
         with open_text(path) as file:
             whole = json.load(file)
+    except UserError:
+        raise
     except (ValueError, EOFError, OSError, RecursionError) as error:
         raise UserError(f"{path}: not JSON ({error}); is it cut short?") from error
     if isinstance(whole, dict):
@@ -83,9 +86,8 @@ def _parquet(path: Path) -> Iterator[tuple[str, Record]]:
             rows = (row for batch in batches for row in batch.to_pylist())
             for position, row in enumerate(rows, 1):
                 yield f"{path}: row {position}", row
-    except (ArrowException, OSError) as error:
-        reason = " ".join(str(error).split())
-        raise UserError(f"{path}: not a whole Parquet file ({reason}); write it again") from error
+    except (ArrowException, OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: not a whole Parquet file ({one_line(error)}); write it again") from error
 
 
 _READERS: dict[str, Callable[[Path], Iterator[tuple[str, Record]]]] = {

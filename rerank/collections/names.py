@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
 
 from rerank.collections.base import Collection, Qrels, Query
@@ -14,13 +16,23 @@ from rerank.collections.qrels import read_qrels_file
 from rerank.collections.queries import read_queries_file
 from rerank.collections.rankllm import RankLlmFile
 from rerank.collections.smart import SmartFolder
-from rerank.errors import UserError, nearest
+from rerank.errors import NotFoundError, UserError, nearest
+
+OWN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
+"""An import path."""
+
+PARTS = ("name", "documents", "queries", "qrels", "document_count", "fingerprint")
+"""What every collection has."""
 
 PREFIXES = ("beir:", "files:", "trec:", "smart:", "lucene:", "rank_llm:", "hits:", "datasets:")
 
 
 def open_collection(name: str, fields: Sequence[str] | None = None, columns: Sequence[str] | None = None) -> Collection:
     """Open a collection by its name.
+
+    >>> demo = open_collection("demo")
+    >>> len(list(demo.queries()))
+    215
 
     Args:
         name: one of
@@ -35,7 +47,9 @@ def open_collection(name: str, fields: Sequence[str] | None = None, columns: Seq
             - ``hits:FILE`` or ``hits:DIR``, lists of hits with their texts, as any engine writes them (JSONL, Parquet,
               the answers of a search API);
             - ``datasets:DIR``, ``datasets:DIR/SPLIT`` or, on the hub, ``datasets:NAME:SPLIT``: rows as of hits;
-            - ``demo``, the built-in collection.
+            - ``demo``, the built-in collection;
+            - ``my_module.MyCollection`` or ``my_module.MyCollection:ARGUMENT``, a class of one's own, made without
+              arguments or with the one behind the colon; or the name of an object that is one.
         fields: the fields that make a document's text, in this order; by default title and text, or what the
             collection calls its text.
         columns: what rows of hits call their fields, ``NAME=FIELD``: ``query=question``, ``text=passage``.
@@ -75,6 +89,8 @@ def open_collection(name: str, fields: Sequence[str] | None = None, columns: Seq
         return IrDataset(name, fields)
     except KeyError:
         pass
+    if OWN.fullmatch(prefix) and not Path(name).exists():
+        return _own(prefix, path if separator else None, fields)
     if Path(name).expanduser().is_dir():
         ways = f"beir:{name}, files:{name}, trec:{name} or smart:{name}"
         raise UserError(f"unknown collection {name!r}; for a folder, write {ways}")
@@ -85,8 +101,31 @@ def open_collection(name: str, fields: Sequence[str] | None = None, columns: Seq
     )
 
 
+def _own(name: str, argument: str | None, fields: Sequence[str] | None) -> Collection:
+    """The collection that an import path names."""
+    module, _, attribute = name.rpartition(".")
+    try:
+        found = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        hint = nearest(name, known_ids())
+        raise UserError(
+            f"unknown collection {name!r}{hint}: neither an ir_datasets id nor to be imported ({error})"
+        ) from error
+    if callable(found):
+        found = found() if argument is None else found(argument)
+    if lacking := next((part for part in PARTS if not hasattr(found, part)), None):
+        raise UserError(f"collection {name}: has no {lacking}; see rerank.collections.Collection for what one has")
+    if fields:
+        raise UserError(f"fields: {name} decides itself what makes a document's text")
+    opened: Collection = found
+    return opened
+
+
 def read_queries(source: str | Path | Collection, fields: Sequence[str] | None = None) -> Iterator[Query]:
     """Stream queries.
+
+    >>> next(read_queries("demo")).id
+    '1'
 
     Args:
         source: a file of them (JSONL, TSV or TREC topics; plain, ``.gz`` or ``.xz``), a collection, or its name.
@@ -110,6 +149,9 @@ def read_queries(source: str | Path | Collection, fields: Sequence[str] | None =
 def read_qrels(source: str | Path) -> Qrels:
     """Read judgments.
 
+    >>> len(read_qrels("demo"))
+    215
+
     Args:
         source: a TREC qrels file or a BEIR TSV (plain, ``.gz`` or ``.xz``), or the name of a collection.
 
@@ -132,5 +174,5 @@ def _file(source: str | Path) -> Path | None:
     if path.is_file():
         return path
     if isinstance(source, Path) or ("." in path.name and ":" not in source):
-        raise UserError(f"{path}: no such file")
+        raise NotFoundError(f"{path}: no such file")
     return None

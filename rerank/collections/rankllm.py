@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from rerank.collections.base import Query, checked_id, joined
 from rerank.collections.hits import NOT_COLUMNS, HitsCollection, Record, finite
-from rerank.errors import UserError
+from rerank.errors import NotFoundError, UserError
 from rerank.files import can_be_decompressed, digest, open_text
 from rerank.hashes import sha256_of
 
@@ -32,8 +32,10 @@ def read_lists(path: Path) -> Iterator[tuple[Query, list[Hit]]]:
     with open_text(path) as file, can_be_decompressed(path):
         try:
             entries: Any = json.load(file)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise UserError(f"{path}: not JSON ({error}); expected {RIGHT}") from error
+    if not isinstance(entries, list):
+        raise UserError(f"{path}: is {type(entries).__name__}, no list; expected {RIGHT}")
     seen = set()
     for number, entry in enumerate(entries, 1):
         where = f"{path}: list {number}"
@@ -63,7 +65,7 @@ class RankLlmFile(HitsCollection):
         super().__init__(f"rank_llm:{path}")
         self.path = Path(path).expanduser()
         if not self.path.is_file():
-            raise UserError(f"{self.path}: no such file")
+            raise NotFoundError(f"{self.path}: no such file")
         name = re.sub(r"[^\w.+-]+", "_", self.path.name.split(".json")[0], flags=re.ASCII).strip("._+-")[:100]
         self.order = name if name and name not in NOT_COLUMNS else "score"
 
@@ -85,6 +87,7 @@ class RankLlmFile(HitsCollection):
 def _number(value: object, where: str, name: str) -> float:
     """A number, which some files have as text."""
     try:
-        return finite(float(value) if isinstance(value, str) else value, where, name)
+        number = float(value) if isinstance(value, str) else value
     except ValueError:
-        return finite(value, where, name)
+        number = value
+    return finite(number, where, name)

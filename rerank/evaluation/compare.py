@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 from ir_measures import Measure
-from tqdm import tqdm
 
-from rerank.collections import read_qrels
-from rerank.errors import UserError, nearest
+from rerank.collections.judgments import as_qrels
+from rerank.errors import NotFoundError, UserError, nearest
 from rerank.evaluation.measures import COUNTS, Empty, Evaluator, PerQuery, Qrels, check_overlap, parse_measures
 from rerank.evaluation.significance import (
     Correction,
@@ -25,7 +24,10 @@ from rerank.evaluation.significance import (
     wins_ties_losses,
 )
 from rerank.files import plain_name
-from rerank.retrieval.runs import Run, Scored, as_float32, best_first, read_run
+from rerank.lists.view import Lists
+from rerank.progress import tqdm
+from rerank.retrieval.forms import as_run
+from rerank.retrieval.runs import Run, Scored, as_float32, best_first
 
 TESTS: tuple[Test, ...] = get_args(Test)
 
@@ -177,8 +179,8 @@ def check_choices(tests: Sequence[str], correction: str, level: float) -> None:
 
 
 def compare_runs(
-    qrels: str,
-    runs: Sequence[str],
+    qrels: Any,
+    runs: Any,
     measures: str | Measure | Sequence[str | Measure],
     baseline: str | None = None,
     tests: Sequence[Test] = TESTS,
@@ -191,12 +193,15 @@ def compare_runs(
     """Read judgments and runs, check them, score and compare them: ``rerank evaluate``.
 
     Args:
-        qrels: a qrels file (TREC or BEIR's TSV) or the name of a collection.
-        runs: run files, ``PATH`` or ``NAME=PATH``. Without a name, a run is called after its file, and after its
-            folder too where the file is called ``run`` or another has the same name.
+        qrels: lists, whose judged queries count; or judgments: a qrels file (TREC or BEIR's TSV), the name of a
+            collection, or any form that :func:`rerank.collections.judgments.as_qrels` takes.
+        runs: run files, ``PATH`` or ``NAME=PATH``, or any forms of runs by name
+            (:func:`rerank.retrieval.forms.as_run`); of lists also ``[T]`` arrays of scores, and names of columns.
+            Without a name, a file's run is called after it, and after its folder too where the file is called ``run``
+            or another has the same name.
         measures: see :func:`rerank.evaluation.measures.parse_measures`.
-        baseline: the run to test against, written as in ``runs`` or by its name; one that is not among ``runs`` is
-            put first.
+        baseline: the run to test against, written as in ``runs`` or by its name; one that is not among ``runs``, but a
+            file or a column, is put first.
         tests: see :func:`compare`.
         correction: see :func:`compare`.
         empty: what queries without relevant documents score: ``"0"``, ``"1"``, or ``"drop"`` to leave them out.
@@ -209,27 +214,81 @@ def compare_runs(
     """
     check_choices(tests, correction, level)
     parsed = parse_measures(measures)
-    paths = name_runs(runs)
-    chosen = None
-    if baseline is not None:
-        chosen = next((name for name, path in paths.items() if baseline in (name, path, f"{name}={path}")), None)
-        if chosen is None:
-            if "=" not in baseline and not Path(baseline).is_file():
-                raise UserError(f"baseline {baseline!r}: neither a file nor one of the runs{nearest(baseline, paths)}")
-            paths = name_runs([baseline, *runs])
-            chosen = next(iter(paths))
-    judgments = read_qrels(qrels)
+    lists = qrels if isinstance(qrels, Lists) else None
+    forms = named_forms(runs, lists)
+    chosen, forms = _with_baseline(baseline, forms, lists)
+    judgments = as_qrels(qrels) if lists is None else _judged(lists)
+    source = str(qrels) if lists is not None or isinstance(qrels, str | Path) else "the qrels"
     evaluator = Evaluator(judgments, parsed, empty)
     depths = sorted({measure.params["cutoff"] for measure in parsed if "cutoff" in measure.params}) or [10]
     tables, unjudged, ties = {}, {}, {}
-    for name, path in tqdm(paths.items(), desc="runs", disable=not progress or len(paths) < 2, leave=False):
-        given = read_run(path)
-        check_overlap(given, judgments, path, qrels)
-        run, ties[name] = ties_by_id(given, judgments)
-        tables[name] = evaluator(run, path)
+    for name, form in tqdm(forms.items(), desc="runs", disable=not progress or len(forms) < 2, leave=False):
+        where = str(form) if isinstance(form, str | Path) else name
+        if lists is not None and _of_lists(form, lists):
+            run: Run = lists.run(form if isinstance(form, str) else np.asarray(form))
+            ties[name] = 0  # their order is the lists'
+        else:
+            given = as_run(form, name)
+            check_overlap(given, judgments, where, source)
+            run, ties[name] = ties_by_id(given, judgments)
+        tables[name] = evaluator(run, where)
         unjudged[name] = {depth: count_unjudged(run, judgments, depth) for depth in depths}
     found = compare(tables, chosen, tests, correction, level, seed, progress)
-    return Comparison(**{**vars(found), "unjudged": unjudged, "paths": paths, "qrels": qrels, "ties": ties})
+    paths = {name: str(form) for name, form in forms.items() if isinstance(form, str | Path)}
+    return replace(found, unjudged=unjudged, paths=paths, qrels=source, ties=ties)
+
+
+def _judged(lists: Lists) -> Qrels:
+    """The judgments of the queries that have some."""
+    if lists.qrels is None:
+        raise UserError(f"{lists}: has no judgments; give them with qrels=, or make the lists again with some")
+    return {query: grades for query, grades in lists.qrels.items() if grades}
+
+
+def _of_lists(form: Any, lists: Lists) -> bool:
+    """Whether a ranking is a column of the lists, or scores of their candidates."""
+    if isinstance(form, str):
+        return form.partition("/")[0] in lists.store.column_names and not Path(form).is_file()
+    return isinstance(form, np.ndarray | list | tuple) or (hasattr(form, "__array__") and not hasattr(form, "columns"))
+
+
+def named_forms(runs: Any, lists: Lists | None = None) -> dict[str, Any]:
+    """Runs of any form by name, see :func:`compare_runs`."""
+    if isinstance(runs, Mapping):
+        if not runs:
+            raise UserError("no run given; name at least one")
+        return {str(name): form for name, form in runs.items()}
+    if runs is None and lists is not None:
+        runs = [lists.store.order] if lists.store.order else lists.store.column_names
+    if isinstance(runs, str | Path):
+        runs = [runs]
+    words = list(runs) if isinstance(runs, Sequence) else []
+    if not isinstance(runs, Sequence) or not all(isinstance(word, str | Path) for word in words):
+        raise UserError(f"runs: expected runs by name, such as {{'ours': scores}}, not {type(runs).__name__}")
+    columns = {str(word) for word in words if lists is not None and _of_lists(str(word), lists)}
+    files = [str(word) for word in words if str(word) not in columns]
+    named = name_runs(files) if files or not columns else {}
+    return {name: name for name in map(str, words) if name in columns} | named
+
+
+def _with_baseline(
+    baseline: str | None, forms: dict[str, Any], lists: Lists | None
+) -> tuple[str | None, dict[str, Any]]:
+    """The name of the run to test against, and the runs with it."""
+    if baseline is None:
+        return None, forms
+    for name, form in forms.items():
+        if baseline == name or (isinstance(form, str | Path) and baseline in (str(form), f"{name}={form}")):
+            return name, forms
+    if lists is not None and _of_lists(baseline, lists):
+        return baseline, {baseline: baseline, **forms}
+    if "=" not in baseline and not Path(baseline).is_file():
+        known = [*forms, *(lists.store.column_names if lists is not None else [])]
+        raise UserError(f"baseline {baseline!r}: neither a file nor one of the runs{nearest(baseline, known)}")
+    files = {name: str(form) for name, form in forms.items() if isinstance(form, str | Path)}
+    first = name_runs([baseline, *(f"{name}={path}" for name, path in files.items())])
+    name = next(iter(first))
+    return name, {name: first[name], **forms}
 
 
 def ties_by_id(run: Run, qrels: Qrels) -> tuple[Run, int]:
@@ -275,7 +334,7 @@ def name_runs(runs: Sequence[str]) -> dict[str, str]:
         given.append((label, path) if equals and label and not Path(run).exists() else (None, run))
     for _, path in given:
         if not Path(path).expanduser().is_file():
-            raise UserError(f"{path}: no such run file")
+            raise NotFoundError(f"{path}: no such run file")
     stems = [_stem(path) for name, path in given if name is None]
     named: dict[str, str] = {}
     for name, path in given:

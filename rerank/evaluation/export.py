@@ -77,27 +77,37 @@ def to_csv(comparison: Comparison) -> str:
 
     Then a line per run and depth, ``unjudged@k``: the share of the documents in the top ``k`` without a judgment.
     """
-    header = ["run", "measure", "mean", "queries", "difference", "low", "high", "cohens_d", "wins", "ties", "losses"]
-    header += [f"p_{test}{suffix}" for test in comparison.tests for suffix in ("", "_corrected")]
+    header = [*COLUMNS, *(f"p_{test}{suffix}" for test in comparison.tests for suffix in ("", "_corrected"))]
+    rows = table_rows(comparison)
+    table = comparison.first
+    for name in comparison.tables:
+        at = 1 + max(i for i, row in enumerate(rows) if row[0] == name)
+        shares = []
+        for depth, top in comparison.unjudged.get(name, {}).items():
+            share = top.count / top.retrieved if top.retrieved else None
+            shares.append([name, f"unjudged@{depth}", share, len(table.queries)])
+        rows[at:at] = shares
+    rows = [row + [None] * (len(header) - len(row)) for row in rows]
+    return _separated([header, *rows], ",")
+
+
+COLUMNS = ("run", "measure", "mean", "queries", "difference", "low", "high", "cohens_d", "wins", "ties", "losses")
+"""What is said of a run and a measure, before the p-values."""
+
+
+def table_rows(comparison: Comparison) -> list[list[Any]]:
+    """A row per run and measure: :data:`COLUMNS`, then each test's p-value as it is and corrected."""
     rows = []
     for name, table in comparison.tables.items():
         for measure, mean in table.mean.items():
             counted = sum(not math.isnan(value) for value in table[measure].tolist())
             row: list[Any] = [name, measure, _number(mean), counted]
             if found := comparison.differences.get((name, measure)):
-                row += [
-                    *map(_number, (found.mean, *found.interval, found.effect)),
-                    found.wins,
-                    found.ties,
-                    found.losses,
-                ]
+                row += [*map(_number, (found.mean, *found.interval, found.effect))]
+                row += [found.wins, found.ties, found.losses]
                 row += [_number(p[test]) for test in comparison.tests for p in (found.p, found.corrected)]
             rows.append(row)
-        for depth, top in comparison.unjudged.get(name, {}).items():
-            share = top.count / top.retrieved if top.retrieved else None
-            rows.append([name, f"unjudged@{depth}", share, len(table.queries)])
-    rows = [row + [None] * (len(header) - len(row)) for row in rows]
-    return _separated([header, *rows], ",")
+    return rows
 
 
 def check_suffix(path: str | Path, suffixes: tuple[str, ...]) -> str:

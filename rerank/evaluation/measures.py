@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 from ir_measures import Measure
@@ -13,6 +13,9 @@ from rerank.errors import UserError, nearest
 from rerank.evaluation.measure_names import parse_measures
 from rerank.evaluation.providers import PIPELINE, nERR
 from rerank.files import warn_once
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["Empty", "Evaluator", "PerQuery", "check_overlap", "evaluate", "nERR", "parse_measures"]
 from rerank.retrieval.runs import as_float32
@@ -27,7 +30,7 @@ Run = Mapping[str, Ranking]
 COUNTS = frozenset({"Judged", "NumQ", "NumRel", "NumRet"})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PerQuery:
     """A run's values, per measure and query.
 
@@ -50,6 +53,22 @@ class PerQuery:
     def __getitem__(self, measure: str | Measure) -> np.ndarray:
         """The values of one measure, ``[queries]``."""
         return self.values[[str(known) for known in self.measures].index(str(measure))]
+
+    def __repr__(self) -> str:
+        means = ", ".join(f"{name} {value:.4f}" for name, value in self.mean.items())
+        return f"PerQuery({len(self.queries)} queries: {means})"
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """A row per query: ``query_id`` and the measures."""
+        import pandas as pd
+
+        values = dict(zip(map(str, self.measures), self.values, strict=True))
+        return pd.DataFrame({"query_id": list(self.queries), **values})
+
+    def _repr_html_(self) -> str:
+        from rerank.html import shown
+
+        return shown(repr(self), self.to_dataframe())
 
     @property
     def mean(self) -> dict[str, float]:
@@ -136,7 +155,12 @@ class Evaluator:
 def evaluate(
     run: Run, qrels: Qrels, measures: str | Measure | Sequence[str | Measure], empty: Empty = "0", name: str = "the run"
 ) -> PerQuery:
-    """Score one run once; see :class:`Evaluator` for what the arguments mean, and to score many."""
+    """Score one run once; see :class:`Evaluator` for what the arguments mean, and to score many.
+
+    >>> run = {"q": [("a", 3.0), ("b", 2.0)]}  # the second is the relevant one: 1 / log2(3)
+    >>> {name: round(value, 4) for name, value in evaluate(run, {"q": {"b": 1}}, "nDCG@10 RR").mean.items()}
+    {'nDCG@10': 0.6309, 'RR': 0.5}
+    """
     return Evaluator(qrels, measures, empty)(run, name)
 
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 import ir_measures
 import numpy as np
 from ir_measures import Measure
-from tqdm import tqdm
 
 from rerank.arrow import Array, blocks
 from rerank.evaluation.measures import Evaluator, PerQuery, parse_measures
 from rerank.evaluation.render import Cell, number, queries_sentence, text_table
 from rerank.lists.view import Lists
+from rerank.progress import tqdm
 from rerank.retrieval.fuse import RRF, K, reciprocal_ranks
 from rerank.retrieval.runs import Scored, best_first
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from html import escape
 from typing import NamedTuple
 
 import numpy as np
@@ -44,6 +45,27 @@ def markdown(comparison: Comparison) -> str:
     if comparison.differences:
         lines += ["", *markdown_table(*differences(comparison))]
     return "\n".join([*lines, "", " ".join(caption(comparison, LETTERS))]) + "\n"
+
+
+def html(comparison: Comparison) -> str:
+    """HTML tables for notebooks, the best in bold, marks as superscripts."""
+    parts = [html_table(*means(comparison, unjudged=True))]
+    if comparison.differences:
+        parts.append(html_table(*differences(comparison)))
+    return "".join(parts) + f"<div>{escape(' '.join(caption(comparison, LETTERS)))}</div>"
+
+
+def html_table(header: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
+    """An HTML table."""
+
+    def show(cell: Cell) -> str:
+        letters = ",".join(LETTERS[test] for test in cell.significant)
+        shown = f"<b>{escape(cell.text)}</b>" if cell.best else escape(cell.text)
+        return f"<td>{shown}<sup>{letters}</sup></td>" if letters else f"<td>{shown}</td>"
+
+    head = "".join(f"<th>{escape(name)}</th>" for name in header)
+    body = "".join(f"<tr>{''.join(map(show, row))}</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def latex(comparison: Comparison) -> str:

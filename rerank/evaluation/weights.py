@@ -27,6 +27,12 @@ def tune_weight(
 
     It is the first stage's share in :func:`rerank.retrieval.fuse.interpolate`. Tune on validation queries: filter the
     qrels to them.
+
+    >>> from rerank.retrieval.runs import Scored
+    >>> model = {"q": [Scored("b", 5.0), Scored("a", 2.0)]}
+    >>> first = {"q": [Scored("a", 8.0), Scored("b", 4.0)]}
+    >>> tune_weight(model, first, {"q": {"b": 1}}, "RR")[0]  # the model alone is right already
+    0.0
     """
     mean = _Mean([first_stage, run], qrels, measure, on_common=True)
     table = [(weight, mean((weight, 1 - weight))) for weight in grid]

@@ -79,35 +79,18 @@ def experiment(argv: Sequence[str]) -> int:
             "%s: share %s is through; when all are, the command without --share makes the tables", *(plan.output, share)
         )
         return len(done.failures)
-    from rerank.experiments.ensembles import ensembles
-    from rerank.experiments.figures.draw import write_figures
-    from rerank.experiments.first_stage import first_stage_rows
-    from rerank.experiments.results import write_results
-    from rerank.experiments.summary import summarise
+    from rerank.experiments.conduct import experiment as conduct
 
-    with held(plan.output, "rerank experiment"), log_file(plan.output):
-        plan.output.mkdir(parents=True, exist_ok=True)
-        done = Experiment(plan)
-        done.run()
-        alone, mixed = first_stage_rows(plan, done.identities, done.outcomes)
-        together = ensembles(plan, done.identities, done.outcomes)
-        done.outcomes = {**alone, **done.outcomes, **together, **mixed}
-        summary = summarise(config, done.outcomes, done.stopped)
-        write_results(done, summary)
-        if html:
-            from rerank.experiments.report import write_experiment
-
-            write_experiment(done, summary, html)
-        pictures = write_figures(done, summary)
-    print(text(summary, bold=sys.stdout.isatty()), end="")
-    for line in beside_sentences(summary):
+    found = conduct(config, html)
+    print(text(found.summary, bold=sys.stdout.isatty()), end="")
+    for line in beside_sentences(found.summary):
         print(line)
     stems = ("results", "points", "queries", "cells")
     files = ["results.json", *(f"{stem}.parquet" for stem in stems), "table.md", "table.tex"]
-    log.info("%s: %s", plan.output, ", ".join([*files, *(path.name for path in pictures)]))
-    if done.failures:
-        log.warning("%d cells failed; run again to try them again", len(done.failures))
-    return len(done.failures)
+    log.info("%s: %s", plan.output, ", ".join([*files, *(path.name for path in found.pictures)]))
+    if found.failures:
+        log.warning("%d cells failed; run again to try them again", len(found.failures))
+    return len(found.failures)
 
 
 def split_options(argv: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from rerank.errors import UserError
+from rerank.errors import NotFoundError, UserError, one_line
 from rerank.experiments.cells import Cell, Group
 from rerank.files import atomic_file, atomic_write
 from rerank.hashes import read_sealed, sealed_text, write_sealed
@@ -139,14 +139,17 @@ def read_kept(path: str | Path) -> list[Kept]:
     import pyarrow.parquet as pq
 
     if not Path(path).is_file():
-        raise UserError(f"{path}: no such file; `keep: {path}` in an experiment's configuration makes it")
+        raise NotFoundError(f"{path}: no such file; `keep: {path}` in an experiment's configuration makes it")
     try:
         table = pq.read_table(path, page_checksum_verification=True, partitioning=None)
     except (pa.ArrowException, OSError) as error:
-        raise UserError(f"{path}: damaged, or no Parquet file ({' '.join(str(error).split())})") from error
+        raise UserError(f"{path}: damaged, or no Parquet file ({one_line(error)})") from error
     if list(table.column_names) != _schema().names:
         raise UserError(f"{path}: not the kept cells of an experiment (columns {', '.join(table.column_names)})")
-    return list(_files(path, table.cast(_schema())))
+    try:
+        return list(_files(path, table.cast(_schema())))
+    except (KeyError, IndexError, TypeError, ValueError, ArithmeticError, RecursionError, pa.ArrowException) as error:
+        raise UserError(f"{path}: damaged ({one_line(error)}); take it from the repository again") from error
 
 
 def read_lacking(path: str | Path) -> list[Key]:

@@ -22,8 +22,8 @@ log = logging.getLogger("rerank")
 
 LOOK = 2.0
 """Seconds after which the cluster is asked again which machines it has."""
-ANSWER = 60.0
-"""Seconds that a machine may take to say what it sees."""
+ANSWER = 300.0
+"""Seconds that a machine may take to start a process and say what it sees."""
 
 
 class Seen(NamedTuple):
@@ -269,7 +269,7 @@ def ray_workers(
     try:
         import ray
     except ModuleNotFoundError as error:
-        raise UserError("engine: Ray is not installed; pip install 'rerank[ray]'") from error
+        raise UserError("engine: Ray is not installed; pip install 'rerank-direct[ray]'") from error
     ours = not ray.is_initialized()
     address = os.environ.get("RAY_ADDRESS") or "local"
     if ours:

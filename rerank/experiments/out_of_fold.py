@@ -113,7 +113,7 @@ def chosen(experiment: Path, method: str | None, seed: int | None) -> tuple[str,
         results = json.loads(path.read_bytes())
         cells = [cell for cell in results["cells"] if cell["tried"]]  # others are of rows that are not trained
         failed = list(results["failed"])
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise UserError(f"{path}: damaged ({error}); run the experiment again, what is trained stays") from error
     method = _choose("method", method, [cell["method"] for cell in cells + failed], experiment)
     seed = _choose("seed", seed, [cell["seed"] for cell in cells + failed if cell["method"] == method], experiment)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rerank.errors import UserError, nearest
+from rerank.errors import NotFoundError, UserError, nearest
 from rerank.evaluation.measure_names import parse_measures
 from rerank.evaluation.measures import COUNTS
 from rerank.evaluation.pooling import RandomEffects, random_effects
@@ -173,7 +173,7 @@ def named_paths(experiments: Sequence[str]) -> list[tuple[str, Path]]:
         if place.is_dir():
             place = place / "cells.parquet"
         if not place.is_file():
-            raise UserError(f"{place}: no such file; an experiment writes it when it is through")
+            raise NotFoundError(f"{place}: no such file; an experiment writes it when it is through")
         if name in found:
             raise UserError(f"experiments: {name!r} is given twice; write NAME={place}")
         found[name] = place

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rerank.experiments import table
-from rerank.experiments.cells import Cell
+from rerank.experiments.cells import Cell, Group
 from rerank.experiments.keep import write_kept
 from rerank.experiments.outcome import Failure, Outcome
 from rerank.experiments.planned import Compared
@@ -31,7 +31,7 @@ def write_results(experiment: Experiment, summary: Summary) -> None:
     with atomic_write(folder / "results.json") as file:
         json.dump(as_dict(experiment, summary), file, indent=1, ensure_ascii=False, allow_nan=False)
         file.write("\n")
-    _write_parquet(folder / "results.parquet", [_flat(outcome) for outcome in outcomes.values()])
+    _write_parquet(folder / "results.parquet", flat_rows(outcomes))
     chosen = {outcome.cell.folder for outcome in outcomes.values()}
     points = [_point(cell, measures, cell.folder in chosen) for cell, measures in experiment.trained]
     _write_parquet(folder / "points.parquet", points)
@@ -42,6 +42,11 @@ def write_results(experiment: Experiment, summary: Summary) -> None:
         file.write(table.markdown(summary, outcomes, experiment.failures))
     with atomic_write(folder / "table.tex") as file:
         file.write(table.latex(summary))
+
+
+def flat_rows(outcomes: Mapping[Group, Outcome]) -> list[dict[str, Any]]:
+    """A row per method, fold and seed: ``results.parquet``."""
+    return [_flat(outcome) for outcome in outcomes.values()]
 
 
 def as_dict(experiment: Experiment, summary: Summary) -> dict[str, Any]:

@@ -54,14 +54,15 @@ def measured_row(
 
     identity = measurement_identity(subject, hashes, config.measures, config.empty)
     found = read_measurement(folder, identity)
-    if found is None:
+    table = None if found is None else found[0]
+    if table is None:
         qrels = test_lists(like.measured).qrels
         assert qrels is not None
         made = run()
-        found = evaluate(made, qrels, config.measures, config.empty, name=str(group)), {}
-        write_measurement(folder, identity, found[0])
+        table = evaluate(made, qrels, config.measures, config.empty, name=str(group))
+        write_measurement(folder, identity, table)
     cell = Cell(group, {}, folder, {}, like.cell.select)
-    return Outcome(cell, cell, 0, {}, found[0], seconds, run, folder / file_of(id_of(identity)))
+    return Outcome(cell, cell, 0, {}, table, seconds, run, folder / file_of(id_of(identity)))
 
 
 def test_lists(cell: Cell) -> Lists:

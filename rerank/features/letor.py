@@ -6,7 +6,7 @@ import logging
 import re
 from pathlib import Path
 
-from rerank.errors import UserError
+from rerank.errors import NotFoundError, UserError
 from rerank.features.parse import sizes_file, store_features
 from rerank.features.svmlight import Layout
 from rerank.files import cache_folder, digest
@@ -136,7 +136,7 @@ def letor_lists(path: Path, layout: Layout | None = None) -> Lists:
         UserError: the file is missing, or at fault; with file and line, and what would be right.
     """
     if not path.is_file():
-        raise UserError(f"{path}: no such file")
+        raise NotFoundError(f"{path}: no such file")
     sizes = sizes_file(path)
     parts = [sha256_of(path), *([sizes.name, sha256_of(sizes)] if sizes.is_file() else [])]
     key = digest(FORMAT, str(VERSION), *parts, f"{layout.first} {layout.width}" if layout else "")

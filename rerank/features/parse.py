@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from tqdm import tqdm
 
 from rerank.arrow import Array, blocks, write_arrow
 from rerank.errors import UserError
@@ -19,6 +18,7 @@ from rerank.features.svmlight import EXAMPLE, Block, Layout, has_qid, parse_bloc
 from rerank.files import COMPRESSED, atomic_folder, plain_name, read_blocks, read_lines
 from rerank.lists import Lists
 from rerank.lists.writer import StoreWriter
+from rerank.progress import tqdm
 
 ROWS = 1 << 16
 """Rows of features that are copied at a time."""
@@ -116,7 +116,7 @@ def read_sizes(path: Path, documents: int) -> list[tuple[str, int]]:
         raise UserError(f"{path}: lines have no qid, and there is no {sizes.name} beside; expected {EXAMPLE}")
     queries: list[tuple[str, int]] = []
     for number, line in read_lines(sizes):
-        if not line.strip().isdecimal() or int(line) == 0:
+        if not (line.strip().isdecimal() and len(line.strip()) < 19 and int(line)):
             raise UserError(f"{sizes}:{number}: {line!r}; expected how many documents a query has, from 1")
         queries.append((f"{sizes.stem}-{len(queries) + 1}", int(line)))
     if (total := sum(count for _, count in queries)) != documents:

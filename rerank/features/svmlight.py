@@ -233,7 +233,7 @@ def _qid(word: str, where: str) -> str:
 
 def _feature(word: str, where: str, layout: Layout | None) -> tuple[int, float]:
     left, colon, right = word.partition(":")
-    if not colon or not (left.isascii() and left.isdigit()):
+    if not colon or not (left.isascii() and left.isdigit() and len(left) < 20):
         raise UserError(f"{where}: {word!r}; expected NUMBER:VALUE as in {EXAMPLE}")
     if not NUMBER.fullmatch(right):
         raise UserError(f"{where}: feature {left} is {right!r}; expected a finite number (leave missing ones out)")

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from rerank.kernels.flat_attention import Sequences, attend
+from rerank.kernels.flat_modern import MODERN, read_states
 from rerank.kernels.ways import way_of
 
 KINDS = ("bert", "camembert", "electra", "roberta", "xlm-roberta")
@@ -31,21 +32,37 @@ _sequences: ContextVar[Sequences | None] = ContextVar("sequences", default=None)
 
 def use_flat_encoder(network: Any) -> None:
     """Let a network read flat chunks within :func:`rows`; otherwise it stays what it was."""
+    base = getattr(network, network.base_model_prefix)  # methods are bound, so that a deep copy has its own
     if network.config.model_type in KINDS and not network.config.is_decoder:
-        encoder = getattr(network, network.base_model_prefix).encoder
-        encoder.forward = MethodType(_encode, encoder)  # bound, so that a deep copy has its own
+        base.encoder.forward = MethodType(_encode, base.encoder)
+    elif network.config.model_type in MODERN:
+        classifies = hasattr(network, "head")  # with its own head, which may read a mean; ours reads CLS
+        base.forward = MethodType(_read_means if classifies and pools_mean(network) else _read_firsts, base)
 
 
 def stop_reading_flat(network: Any) -> None:
     """Undo :func:`use_flat_encoder`."""
-    if reads_flat(network):
-        del getattr(network, network.base_model_prefix).encoder.forward
+    if (reader := _reader(network)) is not None:
+        del reader.forward
 
 
 def reads_flat(network: Any) -> bool:
     """Whether :func:`use_flat_encoder` let it read flat chunks."""
-    encoder = getattr(getattr(network, getattr(network, "base_model_prefix", ""), None), "encoder", None)
-    return getattr(getattr(encoder, "forward", None), "__func__", None) is _encode
+    return _reader(network) is not None
+
+
+def _reader(network: Any) -> Any:
+    """The module whose forward pass reads flat chunks; None where there is none."""
+    base = getattr(network, getattr(network, "base_model_prefix", ""), None)
+    for module in (base, getattr(base, "encoder", None)):
+        if getattr(getattr(module, "forward", None), "__func__", None) in (_encode, _read_firsts, _read_means):
+            return module
+    return None
+
+
+def pools_mean(network: Any) -> bool:
+    """Whether a classifier of ModernBERT's kind reads the mean of all states, not that of CLS."""
+    return getattr(network.config, "classifier_pooling", "cls") == "mean"
 
 
 def flatten(batch: Mapping[str, Tensor], network: Any) -> dict[str, Any]:
@@ -100,6 +117,26 @@ def _encode(encoder: Any, hidden_states: Tensor, *args: Any, **kwargs: Any) -> A
     for layer in encoder.layer:
         hidden = _layer(layer, hidden, sequences, cls_only=layer is encoder.layer[-1])
     return BaseModelOutputWithPastAndCrossAttentions(last_hidden_state=hidden[: len(sequences.lengths), None])
+
+
+def _read_firsts(base: Any, input_ids: Tensor | None = None, **given: Any) -> Any:
+    """ModernBERT's states of the CLS tokens, ``[n, 1, H]``, where the input is flat."""
+    return _read(base, input_ids, given, mean=False)
+
+
+def _read_means(base: Any, input_ids: Tensor | None = None, **given: Any) -> Any:
+    """The means of its states, ``[n, 1, H]``: the mean of one state is the state."""
+    return _read(base, input_ids, given, mean=True)
+
+
+def _read(base: Any, input_ids: Tensor | None, given: dict[str, Any], mean: bool) -> Any:
+    from transformers.modeling_outputs import BaseModelOutput
+
+    if (sequences := _sequences.get()) is None:
+        return type(base).forward(base, input_ids=input_ids, **given)
+    assert input_ids is not None
+    states = read_states(base, input_ids, given["position_ids"], sequences, mean)
+    return BaseModelOutput(last_hidden_state=states[:, None])
 
 
 def _layer(layer: Any, hidden: Tensor, sequences: Sequences, cls_only: bool) -> Tensor:

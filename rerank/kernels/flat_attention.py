@@ -96,6 +96,13 @@ class Sequences:
             self._masks[run] = mask[:, None, None] if mask.shape[1] else None
         return self._masks[run]
 
+    def mean(self, states: Tensor) -> Tensor:
+        """The mean of each sequence's states, ``[n, H]``, from ``[T, H]``."""
+        starts, lengths = self.first, torch.tensor(self.lengths, device=states.device)
+        read = torch.arange(int(sum(self.lengths)), device=states.device)
+        read = read + (starts - (lengths.cumsum(0) - lengths)).repeat_interleave(lengths)
+        return torch.segment_reduce(states[read].float(), "mean", lengths=lengths, axis=0)
+
     @cached_property
     def columns(self) -> Tensor:
         """Rows of a table, ``[n, longest]``: the place of each token; past a sequence's end, of some other."""
@@ -142,6 +149,7 @@ def attend(
     dropout: float,
     first: bool,
     way: Way | None = None,
+    window: int | None = None,
 ) -> Tensor:
     """Attention within each sequence.
 
@@ -154,17 +162,25 @@ def attend(
         dropout: rate at which attention weights are dropped.
         first: whether there is one query for each sequence; there may be more of them, for nothing.
         way: ours, or PyTorch's attention; None for ours where it is known to be faster.
+        window: how far a token sees, to both sides; None for the whole sequence.
 
     Returns:
         Like ``query``; 0 where no sequence is.
     """
+    if window is not None and max(sequences.lengths) <= window + 1:
+        window = None
     if query.device.type == "cpu":
+        if window is not None:
+            return _by_pytorch(query, key, value, sequences, scale, dropout, first, window)
         return _on_cpu(query, key, value, sequences, scale, dropout, first, way)
     if way != "torch" and _has_kernel(query):
         longest, starts = max(sequences.lengths), sequences.starts
         ends = torch.arange(len(starts), dtype=torch.int32, device=starts.device) if first else starts
-        return _Flash.apply(query, key, value, ends, starts, 1 if first else longest, longest, dropout, scale)
-    return _padded(query, key, value, sequences, scale, dropout, first)
+        if window is not None and first:  # the kernel would lay a single query's window from the end
+            return _padded(query, key, value, sequences, scale, dropout, first, window)
+        rows = 1 if first else longest
+        return _Flash.apply(query, key, value, ends, starts, rows, longest, dropout, scale, window)
+    return _padded(query, key, value, sequences, scale, dropout, first, window)
 
 
 def _has_kernel(query: Tensor) -> bool:
@@ -196,12 +212,14 @@ class _Flash(torch.autograd.Function):
         columns: int,
         dropout: float,
         scale: float,
+        window: int | None,
     ) -> Tensor:
+        told = {"scale": scale, "window_size_left": window, "window_size_right": window}
         output, sums, state, offset, _ = torch.ops.aten._flash_attention_forward(
-            query, key, value, ends, starts, rows, columns, dropout, False, False, scale=scale
+            query, key, value, ends, starts, rows, columns, dropout, False, False, **told
         )
         ctx.save_for_backward(query, key, value, output, sums, ends, starts, state, offset)
-        ctx.told, ctx.scale, ctx.deterministic = (rows, columns, dropout, False), scale, DETERMINISTIC.get()
+        ctx.sizes, ctx.told, ctx.deterministic = (rows, columns, dropout, False), told, DETERMINISTIC.get()
         return output
 
     @staticmethod
@@ -213,19 +231,28 @@ class _Flash(torch.autograd.Function):
             torch.use_deterministic_algorithms(True)
         try:
             found = torch.ops.aten._flash_attention_backward(
-                gradient.contiguous(), *states, output, sums, ends, starts, *ctx.told, state, offset, scale=ctx.scale
+                gradient.contiguous(), *states, output, sums, ends, starts, *ctx.sizes, state, offset, **ctx.told
             )
         finally:
             torch.use_deterministic_algorithms(before[0], warn_only=before[1])
-        return (*found, *[None] * 6)
+        return (*found, *[None] * 7)
 
 
 def _padded(
-    query: Tensor, key: Tensor, value: Tensor, sequences: Sequences, scale: float, dropout: float, first: bool
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    sequences: Sequences,
+    scale: float,
+    dropout: float,
+    first: bool,
+    window: int | None = None,
 ) -> Tensor:
     rows = query[:, None] if first else query[sequences.columns]
     q, k, v = (state.transpose(1, 2) for state in (rows, key[sequences.columns], value[sequences.columns]))
     mask = sequences.mask[:, None, None, :]
+    if window is not None:
+        mask = mask & _near(mask.shape[3], window, first, mask.device)
     found = F.scaled_dot_product_attention(q, k, v, mask, dropout_p=dropout, scale=scale).transpose(1, 2)
     return found[:, 0] if first else found.flatten(0, 1)[sequences.cells]
 
@@ -245,14 +272,40 @@ def _on_cpu(
         runs = sequences.runs(ELEMENTS // query.shape[1])
         masks = [sequences.mask_of(run) for run in runs]
         return _Attention.apply(query, key, value, runs, masks, scale, threshold(dropout), first)
-    parts = [
-        F.scaled_dot_product_attention(
-            *_views(run, query, key, value, first), _whole(sequences.mask_of(run), run), dropout_p=dropout, scale=scale
-        )
-        for run in sequences.runs(1 << 62)
-    ]
+    return _by_pytorch(query, key, value, sequences, scale, dropout, first)
+
+
+def _by_pytorch(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    sequences: Sequences,
+    scale: float,
+    dropout: float,
+    first: bool,
+    window: int | None = None,
+) -> Tensor:
+    parts = []
+    for run in sequences.runs(1 << 62):
+        mask = _whole(sequences.mask_of(run), run)
+        if window is not None and run[3] > window + 1:
+            near = _near(run[3], window, first, query.device)
+            mask = near if mask is None else _seeing(mask & near)
+        states = _views(run, query, key, value, first)
+        parts.append(F.scaled_dot_product_attention(*states, mask, dropout_p=dropout, scale=scale))
     found = torch.cat([part.transpose(1, 2).flatten(0, 1) for part in parts])
     return found if len(found) == len(query) else F.pad(found, (0, 0, 0, 0, 0, len(query) - len(found)))
+
+
+def _near(length: int, window: int, first: bool, device: torch.device) -> Tensor:
+    """Which tokens of a sequence each of them sees, or the first one does: ``[length, length]`` or ``[1, length]``."""
+    places = torch.arange(length, device=device)
+    return (places - places[: 1 if first else length, None]).abs() <= window
+
+
+def _seeing(mask: Tensor) -> Tensor:
+    """Let places without a token see something: nothing reads what becomes of them, but it must be a number."""
+    return mask | ~mask.any(-1, keepdim=True)
 
 
 def _whole(mask: Tensor | None, run: tuple[int, int, int, int]) -> Tensor | None:

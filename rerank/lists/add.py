@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from tqdm import tqdm
 
 from rerank.arrow import Array
 from rerank.errors import UserError
@@ -20,6 +19,7 @@ from rerank.lists.columns import check_name
 from rerank.lists.store import Store
 from rerank.lists.view import Lists
 from rerank.locks import tidied
+from rerank.progress import tqdm
 from rerank.retrieval.scores import ScoreFile
 
 log = logging.getLogger("rerank")

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from tqdm import tqdm
 
 from rerank.arrow import Array, read_arrow, write_arrow
 from rerank.collections import Collection, Document, Qrels, Query
@@ -25,6 +24,7 @@ from rerank.lists.rows import Rows
 from rerank.lists.store import DOCUMENTS, QUERIES
 from rerank.lists.view import Lists
 from rerank.lists.writer import StoreWriter, write_qrels
+from rerank.progress import tqdm
 from rerank.retrieval.bm25 import batches
 from rerank.retrieval.fuse import Pool
 from rerank.retrieval.known import ScoreKnown

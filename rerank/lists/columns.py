@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from rerank.arrow import Array, FlatFile, numbers, read_arrow
-from rerank.errors import UserError, nearest
+from rerank.errors import NotFoundError, UserError, nearest
 from rerank.files import plain_name
 from rerank.hashes import KEY, ZEROS, check_seal, seal
 
@@ -78,7 +78,7 @@ def named_files(words: Iterable[str]) -> dict[str, str]:
         if not equals or Path(word).is_file():
             name, path = column_name(word), word
         if not Path(path).is_file():
-            raise UserError(f"{path or word}: no such file; expected NAME=FILE or FILE")
+            raise NotFoundError(f"{path or word}: no such file; expected NAME=FILE or FILE")
         if check_name(name) in named:
             raise UserError(f"{path}: there is a column {name!r} already, of {named[name]}; write another NAME={path}")
         named[name] = path

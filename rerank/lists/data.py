@@ -28,10 +28,14 @@ class Splits:
     train: Lists
     validation: Lists | None
     test: Lists | None
+    weights: Array | None = None
+    """How many times a pass goes over each training list, ``[Q]``; None for once."""
 
 
 class Data(Described, ABC):
     """Gives the lists of an experiment."""
+
+    section = "data"
 
     @abstractmethod
     def splits(self, seed: int) -> Splits:
@@ -53,6 +57,7 @@ class ListsData(Data):
         validation_share: float = 0.1,
         depth: int = 150,
         unjudged: bool = False,
+        weights: list[float] | None = None,
     ) -> None:
         """Name the folders.
 
@@ -65,10 +70,13 @@ class ListsData(Data):
             unjudged: train on queries without judgments, too, from the columns that the loss names as targets.
                 Validation lists are kept back from the judged queries; where there are none, nothing is validated, and
                 the last epoch's model is kept.
+            weights: of several training folders, how many times a pass goes over the lists of each: 2 shows them
+                twice, 0.5 another half of them in each pass; null shows all once.
         """
         check_range("data.validation_share", validation_share)
         check_range("data.depth", depth)
-        self.train, self.validation, self.test = train, validation, test
+        check_weights(weights, 1 if isinstance(train, str) else len(train))
+        self.train, self.validation, self.test, self.weights = train, validation, test, weights
         self.validation_share, self.depth, self.unjudged = validation_share, depth, unjudged
 
     def splits(self, seed: int) -> Splits:
@@ -88,10 +96,15 @@ class ListsData(Data):
                 log.warning("%s: no query has a judgment, so nothing is validated", self.train)
         test = None if self.test is None else judged_lists(self.test)
         check_disjoint(train, {"validation": validation, "test": test})
+        weights = None
+        if self.weights is not None:
+            ends = np.cumsum([part.store.queries.num_rows for part in found])
+            weights = np.array(self.weights)[np.searchsorted(ends, train.queries, side="right")]
         return Splits(
             train.with_added(),
             None if validation is None else validation.top(self.depth),
             None if test is None else test.top(self.depth),
+            weights,
         )
 
 
@@ -108,6 +121,12 @@ def shards(names: Sequence[str]) -> list[str]:
             raise UserError(f"data.train: no folder is called {name}")
         found += fits
     return found
+
+
+def check_weights(weights: Sequence[float] | None, count: int) -> None:
+    """Refuse weights that are not one above 0 for each of so many training lists."""
+    if weights is not None and (len(weights) != count or min(weights) <= 0):
+        raise UserError(f"data.weights: expected a number above 0 for each of {count} training lists, not {weights}")
 
 
 UNJUDGED = ", or set data.unjudged to train on columns alone"

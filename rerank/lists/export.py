@@ -10,12 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from tqdm import tqdm
 
 from rerank.arrow import Array, blocks
 from rerank.errors import UserError
 from rerank.files import atomic_file, atomic_folder
 from rerank.lists.view import Lists
+from rerank.progress import tqdm
 from rerank.retrieval.runs import Scored, best_first, write_run
 
 log = logging.getLogger("rerank")

@@ -61,8 +61,8 @@ def _first_column(path: Path) -> set[str]:
 
 def _json(path: Path) -> list[set[str]]:
     try:
-        folds = json.loads(path.read_text())
-    except ValueError as error:
+        folds = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: not JSON ({error}); expected {RIGHT}") from error
     if not (isinstance(folds, list) and all(isinstance(fold, list) for fold in folds)):
         raise UserError(f"{path}: not a list of lists; expected {RIGHT}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +12,9 @@ import pyarrow as pa
 from rerank import __version__
 from rerank.arrow import Array, flat_batch
 from rerank.collections import Qrels
-from rerank.errors import UserError
+from rerank.collections.judgments import FIELDS
+from rerank.errors import NotFoundError, UserError, nearest
+from rerank.files import plain_name
 from rerank.lists.columns import Column, as_column, check_name
 from rerank.lists.digests import candidates_hash
 from rerank.lists.store import CANDIDATES, ENDS, VERSION, Store
@@ -22,6 +26,78 @@ if TYPE_CHECKING:
 IDS = ("query_id", "doc_id")
 TEXTS = ("query", "text")
 GRADE = "grade"
+
+
+NAMES: dict[str, tuple[str, ...]] = {
+    "query_id": FIELDS["query_id"],
+    "doc_id": FIELDS["doc_id"],
+    "query": ("query", "question", "anchor"),
+    "text": ("text", "passage", "document", "answer", "docs"),
+    "grade": ("grade", "relevance", "label", "labels"),
+}
+"""What fields are called in the data frames of others, ours first."""
+
+
+def as_frame(given: Any, columns: Mapping[str, str] | None = None, name: str = "data frame") -> pd.DataFrame:
+    """A data frame with our names, for :func:`store_of`; see :meth:`rerank.lists.view.Lists.from_dataframe`."""
+    import pandas as pd
+
+    if isinstance(given, str | Path):
+        frame = _read(Path(given))
+    elif hasattr(given, "to_pandas"):
+        frame = given.to_pandas()
+    elif isinstance(given, pd.DataFrame):
+        frame = given
+    elif isinstance(given, Mapping | list):
+        try:
+            frame = pd.DataFrame(given)
+        except ValueError as error:
+            raise UserError(f"{name}: is no table ({error}); give columns of one length, or a list of rows") from error
+    else:
+        kind = type(given).__name__
+        raise UserError(f"{name}: {kind} is no table; give a data frame, a dictionary, a data set or a file")
+    there = list(map(str, frame.columns))
+    frame = frame.set_axis(there, axis=1)
+    told = dict(columns or {})
+    for field, column in told.items():
+        if field not in NAMES:
+            raise UserError(f"{name}: columns: no field {field!r}{nearest(field, NAMES)}; {', '.join(NAMES)}")
+        if column not in there:
+            raise UserError(f"{name}: has no column {column!r}{nearest(column, there)}; there are {', '.join(there)}")
+    for field, usual in NAMES.items():
+        if field not in told and (column := next((column for column in usual if column in there), None)):
+            told[field] = column
+    frame = frame.rename(columns={column: field for field, column in told.items()})
+    lists = [field for field in ("doc_id", "text", "grade") if field in frame and _holds_lists(frame[field])]
+    if lists:
+        try:
+            frame = frame.explode(lists, ignore_index=True)
+        except ValueError as error:
+            raise UserError(f"{name}: {', '.join(lists)}: {error}") from error
+    if not {*IDS} & {*frame.columns} and {*TEXTS} <= {*frame.columns}:
+        for key, text in zip(IDS, TEXTS, strict=True):
+            codes = pd.factorize(frame[text].fillna("").astype(str))[0]
+            frame = frame.assign(**{key: [f"{key[0]}{code + 1}" for code in codes]})
+    return frame
+
+
+def _holds_lists(column: pd.Series) -> bool:
+    return len(column) > 0 and isinstance(column.iloc[0], list | tuple | np.ndarray)
+
+
+def _read(path: Path) -> pd.DataFrame:
+    import pandas as pd
+
+    if not path.is_file():
+        raise NotFoundError(f"{path}: no such file")
+    match plain_name(path).suffix:
+        case ".parquet":
+            return pd.read_parquet(path)
+        case ".csv" | ".tsv" as suffix:
+            return pd.read_csv(path, sep="\t" if suffix == ".tsv" else ",", dtype=dict.fromkeys(IDS, str))
+        case ".jsonl":
+            return pd.read_json(path, lines=True, dtype=dict.fromkeys(IDS, str))
+    raise UserError(f"{path}: cannot tell the format; the name must end in .parquet, .csv, .tsv or .jsonl")
 
 
 def store_of(frame: pd.DataFrame, qrels: Qrels | None = None, name: str = "data frame") -> Store:
@@ -78,6 +154,23 @@ def store_of(frame: pd.DataFrame, qrels: Qrels | None = None, name: str = "data 
     single = (key for key, column in columns.items() if column.names == (key,))
     manifest = {"collection": {"name": name, "fingerprint": ""}, "retriever": {}, "order": next(single, None)}
     return _memory(manifest, tables, lengths, documents, grades, columns, qrels, judgments)
+
+
+def memory_store(name: str, lengths: Array, columns: dict[str, Column]) -> Store:
+    """A store of columns alone: lists of these lengths, whose documents go by the numbers of their rows.
+
+    Args:
+        name: what messages call it.
+        lengths: ``[Q]`` candidates of every list.
+        columns: the columns, by name.
+    """
+    count = int(lengths.sum())
+    tables = {
+        "queries": pa.table({"query_id": pa.array([f"q{i + 1}" for i in range(len(lengths))], pa.string())}),
+        "documents": pa.table({"doc_id": pa.array(map(str, range(1, count + 1)), pa.string())}),
+    }
+    manifest = {"collection": {"name": name, "fingerprint": ""}, "retriever": {}, "order": None}
+    return _memory(manifest, tables, lengths, np.arange(count), np.zeros(count, np.int16), columns, None, None)
 
 
 def _memory(

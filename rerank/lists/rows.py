@@ -48,7 +48,8 @@ class Rows:
         at, there = self._find(ids)
         places = at[there]
         if (self._rows[places] >= 0).any() or len(np.unique(places)) < len(places):
-            again = [i for i in np.flatnonzero(there) if self._rows[at[i]] >= 0 or (at[:i][there[:i]] == at[i]).any()]
+            found = np.flatnonzero(there).tolist()
+            again = [i for n, i in enumerate(found) if self._rows[at[i]] >= 0 or at[i] in places[:n]]
             raise UserError(f"document {ids[again[0]]!r} comes a second time; ids are unique")
         count = int(there.sum())
         self._rows[at[there]] = np.arange(self._count, self._count + count)

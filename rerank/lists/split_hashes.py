@@ -10,6 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rerank.arrow import by_first_appearance
+
 if TYPE_CHECKING:
     from rerank.arrow import Array
     from rerank.lists.view import Lists
@@ -37,7 +39,7 @@ def split_hashes(lists: Lists, columns: Sequence[str]) -> dict[str, str]:
         ``grades`` (of the candidates), ``qrels`` (all judgments) and a hash for each column.
     """
     store = lists.store
-    rows, numbers = _by_first_appearance(lists.documents, store.documents.num_rows)
+    rows, numbers = by_first_appearance(lists.documents, store.documents.num_rows)
     texts = hashlib.sha256()
     for table, chosen, names in (
         (store.queries, lists.queries, ("query_id", "text")),
@@ -53,17 +55,6 @@ def split_hashes(lists: Lists, columns: Sequence[str]) -> dict[str, str]:
         "qrels": _hash_qrels(lists),
     }
     return found | {name: _hash(*_column(lists, name)) for name in columns}
-
-
-def _by_first_appearance(documents: Array, count: int) -> tuple[Array, Array]:
-    """The distinct rows in the order of their first appearance, and the number of each candidate's document."""
-    first = np.full(count, -1, dtype=np.int64)
-    first[documents[::-1]] = np.arange(len(documents))[::-1]  # of a document that comes again, the last write stays
-    rows = np.flatnonzero(first >= 0)
-    rows = rows[np.argsort(first[rows])]
-    numbers = first  # its memory serves again
-    numbers[rows] = np.arange(len(rows))
-    return rows, numbers[documents]
 
 
 def _hash_strings(total: Any, column: pa.ChunkedArray, rows: Array) -> None:

@@ -30,7 +30,7 @@ import pyarrow as pa
 
 from rerank.arrow import Array, blocks, numbers, read_arrow
 from rerank.collections import Qrels, read_qrels
-from rerank.errors import UserError, nearest
+from rerank.errors import NotFoundError, UserError, nearest
 from rerank.files import atomic_file, cannot_be_written
 from rerank.hashes import check_files, check_seal, read_sealed
 from rerank.lists.columns import Column, as_column, check_name, column_file, load_column, write_column
@@ -328,6 +328,15 @@ class Store:
             z[mine] = block[numbers[mine] - starts[place[mine]] + offsets[place[mine]] - base]
         return z
 
+    def in_memory(self) -> Store:
+        """The same without its folder, which may go away afterwards."""
+        tables = {name: pa.ipc.open_stream(_bytes(self.table(name))).read_all() for name in TABLES}
+        columns = {}
+        for name in self.column_names:
+            column = self.entry(name)
+            columns[name] = Column(np.array(column.values), column.names, column.made)
+        return Store(self.manifest, tables=tables, columns=columns, qrels=self.qrels)
+
     def texts_hash(self) -> str:
         """Hash of queries and documents, which keys what is computed from their texts."""
         if self.folder is not None:
@@ -338,6 +347,14 @@ class Store:
         if "texts" not in self.memory:
             self.memory["texts"] = texts_hash(self.queries, self.documents)
         return self.memory["texts"]
+
+
+def _bytes(table: pa.Table) -> pa.Buffer:
+    """A table as it would be written, so that nothing of it lies in a mapped file any more."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
 
 
 def _joined(parts: Sequence[Store], name: str) -> pa.Table:
@@ -361,10 +378,10 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """The manifest of a lists folder, checked for its version and its seal."""
     path = folder / MANIFEST
     if not path.is_file():
-        raise UserError(f"{folder}: not a lists folder (no {MANIFEST}); make one with `rerank retrieve`")
+        raise NotFoundError(f"{folder}: not a lists folder (no {MANIFEST}); make one with `rerank retrieve`")
     try:
         version = json.loads(path.read_bytes()).get("version")
-    except (ValueError, AttributeError) as error:
+    except (ValueError, AttributeError, RecursionError) as error:
         raise UserError(f"{path}: not JSON ({error}); build the lists again with `rerank retrieve`") from error
     if version == 1:
         raise UserError(f"{path}: lists of version 1; convert them with `rerank lists {folder} --upgrade`")
@@ -372,7 +389,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         raise UserError(f"{path}: lists of version {version}, this is version {VERSION}; build them again")
     manifest = read_sealed(path)
     if lost := [name for name in manifest["files"] if not (folder / name).is_file()]:
-        raise UserError(f"{folder / lost[0]}: no such file, but {MANIFEST} has it; build the lists again")
+        raise NotFoundError(f"{folder / lost[0]}: no such file, but {MANIFEST} has it; build the lists again")
     return manifest
 
 
@@ -393,5 +410,5 @@ def is_lists_folder(folder: Path) -> bool:
     path = folder / MANIFEST
     try:
         return "counts" in json.loads(path.read_bytes())
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, RecursionError):
         return False

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from tqdm import tqdm
 
 from rerank.arrow import Array, Ragged, read_arrow, write_arrow
 from rerank.errors import UserError
@@ -18,6 +17,7 @@ from rerank.files import atomic_folder, digest
 from rerank.hashes import check_files, hash_files, read_sealed, write_sealed
 from rerank.lists.store import Store
 from rerank.locks import held
+from rerank.progress import tqdm
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

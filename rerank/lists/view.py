@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,9 +13,10 @@ import pyarrow as pa
 
 from rerank.arrow import Array
 from rerank.collections import Qrels
+from rerank.collections.judgments import as_qrels
 from rerank.errors import UserError
 from rerank.lists.store import Store
-from rerank.retrieval.runs import Run, Scored, best_first
+from rerank.retrieval.table import RunTable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,11 +60,53 @@ class Lists:
         return cls.of(Store.open(folder))
 
     @classmethod
-    def from_dataframe(cls, frame: pd.DataFrame, qrels: Qrels | None = None, name: str = "data frame") -> Lists:
-        """Lists in memory from a row per candidate; see :func:`rerank.lists.frames.store_of`."""
-        from rerank.lists.frames import store_of
+    def from_dataframe(
+        cls,
+        frame: pd.DataFrame | Any,
+        qrels: Qrels | Any | None = None,
+        name: str = "data frame",
+        columns: Mapping[str, str] | None = None,
+    ) -> Lists:
+        """Lists in memory from a row per candidate, in the order of the lists.
 
-        return cls.of(store_of(frame, qrels, name))
+        >>> import pandas as pd
+        >>> frame = pd.DataFrame({"query": ["a wing"] * 2, "passage": ["a jet", "lift"], "label": [0, 1]})
+        >>> Lists.from_dataframe(frame, columns={"text": "passage", "grade": "label"})
+        Lists('data frame': 1 query, 2 candidates)
+
+        Args:
+            frame: a data frame; a dictionary of columns or a list of dictionaries; anything that has ``to_pandas`` (a
+                Hugging Face data set, a Polars frame, an Arrow table); or a ``.parquet``, ``.csv``, ``.tsv`` or
+                ``.jsonl`` file. It has ``query_id``, ``query``, ``doc_id``, ``text``, ``grade``; every other column of
+                numbers becomes a column of the lists. Where there are no ids at all, they are made from the texts. Rows
+                whose text is a list (``query``, ``text``, ``grade`` of the listwise data sets) count as a row per
+                entry.
+            qrels: all judgments, in any form that :func:`rerank.collections.judgments.as_qrels` takes; None takes the
+                grades for them, where there are any.
+            name: what messages call the lists.
+            columns: what the frame calls ``query_id``, ``query``, ``doc_id``, ``text`` and ``grade``, where it is
+                something else.
+
+        Raises:
+            UserError: a column that is missing or of another type, a document that a query has twice, two texts of one
+                id.
+        """
+        from rerank.lists.frames import as_frame, store_of
+
+        judged = None if qrels is None else as_qrels(qrels, name="qrels")
+        return cls.of(store_of(as_frame(frame, columns, name), judged, name))
+
+    def save(self, folder: str | Path) -> Lists:
+        """Write what these lists show as a folder of their own; returns the lists opened from there.
+
+        Raises:
+            UserError: the place is taken.
+        """
+        from rerank.lists.save import save
+
+        save(self.store, self.queries, self.lengths, self.row_numbers, self.qrels, folder, str(self))
+        saved = Lists.open(folder)
+        return saved.with_added() if saved.store.added.any() else saved
 
     def to_dataframe(self) -> pd.DataFrame:
         """A row per candidate: ``query_id``, ``doc_id``, of texts ``query`` and ``text``, ``grade``, then the columns.
@@ -98,7 +141,13 @@ class Lists:
         return str(self.store)
 
     def __repr__(self) -> str:
-        return f"Lists({str(self)!r}: {len(self)} queries, {self.size} candidates)"
+        return f"Lists({str(self)!r}: {len(self)} quer{'y' if len(self) == 1 else 'ies'}, {self.size} candidates)"
+
+    def _repr_html_(self) -> str:
+        from rerank.html import ROWS, shown
+
+        some = int(np.searchsorted(self.offsets[1:], ROWS + 1)) + 1  # lists that hold the rows that are shown
+        return shown(repr(self), self.select(np.arange(min(len(self), some))).to_dataframe())
 
     @cached_property
     def offsets(self) -> Array:
@@ -207,31 +256,40 @@ class Lists:
         """Ids of documents by their rows in the store."""
         return self.store.documents.column("doc_id").take(pa.array(rows)).to_pylist()
 
-    def run(self, scores: Array | str | None = None) -> Run:
+    def run(self, scores: Array | str | None = None) -> RunTable:
         """A run of these lists, best first.
 
         Args:
             scores: ``[T]`` a score per candidate, ties in the order of the lists; or the name of a column, whose run
-                has the candidates that its system returned, ties as trec_eval breaks them (:func:`best_first`); None
+                has the candidates that its system returned, ties as trec_eval breaks them (by descending id); None
                 for the order of the lists, of what the system that ordered them returned.
 
         Raises:
-            UserError: no scores, and nothing that ordered the lists.
+            UserError: no scores, or not one per candidate, and nothing that ordered the lists.
         """
         if scores is None and self.store.order is None:
             raise UserError(f"{self}: nothing ranked these lists; a run needs scores")
         column = self.store.order if scores is None else scores
         values: Any = np.asarray(self.column(column) if isinstance(column, str) else column, dtype=np.float32)
-        ids = self.document_ids(self.documents)
-        run: dict[str, list[Scored]] = {}
-        for i, query in enumerate(self.query_ids):
-            start, end = int(self.offsets[i]), int(self.offsets[i + 1])
-            some = values[start:end]
-            if scores is None:
-                order = np.flatnonzero(~np.isnan(some)).tolist()
-            elif isinstance(scores, str):
-                order = best_first(ids[start:end], some)
-            else:
-                order = np.argsort(-some, kind="stable").tolist()
-            run[query] = [Scored(ids[start + j], float(some[j])) for j in order]
-        return run
+        if values.shape != (self.size,):
+            raise UserError(f"scores: have the shape {list(values.shape)}; {self} has {self.size} candidates")
+        of = np.repeat(np.arange(len(self)), self.lengths)
+        there = np.flatnonzero(~np.isnan(values)) if isinstance(column, str) else np.arange(self.size)
+        if scores is None:
+            order = there
+        elif isinstance(scores, str):
+            order = there[np.lexsort((-self._places_of_ids[there], -values[there], of[there]))]
+        else:
+            order = np.lexsort((-values, of))
+        offsets = np.searchsorted(of[order], np.arange(len(self) + 1))
+        ids = self.store.documents.column("doc_id").take(pa.array(self.documents[order])).cast(pa.large_string())
+        return RunTable(self.query_ids, offsets, ids, values[order].astype(np.float64))
+
+    @cached_property
+    def _places_of_ids(self) -> Array:
+        """Where each candidate's document stands when their ids are sorted, ``[T]``, by which trec_eval breaks ties."""
+        rows, where = np.unique(self.documents, return_inverse=True)
+        ids = np.array(self.document_ids(rows), dtype=object)
+        places = np.empty(len(rows), np.int64)
+        places[np.argsort(ids, kind="stable")] = np.arange(len(rows))
+        return places[where]

@@ -54,12 +54,20 @@ __all__ = ["Criterion", "Loss", "Reduction", "load_all", "load_parts", *_HOMES]
 
 
 def load_all() -> dict[str, type[Loss]]:
-    """Import every loss of the library: its classes by name, so that configs may call them by their short names."""
+    """Import every loss of the library: its classes by name, so that configs may call them by their short names.
+
+    >>> load_all()["ListNet"]()
+    ListNet()
+    """
     return {name: __getattr__(name) for name in _LOSSES}
 
 
 def load_parts() -> dict[str, type]:
-    """Import what a sum of losses is made of: its classes by name, without those that are only a base."""
+    """Import what a sum of losses is made of: its classes by name, without those that are only a base.
+
+    >>> "Ramp" in load_parts()
+    True
+    """
     kinds: dict[str, type] = {name: __getattr__(name) for names in _PARTS.values() for name in names}
     return {name: kind for name, kind in kinds.items() if not inspect.isabstract(kind)}
 

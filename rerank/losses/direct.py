@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from rerank.losses.balance import balanced
 from rerank.losses.base import Loss, Reduction
 from rerank.measures.base import Measure
-from rerank.measures.names import parse
+from rerank.measures.names import name_of, parse
 from rerank.measures.ndcg import nDCG
 from rerank.relaxations.base import GainOf, RankIndicators, Relaxation
 from rerank.relaxations.spread import spread
@@ -109,7 +109,7 @@ class DirectMetric(Loss):
 
     def arguments(self) -> dict[str, Any]:
         """The constructor's arguments, the measure by its name."""
-        return super().arguments() | {"measure": str(self.measure)}
+        return super().arguments() | {"measure": name_of(self.measure)}
 
 
 def _taking(gain_of: GainOf, measure: Measure, relaxation: Relaxation) -> Relaxation:

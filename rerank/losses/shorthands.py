@@ -76,7 +76,8 @@ def _shorthand(name: str, relaxation: type[Relaxation], default: str, about: str
     make.__signature__ = shown  # type: ignore[attr-defined] # what parsers and help read
     said = _arguments(DirectMetric) | _arguments(relaxation)
     lines = [f"    {key}: {said[key]}" for key in shown.parameters if key in said]
-    make.__doc__ = "\n".join([about, "", "Args:", *lines])
+    example = [f">>> {name}()", f"DirectMetric({default!r}, {relaxation.__name__}())"]
+    make.__doc__ = "\n".join([about, "", *example, "", "Args:", *lines])
     return type(name, (DirectMetric,), {"__new__": make, "__doc__": make.__doc__, "__module__": __name__})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -40,7 +41,7 @@ class Term:
     scaling: Scaling | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.weight, Schedule) and self.weight < 0:
+        if not isinstance(self.weight, Schedule) and not 0 <= self.weight < math.inf:
             raise UserError(f"loss: the weight of {type(self.loss).__name__} must be at least 0, not {self.weight:g}")
         if self.scaling is not None and self.target == GRADES:
             raise UserError(f"loss: {type(self.scaling).__name__} scales columns; grades are taken as they are")

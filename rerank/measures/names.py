@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 from dataclasses import fields
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from rerank.described import class_path
 from rerank.errors import UserError, nearest
 from rerank.measures.ap import AP
 from rerank.measures.base import Measure
@@ -25,6 +27,9 @@ _ALIASES = {"MAP": "AP", "MRR": "RR", "NDCG": "nDCG", "NERR": "nERR", "Precision
 def parse(measure: str | Measure | ir_measures.Measure) -> Measure:
     """The measure of an ir-measures name such as ``nDCG@10``, ``AP(rel=2)`` or ``nDCG(dcg='exp-log2')@10``.
 
+    >>> parse("nDCG@10").cutoff
+    10
+
     Args:
         measure: a name, an ir-measures object, or a measure, which is returned as it is.
 
@@ -36,6 +41,8 @@ def parse(measure: str | Measure | ir_measures.Measure) -> Measure:
     text = str(measure).strip()
     name, settings = read_name(text)
     name = _ALIASES.get(name, name)
+    if "." in name:
+        return _own(text, name, settings)
     kind = MEASURES.get(name)
     if kind is None:
         known = nearest(name, [*MEASURES, *_ALIASES]) or f"; known: {', '.join(MEASURES)}"
@@ -67,9 +74,33 @@ def read_name(text: str) -> tuple[str, dict[str, Any]]:
             node = node.func
     except (SyntaxError, ValueError):
         raise problem from None
+    if isinstance(node, ast.Attribute):  # a measure of one's own: my_module.MyMeasure@10
+        return ast.unparse(node), settings
     if not isinstance(node, ast.Name):
         raise problem
     return node.id, settings
+
+
+def name_of(measure: Measure) -> str:
+    """The name that :func:`parse` reads back: of a class of one's own its import path.
+
+    >>> name_of(nDCG(cutoff=10))
+    'nDCG@10'
+    """
+    kind = type(measure)
+    return str(measure) if kind in MEASURES.values() else str(measure).replace(kind.name, class_path(kind), 1)
+
+
+def _own(text: str, path: str, settings: dict[str, Any]) -> Measure:
+    module, _, name = path.rpartition(".")
+    try:
+        kind = getattr(import_module(module), name)
+        measure: Measure = kind(**settings)
+    except (ImportError, AttributeError, TypeError) as error:
+        raise UserError(f"measure {text!r}: cannot be made ({error})") from error
+    if not isinstance(measure, Measure):
+        raise UserError(f"measure {text!r}: {path} is no rerank.measures.Measure")
+    return measure
 
 
 def _positive(text: str, key: str, value: Any) -> None:

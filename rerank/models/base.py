@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from rerank.arrow import Array
+
+
+FRESH_SEED = 42
+"""Draws fresh weights before any training does, so that every score can be had again."""
 
 
 class Inputs(ABC):
@@ -49,8 +53,26 @@ class Inputs(ABC):
 class Model(Described, ABC):
     """What a run leaves in ``best/``: a scorer, or trees."""
 
+    section = "model"
     columns: Sequence[str] = ()
     """What it reads of every candidate besides texts: names of columns, of one number of theirs, or of their z."""
+
+    @abstractmethod
+    def predict(self, lists: Any, /) -> Array:
+        """Scores of every candidate of lists, ``[T]`` float32, in their order.
+
+        Before training, too: by fresh weights, drawn by seed 42.
+        """
+
+    def predict_batches(self, batches: Iterable[Any]) -> Iterator[Array]:
+        """Scores of one batch after the other, each whatever :meth:`predict` takes, as they come.
+
+        Nothing is kept, so that the batches may have no end.
+
+        Args:
+            batches: the batches.
+        """
+        return map(self.predict, batches)
 
     @abstractmethod
     def save(self, folder: Path) -> None:

@@ -46,6 +46,7 @@ def card(
     """The card's text; arguments as for :func:`write_card`."""
     text = "head" in contract
     plain = text and contract["head"] == "hf" and contract.get("long", "truncate") == "truncate"
+    plain = plain and "template" not in contract
     loss = config.get("loss")
     kind = _short(config["model"]) if not text else "cross-encoder"
     parts = [
@@ -163,16 +164,17 @@ def _table(measures: Mapping[str, Any]) -> str:
 
 def _use(contract: Mapping[str, Any], plain: bool) -> str:
     start = contract.get("start")
-    whole = "CrossEncoder(path, start=[])" if start else "CrossEncoder(path)"
+    kind = "Decoder" if "template" in contract else "CrossEncoder"
+    whole = f"{kind}(path, start=[])" if start else f"{kind}(path)"
     code = [
         'path = "."  # this folder, or where it was put\n'
         'pairs = [("what is a wing", "a wing gives lift"), ("what is a wing", "a jet engine")]\n',
-        f"from rerank import CrossEncoder\n\nscores = {whole}.predict(pairs)\n",
+        f"from rerank import {kind}\n\nscores = {whole}.predict(pairs)\n",
     ]
     if start:
         columns = {name: [12.5, 11.0] for name in start["columns"]}  # the first stage's scores, best first
         code[1] += (
-            "ranked = CrossEncoder(path).rank(  # with the first stage's scores of the documents\n"
+            f"ranked = {kind}(path).rank(  # with the first stage's scores of the documents\n"
             f'    "what is a wing", ["a wing gives lift", "a jet engine"], columns={json.dumps(columns)}\n)\n'
         )
     if plain:
@@ -187,6 +189,15 @@ def _use(contract: Mapping[str, Any], plain: bool) -> str:
             "    scores = model(**inputs).logits[:, 0]\n",
         ]
     blocks = "\n".join(f"```python\n{block}```\n" for block in code)
+    if kind == "Decoder":
+        adapter = "These are adapters: the base has to be there, too (`adapter_config.json` names it), and " * (
+            "base" in contract
+        )
+        return (
+            f"{blocks}\n{adapter}the prompt is in `rerank.json`, and in the tokenizer as its chat template, by which "
+            "`sentence_transformers.CrossEncoder` reads a whole model that answers yes or no. It cuts a long "
+            "document's prompt behind it as well; scores differ then."
+        ).replace("\nthe prompt", "\nThe prompt")
     note = (
         "The scores are the same in all three while query and document fit their lengths. Beyond them the other two "
         "cut the longer side until a pair fits `model_max_length`, so that a short query leaves a document more room"

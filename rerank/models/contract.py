@@ -42,7 +42,7 @@ def read_contract(folder: Path) -> dict[str, Any]:
         return {}
     try:
         content = json.loads(path.read_bytes())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: not a JSON object ({error}); copy the model again") from error
     if isinstance(content, dict) and FILES not in content and KEY not in content:
         return content  # of version 1, which had neither: one flipped bit cannot take away both

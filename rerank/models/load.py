@@ -31,7 +31,10 @@ NORMALISERS = dict.fromkeys(
 
 
 def load_model(folder: str | Path) -> Model:
-    """Load a trained model of any kind; a folder without ``rerank.json`` or a hub name is a cross-encoder.
+    """Load a trained model of any kind.
+
+    A folder without ``rerank.json``, or a name on the hub, is a cross-encoder, if it is neither an adapter nor one of
+    the decoders whose prompts are known (Qwen3-Reranker, mxbai-rerank-v2, bge-reranker-v2-gemma).
 
     Args:
         folder: what training left, such as ``runs/x/best``.
@@ -39,7 +42,8 @@ def load_model(folder: str | Path) -> Model:
     Raises:
         UserError: no such model, one that is damaged, or one of an unknown class.
     """
-    path = str(read_contract(Path(folder)).get("class", "CrossEncoder"))
+    contract = read_contract(Path(folder))
+    path = str(contract["class"] if "class" in contract else _usual_class(str(folder)))
     if (name := short_name(path)) is None:
         kind = path.rpartition(".")[2]
         raise UserError(
@@ -50,6 +54,12 @@ def load_model(folder: str | Path) -> Model:
         raise UserError(f"{folder}/{CONTRACT}: class: there is no model {name!r}{nearest(name, MODELS)}")
     kind_of_model: type[Model] = getattr(import_module(MODELS[name]), name)
     return kind_of_model.load(Path(folder))
+
+
+def _usual_class(name: str) -> str:
+    """The class for what nobody saved with ours: adapters and known rerankers on the hub are decoders'."""
+    knows = import_module(MODELS["Decoder"]).Decoder.knows
+    return "Decoder" if knows(name) else "CrossEncoder"
 
 
 def find_normaliser(path: str, base: type) -> Any:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from functools import partial
-from threading import Barrier
-from typing import TYPE_CHECKING
+from threading import Barrier, RLock
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 import torch
-from tqdm import tqdm
+from torch import Tensor, nn
 
 from rerank import stops
 from rerank.arrow import Array, list_numbers, starts_of
@@ -20,16 +20,53 @@ from rerank.kernels.memory import out_of_memory
 from rerank.kernels.precision import Precision, autocast, resolve
 from rerank.kernels.transfer import sent
 from rerank.models.base import Inputs
-from rerank.models.scorer import ON_A_CPU, Scorer
+from rerank.progress import tqdm
 
 if TYPE_CHECKING:
     from rerank.lists.view import Lists
 
 log = logging.getLogger("rerank")
 
+ON_A_CPU = 2048
+"""Tokens of a forward pass on a CPU: enough for a core's products, few enough for its cache."""
+
+ALONE = RLock()
+"""Held while a model scores: it takes all cores, sets the model to evaluation, and tokenizers have settings. Whoever
+else scores in this process, in a thread of their own, waits."""
+
+
+class Scoring(Protocol):
+    """What is asked of a network that scores; :class:`rerank.models.scorer.Scorer` has it."""
+
+    training: bool
+    bf16: ClassVar[bool]
+    alone: bool
+
+    @property
+    def budget(self) -> int:
+        """Rows of its matrix products per forward pass, unless told otherwise."""
+
+    def settle(self, precision: Precision) -> Any:
+        """Choose among ways that lead to the same numbers."""
+
+    def score(self, batch: Mapping[str, Tensor]) -> Tensor:
+        """Scores of a collated batch."""
+
+    def joined(self, scores: Tensor, beside: Tensor) -> Tensor:
+        """The final scores, where its inputs have something beside."""
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """Its weights."""
+
+    def eval(self) -> Any:
+        """Set it to evaluation."""
+
+    def train(self, mode: bool = True) -> Any:
+        """Set it to training, or back to evaluation."""
+
 
 def score_candidates(
-    scorer: Scorer,
+    scorer: Scoring,
     inputs: Inputs,
     rows: Array,
     starts: Array,
@@ -40,7 +77,8 @@ def score_candidates(
 ) -> Array:
     """Score candidates without a graph, in evaluation mode.
 
-    On a CPU every thread scores chunks of its own: between the products of one chunk threads would wait for each other.
+    Threads of the caller's may call it at once, with one model, too: they take turns. On a CPU every thread of PyTorch
+    scores chunks of its own: between the products of one chunk threads would wait for each other.
     Where memory runs out, what is left is scored by one thread, then cut into chunks of half the size, with a warning.
 
     Args:
@@ -60,6 +98,19 @@ def score_candidates(
         UserError: memory runs out with one pair at a time.
         Stopped: a signal came in a training, which then resumes from its checkpoint.
     """
+    with ALONE:
+        return _score(scorer, inputs, rows, starts, budget, precision, progress)
+
+
+def _score(
+    scorer: Scoring,
+    inputs: Inputs,
+    rows: Array,
+    starts: Array,
+    budget: int | None,
+    precision: Precision,
+    progress: str | None,
+) -> Array:
     device = next(scorer.parameters()).device
     precision, _ = resolve(precision, device, scorer.bf16)
     scorer.settle(precision)
@@ -151,6 +202,6 @@ def _smaller(budget: int, lengths: Array, device: torch.device) -> int:
     return budget
 
 
-def score_lists(scorer: Scorer, inputs: Inputs, lists: Lists, **options: object) -> Array:
+def score_lists(scorer: Scoring, inputs: Inputs, lists: Lists, **options: object) -> Array:
     """Scores of every candidate of the lists, ``[T]`` float32; options as for :func:`score_candidates`."""
     return score_candidates(scorer, inputs, lists.row_numbers, lists.offsets[:-1], **options)  # type: ignore[arg-type]

@@ -8,13 +8,12 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
+from rerank.arrow import Array
 from rerank.kernels.precision import Precision
 from rerank.kernels.ways import Kernels, Ways
 from rerank.lists.view import Lists
 from rerank.models.base import Inputs, Model
-
-ON_A_CPU = 2048
-"""Tokens of a forward pass on a CPU: enough for a core's products, few enough for its cache."""
+from rerank.models.score import ALONE, ON_A_CPU, score_lists
 
 
 class Scorer(Model, nn.Module):
@@ -68,6 +67,19 @@ class Scorer(Model, nn.Module):
     @abstractmethod
     def score(self, batch: Mapping[str, Tensor]) -> Tensor:
         """Scores of a collated batch: ``[n]`` float32."""
+
+    def predict(self, lists: Lists, budget: int | None = None) -> Array:
+        """Scores of every candidate of lists, ``[T]`` float32, in their order.
+
+        Args:
+            lists: the lists.
+            budget: rows of its matrix products (padded tokens, feature vectors) per forward pass; None for its own.
+
+        Raises:
+            UserError: lists that lack what the model reads.
+        """
+        with ALONE:
+            return score_lists(self, self.inputs(lists), lists, budget=budget)
 
     def joined(self, scores: Tensor, beside: Tensor) -> Tensor:
         """The final scores, made of those of all chunks; called where its inputs have something ``beside``.

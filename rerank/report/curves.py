@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from rerank.collections.records import read_json_objects
+from rerank.configs import read_config
 from rerank.errors import UserError
 from rerank.evaluation.measures import Empty, Evaluator, Qrels
 from rerank.measures.names import parse
@@ -19,6 +20,8 @@ RECALLS = [i / 10 for i in range(11)]
 NAMES = {"train": "training lists", "validation": "validation lists", "test": "test lists"}
 BINS = 40
 """Points of a curve of the loss of single steps; each is a mean."""
+LARGEST = 1e300
+"""Beyond it no chart has an axis."""
 
 
 def precision_recall(runs: Mapping[str, Run], qrels: Qrels, empty: Empty = "0", rel: int = 1) -> Chart:
@@ -95,16 +98,26 @@ def read_metrics(folder: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any
     if not path.is_file():
         raise UserError(f"{folder}: not a run folder (no metrics.jsonl)")
     steps, epochs = [], []
-    for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        try:
-            line = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise UserError(f"{path}:{number}: not JSON ({error.msg})") from error
+    for number, line in read_json_objects(path, '{"step": 1, "loss": 0.5}'):
         if "validation" in line or "mean_loss" in line:
-            epochs.append({"epoch": line.get("step")} | line)
+            epochs.append(_checked({"epoch": line.get("step")} | line, f"{path}:{number}"))
         elif "loss" in line:
-            steps.append(line)
+            steps.append(_checked(line, f"{path}:{number}"))
     return steps, epochs
+
+
+def _checked(line: dict[str, Any], where: str) -> dict[str, Any]:
+    """A line, if it holds numbers where the charts need some."""
+    for key in ("step", "epoch", "loss", "mean_loss"):
+        if key in line and (type(line[key]) not in (int, float) or not abs(line[key]) < LARGEST):
+            raise UserError(f"{where}: {key} {str(line[key])[:50]!r}; expected a number, as training logs it")
+    if "step" not in line or line.get("epoch", 1) == 0:
+        raise UserError(f"{where}: no step, or an epoch 0; expected a line as training logs it")
+    for key in ("train", "validation", "test", "fidelity"):
+        values = line.get(key, {})
+        if not isinstance(values, dict) or not all(type(value) in (int, float) for value in values.values()):
+            raise UserError(f"{where}: {key} {str(values)[:50]!r}; expected measures and their values")
+    return line
 
 
 def _same_measure(relaxed: str, exact: str) -> bool:
@@ -128,12 +141,10 @@ def _columns(pairs: Sequence[tuple[float, float]]) -> tuple[list[float], list[fl
 
 
 def _read_config(folder: Path) -> dict[str, Any]:
-    import yaml
-
     path = folder / "config.yaml"
     if not path.is_file():
         raise UserError(f"{folder}: not a run folder (no config.yaml)")
-    return yaml.safe_load(path.read_text(encoding="utf-8"))
+    return read_config(path)
 
 
 def _exact_name(told: Mapping[str, Any], epochs: list[dict[str, Any]]) -> str:

@@ -12,8 +12,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tqdm import tqdm
-
 from rerank.collections.base import Collection, Query
 from rerank.collections.lucene import LuceneCollection, find_index, open_index
 from rerank.errors import UserError
@@ -21,6 +19,7 @@ from rerank.files import atomic_folder, cache_folder, digest, warn_once
 from rerank.hashes import read_sealed, write_sealed
 from rerank.jvm import anserini_jar, java_class
 from rerank.locks import held
+from rerank.progress import tqdm
 from rerank.retrieval.languages import ENGLISH, analyzer, analyzer_name
 from rerank.retrieval.runs import Run, Scored
 

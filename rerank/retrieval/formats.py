@@ -9,7 +9,7 @@ from typing import TypeAlias
 from rerank.collections.base import checked_id
 from rerank.collections.rankllm import read_lists
 from rerank.collections.records import read_json_objects
-from rerank.errors import UserError, nearest
+from rerank.errors import NotFoundError, UserError, nearest, one_line
 from rerank.files import plain_name, read_lines
 
 Row: TypeAlias = tuple[str, str, str, object, object]
@@ -54,7 +54,7 @@ def text_rows(path: Path) -> Iterator[Row]:
 
 
 def _reciprocal(rank: str, where: str) -> float:
-    if not (rank.isascii() and rank.isdigit() and int(rank)):
+    if not (rank.isascii() and rank.isdigit() and len(rank) < 20 and int(rank)):
         raise UserError(f"{where}: rank {rank!r}; expected a whole number from 1")
     return 1 / int(rank)
 
@@ -75,7 +75,7 @@ def json_lines_rows(path: Path) -> Iterator[Row]:
 def parquet_rows(path: Path) -> Iterator[Row]:
     """One document a row; the file's order stands for ranks."""
     if not path.is_file():
-        raise UserError(f"{path}: no such file")
+        raise NotFoundError(f"{path}: no such file")
     from pyarrow import ArrowException
     from pyarrow.parquet import ParquetFile
 
@@ -85,8 +85,8 @@ def parquet_rows(path: Path) -> Iterator[Row]:
             batches = file.iter_batches(columns=columns)
             for number, record in enumerate((record for batch in batches for record in batch.to_pylist()), 1):
                 yield _row(f"{path}: row {number}", number, record)
-    except (ArrowException, OSError) as error:
-        raise UserError(f"{path}: not a readable Parquet file ({error})") from error
+    except (ArrowException, OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: not a readable Parquet file ({one_line(error)})") from error
 
 
 _RIGHT = '{"query_id": "7", "doc_id": "d1", "score": 9.5}'

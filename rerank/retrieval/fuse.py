@@ -173,6 +173,10 @@ def fuse(runs: Sequence[Run], weights: Sequence[float] | None = None) -> dict[st
 
     Each run is z-normalised over its own documents; see :meth:`Aligned.of` for what it lacks.
 
+    >>> first, second = {"q": [Scored("a", 3.0), Scored("b", 1.0)]}, {"q": [Scored("b", 9.0), Scored("a", 7.0)]}
+    >>> fuse([first, second], [0.75, 0.25])["q"]  # z is 1 and -1 in both
+    [Scored(id='a', score=0.5), Scored(id='b', score=-0.5)]
+
     Args:
         runs: rankings; ties keep the order of the first.
         weights: of the runs; None takes the mean, :math:`1/R` each.
@@ -203,6 +207,10 @@ def interpolate(run: Run, first_stage: Run, weight: float) -> dict[str, list[Sco
     only the top of the first stage is compared with it on common ground. A document that one of the two lacks gets
     the lowest z that the other documents have there (below a reranked top, the first stage's order therefore stays);
     a query that the model lacks keeps the first stage's order, and one that the first stage lacks the model's.
+
+    >>> model, first = {"q": [Scored("b", 5.0), Scored("a", 2.0)]}, {"q": [Scored("a", 8.0), Scored("b", 4.0)]}
+    >>> [scored.id for scored in interpolate(model, first, 0.75)["q"]]
+    ['a', 'b']
 
     Args:
         run: the model's scores.

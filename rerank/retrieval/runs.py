@@ -9,10 +9,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-from tqdm import tqdm
 
 from rerank.errors import UserError
 from rerank.files import COMPRESSED, atomic_write
+from rerank.progress import tqdm
 from rerank.retrieval.formats import kind_of, read_rows
 from rerank.retrieval.records import read_regular_records
 from rerank.retrieval.table import FLOAT32, RunTable, Scored, TwiceError, as_float32
@@ -27,7 +27,7 @@ ROWS = 1 << 16
 
 
 def read_run(path: str | Path) -> RunTable:
-    """Read a run: TREC's format (query, ``Q0``, document, rank, score, tag) or one of four others.
+    r"""Read a run: TREC's format (query, ``Q0``, document, rank, score, tag) or one of four others.
 
     A file of three columns is MS MARCO's (query, document, rank), and scores are 1 / rank. By their suffixes,
     ``.jsonl`` and ``.parquet`` have a query id (``query_id``, ``qid``), a document id (``doc_id``, ``docid``,
@@ -35,6 +35,12 @@ def read_run(path: str | Path) -> RunTable:
     them. All but Parquet may be compressed (``.gz``, ``.xz``, ``.zst``, ``.bz2``). Documents are put in descending
     order of score as float32, which is how trec_eval holds scores; ties in the order of the file's ranks, then of its
     lines.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "x.trec").write_text("q Q0 a 1 2.5 tag\n")
+    ...     list(read_run(f"{folder}/x.trec")["q"])
+    [Scored(id='a', score=2.5)]
 
     Returns:
         The run as columns, some 30 bytes a pair, which is a mapping from query id to documents too.
@@ -108,6 +114,12 @@ def write_run(
     The order of each list is kept. Ranks count from 1, and scores strictly decrease as float32, after being read back
     from the text too, because trec_eval sorts by them and breaks ties by document id: where a score is not below the
     one before it, it is lowered to the next float32.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_run(f"{folder}/x.trec", {"q": [Scored("b", 2.5), Scored("a", 1.0)]})
+    ...     [scored.id for scored in read_run(f"{folder}/x.trec")["q"]]
+    ['b', 'a']
 
     Args:
         path: the file. Queries without documents leave no line in it.

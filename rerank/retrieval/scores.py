@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from rerank.arrow import Array
 from rerank.collections.base import checked_id
 from rerank.collections.records import read_json_objects
-from rerank.errors import UserError, nearest
+from rerank.errors import NotFoundError, UserError, nearest, one_line
 from rerank.files import read_lines
 from rerank.retrieval.formats import FIELDS, kind_of, read_rows
 from rerank.retrieval.table import TwiceError
@@ -156,14 +156,14 @@ def _rows_of(reader: Iterable[list[str]], path: Path, places: list[int]) -> Iter
 
 def _parquet(path: Path) -> Reader:
     if not path.is_file():
-        raise UserError(f"{path}: no such file")
+        raise NotFoundError(f"{path}: no such file")
     from pyarrow.parquet import ParquetFile
 
     unreadable = f"{path}: not a readable Parquet file"
     try:
         schema = ParquetFile(path).schema_arrow
     except (pa.ArrowException, OSError) as error:
-        raise UserError(f"{unreadable} ({error})") from error
+        raise UserError(f"{unreadable} ({one_line(error)})") from error
     query, document, names = _fields(str(path), schema.names)
     for name in names:
         kind = schema.field(name).type
@@ -184,8 +184,8 @@ def _parquet(path: Path) -> Reader:
                         _refuse(where(row), names[number], float(values[row, number]))
                     yield Scores(where, ids[0], ids[1], values)
                     start += len(batch)
-        except (pa.ArrowException, OSError) as error:
-            raise UserError(f"{unreadable} ({error})") from error
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+            raise UserError(f"{unreadable} ({one_line(error)})") from error
         if start == 1:
             raise _empty(path)
 

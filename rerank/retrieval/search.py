@@ -10,7 +10,6 @@ from itertools import islice
 from pathlib import Path
 
 import pyarrow as pa
-from tqdm import tqdm
 
 from rerank.arrow import read_arrow, write_arrow
 from rerank.collections import Query
@@ -19,6 +18,7 @@ from rerank.files import atomic_file, digest
 from rerank.hashes import UNSEALED, check_seal, seal
 from rerank.jvm import anserini_jar
 from rerank.locks import held
+from rerank.progress import tqdm
 from rerank.retrieval.bm25 import BM25
 from rerank.retrieval.runs import Scored
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from rerank.arrow import Array
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SLICE = 1 << 14
 """Pairs in which duplicates are looked for at a time."""
@@ -51,6 +54,29 @@ class RunTable(Mapping[str, list[Scored]]):
         start, end = self.offsets[position : position + 2].tolist()
         ids = self.documents.slice(start, end - start).to_pylist()
         return list(map(Scored, ids, self.scores[start:end].tolist()))
+
+    def __repr__(self) -> str:
+        count, pairs = len(self), len(self.scores)
+        return f"RunTable({count} quer{'y' if count == 1 else 'ies'}, {pairs} document{'' if pairs == 1 else 's'})"
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """A row per document: ``query_id``, ``doc_id``, ``rank`` (from 1) and ``score``."""
+        import pandas as pd
+
+        lengths = np.diff(self.offsets)
+        return pd.DataFrame(
+            {
+                "query_id": np.repeat(np.array(self.queries, dtype=object), lengths),
+                "doc_id": self.documents.to_pylist(),
+                "rank": np.arange(len(self.scores)) - np.repeat(self.offsets[:-1], lengths) + 1,
+                "score": self.scores,
+            }
+        )
+
+    def _repr_html_(self) -> str:
+        from rerank.html import shown
+
+        return shown(repr(self), self.to_dataframe())
 
     @property
     def nbytes(self) -> int:

@@ -8,10 +8,9 @@ from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
-from tqdm import tqdm
-
 from rerank.collections.base import Query
 from rerank.errors import UserError, nearest
+from rerank.progress import tqdm
 from rerank.retrieval.bm25 import BM25
 from rerank.retrieval.runs import Run, strictly_decreasing
 

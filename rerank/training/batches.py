@@ -39,39 +39,67 @@ class Batches:
         batch_size: lists per step, each standing for ``sampler.queries`` lists.
         steps_per_epoch: steps of an epoch; None passes once over the lists, the last batch being smaller.
         seed: decides order and samples.
+        weights: ``[Q]`` how many times a pass goes over each list, on average; None for once.
 
     Attributes:
         scores: ``[T]`` scores that rank the candidates before a sampler sees them; None leaves them as they are.
     """
 
     def __init__(
-        self, lists: Lists, usable: Array, sampler: Sampler, batch_size: int, steps_per_epoch: int | None, seed: int
+        self,
+        lists: Lists,
+        usable: Array,
+        sampler: Sampler,
+        batch_size: int,
+        steps_per_epoch: int | None,
+        seed: int,
+        weights: Array | None = None,
     ) -> None:
         self.lists, self.usable, self.sampler, self.seed = lists, usable, sampler, seed
         self.batch_size = batch_size = batch_size * sampler.queries
         self.scores: Array | None = None
         self.single_pass = steps_per_epoch is None
-        self.steps_per_epoch = steps_per_epoch or -(-len(usable) // batch_size)
+        self._weights = None if weights is None else weights[usable]
+        self.visited = len(self._pass(0)[0])
+        self.steps_per_epoch = steps_per_epoch or -(-self.visited // batch_size)
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[list[Group]]:
         """The batches of an epoch from step ``start`` on."""
         for step in range(start, self.steps_per_epoch):
             if self.single_pass:
-                first = epoch * len(self.usable) + step * self.batch_size
-                last = min(first + self.batch_size, (epoch + 1) * len(self.usable))
+                first = epoch * self.visited + step * self.batch_size
+                last = min(first + self.batch_size, (epoch + 1) * self.visited)
             else:
                 first = (epoch * self.steps_per_epoch + step) * self.batch_size
                 last = first + self.batch_size
-            yield [self._group(*divmod(position, len(self.usable))) for position in range(first, last)]
+            yield [self._group(*divmod(position, self.visited)) for position in range(first, last)]
+
+    def _pass(self, visit: int) -> tuple[Array, Array]:
+        """The lists of the ``visit``-th pass, and how many times each was in it before.
+
+        Lists of weight w are in it ``floor(w)`` times, and a share of them, drawn anew for every pass, once more.
+        """
+        if self._weights is None:
+            return self.usable, np.zeros(len(self.usable), np.int64)
+        times = np.floor(self._weights).astype(np.int64)
+        for weight in np.unique(self._weights):
+            same = np.flatnonzero(self._weights == weight)
+            more = round((weight % 1) * len(same))
+            rng = np.random.default_rng(seed_of(self.seed, visit, f"weight {weight}"))
+            times[rng.permutation(same)[:more]] += 1
+        before = np.arange(times.sum()) - np.repeat(np.cumsum(times) - times, times)
+        return np.repeat(self.usable, times), before
 
     def _group(self, visit: int, position: int) -> Group:
         """The list at a position of the ``visit``-th pass over all lists."""
         if getattr(self, "_shuffled", None) != visit:
             self._shuffled = visit
-            self._order = np.random.default_rng(seed_of(self.seed, visit, "order")).permutation(self.usable)
-        query = int(self._order[position])
+            lists, before = self._pass(visit)
+            order = np.random.default_rng(seed_of(self.seed, visit, "order")).permutation(len(lists))
+            self._order, self._before = lists[order], before[order]
+        query, before = int(self._order[position]), int(self._before[position])
         start, end = self.lists.offsets[query], self.lists.offsets[query + 1]
-        seed = seed_of(self.seed, visit, self.lists.query_ids[query])
+        seed = seed_of(self.seed, visit, self.lists.query_ids[query] + f" again {before}" * bool(before))
         labels = self.lists.grades[start:end]
         if self.scores is None:
             return Group(query, start + self.sampler.sample(labels, seed), seed)

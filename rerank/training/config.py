@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any, Literal
 
 from rerank.described import Described
@@ -13,7 +15,7 @@ from rerank.lists.sampling import Full, Sampler
 from rerank.losses.base import Criterion
 from rerank.losses.direct import DirectMetric
 from rerank.models.base import Model
-from rerank.ranges import RANGES, STEPS, check_range
+from rerank.ranges import RANGES, STEPS, check_arguments, check_range
 
 
 @dataclass
@@ -119,10 +121,27 @@ def check_values(options: Any, loss: object, *, trees: bool = False) -> None:
     for key in RANGES:
         if not (trees and key in STEPS):
             check_range(key, _setting(options, key))
+    _check_classes(options)
     parse_measures(options.measures)
     parse_measures(options.monitor)
     if options.fidelity and not trees and isinstance(loss, type) and not issubclass(loss, DirectMetric):
         raise UserError(f"fidelity: {loss.__name__} relaxes nothing; only direct metrics do")
+
+
+def _check_classes(options: Any) -> None:
+    """The numbers of classes that were parsed and not made; those that were made are checked already."""
+    if isinstance(options, list):
+        for item in options:
+            _check_classes(item)
+    if not hasattr(options, "__dict__") or isinstance(options, type | Described):
+        return
+    if isinstance(path := getattr(options, "class_path", None), str) and path.startswith("rerank."):
+        kind = getattr(import_module(path.rpartition(".")[0]), path.rpartition(".")[2])
+        # What makes an object of another class leaves it to that one, which has its own name.
+        if isinstance(kind, type) and issubclass(kind, Described) and kind.__module__ != "rerank.losses.shorthands":
+            check_arguments(kind.__name__, kind.section, vars(getattr(options, "init_args", None) or Namespace()))
+    for value in vars(options).values():
+        _check_classes(value)
 
 
 def _setting(options: Any, key: str) -> Any:

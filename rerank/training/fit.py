@@ -16,8 +16,9 @@ import yaml
 
 from rerank.console import log_file
 from rerank.described import described
-from rerank.errors import UserError
+from rerank.errors import NotFoundError, UserError
 from rerank.evaluation.beside import Beside, sentences
+from rerank.evaluation.measures import parse_measures
 from rerank.locks import held
 from rerank.models.vectors.boosting import Trees
 from rerank.training.config import TrainConfig, check_values
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("rerank")
 
+SPLITS = ("validation", "test")
+
 REPORTED = ("validation", "test", "with_first_stage")
 """What of the measures people see."""
 
@@ -46,7 +49,7 @@ class Training:
 
     Attributes:
         folder: its run folder.
-        config: what was trained.
+        settings: what was trained.
         id: the SHA-256 of all that decides its results.
         measures: measures by name for ``validation`` and ``test`` and, for lists that something ranked before, both
             again in ``with_first_stage``.
@@ -55,10 +58,38 @@ class Training:
     """
 
     folder: Path
-    config: TrainConfig
+    settings: TrainConfig
     id: str
     measures: dict[str, Any]
     beside: dict[str, Any]
+
+    @property
+    def config(self) -> str:
+        """YAML of every setting: written to a file, ``rerank train --config FILE --output …`` repeats the training."""
+        return as_yaml(self.settings)
+
+    def __repr__(self) -> str:
+        name, loss = type(self.settings.model).__name__, self.settings.loss
+        return f"Training({str(self.folder)!r}: {name}, {loss!r}{self._shown()})"
+
+    def _shown(self) -> str:
+        monitor = str(parse_measures(self.settings.monitor)[0])
+        found = [f"{split} {monitor} {self.measures[split][monitor]:.4f}" for split in SPLITS if split in self.measures]
+        return f"; {', '.join(found)}" if found else ""
+
+    def to_dataframe(self) -> DataFrame:
+        """The measures: a row per split, ``with_first_stage`` beside ``validation`` and ``test``."""
+        from pandas import DataFrame
+
+        rows = {split: self.measures[split] for split in SPLITS if split in self.measures}
+        mixed = self.measures.get("with_first_stage", {})
+        rows |= {f"{split} with first stage": mixed[split] for split in SPLITS if split in mixed}
+        return DataFrame.from_dict(rows, orient="index").rename_axis("split").reset_index()
+
+    def _repr_html_(self) -> str:
+        from rerank.html import shown
+
+        return shown(repr(self), self.to_dataframe())
 
     @cached_property
     def history(self) -> DataFrame:
@@ -71,7 +102,12 @@ class Training:
     @cached_property
     def model(self) -> Model:
         """The best model, loaded at its first use."""
-        return type(self.config.model).load(self.folder / "best")
+        return type(self.settings.model).load(self.folder / "best")
+
+
+def as_yaml(config: TrainConfig) -> str:
+    """A configuration as the YAML that ``rerank train --config`` reads."""
+    return yaml.safe_dump(described(config), sort_keys=False)
 
 
 def fit(config: TrainConfig, output: str | Path, *, expected: str | None = None) -> Training:
@@ -94,7 +130,7 @@ def fit(config: TrainConfig, output: str | Path, *, expected: str | None = None)
     check_values(config, type(config.loss) if config.loss else None, trees=isinstance(config.model, Trees))
     splits = config.data.splits(config.seed)
     identity = identity_of(config, splits)
-    folder = RunFolder(output, identity, yaml.safe_dump(described(config), sort_keys=False))
+    folder = RunFolder(output, identity, as_yaml(config))
     if expected not in (None, folder.id):
         raise UserError("data or initial model changed since the training was planned; start again")
     folder.check()
@@ -143,7 +179,9 @@ def _measure(config: TrainConfig, splits: Splits, folder: RunFolder) -> dict[str
         return known
     assert splits.test is not None
     if not any(folder.best.glob("*")):
-        raise UserError(f"{folder.best}: no such folder, so its test lists cannot be measured; remove {folder.path}")
+        raise NotFoundError(
+            f"{folder.best}: no such folder, so its test lists cannot be measured; remove {folder.path}"
+        )
     score = scores_by(type(config.model).load(folder.best), config.precision, config.token_budget)
     weight = measures.get("with_first_stage", {}).get("first_stage_weight")
     return _merged(measures, measure_test(folder, splits.test, config, score, weight, _is_main()))

@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from rerank.evaluation.measures import Empty, parse_measures
-from rerank.identity import SHOWN, identify
+from rerank.identity import SHOWN, id_of, identify
 from rerank.lists.split_hashes import split_hashes
 from rerank.losses.terms import columns_of
 
@@ -43,9 +43,10 @@ def data_identity(splits: Splits, columns: Sequence[str], targets: Sequence[str]
         columns: the columns that the model reads.
         targets: the columns that it is trained on.
     """
-    validation = splits.validation
+    validation, weights = splits.validation, splits.weights
+    shown = {} if weights is None else {"weights": id_of(weights.tolist())}
     return {
-        "train": split_hashes(splits.train, list(dict.fromkeys([*columns, *targets]))),
+        "train": split_hashes(splits.train, list(dict.fromkeys([*columns, *targets]))) | shown,
         "validation": None if validation is None else measured_hashes(validation, columns),
     }
 

@@ -59,7 +59,7 @@ def read_provenance(folder: Path) -> list[dict[str, Any]]:
     """The starts of a run, none where the file is missing or cannot be read: no result depends on it."""
     try:
         return list(json.loads((folder / PROVENANCE).read_bytes()))
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, RecursionError):
         return []
 
 

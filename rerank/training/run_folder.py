@@ -35,6 +35,9 @@ IDENTITY = "identity.json"
 MEASURES = "measures.json"
 """Written last: the run is complete. Sealed, and never written again."""
 
+GIVEN = "lists"
+"""Where lists lie that were given in memory."""
+
 KERNELS = "kernels.json"
 """Which ways the run took where two lead to the same numbers; it takes them again when it is resumed."""
 
@@ -75,7 +78,9 @@ class RunFolder:
         names = {file.name for file in self.path.iterdir() if not file.name.startswith(".")}
         if "config.yaml" in names:
             raise UserError(f"output: {self.path} has a run of another version; name another output")
-        if any(name != "log.txt" and not re.fullmatch(r"test(-\w+)?\.(json|trec)", name) for name in names):
+        if any(
+            name not in ("log.txt", GIVEN) and not re.fullmatch(r"test(-\w+)?\.(json|trec)", name) for name in names
+        ):
             raise UserError(f"output: {self.path} exists and is not a run folder; name another one")
 
     def finished(self) -> dict[str, Any] | None:
@@ -114,6 +119,8 @@ class RunFolder:
             return None
         try:
             return Ways.of(read_sealed(path))
+        except UserError:
+            raise
         except ValueError as error:
             raise UserError(f"{path}: {error}; remove {self.path} to train again") from error
 
@@ -129,7 +136,11 @@ class RunFolder:
     def keep_metrics(self, lines: int) -> int:
         """Forget what was logged after the checkpoint that the run resumes from; returns the number of lines kept."""
         path = self.path / "metrics.jsonl"
-        kept = path.read_text(encoding="utf-8").splitlines(keepends=True)[:lines] if path.is_file() else []
+        kept = (
+            path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)[:lines]
+            if path.is_file()
+            else []
+        )
         if len(kept) < lines:
             log.warning("%s: has %d lines, the checkpoint says %d; the others are lost", path, len(kept), lines)
         with atomic_write(path) as file:
@@ -162,7 +173,7 @@ def read_identity(folder: Path) -> dict[str, Any]:
     path = folder / IDENTITY
     try:
         return dict(json.loads(path.read_bytes()))
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise UserError(f"{path}: damaged ({error}); copy the folder again, or remove it") from error
 
 

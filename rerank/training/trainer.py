@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
-from tqdm import tqdm
 
 from rerank import stops
 from rerank.arrow import Array
@@ -28,6 +27,7 @@ from rerank.losses.base import Criterion
 from rerank.losses.direct import DirectMetric
 from rerank.models.base import Inputs
 from rerank.models.scorer import Scorer
+from rerank.progress import tqdm
 from rerank.stops import Stopped
 from rerank.training.batches import Batches
 from rerank.training.budget import tokens_that_fit
@@ -84,7 +84,13 @@ class Trainer:
         self.main = self.accelerator.is_main_process
         self.precision, self.why = resolve(config.precision, self.accelerator.device, self.model.bf16)
         self.batches = Batches(
-            splits.train, self.usable, config.sampler, config.batch_size, config.steps_per_epoch, config.seed
+            splits.train,
+            self.usable,
+            config.sampler,
+            config.batch_size,
+            config.steps_per_epoch,
+            config.seed,
+            splits.weights,
         )
         self.steps = self.batches.steps_per_epoch * config.epochs
         self._evaluator: Evaluator | None = None
@@ -430,5 +436,5 @@ def check_launcher() -> None:
             raise UserError(
                 f"accelerate launch: {name} is not supported: its processes have to make equally many passes, and "
                 "lists are of any length. Let every process hold the model (configs/accelerate/gpus.yaml, "
-                "machines.yaml); where memory is short, say gradient: cached, or take a smaller model"
+                "machines.yaml); where memory is short, say gradient: cached or model.lora, or take a smaller model"
             )

@@ -8,7 +8,6 @@ import time
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
 from rerank.errors import UserError
 from rerank.evaluation.measures import parse_measures
@@ -17,6 +16,7 @@ from rerank.lists.data import Splits, judged_queries
 from rerank.measures.names import parse
 from rerank.measures.ndcg import nDCG
 from rerank.models.vectors.boosting import Gain, Trees
+from rerank.progress import tqdm
 from rerank.stops import Stopped, name_of
 from rerank.training.config import TrainConfig
 from rerank.training.monitor import Monitor
@@ -51,6 +51,8 @@ class TreeTrainer:
         self.model: Trees = config.model
         if int(os.environ.get("WORLD_SIZE", 1)) > 1:
             raise UserError("trees are grown by one process; start one, and set model.threads")
+        if splits.weights is not None:
+            raise UserError("data.weights: trees see every list as a whole; leave them out, or train a network")
         if config.tracker:
             warn_once("trees log to metrics.jsonl alone; tracker is left aside")
         self.monitor = str(parse_measures(config.monitor)[0])

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from rerank.experiments.engines import Worker
+from rerank.experiments.engines import Process
 from tests.forked import as_file, fork, pipe
 
-FRESH = Worker._start
+FRESH = Process._start
 
 
 def _work(jobs: Any, replies: Any, log: str) -> None:
@@ -30,7 +30,7 @@ def _work(jobs: Any, replies: Any, log: str) -> None:
 
 
 class Forked:
-    """A forked worker, as `Worker` looks at its process."""
+    """A forked worker, as `Process` looks at its process."""
 
     def __init__(self, environment: dict[str, str], log: Path) -> None:
         (jobs, give), (take, replies) = pipe(), pipe()
@@ -47,7 +47,7 @@ class Forked:
         return self._process.exitcode
 
 
-def _start(worker: Worker) -> Any:
+def _start(worker: Process) -> Any:
     worker._log.parent.mkdir(parents=True, exist_ok=True)
     worker._log.touch()
     worker._process = Forked(worker._environment, worker._log)  # type: ignore[assignment]
@@ -57,11 +57,11 @@ def _start(worker: Worker) -> Any:
 @pytest.fixture(scope="module", autouse=True)
 def _forked_workers() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Worker, "_start", _start)
+        patch.setattr(Process, "_start", _start)
         yield
 
 
 @pytest.fixture
 def fresh_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers as everybody has them: processes of their own, from their first import on."""
-    monkeypatch.setattr(Worker, "_start", FRESH)
+    monkeypatch.setattr(Process, "_start", FRESH)

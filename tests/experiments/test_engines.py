@@ -151,15 +151,15 @@ def test_a_cell_whose_process_was_killed_is_tried_once_more(here: Path, tmp_path
     """The first process that trains is killed, as when memory runs out."""
     output = tmp_path / "out"
     command = [sys.executable, "-m", "rerank.cli", "experiment", "--config", str(here / "experiment.yaml")]
-    command += ["--output", str(output), "--seeds=[1]", "--jobs=1", "--base.epochs=300"]
-    process = subprocess.Popen([*command, "--base.checkpoint_every=5"], stderr=subprocess.PIPE, text=True)
+    command += ["--output", str(output), "--seeds=[1]", "--jobs=1", "--base.epochs=100"]
+    process = subprocess.Popen([*command, "--base.checkpoint_every=10"], stderr=subprocess.PIPE, text=True)
     waiting = time.monotonic()
     while not list(output.glob("cells/**/checkpoints/*")):
-        assert time.monotonic() - waiting < 300 and process.poll() is None
+        assert time.monotonic() - waiting < 900 and process.poll() is None
         time.sleep(0.05)
     (worker,) = psutil.Process(process.pid).children()
     worker.kill()
-    _, said = process.communicate(timeout=500)
+    _, said = process.communicate(timeout=1800)
     assert process.returncode == 0, said
     assert said.count("trying again") == 1
     assert "SIGKILL" in said
@@ -180,7 +180,7 @@ def test_shares_do_it_side_by_side(here: Path, tmp_path: Path) -> None:
         )
         for task in range(SHARES)
     ]
-    said = [job.communicate(timeout=600)[1] for job in array]
+    said = [job.communicate(timeout=1800)[1] for job in array]
     assert [job.returncode for job in array] == [0] * SHARES, said
     assert all(f"share {task}/{SHARES} is through" in text for task, text in enumerate(said))
     assert all(text.count(": validation nDCG@5") == 24 // SHARES for text in said)
@@ -213,7 +213,7 @@ def test_without_ray_the_engine_says_what_to_install(here: Path, tmp_path: Path)
     code = f"import sys; sys.modules['ray'] = None; from rerank.cli import main; sys.exit(main({words!r}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 2
-    assert done.stderr.endswith("rerank: error: engine: Ray is not installed; pip install 'rerank[ray]'\n")
+    assert done.stderr.endswith("rerank: error: engine: Ray is not installed; pip install 'rerank-direct[ray]'\n")
 
 
 def test_ray_is_imported_only_where_it_is_asked_for(here: Path) -> None:
@@ -225,11 +225,13 @@ def test_ray_is_imported_only_where_it_is_asked_for(here: Path) -> None:
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
     """Ray on two nodes of one CPU each, on this machine."""
-    pytest.importorskip("ray", reason="Ray is not installed: pip install 'rerank[ray]'")
+    pytest.importorskip("ray", reason="Ray is not installed: pip install 'rerank-direct[ray]'")
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     from ray.cluster_utils import Cluster
 
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    polite = {"worker_niceness": 0}  # its workers would wait for whatever else the machine does
+    head = {"num_cpus": 1, "include_dashboard": False, "_system_config": polite}
+    cluster = Cluster(initialize_head=True, head_node_args=head)
     cluster.add_node(num_cpus=1)
     cluster.wait_for_nodes()
     yield cluster
@@ -255,9 +257,9 @@ def workers_of_actors() -> list[psutil.Process]:
 
 def test_cells_on_ray_equal_those_of_this_machine(here: Path, tmp_path: Path) -> None:
     """On an instance of Ray that the command starts, and stops."""
-    pytest.importorskip("ray", reason="Ray is not installed: pip install 'rerank[ray]'")
+    pytest.importorskip("ray", reason="Ray is not installed: pip install 'rerank-direct[ray]'")
     process = on_ray(here, tmp_path / "out", "local", "--seeds=[1]")
-    _, said = process.communicate(timeout=500)
+    _, said = process.communicate(timeout=1800)
     assert process.returncode == 0, said
     assert "Ray: room for " in said
     there, whole = found(tmp_path / "out"), found(here / "here")
@@ -269,7 +271,7 @@ def test_cells_on_ray_equal_those_of_this_machine(here: Path, tmp_path: Path) ->
 @pytest.mark.slow
 def test_a_grid_on_two_nodes_equals_this_machine_byte_for_byte(here: Path, tmp_path: Path, cluster: Any) -> None:
     process = on_ray(here, tmp_path / "out", cluster.address)
-    _, said = process.communicate(timeout=1200)
+    _, said = process.communicate(timeout=3600)
     assert process.returncode == 0, said
     assert found(tmp_path / "out") == found(here / "here")
     assert results(tmp_path / "out") == results(here / "here")
@@ -288,7 +290,7 @@ def test_cells_of_a_node_that_is_killed_are_done_by_others(here: Path, tmp_path:
         assert process.poll() is None
         time.sleep(0.1)
     cluster.remove_node(node, allow_graceful=False)
-    _, said = process.communicate(timeout=1200)
+    _, said = process.communicate(timeout=3600)
     assert process.returncode == 0, said
     assert "trying again" in said
     assert "room for 4 cells on 3 machines, before for 2" in said

@@ -199,8 +199,10 @@ def test_what_is_planned_and_not_measured_is_said_when_it_is_pooled(
 ) -> None:
     """Two parts of an experiment, of seeds 1 and 2; the second one is stopped before its cell is measured."""
     path, key = tmp_path / "kept.parquet", ("a", None)
+    first = made_up([[0.5, 0.25]])
+    first.content["measures"] = ["AP"]
     assert still_lacking(path, [], [(*key, 1)]) == {(*key, 1)}
-    write_kept(path, [made_up([[0.5, 0.25]])], still_lacking(path, [made_up([[0.5, 0.25]])], [(*key, 1)]))
+    write_kept(path, [first], still_lacking(path, [first], [(*key, 1)]))
     assert read_lacking(path) == []
     pool_experiments([str(path)])
     assert "unfinished" not in caplog.text

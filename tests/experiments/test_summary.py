@@ -14,7 +14,7 @@ from rerank.errors import UserError
 from rerank.evaluation.measures import PerQuery, parse_measures
 from rerank.experiments import table
 from rerank.experiments.cells import Cell, Group
-from rerank.experiments.config import ExperimentConfig, Method, Published
+from rerank.experiments.config import FIRST_STAGE, ExperimentConfig, Method, Published
 from rerank.experiments.outcome import Failure, Outcome
 from rerank.experiments.summary import summarise
 
@@ -205,3 +205,24 @@ def test_what_failed_was_planned_all_the_same() -> None:
     assert min(first.corrected, second.corrected) == pytest.approx(min(1.0, 4 * min(first.p, second.p)))
     assert all(one.found is None for one in summary.compared if one.row == "good")
     assert "| good | bad | AP | - | - | - | - | - |" in table.markdown(summary, outcomes, [])
+
+
+def test_every_method_stands_beside_the_first_stage() -> None:
+    """The first stage has the values of "middle" with one seed: "bad" is worse and is said to be, "good" is not."""
+    config = make_config()
+    outcomes = make_outcomes(config)
+    assert not list(table.beside_sentences(summarise(config, outcomes))), "there is no first stage"
+    for fold in FOLDS:
+        like = outcomes[Group("middle", fold, SEEDS[0])]
+        group = Group(FIRST_STAGE, fold, SEEDS[0])
+        outcomes[group] = replace(like, cell=replace(like.cell, group=group), measured=like.measured)
+    summary = summarise(config, outcomes)
+    said = list(table.beside_sentences(summary))
+    first = np.mean([outcomes[Group("middle", fold, SEEDS[0])].test.values[0] for fold in FOLDS])
+    for method in ("bad", "good"):
+        ours = values(outcomes, method, 0).mean()
+        (line,) = (line for line in said if line.startswith(f"{method}: nDCG@10"))
+        assert f"nDCG@10 {ours:.4f}, first stage {first:.4f}, difference {ours - first:+.4f}" in line
+        assert f"{len(FOLDS) * QUERIES} queries" in line
+    assert any(line.startswith("bad: the model ranks worse") for line in said)
+    assert not any(line.startswith("good: the model") for line in said)

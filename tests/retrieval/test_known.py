@@ -24,6 +24,7 @@ from rerank.models.added import warn_of_added
 from rerank.retrieval import BM25, Scored, build_index
 from rerank.retrieval.known import score_known
 from tests.builders import train, write_collection
+from tests.forked import Command
 
 
 def lowered(scores: Sequence[float]) -> list[float]:
@@ -64,6 +65,7 @@ def test_scores_are_those_of_a_search(tmp_path: Path, home: Path, model: BM25) -
     assert count > 200
 
 
+@pytest.mark.slow
 def test_scores_are_those_of_a_search_of_scifact(shared_data: Path, home: Path) -> None:
     collection = open_collection(f"beir:{shared_data}/scifact/test")
     count, apart = compare(build_index(collection), list(collection.queries()), BM25(), 150)
@@ -80,6 +82,7 @@ print(*compare(build_index(collection), list(collection.queries()), BM25(), 150)
 """
 
 
+@pytest.mark.slow
 def test_scores_are_those_of_a_search_of_cranfield(shared_data: Path, tmp_path: Path) -> None:
     homes = {"IR_DATASETS_HOME": str(shared_data / "ir_datasets"), "RERANK_HOME": str(tmp_path / "home")}
     # In a process of its own: ir_datasets reads its home when it is imported.
@@ -155,16 +158,16 @@ def test_added_documents_have_the_scores_of_a_deeper_search(tmp_path: Path, home
 
 def test_scoring_that_is_killed_is_done_again(tmp_path: Path, home: Path) -> None:
     name = write_collection(tmp_path / "c", queries=400)
-    words = [sys.executable, "-m", "rerank.cli", "retrieve", "--collection", name, "--depth", "3", "--add-relevant"]
-    subprocess.run([*words, "--output", str(tmp_path / "whole")], check=True, stderr=subprocess.DEVNULL)
-    process = subprocess.Popen([*words, "--output", str(tmp_path / "cut")], stderr=subprocess.DEVNULL)
+    words = ["retrieve", "--collection", name, "--depth", "3", "--add-relevant"]
+    assert main([*words, "--output", str(tmp_path / "whole")]) == 0
+    process = Command([*words, "--output", str(tmp_path / "cut")])
     started = time.monotonic()
     while not list(tmp_path.glob(".cut.*.tmp/queries.arrow")) and time.monotonic() - started < 120:
         time.sleep(0.001)
-    process.kill()
+    process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
     assert not (tmp_path / "cut").exists()
-    subprocess.run([*words, "--output", str(tmp_path / "cut")], check=True, stderr=subprocess.DEVNULL)
+    assert main([*words, "--output", str(tmp_path / "cut")]) == 0
     whole, cut = (
         {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
         for folder in (tmp_path / "whole", tmp_path / "cut")

@@ -17,6 +17,7 @@ from rerank.lists import build_lists
 from rerank.retrieval import BM25, Scored, build_index
 from rerank.retrieval.search import PAIRS, StoredRun, search_stored
 from tests.builders import write_collection
+from tests.forked import Command
 
 DEPTH = PAIRS // 5
 """So that a part has five queries."""
@@ -92,29 +93,32 @@ def test_another_search_takes_nothing_over(tmp_path: Path, home: Path) -> None:
     assert len(os.listdir(tmp_path / "search")) == len(searches)
 
 
-def test_a_search_killed_at_any_moment_goes_on(tmp_path: Path, home: Path) -> None:
+def test_a_search_killed_at_any_moment_goes_on(
+    tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
     """Two SIGKILLs while queries are searched: no part is searched twice, and the lists are those of one go."""
     collection = write_collection(tmp_path / "c", queries=1000)
     command = ["retrieve", "--collection", collection, "--depth", str(DEPTH), "--threads", "1", "--output"]
     assert main([*command, str(tmp_path / "alone")]) == 0
 
     search = tmp_path / ".killed.search"
-    words = [sys.executable, "-m", "rerank.cli", *command, str(tmp_path / "killed")]
+    words = [*command, str(tmp_path / "killed")]
     for _ in range(2):
         before = stamps(search)
-        process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
+        process = Command(words)
         waited = time.monotonic()
         while process.poll() is None and len(stamps(search)) < len(before) + 5 and time.monotonic() - waited < 120:
             time.sleep(0.001)
         process.send_signal(signal.SIGKILL)
-        _, errors = process.communicate()
+        errors = process.communicate()
         assert process.returncode == -signal.SIGKILL, errors
         after = stamps(search)
         assert len(after) >= len(before) + 5
         assert {name: after[name] for name in before} == before, "what was stored has not been searched again"
         assert not (tmp_path / "killed").exists()
-    done = subprocess.run(words, stderr=subprocess.PIPE, text=True, check=True)
-    assert f"{5 * len(after)} of 1000 queries are done" in done.stderr
+    capsys.readouterr()
+    assert main(words) == 0
+    assert f"{5 * len(after)} of 1000 queries are done" in capsys.readouterr().err + caplog.text
     assert contents(tmp_path / "killed") == contents(tmp_path / "alone")
     assert sorted(os.listdir(tmp_path)) == ["alone", "c", "home", "killed"], "nothing is left beside the lists"
 

@@ -18,7 +18,7 @@ from rerank.training.command import check
 from tests.builders import make_lists, train
 from tests.conftest import ROOT
 
-FOLDERS = ("msmarco", "scifact")
+FOLDERS = ("msmarco", "recipes", "scifact")
 FILES = [path for folder in FOLDERS for path in sorted((ROOT / "configs" / folder).glob("*.yaml"))]
 CONFIGS = [path for path in FILES if "methods" not in read_config(path)]
 

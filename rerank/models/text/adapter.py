@@ -70,7 +70,11 @@ def adapted(network: Any, lora: LoRA, classifies: bool) -> Any:
 def with_adapter(network: Any, folder: Path) -> Any:
     """Put the adapters of a folder into a network, to be used and trained further."""
     try:
-        return _peft().PeftModel.from_pretrained(network, str(folder), is_trainable=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of names that Transformers is about to change
+            return _peft().PeftModel.from_pretrained(network, str(folder), is_trainable=True)
+    except UserError:
+        raise
     except (RuntimeError, ValueError, KeyError) as error:
         raise UserError(f"{folder}: the adapter does not fit its base ({str(error).splitlines()[0]})") from error
 
@@ -118,5 +122,5 @@ def _peft() -> Any:
     try:
         import peft
     except ImportError as error:
-        raise UserError("model.lora: needs peft; pip install 'rerank[lora]'") from error
+        raise UserError("model.lora: needs peft; pip install 'rerank-direct[lora]'") from error
     return peft

@@ -25,8 +25,9 @@ from rerank.kernels.shapes import remember_code
 from rerank.kernels.ways import Kernels, Ways, use_ways
 from rerank.lists.tokens import NOTHING, Around, Side, Tokens, encode, tokenise
 from rerank.lists.view import Lists
-from rerank.models.base import Inputs, drawn_from
+from rerank.models.base import FRESH_SEED, Inputs, drawn_from
 from rerank.models.contract import checked_contract, class_name, write_contract
+from rerank.models.score import ALONE, score_candidates
 from rerank.models.scorer import Scorer
 from rerank.models.text.long import Long, check_long, make_inputs, mean_of_cls, score_rows
 from rerank.models.text.pairs import FlatInputs
@@ -42,9 +43,6 @@ DEFAULT_LENGTHS = (64, 256)
 
 DEFAULT_LONG = 800
 """Word pieces of a document that is read in chunks (CEDR's)."""
-
-FRESH_SEED = 42
-"""Draws a fresh head before any training does, so that every score can be had again."""
 
 
 FROM_PADDING = frozenset(
@@ -267,6 +265,9 @@ class CrossEncoder(Scorer):
         if self._started or (self._drawn and seed != FRESH_SEED):
             self._begin(seed)
         self._started = True
+        if self.missing:
+            more = f" and {len(self.missing) - 8} more" if len(self.missing) > 8 else ""
+            log.info("%s: fresh weights, not in the folder: %s%s", self.name, ", ".join(self.missing[:8]), more)
         told = self._starts_as_saved or self._start_weight is not None
         if self.start is not None and not (told or self._at_zero):
             found = spread(self, self.text_inputs, train, self.start.depth, seed)
@@ -415,7 +416,7 @@ class CrossEncoder(Scorer):
         self.tokenizer.model_max_length = before
         write_contract(folder, self.contract())
 
-    def predict(self, pairs: Sequence[tuple[str, str]] | Lists, budget: int | None = None) -> Array:
+    def predict(self, pairs: Iterable[tuple[str, str]] | Lists, budget: int | None = None) -> Array:
         """Raw scores of (query, document) text pairs, or of lists' candidates, whatever their order and batch mates.
 
         Args:
@@ -428,10 +429,8 @@ class CrossEncoder(Scorer):
         Raises:
             UserError: pairs for a model that starts from columns: texts alone do not say what it reads.
         """
-        from rerank.models.score import score_lists
-
         if isinstance(pairs, Lists):
-            return score_lists(self, self.inputs(pairs), pairs, budget=budget)
+            return super().predict(pairs, budget)
         if self.start is not None:
             raise UserError(
                 f"predict: the model starts from {', '.join(self.start.columns)}, which pairs do not have; give lists, "
@@ -440,7 +439,7 @@ class CrossEncoder(Scorer):
         return self.text_scores(pairs, budget)
 
     def text_scores(
-        self, pairs: Sequence[tuple[str, str]], budget: int | None = None, precision: Precision = "auto"
+        self, pairs: Iterable[tuple[str, str]], budget: int | None = None, precision: Precision = "auto"
     ) -> Array:
         """Raw scores of text pairs, ``[n]`` float32, by the text part alone where there is another.
 
@@ -449,18 +448,18 @@ class CrossEncoder(Scorer):
             budget: padded tokens per forward pass; None for what suits the machine.
             precision: arithmetic of the encoder.
         """
-        from rerank.models.score import score_candidates
-
-        sides = [
-            encode(self.tokenizer, Side(length, *around), texts)[0]
-            for length, around, texts in (
-                (self.query_length, self._around[0], [query for query, _ in pairs]),
-                (self.document_length, self._around[1], [document for _, document in pairs]),
-            )
-        ]
-        rows = np.arange(len(pairs))
-        inputs = self._pairs(Tokens.of(*sides), rows, rows)
-        return score_candidates(self, inputs, rows, rows, budget=budget, precision=precision)
+        queries, documents = _sides(pairs)
+        with ALONE:
+            sides = [
+                encode(self.tokenizer, Side(length, *around), texts)[0]
+                for length, around, texts in (
+                    (self.query_length, self._around[0], queries),
+                    (self.document_length, self._around[1], documents),
+                )
+            ]
+            rows = np.arange(len(queries))
+            inputs = self._pairs(Tokens.of(*sides), rows, rows)
+            return score_candidates(self, inputs, rows, rows, budget=budget, precision=precision)
 
     def rank(
         self,
@@ -483,6 +482,8 @@ class CrossEncoder(Scorer):
         Raises:
             UserError: a column that the model starts from is missing, or has not a number for every document.
         """
+        if isinstance(documents, str):
+            raise UserError("rank: expected documents, a list of texts, not one text")
         scores = self.text_scores([(query, document) for document in documents])
         if self.start is not None:
             scores = self.add_start(scores, columns or {})
@@ -514,6 +515,27 @@ def tokens_on_gpu(free: int | None, config: Any) -> int:
     """
     each = 64 * config.hidden_size
     return int(min(LARGEST_BUDGET, max(8192, 2 ** int(np.log2(max(1.0, 0.5 * (free or 0) / each))))))
+
+
+def _sides(pairs: Any) -> tuple[list[str], list[str]]:
+    """Queries and documents of pairs.
+
+    Raises:
+        UserError: what holds no pairs of texts.
+    """
+    if isinstance(pairs, str) or not isinstance(pairs, Iterable):
+        raise UserError(f"predict: expected (query, document) pairs or lists, not {_short(pairs)}")
+    queries, documents = [], []
+    for number, pair in enumerate(pairs):
+        if not (isinstance(pair, tuple | list) and len(pair) == 2 and all(isinstance(text, str) for text in pair)):
+            raise UserError(f"predict: pair {number}: expected (query, document), two texts, not {_short(pair)}")
+        queries.append(pair[0])
+        documents.append(pair[1])
+    return queries, documents
+
+
+def _short(value: Any) -> str:
+    return repr(value) if len(repr(value)) < 60 else f"{repr(value)[:60]}…"
 
 
 def resolve_lengths(
@@ -599,7 +621,8 @@ def _load(folder: Path, head: str, saved_cls: bool, dropout: float | None) -> tu
             network = ClsHead(encoder, rate)
             nn.init.normal_(network.classifier.weight, std=getattr(config, "initializer_range", 0.02))
             nn.init.zeros_(network.classifier.bias)
-            missing = ["classifier.weight", "classifier.bias"]
+            lacking = sorted(f"encoder.{name}" for name in info["missing_keys"])
+            missing = [*lacking, "classifier.weight", "classifier.bias"]
     for name, module in network.named_children():
         if name != network.base_model_prefix:
             keep_float32(module)

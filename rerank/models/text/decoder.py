@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from types import MethodType
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 import torch.nn.functional as F
@@ -105,6 +105,11 @@ class Decoder(CrossEncoder):
             start_weight,
         )
 
+    @staticmethod
+    def knows(name: str) -> bool:
+        """Whether this is an adapter's folder, or a decoder on the hub whose prompt is known."""
+        return (Path(name) / CONFIG).is_file() or Prompt.usual(name) is not None
+
     def _has_adapter(self) -> bool:
         return (self._folder / CONFIG).is_file()
 
@@ -202,7 +207,7 @@ class Decoder(CrossEncoder):
 
     def _answers(self) -> list[int]:
         """The tokens of yes and, where there is one, no."""
-        found = []
+        found: list[int] = []
         for word in (self.prompt.yes, self.prompt.no):
             ids = self.tokenizer(word, add_special_tokens=False)["input_ids"] if word is not None else None
             if ids is not None and (len(ids) != 1 or ids[0] == self.tokenizer.unk_token_id):
@@ -262,9 +267,9 @@ def _load_language_model(folder: Path, config: Any) -> Any:
     """The architecture's language model with all of its weights."""
     from transformers import AutoModelForCausalLM
 
-    config.sentence_transformers = IDENTITY
+    config.sentence_transformers, kind = IDENTITY, cast(Any, AutoModelForCausalLM)
     try:
-        network, info = AutoModelForCausalLM.from_pretrained(folder, **loading(config))
+        network, info = kind.from_pretrained(folder, **loading(config))
     except ValueError as error:
         raise UserError(f"{folder}: {str(error).splitlines()[0]}") from error
     check_found(network, info["missing_keys"], folder)

@@ -124,7 +124,7 @@ class Prompt:
             pieces[-1] += _ids(tokenizer, before)
         arrays = [np.array(ids, dtype=np.int64) for ids in pieces]
         pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id or 0
-        template = PairTemplate(*arrays, types=None, pad=int(pad))
+        template = PairTemplate(arrays[0], arrays[1], arrays[2], types=None, pad=int(pad))
         texts = zip(SAMPLE, around, strict=True)
         query, document = (_ids(tokenizer, f"{lead}{text}{tail}") for text, (lead, tail) in texts)
         apart = [*pieces[0], *query, *pieces[1], *document, *pieces[2]]
@@ -184,4 +184,4 @@ def _read(told: str) -> tuple[str, dict[str, Any]]:
         raise UserError(f"{where}: neither YAML nor JSON ({str(error).splitlines()[0]})") from error
     if not isinstance(content, dict):
         raise UserError(f"{where}: expected keys such as parts and yes")
-    return where, {YAML_1_1.get(key, key): value for key, value in content.items()}
+    return where, {str(YAML_1_1.get(key, key)): value for key, value in content.items()}

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from rerank.errors import UserError
+from rerank.errors import NotFoundError, UserError
 from rerank.features.parse import FEATURES
 from rerank.files import digest
 from rerank.models.added import check_added, warn_of_added
 from rerank.models.base import Model
 from rerank.models.contract import CONTRACT, checked_contract, class_name, write_contract
+from rerank.models.vectors.arrays import as_lists, zeros
 from rerank.models.vectors.inputs import columns_of, vectors
 
 if TYPE_CHECKING:
@@ -133,13 +134,21 @@ class Trees(Model):
     def count(self) -> int:
         """The number of trees."""
 
-    def predict(self, lists: Lists) -> Array:
-        """Scores of every candidate of the lists, ``[T]`` float32.
+    def predict(self, lists: Any, groups: Sequence[int] | None = None) -> Array:
+        """Scores of every candidate, ``[n]`` float32, in their order; 0 before the first tree.
+
+        Args:
+            lists: lists; or an array ``[n, F]`` of the features in the order in which the model reads them.
+            groups: of an array, how many rows each list has; None for one list.
 
         Raises:
-            UserError: lists that lack what the model reads.
+            UserError: lists that lack what the model reads, or an array of another shape.
         """
-        return np.asarray(self._predict(vectors(lists, self.names)), dtype=np.float32)
+        given = as_lists(lists, groups, self.columns, self.names)
+        if self.booster is None:
+            columns_of(given, self.columns)
+            return zeros(given)
+        return np.asarray(self._predict(vectors(given, self.names)), dtype=np.float32)
 
     def contract(self) -> dict[str, Any]:
         """Settings, what it reads, the number of trees."""
@@ -165,12 +174,14 @@ class Trees(Model):
         contract = checked_contract(folder)
         path = folder / cls.file
         if not path.is_file():
-            raise UserError(f"{path}: no such file; train again")
+            raise NotFoundError(f"{path}: no such file; train again")
         if "hash" in contract and digest(path) != contract["hash"]:  # of version 1
             raise UserError(f"{path}: not the file that training wrote; copy the model again, or train again")
         try:
             model = cls(**contract["settings"])
             model.names = [str(name) for name in contract["columns"]]
+        except UserError:
+            raise
         except (KeyError, TypeError, ValueError) as error:
             raise UserError(f"{folder / CONTRACT}: not a whole contract ({error}); train again") from error
         model._read(path)

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from torch import Tensor, nn
 
+from rerank.arrow import Array
 from rerank.errors import UserError
 from rerank.features.parse import FEATURES
 from rerank.models.added import warn_of_added
-from rerank.models.base import drawn_from
+from rerank.models.base import FRESH_SEED, drawn_from
 from rerank.models.contract import checked_contract, class_name, write_contract
 from rerank.models.scorer import Scorer
+from rerank.models.vectors.arrays import as_lists
 from rerank.models.vectors.inputs import FeatureInputs, check_known, columns_of, vectors
 from rerank.models.weights import check_safetensors
 
@@ -78,6 +81,24 @@ class FeatureNetwork(Scorer):
     def inputs(self, lists: Lists) -> FeatureInputs:
         """The lists' vectors, normalised, on the model's device."""
         return self.reads(lists, self.normalisers, self.names, next(self.parameters()).device)
+
+    def predict(self, lists: Any, groups: Sequence[int] | None = None, budget: int | None = None) -> Array:
+        """Scores of every candidate, ``[n]`` float32, in their order; by fresh weights before training.
+
+        Args:
+            lists: lists; or an array ``[n, F]`` of the features in the order in which the model reads them.
+            groups: of an array, how many rows each list has; None for one list.
+            budget: documents per forward pass; None for its own.
+
+        Raises:
+            UserError: lists that lack what the model reads, or an array of another shape.
+        """
+        given = as_lists(lists, groups, self.columns, self.names)
+        if self.names:
+            return super().predict(given, budget)
+        fresh = deepcopy(self)  # normalisers are fitted to these lists, and this model stays as it is
+        fresh.prepare(given, FRESH_SEED)
+        return fresh.predict(given, budget=budget)
 
     def head_parameters(self) -> set[str]:
         """All of them: there is no pretrained encoder."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 from pathlib import Path
+from typing import Literal
 
 import pytest
 import torch
@@ -14,6 +16,7 @@ from transformers import AutoTokenizer, BartConfig, BartModel, GPT2Config, GPT2M
 from rerank.errors import UserError
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.text.template import PairTemplate
+from tests.builders import make_lists
 
 TINY = {"vocab_size": 30522, "pad_token_id": 1}
 
@@ -88,3 +91,20 @@ def test_a_fresh_pooler_is_fine(folder: Path) -> None:
     assert len(kept) < len(weights)
     save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
     CrossEncoder(str(folder))
+
+
+@pytest.mark.parametrize(("head", "prefix"), [("hf", "bert."), ("cls", "encoder.")])
+def test_what_is_fresh_is_named(
+    folder: Path, tmp_path: Path, head: Literal["hf", "cls"], prefix: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A folder that lacks the norm of its embeddings, below a tenth of all: they are drawn, and it is said."""
+    lost = "embeddings.LayerNorm.weight"
+    weights = {
+        name: value for name, value in load_file(folder / "model.safetensors").items() if not name.endswith(lost)
+    }
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    model = CrossEncoder(str(folder), head=head, query_length=8, document_length=24)
+    with caplog.at_level(logging.INFO, "rerank"):
+        model.prepare(make_lists(tmp_path / "some"), 42)
+    assert f"{prefix}{lost}" in caplog.text
+    assert "classifier.weight" in caplog.text

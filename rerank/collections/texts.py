@@ -1,0 +1,91 @@
+"""A collection of one's own, in memory: dictionaries, data frames, data sets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rerank.collections.base import Document, Qrels, Query, checked_id, joined
+from rerank.collections.judgments import FIELDS, as_qrels, named_columns
+from rerank.errors import UserError
+from rerank.files import digest
+
+TEXT = ("text", "body", "contents", "passage", "query", "question", "title")
+"""What a column of texts may be called."""
+
+
+class Texts:
+    """Documents, queries and judgments that are in memory already.
+
+    >>> own = Texts({"d1": "a wing gives lift", "d2": "a jet engine"}, {"q1": "what is a wing"}, {"q1": {"d1": 1}})
+    >>> [document.id for document in own.documents()], own.qrels()
+    (['d1', 'd2'], {'q1': {'d1': 1}})
+
+    Args:
+        documents: texts by id; or a data frame (or what has ``to_pandas``) with a column of ids and one of texts.
+        queries: the same of queries.
+        qrels: judgments, in any form that :func:`rerank.collections.judgments.as_qrels` takes; None where there are
+            none.
+        name: what messages call the collection.
+        columns: what frames call ``doc_id``, ``query_id`` and ``text``, where it is not a usual name.
+
+    Raises:
+        UserError: no texts, an id that comes twice, or a column that is not there.
+    """
+
+    def __init__(
+        self,
+        documents: Any,
+        queries: Any,
+        qrels: Any = None,
+        name: str = "texts",
+        columns: Mapping[str, str] | None = None,
+    ) -> None:
+        self.name = name
+        self._documents = _texts(documents, "doc_id", f"{name}: documents", columns or {})
+        self._queries = _texts(queries, "query_id", f"{name}: queries", columns or {})
+        self._qrels = None if qrels is None else as_qrels(qrels, name=f"{name}: qrels")
+
+    def documents(self) -> Iterator[Document]:
+        """The documents, in their order."""
+        return (Document(id, text) for id, text in self._documents.items())
+
+    def queries(self) -> Iterator[Query]:
+        """The queries, in their order."""
+        return (Query(id, text) for id, text in self._queries.items())
+
+    def qrels(self) -> Qrels | None:
+        """The judgments; None where there are none."""
+        return self._qrels
+
+    def document_count(self) -> int:
+        """How many documents there are."""
+        return len(self._documents)
+
+    def fingerprint(self) -> str:
+        """Digest of the documents."""
+        return digest("texts", json.dumps(self._documents))
+
+
+def _texts(given: Any, key: str, name: str, columns: Mapping[str, str]) -> dict[str, str]:
+    if hasattr(given, "to_pandas"):
+        given = given.to_pandas()
+    if hasattr(given, "itertuples"):
+        fields = {key: (*FIELDS[key], "id", "_id"), "text": TEXT}
+        told = {field: column for field, column in columns.items() if field in fields and column in given.columns}
+        found = named_columns(given, fields, told, name)
+        pairs = list(zip(given[found[key]], given[found["text"]], strict=True))
+    elif isinstance(given, Mapping):
+        pairs = list(given.items())
+    else:
+        raise UserError(f"{name}: expected texts by id or a data frame, not {type(given).__name__}")
+    texts: dict[str, str] = {}
+    for id, text in pairs:
+        known = checked_id(str(id), name)
+        if known in texts:
+            raise UserError(f"{name}: id {known!r} comes twice; ids are unique")
+        texts[known] = joined([text if text == text else None])  # pandas' NaN
+    if not texts:
+        raise UserError(f"{name}: there are none")
+    return texts

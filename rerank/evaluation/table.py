@@ -1,0 +1,42 @@
+"""A comparison as people meet it: it prints, shows itself in a notebook, and becomes a data frame."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+from rerank.evaluation.compare import Comparison
+from rerank.evaluation.export import COLUMNS, table_rows
+from rerank.evaluation.render import html, text
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, repr=False)
+class Table(Comparison):
+    """A comparison that shows itself."""
+
+    @classmethod
+    def of(cls, comparison: Comparison) -> Self:
+        """The same comparison."""
+        return cls(**vars(comparison))
+
+    def __str__(self) -> str:
+        return text(self)
+
+    def __repr__(self) -> str:
+        against = f", against {self.baseline}" if self.baseline else ""
+        shown = f"{', '.join(self.tables)}: {', '.join(self.measures)}; {len(self.first.queries)} queries{against}"
+        return f"Table({shown})"
+
+    def _repr_html_(self) -> str:
+        return html(self)
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """A row per run and measure: ``mean`` and, under a baseline, the difference with all that was tested of it."""
+        import pandas as pd
+
+        names = [*COLUMNS, *(f"p_{test}{suffix}" for test in self.tests for suffix in ("", "_corrected"))]
+        rows = [dict(zip(names, row, strict=False)) for row in table_rows(self)]
+        return pd.DataFrame(rows, columns=names).drop(columns=[] if self.differences else names[4:])

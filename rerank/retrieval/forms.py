@@ -1,0 +1,133 @@
+"""Runs in the forms that people have them: dictionaries, data frames, other libraries' objects, files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from rerank.collections.judgments import named_columns
+from rerank.errors import UserError
+from rerank.retrieval.formats import FIELDS
+from rerank.retrieval.runs import read_run
+from rerank.retrieval.table import FLOAT32, RunTable, TwiceError, as_table
+
+Rows = tuple[list[str], list[str], list[Any], list[Any] | None]
+"""Query ids, document ids, scores and, where they are told, ranks."""
+
+
+def as_run(given: Any, name: str = "run", columns: Mapping[str, str] | None = None) -> RunTable:
+    """A run, best document first, from whatever it is in.
+
+    Documents are put in descending order of score as float32. Ties stay in the order of ranks where ranks are told, and
+    of a sequence; else they are in descending order of their ids, as trec_eval has them.
+
+    >>> as_run({"q": {"a": 1.0, "b": 2.0, "c": 1.0}})["q"]
+    [Scored(id='b', score=2.0), Scored(id='c', score=1.0), Scored(id='a', score=1.0)]
+    >>> from ir_measures import ScoredDoc
+    >>> as_run([ScoredDoc("q", "a", 1.0), ScoredDoc("q", "b", 2.0)])
+    RunTable(1 query, 2 documents)
+
+    Args:
+        given: a run of ours; a dictionary from query ids to ``{document id: score}`` or to ``(document id, score)``
+            pairs; a data frame, or anything that has ``to_pandas``; ir_measures' ``ScoredDoc`` one by one; ranx's
+            ``Run``; or a file.
+        name: what messages call it.
+        columns: what a frame calls ``query_id``, ``doc_id``, ``score`` (and ``rank``), where it is not a usual name.
+
+    Raises:
+        UserError: another form, a score that is not a number, or a document that a query has twice.
+    """
+    if isinstance(given, RunTable):
+        return given
+    if isinstance(given, str | Path):
+        return read_run(given)
+    if type(given).__module__.startswith("ranx"):
+        given = given.to_dict()
+    if hasattr(given, "to_pandas"):
+        given = given.to_pandas()
+    empty: list[str] = []
+    if isinstance(given, Mapping):
+        rows = _of_mapping(given, name)
+        empty = [str(query) for query, ranked in given.items() if not len(ranked)]
+    elif hasattr(given, "itertuples"):
+        rows = _of_frame(given, name, columns)
+    elif isinstance(given, Iterable):
+        rows = _of_objects(given, name)
+    else:
+        raise UserError(f"{name}: {type(given).__name__} is no run; give a dictionary, a data frame or a file")
+    return _table(*rows, empty, name)
+
+
+def _of_mapping(given: Mapping[Any, Any], name: str) -> Rows:
+    queries, documents, scores, ranks = [], [], [], []
+    ordered = not any(isinstance(ranked, Mapping) for ranked in given.values())
+    for query, ranked in given.items():
+        try:
+            pairs = ranked.items() if isinstance(ranked, Mapping) else [(document, score) for document, score in ranked]
+        except (TypeError, ValueError) as error:
+            raise UserError(
+                f"{name}: query {str(query)!r}: expected documents with their scores, not {str(ranked)[:60]!r}"
+            ) from error
+        for rank, (document, score) in enumerate(pairs):
+            queries.append(str(query))
+            documents.append(str(document))
+            scores.append(score)
+            ranks.append(rank)
+    return queries, documents, scores, ranks if ordered else None
+
+
+def _of_frame(frame: Any, name: str, columns: Mapping[str, str] | None) -> Rows:
+    fields = {key.replace(" ", "_").replace("document", "doc"): names for key, names in FIELDS.items()}
+    told = {key: value for key, value in (columns or {}).items() if key != "rank"}
+    found = named_columns(frame, fields, told, name)
+    ids = [[str(value) for value in frame[found[key]]] for key in ("query_id", "doc_id")]
+    rank = (columns or {}).get("rank", "rank")
+    return ids[0], ids[1], frame[found["score"]].tolist(), frame[rank].tolist() if rank in frame.columns else None
+
+
+def _of_objects(given: Iterable[Any], name: str) -> Rows:
+    def rows() -> Iterator[tuple[str, str, Any]]:
+        for one in given:
+            try:
+                yield str(one.query_id), str(one.doc_id), one.score
+            except AttributeError as error:
+                raise UserError(f"{name}: {error}; expected objects with query_id, doc_id and score") from error
+
+    listed = list(rows())
+    queries, documents, scores = (list(column) for column in zip(*listed, strict=True)) if listed else ([], [], [])
+    return queries, documents, scores, None
+
+
+def _table(
+    queries: list[str], documents: list[str], scores: list[Any], ranks: list[Any] | None, empty: list[str], name: str
+) -> RunTable:
+    values = np.empty(len(scores))
+    for i, score in enumerate(scores):
+        try:
+            values[i] = float(score)
+        except (TypeError, ValueError):
+            values[i] = np.nan
+        if not abs(values[i]) <= FLOAT32:
+            raise UserError(
+                f"{name}: query {queries[i]!r}, document {documents[i]!r}: score {score!r}; "
+                "expected a finite number of float32"
+            )
+    codes: dict[str, int] = {}
+    numbers = np.array([codes.setdefault(query, len(codes)) for query in queries], np.int32)
+    ids = np.array(documents, dtype=object)
+    if ranks is None:  # as trec_eval: descending ids
+        order = np.empty(len(ids), np.int64)
+        order[np.argsort(ids, kind="stable")] = -np.arange(len(ids))
+    else:
+        order = np.array(ranks, np.int64)
+    for query in empty:
+        codes.setdefault(query, len(codes))
+    column = pa.chunked_array([pa.array(documents, pa.large_string())])
+    try:
+        return as_table(list(codes), numbers, column, order, values)
+    except TwiceError as twice:
+        raise UserError(f"{name}: query {twice.query!r} has document {twice.document!r} twice; keep one") from twice

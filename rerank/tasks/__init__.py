@@ -1,0 +1,9 @@
+"""What the commands do, as functions: each returns an object, and the command line reads its options off them."""
+
+from __future__ import annotations
+
+from rerank.tasks.evaluate import evaluate
+from rerank.tasks.rerank_lists import rerank_lists
+from rerank.tasks.retrieve import retrieve
+
+__all__ = ["evaluate", "rerank_lists", "retrieve"]

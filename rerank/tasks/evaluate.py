@@ -1,0 +1,48 @@
+"""Scoring runs against judgments: ``rerank.evaluate``, and the command of that name."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Literal
+
+from rerank.tasks.forms import Judgments, Runs
+
+if TYPE_CHECKING:
+    from rerank.evaluation.table import Table
+
+
+def evaluate(
+    qrels: Judgments,
+    runs: Runs,
+    measures: str = "nDCG@10 AP RR P@10",
+    baseline: str | None = None,
+    tests: list[Literal["t-test", "wilcoxon", "randomisation"]] | None = None,
+    correction: Literal["none", "bonferroni", "holm"] = "holm",
+    empty: Literal["0", "1", "drop"] = "0",
+) -> Table:
+    """Score runs against judgments; with a baseline, test the differences.
+
+    From Python ``qrels`` may also be lists or judgments in any form (:func:`rerank.collections.judgments.as_qrels`),
+    ``runs`` a dictionary of runs in any form (:func:`rerank.retrieval.forms.as_run`); of lists also arrays with a score
+    per candidate, and names of columns.
+
+    Args:
+        qrels: judgments: a TREC file, a BEIR TSV, or a collection.
+        runs: run files (TREC, MS MARCO, JSONL or Parquet; compressed or not), or NAME=FILE.
+        measures: measures as ir-measures writes them, separated by spaces.
+        baseline: the run to test the others against, by its file or its name.
+        tests: significance tests on the values per query; null makes all.
+        correction: for the many p-values that a test gives over the whole table.
+        empty: what a query without relevant documents scores: 0 as trec_eval, 1, or drop to leave it out.
+
+    Returns:
+        The table: it shows itself in a notebook, and has ``to_dataframe()``.
+
+    Raises:
+        UserError: whatever is wrong with the files or the arguments.
+    """
+    from rerank.evaluation.compare import TESTS, compare_runs
+    from rerank.evaluation.table import Table
+
+    shown = sys.stderr.isatty()
+    return Table.of(compare_runs(qrels, runs, measures, baseline, tests or TESTS, correction, empty, progress=shown))

@@ -1,0 +1,30 @@
+"""What functions take from Python beside what a word of the command line can say.
+
+The command line reads options off signatures. There an option is a text, which is what these names are when the program
+runs; type checkers and readers see the objects, too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+    from typing import TypeAlias
+
+    from rerank.arrow import Array
+    from rerank.collections import Collection
+    from rerank.lists.view import Lists
+    from rerank.models.base import Model
+
+    Source: TypeAlias = str | Collection
+    Queries: TypeAlias = str | Path | Mapping[str, str]
+    Judgments: TypeAlias = str | Path | Mapping[str, Mapping[str, int]] | Lists | Any
+    Ranking: TypeAlias = str | Path | Array | Mapping[str, Any] | Any
+    Runs: TypeAlias = Mapping[str, Ranking] | Sequence[str | Path]
+    ListsLike: TypeAlias = str | Path | Lists
+    ModelLike: TypeAlias = str | Path | Model
+else:
+    Source = Queries = Judgments = ListsLike = ModelLike = str
+    Runs = list[str]

@@ -1,0 +1,104 @@
+"""Scoring lists with a trained model: ``rerank.rerank_lists``, and ``rerank rerank``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from rerank.errors import UserError
+from rerank.ranges import check_ranges
+from rerank.tasks.forms import ListsLike, ModelLike
+
+if TYPE_CHECKING:
+    from rerank.lists.view import Lists
+    from rerank.retrieval.table import RunTable
+
+
+def rerank_lists(
+    model: ModelLike,
+    lists: ListsLike,
+    depth: int | None = None,
+    first_stage_weight: str = "0",
+    precision: Literal["auto", "bf16", "fp32"] = "auto",
+    token_budget: int | None = None,
+) -> RunTable:
+    """Score ranked lists with a trained model, and rank them by it.
+
+    Args:
+        model: folder of a trained model, such as runs/x/best.
+        lists: lists folder made by ``rerank retrieve``, or a file of feature vectors (LETOR, svmlight).
+        depth: candidates reranked per query; null takes all of the list. Deeper ones are left out.
+        first_stage_weight: share of the first stage's scores (z-normalised per query) in the final score, 0 to 1, or
+            "tuned" for the share that the model's training found best on its validation lists.
+        precision: arithmetic of the encoder; auto takes bf16 where the hardware is fast at it.
+        token_budget: padded tokens (documents, for feature vectors) per forward pass; null takes the model's own.
+
+    Returns:
+        The run. Of processes that ``torchrun`` started each has it.
+
+    Raises:
+        UserError: no such model or lists, or lists that lack what the model reads.
+    """
+    from rerank.models.base import Model
+    from rerank.models.load import load_model
+    from rerank.retrieval.forms import as_run
+    from rerank.retrieval.fuse import interpolate
+    from rerank.training.validate import scores_by
+
+    ranked, weight = ranked_with(model, lists, depth, first_stage_weight, token_budget)
+    scorer = model if isinstance(model, Model) else load_model(model)
+    run = ranked.run(scores_by(scorer, precision, token_budget)(ranked, "reranked"))
+    return as_run(interpolate(run, ranked.run(), weight)) if weight else run
+
+
+def ranked_with(
+    model: Any,
+    lists: Any,
+    depth: int | None = None,
+    first_stage_weight: str | float = "0",
+    token_budget: int | None = None,
+) -> tuple[Lists, float]:
+    """The lists that a model is to score, and the first stage's share; see :func:`rerank_lists`.
+
+    Raises:
+        UserError: no such model or lists, a number out of its range, or nothing that ranked the lists.
+    """
+    from rerank.features.letor import open_lists
+    from rerank.lists.view import Lists
+    from rerank.models.base import Model
+    from rerank.models.contract import read_contract
+
+    check_ranges(depth=depth, token_budget=token_budget)
+    contract = {} if isinstance(model, Model) else read_contract(Path(model))
+    weight = share_of(first_stage_weight, contract, str(model))
+    ranked: Lists = lists if isinstance(lists, Lists) else open_lists(lists, contract.get("layout"))
+    if weight and ranked.store.order is None:
+        raise UserError(f"first_stage_weight: nothing ranked {lists}, so there is nothing to mix in")
+    return (ranked if depth is None else ranked.top(depth)), weight
+
+
+def share_of(text: str | float, contract: dict[str, Any], model: str) -> float:
+    """The first stage's share that is asked for.
+
+    >>> share_of("0.3", {}, "runs/x/best"), share_of("tuned", {"first_stage_weight": 0.2}, "runs/x/best")
+    (0.3, 0.2)
+
+    Args:
+        text: a number, or "tuned".
+        contract: what training wrote beside the model.
+        model: what messages call it.
+
+    Raises:
+        UserError: neither, or a model that does not know.
+    """
+    if text == "tuned":
+        if "first_stage_weight" not in contract:
+            raise UserError(f"first_stage_weight: {model} was trained without validation lists; give a number")
+        return float(contract["first_stage_weight"])
+    try:
+        weight = float(text)
+    except ValueError:
+        weight = -1.0
+    if not 0 <= weight <= 1:
+        raise UserError(f"first_stage_weight: {text!r} is neither a number from 0 to 1 nor 'tuned'")
+    return weight

@@ -1,0 +1,237 @@
+"""From a collection to ranked lists: ``rerank.retrieve``, and the command of that name."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from inspect import signature
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rerank.errors import UserError
+from rerank.ranges import check_ranges
+from rerank.tasks.forms import Judgments, Queries, Runs, Source
+
+if TYPE_CHECKING:
+    from rerank.collections import Collection, Query
+    from rerank.lists.view import Lists
+
+log = logging.getLogger("rerank")
+
+
+def retrieve(
+    collection: Source,
+    output: str | None = None,
+    depth: int = 150,
+    run: Runs | None = None,
+    order: str | None = None,
+    bm25: bool = False,
+    index: str | None = None,
+    queries: Queries | None = None,
+    query_fields: list[str] | None = None,
+    qrels: Judgments | None = None,
+    fields: list[str] | None = None,
+    columns: list[str] | None = None,
+    k1: float = 0.9,
+    b: float = 0.4,
+    rm3: bool = False,
+    language: str = "en",
+    tune_on: str | None = None,
+    tune_measure: str = "nDCG@10",
+    add_relevant: bool = False,
+    threads: int | None = None,
+    overwrite: bool = False,
+) -> Lists:
+    """Store candidates as ranked lists: those that BM25 finds, or those of other systems' runs, or all of them.
+
+    Memory does not grow with BM25's candidates; a search that was stopped resumes when the command is given again. Of
+    several runs the lists have the union, and a column for each.
+
+    Args:
+        collection: an ir_datasets id, beir:DIR/SPLIT, files:DIR, trec:DIR, smart:DIR, lucene:NAME or demo; or lists
+            that are there already: hits:FILE, datasets:DIR/SPLIT, rank_llm:FILE. A class of your own goes by its
+            import path, my_module.MyCollection, and what it is made with behind a colon.
+        output: lists folder to make; from Python null keeps the lists in memory.
+        depth: candidates per query.
+        run: run files to take the candidates from, in place of BM25: FILE or NAME=FILE (TREC, MS MARCO, JSONL,
+            Parquet); each becomes a column of that name. They are read into memory.
+        order: the column that orders the lists; null takes rrf, the fused reciprocal ranks, where there are several
+            runs, and score, or the first number, of hits.
+        bm25: search BM25, too, where runs are given.
+        index: a Lucene index (folder, or name of a prebuilt one) to search, in place of one built here.
+        queries: queries (JSONL, TSV, TREC topics or a collection); null takes the collection's own.
+        query_fields: what makes a query's text: title, desc, narr of TREC topics, keys of JSONL; null takes the title.
+        qrels: judgments (TREC file, BEIR TSV or collection); null takes the collection's own.
+        fields: text fields of a document; null takes all.
+        columns: what rows of hits call their fields, NAME=FIELD: query=question text=passage.
+        k1: BM25's term frequency saturation.
+        b: BM25's length normalisation.
+        rm3: expand queries by RM3.
+        language: whose analyser takes texts and queries apart: de, fr, ar, zh and others that Lucene has.
+        tune_on: a collection whose judged queries decide k1 and b (training queries, never those of the test).
+        tune_measure: what the tuning maximises.
+        add_relevant: let relevant documents that the first stage missed join the lists (seen by training only).
+        threads: threads for indexing and searching; null takes all cores.
+        overwrite: replace an existing folder.
+
+    Returns:
+        The lists, without what ``add_relevant`` added.
+
+    Raises:
+        UserError: options that contradict each other, a collection or a file that is not there, or is at fault.
+    """
+    from rerank.collections import open_collection
+    from rerank.collections.hits import HitsCollection
+    from rerank.collections.judgments import as_qrels
+    from rerank.evaluation.measure_names import parse_measures
+    from rerank.lists.build import ORDER, build_lists
+    from rerank.lists.hits import lists_of_hits
+    from rerank.lists.view import Lists
+    from rerank.locks import held
+    from rerank.retrieval.bm25 import BM25, build_index, find_index
+    from rerank.retrieval.fuse import Pool
+    from rerank.retrieval.known import ScoreKnown, score_known
+    from rerank.retrieval.runs import Run
+    from rerank.retrieval.search import search_stored
+    from rerank.retrieval.tune import tune
+
+    searched_with = _changed(retrieve, locals(), SEARCHING)
+    check_ranges(depth=depth, threads=threads, k1=k1, b=b)
+    parse_measures(tune_measure)
+    with ExitStack() as opened:
+        folder = _place(output, overwrite, opened)
+        given = _named(run)
+        if ORDER in given and bm25:
+            raise UserError(f"bm25: {given[ORDER]} is a column bm25 already; write --run NAME={given[ORDER]}")
+        if given and not bm25 and searched_with:
+            raise UserError(f"{searched_with[0]}: runs are given; to search, say --bm25")
+        if tune_on and (fixed := [key for key in searched_with if key in ("k1", "b")]):
+            raise UserError(f"{fixed[0]}: --tune-on decides k1 and b; say one or the other")
+        if "tune_measure" in searched_with and not tune_on:
+            raise UserError("tune_measure: is what --tune-on COLLECTION maximises; name one")
+        opened.enter_context(held(folder, "rerank retrieve"))
+        source = _opened(collection, fields, columns)
+        judgments = None if qrels is None else as_qrels(qrels)
+        if isinstance(source, HitsCollection):
+            if queries is not None:
+                source.ask(_asked(queries, source, query_fields))
+            elif query_fields:
+                raise UserError("query_fields: hits have one query text; --columns query=FIELD says which it is")
+            if not given and not bm25:
+                if searched_with:
+                    raise UserError(f"{searched_with[0]}: {collection} is ranked already; to search it, say --bm25")
+                if add_relevant:
+                    raise UserError(f"add_relevant: {collection} has no documents beyond the hits")
+                order = order or source.order
+                made = lists_of_hits(source, folder, depth=depth, qrels=judgments, order=order, replace=overwrite)
+                return made if output is not None else Lists.of(made.store.in_memory())
+        asked = _asked(queries, source, query_fields)
+        if judgments is None:
+            judgments = source.qrels()
+        searched = folder.parent / f".{folder.name}.search"
+        searching = bm25 or not given
+        Pool(
+            {name: {} for name in [ORDER] * searching + list(given)}, order
+        )  # a wrong order is refused before the work
+        runs: dict[str, Run] = {name: _run(form, name) for name, form in given.items()}
+        paths = {
+            name: str(form) if isinstance(form, str | Path) else type(form).__name__ for name, form in given.items()
+        }
+        retriever: dict[str, Any] = {"run": paths} if given else {}
+        score_added: ScoreKnown | None = None
+        if searching:
+            where = find_index(index) if index else build_index(source, None, threads, language)
+            model = BM25(k1=k1, b=b, rm3=rm3, language=language)
+            if tune_on is not None:
+                training = open_collection(tune_on, fields)
+                grades = training.qrels()
+                if grades is None:
+                    raise UserError(f"tune_on: {tune_on} has no judgments")
+                tuned = tune(where, training.queries(), grades, tune_measure, depth, rm3=rm3, language=language)
+                model = tuned.best
+                log.info("tuned on %s: k1 %g, b %g, %s %.4f", tune_on, model.k1, model.b, tune_measure, tuned.value)
+            runs = {ORDER: search_stored(model, where, asked, searched, depth, threads), **runs}
+            retriever |= {"bm25": vars(model), "tuned_on": tune_on}
+            if add_relevant:
+                score_added = opened.enter_context(score_known(model, where, complete=index is None))
+        lists = build_lists(
+            source,
+            Pool(runs, order),
+            folder,
+            queries=asked,
+            depth=depth,
+            qrels=judgments,
+            retriever=retriever,
+            add_relevant=add_relevant,
+            score_added=score_added,
+            replace=overwrite,
+        )
+        shutil.rmtree(searched, ignore_errors=True)
+        return lists if output is not None else Lists.of(lists.store.in_memory())
+
+
+def _place(output: str | None, overwrite: bool, opened: ExitStack) -> Path:
+    """Where the lists are built: the folder that is asked for, or one that goes away again."""
+    from rerank.lists.store import is_lists_folder
+
+    if output is None:
+        return Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="rerank-"))) / "lists"
+    folder = Path(output)
+    if folder.exists() and not overwrite:
+        raise UserError(f"output: {output} exists already; name another folder, or say --overwrite")
+    if folder.exists() and not is_lists_folder(folder):
+        raise UserError(f"output: {output} holds no ranked lists; name another folder")
+    return folder
+
+
+def _opened(collection: Any, fields: list[str] | None, columns: list[str] | None) -> Collection:
+    from rerank.collections import open_collection
+    from rerank.collections.names import PARTS
+
+    if isinstance(collection, str):
+        return open_collection(collection, fields, columns)
+    if lacking := [name for name in PARTS if not hasattr(collection, name)]:
+        raise UserError(
+            f"collection: {type(collection).__name__} has no {lacking[0]}; give a name such as beir/scifact/train, "
+            "rerank.Texts(…), or a class like it"
+        )
+    if fields or columns:
+        raise UserError(f"{'fields' if fields else 'columns'}: {collection.name} is opened already")
+    opened: Collection = collection
+    return opened
+
+
+def _named(run: Any) -> Mapping[str, Any]:
+    """Runs by name: from words of the command line, a list of files, or a dictionary of any forms."""
+    from rerank.lists.columns import check_name, named_files
+
+    if isinstance(run, Mapping):
+        return {check_name(name): form for name, form in run.items()}
+    return named_files([str(run)] if isinstance(run, str | Path) else list(map(str, run or [])))
+
+
+def _run(form: Any, name: str) -> Any:
+    from rerank.retrieval.forms import as_run
+
+    return as_run(form, f"run {name}")
+
+
+def _asked(queries: Any, source: Collection, fields: list[str] | None) -> list[Query]:
+    from rerank.collections import Query, read_queries
+
+    if isinstance(queries, Mapping):
+        return [Query(str(id), str(text)) for id, text in queries.items()]
+    return list(read_queries(source if queries is None else queries, fields))
+
+
+SEARCHING = ("tune_on", "index", "rm3", "k1", "b", "language", "tune_measure", "threads")
+"""Options of ``rerank retrieve`` that only BM25's search takes."""
+
+
+def _changed(command: Callable[..., None], given: Mapping[str, Any], options: Sequence[str]) -> list[str]:
+    """Those of some options that are not at their defaults."""
+    defaults = signature(command).parameters
+    return [name for name in options if given[name] != defaults[name].default]

@@ -1,0 +1,196 @@
+"""Training from Python: ``rerank.train``."""
+
+from __future__ import annotations
+
+import inspect
+import shutil
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rerank.errors import UserError, nearest
+from rerank.lists.data import ListsData, check_weights
+from rerank.lists.split_hashes import split_hashes
+from rerank.lists.view import Lists
+from rerank.losses.base import Criterion, Loss
+from rerank.losses.terms import Term, Terms, columns_of
+from rerank.models.base import Model
+from rerank.models.vectors.boosting import Trees
+from rerank.training.config import TrainConfig, check_values
+from rerank.training.fit import Training, fit
+from rerank.training.run_folder import GIVEN, IDENTITY
+
+if TYPE_CHECKING:
+    from rerank.tasks.forms import ListsLike
+
+OWN = ("data", "model", "loss", "test")
+"""Fields of a configuration that ``train`` takes as objects, or that follow from these."""
+
+
+def train(
+    model: Model,
+    lists: ListsLike | Sequence[ListsLike],
+    loss: Criterion | Term | Sequence[Term] | None = None,
+    *,
+    output: str | Path,
+    validation: float | ListsLike | None = 0.1,
+    test: ListsLike | None = None,
+    depth: int = 150,
+    weights: Sequence[float] | None = None,
+    **settings: Any,
+) -> Training:
+    """Train a model on ranked lists, or resume where an interrupted training of the same stopped.
+
+    Lists in memory, and views of folders, are written into the run folder first, so that ``Training.config`` repeats
+    the training.
+
+    Args:
+        model: what scores the lists, such as ``rerank.CrossEncoder("…")``.
+        lists: what to train on: lists, a lists folder, or several of them, whose lists are mixed. Relevant documents
+            that ``add_relevant`` added take part.
+        loss: what is minimised: a loss of the grades, or terms, each with a target and a weight; None leaves trees to
+            their own objective.
+        output: the run folder.
+        validation: share of the training queries that is kept back to choose the best epoch by; or lists; None for the
+            last epoch.
+        test: lists to measure the best model on, once, at the end.
+        depth: candidates reranked per validation and test query.
+        weights: of several training lists, how many times a pass goes over each.
+        settings: every other field of :class:`rerank.TrainConfig`: ``epochs``, ``batch_size``, ``sampler``,
+            ``optimization``, ``seed``, ``monitor``, ``measures`` and so on.
+
+    Returns:
+        The training: ``history``, ``measures``, ``model``, ``config``.
+
+    Raises:
+        UserError: what cannot work, before anything is trained; a folder that holds something else or another
+            training; a training that fails.
+    """
+    known = [field.name for field in fields(TrainConfig) if field.name not in OWN]
+    for name in settings:
+        if name not in known:
+            raise UserError(f"train: no setting {name!r}{nearest(name, known)}; there are {', '.join(known)}")
+    if not isinstance(model, Model):
+        raise UserError(f"model: expected a model such as rerank.CrossEncoder('…'), not {_kind(model)}")
+    criterion = _criterion(loss)
+    several = list(lists) if isinstance(lists, Sequence) and not isinstance(lists, str) else [lists]
+    if not several:
+        raise UserError("lists: expected one or more lists to train on")
+    share = validation if isinstance(validation, int | float) else 0.0
+    by_share = validation is None or isinstance(validation, int | float)
+    named = {"train": several, "validation": [] if by_share else [validation], "test": [test]}
+    if share and not 0 < share < 1:
+        raise UserError(f"validation: a share must be above 0 and below 1, not {share:g}; lists validate, too")
+    given = {name: [_lists(one, name) for one in some if one is not None] for name, some in named.items()}
+    config = TrainConfig(ListsData("", validation_share=share, depth=depth), model, criterion, **checked(settings))
+    check_values(config, type(criterion) if criterion else None, trees=isinstance(model, Trees))
+    check_weights(weights, len(several))
+    unjudged = any(one.qrels is None for one in given["train"])
+    if unjudged and not columns_of(criterion):
+        raise UserError(
+            f"lists: {given['train'][0]} has no judgments; give them with qrels=, or learn from a column: "
+            "rerank.Term(loss, target=…)"
+        )
+    folders = {
+        name: [
+            _folder(one, Path(output) / GIVEN / (name if len(some) == 1 else f"{name}-{i}"), model)
+            for i, one in enumerate(some, 1)
+        ]
+        for name, some in given.items()
+    }
+    train_folders = folders["train"]
+    config.data = ListsData(
+        train_folders[0] if len(train_folders) == 1 else train_folders,
+        *(folders[name][0] if folders[name] else None for name in ("validation", "test")),
+        validation_share=share,
+        depth=depth,
+        unjudged=unjudged,
+        weights=None if weights is None else [float(weight) for weight in weights],
+    )
+    return fit(config, output)
+
+
+def _signature() -> inspect.Signature:
+    """The signature with every setting by its name, for whoever asks: editors, ``help``."""
+    own = inspect.signature(train)
+    parameters = [p for p in own.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    others = [p for p in inspect.signature(TrainConfig).parameters.values() if p.name not in OWN]
+    more = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in others]
+    return own.replace(parameters=[*parameters, *more])
+
+
+train.__signature__ = _signature()  # type: ignore[attr-defined]
+
+
+def checked(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings whose types are right.
+
+    Raises:
+        UserError: one is of another type than its field.
+    """
+    from typing import get_type_hints
+
+    from jsonargparse import ArgumentParser
+
+    from rerank.console import parse
+
+    hints = get_type_hints(TrainConfig)
+    parser = ArgumentParser(prog="rerank train", exit_on_error=False)
+    plain = {name for name in settings if not isinstance(hints[name], type) or hints[name] in (int, str, bool, float)}
+    for name in plain:
+        parser.add_argument(f"--{name}", type=hints[name])
+    values = {name: parse(parser, {name: settings[name]})[name] for name in plain}
+    for name in settings.keys() - plain:
+        if not isinstance(settings[name], hints[name]):
+            raise UserError(f"{name}: expected a {hints[name].__name__}, not {_kind(settings[name])}")
+    return settings | values
+
+
+def _criterion(loss: Any) -> Criterion | None:
+    if isinstance(loss, Term):
+        return Terms([loss])
+    if isinstance(loss, Sequence) and not isinstance(loss, str) and all(isinstance(term, Term) for term in loss):
+        return Terms(list(loss))
+    if loss is None or isinstance(loss, Loss | Terms):
+        return loss
+    raise UserError(f"loss: expected a loss such as rerank.SmoothINDCG(), not {_kind(loss)}")
+
+
+def _lists(given: Any, name: str) -> Lists:
+    if isinstance(given, Lists):
+        return given
+    if isinstance(given, str | Path):
+        return Lists.open(given)
+    what = "lists" if name == "train" else name
+    way = "rerank.retrieve(…) or rerank.Lists.from_dataframe(…)"
+    raise UserError(f"{what}: expected lists, as {way} make them, or their folder, not {_kind(given)}")
+
+
+def _folder(lists: Lists, place: Path, model: Model) -> str:
+    """Where the lists are: their own folder where they are all of it, else one that is made."""
+    store, whole = lists.store, Lists.of(lists.store)
+    if store.folder is not None:
+        shown = whole.with_added() if lists.size == whole.size + int(store.added.sum()) else whole
+        if len(lists) == len(shown) and (lists.starts == shown.starts).all() and (lists.lengths == shown.lengths).all():
+            return str(store.folder)
+    cut = bool((lists.lengths < whole.lengths[lists.queries]).any())
+    if cut and any(":" in name for name in model.columns):
+        raise UserError(
+            "lists: were cut with top(), and the model starts from columns whose z is that of whole lists; give the "
+            "whole lists, and sampler=rerank.Full(depth=…)"
+        )
+    if place.is_dir():
+        there = Lists.open(place)
+        names = store.column_names
+        if there.store.column_names == names and split_hashes(there.with_added(), names) == split_hashes(lists, names):
+            return str(place)
+        if (place.parent.parent / IDENTITY).exists():
+            raise UserError(f"output: {place.parent.parent} was trained on other lists; name another output")
+        shutil.rmtree(place)  # of a training that was refused before it began
+    lists.save(place)
+    return str(place)
+
+
+def _kind(value: Any) -> str:
+    return repr(value) if isinstance(value, str | int | float) else f"a {type(value).__name__}"

@@ -1,0 +1,237 @@
+"""Damaged files: each reader refuses them in one line of its own, or reads on; what a hash covers is never misread."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rerank.collections.rankllm import read_lists
+from rerank.errors import UserError
+from rerank.experiments.keep import read_kept
+from rerank.features.parse import read_sizes
+from rerank.lists.fold_files import read_folds
+from rerank.lists.store import is_lists_folder, read_manifest
+from rerank.lists.upgrade import upgrade
+from rerank.models.contract import read_contract
+from rerank.models.weights import find_model
+from rerank.report.curves import training_charts
+from rerank.retrieval import read_run
+from rerank.training.provenance import read_provenance
+from rerank.training.run_folder import read_identity
+from tests.builders import make_model
+from tests.fuzz.mutations import KINDS, mutated_file
+from tests.fuzz.readers import READERS, write_files
+
+DEEP = "[" * 100_000
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """All valid files."""
+    folder = tmp_path_factory.mktemp("fuzz") / "files"
+    folder.mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RERANK_HOME", str(folder.parent / "home"))
+        write_files(folder)
+        logging.disable(logging.WARNING)
+        yield folder
+        logging.disable(logging.NOTSET)
+
+
+def says(action: Any, *arguments: Any) -> str:
+    """The one line that is said."""
+    with pytest.raises(UserError) as refused:
+        action(*arguments)
+    assert "\n" not in str(refused.value)
+    return str(refused.value)
+
+
+def check(folder: Path, name: str, random: Random) -> None:
+    """Damage a reader's file, read it, and put it back."""
+    reader = READERS[name]
+    path = folder / reader.file
+    whole = path.read_bytes()
+    expected = reader.read(path) if reader.hashed else None
+    data = mutated_file(path, whole, random)
+    path.write_bytes(data)
+    try:
+        found = reader.read(path)
+    except UserError as error:
+        assert str(error) and "\n" not in str(error)
+    else:
+        assert not reader.hashed or found == expected
+    finally:
+        path.write_bytes(whole)
+
+
+@pytest.mark.parametrize("name", READERS)
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(random=st.randoms(use_true_random=False))
+def test_damage_is_one_line_or_goes_unnoticed_where_nothing_covers_it(folder: Path, name: str, random: Random) -> None:
+    check(folder, name, random)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", READERS)
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(random=st.randoms(use_true_random=False))
+def test_much_damage(folder: Path, name: str, random: Random) -> None:
+    check(folder, name, random)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_damage_does_some(kind: Any) -> None:
+    data = b"a 1 line\nanother 2\nlast\n" * 3
+    assert any(kind(data, Random(seed)) != data for seed in range(5))
+    assert kind(data, Random(3)) == kind(data, Random(3)), "the same seed, the same damage"
+    kind(b"", Random(0))
+
+
+def test_a_library_that_says_several_lines_is_put_in_one(folder: Path) -> None:
+    """Arrow ends what it says of a damaged page with a new line."""
+    whole = (folder / "a.parquet").read_bytes()
+    refused = 0
+    for place in range(4, len(whole) - 4, 3):
+        (folder / "cut.parquet").write_bytes(whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :])
+        try:
+            read_run(folder / "cut.parquet")
+        except UserError as error:
+            refused += 1
+            assert "\n" not in str(error) and "cut.parquet" in str(error)
+    assert refused > 20
+    (folder / "cut.parquet").unlink()
+
+
+@pytest.mark.parametrize("cut", [20, 60, -9, -1])
+def test_a_compressed_list_that_is_cut_short(folder: Path, tmp_path: Path, cut: int) -> None:
+    (tmp_path / "cut.json.gz").write_bytes((folder / "lists.json.gz").read_bytes()[:cut])
+    assert "cannot be decompressed" in says(lambda: list(read_lists(tmp_path / "cut.json.gz")))
+
+
+@pytest.mark.parametrize("content", ["7", "{}", "null", '"x"', DEEP])
+def test_lists_of_rank_llm_are_a_list(tmp_path: Path, content: str) -> None:
+    (tmp_path / "x.json").write_text(content)
+    assert "expected [" in says(lambda: list(read_lists(tmp_path / "x.json")))
+
+
+def test_brackets_without_end(tmp_path: Path) -> None:
+    """JSON nested deeper than Python's stack, wherever JSON is read."""
+    for name in ("manifest.json", "rerank.json", "identity.json", "provenance.json", "folds.json", "config.json"):
+        (tmp_path / name).write_text(DEEP)
+    assert "manifest.json: not JSON" in says(read_manifest, tmp_path)
+    assert not is_lists_folder(tmp_path)
+    assert "not a lists folder" in says(upgrade, tmp_path)
+    assert "rerank.json: not a JSON object" in says(read_contract, tmp_path)
+    assert "identity.json: damaged" in says(read_identity, tmp_path)
+    assert read_provenance(tmp_path) == []
+    assert "not JSON" in says(read_folds, str(tmp_path / "folds.json"))
+    assert "config.json: not JSON" in says(find_model, str(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json"])
+def test_a_model_whose_configuration_is_no_object(tmp_path: Path, name: str) -> None:
+    make_model(tmp_path / "model")
+    (tmp_path / "model" / name).write_text("[]")
+    assert f"{name}: is list, no JSON object" in says(find_model, str(tmp_path / "model"))
+
+
+@pytest.mark.parametrize("digits", [20, 400, 5000])
+def test_numbers_longer_than_python_reads(folder: Path, tmp_path: Path, digits: int) -> None:
+    """Above 4,300 digits even ``int`` refuses."""
+    number = "9" * digits
+    (tmp_path / "marco.tsv").write_text(f"q1\td1\t{number}\n")
+    assert "marco.tsv:1: rank" in says(read_run, tmp_path / "marco.tsv")
+    (tmp_path / "rank.train.query").write_text(f"2\n{number}\n")
+    assert "rank.train.query:2" in says(read_sizes, tmp_path / "rank.train", 3)
+    (tmp_path / "train.txt").write_text(f"1 qid:1 1:0.5\n0 qid:1 {number}:1\n")
+    assert "train.txt:2" in says(READERS["LETOR"].read, tmp_path / "train.txt")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"step": 1, "loss": \xff}',
+        b'{"step": "1", "loss": 0.5}',
+        b'{"loss": 0.5}',
+        b'{"step": 1, "loss": 1e400}',
+        b'{"step": 1, "epoch": 0, "mean_loss": 1}',
+        b'{"step": 1, "epoch": 1, "mean_loss": 1, "validation": [1]}',
+        b'{"step": 1, "epoch": 1, "mean_loss": 1, "validation": {"AP": "x"}}',
+        b"[" * 100_000,
+    ],
+)
+def test_logged_measures_that_are_none(folder: Path, tmp_path: Path, line: bytes) -> None:
+    (tmp_path / "config.yaml").write_bytes((folder / "run" / "config.yaml").read_bytes())
+    whole = (folder / "run" / "metrics.jsonl").read_bytes()
+    (tmp_path / "metrics.jsonl").write_bytes(whole + line + b"\n")
+    assert f"metrics.jsonl:{whole.count(10) + 1}: " in says(training_charts, tmp_path)
+
+
+def test_a_run_folder_whose_configuration_is_no_yaml(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").write_bytes((folder / "run" / "metrics.jsonl").read_bytes())
+    (tmp_path / "config.yaml").write_text("a: [")
+    assert "config.yaml" in says(training_charts, tmp_path)
+
+
+@pytest.mark.parametrize("values", [[-1], [2**31 - 1], [7, 7]])
+def test_lists_of_version_1_that_point_elsewhere(folder: Path, tmp_path: Path, values: list[int]) -> None:
+    from rerank.arrow import read_arrow, write_arrow
+    from tests.lists.test_upgrade import QUERIES
+
+    for path in (folder / "old").iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    rows = read_arrow(folder / "old" / "queries.arrow").to_pylist()
+    rows[0]["documents"] = [*values, *rows[0]["documents"][len(values) + (len(values) > 1) :]]
+    write_arrow(tmp_path / "queries.arrow", QUERIES, [{name: [row[name] for row in rows] for name in QUERIES.names}])
+    before = (tmp_path / "manifest.json").read_bytes()
+    assert "damaged" in says(upgrade, tmp_path)
+    assert (tmp_path / "manifest.json").read_bytes() == before
+
+
+def test_kept_cells_whose_content_is_none(folder: Path, tmp_path: Path) -> None:
+    table = pq.read_table(folder / "kept.parquet")
+    for content in ("{", "[]", DEEP, '{"measures": []}'):
+        told = pa.array([content if text is not None else None for text in table["content"].to_pylist()])
+        place = table.column_names.index("content")
+        pq.write_table(table.set_column(place, "content", told), tmp_path / "kept.parquet", write_page_checksum=True)
+        assert "damaged" in says(read_kept, tmp_path / "kept.parquet")
+
+
+def test_a_value_that_the_parser_stumbles_over(folder: Path, tmp_path: Path) -> None:
+    """A mapping of methods that is a text, a class that is a number."""
+    for change in ("methods: x", "methods: {a: x}", "methods: {a: {set: x}}", "figures: {a: 3}", "published: 7"):
+        (tmp_path / "grid.yaml").write_text((folder / "grid.yaml").read_text() + change + "\n")
+        says(READERS["configuration, experiment"].read, tmp_path / "grid.yaml")
+
+
+def test_hits_in_arrow_whose_offsets_are_damaged(folder: Path, tmp_path: Path) -> None:
+    """Arrow believes offsets unless it is asked to look."""
+    path = folder / READERS["hits, datasets, data"].file
+    whole = path.read_bytes()
+    found = []
+    try:
+        for place in range(0, len(whole) - 4, 37):
+            path.write_bytes(whole[:place] + b"\xff\xff\xff\xff" + whole[place + 4 :])
+            try:
+                READERS["hits, datasets, data"].read(path)
+            except UserError as error:
+                found.append(str(error))
+    finally:
+        path.write_bytes(whole)
+    assert any("save the data set again" in line for line in found)
+
+
+def test_hits_are_json(tmp_path: Path) -> None:
+    (tmp_path / "h.json.gz").write_bytes(gzip.compress(json.dumps([1]).encode()))
+    assert "entry 1: not a JSON object" in says(READERS["hits, JSONL"].read, tmp_path / "h.json.gz")

@@ -1,0 +1,153 @@
+"""ModernBERT without padding, next to Hugging Face's own forward pass over padded chunks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+from transformers import AutoModelForSequenceClassification, AutoTokenizer, ModernBertConfig, ModernBertModel
+
+from rerank.kernels import cpu_attention, flat_attention
+from rerank.kernels.flat import SEQUENCES, flatten, reads_flat, rows, stop_reading_flat, use_flat_encoder
+from rerank.kernels.flat_attention import Sequences, attend
+from rerank.models.text.cross_encoder import ClsHead, CrossEncoder
+
+LENGTHS = st.lists(st.integers(1, 14), min_size=1, max_size=9)
+WINDOW = 3
+
+
+def config_of(pooling: str = "cls", layers: int = 3, every: int = 3, **settings: Any) -> ModernBertConfig:
+    sizes = {"hidden_size": 16, "num_hidden_layers": layers, "num_attention_heads": 2, "intermediate_size": 24}
+    sizes |= {"vocab_size": 50, "max_position_embeddings": 64, "local_attention": 2 * WINDOW, "pad_token_id": 1}
+    sizes |= {"global_attn_every_n_layers": every, "initializer_range": 0.3, "bos_token_id": 2, "eos_token_id": 3}
+    sizes |= {"cls_token_id": 2, "sep_token_id": 3}
+    return ModernBertConfig(**sizes | settings, classifier_pooling=pooling, num_labels=1)
+
+
+def network_of(head: str, layers: int = 3, every: int = 3, **settings: Any) -> Any:
+    torch.manual_seed(0)
+    config = config_of("cls" if head == "our cls" else head, layers, every, **settings)
+    if head == "our cls":
+        config.classifier_pooling = "mean"  # which our head does not look at
+        network: Any = ClsHead(ModernBertModel(config), 0.0)
+    else:
+        network = AutoModelForSequenceClassification.from_config(config)
+    return network.eval()
+
+
+def padded(lengths: list[int]) -> dict[str, Tensor]:
+    mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
+    return {"input_ids": torch.randint(4, 50, mask.shape).masked_fill(~mask, 1), "attention_mask": mask.long()}
+
+
+def read(network: Any, batch: dict[str, Tensor]) -> Tensor:
+    flat = flatten(batch, network)
+    with rows(flat.pop(SEQUENCES)):
+        return network(**flat).logits[:, 0]
+
+
+@pytest.mark.parametrize("head", ["cls", "mean", "our cls"])
+@pytest.mark.parametrize(("layers", "every"), [(3, 3), (4, 3), (3, 1)], ids=["last sees near", "last sees all", "all"])
+@given(lengths=LENGTHS)
+def test_scores_and_gradients_are_those_of_the_architecture(
+    head: str, layers: int, every: int, lengths: list[int]
+) -> None:
+    network, batch = network_of(head, layers, every), padded(lengths)
+    weight, found = torch.arange(1.0, len(lengths) + 1).cos(), []
+    for flat in (False, True):
+        if flat:
+            use_flat_encoder(network)
+        network.zero_grad(set_to_none=True)
+        scores = read(network, batch) if flat else network(**batch).logits[:, 0]
+        (scores * weight).sum().backward()
+        found.append((scores.detach(), {n: p.grad for n, p in network.named_parameters() if p.grad is not None}))
+    (plain, expected), (ours, gradients) = found
+    torch.testing.assert_close(ours, plain, rtol=1e-4, atol=1e-5)
+    assert gradients.keys() == expected.keys()
+    for name, gradient in expected.items():
+        torch.testing.assert_close(gradients[name], gradient, rtol=1e-3, atol=1e-4, msg=name)
+
+
+def test_the_last_layer_computes_nothing_but_cls() -> None:
+    network, batch = network_of("cls", 4), padded([3, 9, 1, 4])
+    use_flat_encoder(network)
+    seen: list[tuple[str, int]] = []
+    for name, module in network.named_modules():
+        if isinstance(module, torch.nn.Linear):
+            module.register_forward_hook(lambda _, args, __, name=name: seen.append((name, len(args[0]))))
+    read(network, batch)
+    sequences = Sequences.of([3, 9, 1, 4], few_shapes=True)
+    last = [count for name, count in seen if "layers.3" in name]
+    assert last and set(last) == {len(sequences.asked)}
+    assert {count for name, count in seen if "layers.0" in name} == {sequences.total}
+
+
+def test_without_being_told_a_network_is_what_it_was() -> None:
+    network, batch = network_of("mean"), padded([3, 5])
+    use_flat_encoder(network)
+    assert reads_flat(network)
+    assert network.model(**batch).last_hidden_state.shape == (2, 5, 16)
+    stop_reading_flat(network)
+    assert not reads_flat(network) and "forward" not in vars(network.model)
+
+
+def one_by_one(states: list[Tensor], lengths: list[int], window: int) -> Tensor:
+    """The formula, token by token."""
+    found, start = [], 0
+    for length in lengths:
+        for i in range(length):
+            near = slice(start + max(0, i - window), start + min(length, i + window + 1))
+            query, key, value = states[0][start + i], states[1][near], states[2][near]
+            weights = (0.7 * torch.einsum("hd,nhd->hn", query, key)).softmax(-1)
+            found.append(torch.einsum("hn,nhd->hd", weights, value))
+        start += length
+    return torch.stack(found)
+
+
+@pytest.mark.parametrize("way", ["products", "pytorch", "padded"])
+@given(lengths=LENGTHS, first=st.booleans())
+def test_every_way_of_near_attention_is_its_formula(way: str, lengths: list[int], first: bool) -> None:
+    states = [torch.randn(sum(lengths), 3, 4).requires_grad_() for _ in range(3)]
+    sequences = Sequences.of(lengths)
+    expected = one_by_one(states, lengths, WINDOW)
+    expected = expected[sequences.first] if first else expected
+    asked = [states[0][sequences.first] if first else states[0], *states[1:]]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cpu_attention, "FASTER", (torch.float32,) if way == "products" else ())
+        if way == "padded":
+            found = flat_attention._padded(*asked, sequences, 0.7, 0.0, first, WINDOW)
+        else:
+            found = attend(*asked, sequences, 0.7, 0.0, first, window=WINDOW)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    weight = torch.arange(found.numel(), dtype=found.dtype).view_as(found).cos()
+    ours, theirs = (torch.autograd.grad((o * weight).sum(), states, retain_graph=True) for o in (found, expected))
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+def test_a_cross_encoder_of_it_scores_as_transformers_does(pooling: str, tiny_model: Path, tmp_path: Path) -> None:
+    """Its kernels prove themselves at load; what is saved is loaded with the same scores."""
+    from tests.models.text.test_cross_encoder import PAIRS, exact
+
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
+    config = config_of(pooling, 4, vocab_size=len(tokenizer), hidden_size=32, num_attention_heads=4, pad_token_id=0)
+    torch.manual_seed(0)
+    AutoModelForSequenceClassification.from_config(config).save_pretrained(tmp_path / "base")
+    tokenizer.save_pretrained(tmp_path / "base")
+    model = CrossEncoder(str(tmp_path / "base"))
+    assert reads_flat(model.network)
+    theirs = AutoModelForSequenceClassification.from_pretrained(tmp_path / "base").eval()
+    queries, documents = map(list, zip(*PAIRS, strict=True))
+    batch = tokenizer(queries, documents, padding=True, return_tensors="pt", return_token_type_ids=False)
+    with torch.no_grad():
+        expected = theirs(**batch).logits[:, 0].numpy()
+    np.testing.assert_allclose(exact(model, PAIRS), expected, atol=1e-5)
+    model.save(tmp_path / "saved")
+    np.testing.assert_array_equal(exact(CrossEncoder(str(tmp_path / "saved")), PAIRS), exact(model, PAIRS))

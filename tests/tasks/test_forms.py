@@ -1,0 +1,119 @@
+"""Runs and judgments in the forms that people have them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import rerank
+from rerank.collections.judgments import as_qrels
+from rerank.retrieval.runs import Scored, read_run, write_run
+
+SCORES = st.dictionaries(
+    st.sampled_from(["q1", "q2", "q3"]),
+    st.dictionaries(st.sampled_from("abcdef"), st.integers(-3, 3).map(float), min_size=1),
+    min_size=1,
+)
+
+
+@given(SCORES)
+def test_a_run_is_the_same_in_every_form(scores: dict[str, dict[str, float]]) -> None:
+    """Ties as trec_eval has them: by descending id, whatever the form, and as a file without them is read."""
+    from ir_measures import ScoredDoc
+
+    best = lambda ranked: sorted(ranked.items(), key=lambda item: (item[1], item[0]), reverse=True)  # noqa: E731
+    expected = {query: [Scored(*item) for item in best(ranked)] for query, ranked in scores.items()}
+    rows = [(query, document, score) for query, ranked in scores.items() for document, score in ranked.items()]
+    frame = pd.DataFrame(rows, columns=["qid", "docno", "score"])
+    forms = [
+        scores,
+        frame,
+        frame.rename(columns={"qid": "query_id", "docno": "doc_id"}),
+        [ScoredDoc(*row) for row in rows],
+        expected,
+    ]
+    for form in forms:
+        assert rerank.as_run(form) == expected
+    pd.testing.assert_frame_equal(
+        rerank.as_run(rerank.as_run(frame).to_dataframe()).to_dataframe(), rerank.as_run(frame).to_dataframe()
+    )
+
+
+def test_the_order_of_a_sequence_and_of_ranks_is_kept() -> None:
+    assert [scored.id for scored in rerank.as_run({"q": [("a", 1.0), ("b", 1.0)]})["q"]] == ["a", "b"]
+    frame = pd.DataFrame({"qid": ["q"] * 2, "docno": ["b", "a"], "score": [1.0, 1.0], "rank": [1, 0]})
+    assert [scored.id for scored in rerank.as_run(frame)["q"]] == ["a", "b"]
+
+
+def test_a_file_is_a_run(tmp_path: Path) -> None:
+    run = rerank.as_run({"q": {"a": 1.0, "b": 2.0}})
+    write_run(tmp_path / "x.trec", run)
+    assert rerank.as_run(tmp_path / "x.trec") == read_run(tmp_path / "x.trec") == run
+    assert "<table" in run._repr_html_() and repr(run) == "RunTable(1 query, 2 documents)"
+
+
+@pytest.mark.parametrize("names", [("query_id", "doc_id", "relevance"), ("qid", "docno", "label"), ("a", "b", "c")])
+def test_judgments_of_any_names(names: tuple[str, str, str]) -> None:
+    frame = pd.DataFrame({names[0]: [1, 1, 2], names[1]: ["x", "y", "x"], names[2]: [2.0, 0.0, -1.0]})
+    told = dict(zip(("query_id", "doc_id", "grade"), names, strict=True)) if names[0] == "a" else None
+    expected = {"1": {"x": 2, "y": 0}, "2": {"x": -1}}
+    assert as_qrels(frame, told) == as_qrels(expected) == expected
+
+
+def test_ir_measures_judgments_and_data_sets() -> None:
+    from datasets import Dataset
+    from ir_measures import Qrel
+
+    expected = {"1": {"x": 2}, "2": {"y": 1}}
+    assert as_qrels(iter([Qrel("1", "x", 2), Qrel("2", "y", 1)])) == expected
+    rows = {"query-id": ["1", "2"], "corpus-id": ["x", "y"], "score": [2, 1]}
+    assert as_qrels(Dataset.from_dict(rows)) == expected
+
+
+def test_the_same_table_from_every_form(tmp_path: Path) -> None:
+    qrels = {"q1": {"a": 1, "b": 0}, "q2": {"a": 0, "b": 2}}
+    ours = {"q1": {"a": 2.0, "b": 1.0}, "q2": {"a": 2.0, "b": 1.0}}
+    write_run(tmp_path / "ours.trec", rerank.as_run(ours))
+    frame = pd.DataFrame(
+        [(q, d, s) for q, ranked in ours.items() for d, s in ranked.items()], columns=["qid", "docno", "score"]
+    )
+    tables = [rerank.evaluate(qrels, {"ours": form}, "RR nDCG@1") for form in (ours, frame, tmp_path / "ours.trec")]
+    tables.append(rerank.evaluate(qrels, [str(tmp_path / "ours.trec")], "RR nDCG@1"))
+    for table in tables:
+        assert table.tables["ours"].mean == {"RR": 0.75, "nDCG@1": 0.5}
+
+
+def test_lists_from_what_people_have(tmp_path: Path) -> None:
+    """Rows, columns, files, a row a query with its documents in a list: the same lists."""
+    from datasets import Dataset
+
+    frame = pd.DataFrame({"query": ["x", "x", "y"], "passage": ["s", "t", "s"], "label": [1, 0, 2]})
+    expected = rerank.Lists.from_dataframe(frame).to_dataframe()
+    assert expected["query_id"].tolist() == ["q1", "q1", "q2"] and expected["grade"].tolist() == [1, 0, 2]
+    frame.to_parquet(tmp_path / "f.parquet")
+    frame.to_csv(tmp_path / "f.csv", index=False)
+    frame.to_json(tmp_path / "f.jsonl", orient="records", lines=True)
+    listwise = Dataset.from_dict({"query": ["x", "y"], "docs": [["s", "t"], ["s"]], "labels": [[1, 0], [2]]})
+    forms = [frame.to_dict("list"), frame.to_dict("records"), Dataset.from_pandas(frame), listwise]
+    forms += [tmp_path / name for name in ("f.parquet", "f.csv", "f.jsonl")]
+    for form in forms:
+        pd.testing.assert_frame_equal(rerank.Lists.from_dataframe(form).to_dataframe(), expected)
+
+
+def test_texts_of_ones_own_are_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RERANK_HOME", str(tmp_path))
+    documents = {"d1": "a wing gives lift", "d2": "a jet engine", "d3": "the lift of a wing of a jet"}
+    frame = pd.DataFrame({"docno": list(documents), "text": list(documents.values())})
+    for given_ in (documents, frame):
+        own = rerank.Texts(given_, {"q1": "lift", "q2": "engine"}, {"q1": {"d1": 1, "d3": 2}, "q2": {"d2": 1}})
+        lists = rerank.retrieve(own, depth=10)
+        assert {q: {s.id for s in ranked} for q, ranked in lists.run().items()} == {"q1": {"d1", "d3"}, "q2": {"d2"}}
+        assert lists.qrels == own.qrels() and lists.store.folder is None
+    given_run = {"q1": {"d2": 2.0, "d1": 1.0}, "q2": {"d3": 1.0}}
+    lists = rerank.retrieve(own, run={"mine": given_run}, depth=10)
+    assert lists.run() == rerank.as_run(given_run) and np.isfinite(lists.column("mine")).all()

@@ -1,0 +1,216 @@
+"""Training, scoring and comparing from Python, as the documentation shows it."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+
+import rerank
+from rerank.cli import main
+from rerank.configs import read_config
+from rerank.tasks.answer import answer_lines
+from rerank.training.batches import Batches
+from tests.builders import make_lists, make_model
+from tests.conftest import ROOT
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(make_model(tmp_path_factory.mktemp("model")))
+
+
+@pytest.fixture(scope="module")
+def lists(tmp_path_factory: pytest.TempPathFactory) -> rerank.Lists:
+    """Lists in memory, from a data frame; clicks are a column."""
+    frame = make_lists(tmp_path_factory.mktemp("lists"), [6] * 8).to_dataframe()
+    return rerank.Lists.from_dataframe(frame.assign(clicks=np.random.default_rng(0).random(len(frame))))
+
+
+@pytest.fixture(scope="module")
+def trained(encoder: str, lists: rerank.Lists, tmp_path_factory: pytest.TempPathFactory) -> rerank.Training:
+    model = rerank.CrossEncoder(encoder, query_length=8, document_length=24, start="bm25")
+    output = tmp_path_factory.mktemp("runs") / "x"
+    return rerank.train(model, lists, rerank.SmoothINDCG(), validation=0.25, output=output, batch_size=2, seed=7)
+
+
+def test_a_training_says_what_it_found(trained: rerank.Training, lists: rerank.Lists) -> None:
+    assert isinstance(trained.history, pd.DataFrame) and {"loss", "validation/nDCG@10"} <= set(trained.history)
+    assert 0 <= trained.measures["validation"]["nDCG@10"] <= 1
+    scores = trained.model.predict(lists)
+    assert scores.dtype == np.float32 and scores.shape == (lists.size,)
+    table = rerank.evaluate(lists, {"ours": scores}, measures="nDCG@10 AP", baseline="bm25")
+    frame = table.to_dataframe()
+    assert list(frame["run"]) == ["bm25", "bm25", "ours", "ours"]
+    ours = frame[(frame["run"] == "ours") & (frame["measure"] == "AP")].iloc[0]
+    bm25 = frame[(frame["run"] == "bm25") & (frame["measure"] == "AP")].iloc[0]
+    assert ours["difference"] == pytest.approx(ours["mean"] - bm25["mean"])
+    assert table._repr_html_().count("<table>") == 2 and "AP" in str(table)
+
+
+def test_its_configuration_repeats_it_bit_for_bit(trained: rerank.Training, tmp_path: Path) -> None:
+    assert yaml.safe_load(trained.config)["seed"] == 7
+    (tmp_path / "config.yaml").write_text(trained.config)
+    assert read_config(trained.config) == read_config(tmp_path / "config.yaml"), "the text serves as well"
+    assert main(["train", "--config", str(tmp_path / "config.yaml"), "--output", str(tmp_path / "again")]) == 0
+    for name in ("model.safetensors", "rerank.json"):
+        first, second = (folder / "best" / name for folder in (trained.folder, tmp_path / "again"))
+        if name.endswith("json"):
+            assert json.loads(first.read_text())["start"] == json.loads(second.read_text())["start"]
+        else:
+            assert first.read_bytes() == second.read_bytes()
+
+
+def test_the_same_call_finds_the_training_and_another_is_refused(
+    trained: rerank.Training, encoder: str, lists: rerank.Lists
+) -> None:
+    model = rerank.CrossEncoder(encoder, query_length=8, document_length=24, start="bm25")
+    told = {"validation": 0.25, "output": trained.folder, "batch_size": 2, "seed": 7}
+    assert rerank.train(model, lists, rerank.SmoothINDCG(), **told).measures == trained.measures
+    with pytest.raises(rerank.UserError, match="trained on other lists"):
+        rerank.train(model, lists.select([0, 1, 2]), rerank.SmoothINDCG(), **told)
+
+
+def test_fresh_models_score_the_same_every_time(encoder: str, lists: rerank.Lists) -> None:
+    """A start has the order of the column, to the last tie; feature networks are drawn by seed 42."""
+    start = rerank.CrossEncoder(encoder, query_length=8, document_length=24, start="bm25")
+    assert (
+        lists.run(start.predict(lists)).to_dataframe()["doc_id"].tolist()
+        == lists.run().to_dataframe()["doc_id"].tolist()
+    )
+    network = rerank.MLP(hidden=[4], columns=["bm25", "clicks"], normalise=[rerank.Standardise()])
+    first = network.predict(lists)
+    np.testing.assert_array_equal(first, network.predict(lists))
+    features = lists.matrix(["bm25", "clicks"])
+    np.testing.assert_allclose(network.predict(features, groups=lists.lengths), first, rtol=1e-6)
+    assert network.names == [], "it stays as it was"
+    assert not rerank.LightGBM(columns=["bm25"]).predict(lists).any()
+
+
+def test_terms_learn_from_float_targets(lists: rerank.Lists, tmp_path: Path) -> None:
+    """Nothing is judged, so that nothing is validated; the network learns the clicks."""
+    frame = lists.to_dataframe().drop(columns="grade").assign(clicks=lambda f: f["bm25"] / 10)
+    run = rerank.train(
+        rerank.MLP(hidden=[], columns=["bm25"]),
+        rerank.Lists.from_dataframe(frame),
+        rerank.Term(rerank.MSE(), target="clicks"),
+        output=tmp_path / "run",
+        epochs=60,
+        batch_size=8,
+        optimization=rerank.Optimization(head_lr=0.05),
+    )
+    assert run.history["loss"].iloc[-2] < 0.1 * run.history["loss"].iloc[0]
+
+
+def test_weighted_lists_come_as_often_as_they_shall(lists: rerank.Lists) -> None:
+    weights = np.array([2.0, 0.5, 1, 1, 1, 0.5, 1, 1])
+    batches = Batches(lists, np.arange(8), rerank.Full(), 3, None, 42, weights)
+    passes = [[group.query for batch in batches.epoch(epoch) for group in batch] for epoch in range(40)]
+    assert {len(seen) for seen in passes} == {2 + 5 + 1}
+    counts = np.bincount(np.concatenate([np.array(seen) for seen in passes]), minlength=8)
+    assert counts[0] == 80 and (counts[[2, 3, 4, 6, 7]] == 40).all() and counts[1] + counts[5] == 40
+    assert 5 < counts[1] < 35, "which of two lists of weight a half is seen changes from pass to pass"
+    plain = Batches(lists, np.arange(8), rerank.Full(), 3, None, 42)
+    ones = Batches(lists, np.arange(8), rerank.Full(), 3, None, 42, np.ones(8))
+    for a, b in zip(plain.epoch(1), ones.epoch(1), strict=True):
+        assert [(x.query, x.seed) for x in a] == [(x.query, x.seed) for x in b]
+
+
+def test_saved_lists_are_the_same(lists: rerank.Lists, tmp_path: Path) -> None:
+    some = lists.select([5, 2]).top(3)
+    saved = some.save(tmp_path / "some")
+    pd.testing.assert_frame_equal(saved.to_dataframe(), some.to_dataframe())
+    assert saved.qrels == some.qrels and saved.store.order == lists.store.order
+
+
+def test_a_model_scores_in_several_threads_as_in_one(trained: rerank.Training) -> None:
+    """A model in training mode, too: dropout must not come back while another thread scores."""
+    model = trained.model
+    pairs = [("wing flow", f"wing heat jet {i}") for i in range(24)]
+    expected, found = model.predict_batches([[("q", "d")]]), dict[int, np.ndarray]()
+    assert next(iter(expected)).shape == (1,) if model.columns == () else True
+    text = rerank.CrossEncoder(str(trained.folder / "best"), start=[], dropout=0.5)
+    text.train()
+    alone = text.predict(pairs)
+
+    def score(number: int) -> None:
+        for _ in range(3):
+            found[number] = text.predict(pairs)
+
+    threads = [threading.Thread(target=score, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 6
+    for scores in found.values():
+        np.testing.assert_array_equal(scores, alone)
+    assert text.training, "it is as it was"
+
+
+def test_batches_may_have_no_end(trained: rerank.Training) -> None:
+    text = rerank.CrossEncoder(str(trained.folder / "best"), start=[])
+
+    def endless():  # type: ignore[no-untyped-def]
+        number = 0
+        while True:
+            number += 1
+            yield [("a wing", f"document {number}"), ("a wing", "jet")]
+
+    stream = text.predict_batches(endless())
+    first = [next(stream) for _ in range(4)]
+    assert all(scores.shape == (2,) for scores in first)
+    np.testing.assert_allclose([scores[1] for scores in first], first[0][1], atol=1e-5)
+
+
+def test_every_line_of_json_is_answered_by_one(trained: rerank.Training, encoder: str) -> None:
+    asked = [
+        {
+            "query": "a wing",
+            "documents": ["jet", {"id": "x", "text": "wing"}],
+            "columns": {"bm25": [2, 1]},
+            "request": 7,
+        },
+        {"query": "a wing", "documents": ["jet"]},
+        {"query": 5, "documents": []},
+    ]
+    out = io.StringIO()
+    failed = answer_lines(trained.model, [*map(json.dumps, asked), "", "{"], out)
+    answers = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert failed == 3 and [list(answer) for answer in answers] == [["request", "ranking"], *[["error"]] * 3]
+    expected = trained.model.rank("a wing", ["jet", "wing"], columns={"bm25": [2, 1]})  # type: ignore[attr-defined]
+    got = [(row["index"], row["score"]) for row in answers[0]["ranking"]]
+    assert got == [(row["corpus_id"], row["score"]) for row in expected]
+    assert {row.get("id") for row in answers[0]["ranking"]} == {None, "x"}
+    assert "line 5: not JSON" in answers[3]["error"]
+
+
+def test_importing_costs_nothing_heavy() -> None:
+    code = "import sys, rerank; print({'torch', 'numpy', 'pandas', 'transformers'} & sys.modules.keys())"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == "set()"
+
+
+def test_every_name_is_there_and_known_to_type_checkers() -> None:
+    import ast
+
+    tree = ast.parse((ROOT / "rerank" / "__init__.py").read_text())
+    typed = {
+        alias.name
+        for node in tree.body
+        if isinstance(node, ast.If)
+        for line in node.body
+        if isinstance(line, ast.ImportFrom)
+        for alias in line.names
+    }
+    assert typed == {*rerank.__all__, "losses", "measures", "relaxations"}
+    for name in rerank.__all__:
+        assert getattr(rerank, name) is not None

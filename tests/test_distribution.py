@@ -1,0 +1,72 @@
+"""What is distributed: a wheel and an sdist under a name of our own, with every file that the package needs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from rerank import __version__
+from rerank.training.provenance import DISTRIBUTION
+from tests.conftest import ROOT
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+BUILD = "import sys; from hatchling import build; build.build_wheel(sys.argv[1]); build.build_sdist(sys.argv[1])"
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("hatchling")
+    folder = tmp_path_factory.mktemp("dist")
+    subprocess.run([sys.executable, "-c", BUILD, str(folder)], cwd=ROOT, check=True, capture_output=True)
+    return folder
+
+
+def test_names_and_versions_agree() -> None:
+    assert PROJECT["name"] == DISTRIBUTION != "rerank"
+    assert PROJECT["version"] == __version__
+    assert f"version: {__version__}" in (ROOT / "CITATION.cff").read_text()
+    assert "## Unreleased" in (ROOT / "CHANGELOG.md").read_text()
+    assert DISTRIBUTION in (ROOT / "README.md").read_text()
+    for file in (ROOT / "rerank").rglob("*.py"):
+        assert "pip install 'rerank[" not in file.read_text(), f"{file}: the index has another project of that name"
+
+
+def test_the_wheel_holds_every_file_of_the_package_and_the_command(built: Path) -> None:
+    (wheel,) = built.glob("*.whl")
+    names = set(zipfile.ZipFile(wheel).namelist())
+    files = {p.relative_to(ROOT).as_posix() for p in (ROOT / "rerank").rglob("*") if p.is_file()}
+    wanted = {name for name in files if "__pycache__" not in name}
+    assert wanted == {name for name in names if ".dist-info/" not in name}
+    assert {"rerank/collections/demo/queries.tsv", "rerank/collections/demo/qrels.tsv", "rerank/py.typed"} <= names
+    (entry,) = (name for name in names if name.endswith("entry_points.txt"))
+    assert "rerank = rerank.cli:main" in zipfile.ZipFile(wheel).read(entry).decode()
+
+
+def test_the_sdist_can_be_built_from(built: Path) -> None:
+    (archive,) = built.glob("*.tar.gz")
+    with tarfile.open(archive) as opened:
+        names = {name.partition("/")[2] for name in opened.getnames()}
+    assert {"pyproject.toml", "README.md", "LICENSE", "constraints.txt", "rerank/cli.py", "tests/conftest.py"} <= names
+
+
+def test_the_wheel_alone_finds_what_the_demo_reads(built: Path, tmp_path: Path) -> None:
+    (wheel,) = built.glob("*.whl")
+    zipfile.ZipFile(wheel).extractall(tmp_path / "alone")
+    code = (
+        "import rerank, rerank.demo; from rerank.collections.demo import DemoCollection; demo = DemoCollection(); "
+        "print(rerank.__file__, demo.document_count(), len(list(demo.queries())), len(demo.qrels()))"
+    )
+    environment = {"PYTHONPATH": str(tmp_path / "alone"), "PATH": ""}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+    )
+    place, documents, questions, judged = done.stdout.split()
+    assert place.startswith(str(tmp_path))
+    assert int(documents) > 4000
+    assert int(questions) == int(judged) == 215

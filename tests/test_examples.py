@@ -1,0 +1,45 @@
+"""The notebooks in ``examples/`` run as they stand, and keep what they showed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import ROOT
+
+NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
+
+
+def outputs(cells: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [output for cell in cells for output in cell.get("outputs", ())]
+
+
+def test_there_are_four() -> None:
+    assert [path.stem for path in NOTEBOOKS] == ["comparing_losses", "features", "own_data", "quick_start"]
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_what_they_showed_is_kept(path: Path) -> None:
+    cells = json.loads(path.read_text())["cells"]
+    assert all(cell["execution_count"] for cell in cells if cell["cell_type"] == "code")
+    kinds = {kind for output in outputs(cells) for kind in output.get("data", ())}
+    assert {"image/png", "text/html"} <= kinds
+    assert not [output for output in outputs(cells) if output["output_type"] == "error"]
+    assert path.stat().st_size < 400_000
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_they_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    notebook = nbformat.read(path, 4)
+    nbclient.NotebookClient(notebook, timeout=600, kernel_name="python3").execute(cwd=str(tmp_path))
+    before = [cell for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code"]
+    after = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    for old, new in zip(before, after, strict=True):  # numbers may differ between processors, kinds may not
+        assert {kind for one in outputs([old]) for kind in one.get("data", ())} == {
+            kind for one in outputs([new]) for kind in one.get("data", ())
+        }

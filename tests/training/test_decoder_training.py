@@ -1,0 +1,96 @@
+"""Decoders in the trainer: adapters learn, a stopped run ends the same, gradients are cached."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from rerank import Decoder, Lists, LoRA
+from rerank.kernels.memory import kept
+from rerank.models.load import load_model
+from rerank.training.gradient import Chunked, backpropagate
+from rerank.training.trainer import Trainer
+from tests.builders import make_decoder, make_lists, train
+
+
+@pytest.fixture(scope="module")
+def decoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_decoder(tmp_path_factory.mktemp("training") / "model")
+
+
+def words(folder: Path, model: Path, output: str) -> list[str]:
+    told = ["--data=ListsData", f"--data.train={folder / 'lists'}", "--data.validation_share=0.2", "--tracker=[]"]
+    told += ["--model=Decoder", f"--model.name={model}", "--model.template=plain", "--model.document_length=16"]
+    told += ["--model.lora.rank=4", "--model.lora.dropout=0.1", "--loss=SoftmaxCE", "--precision=fp32"]
+    told += ["--optimization.encoder_lr=0.01", "--epochs=3", "--steps_per_epoch=4", "--batch_size=3"]
+    return [*told, "--checkpoint_every=3", "--monitor=nDCG", "--gradient=cached", f"--output={folder / output}"]
+
+
+def losses(run: Path) -> list[float]:
+    return [json.loads(line)["loss"] for line in (run / "metrics.jsonl").read_text().splitlines() if '"loss"' in line]
+
+
+def test_adapters_learn_and_a_stopped_run_ends_with_the_same_bits(
+    decoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_lists(tmp_path)
+    train(words(tmp_path, decoder, "whole"))
+    found = losses(tmp_path / "whole")
+    assert np.mean(found[-4:]) < 0.95 * np.mean(found[:4])
+
+    class Stopped(Exception):
+        pass
+
+    steps = iter(range(99))
+    checkpoint = Trainer._checkpoint
+
+    def stop(trainer: Trainer, *args: object) -> None:
+        checkpoint(trainer, *args)  # type: ignore[arg-type]
+        if next(steps) == 1:
+            raise Stopped
+
+    with monkeypatch.context() as patch, pytest.raises(Stopped):
+        patch.setattr(Trainer, "_checkpoint", stop)
+        train(words(tmp_path, decoder, "stopped"))
+    saved = load_file(sorted((tmp_path / "stopped" / "checkpoints").glob("step-*"))[-1] / "model.safetensors")
+    assert saved and all("lora" in name for name in saved), "a checkpoint holds what is trained"
+    train(words(tmp_path, decoder, "stopped"))
+    assert losses(tmp_path / "stopped") == found
+    one, other = (load_file(tmp_path / run / "best" / "adapter_model.safetensors") for run in ("whole", "stopped"))
+    assert one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+    best = load_model(tmp_path / "stopped" / "best")
+    assert isinstance(best, Decoder) and "from rerank import Decoder" in (
+        tmp_path / "stopped" / "best" / "README.md"
+    ).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("head", ["yes_no", "hf"])
+def test_every_way_gives_the_same_gradient_in_memory_that_does_not_grow_when_it_is_cached(
+    head: str, tmp_path: Path
+) -> None:
+    folder = make_decoder(tmp_path / "model", head=head)
+    lists: Lists = make_lists(tmp_path, [40])
+    model = Decoder(str(folder), template="plain", lora=LoRA(rank=2), document_length=16)
+    torch.manual_seed(1)
+    for name, parameter in model.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(parameter, std=0.1)
+    inputs, found, peaks = model.inputs(lists), {}, {}
+    for mode in ("full", "checkpoint", "cached"):
+        for count in (10, 40):
+            model.zero_grad(set_to_none=True)
+            pairs = Chunked(model, inputs, np.arange(count), np.zeros(1, int), 256, "fp32", torch.device("cpu"))
+            with kept(model) as graphs:
+                backpropagate(mode, pairs, lambda s: (s * torch.arange(len(s)).cos()).sum() + s.logsumexp(0))
+            peaks[mode, count] = graphs.peak
+        found[mode] = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+    assert found["full"] and all("lora" in name or "score" in name for name in found["full"])
+    for mode in ("checkpoint", "cached"):
+        for name, gradient in found["full"].items():
+            torch.testing.assert_close(found[mode][name], gradient, rtol=1e-4, atol=1e-5, msg=name)
+    assert peaks["cached", 40] < 1.2 * peaks["cached", 10] < peaks["full", 40] / 2
