@@ -57,7 +57,7 @@ def _json(path: Path) -> Iterator[tuple[str, Record]]:
             yield from _json_lines(path)
             return
     except (ValueError, RecursionError):
-        pass  # it goes on in the next line
+        pass  # it continues in the next line
     try:
         with open_text(path) as file:
             whole = json.load(file)

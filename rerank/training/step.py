@@ -30,8 +30,7 @@ from rerank.training.targets import Targets
 log = logging.getLogger("rerank")
 
 ELEMENTS = 2048
-"""Padded scores from which on lists of different lengths go through the loss apart: padding costs as much as lists do,
-and a call costs as much as this many scores."""
+"""Above this many padded scores, bucket lists by length; below it, extra calls cost more than padding."""
 
 DEAD = 1e-7
 """A list is dead to its loss, at the scores as they are, where no score's derivative is larger: float32's rounding unit
