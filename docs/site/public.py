@@ -24,6 +24,12 @@ ROOMS = (
     "rerank.models.load:NORMALISERS",
     "rerank.training.classes:DATA",
     "rerank.training.classes:SAMPLERS",
+    "rerank.training.config.TrainConfig",
+    "rerank.training.config.Optimization",
+    "rerank.training.fit.fit",
+    "rerank.training.fit.Training",
+    "rerank.models.load.load_model",
+    "rerank.evaluation.compare.compare",
 )
 """What is public beside the package's own names."""
 

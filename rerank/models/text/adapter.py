@@ -118,5 +118,5 @@ def _peft() -> Any:
     try:
         import peft
     except ImportError as error:
-        raise UserError("model.lora: needs peft; pip install 'rerank[lora]'") from error
+        raise UserError("model.lora: needs peft; pip install 'rerank-direct[lora]'") from error
     return peft
