@@ -26,4 +26,3 @@ napoleon_numpy_docstring = False
 napoleon_use_ivar = True
 default_role = "literal"
 html_math_renderer = "mathml"
-suppress_warnings = ["toc.empty_glob"]  # own/ has pages for classes of one's own, and may lack them
