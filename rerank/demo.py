@@ -6,7 +6,7 @@ import json
 import logging
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -265,7 +265,7 @@ def _runs(lists: Lists, output: Path, folds: Iterable[int]) -> int:
     """Pool the folds: each question is ranked by the model that has not seen it; returns how many there are."""
     from rerank.retrieval.fuse import interpolate
 
-    pooled: Run = {}
+    pooled: dict[str, Sequence[Scored]] = {}
     for fold in folds:
         pooled |= read_run(output / f"fold-{fold}" / "test.trec")
     assert lists.qrels is not None

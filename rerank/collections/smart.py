@@ -90,7 +90,7 @@ class SmartFolder(Folder):
 
 
 def records(path: Path) -> Iterator[tuple[str, str, dict[str, str]]]:
-    """Place, id and fields (by their letter, in lower case) of each record; a field that comes again goes on."""
+    """Place, id and fields (by their letter, in lower case) of each record; a field that comes again is continued."""
     where, id, fields = "", "", dict[str, list[str]]()
     lines: list[str] | None = None
     for number, line in read_lines(path):

@@ -20,7 +20,7 @@ from rerank.retrieval.runs import Scored, best_first
 ROWS = 65_536
 """Candidates looked at together."""
 WIDE = 16
-"""Numbers of a column from which on they are features, of which none is looked at alone."""
+"""A column with this many numbers or more holds features; none of them is looked at alone."""
 DEPTHS = (10, 20, 50, 100, 200, 500, 1000)
 """Depths at which reranking is looked at, beside that of the lists."""
 OVERLAP = 100

@@ -81,7 +81,7 @@ class ExperimentConfig:
     """An experiment: methods x folds x seeds, each searched over its own points.
 
     Attributes:
-        output: folder to make, or to go on with where it was interrupted.
+        output: folder to make; an interrupted experiment resumes in it.
         base: keys of a training configuration (see ``rerank train --help``) that all cells share.
         methods: the rows of the table, by name.
         ensembles: further rows: by name, the methods whose chosen models, of all seeds, rank together, by the mean of

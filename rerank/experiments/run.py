@@ -210,7 +210,7 @@ class Experiment:
         return True
 
     def _words(self, job: Job, cell: Cell) -> dict[str, Any]:
-        """A job as a worker is told it."""
+        """A job as it is sent to a worker."""
         words = {"do": job, "settings": cell.settings, "folder": str(cell.folder.absolute()), "id": cell.id}
         if job is not Job.MEASURE:
             return words
@@ -447,7 +447,7 @@ def check_cells(plan: Plan) -> None:
 
 
 def _corners(space: dict[str, Any]) -> list[dict[str, Any]]:
-    """As few points as have every value of every key in them."""
+    """A smallest set of points that covers every value of every key."""
     values = {key: options if isinstance(options, list) else list(_bounds(options)) for key, options in space.items()}
     count = max(map(len, values.values()), default=1)
     return [{key: options[min(i, len(options) - 1)] for key, options in values.items()} for i in range(count)]

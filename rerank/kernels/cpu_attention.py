@@ -182,7 +182,7 @@ def _plain(module: nn.Module, states: list[Tensor], mask: Tensor | None, others:
 
 
 def is_faster(kind: torch.dtype, elements: int, steps: int) -> bool:
-    """Whether it is faster than PyTorch's, and needs no more memory, for so many attention weights of a sequence."""
+    """Whether our kernel beats PyTorch's at this size without more memory."""
     if 0 < steps < STEPS:
         return kind in (torch.bfloat16, torch.float32)
     return not steps and kind in FASTER and elements <= LARGEST

@@ -59,7 +59,7 @@ def use_ways(network: nn.Module, ways: Ways | None) -> None:
 
 
 def ways_of(module: nn.Module) -> Ways | None:
-    """What a module was told to take."""
+    """Which way a module takes."""
     found: Ways | None = module.__dict__.get("rerank_ways")
     return found
 

@@ -47,7 +47,7 @@ def lists_of_hits(
     """Store lists of hits, with their texts, labels, and a column for every number of a hit.
 
     Args:
-        source: where the lists come from. Where it was told the queries (`HitsCollection.ask`), others' lists are left
+        source: where the lists come from. Where it was given the queries (`HitsCollection.ask`), others' lists are left
             out, and queries without hits have empty lists, at the end.
         folder: the folder to make; it appears whole or not at all.
         depth: candidates kept per query, the best by the column that orders the lists.

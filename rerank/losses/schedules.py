@@ -40,7 +40,7 @@ class Ramp(Schedule):
     Args:
         start: the weight up to ``since``.
         end: the weight from ``until`` on.
-        since: the share of all steps from which on it changes.
+        since: share of all steps after which it starts to change.
         until: the share of all steps at which it has changed; the same as ``since`` for a switch.
 
     Raises:

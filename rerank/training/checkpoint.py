@@ -107,7 +107,7 @@ def load_checkpoint(run: Path, model: torch.nn.Module, optimizer: torch.optim.Op
     """Load the newest checkpoint into model and optimizer; None where there is none.
 
     Raises:
-        UserError: the checkpoint is damaged; says which folder to remove to go on from the one before.
+        UserError: the checkpoint is damaged; says which folder to remove to resume from the one before.
     """
     from safetensors.torch import load_file
 

@@ -27,7 +27,7 @@ DISTRIBUTION = "rerank-direct"
 """What the package is called on an index, where `rerank` is another project."""
 
 PROVENANCE = "provenance.json"
-"""Name of the file in a run folder: a list with an entry per start, since a run may go on on another machine."""
+"""Name of the file in a run folder: a list with an entry per start, since a run may resume on another machine."""
 
 DECISIVE_FLAGS = {"avx2", "avx512f", "avx512_bf16", "avx512_vnni", "amx_bf16", "amx_int8"}
 """CPU features that decide precision and the kernels, and so the last bits of every number."""

@@ -1,4 +1,4 @@
-"""Which trackers a run logs to, and what they are told of its configuration."""
+"""Which trackers a run logs to, and what they receive of its configuration."""
 
 from __future__ import annotations
 

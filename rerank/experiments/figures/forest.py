@@ -80,7 +80,7 @@ def _block(axes: Axes, one: Pooled, place: float) -> float:
 
 
 def _arrows(axes: Axes, ends: tuple[float, float], place: float) -> None:
-    """Arrowheads where a line goes on beyond the axis."""
+    """Arrowheads where a line extends beyond the axis."""
     limits = axes.get_xlim()
     for end, limit, marker in ((ends[0], limits[0], "<"), (-ends[1], limits[1], ">")):
         if end < (limit if marker == "<" else -limit):

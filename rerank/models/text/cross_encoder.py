@@ -191,7 +191,7 @@ class CrossEncoder(Scorer):
         return PairTemplate.of(self.tokenizer, with_types=_knows_types(self.network))
 
     def _lengths(self, query: int | None, document: int | None) -> tuple[int, int]:
-        """Word pieces of queries and documents, from those that are told or saved."""
+        """Word pieces of queries and documents, from those that are given or saved."""
         return resolve_lengths(self.room, query, document, bool(self.missing), self.long)
 
     def _has_fresh_layer(self) -> bool:
@@ -550,8 +550,8 @@ def resolve_lengths(
 
     Args:
         room: tokens of a pair beside the special ones.
-        query: those of a query, where they are told or saved.
-        document: those of a document, where they are told or saved.
+        query: those of a query, where they are given or saved.
+        document: those of a document, where they are given or saved.
         fresh: whether the model has no trained head yet.
         long: what becomes of long documents.
         usual: those of a query and of a document of a fresh model that cuts.
