@@ -130,7 +130,7 @@ def _outside(key: str, allowed: Range, value: float) -> UserError:
     try:
         shown = f"{value:g}"
     except OverflowError:
-        shown = f"a number of {value.bit_length()} bits"  # type: ignore[union-attr] # only whole ones are beyond
+        shown = f"a number of {int(value).bit_length()} bits"
     return UserError(f"{key}: must be {allowed}, not {shown}")
 
 

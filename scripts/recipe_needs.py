@@ -3,11 +3,12 @@
     python scripts/recipe_needs.py --lists lists/scifact-train --rate 50
     python scripts/recipe_needs.py --lists lists/scifact-train --check
 
-A graph's bytes per token are linear in the number of layers, so they are measured (`rerank.training.budget`) on models
-of the recipe's widths with few layers, random weights and a small vocabulary, in bf16 as on a GPU, and drawn out to all of
-them. `--check` does the same for a small model and measures it whole, too. Memory is 4 bytes a weight, 12 more for each
-that is trained (a gradient, two moments), and the graph of `token_budget` tokens. Work is 2 products a weight and token
-forwards, 4 backwards (2 with adapters, whose base has no gradient), and 2 more for scoring first (`gradient: cached`).
+A graph's bytes per token are linear in the number of layers, so they are measured (`rerank.training.budget`) on
+models of the recipe's widths with few layers, random weights and a small vocabulary, in bf16 as on a GPU, and drawn
+out to all of them. `--check` does the same for a small model and measures it whole, too. Memory is 4 bytes a weight,
+12 more for each that is trained (a gradient, two moments), and the graph of `token_budget` tokens. Work is 2 products
+a weight and token forwards, 4 backwards (2 with adapters, whose base has no gradient), and 2 more for scoring first
+(`gradient: cached`).
 """
 
 from __future__ import annotations
@@ -114,9 +115,8 @@ def main() -> None:
         for small in (Recipe("modernbert", 64, 12, 4, 96, 1, 512), Recipe("qwen3", 64, 8, 4, 192, 1, 512, lora=4)):
             found = drawn_out(small, lambda layers, small=small: measured(small, layers, lists))
             whole = measured(small, small.layers, lists)
-            print(
-                f"{small.kind}: {found[0]:.0f} bytes a token drawn out, {whole[0]:.0f} measured; {whole[1:]} {found[1:]}"
-            )
+            drawn = f"{found[0]:.0f} bytes a token drawn out, {whole[0]:.0f} measured"
+            print(f"{small.kind}: {drawn}; {whole[1:]} {found[1:]}")
         return
     print("| recipe | weights | trained | graph, kB a token | memory, GB | hours |\n|---|---:|---:|---:|---:|---:|")
     for name, recipe in RECIPES.items():

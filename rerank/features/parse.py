@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -95,7 +96,7 @@ def parse_file(path: Path, layout: Layout | None = None, threads: int | None = N
                 future.cancel()
 
 
-def _finished(waiting: deque[tuple[int, Future[Block]]], bar: tqdm) -> Iterator[Block]:
+def _finished(waiting: deque[tuple[int, Future[Block]]], bar: Any) -> Iterator[Block]:
     length, future = waiting.popleft()
     block = future.result()
     bar.update(length)

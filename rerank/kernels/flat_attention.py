@@ -345,8 +345,8 @@ class _Attention(torch.autograd.Function):
             parts = gradients(_view(run, gradient, ctx.first), *states, mask, ctx.scale, ctx.steps, words)
             for place, part in zip(_views(run, found[0], found[1], found[2], ctx.first), parts, strict=True):
                 place.copy_(part)
-        for states, first in zip(found, (ctx.first, False, False), strict=True):
-            states[_end(ctx.runs, first) :] = 0
+        for whole, first in zip(found, (ctx.first, False, False), strict=True):
+            whole[_end(ctx.runs, first) :] = 0
         return (*found, None, None, None, None, None)
 
 

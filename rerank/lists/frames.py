@@ -65,8 +65,8 @@ def as_frame(given: Any, columns: Mapping[str, str] | None = None, name: str = "
         if column not in there:
             raise UserError(f"{name}: has no column {column!r}{nearest(column, there)}; there are {', '.join(there)}")
     for field, usual in NAMES.items():
-        if field not in told and (column := next((column for column in usual if column in there), None)):
-            told[field] = column
+        if field not in told and (found := next((column for column in usual if column in there), None)):
+            told[field] = found
     frame = frame.rename(columns={column: field for field, column in told.items()})
     lists = [field for field in ("doc_id", "text", "grade") if field in frame and _holds_lists(frame[field])]
     if lists:

@@ -76,7 +76,7 @@ def _texts(model: CrossEncoder, asked: dict[str, Any], budget: int | None) -> tu
         raise UserError(f"query: expected a text, not {query!r}; a line is like {RIGHT}")
     if not isinstance(documents, list):
         raise UserError(f"documents: expected a list of texts, not {documents!r}; a line is like {RIGHT}")
-    texts = [document.get("text") if isinstance(document, dict) else document for document in documents]
+    texts: list[Any] = [document.get("text") if isinstance(document, dict) else document for document in documents]
     if wrong := [i for i, text in enumerate(texts) if not isinstance(text, str)]:
         raise UserError(f"documents: number {wrong[0]} has no text")
     scores = model.text_scores([(query, text) for text in texts], budget)

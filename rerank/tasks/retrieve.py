@@ -231,7 +231,7 @@ SEARCHING = ("tune_on", "index", "rm3", "k1", "b", "language", "tune_measure", "
 """Options of ``rerank retrieve`` that only BM25's search takes."""
 
 
-def _changed(command: Callable[..., None], given: Mapping[str, Any], options: Sequence[str]) -> list[str]:
+def _changed(command: Callable[..., Any], given: Mapping[str, Any], options: Sequence[str]) -> list[str]:
     """Those of some options that are not at their defaults."""
     defaults = signature(command).parameters
     return [name for name in options if given[name] != defaults[name].default]

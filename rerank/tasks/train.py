@@ -79,7 +79,7 @@ def train(
         raise UserError("lists: expected one or more lists to train on")
     share = validation if isinstance(validation, int | float) else 0.0
     by_share = validation is None or isinstance(validation, int | float)
-    named = {"train": several, "validation": [] if by_share else [validation], "test": [test]}
+    named: dict[str, list[Any]] = {"train": several, "validation": [] if by_share else [validation], "test": [test]}
     if share and not 0 < share < 1:
         raise UserError(f"validation: a share must be above 0 and below 1, not {share:g}; lists validate, too")
     given = {name: [_lists(one, name) for one in some if one is not None] for name, some in named.items()}
@@ -102,7 +102,8 @@ def train(
     train_folders = folders["train"]
     config.data = ListsData(
         train_folders[0] if len(train_folders) == 1 else train_folders,
-        *(folders[name][0] if folders[name] else None for name in ("validation", "test")),
+        next(iter(folders["validation"]), None),
+        next(iter(folders["test"]), None),
         validation_share=share,
         depth=depth,
         unjudged=unjudged,

@@ -97,9 +97,9 @@ class Batches:
             lists, before = self._pass(visit)
             order = np.random.default_rng(seed_of(self.seed, visit, "order")).permutation(len(lists))
             self._order, self._before = lists[order], before[order]
-        query, before = int(self._order[position]), int(self._before[position])
+        query, times = int(self._order[position]), int(self._before[position])
         start, end = self.lists.offsets[query], self.lists.offsets[query + 1]
-        seed = seed_of(self.seed, visit, self.lists.query_ids[query] + f" again {before}" * bool(before))
+        seed = seed_of(self.seed, visit, self.lists.query_ids[query] + f" again {times}" * bool(times))
         labels = self.lists.grades[start:end]
         if self.scores is None:
             return Group(query, start + self.sampler.sample(labels, seed), seed)

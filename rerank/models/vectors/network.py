@@ -82,13 +82,13 @@ class FeatureNetwork(Scorer):
         """The lists' vectors, normalised, on the model's device."""
         return self.reads(lists, self.normalisers, self.names, next(self.parameters()).device)
 
-    def predict(self, lists: Any, groups: Sequence[int] | None = None, budget: int | None = None) -> Array:
+    def predict(self, lists: Any, budget: int | None = None, groups: Sequence[int] | None = None) -> Array:
         """Scores of every candidate, ``[n]`` float32, in their order; by fresh weights before training.
 
         Args:
             lists: lists; or an array ``[n, F]`` of the features in the order in which the model reads them.
-            groups: of an array, how many rows each list has; None for one list.
             budget: documents per forward pass; None for its own.
+            groups: of an array, how many rows each list has; None for one list.
 
         Raises:
             UserError: lists that lack what the model reads, or an array of another shape.
