@@ -81,7 +81,7 @@ RANGES = {
     "WassRank.gain_base": POSITIVE,
     "WassRank.gap": NOT_NEGATIVE,
     "NeuralSort.tolerance": NOT_NEGATIVE,
-    "NeuralSort.beta": POSITIVE,
+    "NeuralSort.beta": NOT_NEGATIVE,
 }
 """What settings take, by their keys, or by class and argument; null is for whoever takes it to say."""
 

@@ -30,6 +30,8 @@ def refused(message: str, options: Sequence[str], classes: Sequence[str]) -> str
     if found := re.search(r"import path string: (\S+)", text):
         return f"{key}: there is no {found[1]}{nearest(found[1], classes)}"
     if found := re.search(r"Option '([\w.]+)' is not accepted", text):
+        if not kind:
+            return f"{key and key + '.'}{found[1]}: there is no such key{nearest('--' + found[1], options)}"
         return f"{key}.{found[1]}: {_short(kind)} has no {found[1]}{nearest(found[1], _parameters(kind))}"
     if kind and (found := re.search(r"arguments are required: (.*)", text)):
         needed = re.sub(r" - Expected.*", "", found[1])

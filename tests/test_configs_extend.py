@@ -163,7 +163,7 @@ def test_training_reads_what_extends_and_writes_it_resolved(tmp_path: Path, caps
     config = printed(capsys, "--config", str(path), "--epochs=9")
     assert config["model"]["init_args"]["preset"] == "linear"
     assert config["model"]["init_args"]["dropout"] == 0.5
-    assert (config["epochs"], config["loss"]["class_path"]) == (9, "rerank.losses.ListNet")
+    assert (config["epochs"], config["loss"]["class_path"]) == (9, "rerank.ListNet")
     assert "extends" not in config
     again = write(tmp_path / "config.yaml", config)
     assert printed(capsys, f"--config={again}") == config
@@ -177,7 +177,7 @@ def test_several_files_merge_in_order(tmp_path: Path, capsys: pytest.CaptureFixt
     config = printed(capsys, *words)
     assert (config["epochs"], config["batch_size"], config["output"]) == (3, 3, "1e-3")
     assert config["model"]["init_args"] | {"preset": "linear", "dropout": 0.5} == config["model"]["init_args"]
-    assert config["loss"]["class_path"] == "rerank.losses.SmoothINDCG"
+    assert config["loss"]["class_path"] == "rerank.SmoothINDCG"
     four = write(tmp_path / "four.yaml", {"model": {"class_path": "MLP", "init_args": {"hidden": [8]}}})
     config = printed(capsys, *words, f"--config={four}", "--epochs=5")
     assert (config["model"]["init_args"]["hidden"], config["model"]["init_args"]["preset"]) == ([8], None)

@@ -107,8 +107,10 @@ class JudgedDocuments:
         """
         if not self._left:
             return
-        _check_spelling("documents", self._left, _alike(self._left, self._met.values()), name)
         known = self._total - len(self._left)
+        alike = _alike(self._left, self._met.values())
+        if 100 * len(alike) >= known:  # fewer, among so many that are known, are documents of their own
+            _check_spelling("documents", self._left, alike, name)
         example = next(iter(self._left))
         if SHARE * known < self._total if whole else not known:
             raise UserError(

@@ -15,7 +15,7 @@ GROUPS = {
     "how long": ("epochs", "steps_per_epoch", "patience", "seed"),
     "a step": ("batch_size", "sampler"),
     "rates": tuple(f"optimization.{field.name}" for field in fields(Optimization)),
-    "memory, speed": ("gradient", "precision", "micro_batch_size", "token_budget", "kernels"),
+    "memory, speed": ("gradient", "precision", "micro_batch_size", "token_budget", "kernels", "deterministic"),
     "measures": ("monitor", "measures", "test"),
     "what is kept": ("checkpoint_every", "fidelity", "tracker"),
 }

@@ -93,7 +93,8 @@ class Scoring:
             made: of each share, what its scores are made from.
         """
         state = self._state
-        read = [name.partition("/")[0].partition(SCALED)[0] for name in self._model.columns]
+        names = getattr(self._model, "names", None) or self._model.columns  # of vectors, what training settled
+        read = [name.partition("/")[0].partition(SCALED)[0] for name in names]
         scored = []
         for about, share in zip(made, self.shares, strict=True):
             columns = {name: share.lists.store.column_hash(name) for name in read}

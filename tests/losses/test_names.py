@@ -69,12 +69,17 @@ def test_every_loss_is_printed_with_parameters_and_paper() -> None:
     assert max(map(len, listing().splitlines())) <= 110
 
 
+def parameters(kind: type) -> list[str]:
+    """What its constructor takes; Python 3.11.2 looks at ``__new__`` of a class without a constructor of its own."""
+    return list(inspect.signature(kind.__init__).parameters)[1:]  # type: ignore[misc]
+
+
 def test_surrogates_say_what_they_are() -> None:
     for kind in load_all().values():
         if not issubclass(kind, DirectMetric):
             text = inspect.getdoc(kind) or ""
             assert ".. math::" in text and "Source: " in text and "[B, N]" in text and "without relevant" in text, kind
-            for parameter in inspect.signature(kind).parameters:
+            for parameter in parameters(kind):
                 assert f"\n    {parameter}: " in text, (kind, parameter)
 
 
@@ -105,7 +110,7 @@ def test_a_description_has_every_argument() -> None:
     assert said == {"class_path": "rerank.losses.pairwise.RankNet", "init_args": settings}
     for name, kind in load_all().items():
         if not issubclass(kind, DirectMetric):
-            assert list(described(kind())["init_args"]) == list(inspect.signature(kind).parameters), name
+            assert list(described(kind())["init_args"]) == parameters(kind), name
 
 
 @pytest.mark.parametrize("measure", ["nDCG@10", "NDCG@10", "nDCG(dcg='log2')@10", ir_measures.nDCG @ 10, nDCG(10)])

@@ -139,10 +139,12 @@ def test_an_interrupted_run_goes_on(options: list[str], tmp_path: Path, monkeypa
     accumulate = Gradients.accumulate
     for stop in (3, 8):
 
-        def interrupted(self: Gradients, groups: list, step: int, share: float, stop: int = stop) -> object:
+        def interrupted(
+            self: Gradients, groups: list, step: int, share: float, scored: object, stop: int = stop
+        ) -> object:
             if step == stop:
                 raise KeyboardInterrupt
-            return accumulate(self, groups, step, share)
+            return accumulate(self, groups, step, share, scored)
 
         monkeypatch.setattr(Gradients, "accumulate", interrupted)
         monkeypatch.setattr("rerank.training.trainer.CHECKPOINT_SECONDS", 1e9 if stop == 3 else 0.0)

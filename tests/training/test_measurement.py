@@ -28,7 +28,7 @@ def test_values_per_query_come_back_to_the_last_bit(tmp_path: Path) -> None:
     write_measurement(tmp_path, identity, table(), {"AP": 0.25})
     found = read_measurement(tmp_path, identity)
     assert found is not None
-    read, mixed = found
+    read, mixed, beside = found
     np.testing.assert_array_equal(read.values, table().values)
     np.testing.assert_array_equal(read.without_relevant, table().without_relevant)
     assert (read.measures, read.queries, read.missing, read.empty) == (
@@ -38,6 +38,7 @@ def test_values_per_query_come_back_to_the_last_bit(tmp_path: Path) -> None:
         "drop",
     )
     assert mixed == {"AP": 0.25}
+    assert beside == {}
     for other in (
         measurement_identity(subject, TEST, "AP", "drop"),
         measurement_identity(subject, TEST, "nDCG@10 AP", "0"),
