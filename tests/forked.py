@@ -101,6 +101,7 @@ class Command:
 def _command(words: list[str], said: str) -> None:
     from rerank.cli import main
 
+    multiprocessing.process._parent_process = None  # type: ignore[attr-defined] # a command is no worker: it may start Java
     with open(said, "a", buffering=1) as file:
         os.dup2(file.fileno(), 2)
     sys.stdout, sys.stderr = open(os.devnull, "w"), os.fdopen(2, "w", buffering=1)  # noqa: SIM115

@@ -162,7 +162,7 @@ scoring.PAIRS = 10
 write = scoring.Parts.write
 def killed_after_two(self, part, scores):
     write(self, part, scores)
-    if "killed" in sys.argv[-1] and part == 3:
+    if "killed" in Path(sys.argv[-1]).name and part == 3:
         os.kill(os.getpid(), signal.SIGKILL)
 if "first" in sys.argv[1]:
     scoring.Parts.write = killed_after_two
