@@ -6,6 +6,7 @@ first line of ours is left out. A few tests start real ones all the same, so tha
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import signal
@@ -81,8 +82,9 @@ class Command:
         return self.process.exitcode
 
     def send_signal(self, number: int) -> None:
-        """Send it a signal."""
-        os.kill(self.pid, number)
+        """Send it a signal; one that has ended gets none, as with `subprocess.Popen`."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, number)
 
     def wait(self, timeout: float | None = None) -> int:
         """Its exit code, when it has ended."""
