@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from rerank import __version__, tasks
-from rerank.console import call, exit_code
+from rerank.console import call, exit_code, find_own_classes
 from rerank.errors import UserError, nearest
 
 log = logging.getLogger("rerank")
@@ -380,8 +379,7 @@ def _call(name: str, argv: Sequence[str]) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of the ``rerank`` command."""
-    if os.getcwd() not in sys.path:  # classes of one's own, by their import path; behind all that is installed
-        sys.path.append(os.getcwd())
+    find_own_classes()
     return exit_code(lambda: run(sys.argv[1:] if argv is None else argv))
 
 

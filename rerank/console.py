@@ -174,6 +174,12 @@ def working(what: str) -> Iterator[None]:
                 ticking.join()
 
 
+def find_own_classes() -> None:
+    """Let classes of the working directory be named by their import path, behind all that is installed."""
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+
+
 def exit_code(command: Callable[[], Any]) -> int:
     """Run a command.
 

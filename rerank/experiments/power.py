@@ -10,7 +10,8 @@ import numpy as np
 from rerank.evaluation.crossed import paired
 from rerank.evaluation.measures import COUNTS, PerQuery, parse_measures
 from rerank.evaluation.power import OTHER, TYPICAL, found_differences, measured_deviations
-from rerank.experiments.cells import Cell, Group, Plan, first_stage_names
+from rerank.experiments.cells import Cell, Group, Plan
+from rerank.experiments.config import first_stage_names
 from rerank.experiments.identities import Identities
 from rerank.experiments.planned import planned_pairs
 from rerank.experiments.rows import test_lists
