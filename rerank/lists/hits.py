@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Any
@@ -198,8 +198,7 @@ class _Collected:
                 }
                 none = np.zeros(last - first, np.int32)
                 writer.add(lengths[first:last], none, rows["document"][here], rows["grade"][here], **values)
-            run = _Ranking(self.queries, ends, rows["document"], scores[self.order], self.folder / "documents.arrow")
-            write_run(self.folder / "run.trec", run, tag=self.order)
+            write_run(self.folder / "run.trec", self._ranked(ends, rows["document"], scores[self.order]), self.order)
             self.counts |= {"queries": len(self.queries), "documents": self._texts.rows, "pairs": self._rows.rows}
             self.counts["queries_without_candidates"] = int((lengths == 0).sum())
             writer.close(
@@ -212,21 +211,9 @@ class _Collected:
                 made={"run": source.name},
             )
 
-
-class _Ranking(Mapping[str, Sequence[Scored]]):
-    """The run that was collected: query id -> documents, best first, read as they are asked for."""
-
-    def __init__(self, queries: dict[str, int], ends: Array, documents: Array, scores: Array, texts: Path) -> None:
-        self._queries, self._ends, self._documents, self._scores = queries, ends, documents, scores
-        self._ids = read_arrow(texts).column("doc_id")
-
-    def __len__(self) -> int:
-        return len(self._queries)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._queries)
-
-    def __getitem__(self, query: str) -> list[Scored]:
-        here = slice(*self._ends[self._queries[query] :][:2].tolist())
-        ids = self._ids.take(pa.array(self._documents[here])).to_pylist()
-        return list(map(Scored, ids, self._scores[here].tolist()))
+    def _ranked(self, ends: Array, documents: Array, scores: Array) -> Iterator[tuple[str, list[Scored]]]:
+        """Each query with its documents, best first."""
+        known = read_arrow(self.folder / "documents.arrow").column("doc_id")
+        for query, start, end in zip(self.queries, ends[:-1].tolist(), ends[1:].tolist(), strict=True):
+            ids = known.take(pa.array(documents[start:end])).to_pylist()
+            yield query, list(map(Scored, ids, scores[start:end].tolist()))

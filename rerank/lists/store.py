@@ -182,6 +182,14 @@ class Store:
             return sorted(self._columns)
         return sorted(path.stem for path in (self.folder / "columns").glob("*.arrow") if path.name[0] != ".")
 
+    def numbers_by_column(self) -> dict[str, list[str]]:
+        """The columns, the one that orders the lists first, and what each one's numbers are called."""
+        found = {}
+        for name in sorted(self.column_names, key=lambda name: name != self.order):
+            numbers = self.entry(name).names
+            found[name] = [name] if numbers == (name,) else [f"{name}/{number}" for number in numbers]
+        return found
+
     def entry(self, name: str) -> Column:
         """A column with what is known of it.
 
