@@ -147,11 +147,7 @@ def log_file(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def working(what: str) -> Iterator[None]:
-    """Show on a terminal what is being done, and for how many seconds, where nothing else would move.
-
-    Args:
-        what: in a few words: ``importing PyTorch``.
-    """
+    """Show on a terminal what is being done, and for how many seconds, where nothing else would move."""
     from threading import Event, Thread
 
     from tqdm import tqdm

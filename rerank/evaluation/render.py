@@ -29,9 +29,7 @@ class Cell(NamedTuple):
 def text(comparison: Comparison, bold: bool = False) -> str:
     """Plain-text tables: the means, and under a baseline the differences from it.
 
-    Args:
-        comparison: what to show.
-        bold: set the best of each column in bold by terminal codes; meant for where ``sys.stdout.isatty()``.
+    The best of each column may be bold by terminal codes, where ``sys.stdout.isatty()``.
     """
     lines = text_table(*means(comparison, unjudged=True), bold=bold)
     if comparison.differences:

@@ -102,9 +102,6 @@ class Cell:
 class Plan:
     """What an experiment will do.
 
-    Args:
-        config: the experiment.
-
     Raises:
         UserError: whatever in it cannot work and can be told without training's own parser.
     """
@@ -138,9 +135,7 @@ class Plan:
     def refitted(self, chosen: Cell, trees: int | None = None) -> Cell:
         """The second training of a cell that validation chose; the cell itself where there is none.
 
-        Args:
-            chosen: the cell.
-            trees: how many trees validation found best, of a model that has any.
+        ``trees`` is how many validation found best, of a model that has any.
         """
         if not self.config.refit:
             return chosen

@@ -158,9 +158,7 @@ class Workers:
     def submit(self, job: dict[str, Any], avoid: str | None = None) -> Future[Reply] | None:
         """Start a job; None while no worker is free.
 
-        Args:
-            job: the job.
-            avoid: a place that it is not to run at, if there is any other.
+        It is not to run at the place ``avoid``, if there is any other.
         """
         if self._most is not None and len(self._busy) >= self._most:
             return None

@@ -93,12 +93,6 @@ class RayWorker:
 class Cluster:
     """The machines of a Ray cluster, as far as they have room for cells and see our disk.
 
-    Args:
-        output: the experiment's folder.
-        logs: folder for what the processes print.
-        cpus: CPUs of a cell.
-        gpus: GPUs of a cell.
-
     Raises:
         UserError: a machine that does not see the disk, or has another version of the library; no machine has room.
     """

@@ -127,13 +127,7 @@ class Experiment:
         self.failures.sort(key=lambda failure: self.plan.groups.index(failure.cell.group))
 
     def _work(self, workers: Workers, running: dict[Future[Reply], tuple[Job, Cell]], late: list[Group]) -> None:
-        """Let the workers do what is ready until nothing is.
-
-        Args:
-            workers: the workers.
-            running: gets what they do.
-            late: groups that wait for the rule of futility.
-        """
+        """Let the workers do what is ready until nothing is."""
         while running or self._ready or late:
             if not running and not self._ready:
                 self._give_up()

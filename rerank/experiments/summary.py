@@ -119,13 +119,7 @@ def summarise(
     outcomes: Mapping[Group, Outcome],
     stopped: Mapping[str, tuple[float, float]] | None = None,
 ) -> Summary:
-    """The numbers of the table of an experiment.
-
-    Args:
-        config: the experiment.
-        outcomes: what came out.
-        stopped: methods that the rule of futility gave up.
-    """
+    """The numbers of the table of an experiment."""
     measures = parse_measures(config.measures)
     names = [str(measure) for measure in measures]
     rows = {method: _row(config, method, names, outcomes) for method in row_names(config, outcomes)}

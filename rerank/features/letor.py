@@ -158,9 +158,7 @@ def letor_lists(path: Path, layout: Layout | None = None) -> Lists:
 def open_lists(path: str | Path, layout: dict[str, int] | None = None) -> Lists:
     """A lists folder, or a feature file.
 
-    Args:
-        path: what to open.
-        layout: ``first`` and ``width`` of the features of a model's training file, which a file has to agree with.
+    A file has to agree with a ``layout``, ``first`` and ``width`` of the features of a model's training file.
     """
     path = Path(path).expanduser()
     if path.is_file():

@@ -124,9 +124,6 @@ class Finder:
     """Finds candidates by the ids of their query and document.
 
     Memory is that of the rows which are looked for together and of the lists that they are of.
-
-    Args:
-        store: the lists.
     """
 
     def __init__(self, store: Store) -> None:

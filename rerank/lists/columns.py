@@ -88,11 +88,6 @@ def named_files(words: Iterable[str]) -> dict[str, str]:
 def load_column(path: Path, candidates: str, remembered: bool = True) -> Column:
     """Map a column's file.
 
-    Args:
-        path: the file.
-        candidates: the hash of the candidates that it has to belong to.
-        remembered: see :func:`rerank.hashes.check_seal`.
-
     Raises:
         UserError: it is damaged, or belongs to others.
     """
@@ -112,15 +107,7 @@ def column_file(folder: Path, numbers: int) -> FlatFile:
 
 
 def write_column(file: FlatFile, path: Path, names: Sequence[str], candidates: str, made: Mapping[str, Any]) -> None:
-    """Write what was collected, with what it is, and seal it.
-
-    Args:
-        file: the numbers.
-        path: where the column goes.
-        names: the names of the C numbers.
-        candidates: the hash of the candidates that it belongs to.
-        made: who made it, from what.
-    """
+    """Write what was collected, with what it is, and seal it."""
     about = {"names": json.dumps(list(names)), "candidates": candidates, "made": json.dumps(dict(made))}
     file.write(path, about | {KEY: ZEROS})
     seal(path)

@@ -19,14 +19,7 @@ def save(
 ) -> None:
     """Write some lists of a store as a folder, with texts, grades, judgments and every column.
 
-    Args:
-        store: the store.
-        queries: ``[Q]`` rows of the queries.
-        lengths: ``[Q]`` candidates of every list.
-        rows: ``[T]`` rows of the candidates, list after list; those that were added stay so.
-        qrels: all judgments of these queries.
-        folder: the folder to make; it appears whole or not at all.
-        name: what these lists are called.
+    ``queries`` and ``lengths`` are ``[Q]``, ``rows`` of the candidates ``[T]``; those that were added stay so.
 
     Raises:
         UserError: the place is taken.
