@@ -56,6 +56,18 @@ def check_name(name: str) -> str:
     return name
 
 
+def grouped(keys: Iterable[str], name: str) -> dict[str, list[str]]:
+    """Numbers by the columns that they belong to: those called ``NAME/NUMBER`` are one column."""
+    together: dict[str, list[str]] = {}
+    for key in keys:
+        together.setdefault(check_name(key.partition("/")[0]), []).append(key)
+    for column, several in together.items():
+        if len(several) > 1 and column in several:
+            other = next(key for key in several if key != column)
+            raise UserError(f"{name}: has columns {column} and {other}; rename one")
+    return together
+
+
 def column_name(path: str | Path) -> str:
     """The name of a column for what a file holds: its stem, with other signs replaced."""
     return as_name(plain_name(Path(path)).stem)

@@ -18,6 +18,7 @@ from rerank.collections.distinct import Distinct
 from rerank.collections.hits import Hit, HitList, HitsCollection, another_text
 from rerank.errors import UserError, nearest
 from rerank.lists.build import COUNTS, warn
+from rerank.lists.columns import grouped
 from rerank.lists.judged import JudgedDocuments, check_queries
 from rerank.lists.place import new_lists
 from rerank.lists.store import DOCUMENTS, QUERIES
@@ -180,11 +181,7 @@ class _Collected:
             judged = {query: self.qrels[query] for query in self.queries if query in self.qrels}
             self.counts["negative_grades"] = sum(grade < 0 for given in judged.values() for grade in given.values())
             write_qrels(self.folder / "qrels.trec", judged)
-        together: dict[str, list[str]] = {}
-        for name in self._columns:
-            together.setdefault(name.partition("/")[0], []).append(name)
-        if wrong := next((keys for column, keys in together.items() if len(keys) > 1 and column in keys), None):
-            raise UserError(f"{source.name}: has columns {wrong[0]} and {wrong[1]}; rename one by --columns")
+        together = grouped(self._columns, source.name)
         ends = np.concatenate([[0], np.cumsum(self._lengths)]).astype(np.int64)
         rows = {name: self._rows.mapped(name) for name in ("document", "grade")}
         scores = {name: file.mapped("values") for name, file in self._columns.items()}
