@@ -13,7 +13,7 @@ from rerank.files import cache_folder, digest
 from rerank.hashes import sha256_of
 from rerank.lists.data import Data, Splits, check_disjoint, keep_back
 from rerank.lists.joined import concat
-from rerank.lists.store import VERSION
+from rerank.lists.layout import VERSION
 from rerank.lists.view import Lists
 from rerank.locks import held
 from rerank.ranges import check_range

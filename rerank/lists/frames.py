@@ -17,7 +17,8 @@ from rerank.errors import NotFoundError, UserError
 from rerank.files import plain_name
 from rerank.lists.columns import Column, as_column, grouped
 from rerank.lists.digests import candidates_hash
-from rerank.lists.store import CANDIDATES, ENDS, VERSION, Store
+from rerank.lists.layout import CANDIDATES, ENDS, VERSION
+from rerank.lists.store import Store
 from rerank.lists.writer import Judgments
 
 if TYPE_CHECKING:

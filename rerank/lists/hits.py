@@ -20,8 +20,8 @@ from rerank.errors import UserError, nearest
 from rerank.lists.build import COUNTS, warn
 from rerank.lists.columns import grouped
 from rerank.lists.judged import JudgedDocuments, check_queries
+from rerank.lists.layout import DOCUMENTS, QUERIES
 from rerank.lists.place import new_lists
-from rerank.lists.store import DOCUMENTS, QUERIES
 from rerank.lists.view import Lists
 from rerank.lists.writer import StoreWriter, write_qrels
 from rerank.retrieval.runs import Scored, write_run

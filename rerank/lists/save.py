@@ -9,8 +9,9 @@ import pyarrow as pa
 
 from rerank.arrow import Array, by_first_appearance, write_arrow
 from rerank.collections import Qrels
+from rerank.lists.layout import DOCUMENTS, QUERIES
 from rerank.lists.place import new_lists
-from rerank.lists.store import DOCUMENTS, QUERIES, Store
+from rerank.lists.store import Store
 from rerank.lists.writer import StoreWriter, write_qrels
 
 
