@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rerank.evaluation.export import finite
 from rerank.experiments import table
 from rerank.experiments.cells import Cell, Group, Plan
 from rerank.experiments.keep import write_kept
@@ -78,7 +78,7 @@ def as_dict(experiment: Experiment, summary: Summary) -> dict[str, Any]:
 
 def _value(value: Value) -> dict[str, float | None]:
     numbers = vars(value) | {"distance": value.distance}
-    return {name: None if number is None or not math.isfinite(number) else number for name, number in numbers.items()}
+    return {name: finite(number) for name, number in numbers.items()}
 
 
 def _compared(one: Compared) -> dict[str, Any]:
@@ -86,7 +86,7 @@ def _compared(one: Compared) -> dict[str, Any]:
     if one.found is not None:
         low, high = one.found.interval
         numbers |= {"mean": one.found.mean, "low": low, "high": high, "error": one.found.error}
-    known = {name: value if math.isfinite(value) else None for name, value in numbers.items()}
+    known = {name: finite(value) for name, value in numbers.items()}
     sides = {"row": one.row, "against": one.against, "methods": list(one.methods), "measure": one.measure}
     return sides | known | {"wins/ties/losses": list(one.counts)}
 
@@ -99,9 +99,9 @@ def _cell(output: Path, outcome: Outcome) -> dict[str, Any]:
     return _where(outcome.cell) | {
         "tried": outcome.tried,
         "folder": _path(outcome.measured.folder, output),
-        "seconds": None if math.isnan(outcome.seconds) else outcome.seconds,
+        "seconds": finite(outcome.seconds),
         "validation": outcome.validation,
-        "test": {name: None if math.isnan(mean) else mean for name, mean in outcome.test.mean.items()},
+        "test": {name: finite(mean) for name, mean in outcome.test.mean.items()},
     }
 
 
@@ -131,7 +131,7 @@ def _queries(outcome: Outcome) -> list[dict[str, Any]]:
     del common["point"]
     names = [str(measure) for measure in test.measures]
     return [
-        common | {"query_id": query} | {n: None if math.isnan(v) else v for n, v in zip(names, values, strict=True)}
+        common | {"query_id": query} | dict(zip(names, map(finite, values), strict=True))
         for query, values in zip(test.queries, test.values.T.tolist(), strict=True)
     ]
 

@@ -55,11 +55,8 @@ class Coverage:
         )
 
     def __str__(self) -> str:
-        parts = [f"{known} of {all} {what}" for what, (known, all) in self._named() if all]
-        return ", ".join(parts) or "no candidates"
-
-    def _named(self) -> list[tuple[str, tuple[int, int]]]:
-        return [("candidates", self.candidates), ("queries", self.queries), ("added documents", self.added)]
+        named = {"candidates": self.candidates, "queries": self.queries, "added documents": self.added}
+        return ", ".join(f"{known} of {all} {what}" for what, (known, all) in named.items() if all) or "no candidates"
 
 
 def add_runs(lists: Store | str | Path, files: Mapping[str, str | Path]) -> dict[str, Coverage]:
