@@ -147,11 +147,7 @@ def log_file(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def working(what: str) -> Iterator[None]:
-    """Show on a terminal what is being done, and for how many seconds, where nothing else would move.
-
-    Args:
-        what: in a few words: ``importing PyTorch``.
-    """
+    """Show on a terminal what is being done, and for how many seconds, where nothing else would move."""
     from threading import Event, Thread
 
     from tqdm import tqdm
@@ -172,6 +168,12 @@ def working(what: str) -> Iterator[None]:
             done.set()
             if not bar.disable:
                 ticking.join()
+
+
+def find_own_classes() -> None:
+    """Let classes of the working directory be named by their import path, behind all that is installed."""
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
 
 
 def exit_code(command: Callable[[], Any]) -> int:
