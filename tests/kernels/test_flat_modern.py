@@ -16,7 +16,8 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer, Mode
 from rerank.kernels import cpu_attention, flat_attention
 from rerank.kernels.flat import SEQUENCES, flatten, reads_flat, rows, stop_reading_flat, use_flat_encoder
 from rerank.kernels.flat_attention import Sequences, attend
-from rerank.models.text.cross_encoder import ClsHead, CrossEncoder
+from rerank.models.text.cross_encoder import CrossEncoder
+from rerank.models.text.head import ClsHead
 
 LENGTHS = st.lists(st.integers(1, 14), min_size=1, max_size=9)
 WINDOW = 3
