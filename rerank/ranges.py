@@ -109,7 +109,7 @@ def check_range(key: str, value: Any) -> None:
 
 
 def check_arguments(kind: type[Any], given: Mapping[str, Any]) -> None:
-    """Refuse what a class does not take: numbers beyond its range in `RANGES`, or not finite; None, if its type has none.
+    """Refuse numbers beyond a class's ranges in `RANGES`, or not finite, and None where an argument's type has none.
 
     Args:
         kind: the class; its ``section`` is the key that it stands under, whose ranges hold for all classes there.

@@ -57,7 +57,8 @@ def _expected(text: str) -> str:
     if not types or not given:
         return ""
     *others, last = dict.fromkeys(word for name in types for word in _in_words(name))
-    return f"expected {', '.join(others)}{' or ' * bool(others)}{last}, not {'nothing' if given[0] == 'None' else given[0]}"
+    there = "nothing" if given[0] == "None" else given[0]
+    return f"expected {', '.join(others)}{' or ' * bool(others)}{last}, not {there}"
 
 
 def _in_words(name: str) -> list[str]:
