@@ -172,6 +172,19 @@ def test_a_folder_that_cannot_take_its_place_is_said(
     assert os.listdir(tmp_path) == []
 
 
+def test_a_folder_that_appears_right_before_the_rename(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rename = os.rename
+
+    def late(source: Path, target: Path) -> None:
+        (target / "theirs").mkdir(parents=True)
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", late)
+    with pytest.raises(UserError, match="folder: exists already"), atomic_folder(tmp_path / "folder") as folder:
+        (folder / "a").touch()
+    assert os.listdir(tmp_path / "folder") == ["theirs"]
+
+
 def test_no_file_stays_open(tmp_path: Path) -> None:
     before = os.listdir("/proc/self/fd")
     for number in range(3):
