@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import hashlib
+import importlib
 import itertools
 import json
 import logging
@@ -111,14 +112,14 @@ class Worker:
         self.stdout.close()
 
 
-def start(words: Sequence[str], place: Path, stop: int | None = None, told: int | None = None) -> int:
+def start(words: Sequence[str], place: Path, stop: int | None = None) -> int:
     """A command in a process of its own; returns its number.
 
     Args:
         words: the command.
-        place: below it operations on files count; beside it ``said.txt`` has what the command says.
+        place: below it operations on files count; beside it are ``said.txt``, what the command says, and, once it is
+            through, ``done.json``: how many operations there were, and what it imported.
         stop: the operation before which it is killed; None never kills it.
-        told: a pipe for how many there were.
     """
     sys.stdout.flush()
     ready = Worker() if words[0] == "experiment" else None
@@ -141,13 +142,16 @@ def start(words: Sequence[str], place: Path, stop: int | None = None, told: int 
 
             sys.addaudithook(watch)
             logging.getLogger("rerank").setLevel(logging.ERROR)
-            with said(place).open("w") as file, contextlib.redirect_stdout(file), contextlib.redirect_stderr(file):
+            with (
+                (place.parent / "said.txt").open("w") as file,
+                contextlib.redirect_stdout(file),
+                contextlib.redirect_stderr(file),
+            ):
                 try:
                     code = rerank(words)
                 except BaseException:
                     traceback.print_exc()
-            if told is not None:
-                os.write(told, str(seen[0]).encode())
+            (place.parent / "done.json").write_text(json.dumps([seen[0], list(sys.modules)]))
         finally:
             os._exit(code)
     if ready is not None:
@@ -155,9 +159,16 @@ def start(words: Sequence[str], place: Path, stop: int | None = None, told: int 
     return child
 
 
-def said(place: Path) -> Path:
-    """The file with what the last command said."""
-    return place.with_name("said.txt")
+def alone(words: Sequence[str], place: Path) -> int:
+    """A command that nobody kills; afterwards its modules are imported here. Returns how many operations it made."""
+    code = ended(start(words, place))
+    assert code == 0, f"{words}: exit code {code}\n{(place.parent / 'said.txt').read_text()}"
+    count, modules = json.loads((place.parent / "done.json").read_text())
+    for name in modules:
+        if name not in sys.modules and name.partition(".")[0] not in ("jnius", "pyserini"):  # Java does not fork
+            with contextlib.suppress(Exception):  # some are made, not imported
+                importlib.import_module(name)
+    return int(count)
 
 
 def ended(child: int) -> int:
@@ -209,13 +220,12 @@ def signal_of(number: int) -> signal.Signals:
 def killed(case: Case, place: Path, kills: int, operations: int, rng: random.Random) -> None:
     """Kill a command again and again, and print how often the next one did not end as one that is left alone."""
     case.reset()
+    alone(case.words, place)
+    case.reset()
     started = time.perf_counter()
-    reading, writing = os.pipe()
-    code = ended(start(case.words, place, told=writing))
-    assert code == 0, f"{case.name}: exit code {code}\n{said(place).read_text()}"
-    took, alone = time.perf_counter() - started, content(place)
+    count = alone(case.words, place)
+    took, whole = time.perf_counter() - started, content(place)
     assert not hidden(place), f"{case.name}: leaves {hidden(place)}"
-    count = int(os.read(reading, 20))
     stops = [1 + i * count // operations for i in range(operations)] if operations < count else range(1, count + 1)
     counts, signals, wrong, number, missed = Counter[str](), Counter[str](), 0, 0, 0
     ways: list[int | None] = [*[None] * kills, *stops]
@@ -234,14 +244,14 @@ def killed(case: Case, place: Path, kills: int, operations: int, rng: random.Ran
         left = content(place)
         counts["after its first file" if left != before else "before"] += 1
         code = ended(start(case.words, place))
-        code = 0 if code == 2 and left == alone else code  # killed behind its last rename: it says that it is there
+        code = 0 if code == 2 and left == whole else code  # killed behind its last rename: it says that it is there
         found = content(place)
-        if code or found != alone or hidden(place):
+        if code or found != whole or hidden(place):
             wrong += 1
-            changed = [name for name in {**found, **alone} if found.get(name) != alone.get(name)]
+            changed = [name for name in {**found, **whole} if found.get(name) != whole.get(name)]
             how = "at a moment" if stop is None else f"before operation {stop} of {count}"
             print(f"{case.name}, {how}: exit code {code}, {changed[:5]}, {hidden(place)[:5]}", file=sys.stderr)
-            print(said(place).read_text(), file=sys.stderr)
+            print((place.parent / "said.txt").read_text(), file=sys.stderr)
     shown = ", ".join(f"{number} {when}" for when, number in sorted(counts.items()))
     how = ", ".join(f"{signals[name]} {name}" for name in ("KILL", "TERM", "INT"))
     every = "each" if len(stops) == count else f"{len(stops)} of"
@@ -269,13 +279,13 @@ def cases(data: Path, place: Path, made: Path) -> list[Case]:
     (made / "grid.yaml").write_text(yaml.safe_dump(grid | {"test": "t-test"}))
     retrieve = ["retrieve", "--collection", f"files:{dl20}", "--output"]
     train = ["train", "--config", str(made / "train.yaml"), "--output"]
-    assert ended(start([*retrieve, str(made / "lists"), "--run", runs["bm25"]], place)) == 0
+    alone([*retrieve, str(made / "lists"), "--run", runs["bm25"]], place)
     columns = made / "columns.yaml"
     over = {"class_path": "ListsData", "init_args": {"train": str(made / "lists")}}
     reads = {"class_path": "MLP", "init_args": {"hidden": [16], "columns": ["bm25"]}}
     columns.write_text(yaml.safe_dump(base | {"data": over, "model": reads, "epochs": 1}))
     for words in ([*train, str(made / "run")], ["train", "--config", str(columns), "--output", str(made / "over")]):
-        assert ended(start(words, place)) == 0, words
+        alone(words, place)
 
     def empty() -> None:
         shutil.rmtree(work, ignore_errors=True)
