@@ -46,7 +46,7 @@ from rerank.experiments import engines, worker
 
 PEEK = os.WEXITED | os.WNOHANG | os.WNOWAIT
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
-FREE = ("log.txt", "provenance.json", "README.md", "config.yaml", "metrics.jsonl", "results.json")
+FREE = ("log.txt", "provenance.json", "README.md", "config.yaml", "metrics.jsonl", "results.json", "table.md")
 """Files with times and paths in them: that they are there is all that is compared."""
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 PATHS = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate", "os.chmod")

@@ -15,7 +15,7 @@ from rerank.experiments.config import ExperimentConfig
 from rerank.experiments.results import flat_rows, write_results
 from rerank.experiments.summary import Summary, summarise
 from rerank.experiments.table import text
-from rerank.locks import held
+from rerank.locks import clear_within, held
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -88,6 +88,7 @@ def experiment(config: ExperimentConfig | Mapping[str, Any] | str | Path, html: 
     check_figures(plan)
     with held(plan.output, "rerank experiment"), log_file(plan.output):
         plan.output.mkdir(parents=True, exist_ok=True)
+        clear_within(plan.output)
         done = Experiment(plan)
         done.run()
         alone, mixed = first_stage_rows(plan, done.identities, done.outcomes)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from rerank.experiments.outcome import Failure, Outcome
 from rerank.experiments.planned import Compared
 from rerank.experiments.run import Experiment
 from rerank.experiments.summary import Summary, Value
-from rerank.files import atomic_write
+from rerank.files import atomic_file, atomic_write
 
 
 def write_results(experiment: Experiment, summary: Summary) -> None:
@@ -140,9 +139,5 @@ def _write_parquet(path: Path, rows: Sequence[dict[str, Any]]) -> None:
     import pyarrow.parquet as pq
 
     columns = list(dict.fromkeys(name for row in rows for name in row))
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
+    with atomic_file(path) as temporary:
         pq.write_table(pa.table({name: [row.get(name) for row in rows] for name in columns}), temporary)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)

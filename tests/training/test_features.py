@@ -156,6 +156,31 @@ def test_an_interrupted_run_goes_on(options: list[str], tmp_path: Path, monkeypa
     assert metrics(parts) == metrics(whole)
 
 
+def left_by_kills(run: Path, *others: str) -> list[Path]:
+    """What may lie in and beside a run folder when a command was killed."""
+    names = ["../.run.lock", ".test.trec.0123abcd.tmp", "best/.README.md.0123abcd.tmp", *others]
+    for name in names:
+        (run / name).touch()
+    return [run / name for name in names]
+
+
+def test_what_kills_left_of_a_run_is_cleared_away(options: list[str], tmp_path: Path) -> None:
+    """Whether the run was finished before the kill, or is by the next command; and beside a run file."""
+    run = tmp_path / "run"
+    train([*options, "--checkpoint_every=1", f"--output={run}"])
+    for unfinished in (False, True):
+        left = left_by_kills(run, *(["checkpoints/.step-1.old"] if unfinished else []))
+        if unfinished:
+            (run / "measures.json").unlink()
+        train([*options, "--checkpoint_every=1", f"--output={run}"])
+        assert not any(path.exists() for path in left)
+    (tmp_path / ".x.trec.0123abcd.tmp").touch()
+    lists = str(tmp_path / "made" / "Fold1" / "test.txt")
+    words = ["rerank", "--model", str(run / "best"), "--lists", lists, "--output", str(tmp_path / "x.trec")]
+    assert main(words) == 0
+    assert not list(tmp_path.glob(".*"))
+
+
 def test_two_processes_do_as_one(options: list[str], tmp_path: Path) -> None:
     """Those that torchrun itself starts; elsewhere `together` does."""
     options = [*options, "--checkpoint_every=1"]
