@@ -88,7 +88,7 @@ def call(name: str, function: Callable[..., Any], argv: Sequence[str], work: Cal
     own = [key for key, p in inspect.signature(function).parameters.items() if p.kind is not p.VAR_KEYWORD]
     if work is not None:
         parser.add_function_arguments(work, skip=set(own), as_group=False)
-    parser.add_function_arguments(_without_more(function), as_group=work is None)
+    parser.add_function_arguments(_without_more(function), as_group=False)
     return function(**vars(parse(parser, shell_like([*([work] if work else []), function], argv))))
 
 
