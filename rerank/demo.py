@@ -7,7 +7,7 @@ import logging
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -155,8 +155,10 @@ def _write_answers(demo: Collection, index: Path, output: Path) -> None:
 def answer(question: str, output: Path, count: int = 5) -> str:
     """The best documents for a question: BM25's candidates, reranked by the model of the first fold and BM25.
 
-    Java searches while Python imports PyTorch: each takes a second or two.
+    Java searches while Python imports PyTorch: each takes a second or two. Importing takes a fifth less without the
+    garbage collector, which would look through all that is imported again and again.
     """
+    import gc
     from concurrent.futures import ThreadPoolExecutor
 
     def search() -> tuple[Run, dict[str, str]]:
@@ -167,7 +169,11 @@ def answer(question: str, output: Path, count: int = 5) -> str:
         found = BM25().search(index, [Query("question", question)], depth=DEPTH, progress=False)
         return found, known["texts"]
 
-    with working("looking for answers"), ThreadPoolExecutor(1) as pool:
+    with ExitStack() as stack:
+        stack.enter_context(working("looking for answers"))
+        pool = stack.enter_context(ThreadPoolExecutor(1))
+        gc.disable()
+        stack.callback(gc.enable)
         searching = pool.submit(search)
         from rerank.models.text.cross_encoder import CrossEncoder
         from rerank.retrieval.fuse import interpolate

@@ -26,7 +26,10 @@ class HitsFiles(HitsCollection):
             found = (path for path in sorted(self.path.iterdir()) if path.is_file() and path.name[0] not in "._")
             self.files = [path for path in found if _kind(path) in _READERS]
         if not self.files or _kind(self.files[0]) not in _READERS:
-            raise UserError(f"{self.path}: no hits; expected .jsonl, .ndjson, .json (plain, .gz or .xz) or .parquet")
+            raise UserError(
+                f"{self.path}: no hits; expected .jsonl, .ndjson, .json (plain, .gz or .xz) or .parquet "
+                "(rerank.Lists.from_dataframe reads .csv)"
+            )
 
     def records(self) -> Iterator[tuple[str, Record]]:
         """Rows or lists, file after file, and the place of each."""

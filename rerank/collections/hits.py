@@ -161,7 +161,10 @@ class HitsCollection(ABC):
         if isinstance(text, dict):  # as rank_llm's requests have it
             record, text = {**text, **record}, text.get("text")
         if (key := _key(record, QUERY_IDS)) is None:
-            raise UserError(f"{where}: no query id among the fields {_names(record)}; expected 'query_id'")
+            raise UserError(
+                f"{where}: no query id among the fields {_names(record)}; expected 'query_id' (--columns "
+                "query_id=FIELD names another; rerank.Lists.from_dataframe makes ids from the texts)"
+            )
         id = _id(record[key], where, key)
         if self.asked is not None:
             return self._known.get(id, Query(id, ""))
@@ -182,7 +185,10 @@ class HitsCollection(ABC):
         if _key(record, DOC_IDS) is None and isinstance(record.get("doc"), dict):
             record = {**record["doc"], **record}
         if (key := _key(record, DOC_IDS)) is None:
-            raise UserError(f"{where}: no document id among the fields {_names(record)}; expected 'doc_id'")
+            raise UserError(
+                f"{where}: no document id among the fields {_names(record)}; expected 'doc_id' (--columns "
+                "doc_id=FIELD names another)"
+            )
         id = _id(record[key], where, key)
         return Hit(where, id, self._text(where, id, record), self._scores(where, record), _grade(where, record))
 

@@ -106,7 +106,10 @@ def found_columns(
 
 def _judged(query: Any, judged: Any, name: str) -> Mapping[Any, Any]:
     if not isinstance(judged, Mapping):
-        raise UserError(f"{name}: query {query!r}: expected a dictionary from document ids to grades, not {judged!r}")
+        raise UserError(
+            f"{name}: query {query!r}: expected a dictionary from document ids to grades, not a "
+            f"{type(judged).__name__} (judgments are given before runs)"
+        )
     return judged
 
 

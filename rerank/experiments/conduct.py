@@ -21,7 +21,7 @@ from rerank.experiments.rows import Rows
 from rerank.experiments.run import Experiment
 from rerank.experiments.summary import Summary, summarise
 from rerank.experiments.table import text
-from rerank.locks import held
+from rerank.locks import clear_within, held
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -83,6 +83,7 @@ def experiment(config: ExperimentConfig | Mapping[str, Any] | str | Path, html: 
     plan = checked(told)
     with held(plan.output, "rerank experiment"), log_file(plan.output):
         plan.output.mkdir(parents=True, exist_ok=True)
+        clear_within(plan.output)
         done = Experiment(plan)
         done.run()
         rows = Rows(plan, done.identities)

@@ -26,7 +26,7 @@ from rerank.experiments.rows import Rows, test_lists
 from rerank.experiments.search import Search, make_search
 from rerank.experiments.worker import note
 from rerank.identity import id_of
-from rerank.locks import held
+from rerank.locks import held, tidied
 from rerank.retrieval.runs import Run
 from rerank.stops import Stopped, name_of
 from rerank.training.command import configured
@@ -124,6 +124,8 @@ class Experiment:
                 self._stop(stop, workers, running)
         self.outcomes = {group: self.outcomes[group] for group in states if group in self.outcomes}
         self.trained = self._trained_cells()
+        for cell in [*(one.measured for one in self.outcomes.values()), *(cell for cell, _ in self.trained)]:
+            tidied(cell.folder)
         self.failures.sort(key=lambda failure: self.plan.groups.index(failure.cell.group))
 
     def _work(self, workers: Workers, running: dict[Future[Reply], tuple[Job, Cell]], late: list[Group]) -> None:

@@ -63,8 +63,9 @@ def measure_cell(
     identity = measurement_identity({"training": id}, hashes, measures, empty)
     if expected not in (None, id_of(identity)):
         raise UserError("data: the test lists changed since the experiment began; start again")
-    run = test_run(folder, id, config, test)
-    write_measurement(folder, identity, evaluate(run, test.qrels, measures, empty, name=str(folder / "test.trec")))
+    with held(folder, "rerank experiment", wait=True):
+        run = test_run(folder, id, config, test)
+        write_measurement(folder, identity, evaluate(run, test.qrels, measures, empty, name=str(folder / "test.trec")))
 
 
 def answer(job: dict[str, Any]) -> dict[str, Any]:

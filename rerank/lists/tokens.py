@@ -16,7 +16,7 @@ from rerank.errors import UserError
 from rerank.files import atomic_folder, digest
 from rerank.hashes import check_files, hash_files, read_sealed, write_sealed
 from rerank.lists.store import Store
-from rerank.locks import held
+from rerank.locks import held, tidied
 from rerank.progress import tqdm
 
 if TYPE_CHECKING:
@@ -130,7 +130,9 @@ def tokenise(
 
 def _cached(store: Store, folder: Path, tokenizer: PreTrainedTokenizerBase, query: Side, document: Side) -> Tokens:
     """The tokens in a folder, computed into it by the first process that needs them; others wait."""
-    if not (folder / REPORT).is_file():
+    if (folder / REPORT).is_file():
+        tidied(folder)
+    else:
         with held(folder, "tokenising", wait=True):
             if not (folder / REPORT).is_file():
                 with atomic_folder(folder, replace=True) as temporary:

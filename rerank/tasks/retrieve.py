@@ -66,14 +66,14 @@ def retrieve(
         query_fields: what makes a query's text: title, desc, narr of TREC topics, keys of JSONL; null takes the title.
         qrels: judgments (TREC file, BEIR TSV or collection); null takes the collection's own.
         fields: text fields of a document; null takes all.
-        columns: what rows of hits call their fields, NAME=FIELD: query=question text=passage.
+        columns: names of the fields of hits, as NAME=FIELD: query=question text=passage.
         k1: BM25's term frequency saturation.
         b: BM25's length normalisation.
         rm3: expand queries by RM3.
-        language: whose analyser takes texts and queries apart: de, fr, ar, zh and others that Lucene has.
-        tune_on: a collection whose judged queries decide k1 and b (training queries, never those of the test).
-        tune_measure: what the tuning maximises.
-        add_relevant: let relevant documents that the first stage missed join the lists (seen by training only).
+        language: language of texts and queries, which chooses Lucene's analyser: de, fr, ar, zh and others.
+        tune_on: a collection whose judged queries are used to choose k1 and b (training queries, never test queries).
+        tune_measure: the measure that tuning maximises.
+        add_relevant: add the relevant documents that the first stage missed; only training sees them.
         threads: threads for indexing and searching; null takes all cores.
         overwrite: replace an existing folder.
 

@@ -223,6 +223,10 @@ def test_a_value_that_the_parser_stumbles_over(folder: Path, tmp_path: Path) -> 
         ("methods: {a: {set: }}", "methods.a.set"),
         ("methods: {a: {search: }}", "methods.a.search"),
         ("ensembles: {b: }", "ensembles"),
+        ("measures:", "measures: expected text"),
+        ("level:", "level: expected a number"),
+        ("num_cpus:", "num_cpus: expected a whole number"),
+        ("figures:", "figures: expected keys and their values"),
     ],
 )
 def test_nothing_where_keys_belong(folder: Path, tmp_path: Path, change: str, key: str) -> None:
