@@ -112,8 +112,9 @@ class ExperimentConfig:
         keep: a Parquet file for what finished cells found (measures, values per query): read at the start, so that no
             cell in it is trained again, and written as cells finish. Null keeps none beside ``output``.
         futility: a rule by which methods are given up after some of the seeds; null trains all with all seeds.
-        jobs: cells trained side by side; null takes one per core, or one per GPU where there are some. On a cluster: at
-            the most; null takes all its room, which follows machines that join and leave.
+        jobs: cells trained side by side; null takes one per core, or one per GPU where there are some. They share the
+            cores as threads, unless OMP_NUM_THREADS says how many each has. On a cluster: at the most; null takes all
+            its room, which follows machines that join and leave.
         engine: ``local`` trains in processes of this machine; ``ray`` on a Ray cluster (the one of RAY_ADDRESS, where
             that is set), whose machines see the same disk.
         num_cpus: of ``ray``: CPUs of a cell, which are its threads.

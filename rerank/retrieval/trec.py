@@ -95,6 +95,9 @@ def _tidy(text: bytes) -> bytes | None:
 
 def _add(lines: Lines, text: bytes, layout: tuple[str, ...]) -> bool:
     """Append the lines of a block; whether all of them are as they should be."""
+    hexadecimal = rb"(?m)^(\S+ ){%d}[+-]?0[xX]" % layout.index("rank")  # a number to Arrow, and to nobody else
+    if (b"0x" in text or b"0X" in text) and re.search(hexadecimal, text):
+        return False
     try:
         table = csv.read_csv(
             pa.py_buffer(text),

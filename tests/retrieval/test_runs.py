@@ -219,6 +219,7 @@ def line_by_line(path: Path) -> dict[str, list[Scored]]:
 
 @settings(max_examples=400, deadline=None)
 @given(run_files())
+@example(b"q0 0 0x1\n")
 def test_columns_are_what_the_lines_say(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
     path = tmp_path_factory.getbasetemp() / "run.any"
     path.write_bytes(data)
