@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -114,7 +115,7 @@ def tokenise(
         raise UserError(f"{tokenizer.name_or_path}: has no fast tokenizer (tokenizer.json); choose a model with one")
     if not store.has_text:
         raise UserError(f"{store}: has no texts to read; use a model over columns, such as MLP or LightGBM")
-    key = digest(store.texts_hash(), backend.to_str(), f"{query.key()}/{document.key()}")
+    key = digest(store.texts_hash(), _rules(backend), f"{query.key()}/{document.key()}")
     if key not in store.memory:
         if store.parts:
             parts = [tokenise(part, tokenizer, query_length, document_length, around) for part in store.parts]
@@ -126,6 +127,12 @@ def tokenise(
         else:
             store.memory[key] = _cached(store, store.folder / "tokens" / key, tokenizer, query, document)
     return store.memory[key]
+
+
+def _rules(backend: Any) -> str:
+    """What a tokenizer does to a text; where it cuts and pads is left out, as whoever called it last decided that."""
+    described = json.loads(backend.to_str())
+    return json.dumps({name: rule for name, rule in described.items() if name not in ("truncation", "padding")})
 
 
 def _cached(store: Store, folder: Path, tokenizer: PreTrainedTokenizerBase, query: Side, document: Side) -> Tokens:

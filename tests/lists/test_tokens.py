@@ -35,6 +35,7 @@ def test_the_cache_is_found_again_and_keyed_by_what_decides_it(tmp_path: Path, m
 
     monkeypatch.setattr("rerank.lists.tokens.encode", fail)
     lists = Lists.open(lists.store.folder)  # what the first store remembers is gone
+    TOKENIZER(["called"], truncation=True, max_length=3, padding="max_length")  # leaves its settings behind
     tokenise(lists.store, TOKENIZER, 8, 32)
     with pytest.raises(AssertionError, match="again"):
         tokenise(lists.store, TOKENIZER, 8, 24)
