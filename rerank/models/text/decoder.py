@@ -136,7 +136,7 @@ class Decoder(CrossEncoder):
         told = template or self._contract.get("template") or Prompt.usual(self.name)
         if told is None:
             raise UserError(
-                f"model.template: it is not known how {self.name} reads a pair; name a template (plain, if it never was "
+                f"model.template: it is not known how {self.name} reads a pair; name a template (plain, if it was not "
                 "made a reranker)"
             )
         return Prompt.of(told, instruction)
