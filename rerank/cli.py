@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from rerank import __version__, tasks
-from rerank.console import call, exit_code
+from rerank.console import call, exit_code, find_own_classes
 from rerank.errors import UserError, nearest
 
 log = logging.getLogger("rerank")
@@ -68,10 +67,9 @@ def lists(folder: str, measures: str | None = None, html: str | None = None, upg
 
         check_suffix(html)
         check_apart(html, lists=folder)
-        about = overview(opened, measures, keep_runs=shows_runs(opened))
+    about = overview(opened, measures, keep_runs=bool(html) and shows_runs(opened))
+    if html:
         write_overview(about, html)
-    else:
-        about = overview(opened, measures)
     print(text(about, bold=sys.stdout.isatty()), end="")
 
 
@@ -312,23 +310,12 @@ def evaluate(
 
 
 COMMANDS: dict[str, Callable[..., Any]] = {
-    "demo": demo,
-    "retrieve": retrieve,
-    "lists": lists,
-    "add": add,
-    "export": export,
-    "train": train,
-    "rerank": rerank,
-    "evaluate": evaluate,
-    "experiment": experiment,
-    "pool": pool,
-    "verify": verify,
-    "losses": losses,
-    "measures": measures,
-    "models": models,
-    "collections": collections,
+    command.__name__: command
+    for command in (
+        *(demo, retrieve, lists, add, export, train, rerank, evaluate, experiment, pool, verify),
+        *(losses, measures, models, collections),
+    )
 }
-
 
 WORK: dict[Callable[..., Any], Callable[..., Any]] = {
     retrieve: tasks.retrieve,
@@ -345,17 +332,9 @@ PLAIN = {"losses": "name", "lists": "folder", "verify": "path"}
 def usage() -> str:
     """The commands, a line each."""
     lines = [f"  {name:<11} {(function.__doc__ or '').splitlines()[0]}" for name, function in COMMANDS.items()]
-    return "\n".join(
-        [
-            "usage: rerank COMMAND [OPTIONS]",
-            "",
-            "Train rerankers on the metric that you report.",
-            "",
-            *lines,
-            "",
-            "`rerank COMMAND --help` says what a command takes; `rerank --version` which version this is.",
-        ]
-    )
+    head = "usage: rerank COMMAND [OPTIONS]\n\nTrain rerankers on the metric that you report.\n"
+    foot = "\n`rerank COMMAND --help` says what a command takes; `rerank --version` which version this is."
+    return "\n".join([head, *lines, foot])
 
 
 def run(argv: Sequence[str]) -> None:
@@ -368,21 +347,16 @@ def run(argv: Sequence[str]) -> None:
         raise UserError(f"{argv[0]}: no such command{nearest(argv[0], COMMANDS)}; see rerank --help")
     elif argv[0] in ("train", "experiment", "pool"):
         COMMANDS[argv[0]](argv[1:])
-    elif argv[0] in PLAIN and len(argv) > 1 and not argv[1].startswith("-"):
-        _call(argv[0], [f"--{PLAIN[argv[0]]}={argv[1]}", *argv[2:]])
     else:
-        _call(argv[0], argv[1:])
-
-
-def _call(name: str, argv: Sequence[str]) -> None:
-    command = COMMANDS[name]
-    call(name, command, argv, WORK.get(command))
+        name, *words = argv
+        if name in PLAIN and words and not words[0].startswith("-"):
+            words[0] = f"--{PLAIN[name]}={words[0]}"
+        call(name, COMMANDS[name], words, WORK.get(COMMANDS[name]))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of the ``rerank`` command."""
-    if os.getcwd() not in sys.path:  # classes of one's own, by their import path; behind all that is installed
-        sys.path.append(os.getcwd())
+    find_own_classes()
     return exit_code(lambda: run(sys.argv[1:] if argv is None else argv))
 
 

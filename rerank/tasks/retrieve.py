@@ -92,6 +92,7 @@ def retrieve(
     from rerank.lists.view import Lists
     from rerank.locks import held
     from rerank.retrieval.bm25 import BM25, build_index, find_index
+    from rerank.retrieval.forms import as_run
     from rerank.retrieval.fuse import Pool
     from rerank.retrieval.known import ScoreKnown, score_known
     from rerank.retrieval.runs import Run
@@ -136,7 +137,7 @@ def retrieve(
         Pool(
             {name: {} for name in [ORDER] * searching + list(given)}, order
         )  # a wrong order is refused before the work
-        runs: dict[str, Run] = {name: _run(form, name) for name, form in given.items()}
+        runs: dict[str, Run] = {name: as_run(form, f"run {name}") for name, form in given.items()}
         paths = {
             name: str(form) if isinstance(form, str | Path) else type(form).__name__ for name, form in given.items()
         }
@@ -175,7 +176,7 @@ def retrieve(
 
 def _place(output: str | None, overwrite: bool, opened: ExitStack) -> Path:
     """Where the lists are built: the folder that is asked for, or one that goes away again."""
-    from rerank.lists.store import is_lists_folder
+    from rerank.lists.layout import is_lists_folder
 
     if output is None:
         return Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="rerank-"))) / "lists"
@@ -211,12 +212,6 @@ def _named(run: Any) -> Mapping[str, Any]:
     if isinstance(run, Mapping):
         return {check_name(name): form for name, form in run.items()}
     return named_files([str(run)] if isinstance(run, str | Path) else list(map(str, run or [])))
-
-
-def _run(form: Any, name: str) -> Any:
-    from rerank.retrieval.forms import as_run
-
-    return as_run(form, f"run {name}")
 
 
 def _asked(queries: Any, source: Collection, fields: list[str] | None) -> list[Query]:
