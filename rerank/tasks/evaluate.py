@@ -45,7 +45,7 @@ def evaluate(
     """
     from rerank.evaluation.compare import TESTS, compare_runs
     from rerank.evaluation.table import Table
-    from rerank.lists.store import is_lists_folder
+    from rerank.lists.layout import is_lists_folder
     from rerank.lists.view import Lists
 
     if isinstance(qrels, str | Path) and is_lists_folder(Path(qrels)):
