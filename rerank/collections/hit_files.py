@@ -14,7 +14,7 @@ from rerank.hashes import sha256_of_files
 
 
 class HitsFiles(HitsCollection):
-    """``hits:FILE`` or ``hits:DIR``: JSON lines, Parquet, or JSON; of a folder all such files, by name."""
+    """``hits:FILE`` or ``hits:DIR``: JSON lines, Parquet or JSON; in a folder, all such files by name."""
 
     def __init__(self, path: str, fields: Sequence[str] | None = None, columns: Sequence[str] | None = None) -> None:
         super().__init__(f"hits:{path}", fields, columns)

@@ -19,7 +19,7 @@ class Method:
     Attributes:
         set: keys of a training configuration that differ from the base. Mappings are merged key by key, but one with
             ``class_path`` replaces what was there. Keys may be dotted, ``init_args`` left out: ``loss.alpha: 10``.
-        search: dotted keys with what to choose from on validation lists: a list of values, or a range
+        search: dotted keys with the values to choose from on validation lists: a list, or a range
             ``{low: 0.001, high: 1, log: true}``.
     """
 
@@ -32,8 +32,8 @@ class Published:
     """Numbers to print beside ours.
 
     Attributes:
-        source: where they are from, for the caption.
-        rows: numbers by method, one per measure of the table, null where there is none.
+        source: where they come from, for the caption.
+        rows: numbers by method, one per measure of the table, null if there is none.
     """
 
     source: str
@@ -47,12 +47,13 @@ class Figure:
     Attributes:
         kind: ``search`` shows validation measures over the values of a searched key, ``methods`` the test means of the
             table, ``curves`` loss and monitor over the epochs or trees of the models that validation chose.
-        x: of ``search``: the dotted key whose values are the horizontal axis. Of the other keys that are searched, each
-            fold and seed shows what validation chooses.
-        lines: of ``search``: what has a line each: ``methods``, ``measures``, or the values of another searched key.
-        measures: those shown, separated by spaces; null takes what the search chooses by, or those of the table.
-            ``curves`` show the monitor.
-        methods: those shown; null shows all.
+        x: for ``search``, the dotted key whose values are on the horizontal axis. The other searched keys have the
+            values that validation chooses for each fold and seed.
+        lines: for ``search``, what the lines stand for: ``methods``, ``measures``, or the values of another searched
+            key.
+        measures: measures to show, separated by spaces; null takes the one that the search chooses by, or those of the
+            table. ``curves`` show the monitor.
+        methods: methods to show; null shows all.
     """
 
     kind: Literal["search", "methods", "curves"]
@@ -84,41 +85,41 @@ class ExperimentConfig:
         output: folder to make; an interrupted experiment resumes in it.
         base: keys of a training configuration (see ``rerank train --help``) that all cells share.
         methods: the rows of the table, by name.
-        ensembles: further rows: by name, the methods whose chosen models, of all seeds, rank together, by the mean of
+        ensembles: further rows, by name: the methods whose chosen models, of all seeds, rank together by the mean of
             their z-normalised scores.
-        refit: keys of a second training of what validation chose, on all lists but test, such as LetorData's
-            ``{data.join_validation: true}`` or FoldsData's ``{data.validation: false}``. It has all its epochs, or as
-            many trees as validation found best, and its model is the one that is measured.
-        first_stage: of lists of texts, whether the table has the first stage as a row (``show``), and each method mixed
-            with it too, by the weight that validation chose (``mix``); ``hide`` leaves both out.
-        folds: values of ``data.fold``; null where the data has no folds.
+        refit: keys of a second training of what validation chose, on all lists except test, such as LetorData's
+            ``{data.join_validation: true}`` or FoldsData's ``{data.validation: false}``. It trains for all its epochs,
+            or grows as many trees as validation found best, and its model is the one that is measured.
+        first_stage: for lists of texts, ``show`` adds the first stage as a row, ``mix`` also adds each method mixed
+            with it, with the weight that validation chose; ``hide`` leaves both out.
+        folds: values of ``data.fold``; null if the data has no folds.
         seeds: values of ``seed``; the table has their mean.
         trials: points tried per search by Optuna's TPE where the full grid has more; null tries the full grid.
         select: validation measure that picks the point of a search; null takes the monitor.
         measures: measures of the table, on test lists, separated by spaces.
         empty: what a query without relevant documents scores on test: 0 as trec_eval, 1, or drop to leave it out.
-        spread: what follows a mean: its standard error over folds (seeds, where there is one fold), or the half-width
-            of its 95 % interval by Student's t.
+        spread: the number after ± in the table: the standard error over folds (over seeds, if there is one fold), or
+            the half-width of the 95 % interval by Student's t.
         baseline: the method to test the others against, or ``first stage``; null tests against the best of each column.
-        pairs: what is compared: all rows with the ``baseline``, or ``all`` rows with each other.
-        groups: methods by the name of a group: of each group the method that is best on validation, all groups with
-            each other.
-        test: ``bootstrap`` over seeds and queries, or a paired test over queries of means over seeds, which takes the
-            seeds for given. Folds are pooled.
+        pairs: compare every row with the ``baseline``, or ``all`` rows with each other.
+        groups: groups of methods, by name. Each is represented by its best method on validation, and all groups are
+            compared with each other.
+        test: ``bootstrap`` over seeds and queries, or a paired test over queries of the means over seeds, which treats
+            the seeds as fixed. Folds are pooled.
         correction: for the p-values of all comparisons that are planned here, in all measures.
         level: p-values below it are marked.
         published: numbers to print beside ours.
-        figures: pictures of it, by name.
-        keep: a Parquet file for what finished cells found (measures, values per query): read at the start, so that no
-            cell in it is trained again, and written as cells finish. Null keeps none beside ``output``.
-        futility: a rule by which methods are given up after some of the seeds; null trains all with all seeds.
-        jobs: cells trained side by side; null takes one per core, or one per GPU where there are some. They share the
-            cores as threads, unless OMP_NUM_THREADS says how many each has. On a cluster: at the most; null takes all
-            its room, which follows machines that join and leave.
-        engine: ``local`` trains in processes of this machine; ``ray`` on a Ray cluster (the one of RAY_ADDRESS, where
-            that is set), whose machines see the same disk.
-        num_cpus: of ``ray``: CPUs of a cell, which are its threads.
-        num_gpus: of ``ray``: GPUs of a cell; 0.5 lets two share one.
+        figures: figures to draw, by name.
+        keep: a Parquet file for the results of finished cells (measures, values per query). It is read at the start, so
+            that no cell in it is trained again, and written as cells finish. Null keeps them in ``output`` only.
+        futility: a rule to give methods up after some of the seeds; null trains all methods with all seeds.
+        jobs: cells trained side by side; null takes one per core, or one per GPU if there are any. They share the cores as
+            threads, unless OMP_NUM_THREADS says how many each has. On a cluster this is the maximum; null uses all the
+            room there is, as machines join and leave.
+        engine: ``local`` trains in processes on this machine; ``ray`` on a Ray cluster (that of RAY_ADDRESS, if set),
+            whose machines see the same disk.
+        num_cpus: with ``ray``, the CPUs of a cell, and so its threads.
+        num_gpus: with ``ray``, the GPUs of a cell; 0.5 lets two cells share one.
     """
 
     output: str

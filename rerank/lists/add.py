@@ -198,4 +198,4 @@ def _check_coverage(
             f"and {''.join(document)!r}; are they of the same collection?"
         )
     if found < read:
-        log.info("%s: %d of %d rows are of no candidate, and left aside", file.path, read - found, read)
+        log.info("%s: %d of %d rows are about no candidate and were skipped", file.path, read - found, read)

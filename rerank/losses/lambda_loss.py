@@ -20,7 +20,7 @@ Truncation = Literal["both", "either", "all"]
 
 
 class LambdaLoss(Loss):
-    r"""Logistic loss of the ordered pairs, weighted by what is at stake between them at their current ranks.
+    r"""Logistic loss of the ordered pairs, weighted by the gain that depends on their order at their current ranks.
 
     .. math:: \ell = \sum_{(i, j): y_i > y_j} w_{ij} \log_2\bigl(1 + e^{-\sigma (s_i - s_j)}\bigr)
 

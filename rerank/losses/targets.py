@@ -33,7 +33,7 @@ class Scaling(Described, ABC):
 
 
 class MinMax(Scaling):
-    r"""Values scaled from their smallest, 0, to their largest, a top.
+    r"""Values scaled linearly, the smallest to 0 and the largest to a given top.
 
     .. math:: y_i = top \cdot (v_i - \min v) / (\max v - \min v)
 
@@ -61,7 +61,7 @@ class MinMax(Scaling):
 
 
 class Sigmoid(Scaling):
-    r"""Logits as probabilities.
+    r"""Probabilities from logits.
 
     .. math:: y_i = \sigma((v_i - centre) / scale)
 

@@ -17,7 +17,7 @@ GRADES = "grades"
 
 @dataclass(frozen=True)
 class Term:
-    """A loss with what it learns from, and how much it counts.
+    """A loss with its target and its weight.
 
     >>> from rerank.losses import MinMax, SmoothINDCG
     >>> term = Term(SmoothINDCG(), target="clicks", weight=0.5, scaling=MinMax())

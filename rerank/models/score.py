@@ -150,7 +150,7 @@ def _score(
                 left = np.sort(np.concatenate([left[:0], *too_large, *waiting]))
                 if too_large and workers > 1:
                     workers = 1
-                    log.warning("out of memory: one thread for what is left")
+                    log.warning("out of memory: continuing with one thread")
                 elif too_large:  # the error is gone, and with it what its frames held
                     lengths = inputs.lengths(rows[too_large[0]])
                     budget = _smaller(budget, lengths, device)
@@ -198,7 +198,7 @@ def _smaller(budget: int, lengths: Array, device: torch.device) -> int:
     if device.type == "cuda":
         torch.cuda.empty_cache()
     budget = max(longest, min(budget, int(lengths.sum())) // 2)
-    log.warning("out of memory: a budget of %d for what is left", budget)
+    log.warning("out of memory: continuing with a budget of %d", budget)
     return budget
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from rerank.tasks.forms import Judgments, Runs
@@ -27,13 +28,14 @@ def evaluate(
     per candidate, and names of columns.
 
     Args:
-        qrels: judgments: a TREC file, a BEIR TSV, or a collection.
-        runs: run files (TREC, MS MARCO, JSONL or Parquet; compressed or not), or NAME=FILE.
-        measures: measures as ir-measures writes them, separated by spaces.
+        qrels: judgments: a TREC file, a BEIR TSV, a collection, or a lists folder.
+        runs: run files (TREC, MS MARCO, JSONL or Parquet; compressed or not), or NAME=FILE; with a lists folder also
+            names of its columns.
+        measures: measures in the notation of ir-measures, separated by spaces.
         baseline: the run to test the others against, by its file or its name.
         tests: significance tests on the values per query; null makes all.
         correction: for the many p-values that a test gives over the whole table.
-        empty: what a query without relevant documents scores: 0 as trec_eval, 1, or drop to leave it out.
+        empty: what a query without relevant documents scores: 0 as in trec_eval, 1, or drop to leave it out.
 
     Returns:
         The table: it shows itself in a notebook, and has ``to_dataframe()``.
@@ -43,6 +45,11 @@ def evaluate(
     """
     from rerank.evaluation.compare import TESTS, compare_runs
     from rerank.evaluation.table import Table
+    from rerank.lists.layout import is_lists_folder
+    from rerank.lists.view import Lists
+
+    if isinstance(qrels, str | Path) and is_lists_folder(Path(qrels)):
+        qrels = Lists.open(qrels)
 
     shown = sys.stderr.isatty()
     return Table.of(compare_runs(qrels, runs, measures, baseline, tests or TESTS, correction, empty, progress=shown))

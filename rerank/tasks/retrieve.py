@@ -56,12 +56,12 @@ def retrieve(
             import path, my_module.MyCollection, and what it is made with behind a colon.
         output: lists folder to make; from Python null keeps the lists in memory.
         depth: candidates per query.
-        run: run files to take the candidates from, in place of BM25: FILE or NAME=FILE (TREC, MS MARCO, JSONL,
+        run: run files to take the candidates from, instead of BM25: FILE or NAME=FILE (TREC, MS MARCO, JSONL,
             Parquet); each becomes a column of that name. They are read into memory.
         order: the column that orders the lists; null takes rrf, the fused reciprocal ranks, where there are several
             runs, and score, or the first number, of hits.
         bm25: search BM25, too, where runs are given.
-        index: a Lucene index (folder, or name of a prebuilt one) to search, in place of one built here.
+        index: a Lucene index (folder, or name of a prebuilt one) to search, instead of one built here.
         queries: queries (JSONL, TSV, TREC topics or a collection); null takes the collection's own.
         query_fields: what makes a query's text: title, desc, narr of TREC topics, keys of JSONL; null takes the title.
         qrels: judgments (TREC file, BEIR TSV or collection); null takes the collection's own.

@@ -26,10 +26,10 @@ class Optimization:
         encoder_lr: learning rate of the encoder.
         head_lr: learning rate of the head (all parameters outside the encoder).
         weight_decay: decay of the weights (not of biases and norms).
-        decay: how it is done: decoupled from the gradient (AdamW), or as an L2 penalty in it (Adam).
-        schedule: constant, falling linearly to 0 over the run, or a tenth in its second half.
+        decay: decoupled from the gradient (AdamW), or an L2 penalty in it (Adam).
+        schedule: constant, falling linearly to 0 over the run, or dropping to a tenth in its second half.
         warmup: share of all steps over which the rates rise linearly from 0.
-        max_grad_norm: gradients longer than this are scaled down to it; null never does.
+        max_grad_norm: longer gradients are scaled down to this norm; null never scales.
     """
 
     encoder_lr: float = 2e-5
@@ -48,39 +48,40 @@ class TrainConfig:
     Attributes:
         data: where the lists come from.
         model: what scores them.
-        loss: what is minimised: a loss of the grades, or Terms, a sum of losses with targets and weights; null leaves
-            trees to their own objective, networks need one.
-        sampler: what of a list a step sees.
+        loss: what is minimised: a loss of the grades, or Terms, a sum of losses with targets and weights. Networks need
+            one; with null, trees use their own objective.
+        sampler: which candidates of a list a training step sees.
         optimization: how the weights move.
         epochs: passes over the training lists (or rounds of ``steps_per_epoch``) at most.
         steps_per_epoch: optimizer steps between validations; null passes once over the training lists.
         batch_size: lists per optimizer step, over all processes and accumulation steps together.
-        micro_batch_size: lists whose loss one process takes at once; its share of a batch is accumulated in pieces of
-            this size, and the gradient does not depend on it. Null takes as many as fit ``token_budget`` where their
-            graph is kept, the whole share where it is not.
+        micro_batch_size: lists for which a process computes the loss at once; it accumulates its share of a batch in
+            pieces of this size, and the gradient does not depend on it. Null takes as many as fit ``token_budget`` if
+            their graph is kept, else the whole share.
         token_budget: padded tokens (documents, for feature vectors) per forward pass; null takes the model's own, or
-            what fits in memory if that is less. Halved, with a warning, where memory runs out.
-        gradient: full keeps the graph of a micro-batch in memory, lists being held whole. cached scores without a
-            graph, takes the loss's gradient on the scores and goes through the model again, in the memory of one
-            forward pass whatever the length of a list; checkpoint does so by torch's activation checkpointing. auto
-            is full where the tokens of a micro-batch fit in memory, else cached. The gradient is the same.
+            what fits in memory if that is less. Halved, with a warning, if memory runs out.
+        gradient: full keeps the graph of a micro-batch, with whole lists, in memory. cached scores without a graph,
+            takes the loss's gradient on the scores and goes through the model again, which needs the memory of one
+            forward pass however long a list is; checkpoint does the same with torch's activation checkpointing. auto is
+            full if the tokens of a micro-batch fit in memory, else cached. The gradient is the same.
         precision: arithmetic of the encoder; auto takes bf16 where the hardware is fast at it. Head and loss are
-            always float32. fp16 scales the loss, and does a step again with half the scale where it overflows.
-        kernels: attention and dropout by ours (own) or PyTorch's (torch); auto takes what is faster on this processor,
-            by a measurement that is kept in the cache folder. The numbers are the same but for rounding and for which
+            always float32. fp16 scales the loss, and repeats a step with half the scale if it overflows.
+        kernels: attention and dropout by our kernels (own) or PyTorch's (torch); auto takes the faster on this
+            processor, measured once and remembered in the cache folder. Results differ only by rounding and by which
             elements dropout draws; a run keeps what it started with.
-        deterministic: whether attention's backward pass on a GPU adds up in one order, more slowly; on a CPU it does.
+        deterministic: whether attention's backward pass on a GPU always adds up in the same order, which is slower; on
+            a CPU it always does.
         seed: decides every random choice.
         monitor: measure (as ir-measures writes it) that decides which epoch is best.
         measures: measures reported for validation and test, separated by spaces.
-        test: whether the test lists are measured at the end; no while something is still being chosen.
+        test: whether to measure the test lists at the end; turn it off while you are still choosing anything.
         fidelity: whether to log with every validation how close the loss's relaxation is to sorting (rank error,
             sharpness of indicators, gap to the exact measure).
         patience: epochs (trees, for trees) without a better monitor before training stops; null trains all.
         checkpoint_every: optimizer steps between checkpoints; one is written at the end of an epoch as well, unless the
             last one is only seconds old.
-        tracker: Accelerate's trackers to log to as well, such as [tensorboard] or [wandb, mlflow]; null is TensorBoard
-            where it is installed (events are in the run folder), [] is none.
+        tracker: trackers of Accelerate to log to as well, such as [tensorboard] or [wandb, mlflow]; null is TensorBoard
+            if it is installed (events are in the run folder), [] is none.
     """
 
     data: Data

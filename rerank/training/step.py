@@ -117,7 +117,7 @@ class Gradients:
     processes: int = 1
     gradient: Mode | Literal["auto"] = "full"
     full_tokens: int | None = None
-    why: str = "as told"
+    why: str = "as configured"
     loss_scale: float = LOSS_SCALE
     since_overflow: int = 0
 

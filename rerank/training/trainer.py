@@ -188,7 +188,7 @@ class Trainer:
         if ways is not None:
             if self.main and kept is None:
                 self.folder.keep_kernels(ways)
-            why = "as the run started" if kept else "as told" if self.config.kernels != "auto" else "as measured"
+            why = "as the run started" if kept else "as configured" if self.config.kernels != "auto" else "as measured"
             self._say("kernels: %s (%s)", ways, why)
         return ways
 

@@ -54,7 +54,7 @@ class TreeTrainer:
         if splits.weights is not None:
             raise UserError("data.weights: trees see every list as a whole; leave them out, or train a network")
         if config.tracker:
-            warn_once("trees log to metrics.jsonl alone; tracker is left aside")
+            warn_once("trees log to metrics.jsonl only; tracker is ignored")
         self.monitor = str(parse_measures(config.monitor)[0])
         train = splits.train
         self.model.prepare(train)

@@ -79,7 +79,7 @@ def test_files_without_documents_are_passed_over_aloud(trec: Path, caplog: pytes
     (trec / "README").write_text("About the data.")
     with caplog.at_level(logging.WARNING, "rerank"):
         assert len(list(open_collection(f"trec:{trec}").documents())) == 3
-    assert "README: passed over" in caplog.text
+    assert "README: skipped" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,18 @@ def test_a_training_says_what_it_found(trained: rerank.Training, lists: rerank.L
     assert table._repr_html_().count("<table>") == 2 and "AP" in str(table)
 
 
+def test_a_saved_folder_is_evaluated_like_the_lists(
+    lists: rerank.Lists, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = lists.save(tmp_path / "lists").store.folder
+    in_memory = rerank.evaluate(lists, ["clicks"], "nDCG@10", baseline="bm25")
+    assert in_memory.to_dataframe().equals(
+        rerank.evaluate(folder, ["clicks"], "nDCG@10", baseline="bm25").to_dataframe()
+    )
+    assert main(["evaluate", f"--qrels={folder}", "--runs", "clicks", "--measures=nDCG@10", "--baseline=bm25"]) == 0
+    assert capsys.readouterr().out.split()[:2] == str(in_memory).split()[:2]
+
+
 def test_its_configuration_repeats_it_bit_for_bit(trained: rerank.Training, tmp_path: Path) -> None:
     assert yaml.safe_load(trained.config)["seed"] == 7
     (tmp_path / "config.yaml").write_text(trained.config)

@@ -20,12 +20,12 @@ BASE = "base_model_name_or_path"
 
 @dataclass(frozen=True)
 class LoRA:
-    """Train low-rank additions to the weights in place of the weights: ``W + alpha / rank · B A``.
+    """Train low-rank additions to the weights, not the weights themselves: ``W + alpha / rank · B A``.
 
     Attributes:
         rank: rows of ``A``, columns of ``B``.
-        alpha: how loud the addition is.
-        dropout: of what the additions read.
+        alpha: scale of the addition, see above.
+        dropout: dropout rate on the input of the additions.
         targets: the layers, by the end of their names, such as q_proj; null takes all linear ones but the head.
     """
 
@@ -108,7 +108,7 @@ def base_of(folder: Path, told: dict[str, str]) -> Path:
         base = find_model(name)
     except UserError as error:
         raise UserError(
-            f"{folder}: an adapter whose base is not there ({error}); copy the base there, or name where it is as "
+            f"{folder}: the base of this adapter is missing ({error}); copy the base there, or name where it is as "
             f"{BASE} in {CONFIG}"
         ) from error
     found = initial_hashes(base)

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from rerank.arrow import Array
 from rerank.errors import UserError
+from rerank.files import say_once
 from rerank.kernels.flat import reads_flat
 from rerank.kernels.memory import free_memory
 from rerank.kernels.precision import Precision, type_of
@@ -337,12 +338,9 @@ class CrossEncoder(Scorer):
         """What the text part reads alone."""
         tokens = tokenise(lists.store, self.tokenizer, self.query_length, self.document_length, self._around)
         if tokens.truncated:
-            log.info(
-                "%s: %d of %d documents are longer than %d word pieces and were cut",
-                lists,
-                tokens.truncated,
-                len(tokens.documents),
-                self.document_length,
+            say_once(  # lists are scored in parts, and all parts have these documents
+                f"{lists}: {tokens.truncated} of {len(tokens.documents)} documents are longer than "
+                f"{self.document_length} word pieces and were cut"
             )
         if self.long == "literal_cedr":
             log.warning("literal_cedr: scores depend on which documents are scored together, as in CEDR's code")

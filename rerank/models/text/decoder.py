@@ -36,7 +36,7 @@ BASE = "base"
 
 
 class Decoder(CrossEncoder):
-    r"""Scores a pair by what a decoder says behind a prompt with the query and the document in it.
+    r"""Scores a pair by a decoder's output after a prompt that contains query and document.
 
     With the head ``yes_no`` the score is the difference of two logits, :math:`l_\text{yes} - l_\text{no}`, as
     Qwen3-Reranker, mxbai-rerank-v2 and bge-reranker-v2-gemma (which has no ``no``) have it; with ``hf`` it is what
@@ -119,8 +119,8 @@ class Decoder(CrossEncoder):
         told = template or self._contract.get("template") or Prompt.usual(self.name)
         if told is None:
             raise UserError(
-                f"model.template: nobody told how {self.name} reads a pair; name a template (plain, if it was never "
-                "made a reranker)"
+                f"model.template: it is not known how {self.name} reads a pair; name a template (plain, if it is no "
+                "reranker yet)"
             )
         return Prompt.of(told, instruction)
 

@@ -316,7 +316,7 @@ def test_an_adapter_without_its_base(qwen: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"an adapter of another base than .*model.safetensors is not the same"):
         load_model(adapter)
     shutil.rmtree(base)
-    with pytest.raises(UserError, match=r"an adapter whose base is not there \(.*no such model folder\)"):
+    with pytest.raises(UserError, match=r"the base of this adapter is missing \(.*no such model folder\)"):
         load_model(adapter)
     (adapter / "rerank.json").unlink()
     config = json.loads((adapter / "adapter_config.json").read_text())

@@ -14,6 +14,7 @@ import torch
 
 from rerank.collections import open_collection
 from rerank.errors import UserError
+from rerank.files import say_once
 from rerank.kernels.flat import SEQUENCES
 from rerank.lists import Lists, build_lists
 from rerank.lists.sampling import Full
@@ -214,8 +215,11 @@ def test_the_documents_that_are_cut_are_counted(
     model = model_of(short_model, "cls_mean")
     texts = lists.store.documents.column("text").to_pylist()
     longer = sum(len(pieces(model, text)) > DOCUMENT for text in texts)
+    say_once.cache_clear()  # tests before this one have read these lists
     with caplog.at_level("INFO", "rerank"):
         model.inputs(lists)
+        model.inputs(lists)
+    assert len(caplog.messages) == 1, "once, however often they are read"
     assert f"{longer} of {len(texts)} documents are longer than {DOCUMENT} word pieces and were cut" in caplog.text
     assert longer > 0
 
