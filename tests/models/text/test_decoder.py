@@ -279,7 +279,7 @@ def test_bad_input(qwen: Path, tmp_path: Path, tiny_model: Path) -> None:
     refused("expected the place {document} once, found it no times", template={"parts": ["{query}"], "yes": "yes"})
     refused("{document} comes before {query}", template={"parts": ["{document} {query}"], "yes": "yes"})
     refused("has no token 'certainly', the answer", template={"parts": parts, "yes": "certainly"})
-    refused("yes: expected a text, not None", template={"parts": parts})
+    refused("yes: is missing", template={"parts": parts})
     refused("answer: there is no such key", template={"parts": parts, "answer": "yes"})
     refused("no file qwen3, and none of", template="qwen3")
     refused("name a template", template=None)
