@@ -182,6 +182,24 @@ class Ragged:
         offsets, inside = self._offsets[chunk], row - int(self._starts[chunk])
         return self._values[chunk][offsets[inside] : offsets[inside + 1]]
 
+    def take(self, rows: Array) -> Array:
+        """The lists of some rows, one after the other, in one array."""
+        of = np.searchsorted(self._starts, rows, side="right") - 1
+        begins, lengths = np.empty((2, len(rows)), dtype=np.int64)
+        chunks = np.unique(of)
+        for chunk in chunks:
+            here = of == chunk
+            inside, offsets = rows[here] - self._starts[chunk], self._offsets[chunk]
+            begins[here], lengths[here] = offsets[inside], offsets[inside + 1] - offsets[inside]
+        places = ranges(begins, lengths)
+        if len(chunks) == 1:
+            return self._values[chunks[0]][places]
+        of = np.repeat(of, lengths)
+        found = np.empty(len(places), dtype=self._values[0].dtype if self._values else np.int32)
+        for chunk in chunks:
+            found[of == chunk] = self._values[chunk][places[of == chunk]]
+        return found
+
     def lengths(self) -> Array:
         """The length of every list, ``[rows]`` int64."""
         if not self._offsets:
@@ -192,6 +210,16 @@ class Ragged:
         """All values, one list after the other, copied into an array of this type."""
         parts = [values[offsets[0] : offsets[-1]] for values, offsets in zip(self._values, self._offsets, strict=True)]
         return np.concatenate([np.zeros(0, dtype), *parts], dtype=dtype, casting="same_kind")
+
+
+def ranges(starts: Array, lengths: Array) -> Array:
+    """The numbers of several ranges, one after the other.
+
+    >>> ranges(np.array([5, 0]), np.array([2, 3])).tolist()
+    [5, 6, 0, 1, 2]
+    """
+    ends = lengths.cumsum()
+    return np.repeat(starts - (ends - lengths), lengths) + np.arange(ends[-1] if len(ends) else 0)
 
 
 def by_first_appearance(documents: Array, count: int) -> tuple[Array, Array]:

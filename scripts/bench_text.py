@@ -157,7 +157,7 @@ def ours_training(
     device = torch.device(options.device)
     if device.type == "cpu":
         keep_freed()  # as the trainer does
-    model = CrossEncoder(options.model, query_length=QUERY, document_length=options.length, dropout=dropout)
+    model = CrossEncoder(options.model, query_length=options.query, document_length=options.length, dropout=dropout)
     model.to(device).train()
     precision, _ = resolve("auto", device)
     if not flat:
@@ -187,7 +187,7 @@ def their_training(options: argparse.Namespace, lists: Lists, dropout: float, bf
     from sentence_transformers import CrossEncoder as Theirs
     from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncoderTrainingArguments
     from sentence_transformers.cross_encoder.losses import LambdaLoss
-    from transformers import TrainerCallback
+    from transformers import PrinterCallback, TrainerCallback
     from transformers.utils import logging as hf_logging
 
     torch.set_num_threads(options.threads)
@@ -205,12 +205,12 @@ def their_training(options: argparse.Namespace, lists: Lists, dropout: float, bf
     rates = {name: value for name, value in config.items() if "dropout" in name and value == dropout}
     model = Theirs(
         options.model,
-        max_length=options.length + QUERY + 3,
+        max_length=options.length + options.query + 3,
         num_labels=1,
         device=options.device,
         config_kwargs=rates,
     )
-    texts = cut(lists, CrossEncoder(options.model, query_length=QUERY, document_length=options.length))
+    texts = cut(lists, CrossEncoder(options.model, query_length=options.query, document_length=options.length))
     ends = list(zip(lists.offsets[:-1], lists.offsets[1:], strict=True))
     data = Dataset.from_dict(
         {
@@ -236,7 +236,9 @@ def their_training(options: argparse.Namespace, lists: Lists, dropout: float, bf
             seed=0,
         )
         loss = LambdaLoss(model, mini_batch_size=16)
-        CrossEncoderTrainer(model=model, args=arguments, train_dataset=data, loss=loss, callbacks=[clock]).train()
+        trainer = CrossEncoderTrainer(model=model, args=arguments, train_dataset=data, loss=loss, callbacks=[clock])
+        trainer.remove_callback(PrinterCallback)
+        trainer.train()
     return clock.ends[-1] - clock.ends[0]
 
 
@@ -272,12 +274,13 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     spawned = partial(ProcessPoolExecutor, 1, mp_context=get_context("spawn"))  # how ours keeps memory is not theirs
+    options.named = f"random {options.random}" if options.random else options.model
     with tempfile.TemporaryDirectory() as folder, spawned() as mine, spawned() as theirs:
         options.model = random_model(options.random, Path(folder)) if options.random else str(find_model(options.model))
         for tokens in options.tokens or [None]:
-            options.of_tokens = tokens
+            options.of_tokens, options.query = tokens, QUERY
             if tokens:
-                options.length = tokens - ASKED - 3
+                options.query, options.length = ASKED, tokens - ASKED - 3
             compare(options, mine, theirs)
 
 
@@ -285,7 +288,7 @@ def compare(options: argparse.Namespace, mine: ProcessPoolExecutor, theirs: Proc
     """Print the table of some lists."""
     device = torch.device(options.device)
     best = product_rate(device)
-    model = CrossEncoder(options.model, query_length=QUERY, document_length=options.length).to(device)
+    model = CrossEncoder(options.model, query_length=options.query, document_length=options.length).to(device)
     precision, _ = resolve("auto", device)
     lists = lists_of(options)
     drawn = np.random.default_rng(0).permutation(lists.size)[: options.scored]
@@ -293,7 +296,7 @@ def compare(options: argparse.Namespace, mine: ProcessPoolExecutor, theirs: Proc
     pairs = [everything[i] for i in drawn]
     inputs = model.inputs(lists)
     lengths = inputs.lengths(lists.row_numbers)
-    length = QUERY + options.length + 3
+    length = options.query + options.length + 3
 
     def told(kernels: Kernels, flat: bool) -> CrossEncoder:
         copied = copy.deepcopy(model)
@@ -347,8 +350,7 @@ def compare(options: argparse.Namespace, mine: ProcessPoolExecutor, theirs: Proc
 
     parts = [lengths[a:b] for a, b in pairwise(lists.offsets)]
     together, apart = padding([lengths[drawn]], model.budget), padding(parts, model.budget)
-    name = f"random {options.random}" if options.random else Path(options.model).name
-    machine = f"{name}, {options.threads} threads, {device}, torch {torch.__version__}"
+    machine = f"{options.named}, {options.threads} threads, {device}, torch {torch.__version__}"
     print(f"\n{machine}; bf16 product {best / 1e12:.2f} TFLOP/s; ", end="")
     print(
         f"padding: {together:.1%} of the tokens of the scored pairs, {apart:.1%} of those of a list by itself; ", end=""

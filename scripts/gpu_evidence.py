@@ -182,7 +182,7 @@ def their_training(name: str, lists: Any, sizes: Sizes, device: torch.device) ->
         from bench_text import their_training as train
     except ModuleNotFoundError:
         return ["| training, sentence-transformers | not installed | |"]
-    options = SimpleNamespace(threads=torch.get_num_threads(), model=name, length=256, device=str(device))
+    options = SimpleNamespace(threads=torch.get_num_threads(), model=name, query=32, length=256, device=str(device))
     seconds = train(options, lists, 0.1, device.type == "cuda")  # type: ignore[arg-type]
     pairs = lists.size - int(lists.lengths[0])
     return [f"| training, sentence-transformers LambdaLoss, dropout 0.1 | {pairs / seconds:.0f} | |"]

@@ -2,6 +2,7 @@
 
     python scripts/profile_training.py [--lists lists/scifact-train] [--model sentence-transformers/all-MiniLM-L6-v2]
         [--trained 8] [--depth 50] [--length 256] [--dropout 0.1] [--threads 2] [--kernels auto]
+    python scripts/profile_training.py --compile [--depth 8] …
 
 prints Markdown. Without ``--lists``, texts have random lengths as SciFact's pairs do (about 270 tokens). *Time* is
 what PyTorch's profiler sees of each operation by itself, over all lists but the first, per step; *Python and
@@ -9,6 +10,9 @@ launches* is the clock's time less that. *Shapes* are the distinct ones of what 
 primitives that it had to make for them (``ONEDNN_VERBOSE=profile_create``, in a process of its own, from the first
 step on); making them is part of the time of products and attention in the first table. Last, without computing
 anything, the shapes of 400 steps of 50 such pairs, each length as it is and on the ladder.
+
+``--compile`` does something else: the same steps as they are and with what lies between the products of BERT's layers
+(GELU, dropout, sums, norms) compiled by inductor, in turns, in seconds of the processor, those of the first steps too.
 """
 
 from __future__ import annotations
@@ -21,6 +25,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -31,6 +37,7 @@ from rerank.kernels.flat_attention import Sequences
 from rerank.kernels.memory import keep_freed
 from rerank.kernels.packing import pack
 from rerank.kernels.precision import resolve
+from rerank.kernels.ways import use_ways, ways_of
 from rerank.lists.tokens import Tokens
 from rerank.lists.view import Lists
 from rerank.losses import SmoothINDCG
@@ -78,10 +85,8 @@ def made(options: argparse.Namespace, model: CrossEncoder) -> tuple[Lists, Input
     return lists, model._pairs(tokens, lists.store.query, lists.store.document)
 
 
-def train(options: argparse.Namespace, profiled: bool) -> tuple[float, Any]:
-    """Seconds of a step, and what the profiler saw."""
-    torch.set_num_threads(options.threads)
-    keep_freed()
+def stepper(options: argparse.Namespace, compiled: bool = False) -> Callable[[int], None]:
+    """A training of its own: does its n-th step."""
     torch.manual_seed(0)
     model = CrossEncoder(options.model, query_length=QUERY, document_length=options.length, dropout=options.dropout)
     model.train()
@@ -90,6 +95,8 @@ def train(options: argparse.Namespace, profiled: bool) -> tuple[float, Any]:
     lists, inputs = made(options, model)
     if hasattr(model, "settle"):  # versions before had no choice
         model.settle(precision, options.kernels)
+    if compiled:
+        compile_layers(model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-5, fused=True)
     gradients = Gradients(
         model, inputs, lists, SmoothINDCG(), precision, model.budget, None, gradient="auto", full_tokens=32_768
@@ -101,17 +108,52 @@ def train(options: argparse.Namespace, profiled: bool) -> tuple[float, Any]:
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
 
+    return step
+
+
+def train(options: argparse.Namespace, profiled: bool) -> tuple[float, Any]:
+    """Seconds of a step, and what the profiler saw."""
+    torch.set_num_threads(options.threads)
+    keep_freed()
+    step = stepper(options)
     step(0)
     profiler = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) if profiled else None
     started = time.perf_counter()
     if profiler:
         profiler.start()
-    for i in range(1, len(lists)):
+    for i in range(1, options.trained):
         step(i)
     seconds = time.perf_counter() - started
     if profiler:
         profiler.stop()
-    return seconds / (len(lists) - 1), profiler
+    return seconds / (options.trained - 1), profiler
+
+
+def compile_layers(model: CrossEncoder) -> None:
+    """Let inductor write what lies between the products of BERT's layers, dropout included, but not attention."""
+    ways = ways_of(model.network)
+    assert ways is not None
+    use_ways(model.network, replace(ways, dropout="torch"))
+    for layer in getattr(model.network, model.network.base_model_prefix).encoder.layer:
+        layer.feed_forward_chunk = torch.compile(layer.feed_forward_chunk, dynamic=True)
+        layer.attention.output.forward = torch.compile(layer.attention.output.forward, dynamic=True)
+
+
+def compile_table(options: argparse.Namespace) -> str:
+    """Seconds of the processor of each step, plain and compiled in turns; the compiler's are among them."""
+    torch.set_num_threads(options.threads)
+    keep_freed()
+    steps = {"as they are": stepper(options), "compiled": stepper(options, compiled=True)}
+    seconds: dict[str, list[float]] = {name: [] for name in steps}
+    for i in range(options.trained):
+        for name, step in steps.items():
+            started = os.times()
+            step(i)
+            seconds[name].append(sum(os.times()[:4]) - sum(started[:4]))
+    lines = ["| steps | first, s | second, s | median of the others, s |", "|---|---|---|---|"]
+    for name, found in seconds.items():
+        lines.append(f"| {name} | {found[0]:.2f} | {found[1]:.2f} | {np.median(found[2:]):.3f} |")
+    return "\n".join(lines)
 
 
 def kind_of(name: str) -> str:
@@ -183,6 +225,7 @@ def main() -> None:
     parser.add_argument("--precision", default="auto")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--kernels", default="auto", choices=["auto", "own", "torch"])
+    parser.add_argument("--compile", action="store_true", help="time steps that inductor has compiled in part")
     parser.add_argument("--inner", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.inner:
@@ -190,6 +233,10 @@ def main() -> None:
         print(json.dumps({"seconds": seconds}))
         return
     print(f"{options.threads} threads, torch {torch.__version__}, dropout {options.dropout}\n")
+    if options.compile:
+        os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # in this process, whose seconds are counted
+        print(compile_table(options))
+        return
     print(time_table(options))
     print(f"\n{shapes_line(options)}\n")
     for name, few_shapes in (("as they are", False), ("on the ladder", True)):

@@ -23,6 +23,9 @@ from rerank.kernels.ways import way_of
 KINDS = ("bert", "camembert", "electra", "roberta", "xlm-roberta")
 """Architectures whose encoders are made of BERT's layers, and whose heads read the CLS vector alone."""
 
+TOKENS = ("input_ids", "token_type_ids")
+"""What a padded batch has of each token."""
+
 SEQUENCES = "sequences"
 """Key of a flat batch: where its rows begin."""
 
@@ -76,22 +79,37 @@ def flatten(batch: Mapping[str, Tensor], network: Any) -> dict[str, Any]:
         The same ids and ``position_ids``, ``[1, T]``, and the rows as :class:`Sequences`; without a mask.
     """
     mask = batch["attention_mask"].bool()
-    lengths = mask.sum(1)
+    flat = {name: value for name, value in batch.items() if name not in (*TOKENS, "attention_mask")}
+    tokens = {name: batch[name][mask] for name in TOKENS if name in batch}
+    places = torch.arange(mask.shape[1]).expand_as(mask)[mask]
+    return flat | lay(tokens, places, mask.sum(1), network)
+
+
+def lay(tokens: dict[str, Tensor], places: Tensor, lengths: Tensor, network: Any) -> dict[str, Any]:
+    """A flat batch of tokens that lie end to end.
+
+    Args:
+        tokens: ``input_ids`` and perhaps ``token_type_ids``, ``[T]``, on the CPU.
+        places: the place of each in its row, ``[T]``.
+        lengths: tokens of each row, ``[n]``.
+        network: what will read it.
+    """
     sequences = Sequences.of(lengths.tolist(), few_shapes=_on_cpu(network))
-    read = mask.flatten().nonzero()[:, 0]
-    written = torch.arange(len(read)) + (sequences.first - (lengths.cumsum(0) - lengths)).repeat_interleave(lengths)
+    starts = lengths.cumsum(0) - lengths
     embeddings = getattr(network, network.base_model_prefix).embeddings
     if hasattr(embeddings, "create_position_ids_from_input_ids"):  # RoBERTa's begin behind the padding's, and skip it
-        real = batch["input_ids"].ne(embeddings.padding_idx)
-        positions = real.cumsum(1) * real + embeddings.padding_idx
-    else:
-        positions = torch.arange(mask.shape[1]).expand_as(mask)
-    values = {name: batch[name] for name in ("input_ids", "token_type_ids") if name in batch}
-    flat = {name: value for name, value in batch.items() if name != "attention_mask"}
-    for name, value in (values | {"position_ids": positions}).items():
-        flat[name] = torch.zeros(1, sequences.total, dtype=value.dtype)
-        flat[name][0, written] = value.flatten()[read]
-    return flat | {SEQUENCES: sequences}
+        real = tokens["input_ids"].ne(embeddings.padding_idx)
+        count = real.cumsum(0)
+        before = (count - real.long())[starts].repeat_interleave(lengths)
+        places = (count - before) * real + embeddings.padding_idx
+    flat = tokens | {"position_ids": places}
+    if sequences.is_tight:
+        return {name: value[None] for name, value in flat.items()} | {SEQUENCES: sequences}
+    written = torch.arange(len(places)) + (sequences.first - starts).repeat_interleave(lengths)
+    laid = {name: torch.zeros(1, sequences.total, dtype=value.dtype) for name, value in flat.items()}
+    for name, value in flat.items():
+        laid[name][0, written] = value
+    return laid | {SEQUENCES: sequences}
 
 
 def _on_cpu(network: Any) -> bool:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rerank.arrow import Array
-from rerank.kernels.flat import flatten
+import numpy as np
+
+from rerank.arrow import Array, ranges
+from rerank.kernels.flat import flatten, lay
 from rerank.lists.tokens import Tokens
 from rerank.models.base import Inputs
 from rerank.models.text.template import PairTemplate
@@ -38,6 +40,18 @@ class PairInputs(Inputs):
         """Padded ``input_ids``, ``attention_mask`` and, where the model has them, ``token_type_ids``."""
         return self.join([self.queries[q] for q in self.query[rows]], [self.documents[d] for d in self.document[rows]])
 
+    def flat(self, rows: Array, network: Any) -> dict[str, Any]:
+        """The same tokens end to end, as the network reads them; none is padded before."""
+        import torch
+
+        query, document = self.query[rows], self.document[rows]
+        lengths = np.stack([self.query_lengths[query], self.document_lengths[document]], axis=1)
+        ids, types = self.template.end_to_end(self.queries.take(query), self.documents.take(document), lengths)
+        tokens = {"input_ids": ids} | ({} if types is None else {"token_type_ids": types})
+        totals = lengths.sum(1) + self.template.special
+        places = torch.from_numpy(ranges(np.zeros_like(totals), totals))
+        return lay({n: torch.from_numpy(v) for n, v in tokens.items()}, places, torch.from_numpy(totals), network)
+
     def join(self, queries: list[Array], documents: list[Array]) -> dict[str, Tensor]:
         """Rows of queries with documents, or with chunks of them."""
         import torch
@@ -57,6 +71,8 @@ class FlatInputs(Inputs):
 
     def collate(self, rows: Array, starts: Array) -> dict[str, Any]:
         """The same tokens end to end."""
+        if type(self.padded) is PairInputs:
+            return self.padded.flat(rows, self.network)
         return flatten(self.padded.collate(rows, starts), self.network)
 
     def chunks(self, rows: Array, starts: Array, budget: int) -> list[Array]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rerank.arrow import Array
+from rerank.arrow import Array, ranges
 from rerank.errors import UserError
 
 if TYPE_CHECKING:
@@ -71,17 +71,34 @@ class PairTemplate:
         """Number of special tokens of a pair."""
         return len(self.prefix) + len(self.middle) + len(self.suffix)
 
+    def end_to_end(self, queries: Array, documents: Array, lengths: Array) -> tuple[Array, Array | None]:
+        """Ids of pairs without padding, ``[T]`` int64, and their token types, where the model has them.
+
+        Args:
+            queries: ids of all queries, one after the other.
+            documents: ids of all documents.
+            lengths: ``[n, 2]`` tokens of each query and document.
+        """
+        sizes = np.empty((len(lengths), 5), dtype=np.int64)
+        sizes[:, ::2] = len(self.prefix), len(self.middle), len(self.suffix)
+        sizes[:, 1::2] = lengths
+        ends = sizes.cumsum().reshape(sizes.shape)
+        starts, ids = ends - sizes, np.empty(sizes.sum(), dtype=np.int64)
+        for part, special in zip((0, 2, 4), (self.prefix, self.middle, self.suffix), strict=True):
+            ids[starts[:, part, None] + np.arange(len(special))] = special
+        ids[ranges(starts[:, 1], sizes[:, 1])] = queries
+        ids[ranges(starts[:, 3], sizes[:, 3])] = documents
+        return ids, None if self.types is None else np.repeat(np.tile(self.types, len(sizes)), sizes.ravel())
+
     def join(self, queries: list[Array], documents: list[Array]) -> dict[str, Array]:
         """Padded model input of pairs given as token ids: arrays ``[n, L]`` int64 by the model's argument names."""
-        lengths = [self.special + len(q) + len(d) for q, d in zip(queries, documents, strict=True)]
-        shape = (len(queries), max(lengths))
-        ids = np.full(shape, self.pad, dtype=np.int64)
-        types = np.zeros(shape, dtype=np.int64)
-        for row, (query, document) in enumerate(zip(queries, documents, strict=True)):
-            parts = (self.prefix, query, self.middle, document, self.suffix)
-            ids[row, : lengths[row]] = np.concatenate(parts)
-            if self.types is not None:
-                types[row, : lengths[row]] = np.repeat(self.types, [len(part) for part in parts])
-        mask = np.arange(shape[1]) < np.asarray(lengths)[:, None]
-        joined = {"input_ids": ids, "attention_mask": mask.astype(np.int64)}
-        return joined if self.types is None else joined | {"token_type_ids": types}
+        lengths = np.array([[len(q), len(d)] for q, d in zip(queries, documents, strict=True)])
+        ids, types = self.end_to_end(np.concatenate(queries), np.concatenate(documents), lengths)
+        totals = lengths.sum(1) + self.special
+        mask = np.arange(totals.max()) < totals[:, None]
+        padded = {"input_ids": np.full(mask.shape, self.pad, dtype=np.int64), "attention_mask": mask.astype(np.int64)}
+        padded["input_ids"][mask] = ids
+        if types is not None:
+            padded["token_type_ids"] = np.zeros(mask.shape, dtype=np.int64)
+            padded["token_type_ids"][mask] = types
+        return padded
