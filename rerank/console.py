@@ -68,7 +68,7 @@ def parse(parser: ArgumentParser, asked: Sequence[str] | Mapping[str, Any], clas
         parser.validate(options, skip_unset=False)  # or nothing behind a key (null) would pass, whatever its type
     except TypeError as error:
         raise UserError(_one_line(str(error), parser, classes)) from error
-    for key in parser.groups:
+    for key in parser.groups or ():
         if options.get(key, key) is None:
             raise UserError(f"{key}: expected keys and their values, not nothing; see {parser.prog} --help")
     return options

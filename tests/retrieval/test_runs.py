@@ -144,6 +144,15 @@ def test_bad_lines_are_named(tmp_path: Path, line: str, message: str) -> None:
         read_run(tmp_path / "run")
 
 
+def test_a_run_is_a_mapping_and_a_table(tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("2 Q0 b 1 3.0 t\n1 Q0 a 1 2.0 t\n2 Q0 c 2 1.0 t\n")
+    run = read_run(tmp_path / "run")
+    assert "1" in run and "2" in run and "3" not in run
+    assert run.get("3") is None and list(run) == ["2", "1"] and len(run) == 2
+    rows = run.to_dataframe()[["query_id", "doc_id", "rank", "score"]].values.tolist()
+    assert rows == [["2", "b", 1, 3.0], ["2", "c", 2, 1.0], ["1", "a", 1, 2.0]]
+
+
 @pytest.mark.parametrize("rank", ["0x2", "0X2", "1_0", "0"])
 def test_ranks_of_ms_marco_are_written_in_digits(tmp_path: Path, rank: str) -> None:
     (tmp_path / "run").write_text(f"1\ta\t1\n1\tb\t{rank}\n")
