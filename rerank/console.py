@@ -88,7 +88,7 @@ def call(name: str, function: Callable[..., Any], argv: Sequence[str], work: Cal
     own = [key for key, p in inspect.signature(function).parameters.items() if p.kind is not p.VAR_KEYWORD]
     if work is not None:
         parser.add_function_arguments(work, skip=set(own), as_group=False)
-    parser.add_function_arguments(_without_more(function), as_group=work is None)
+    parser.add_function_arguments(_without_more(function), as_group=False)
     return function(**vars(parse(parser, shell_like([*([work] if work else []), function], argv))))
 
 
@@ -156,11 +156,7 @@ def log_file(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def working(what: str) -> Iterator[None]:
-    """Show on a terminal what is being done, and for how many seconds, where nothing else would move.
-
-    Args:
-        what: in a few words: ``importing PyTorch``.
-    """
+    """Show on a terminal what is being done, and for how many seconds, where nothing else would move."""
     from threading import Event, Thread
 
     from tqdm import tqdm
@@ -181,6 +177,12 @@ def working(what: str) -> Iterator[None]:
             done.set()
             if not bar.disable:
                 ticking.join()
+
+
+def find_own_classes() -> None:
+    """Let classes of the working directory be named by their import path, behind all that is installed."""
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
 
 
 def exit_code(command: Callable[[], Any]) -> int:

@@ -7,11 +7,12 @@ import errno
 import json
 import logging
 import os
+import re
 import shutil
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -74,16 +75,27 @@ def held(path: str | Path, doing: str, wait: bool = False) -> Iterator[None]:
 
 
 def tidied(path: str | Path) -> None:
-    """Clear away what a writer that was killed left beside a finished file or folder, its lock file included.
+    """Clear away what a writer that was killed left beside and in a finished file or folder, its lock file included.
 
     For commands that find their work done, and therefore do not hold the path. Where nothing may be written, or
     nothing lies there, nothing is done.
     """
     path = Path(os.path.realpath(path))
     place = path.with_name(f".{path.name}.lock")
-    if place.exists() and os.access(place.parent, os.W_OK):
+    if place.is_file() and os.access(place.parent, os.W_OK):
         with held(path, "tidying up", wait=True):
-            pass
+            clear_within(path, deep=True)
+
+
+def clear_within(folder: Path, deep: bool = False) -> None:
+    """Delete what killed writers left half-done in a folder; for who holds it.
+
+    Args:
+        folder: the folder.
+        deep: whether to look into the folders in it, too.
+    """
+    name = re.compile(r"\..+\.([0-9a-f]{8}\.tmp|old)")
+    _remove(found for found in [*folder.glob("**/.*" if deep else ".*")] if name.fullmatch(found.name))
 
 
 def _acquire(place: Path, path: Path, doing: str, wait: bool, stack: contextlib.ExitStack) -> bool:
@@ -146,7 +158,11 @@ def _clear_away(path: Path) -> None:
         else:
             os.rename(old, path)
             log.warning("%s: put back, as the process that was replacing it was killed", path)
-    for found in leftovers(path):
+    _remove(leftovers(path))
+
+
+def _remove(paths: Iterable[Path]) -> None:
+    for found in paths:
         if found.is_dir() and not found.is_symlink():
             shutil.rmtree(found, ignore_errors=True)
         else:

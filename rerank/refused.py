@@ -19,11 +19,6 @@ def refused(message: str, options: Sequence[str], classes: Sequence[str]) -> str
 
     jsonargparse nests messages, one per class and one per alternative of a type; what counts is the innermost one, and
     the keys on the way to it.
-
-    Args:
-        message: what it says.
-        options: all options, with their dashes.
-        classes: names of classes that values may mean.
     """
     text = " ".join(line.strip() for line in message.splitlines() if line.strip())
     key = ".".join(re.findall(r'Parser key "([\w.]+)"', text))

@@ -6,8 +6,8 @@
 killed at random moments (by KILL, TERM and INT in turn; every second time of its whole run, otherwise of the 100 ms
 from its first file on), and by KILL right before operations on files, spread over all that it does: opening a file to
 write, renaming, deleting, making and removing folders. Then it is given again; what is there has to be what it makes
-when it is left alone, but for notes with times in them, and nothing hidden may be left. The processes are forks of one
-that has imported everything, so that kills meet the work and not the imports.
+when it is left alone, but for notes with times in them, and nothing hidden may be left. The processes, an experiment's
+workers included, are forks of one that has imported everything, so that kills meet the work and not the imports.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import hashlib
+import importlib
 import itertools
 import json
 import logging
@@ -25,6 +26,7 @@ import signal
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -40,10 +42,11 @@ import rerank.retrieval.tune
 import rerank.training.model_column
 import rerank.training.trainer
 from rerank.cli import main as rerank
+from rerank.experiments import engines, worker
 
 PEEK = os.WEXITED | os.WNOHANG | os.WNOWAIT
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
-FREE = ("log.txt", "provenance.json", "README.md", "config.yaml", "metrics.jsonl", "results.json")
+FREE = ("log.txt", "provenance.json", "README.md", "config.yaml", "metrics.jsonl", "results.json", "table.md")
 """Files with times and paths in them: that they are there is all that is compared."""
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 PATHS = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate", "os.chmod")
@@ -64,18 +67,67 @@ class Case(NamedTuple):
     reset: Callable[[], None]
 
 
-def start(words: Sequence[str], place: Path, stop: int | None = None, told: int | None = None) -> int:
+class Worker:
+    """A worker of an experiment, forked before the experiment is, which sees it as the process that it would start.
+
+    It is nobody's child, and ends as the real one does when its input does.
+    """
+
+    def __init__(self) -> None:
+        (jobs, give), (take, replies) = os.pipe(), os.pipe()
+        if (child := os.fork()) == 0:
+            if os.fork() == 0:
+                os.close(give)
+                os.close(take)
+                for number, end in enumerate((jobs, replies, os.open(os.devnull, os.O_WRONLY))):
+                    os.dup2(end, number)
+                os.close(jobs)
+                os.close(replies)
+                sys.stdin = os.fdopen(0)
+                worker.main()
+            os._exit(0)
+        os.waitpid(child, 0)
+        os.close(jobs)
+        os.close(replies)
+        self.stdin, self.stdout = os.fdopen(give, "w"), os.fdopen(take)
+
+    def start(self, process: Any) -> Worker:
+        """What `engines.Process` starts."""
+        process._log.parent.mkdir(parents=True, exist_ok=True)
+        process._process = self
+        return self
+
+    def kill(self) -> None:
+        """End it."""
+        self.stdin.close()
+
+    def wait(self) -> int:
+        """Its exit code, when it has ended."""
+        self.stdout.read()
+        return 0
+
+    def close(self) -> None:
+        """Leave it to another process."""
+        self.stdin.close()
+        self.stdout.close()
+
+
+def start(words: Sequence[str], place: Path, stop: int | None = None) -> int:
     """A command in a process of its own; returns its number.
 
     Args:
         words: the command.
-        place: below it operations on files count.
+        place: below it operations on files count; beside it are ``said.txt``, what the command says, and, once it is
+            through, ``done.json``: how many operations there were, and what it imported.
         stop: the operation before which it is killed; None never kills it.
-        told: a pipe for how many there were.
     """
     sys.stdout.flush()
+    ready = Worker() if words[0] == "experiment" else None
     if (child := os.fork()) == 0:
         code = 1
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+        if ready is not None:
+            engines.Process._start = lambda process: ready.start(process)  # type: ignore[method-assign,return-value]
         try:
             counted = itertools.count(1)
             seen = [0]
@@ -90,13 +142,33 @@ def start(words: Sequence[str], place: Path, stop: int | None = None, told: int 
 
             sys.addaudithook(watch)
             logging.getLogger("rerank").setLevel(logging.ERROR)
-            with open(os.devnull, "w") as quiet, contextlib.redirect_stdout(quiet), contextlib.redirect_stderr(quiet):
-                code = rerank(words)
-            if told is not None:
-                os.write(told, str(seen[0]).encode())
+            with (
+                (place.parent / "said.txt").open("w") as file,
+                contextlib.redirect_stdout(file),
+                contextlib.redirect_stderr(file),
+            ):
+                try:
+                    code = rerank(words)
+                except BaseException:
+                    traceback.print_exc()
+            (place.parent / "done.json").write_text(json.dumps([seen[0], list(sys.modules)]))
         finally:
             os._exit(code)
+    if ready is not None:
+        ready.close()
     return child
+
+
+def alone(words: Sequence[str], place: Path) -> int:
+    """A command that nobody kills; afterwards its modules are imported here. Returns how many operations it made."""
+    code = ended(start(words, place))
+    assert code == 0, f"{words}: exit code {code}\n{(place.parent / 'said.txt').read_text()}"
+    count, modules = json.loads((place.parent / "done.json").read_text())
+    for name in modules:
+        if name not in sys.modules and name.partition(".")[0] not in ("jnius", "pyserini"):  # Java does not fork
+            with contextlib.suppress(Exception):  # some are made, not imported
+                importlib.import_module(name)
+    return int(count)
 
 
 def ended(child: int) -> int:
@@ -136,22 +208,26 @@ def at_a_moment(case: Case, place: Path, took: float, number: int, rng: random.R
         time.sleep(rng.choice([0.001, 0.01, 0.1]) * rng.random())
     else:
         time.sleep(took * rng.random())
-    os.kill(child, SIGNALS[number // 2 % len(SIGNALS)])
+    os.kill(child, signal_of(number))
     return ended(child)
+
+
+def signal_of(number: int) -> signal.Signals:
+    """The signal of a random moment."""
+    return SIGNALS[number // 2 % len(SIGNALS)]
 
 
 def killed(case: Case, place: Path, kills: int, operations: int, rng: random.Random) -> None:
     """Kill a command again and again, and print how often the next one did not end as one that is left alone."""
     case.reset()
+    alone(case.words, place)
+    case.reset()
     started = time.perf_counter()
-    reading, writing = os.pipe()
-    code = ended(start(case.words, place, told=writing))
-    assert code == 0, f"{case.name}: exit code {code}"
-    took, alone = time.perf_counter() - started, content(place)
+    count = alone(case.words, place)
+    took, whole = time.perf_counter() - started, content(place)
     assert not hidden(place), f"{case.name}: leaves {hidden(place)}"
-    count = int(os.read(reading, 20))
     stops = [1 + i * count // operations for i in range(operations)] if operations < count else range(1, count + 1)
-    counts, wrong, number, missed = Counter[str](), 0, 0, 0
+    counts, signals, wrong, number, missed = Counter[str](), Counter[str](), 0, 0, 0
     ways: list[int | None] = [*[None] * kills, *stops]
     while ways and missed < 5 * kills + 5:
         stop = ways[-1]
@@ -163,20 +239,24 @@ def killed(case: Case, place: Path, kills: int, operations: int, rng: random.Ran
             missed += 1
             continue  # it was faster
         ways.pop()
+        if stop is None:
+            signals[signal_of(number - 1).name.removeprefix("SIG")] += 1
         left = content(place)
         counts["after its first file" if left != before else "before"] += 1
         code = ended(start(case.words, place))
-        code = 0 if code == 2 and left == alone else code  # killed behind its last rename: it says that it is there
+        code = 0 if code == 2 and left == whole else code  # killed behind its last rename: it says that it is there
         found = content(place)
-        if code or found != alone or hidden(place):
+        if code or found != whole or hidden(place):
             wrong += 1
-            changed = [name for name in {**found, **alone} if found.get(name) != alone.get(name)]
+            changed = [name for name in {**found, **whole} if found.get(name) != whole.get(name)]
             how = "at a moment" if stop is None else f"before operation {stop} of {count}"
             print(f"{case.name}, {how}: exit code {code}, {changed[:5]}, {hidden(place)[:5]}", file=sys.stderr)
+            print((place.parent / "said.txt").read_text(), file=sys.stderr)
     shown = ", ".join(f"{number} {when}" for when, number in sorted(counts.items()))
+    how = ", ".join(f"{signals[name]} {name}" for name in ("KILL", "TERM", "INT"))
     every = "each" if len(stops) == count else f"{len(stops)} of"
     print(
-        f"| {case.name} | {kills} | {every} {count} | {shown} | {wrong} |" + (" gave up: too fast" if ways else ""),
+        f"| {case.name} | {how} | {every} {count} | {shown} | {wrong} |" + (" gave up: too fast" if ways else ""),
         flush=True,
     )
 
@@ -199,13 +279,13 @@ def cases(data: Path, place: Path, made: Path) -> list[Case]:
     (made / "grid.yaml").write_text(yaml.safe_dump(grid | {"test": "t-test"}))
     retrieve = ["retrieve", "--collection", f"files:{dl20}", "--output"]
     train = ["train", "--config", str(made / "train.yaml"), "--output"]
-    assert ended(start([*retrieve, str(made / "lists"), "--run", runs["bm25"]], place)) == 0
+    alone([*retrieve, str(made / "lists"), "--run", runs["bm25"]], place)
     columns = made / "columns.yaml"
     over = {"class_path": "ListsData", "init_args": {"train": str(made / "lists")}}
     reads = {"class_path": "MLP", "init_args": {"hidden": [16], "columns": ["bm25"]}}
     columns.write_text(yaml.safe_dump(base | {"data": over, "model": reads, "epochs": 1}))
     for words in ([*train, str(made / "run")], ["train", "--config", str(columns), "--output", str(made / "over")]):
-        assert ended(start(words, place)) == 0, words
+        alone(words, place)
 
     def empty() -> None:
         shutil.rmtree(work, ignore_errors=True)

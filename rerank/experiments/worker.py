@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from rerank import stops
+from rerank.console import find_own_classes
 from rerank.errors import UserError
 from rerank.evaluation.measures import Empty
 from rerank.experiments.cells import Job
@@ -62,8 +63,9 @@ def measure_cell(
     identity = measurement_identity({"training": id}, hashes, measures, empty)
     if expected not in (None, id_of(identity)):
         raise UserError("data: the test lists changed since the experiment began; start again")
-    run = test_run(folder, id, config, test)
-    write_measurement(folder, identity, evaluate(run, test.qrels, measures, empty, name=str(folder / "test.trec")))
+    with held(folder, "rerank experiment", wait=True):
+        run = test_run(folder, id, config, test)
+        write_measurement(folder, identity, evaluate(run, test.qrels, measures, empty, name=str(folder / "test.trec")))
 
 
 def answer(job: dict[str, Any]) -> dict[str, Any]:
@@ -110,6 +112,7 @@ def warm_up() -> None:
 
 def main() -> None:
     """Answer jobs until the input ends."""
+    find_own_classes()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the experiment decides, by ending the input
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever prints must not come between the replies

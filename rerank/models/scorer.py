@@ -26,6 +26,11 @@ class Scorer(Model, nn.Module):
     """Whether a forward pass changes the model, so that there may be only one at a time."""
 
     @property
+    def whole_batches(self) -> bool:
+        """Whether one process has to take a whole batch: batch norm normalises a document by those beside it."""
+        return any(isinstance(module, nn.BatchNorm1d) for module in self.modules())
+
+    @property
     def budget(self) -> int:
         """Rows of its matrix products (padded tokens, feature vectors) per forward pass, unless told otherwise."""
         return ON_A_CPU if next(self.parameters()).device.type == "cpu" else 8192

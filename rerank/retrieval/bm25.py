@@ -18,7 +18,7 @@ from rerank.errors import UserError
 from rerank.files import atomic_folder, cache_folder, digest, warn_once
 from rerank.hashes import read_sealed, write_sealed
 from rerank.jvm import anserini_jar, java_class
-from rerank.locks import held
+from rerank.locks import held, tidied
 from rerank.progress import tqdm
 from rerank.retrieval.languages import ENGLISH, analyzer, analyzer_name
 from rerank.retrieval.runs import Run, Scored
@@ -61,6 +61,8 @@ def build_index(
             slug = re.sub(r"[^a-zA-Z0-9]+", "-", collection.name).strip("-")[-60:]
             # The splits of a collection share its documents, so the hash alone decides.
             if found := _find(indexes, key):
+                tidied(indexes / key)
+                tidied(found)
                 return found
             locks.enter_context(held(indexes / key, f"indexing {collection.name}", wait=True))
             folder = _find(indexes, key) or indexes / f"{slug}-{key}"
@@ -68,6 +70,7 @@ def build_index(
             locks.enter_context(held(folder, f"indexing {collection.name}", wait=True))
         if folder.exists():
             if _key_of(folder) == key:
+                tidied(folder)
                 return folder
             advice = "remove it or name another folder"
             raise UserError(f"{folder}: holds no index of {collection.name} as it is now; {advice}")

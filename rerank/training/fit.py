@@ -19,7 +19,7 @@ from rerank.described import described
 from rerank.errors import NotFoundError, UserError
 from rerank.evaluation.beside import Beside, sentences
 from rerank.evaluation.measures import parse_measures
-from rerank.locks import held
+from rerank.locks import held, tidied
 from rerank.models.vectors.boosting import Trees
 from rerank.training.config import TrainConfig, check_values
 from rerank.training.ids import identity_of
@@ -137,6 +137,8 @@ def fit(config: TrainConfig, output: str | Path, *, expected: str | None = None)
     measures = folder.finished()
     if measures is not None:
         log.info("%s is complete; name another output to train again", output)
+        if _is_main():
+            tidied(folder.path)
         measures = _with_known_test(config, splits, folder, measures)
     if measures is None:
         with ExitStack() as stack:

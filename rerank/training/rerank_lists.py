@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from rerank.evaluation.beside import beside_first_stage, sentences
 from rerank.kernels.precision import Precision
 from rerank.lists.view import Lists
+from rerank.locks import held
 from rerank.retrieval.fuse import interpolate
 from rerank.retrieval.runs import Run, write_run
 from rerank.training.model_column import model_hash
@@ -43,8 +45,9 @@ def write_reranked(
     scoring = Scoring([Share(Path(model), lists)], precision, budget)
     made = {"scorer": model_hash(model), "precision": scoring.exact}
     place = Path(output).parent / f".{Path(output).name}.parts"
-    with scoring.parts(place, "reranking", [made]) as (parts,):
+    with scoring.parts(place, "reranking", [made]) as (parts,), ExitStack() as stack:
         if scoring.main:
+            stack.enter_context(held(output, "rerank rerank", wait=True))  # clears away what a killed one left
             scores = np.concatenate([np.zeros(0, np.float32), *parts.scores()])
             run: Run = lists.run(scores)
             if weight:

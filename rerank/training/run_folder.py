@@ -6,7 +6,6 @@ import json
 import logging
 import os
 import re
-import shutil
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -19,6 +18,7 @@ from rerank.files import atomic_write
 from rerank.hashes import read_sealed, write_sealed
 from rerank.identity import ABSENT, canonical, first_difference, id_of
 from rerank.kernels.ways import Ways
+from rerank.locks import clear_within
 from rerank.models.card import write_card
 from rerank.models.contract import add_to_contract, read_contract
 from rerank.training.provenance import add_provenance
@@ -105,8 +105,7 @@ class RunFolder:
         old = self.path / ".best.old"
         if old.exists() and not self.best.exists():
             os.rename(old, self.best)
-        for left in [*self.path.glob(".*.tmp"), *self.path.glob("checkpoints/.*.tmp"), *self.path.glob(".*.old")]:
-            shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink()
+        clear_within(self.path, deep=True)
 
     def kernels(self) -> Ways | None:
         """The ways that the run started with; None where it has not started, or its model has no choice.

@@ -151,7 +151,7 @@ class Gradients:
         useful, parts = self._parts(groups, share)
         if not parts:
             return Step(0.0, 0, 0, 0, stop=self.processes == 1 and stops.asked() is not None)
-        mine = useful[self.process :: self.processes]
+        mine = self._share(useful)
         self._moved, self._pairs = moved, sum(len(group.rows) for group in mine)
         start = RandomState(self._device)
         while True:
@@ -238,6 +238,12 @@ class Gradients:
                 count = int(learnable.sum()) if term.loss.reduction == "mean" else 1
                 parts.append(Part(number, self._sums[number], weight, count))
         return [groups[i] for i in np.flatnonzero(useful)], parts
+
+    def _share(self, useful: list[Group]) -> list[Group]:
+        """What this process does of a batch."""
+        if self.model.whole_batches:
+            return useful if self.process == 0 else []
+        return useful[self.process :: self.processes]
 
     def _pieces(self, groups: list[Group]) -> Iterator[tuple[list[Group], int]]:
         """Cut lists into micro-batches; gives each with its number of tokens."""

@@ -114,10 +114,13 @@ class Trainer:
         train, skipped = self.splits.train, len(self.splits.train) - len(self.usable)
         self._say("%d training lists, %d of them without anything to learn from (left out)", len(train), skipped)
         optimizer = make_optimizer(self.model, config.optimization)
-        if (idle := self.accelerator.num_processes - config.batch_size * config.sampler.queries) > 0 and self.main:
+        lists, why = config.batch_size * config.sampler.queries, "a step has %d lists; raise batch_size, or "
+        if self.model.whole_batches:
+            lists, why = 1, "batch norm is over a whole batch, which %d process takes; "
+        if (idle := self.accelerator.num_processes - lists) > 0 and self.main:
             log.warning(
-                "%d of %d processes are idle: a step has %d lists; raise batch_size, or start fewer processes",
-                *(idle, self.accelerator.num_processes, config.batch_size * config.sampler.queries),
+                f"%d of %d processes are idle: {why}start fewer processes",
+                *(idle, self.accelerator.num_processes, lists),
             )
         state = load_checkpoint(self.folder.path, self.network, optimizer)
         if state is None:

@@ -22,7 +22,7 @@ from rerank.errors import UserError
 from rerank.experiments.keep import read_kept
 from rerank.features.parse import read_sizes
 from rerank.lists.fold_files import read_folds
-from rerank.lists.store import is_lists_folder, read_manifest
+from rerank.lists.layout import is_lists_folder, read_manifest
 from rerank.lists.upgrade import upgrade
 from rerank.models.contract import read_contract
 from rerank.models.weights import find_model

@@ -373,3 +373,9 @@ def test_what_a_killed_build_left_is_cleared_away(tmp_path: Path, home: Path) ->
     left = index.rename(index.with_name(f".{index.name}.0123abcd.tmp"))
     assert build_index(collection) == index
     assert not left.exists()
+    locks = [index.with_name(f".{name}.lock") for name in (index.name, index.name.rpartition("-")[2])]
+    for folder in (None, index):  # killed when the index was whole
+        for lock in locks:
+            lock.touch()
+        assert build_index(collection, folder) == index
+        assert not [lock for lock in locks[: 2 if folder is None else 1] if lock.exists()]

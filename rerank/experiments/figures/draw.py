@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +16,7 @@ from rerank.experiments.run import Experiment
 from rerank.experiments.settings import file_name
 from rerank.experiments.summary import Summary
 from rerank.experiments.table import over
+from rerank.files import atomic_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,9 +47,8 @@ def write_figures(experiment: Experiment, summary: Summary) -> list[Path]:
         width = int(figure.get_figwidth() * 15)
         figure.supxlabel(textwrap.fill(f"{data_name(experiment.plan.config)}: {caption}", width), fontsize=8)
         paths.append(experiment.plan.output / f"{file_name(name)}.png")
-        temporary = paths[-1].with_name(f".{paths[-1].name}.{os.getpid()}.tmp")
-        figure.savefig(temporary, dpi=DPI, format="png")
-        os.replace(temporary, paths[-1])
+        with atomic_file(paths[-1]) as temporary:
+            figure.savefig(temporary, dpi=DPI, format="png")
     return paths
 
 

@@ -34,7 +34,8 @@ class MLP(FeatureNetwork):
     """A feed-forward network that scores each document by its own features.
 
     Batch norm sees the documents of one forward pass, never padding. Their number follows from ``batch_size`` (or
-    ``micro_batch_size``) and ``token_budget``: with batch norm, and only with it, these change what is learned.
+    ``micro_batch_size``) and ``token_budget``: with batch norm, and only with it, these change what is learned. The
+    number of processes does not, as one of them takes the whole batch.
     """
 
     def __init__(
@@ -84,8 +85,8 @@ class MLP(FeatureNetwork):
     @property
     def budget(self) -> int:
         """On a CPU, what keeps hidden vectors in its cache, which halves a step; but batch norm sees a whole batch."""
-        alone = self.settings["batch_norm"] == "none" and not self.settings["input_norm"]
-        return 1024 if alone and next(self.parameters()).device.type == "cpu" else super().budget
+        on_cpu = next(self.parameters()).device.type == "cpu"
+        return 1024 if on_cpu and not self.whole_batches else super().budget
 
     def build(self, features: int) -> None:
         """Make the layers."""
