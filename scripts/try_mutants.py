@@ -251,7 +251,7 @@ def record(room: Path, tests: Sequence[str], said: Path) -> int:
 
 def run(chosen: dict[str, float], said: Path) -> int:
     """Run some tests until one fails, and write down which."""
-    said.write_text("what does not come to an end")
+    said.write_text("an error at import, or a hang")
     files = sorted({test.partition("::")[0] for test in chosen})
     return int(pytest.main([*WORDS, "-x", *files], [Chosen(chosen, said)]))
 

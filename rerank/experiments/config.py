@@ -113,9 +113,9 @@ class ExperimentConfig:
         keep: a Parquet file for the results of finished cells (measures, values per query). It is read at the start, so
             that no cell in it is trained again, and written as cells finish. Null keeps them in ``output`` only.
         futility: a rule to give methods up after some of the seeds; null trains all methods with all seeds.
-        jobs: cells trained side by side; null takes one per core, or one per GPU if there are any. They share the cores as
-            threads, unless OMP_NUM_THREADS says how many each has. On a cluster this is the maximum; null uses all the
-            room there is, as machines join and leave.
+        jobs: cells trained side by side; null takes one per core, or one per GPU if there are any. They share the
+            cores as threads, unless OMP_NUM_THREADS says how many each has. On a cluster this is the maximum; null uses
+            all the room there is, as machines join and leave.
         engine: ``local`` trains in processes on this machine; ``ray`` on a Ray cluster (that of RAY_ADDRESS, if set),
             whose machines see the same disk.
         num_cpus: with ``ray``, the CPUs of a cell, and so its threads.

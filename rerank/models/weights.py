@@ -27,6 +27,10 @@ FILES = ["*.json", "*.txt", "*.model", "*.safetensors"]
 """What is taken from the hub: weights as safetensors, configuration, vocabulary; never code or pickles."""
 
 
+WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "adapter_model.safetensors")
+"""Where transformers and peft look for weights, one or another of them."""
+
+
 def find_model(name: str) -> Path:
     """The folder with a model's files.
 
@@ -88,10 +92,9 @@ def _checked(folder: Path) -> Path:
             raise UserError(f"{path}: not JSON ({error})") from error
         if not isinstance(content, dict):
             raise UserError(f"{path}: is {type(content).__name__}, no JSON object; copy the model again")
-    files = sorted(folder.glob("*.safetensors"))
-    if not files:
-        raise UserError(f"{folder}: a model folder without weights (no *.safetensors; pickled weights are not read)")
-    for file in files:
+    if not any((folder / name).is_file() for name in WEIGHTS):
+        raise UserError(f"{folder}: a model folder without weights (no {WEIGHTS[0]}; pickled weights are not read)")
+    for file in sorted(folder.glob("*.safetensors")):
         check_safetensors(file)
     return folder
 

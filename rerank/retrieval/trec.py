@@ -75,7 +75,7 @@ def read_regular(path: Path) -> RunTable | None:
 
 
 def _tidy(text: bytes) -> bytes | None:
-    """The lines with one space between words and nothing else around; None where there is other white space."""
+    """The lines with one space between words and nothing else around; None where something is out of the ordinary."""
     signs = np.frombuffer(text, np.uint8)
     known = sum(text.count(sign) for sign in (b"\n", b"\t", b"\r"))
     if np.count_nonzero(signs < 32) > known or text.count(b"\r") > text.count(b"\r\n"):
@@ -87,6 +87,8 @@ def _tidy(text: bytes) -> bytes | None:
         except UnicodeDecodeError:
             return None
     text = text.replace(b"\t", b" ")
+    if b" 0x" in text or b" 0X" in text:  # Arrow takes 0x1f for a whole number
+        return None
     blank = signs <= 32
     if blank[0] or text[-1:] == b" " or (blank[1:] & blank[:-1]).any():
         text = re.sub(rb" *[\n\r]+[ \n\r]*", b"\n", re.sub(rb" +", b" ", text)).strip(b" ").lstrip(b"\n")

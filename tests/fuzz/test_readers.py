@@ -159,6 +159,12 @@ def test_numbers_longer_than_python_reads(folder: Path, tmp_path: Path, digits: 
     assert "train.txt:2" in says(READERS["LETOR"].read, tmp_path / "train.txt")
 
 
+@pytest.mark.parametrize("number", ["0x2", "0X2"])
+def test_features_are_numbered_in_digits(folder: Path, tmp_path: Path, number: str) -> None:
+    (tmp_path / "train.txt").write_text(f"1 qid:1 1:0.5\n0 qid:1 {number}:1\n")
+    assert "train.txt:2" in says(READERS["LETOR"].read, tmp_path / "train.txt")
+
+
 @pytest.mark.parametrize(
     "line",
     [

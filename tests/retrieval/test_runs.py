@@ -134,12 +134,29 @@ def test_compressed_runs_are_read(tmp_path: Path) -> None:
         ("1 Q0 b 2 -inf t", "run:2: score '-inf'"),
         ("1 Q0 b 2 1e999 t", "run:2: score '1e999'"),
         ("1 Q0 b second 1.0 t", "run:2: rank 'second'"),
+        ("1 Q0 b 0x2 1.0 t", "run:2: rank '0x2'"),
         *((f"1 Q0 b{blank}c 2 1.0 t", "run:2: 7 columns") for blank in "\t\v\f\r\x1c\x1f\x85\u00a0\u2003"),
     ],
 )
 def test_bad_lines_are_named(tmp_path: Path, line: str, message: str) -> None:
     (tmp_path / "run").write_bytes(f"1 Q0 a 1 2.0 t\n{line}\n".encode())
     with pytest.raises(UserError, match=message):
+        read_run(tmp_path / "run")
+
+
+def test_a_run_is_a_mapping_and_a_table(tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("2 Q0 b 1 3.0 t\n1 Q0 a 1 2.0 t\n2 Q0 c 2 1.0 t\n")
+    run = read_run(tmp_path / "run")
+    assert "1" in run and "2" in run and "3" not in run
+    assert run.get("3") is None and list(run) == ["2", "1"] and len(run) == 2
+    rows = run.to_dataframe()[["query_id", "doc_id", "rank", "score"]].values.tolist()
+    assert rows == [["2", "b", 1, 3.0], ["2", "c", 2, 1.0], ["1", "a", 1, 2.0]]
+
+
+@pytest.mark.parametrize("rank", ["0x2", "0X2", "1_0", "0"])
+def test_ranks_of_ms_marco_are_written_in_digits(tmp_path: Path, rank: str) -> None:
+    (tmp_path / "run").write_text(f"1\ta\t1\n1\tb\t{rank}\n")
+    with pytest.raises(UserError, match="run:2: rank"):
         read_run(tmp_path / "run")
 
 

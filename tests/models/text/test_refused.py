@@ -115,7 +115,7 @@ def test_what_is_fresh_is_named(
 def test_pickled_weights_beside_other_safetensors(folder: Path) -> None:
     (folder / "model.safetensors").rename(folder / "other.safetensors")
     torch.save(load_file(folder / "other.safetensors"), folder / "pytorch_model.bin")
-    with pytest.raises(UserError):
+    with pytest.raises(UserError, match="without weights"):
         CrossEncoder(str(folder))
 
 
