@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -89,49 +90,16 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_MODULES = {
-    "collections.texts": ("Texts",),
-    "errors": ("NotFoundError", "UserError"),
-    "evaluation.compare": ("compare",),
-    "evaluation.table": ("Table",),
-    "experiments.conduct": ("experiment",),
-    "experiments.config": ("ExperimentConfig",),
-    "features.letor": ("LetorData",),
-    "features.normalise": ("Quantile", "QueryMinMax", "QueryZScore", "SignedLog1p", "Standardise"),
-    "lists.data": ("ListsData",),
-    "lists.folds": ("FoldsData",),
-    "lists.joined": ("concat",),
-    "lists.sampling": ("Full", "Pairs", "PositivesNegatives"),
-    "lists.view": ("Lists",),
-    "losses": (
-        *("BCE", "MSE", "RMSE", "ApproxAP", "ApproxMRR", "ApproxNDCG", "ApproxP", "DirectMetric", "FastSoftSortNDCG"),
-        *("KLDivergence", "LambdaLoss", "ListAP", "ListMLE", "ListNet", "MarginMSE", "NeuralNDCG"),
-        *("OptimalTransportNDCG", "PairwiseHinge", "PairwiseSoftmax", "RankNet", "SmoothIAP", "SmoothINDCG"),
-        *("SmoothIP", "SoftSortNDCG", "SoftmaxCE", "TwinSigmoidAP", "TwinSigmoidNDCG", "TwinSigmoidNERR"),
-        *("TwinSigmoidP", "WassRank", "ExponentialDecay", "MinMax", "Ramp", "ReciprocalRank", "Sigmoid"),
-        *("Term", "Terms"),
-    ),
-    "models.load": ("load_model",),
-    "models.text.adapter": ("LoRA",),
-    "models.text.cross_encoder": ("CrossEncoder",),
-    "models.text.decoder": ("Decoder",),
-    "models.vectors.attention": ("SelfAttention",),
-    "models.vectors.lightgbm": ("LightGBM",),
-    "models.vectors.mlp": ("MLP",),
-    "models.vectors.xgboost": ("XGBoost",),
-    "relaxations": (
-        *("Approx", "FastSoftSort", "NeuralSort", "OptimalTransport", "SmoothI", "SoftSort", "TwinSigmoid"),
-    ),
-    "retrieval.forms": ("as_run",),
-    "retrieval.runs": ("read_run", "write_run"),
-    "tasks.evaluate": ("evaluate",),
-    "tasks.rerank_lists": ("rerank_lists",),
-    "tasks.retrieve": ("retrieve",),
-    "tasks.train": ("train",),
-    "training.config": ("Optimization", "TrainConfig"),
-    "training.fit": ("Training", "fit"),
-}
-_HOMES = {name: module for module, names in _MODULES.items() for name in names}
+
+def _read_homes() -> dict[str, str]:
+    """The module of each name, read off the imports above, which only type checkers and editors carry out."""
+    with open(__file__, encoding="utf-8") as file:
+        (unused,) = (node for node in ast.parse(file.read()).body if isinstance(node, ast.If))
+    found = (node for node in unused.body if isinstance(node, ast.ImportFrom) and node.module not in (None, __name__))
+    return {alias.name: str(node.module).removeprefix(f"{__name__}.") for node in found for alias in node.names}
+
+
+_HOMES = _read_homes()
 _ROOMS = ("losses", "measures", "relaxations")
 
 __all__ = [*_HOMES]

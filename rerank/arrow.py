@@ -19,12 +19,7 @@ SIGNS = 1 << 29
 
 
 class ArrowWriter:
-    """Writes batches (column name -> values) to an Arrow stream file that ``datasets.Dataset.from_file`` reads.
-
-    Args:
-        path: the file.
-        schema: its columns.
-    """
+    """Writes batches (column name -> values) to an Arrow stream file that ``datasets.Dataset.from_file`` reads."""
 
     def __init__(self, path: Path, schema: pa.Schema) -> None:
         self.schema, self.rows = schema, 0
@@ -151,11 +146,7 @@ def _number(kind: pa.DataType) -> Any:
 
 
 class Ragged:
-    """Random access to a list column of a memory-mapped table, without a copy of it.
-
-    Args:
-        column: a chunked array of lists of numbers.
-    """
+    """Random access to a list column of a memory-mapped table, without a copy of it."""
 
     def __init__(self, column: pa.ChunkedArray) -> None:
         chunks = [chunk for chunk in column.chunks if len(chunk)]

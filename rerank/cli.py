@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from rerank import __version__, tasks
-from rerank.console import call, exit_code
+from rerank.console import call, exit_code, find_own_classes
 from rerank.errors import UserError, nearest
 
 log = logging.getLogger("rerank")
@@ -20,9 +19,9 @@ def demo(output: str = "demo", ask: str | None = None, full: bool = False) -> No
     """Search the Python standard library: retrieve, train, rerank, compare with BM25, answer a question.
 
     Args:
-        output: folder for lists, model, runs, log and plot; what is there already is not done again.
+        output: folder for lists, models, runs, logs and a plot; what is there already is not done again.
         ask: a question to answer, such as "how do I flatten a list of lists".
-        full: test all questions, a third at a time, with three trainings in place of one.
+        full: test all questions, a third at a time, with three trainings instead of one.
     """
     from rerank.demo import run_demo
 
@@ -30,10 +29,10 @@ def demo(output: str = "demo", ask: str | None = None, full: bool = False) -> No
 
 
 def retrieve(output: str, **asked: Any) -> None:
-    """Store candidates as ranked lists: those that BM25 finds, or those of other systems' runs, or all of them.
+    """Store candidates as ranked lists: those that BM25 finds, those in other systems' runs, or both.
 
-    Memory does not grow with BM25's candidates; a search that was stopped resumes when the command is given again. Of
-    several runs the lists have the union, and a column for each.
+    Memory does not grow with BM25's candidates, and a search that was stopped resumes if the command is given again.
+    From several runs, the lists have the union of the candidates and a column of scores for each.
 
     Args:
         output: lists folder to make.
@@ -45,13 +44,13 @@ def retrieve(output: str, **asked: Any) -> None:
 
 
 def lists(folder: str, measures: str | None = None, html: str | None = None, upgrade: bool = False) -> None:
-    """Show what a lists folder is worth: depth, what each system finds and adds, what the best reranking could reach.
+    """Show what is in a lists folder: depth, what each system finds and adds, and the best that reranking could reach.
 
     Args:
         folder: lists folder made by ``rerank retrieve``.
-        measures: measures as ir-measures writes them, the main one first; null takes nDCG@10, AP and recall.
-        html: file for the same as a page, with the systems' overlap, recall by depth, and rankings side by side.
-        upgrade: convert a folder of version 1 first, in its place.
+        measures: measures in the notation of ir-measures, the main one first; null takes nDCG@10, AP and recall.
+        html: write a page instead, with the systems' overlap, recall by depth, and rankings side by side.
+        upgrade: first convert a folder of version 1, in place.
     """
     from rerank.lists.upgrade import upgrade as convert
     from rerank.lists.view import Lists
@@ -68,10 +67,9 @@ def lists(folder: str, measures: str | None = None, html: str | None = None, upg
 
         check_suffix(html)
         check_apart(html, lists=folder)
-        about = overview(opened, measures, keep_runs=shows_runs(opened))
+    about = overview(opened, measures, keep_runs=bool(html) and shows_runs(opened))
+    if html:
         write_overview(about, html)
-    else:
-        about = overview(opened, measures)
     print(text(about, bold=sys.stdout.isatty()), end="")
 
 
@@ -88,22 +86,22 @@ def add(
     precision: Literal["auto", "bf16", "fp32"] = "auto",
     token_budget: int | None = None,
 ) -> None:
-    """Add columns to a lists folder: scores from files, a trained model's, an experiment's out of fold; or remove some.
+    """Add columns to a lists folder (scores from files, of a model, or out of an experiment's folds), or remove some.
 
-    The same command finishes what was killed.
+    If the command was killed, the same command finishes the work.
 
     Args:
         lists: lists folder.
         run: files of scores (TREC, CSV, JSONL or Parquet), as NAME=FILE or FILE.
-        model: folder of a trained model, such as runs/x/best, that scores all candidates.
-        name: what the models' column is called; null takes the run folder's name, or the method's.
+        model: folder of a trained model, such as runs/x/best, which scores all candidates.
+        name: name of the model's column; null takes the name of the run folder, or of the method.
         out_of_fold: folder of an experiment over folds: each query is scored by the model that was neither trained nor
             validated on it.
-        method: of which of the experiment's methods; null takes the only one.
-        seed: of which of its seeds; null takes the only one.
+        method: which of the experiment's methods; null if there is only one.
+        seed: which of the experiment's seeds; null if there is only one.
         drop: columns to remove, before others are added.
-        in_sample: let the model score queries that it was trained on. What is trained on such a column learns to trust
-            its memory.
+        in_sample: let the model score queries that it was trained on. A model trained on such a column learns to trust
+            what this one memorised.
         precision: arithmetic of the model's encoder; auto takes bf16 where the hardware is fast at it.
         token_budget: padded tokens (documents, for feature vectors) per forward pass; null takes the model's own.
     """
@@ -135,12 +133,12 @@ def add(
 
 
 def export(lists: str, output: str, column: str | None = None) -> None:
-    """Write lists for other tools: a row per candidate with texts, grade and columns, or a run of one column.
+    """Write lists for other tools: a row per candidate with texts, grade and columns, or one column as a run.
 
     Args:
         lists: lists folder.
-        output: file to write, .jsonl, .parquet or .trec, or a folder (Hugging Face datasets).
-        column: whose scores a .trec file has; null takes the column that orders the lists.
+        output: file to write (.jsonl, .parquet or .trec), or a folder for Hugging Face datasets.
+        column: the column whose scores a .trec file gets; null takes the one that orders the lists.
     """
     from rerank.files import check_apart
     from rerank.lists.export import export as write
@@ -153,12 +151,13 @@ def export(lists: str, output: str, column: str | None = None) -> None:
 def rerank(lists: str | None = None, output: str | None = None, stdin: bool = False, **asked: Any) -> None:
     """Score ranked lists with a trained model and write the run.
 
-    The same command finishes what was killed; processes (``torchrun``), on several machines too, share the lists.
+    If the command was killed, the same command finishes the work. Several processes (``torchrun``), on one machine or
+    many, share the lists.
 
     Args:
         lists: lists folder made by ``rerank retrieve``, or a file of feature vectors (LETOR, svmlight).
         output: run file to write (TREC).
-        stdin: read queries with their documents from the standard input, a JSON object a line, and answer each with a
+        stdin: read queries with their documents from standard input, a JSON object per line, and answer each with a
             line: {"query": "…", "documents": ["…"]} with {"ranking": [{"index": 0, "score": 1.5}]}.
         asked: what :func:`rerank.rerank_lists` takes.
     """
@@ -184,7 +183,7 @@ def rerank(lists: str | None = None, output: str | None = None, stdin: bool = Fa
 
 
 def train(argv: Sequence[str]) -> None:
-    """Train a reranker as a YAML configuration says; resume where an interrupted run stopped."""
+    """Train a reranker, from options or a YAML file; resume where an interrupted run stopped."""
     from rerank.training.command import configuration, help_for
 
     if (text := help_for(argv)) is not None:
@@ -197,7 +196,7 @@ def train(argv: Sequence[str]) -> None:
 
 
 def experiment(argv: Sequence[str]) -> None:
-    """Compare methods over folds and seeds as a YAML configuration says, up to the tables of a paper."""
+    """Compare methods over folds and seeds, from a YAML file to the tables of a paper."""
     from rerank.experiments.command import experiment as run_experiment
 
     if run_experiment(argv):
@@ -205,17 +204,17 @@ def experiment(argv: Sequence[str]) -> None:
 
 
 def pool(argv: Sequence[str]) -> None:
-    """Pool experiments on several collections: a random-effects difference per pair of methods, a forest plot."""
+    """Pool experiments on several collections: a random-effects difference per pair of methods, and a forest plot."""
     from rerank.experiments.pool_command import command
 
     command(argv)
 
 
 def verify(path: str) -> None:
-    """Check that a run, checkpoint, model, experiment or lists folder is whole; name the file that is not.
+    """Check that a run, checkpoint, model, experiment or lists folder is undamaged; name the file that is not.
 
     Args:
-        path: the folder; every file of it that has a hash is read.
+        path: the folder; every file in it that has a hash is read.
     """
     from rerank.verify import verify as verified
 
@@ -223,11 +222,11 @@ def verify(path: str) -> None:
 
 
 def losses(name: str | None = None, pictures: str | None = None) -> None:
-    """List the losses, a line each; of one loss its formula, parameters, defaults and paper.
+    """List the losses, a line each, or explain one: its formula, parameters, defaults and paper.
 
     Args:
-        name: a loss.
-        pictures: folder to draw the papers' pictures into, by this library's own code.
+        name: the loss to explain.
+        pictures: folder for the papers' figures, drawn by this library's own code.
     """
     if pictures is not None:
         from rerank.pictures import draw
@@ -272,12 +271,12 @@ def evaluate(
     """Score runs against judgments; with a baseline, test the differences.
 
     Args:
-        json: file for everything at full precision.
-        table: files for the table as shown; .md, .tex, .csv or .txt.
-        per_query: file for the values per query; .tsv, .csv or .jsonl.
+        json: file for all results at full precision.
+        table: files for the table (.md, .tex, .csv or .txt).
+        per_query: file for the values per query (.tsv, .csv or .jsonl).
         html: file for a report: tables, differences per query, rankings side by side, precision and recall.
-        lists: lists folder with the texts that the report shows.
-        training: run folders whose training curves the report shows.
+        lists: lists folder with texts for the report to show.
+        training: run folders with training curves for the report to show.
         asked: what :func:`rerank.evaluate` takes.
     """
     from rerank.evaluation import export, render
@@ -311,23 +310,12 @@ def evaluate(
 
 
 COMMANDS: dict[str, Callable[..., Any]] = {
-    "demo": demo,
-    "retrieve": retrieve,
-    "lists": lists,
-    "add": add,
-    "export": export,
-    "train": train,
-    "rerank": rerank,
-    "evaluate": evaluate,
-    "experiment": experiment,
-    "pool": pool,
-    "verify": verify,
-    "losses": losses,
-    "measures": measures,
-    "models": models,
-    "collections": collections,
+    command.__name__: command
+    for command in (
+        *(demo, retrieve, lists, add, export, train, rerank, evaluate, experiment, pool, verify),
+        *(losses, measures, models, collections),
+    )
 }
-
 
 WORK: dict[Callable[..., Any], Callable[..., Any]] = {
     retrieve: tasks.retrieve,
@@ -344,17 +332,9 @@ PLAIN = {"losses": "name", "lists": "folder", "verify": "path"}
 def usage() -> str:
     """The commands, a line each."""
     lines = [f"  {name:<11} {(function.__doc__ or '').splitlines()[0]}" for name, function in COMMANDS.items()]
-    return "\n".join(
-        [
-            "usage: rerank COMMAND [OPTIONS]",
-            "",
-            "Train rerankers on the metric that you report.",
-            "",
-            *lines,
-            "",
-            "`rerank COMMAND --help` says what a command takes; `rerank --version` which version this is.",
-        ]
-    )
+    head = "usage: rerank COMMAND [OPTIONS]\n\nTrain rerankers on the metric that you report.\n"
+    foot = "\n`rerank COMMAND --help` says what a command takes; `rerank --version` which version this is."
+    return "\n".join([head, *lines, foot])
 
 
 def run(argv: Sequence[str]) -> None:
@@ -367,21 +347,16 @@ def run(argv: Sequence[str]) -> None:
         raise UserError(f"{argv[0]}: no such command{nearest(argv[0], COMMANDS)}; see rerank --help")
     elif argv[0] in ("train", "experiment", "pool"):
         COMMANDS[argv[0]](argv[1:])
-    elif argv[0] in PLAIN and len(argv) > 1 and not argv[1].startswith("-"):
-        _call(argv[0], [f"--{PLAIN[argv[0]]}={argv[1]}", *argv[2:]])
     else:
-        _call(argv[0], argv[1:])
-
-
-def _call(name: str, argv: Sequence[str]) -> None:
-    command = COMMANDS[name]
-    call(name, command, argv, WORK.get(command))
+        name, *words = argv
+        if name in PLAIN and words and not words[0].startswith("-"):
+            words[0] = f"--{PLAIN[name]}={words[0]}"
+        call(name, COMMANDS[name], words, WORK.get(COMMANDS[name]))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of the ``rerank`` command."""
-    if os.getcwd() not in sys.path:  # classes of one's own, by their import path; behind all that is installed
-        sys.path.append(os.getcwd())
+    find_own_classes()
     return exit_code(lambda: run(sys.argv[1:] if argv is None else argv))
 
 

@@ -54,15 +54,24 @@ def parse(parser: ArgumentParser, asked: Sequence[str] | Mapping[str, Any], clas
 
     try:
         if isinstance(asked, Mapping):
-            return parser.parse_object(copy.deepcopy(dict(asked)))  # it would write its own objects into lists
-        words = [re.sub(r"^--[^=]+", lambda key: "--" + key[0][2:].replace("-", "_"), word) for word in asked]
-        return parser.parse_args(words)
+            options = parser.parse_object(copy.deepcopy(dict(asked)))  # it would write its own objects into lists
+        else:
+            words = [re.sub(r"^--[^=]+", lambda key: "--" + key[0][2:].replace("-", "_"), word) for word in asked]
+            options = parser.parse_args(words)
     except ArgumentError as error:
         raise UserError(_one_line(str(error), parser, classes)) from error
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:  # it stumbles over some values
         raise UserError(
             f"a value of another kind than expected ({one_line(error)}); see {parser.prog} --help"
         ) from error
+    try:
+        parser.validate(options, skip_unset=False)  # or nothing behind a key (null) would pass, whatever its type
+    except TypeError as error:
+        raise UserError(_one_line(str(error), parser, classes)) from error
+    for key in parser.groups:
+        if options.get(key, key) is None:
+            raise UserError(f"{key}: expected keys and their values, not nothing; see {parser.prog} --help")
+    return options
 
 
 def call(name: str, function: Callable[..., Any], argv: Sequence[str], work: Callable[..., Any] | None = None) -> Any:
@@ -79,7 +88,7 @@ def call(name: str, function: Callable[..., Any], argv: Sequence[str], work: Cal
     own = [key for key, p in inspect.signature(function).parameters.items() if p.kind is not p.VAR_KEYWORD]
     if work is not None:
         parser.add_function_arguments(work, skip=set(own), as_group=False)
-    parser.add_function_arguments(_without_more(function), as_group=work is None)
+    parser.add_function_arguments(_without_more(function), as_group=False)
     return function(**vars(parse(parser, shell_like([*([work] if work else []), function], argv))))
 
 
@@ -147,11 +156,7 @@ def log_file(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def working(what: str) -> Iterator[None]:
-    """Show on a terminal what is being done, and for how many seconds, where nothing else would move.
-
-    Args:
-        what: in a few words: ``importing PyTorch``.
-    """
+    """Show on a terminal what is being done, and for how many seconds, where nothing else would move."""
     from threading import Event, Thread
 
     from tqdm import tqdm
@@ -172,6 +177,12 @@ def working(what: str) -> Iterator[None]:
             done.set()
             if not bar.disable:
                 ticking.join()
+
+
+def find_own_classes() -> None:
+    """Let classes of the working directory be named by their import path, behind all that is installed."""
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
 
 
 def exit_code(command: Callable[[], Any]) -> int:

@@ -7,14 +7,15 @@ import logging
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rerank.collections import Collection, Document, Qrels, Query
+from rerank.collections import Collection, Document, Query
 from rerank.collections.demo import DemoCollection, summary
+from rerank.collections.texts import Texts
 from rerank.console import working
 from rerank.errors import UserError
 from rerank.files import atomic_folder, atomic_write
@@ -50,38 +51,13 @@ MEASURES = "nDCG@10 RR"
 MODEL: dict[str, Any] = {"query_length": 32, "document_length": 64, "dropout": 0.0}
 
 
-class WeakCollection:
+def weak_collection(demo: Collection, count: int, seed: int) -> Texts:
     """Docstrings without their first sentence; some of those sentences are the queries, each relevant for its own."""
-
-    name = "demo-weak"
-
-    def __init__(self, demo: Collection, count: int, seed: int) -> None:
-        parts = [(document.id, *summary(document)) for document in demo.documents()]
-        self._documents = [Document(name, rest) for name, _, rest in parts]
-        useful = [(name, first) for name, first, _ in parts if len(first.split()) >= 4]
-        chosen = np.random.default_rng(seed).choice(len(useful), size=min(count, len(useful)), replace=False)
-        self._queries = [Query(*useful[i]) for i in sorted(chosen)]
-        self._fingerprint = demo.fingerprint()
-
-    def documents(self) -> Iterator[Document]:
-        """All documents, shortened."""
-        return iter(self._documents)
-
-    def queries(self) -> Iterator[Query]:
-        """First sentences, under the id of their document."""
-        return iter(self._queries)
-
-    def qrels(self) -> Qrels:
-        """The document that a sentence was taken from."""
-        return {query.id: {query.id: 1} for query in self._queries}
-
-    def document_count(self) -> int:
-        """How many documents there are."""
-        return len(self._documents)
-
-    def fingerprint(self) -> str:
-        """Hash of the whole collection."""
-        return f"weak-{self._fingerprint}"
+    parts = [(document.id, *summary(document)) for document in demo.documents()]
+    useful = [(name, first) for name, first, _ in parts if len(first.split()) >= 4]
+    chosen = np.random.default_rng(seed).choice(len(useful), size=min(count, len(useful)), replace=False)
+    queries = dict(useful[i] for i in sorted(chosen))
+    return Texts({name: rest for name, _, rest in parts}, queries, {name: {name: 1} for name in queries}, "demo-weak")
 
 
 def run_demo(output: Path, ask: str | None = None, full: bool = False) -> None:
@@ -89,11 +65,6 @@ def run_demo(output: Path, ask: str | None = None, full: bool = False) -> None:
 
     Two thirds of the questions are trained on, the others tested: a table after a few minutes. ``full`` does that for
     each third, so that every question is tested by a model that has not seen it.
-
-    Args:
-        output: folder for lists, models, runs, log and plot.
-        ask: a question to answer; None answers an example.
-        full: train and test three times.
     """
     with _own_words():
         if ask is not None and (output / ANSWERS).is_file():
@@ -126,7 +97,7 @@ def _build(output: Path, question: str, full: bool) -> None:
         _write_answers(demo, index, output)
     log.info("2/4  MiniLM, a small language model, learns to read docstrings: it sees the first sentence of each,")
     log.info("     and picks the text that followed it from %d others.", NEGATIVES)
-    weak = WeakCollection(demo, WEAK_QUERIES, SEED)
+    weak = weak_collection(demo, WEAK_QUERIES, SEED)
     _lists(weak, output / "weak-lists", build_index(weak))
     with working("importing PyTorch"):
         from rerank.training.fit import fit
@@ -184,8 +155,10 @@ def _write_answers(demo: Collection, index: Path, output: Path) -> None:
 def answer(question: str, output: Path, count: int = 5) -> str:
     """The best documents for a question: BM25's candidates, reranked by the model of the first fold and BM25.
 
-    Java searches while Python imports PyTorch: each takes a second or two.
+    Java searches while Python imports PyTorch: each takes a second or two. Importing takes a fifth less without the
+    garbage collector, which would look through all that is imported again and again.
     """
+    import gc
     from concurrent.futures import ThreadPoolExecutor
 
     def search() -> tuple[Run, dict[str, str]]:
@@ -196,7 +169,11 @@ def answer(question: str, output: Path, count: int = 5) -> str:
         found = BM25().search(index, [Query("question", question)], depth=DEPTH, progress=False)
         return found, known["texts"]
 
-    with working("looking for answers"), ThreadPoolExecutor(1) as pool:
+    with ExitStack() as stack:
+        stack.enter_context(working("looking for answers"))
+        pool = stack.enter_context(ThreadPoolExecutor(1))
+        gc.disable()
+        stack.callback(gc.enable)
         searching = pool.submit(search)
         from rerank.models.text.cross_encoder import CrossEncoder
         from rerank.retrieval.fuse import interpolate
@@ -217,14 +194,7 @@ def answer(question: str, output: Path, count: int = 5) -> str:
 
 
 def _config(name: str, data: Data, sampler: Sampler, epochs: int) -> TrainConfig:
-    """The cross-encoder and the loss of both trainings.
-
-    Args:
-        name: the model to start from.
-        data: the lists.
-        sampler: what of a list a step sees.
-        epochs: passes over the training lists.
-    """
+    """The cross-encoder and the loss of both trainings."""
     from rerank.losses import DirectMetric
     from rerank.models.text.cross_encoder import CrossEncoder
     from rerank.relaxations import SmoothI

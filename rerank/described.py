@@ -38,7 +38,7 @@ class Described:
         made.__dict__["_given"] = args, kwargs  # past nn.Module's own __setattr__, which is not ready yet
         if cls.__module__.partition(".")[0] == "rerank":  # a user's class says itself what it takes
             with contextlib.suppress(TypeError):  # arguments that do not fit, of which the constructor tells
-                check_arguments(cls.__name__, cls.section, Described.arguments(made))
+                check_arguments(cls, Described.arguments(made))
         return made
 
     def arguments(self) -> dict[str, Any]:

@@ -21,9 +21,12 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING, Any
 
-from rerank.errors import NotFoundError, UserError
+from rerank.errors import NotFoundError, UserError, one_line
+
+if TYPE_CHECKING:
+    from pyarrow.parquet import ParquetFile
 
 COMPRESSED = (".gz", ".xz", ".zst", ".bz2")
 """How the names of compressed files end."""
@@ -46,6 +49,21 @@ def open_binary(path: str | Path) -> IO[bytes]:
 
             return io.BufferedReader(pa.CompressedInputStream(pa.OSFile(str(path)), "zstd"))
     return path.open("rb")
+
+
+@contextmanager
+def open_parquet(path: Path, **options: Any) -> Iterator[ParquetFile]:
+    """A Parquet file; what Arrow finds wrong with it, in the block too, becomes one line that names it."""
+    if not path.is_file():
+        raise NotFoundError(f"{path}: no such file")
+    from pyarrow import ArrowException
+    from pyarrow.parquet import ParquetFile
+
+    try:
+        with ParquetFile(path, **options) as file:
+            yield file
+    except (ArrowException, OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: not a readable Parquet file ({one_line(error)})") from error
 
 
 def plain_name(path: Path) -> Path:

@@ -273,12 +273,7 @@ def _remembered(
 
     What it raises is not remembered.
 
-    Args:
-        path: what the function gets.
-        kind: which function it is.
-        compute: the function.
-        remembered: whether to believe what it said earlier.
-        files: the files that it reads; by default the path itself.
+    The function reads ``files``, by default the path itself.
     """
     with _cannot_be_read(path):
         started, state = time.time(), _State.of(files or [path])

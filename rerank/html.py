@@ -13,13 +13,7 @@ ROWS = 10
 
 
 def shown(title: str, frame: pd.DataFrame, rows: int = ROWS) -> str:
-    """A line and the first rows of a table, long texts cut.
-
-    Args:
-        title: the line.
-        frame: the table.
-        rows: how many rows are shown.
-    """
+    """A line and the first rows of a table, long texts cut."""
     import pandas as pd
 
     left = len(frame) - rows

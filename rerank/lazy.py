@@ -11,10 +11,7 @@ from typing import Any
 def find(package: str, homes: Mapping[str, str], name: str) -> Any:
     """Import a name from its module and keep it in the package, for a module's ``__getattr__``.
 
-    Args:
-        package: the package, ``__name__`` there.
-        homes: module of each name, relative to the package.
-        name: what is asked for.
+    ``homes`` has the module of each name, relative to the package.
 
     Raises:
         AttributeError: the package has no such name.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -107,23 +108,29 @@ def check_range(key: str, value: Any) -> None:
         raise _outside(key, RANGES[key], value)
 
 
-def check_arguments(kind: str, section: str, given: Mapping[str, Any]) -> None:
-    """Refuse numbers that a class does not take: those beyond its range in `RANGES`, and none that is not finite.
+def check_arguments(kind: type[Any], given: Mapping[str, Any]) -> None:
+    """Refuse numbers beyond a class's ranges in `RANGES`, or not finite, and None where an argument's type has none.
 
     Args:
-        kind: the name of the class.
-        section: the key that it stands under, such as ``model``, whose ranges hold for all classes there.
+        kind: the class; its ``section`` is the key that it stands under, whose ranges hold for all classes there.
         given: its arguments.
 
     Raises:
         UserError: names the key, or class and argument.
     """
+    parameters = inspect.signature(kind.__init__).parameters
     for name, value in given.items():
+        shared = f"{kind.section}.{name}"
+        key = shared if shared in RANGES else f"{kind.__name__}.{name}"
         if isinstance(value, int | float) and not isinstance(value, bool):
-            shared = f"{section}.{name}"
-            key = shared if shared in RANGES else f"{kind}.{name}"
             if value not in (allowed := RANGES.get(key, FINITE)):
                 raise _outside(key, allowed, value)
+        elif value is None and name in parameters and not _takes_none(parameters[name].annotation):
+            raise UserError(f"{key}: expected a value, not nothing")
+
+
+def _takes_none(annotation: str) -> bool:
+    return annotation in ("Any", "object") or "None" in annotation
 
 
 def _outside(key: str, allowed: Range, value: float) -> UserError:

@@ -10,6 +10,7 @@ from importlib import import_module
 from rerank.errors import nearest
 
 WORDS = {"int": "a whole number", "float": "a number", "str": "text", "bool": "true or false", "list": "a list"}
+WORDS |= {"dict": "keys and their values"}
 """Types as people call them; ``[a, b]`` is a list."""
 
 
@@ -18,11 +19,6 @@ def refused(message: str, options: Sequence[str], classes: Sequence[str]) -> str
 
     jsonargparse nests messages, one per class and one per alternative of a type; what counts is the innermost one, and
     the keys on the way to it.
-
-    Args:
-        message: what it says.
-        options: all options, with their dashes.
-        classes: names of classes that values may mean.
     """
     text = " ".join(line.strip() for line in message.splitlines() if line.strip())
     key = ".".join(re.findall(r'Parser key "([\w.]+)"', text))
@@ -38,6 +34,8 @@ def refused(message: str, options: Sequence[str], classes: Sequence[str]) -> str
         return f"{key}: {_short(kind)} needs {needed}; say --{key}.{needed.split(',')[0]}"
     if found := re.search(r"but ([\w.]+) is abstract", text):
         return f"{key}: say which {_short(found[1]).lower()} first, such as --{key} NAME; --{key}.help lists them"
+    if found := re.search(r"Not a valid subclass of (\w+)\. Got value: None", text):
+        return f"{key}: expected a {found[1]}, not nothing"
     if expected := _expected(text):
         return f"{key}: {expected}"
     for pattern in (r"[Uu]nrecognized arguments: (\S+)", r"Key '?([\w.]+)'? is not expected"):
@@ -54,7 +52,8 @@ def _expected(text: str) -> str:
     if not types or not given:
         return ""
     *others, last = dict.fromkeys(word for name in types for word in _in_words(name))
-    return f"expected {', '.join(others)}{' or ' * bool(others)}{last}, not {given[0]}"
+    there = "nothing" if given[0] == "None" else given[0]
+    return f"expected {', '.join(others)}{' or ' * bool(others)}{last}, not {there}"
 
 
 def _in_words(name: str) -> list[str]:

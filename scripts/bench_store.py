@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from rerank.arrow import write_arrow
-from rerank.lists.store import DOCUMENTS, QUERIES
+from rerank.lists.layout import DOCUMENTS, QUERIES
 from rerank.lists.writer import StoreWriter
 
 BLOCK = 1 << 20

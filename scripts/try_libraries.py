@@ -2,16 +2,19 @@
 
     python scripts/try_libraries.py --model runs/x/best --lists lists/scifact-test --pairs 64
 
-Prints a Markdown table with the largest difference from ``predict`` in fp32; what is not installed is said so. Of Text
-Embeddings Inference, which is a server, only what it reads is checked: its files, and what they say.
+Prints a Markdown table with the largest difference from ``predict`` in fp32. The ONNX and OpenVINO backends of
+sentence-transformers need older versions of transformers than ours, each another one: ``--onnx`` and ``--openvino``
+name Pythons of environments that have them. Text Embeddings Inference is a server; only the files that it reads are
+checked, and what they contain.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import subprocess
 from collections.abc import Callable
-from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -25,50 +28,72 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--model", required=True, help="folder of a trained cross-encoder")
     parser.add_argument("--lists", required=True, help="lists folder")
-    parser.add_argument("--pairs", type=int, default=64, help="pairs, half of them with the longest documents")
+    parser.add_argument("--pairs", type=int, default=64, help="pairs, half of them those with the longest documents")
+    parser.add_argument("--onnx", help="Python that has sentence-transformers[onnx]")
+    parser.add_argument("--openvino", help="Python that has sentence-transformers[openvino]")
     options = parser.parse_args()
+    backends = {"ONNX": options.onnx, "OpenVINO": options.openvino}
+    libraries = LIBRARIES | {
+        f"sentence-transformers, {name}": in_another_python(python, name.lower())
+        for name, python in backends.items()
+        if python
+    }
     folder = Path(options.model)
-    pairs = choose(Lists.open(options.lists), options.pairs)
-    ours = scores_of_ours(folder, pairs)
-    print(f"{len(pairs)} pairs, documents of {min(map(words, pairs))} to {max(map(words, pairs))} words\n")
-    print("| library | largest difference | of the shorter half | of the longer half |\n|---|---:|---:|---:|")
+    model = CrossEncoder(str(folder), start=[])
+    pairs = choose(model, Lists.open(options.lists), options.pairs)
+    ours = model.text_scores(pairs, precision="fp32")
+    lengths = [len(text.split()) for _, text in pairs]
+    print(f"{len(pairs)} pairs, documents of {min(lengths)} to {max(lengths)} words,", end=" ")
+    print(f"scores from {ours.min():.2f} to {ours.max():.2f}\n")
+    print("| library | largest difference where texts are read whole | where they are cut |\n|---|---:|---:|")
     half = len(pairs) // 2
-    for name, score in LIBRARIES.items():
+    for name, score in libraries.items():
         try:
             off = np.abs(score(folder, pairs) - ours)
         except ImportError as error:
-            print(f"| {name} | not installed ({error}) | | |")
+            print(f"| {name} | not installed ({error}) | |")
             continue
-        print(f"| {name} | {off.max():.1g} | {off[:half].max():.1g} | {off[half:].max():.1g} |")
+        print(f"| {name} | {off[:half].max():.1g} | {off[half:].max():.1g} |")
     print(f"\nText Embeddings Inference: {layout(folder)}")
 
 
-def words(pair: tuple[str, str]) -> int:
-    return len(pair[1].split())
+def choose(model: CrossEncoder, lists: Lists, count: int) -> Pairs:
+    """Pairs at random whose texts the model reads whole, as half of them; then those with the longest documents."""
+    frame = lists.to_dataframe().drop_duplicates("doc_id").sample(frac=1, random_state=0)
+    longest = frame["text"].str.len().nlargest(count - count // 2).index
+    pairs: Pairs = list(frame.loc[longest, ["query", "text"]].itertuples(index=False, name=None))
+    limits = (model.query_length, model.document_length)
+    others = frame.drop(longest)[["query", "text"]].itertuples(index=False, name=None)
+    whole = (
+        pair
+        for pair in others
+        if all(len(model.tokenizer.tokenize(text)) <= limit for text, limit in zip(pair, limits, strict=True))
+    )
+    return [*islice(whole, count // 2), *pairs]
 
 
-def choose(lists: Lists, count: int) -> Pairs:
-    """Half of them drawn at random, then as many of the longest documents."""
-    frame = lists.to_dataframe()
-    drawn = frame.sample(count // 2, random_state=0)
-    rest = frame.drop(drawn.index).drop_duplicates("doc_id")
-    longest = rest.loc[rest["text"].str.split().str.len().nlargest(count - len(drawn)).index]
-    return [(row.query, row.text) for part in (drawn, longest) for row in part[["query", "text"]].itertuples()]
+BACKEND = """
+import json, sys
+from sentence_transformers import CrossEncoder
+folder, backend, pairs = json.load(sys.stdin)
+scores = CrossEncoder(folder, device="cpu", backend=backend).predict(pairs)
+print(json.dumps([float(score) for score in scores]))
+"""
 
 
-def scores_of_ours(folder: Path, pairs: Pairs) -> np.ndarray:
-    return CrossEncoder(str(folder), start=[]).text_scores(pairs, precision="fp32")
-
-
-def by_sentence_transformers(backend: str) -> Callable[[Path, Pairs], np.ndarray]:
+def in_another_python(python: str, backend: str) -> Callable[[Path, Pairs], np.ndarray]:
     def score(folder: Path, pairs: Pairs) -> np.ndarray:
-        if backend != "torch" and find_spec("optimum") is None:
-            raise ImportError("optimum")
-        from sentence_transformers import CrossEncoder as Theirs
-
-        return np.asarray(Theirs(str(folder), device="cpu", backend=backend).predict(pairs))  # type: ignore[arg-type]
+        asked = json.dumps([str(folder.resolve()), backend, pairs])
+        done = subprocess.run([python, "-c", BACKEND], input=asked, stdout=subprocess.PIPE, text=True, check=True)
+        return np.array(json.loads(done.stdout.splitlines()[-1]))
 
     return score
+
+
+def by_sentence_transformers(folder: Path, pairs: Pairs) -> np.ndarray:
+    from sentence_transformers import CrossEncoder as Theirs
+
+    return np.asarray(Theirs(str(folder), device="cpu").predict(pairs))
 
 
 def by_transformers(folder: Path, pairs: Pairs) -> np.ndarray:
@@ -106,9 +131,7 @@ def layout(folder: Path) -> str:
 
 
 LIBRARIES: dict[str, Callable[[Path, Pairs], np.ndarray]] = {
-    "sentence-transformers": by_sentence_transformers("torch"),
-    "sentence-transformers, ONNX": by_sentence_transformers("onnx"),
-    "sentence-transformers, OpenVINO": by_sentence_transformers("openvino"),
+    "sentence-transformers": by_sentence_transformers,
     "transformers": by_transformers,
     "PyTerrier": by_pyterrier,
 }

@@ -1,28 +1,50 @@
 """Whether the tests of a room notice when its code is changed: one small change at a time, by seed.
 
+    pip install coverage
     python scripts/try_mutants.py rerank/files.py --tests tests/test_files.py tests/test_hashes.py [--mutants 60]
-    python scripts/try_mutants.py rerank/lists --tests tests/lists --first 20
+    python scripts/try_mutants.py rerank/lists --tests tests/lists --only 3 17
 
 Changes are those that slips make: another comparison, ``and`` for ``or``, a condition negated, a number one more, True
-for False, + for -, a statement or a keyword argument gone. Each is written to a copy of the repository, in which pytest
-runs until its first failure; a mutant that no test fails for survived, and is printed with its place.
+for False, + for -, a statement or a keyword argument gone. Each is written to a copy of the repository, in which the
+tests run that execute the changed lines, until one fails: the quickest first, and as many as take a minute. A mutant
+that none of them fails for survived, and is printed with its place. What tests execute is recorded beforehand, their
+fixtures included. Lines that only run at import, or in processes that tests start, stand for all of their file.
+
+Every run is a fork of a process that has imported what is not ours.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
-import copy
+import compileall
+import contextlib
+import importlib
+import json
 import os
 import random
 import shutil
-import subprocess
+import signal
 import sys
 import tempfile
-from collections.abc import Iterator
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
+from py_compile import PycInvalidationMode
+from typing import Any, NamedTuple
+
+import pytest
+from coverage import Coverage
+from hypothesis import Phase, settings
 
 ROOT = Path(__file__).resolve().parent.parent
+SECONDS = 60
+"""As much of the tests runs for one mutant, by the seconds that they took when they were recorded."""
+WORDS = ("-q", "-n", "0", "-p", "no:cacheprovider")
+WARM = ("accelerate", "datasets", "ir_measures", "jsonargparse", "lightgbm", "pandas", "pyarrow.dataset", "scipy.stats")
+WARM += ("tokenizers", "torch._dynamo", "torch.utils.tensorboard", "transformers.models.bert.modeling_bert")
 COMPARED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     **{ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq},
     **{ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Is: ast.IsNot, ast.IsNot: ast.Is},
@@ -32,38 +54,59 @@ COMPUTED: dict[type[ast.operator], type[ast.operator]] = {
 }
 
 
-def mutants(tree: ast.Module) -> Iterator[tuple[int, str, ast.Module]]:
-    """Every small change of a module: its line, what it is, and the module with it."""
-    for number, node in enumerate(ast.walk(tree)):
-        for what in _changes(node):
-            changed = copy.deepcopy(tree)
-            there = next(other for i, other in enumerate(ast.walk(changed)) if i == number)
-            _change(there, what)
-            yield getattr(node, "lineno", 0), f"{what} at {ast.unparse(node).splitlines()[0][:80]!r}", changed
+class Mutant(NamedTuple):
+    """A change: of a file, the node that comes as number so and so in `ast.walk`."""
+
+    file: Path
+    number: int
+    node: ast.AST
+    what: str
+
+    @property
+    def lines(self) -> range:
+        """The lines that are changed."""
+        node = self.node.test if isinstance(self.node, ast.If | ast.While) else self.node
+        return range(node.lineno, node.end_lineno + 1)  # type: ignore[attr-defined]
+
+    def source(self) -> str:
+        """The file with the change."""
+        tree = ast.parse(self.file.read_text())
+        _change(next(node for number, node in enumerate(ast.walk(tree)) if number == self.number))
+        return ast.unparse(ast.fix_missing_locations(tree))
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.lines[0]}: {self.what} at {ast.unparse(self.node).splitlines()[0][:80]!r}"
 
 
-def _changes(node: ast.AST) -> list[str]:
+def mutants(file: Path) -> Iterator[Mutant]:
+    """Every small change of a file."""
+    for number, node in enumerate(ast.walk(ast.parse(file.read_text()))):
+        if what := _what(node):
+            yield Mutant(file, number, node, what)
+
+
+def _what(node: ast.AST) -> str | None:
     match node:
         case ast.Compare(ops=[operator]) if type(operator) in COMPARED:
-            return ["another comparison"]
+            return "another comparison"
         case ast.BoolOp():
-            return ["and for or"]
+            return "and for or"
         case ast.If() | ast.IfExp() | ast.While():
-            return ["condition negated"]
+            return "condition negated"
         case ast.Constant(value=bool()):
-            return ["True for False"]
+            return "True for False"
         case ast.Constant(value=int()):
-            return ["one more"]
+            return "one more"
         case ast.BinOp(op=operator) if type(operator) in COMPUTED:
-            return ["another operator"]
+            return "another operator"
         case ast.Call(keywords=[_, *_]):
-            return ["last keyword gone"]
+            return "last keyword gone"
         case ast.Expr(value=ast.Call()) | ast.Raise() | ast.AugAssign():
-            return ["statement gone"]
-    return []
+            return "statement gone"
+    return None
 
 
-def _change(node: ast.AST, what: str) -> None:
+def _change(node: ast.AST) -> None:
     match node:
         case ast.Compare():
             node.ops = [COMPARED[type(node.ops[0])]()]
@@ -84,40 +127,174 @@ def _change(node: ast.AST, what: str) -> None:
             node._fields = ()
 
 
+class Repeatable:
+    """Hypothesis tries the same examples each time, and looks for none that are simpler."""
+
+    def pytest_sessionstart(self) -> None:
+        """After the tests' own settings, before theirs are read."""
+        phases = (Phase.explicit, Phase.generate)
+        settings.register_profile("mutants", settings.default, derandomize=True, database=None, phases=phases)
+        settings.load_profile("mutants")
+
+
+class Recorder(Repeatable):
+    """Which lines each test executes, or each fixture before it, and how long tests take; of those that pass."""
+
+    def __init__(self, room: Path) -> None:
+        files = str(room / "*" if room.is_dir() else room)
+        self.coverage = Coverage(data_file=None, include=[files], config_file=False, messages=False)
+        self.tests: dict[str, tuple[float, list[str]]] = {}
+        self.context = ""
+        self.coverage.start()
+
+    def switch(self, context: str) -> str:
+        """What is executed from here on belongs to this; returns what it belonged to."""
+        before, self.context = self.context, context
+        self.coverage.switch_context(context)
+        return before
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Any:
+        """One test."""
+        self.switch(item.nodeid)
+        self.tests[item.nodeid] = 0.0, [item.nodeid, *getattr(item, "fixturenames", [])]
+        return (yield)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[Any]) -> Any:
+        """A fixture, which other tests may get, too."""
+        before = self.switch(fixturedef.argname)
+        try:
+            return (yield)
+        finally:
+            self.switch(before)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """A part of a test has ended."""
+        if not report.passed:
+            self.tests.pop(report.nodeid, None)
+        if report.nodeid in self.tests:
+            seconds, contexts = self.tests[report.nodeid]
+            self.tests[report.nodeid] = seconds + report.duration, contexts
+
+    def write(self, path: Path) -> None:
+        """What was recorded."""
+        self.coverage.stop()
+        data = self.coverage.get_data()
+        lines = {file: data.contexts_by_lineno(file) for file in data.measured_files()}
+        path.write_text(json.dumps({"tests": self.tests, "lines": lines}))
+
+
+class Chosen(Repeatable):
+    """Some tests, and the first of them that fails."""
+
+    def __init__(self, tests: dict[str, float], said: Path) -> None:
+        self.tests, self.said = tests, said
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Leave out the others; the quickest file first, as fixtures are made once a file."""
+        total: defaultdict[Path, float] = defaultdict(float)
+        items[:] = [item for item in items if item.nodeid in self.tests]
+        for item in items:
+            total[item.path] += self.tests[item.nodeid]
+        items.sort(key=lambda item: (total[item.path], item.path, self.tests[item.nodeid]))
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """A part of a test has ended."""
+        if report.failed:
+            self.said.write_text(report.nodeid)
+
+
+def choose(mutant: Mutant, lines: dict[str, list[str]], tests: dict[str, Any]) -> dict[str, float]:
+    """The quickest of the tests that execute what is changed, with the seconds that they took."""
+    contexts = {context for line in mutant.lines for context in lines.get(str(line), ())} - {""}
+    contexts = contexts or {context for line in lines.values() for context in line} - {""}
+    found, total = {}, 0.0
+    for test, (seconds, made_of) in sorted(tests.items(), key=lambda entry: entry[1][0]):
+        if not contexts.isdisjoint(made_of) and (total := total + seconds) <= SECONDS:
+            found[test] = seconds
+    return found
+
+
+def forked(action: Callable[[], int], log: Path, folder: Path, seconds: float) -> int | None:
+    """The exit code of an action in a process of its own, in a copy of the repository; None where it hangs."""
+    if (child := os.fork()) == 0:
+        code = 1
+        try:
+            os.setsid()
+            os.dup2(os.open(log, os.O_CREAT | os.O_TRUNC | os.O_WRONLY), 1)
+            os.dup2(1, 2)
+            os.chdir(folder)
+            os.environ["PYTHONPATH"] = sys.path[0] = str(folder)
+            code = action()
+        finally:
+            os._exit(code)
+    end, code = time.monotonic() + seconds, None
+    while code is None and time.monotonic() < end:
+        time.sleep(0.05)
+        pid, status = os.waitpid(child, os.WNOHANG)
+        code = os.waitstatus_to_exitcode(status) if pid else None
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child, signal.SIGKILL)  # with what its tests have started
+    if code is None:
+        os.waitpid(child, 0)
+    return code
+
+
+def record(room: Path, tests: Sequence[str], said: Path) -> int:
+    """Run all tests, and write down what they execute."""
+    recorder = Recorder(room)
+    code = int(pytest.main([*WORDS, *tests], [recorder]))
+    recorder.write(said)
+    return code
+
+
+def run(chosen: dict[str, float], said: Path) -> int:
+    """Run some tests until one fails, and write down which."""
+    said.write_text("what does not come to an end")
+    files = sorted({test.partition("::")[0] for test in chosen})
+    return int(pytest.main([*WORDS, "-x", *files], [Chosen(chosen, said)]))
+
+
 def main() -> None:
     """Print the mutants that survive, and how many there were."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("room", type=Path)
     parser.add_argument("--tests", nargs="+", required=True)
     parser.add_argument("--mutants", type=int, default=60)
-    parser.add_argument("--first", type=int, default=0, help="go on with this one")
+    parser.add_argument("--only", type=int, nargs="+", help="numbers of mutants, as they are printed")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--seconds", type=int, default=1800)
     options = parser.parse_args()
     files = sorted(options.room.rglob("*.py")) if options.room.is_dir() else [options.room]
-    every = [(file, *mutant) for file in files for mutant in mutants(ast.parse(file.read_text()))]
-    chosen = random.Random(options.seed).sample(every, min(options.mutants, len(every)))
+    every = [mutant for file in files for mutant in mutants(file)]
+    sample = list(enumerate(random.Random(options.seed).sample(every, min(options.mutants, len(every)))))
+    sample = [entry for entry in sample if options.only is None or entry[0] in options.only]
+    for name in WARM:
+        importlib.import_module(name)
     survived = 0
     with tempfile.TemporaryDirectory() as temporary:
-        copied = Path(temporary) / "repository"
+        copied, said, log = (Path(temporary).resolve() / name for name in ("repository", "said", "log"))
         shutil.copytree(ROOT, copied, ignore=shutil.ignore_patterns(".git", ".venv", "__pycache__", ".*_cache"))
-        pytest = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", "-p", "no:cacheprovider", *options.tests]
-        environment = os.environ | {"PYTHONPATH": str(copied)}
-        for number, (file, line, what, changed) in enumerate(chosen[options.first :], options.first):
-            place = copied / file.resolve().relative_to(ROOT)
-            whole = place.read_text()
-            place.write_text(ast.unparse(ast.fix_missing_locations(changed)))
-            try:
-                done = subprocess.run(
-                    pytest, cwd=copied, env=environment, capture_output=True, timeout=options.seconds, check=False
-                )
-                noticed = done.returncode not in (0, 5)
-            except subprocess.TimeoutExpired:
-                noticed = True
-            place.write_text(whole)
-            survived += not noticed
-            print(f"{number} {file}:{line}: {what}: {'noticed' if noticed else 'SURVIVED'}", flush=True)
-    print(f"{survived} of {len(chosen) - options.first} survived (of {len(every)} possible)")
+        # By their hash, as a mutant may have the size and the second of the one before it.
+        compileall.compile_dir(copied / "rerank", quiet=2, invalidation_mode=PycInvalidationMode.CHECKED_HASH)
+        room = copied / options.room.resolve().relative_to(ROOT)
+        if forked(partial(record, room, options.tests, said), log, copied, 3600) != 0:
+            print(log.read_text()[-2000:], file=sys.stderr)
+        recorded = json.loads(said.read_text())
+        tests: dict[str, Any] = recorded["tests"]
+        print(f"{len(tests)} tests, {sum(seconds for seconds, _ in tests.values()):.0f} s", flush=True)
+        for number, mutant in sample:
+            place = copied / mutant.file.resolve().relative_to(ROOT)
+            chosen, code = choose(mutant, recorded["lines"].get(str(place), {}), tests), 0
+            if chosen:
+                whole = place.read_text()
+                place.write_text(mutant.source())
+                code = forked(partial(run, chosen, said), log, copied, 120 + 5 * sum(chosen.values()))
+                place.write_text(whole)
+            survived += code == 0
+            found = f"SURVIVED {len(chosen)} tests" if code == 0 else f"noticed by {said.read_text()}"
+            print(f"{number} {mutant}: {found}", flush=True)
+    print(f"{survived} of {len(sample)} survived (of {len(every)} possible)")
 
 
 if __name__ == "__main__":

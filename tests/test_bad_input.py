@@ -53,7 +53,7 @@ CASES: dict[str, tuple[list[str], str]] = {
     "hits of a half grade": ([*HITS, "hits:DIR/grade.jsonl"], r"grade\.jsonl:1: grade '0.5'; expected a whole number"),
     "hits of a query twice": ([*HITS, "hits:DIR/again.jsonl"], r"again\.jsonl:3: query 'q1' again, after others"),
     "a truncated line of hits": ([*HITS, "hits:DIR/cut.jsonl"], r"cut\.jsonl:2: not JSON"),
-    "truncated Parquet hits": ([*HITS, "hits:DIR/cut.parquet"], r"cut\.parquet: not a whole Parquet file"),
+    "truncated Parquet hits": ([*HITS, "hits:DIR/cut.parquet"], r"cut\.parquet: not a readable Parquet file"),
     "hits of which there are none": ([*HITS, "hits:DIR/empty.jsonl"], r"no hits"),
     "hits that are not there": ([*HITS, "hits:DIR/nowhere.jsonl"], r"nowhere\.jsonl: no such file"),
     "hits and BM25's parameters": ([*HITS, "hits:DIR/good.jsonl", "--b", "0.7"], r"b: hits:.* is ranked already"),

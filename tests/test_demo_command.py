@@ -6,7 +6,7 @@ import pytest
 
 from rerank import demo
 from rerank.collections.demo import DemoCollection
-from rerank.demo import WeakCollection, run_demo
+from rerank.demo import run_demo, weak_collection
 from rerank.errors import UserError
 from rerank.lists import Lists
 from rerank.retrieval import read_run
@@ -14,14 +14,14 @@ from rerank.training.in_sample import shared_queries
 
 
 def test_weak_queries_are_not_in_their_documents() -> None:
-    weak = WeakCollection(DemoCollection(), count=200, seed=1)
+    weak = weak_collection(DemoCollection(), count=200, seed=1)
     texts = {document.id: document.text for document in weak.documents()}
     queries = list(weak.queries())
     assert len(queries) == 200
     assert weak.qrels() == {query.id: {query.id: 1} for query in queries}
     whole = sum(query.text in " ".join(texts[query.id].split()) for query in queries)
     assert whole <= 4, "a docstring may repeat its first sentence, but few do"
-    again = list(WeakCollection(DemoCollection(), count=200, seed=1).queries())
+    again = list(weak_collection(DemoCollection(), count=200, seed=1).queries())
     assert again == queries
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import gzip
 import logging
 import lzma
@@ -14,9 +15,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rerank.errors import UserError
-from rerank.files import atomic_file, atomic_folder, atomic_write, check_apart, digest, open_text, read_lines
+from rerank.files import (
+    atomic_file,
+    atomic_folder,
+    atomic_write,
+    check_apart,
+    digest,
+    open_text,
+    plain_name,
+    read_blocks,
+    read_lines,
+)
 
 TEXT = "eins\nzwei €\n"
 
@@ -28,6 +41,35 @@ def test_plain_and_compressed_files_read_alike(tmp_path: Path) -> None:
     for name in ("a", "a.gz", "a.xz"):
         assert open_text(tmp_path / name).read() == TEXT
         assert list(read_lines(tmp_path / name)) == [(1, "eins"), (2, "zwei €")]
+
+
+@given(st.lists(st.sampled_from([b"a", b"bc", b"\n", b"\r\n", b"\xef\xbb\xbf"])).map(b"".join), st.integers(1, 12))
+def test_blocks_are_the_file_cut_behind_line_ends(tmp_path_factory: pytest.TempPathFactory, data: bytes, size: int):
+    path = tmp_path_factory.mktemp("blocks") / "file"
+    path.write_bytes(data)
+    blocks = list(read_blocks(path, max(size, 3)))  # a byte-order mark has three bytes
+    assert b"".join(blocks) == data.removeprefix(b"\xef\xbb\xbf")
+    assert all(block.endswith(b"\n") for block in blocks[:-1])
+    assert all(blocks), "none is empty"
+
+
+def test_names_without_what_says_that_they_are_compressed() -> None:
+    names = ("a.tsv", "a.tsv.gz", "b/a.tsv.zst", "a", "a.gz.txt")
+    assert [str(plain_name(Path(name))) for name in names] == ["a.tsv", "a.tsv", "b/a.tsv", "a", "a.gz.txt"]
+
+
+def test_files_are_utf_8_whatever_the_locale(tmp_path: Path) -> None:
+    script = """
+import locale, sys
+from rerank.files import atomic_write, open_text
+assert locale.getpreferredencoding(False).lower() not in ("utf-8", "utf8")
+with atomic_write(sys.argv[1]) as file:
+    file.write(chr(0x20ac))
+assert open_text(sys.argv[1]).read() == chr(0x20ac)
+"""
+    plain = os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    subprocess.run([sys.executable, "-c", script, str(tmp_path / "file")], check=True, timeout=60, env=plain)
+    assert (tmp_path / "file").read_bytes() == "€".encode()
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
@@ -75,6 +117,7 @@ def test_digest_tells_parts_and_contents_apart(tmp_path: Path) -> None:
     two.write_text("other")
     assert len({digest(one), digest(two), digest("same"), digest("sa", "me"), digest("sam", "e"), digest()}) == 6
     assert digest("a", b"b") == digest(b"a", "b")
+    assert len(digest("a")) == len(digest()) == 16
 
 
 def test_atomic_write_is_whole_or_nothing(tmp_path: Path) -> None:
@@ -104,6 +147,51 @@ def test_atomic_folder_is_whole_or_nothing(tmp_path: Path) -> None:
         (folder / "b").touch()
     assert os.listdir(path) == ["b"]
     assert os.listdir(path.parent) == ["folder"]
+
+
+def test_a_folder_that_exists_is_refused_before_the_work(tmp_path: Path) -> None:
+    worked = False
+    with pytest.raises(UserError, match="exists already"), atomic_folder(tmp_path):
+        worked = True
+    assert not worked
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC, errno.EXDEV])
+def test_a_folder_that_cannot_take_its_place_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """What the disk refuses at the very end; a file system cannot be made to, so the call itself refuses."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "rename", refuse)
+    said = rf"folder: cannot be written \({os.strerror(number)}\)"
+    with pytest.raises(UserError, match=said), atomic_folder(tmp_path / "folder") as folder:
+        (folder / "a").touch()
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_folder_that_appears_right_before_the_rename(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rename = os.rename
+
+    def late(source: Path, target: Path) -> None:
+        (target / "theirs").mkdir(parents=True)
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", late)
+    with pytest.raises(UserError, match="folder: exists already"), atomic_folder(tmp_path / "folder") as folder:
+        (folder / "a").touch()
+    assert os.listdir(tmp_path / "folder") == ["theirs"]
+
+
+def test_no_file_stays_open(tmp_path: Path) -> None:
+    before = os.listdir("/proc/self/fd")
+    for number in range(3):
+        with atomic_write(tmp_path / f"file{number}") as file, atomic_folder(tmp_path / f"folder{number}") as folder:
+            file.write(TEXT)
+            (folder / "a").touch()
+    assert len(os.listdir("/proc/self/fd")) == len(before)
 
 
 def test_a_killed_writer_leaves_nothing_in_place(tmp_path: Path) -> None:

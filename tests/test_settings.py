@@ -170,6 +170,36 @@ def test_an_argument_is_refused_with_the_same_line_from_everywhere(
     assert from_files_and_options(PLAIN | place(given), option, value, PLAIN | place(plain), tmp_path) == said
 
 
+@pytest.mark.parametrize("key", typing.get_type_hints(TrainConfig))
+def test_nothing_behind_a_key(key: str, tmp_path: Path) -> None:
+    """``epochs:`` without a value is YAML's null, which the parser would let through whatever the type."""
+    settings = PLAIN | {key: None}
+    if type(None) in typing.get_args(typing.get_type_hints(TrainConfig)[key]):
+        check(settings)
+        return
+    said = line(check, settings)
+    (tmp_path / "c.yaml").write_text(yaml.safe_dump(settings))
+    assert line(check, ["--config", str(tmp_path / "c.yaml")]) == said
+    assert said.startswith(f"{key}: expected ") or f"required: {key};" in said
+    assert "not nothing" in said or "required" in said
+
+
+NEEDED = [
+    (kind, name)
+    for kind in dict.fromkeys(ours())
+    for name, parameter in inspect.signature(kind, eval_str=True).parameters.items()
+    if parameter.annotation is not Any and type(None) not in typing.get_args(parameter.annotation)
+    if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+]
+
+
+@pytest.mark.parametrize(("kind", "name"), NEEDED, ids=lambda value: getattr(value, "__name__", value))
+def test_nothing_for_an_argument(kind: type[Described], name: str) -> None:
+    direct = {"measure": "nDCG", "relaxation": relaxations.SmoothI()}
+    needed: dict[str, Any] = {"DirectMetric": direct}.get(kind.__name__, {})
+    assert line(kind, **needed | {name: None}).endswith(f".{name}: expected a value, not nothing")
+
+
 OPTIONS = [(key, value) for key in COMMANDS for value in beyond(RANGES[key], key in WHOLE)]
 
 

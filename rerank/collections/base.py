@@ -89,11 +89,17 @@ def checked_id(value: object, where: str) -> str:
 
 def joined(values: Iterable[object]) -> str:
     """The text of a document: its fields stripped, the empty ones left out, one a line."""
-    text = "\n".join(part for value in values if value is not None and (part := str(value).strip()))
+    return encodable("\n".join(part for value in values if value is not None and (part := str(value).strip())))
+
+
+def encodable(text: str) -> str:
+    """A text without halves of surrogate pairs, which JSON's escapes can spell and UTF-8 cannot."""
+    if text.isascii():
+        return text
     try:
         text.encode()
-    except UnicodeEncodeError:  # half of a surrogate pair, which JSON's \u escapes can spell and UTF-8 cannot
-        text = text.encode("utf-8", "surrogatepass").decode(errors="replace")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass").decode(errors="replace")
     return text
 
 

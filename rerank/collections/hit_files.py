@@ -8,8 +8,8 @@ from pathlib import Path
 
 from rerank.collections.hits import BATCH, RIGHT, HitsCollection, Record
 from rerank.collections.records import read_json_objects
-from rerank.errors import NotFoundError, UserError, one_line
-from rerank.files import digest, open_text, read_lines
+from rerank.errors import NotFoundError, UserError
+from rerank.files import digest, open_parquet, open_text, read_lines
 from rerank.hashes import sha256_of_files
 
 
@@ -26,7 +26,10 @@ class HitsFiles(HitsCollection):
             found = (path for path in sorted(self.path.iterdir()) if path.is_file() and path.name[0] not in "._")
             self.files = [path for path in found if _kind(path) in _READERS]
         if not self.files or _kind(self.files[0]) not in _READERS:
-            raise UserError(f"{self.path}: no hits; expected .jsonl, .ndjson, .json (plain, .gz or .xz) or .parquet")
+            raise UserError(
+                f"{self.path}: no hits; expected .jsonl, .ndjson, .json (plain, .gz or .xz) or .parquet "
+                "(rerank.Lists.from_dataframe reads .csv)"
+            )
 
     def records(self) -> Iterator[tuple[str, Record]]:
         """Rows or lists, file after file, and the place of each."""
@@ -76,18 +79,11 @@ def _json(path: Path) -> Iterator[tuple[str, Record]]:
 
 
 def _parquet(path: Path) -> Iterator[tuple[str, Record]]:
-    from pyarrow import ArrowException
-    from pyarrow.parquet import ParquetFile
-
-    try:
-        # Without these two, a row group's columns are in memory whole, compressed.
-        with ParquetFile(path, pre_buffer=False, buffer_size=1 << 20) as file:
-            batches = file.iter_batches(batch_size=BATCH)
-            rows = (row for batch in batches for row in batch.to_pylist())
-            for position, row in enumerate(rows, 1):
-                yield f"{path}: row {position}", row
-    except (ArrowException, OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: not a whole Parquet file ({one_line(error)}); write it again") from error
+    # Without these two, a row group's columns are in memory whole, compressed.
+    with open_parquet(path, pre_buffer=False, buffer_size=1 << 20) as file:
+        rows = (row for batch in file.iter_batches(batch_size=BATCH) for row in batch.to_pylist())
+        for position, row in enumerate(rows, 1):
+            yield f"{path}: row {position}", row
 
 
 _READERS: dict[str, Callable[[Path], Iterator[tuple[str, Record]]]] = {

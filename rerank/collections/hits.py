@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
-from rerank.collections.base import Document, Qrels, Query, checked_id
+from rerank.collections.base import Document, Qrels, Query, checked_id, encodable
 from rerank.collections.distinct import Distinct
 from rerank.collections.records import json_text
 from rerank.errors import UserError
@@ -161,7 +161,10 @@ class HitsCollection(ABC):
         if isinstance(text, dict):  # as rank_llm's requests have it
             record, text = {**text, **record}, text.get("text")
         if (key := _key(record, QUERY_IDS)) is None:
-            raise UserError(f"{where}: no query id among the fields {_names(record)}; expected 'query_id'")
+            raise UserError(
+                f"{where}: no query id among the fields {_names(record)}; expected 'query_id' (--columns "
+                "query_id=FIELD names another; rerank.Lists.from_dataframe makes ids from the texts)"
+            )
         id = _id(record[key], where, key)
         if self.asked is not None:
             return self._known.get(id, Query(id, ""))
@@ -169,7 +172,7 @@ class HitsCollection(ABC):
             raise UserError(f"{where}: query {id!r} has no text; expected 'query', or name a file by --queries")
         if not isinstance(text, str):
             raise UserError(f"{where}: the text of query {id!r} is {type(text).__name__}; expected a string")
-        return Query(id, _encodable(text))
+        return Query(id, encodable(text))
 
     def ask(self, queries: Sequence[Query]) -> None:
         """Take ids and texts of the queries from here: by id, or in the order of a search API's answers."""
@@ -182,7 +185,10 @@ class HitsCollection(ABC):
         if _key(record, DOC_IDS) is None and isinstance(record.get("doc"), dict):
             record = {**record["doc"], **record}
         if (key := _key(record, DOC_IDS)) is None:
-            raise UserError(f"{where}: no document id among the fields {_names(record)}; expected 'doc_id'")
+            raise UserError(
+                f"{where}: no document id among the fields {_names(record)}; expected 'doc_id' (--columns "
+                "doc_id=FIELD names another)"
+            )
         id = _id(record[key], where, key)
         return Hit(where, id, self._text(where, id, record), self._scores(where, record), _grade(where, record))
 
@@ -195,7 +201,7 @@ class HitsCollection(ABC):
         if chosen is None:
             body = next((key for key in TEXTS if fields.get(key) is not None), None)
             if body is not None and fields.get("title") is None and isinstance(fields[body], str):
-                return _encodable(fields[body])  # not stripped, so that what was exported comes back equal
+                return encodable(fields[body])  # not stripped, so that what was exported comes back equal
             chosen = () if body is None else ("title", body)
         if all(fields.get(key) is None for key in chosen):
             wanted = "'text', or --fields" if self.fields is None else " or ".join(map(repr, self.fields))
@@ -334,16 +340,6 @@ def _grade(where: str, record: Record) -> int | None:
         shown = f"{where}: grade {str(grade)[:50]!r}"
         raise UserError(f"{shown}; expected a whole number up to 32767, or another name: --columns clicks=grade")
     return int(grade)
-
-
-def _encodable(text: str) -> str:
-    if text.isascii():
-        return text
-    try:
-        text.encode()
-    except UnicodeEncodeError:  # half of a surrogate pair, which JSON's \u escapes can spell and UTF-8 cannot
-        return text.encode("utf-8", "surrogatepass").decode(errors="replace")
-    return text
 
 
 def _checked(ranked: HitList) -> HitList:

@@ -66,38 +66,50 @@ def named_columns(
     columns: Mapping[str, str] | None = None,
     name: str = "data frame",
 ) -> dict[str, str]:
-    """Which of a frame's columns holds each field.
-
-    Args:
-        frame: the frame.
-        fields: the names that each field usually has.
-        columns: the names that some have here.
-        name: what messages call the frame.
+    """Which of a frame's columns holds each field; see `found_columns`.
 
     Raises:
         UserError: a field has no column, or ``columns`` names one that is not there.
     """
     there = [str(column) for column in frame.columns]
+    found = found_columns(there, fields, columns, name)
+    if lacking := next((field for field in fields if field not in found), None):
+        raise UserError(
+            f"{name}: has no column {fields[lacking][0]}; there are {', '.join(there)}; "
+            f"say which it is with columns={{{lacking!r}: …}}"
+        )
+    return found
+
+
+def found_columns(
+    there: Sequence[str], fields: Mapping[str, Sequence[str]], columns: Mapping[str, str] | None, name: str
+) -> dict[str, str]:
+    """The columns of those fields that have one.
+
+    Args:
+        there: all columns.
+        fields: the names that each field usually has.
+        columns: the names that some have here.
+        name: what messages call the frame.
+
+    Raises:
+        UserError: ``columns`` names a field or a column that is not there.
+    """
     for field, column in (columns or {}).items():
         if field not in fields:
             raise UserError(f"{name}: columns: no field {field!r}{nearest(field, fields)}; {', '.join(fields)}")
         if column not in there:
             raise UserError(f"{name}: has no column {column!r}{nearest(column, there)}; there are {', '.join(there)}")
-    found = {}
-    for field, usual in fields.items():
-        chosen = (columns or {}).get(field) or next((column for column in usual if column in there), None)
-        if chosen is None:
-            raise UserError(
-                f"{name}: has no column {usual[0]}; there are {', '.join(there)}; "
-                f"say which it is with columns={{{field!r}: …}}"
-            )
-        found[field] = chosen
-    return found
+    usual = {field: next((one for one in names if one in there), None) for field, names in fields.items()}
+    return {field: column for field, column in (usual | dict(columns or {})).items() if column}
 
 
 def _judged(query: Any, judged: Any, name: str) -> Mapping[Any, Any]:
     if not isinstance(judged, Mapping):
-        raise UserError(f"{name}: query {query!r}: expected a dictionary from document ids to grades, not {judged!r}")
+        raise UserError(
+            f"{name}: query {query!r}: expected a dictionary from document ids to grades, not a "
+            f"{type(judged).__name__} (judgments are given before runs)"
+        )
     return judged
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 
@@ -24,7 +24,15 @@ OWN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
 PARTS = ("name", "documents", "queries", "qrels", "document_count", "fingerprint")
 """What every collection has."""
 
-PREFIXES = ("beir:", "files:", "trec:", "smart:", "lucene:", "rank_llm:", "hits:", "datasets:")
+KINDS: dict[str, Callable[[str, Sequence[str] | None], Collection]] = {
+    "beir": BeirFolder,
+    "files": FilesFolder,
+    "trec": TrecFolder,
+    "smart": SmartFolder,
+    "lucene": LuceneCollection,
+    "rank_llm": RankLlmFile,
+}
+PREFIXES = (*(f"{kind}:" for kind in KINDS), "hits:", "datasets:")
 
 
 def open_collection(name: str, fields: Sequence[str] | None = None, columns: Sequence[str] | None = None) -> Collection:
@@ -66,25 +74,14 @@ def open_collection(name: str, fields: Sequence[str] | None = None, columns: Seq
         if fields is not None:
             raise UserError("demo: documents have one text and no fields to choose from")
         return DemoCollection()
-    if path:
-        if prefix == "beir":
-            return BeirFolder(path, fields)
-        if prefix == "files":
-            return FilesFolder(path, fields)
-        if prefix == "trec":
-            return TrecFolder(path, fields)
-        if prefix == "smart":
-            return SmartFolder(path, fields)
-        if prefix == "lucene":
-            return LuceneCollection(path, fields)
-        if prefix == "rank_llm":
-            return RankLlmFile(path, fields)
-        if prefix == "hits":
-            return HitsFiles(path, fields, columns)
-        if prefix == "datasets":
-            from rerank.collections.datasets import DatasetHits
+    if path and prefix in KINDS:
+        return KINDS[prefix](path, fields)
+    if path and prefix == "hits":
+        return HitsFiles(path, fields, columns)
+    if path and prefix == "datasets":
+        from rerank.collections.datasets import DatasetHits
 
-            return DatasetHits(path, fields, columns)
+        return DatasetHits(path, fields, columns)
     try:
         return IrDataset(name, fields)
     except KeyError:

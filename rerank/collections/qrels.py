@@ -9,7 +9,6 @@ from rerank.collections.base import Qrels
 from rerank.errors import UserError
 from rerank.files import read_lines
 
-QRELS_NAMES = ("qrels", "qrels.txt", "qrels.tsv", "qrels.trec")
 WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
 HIGHEST = 2**15 - 1
 BEIR_HEADER = ["query-id", "corpus-id", "score"]

@@ -27,7 +27,7 @@ def as_dict(comparison: Comparison) -> dict[str, Any]:
         runs[name] = {
             "path": comparison.paths.get(name),
             "missing_queries": list(scored.missing),
-            "measures": {measure: _number(mean) for measure, mean in scored.mean.items()},
+            "measures": {measure: finite(mean) for measure, mean in scored.mean.items()},
             "unjudged": {
                 str(depth): {"count": top.count, "retrieved": top.retrieved}
                 for depth, top in comparison.unjudged.get(name, {}).items()
@@ -37,14 +37,14 @@ def as_dict(comparison: Comparison) -> dict[str, Any]:
         {
             "run": name,
             "measure": measure,
-            "difference": _number(found.mean),
-            "interval": [_number(bound) for bound in found.interval],
-            "cohens_d": _number(found.effect),
+            "difference": finite(found.mean),
+            "interval": [finite(bound) for bound in found.interval],
+            "cohens_d": finite(found.effect),
             "wins": found.wins,
             "ties": found.ties,
             "losses": found.losses,
-            "p": {test: _number(p) for test, p in found.p.items()},
-            "p_corrected": {test: _number(p) for test, p in found.corrected.items()},
+            "p": {test: finite(p) for test, p in found.p.items()},
+            "p_corrected": {test: finite(p) for test, p in found.corrected.items()},
         }
         for (name, measure), found in comparison.differences.items()
     ]
@@ -101,11 +101,11 @@ def table_rows(comparison: Comparison) -> list[list[Any]]:
     for name, table in comparison.tables.items():
         for measure, mean in table.mean.items():
             counted = sum(not math.isnan(value) for value in table[measure].tolist())
-            row: list[Any] = [name, measure, _number(mean), counted]
+            row: list[Any] = [name, measure, finite(mean), counted]
             if found := comparison.differences.get((name, measure)):
-                row += [*map(_number, (found.mean, *found.interval, found.effect))]
+                row += [*map(finite, (found.mean, *found.interval, found.effect))]
                 row += [found.wins, found.ties, found.losses]
-                row += [_number(p[test]) for test in comparison.tests for p in (found.p, found.corrected)]
+                row += [finite(p[test]) for test in comparison.tests for p in (found.p, found.corrected)]
             rows.append(row)
     return rows
 
@@ -151,7 +151,7 @@ def write_per_query(comparison: Comparison, path: str | Path) -> None:
 def _per_query_rows(comparison: Comparison) -> Iterator[list[Any]]:
     for name, table in comparison.tables.items():
         for query, values in zip(table.queries, table.values.T.tolist(), strict=True):
-            yield [name, query, *map(_number, values)]
+            yield [name, query, *map(finite, values)]
 
 
 def _separated(rows: list[list[Any]], delimiter: str) -> str:
@@ -166,5 +166,6 @@ def _no_formula(cell: Any) -> Any:
     return f"'{cell}" if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t", "\r")) else cell
 
 
-def _number(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
+def finite(value: float | None) -> float | None:
+    """A number as JSON holds it; None for what is none."""
+    return float(value) if value is not None and math.isfinite(value) else None

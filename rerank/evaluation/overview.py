@@ -9,7 +9,8 @@ import ir_measures
 import numpy as np
 from ir_measures import Measure
 
-from rerank.arrow import Array, blocks
+from rerank.arrow import Array
+from rerank.evaluation.folds import pool
 from rerank.evaluation.measures import Evaluator, PerQuery, parse_measures
 from rerank.evaluation.render import Cell, number, queries_sentence, text_table
 from rerank.lists.view import Lists
@@ -104,8 +105,8 @@ def overview(lists: Lists, measures: str | None = None, keep_runs: bool = False)
     chosen = parse_measures(measures or " ".join(dict.fromkeys(["nDCG@10 AP R@10 R@100", f"R@{max(deepest, 1)}"])))
     names, features = _systems(lists)
     look = _Look(lists, names, chosen, keep_runs)
-    for block in tqdm(blocks(lists.offsets, ROWS), desc="looking at lists", unit=" blocks", disable=None, delay=2):
-        look.at(*block)
+    for some in tqdm(list(lists.in_blocks(ROWS)), desc="looking at lists", unit=" blocks", disable=None, delay=2):
+        look.at(some)
     return Overview(
         lists=lists,
         systems=[
@@ -121,8 +122,8 @@ def overview(lists: Lists, measures: str | None = None, keep_runs: bool = False)
         overlap=look.shared / np.maximum(look.shared.diagonal(), 1)[:, None] if names else look.shared,
         overlap_depth=look.overlap_depth,
         main=str(chosen[0]),
-        alone={name: _joined(parts) for name, parts in look.alone.items()},
-        fused={name: _joined(parts) for name, parts in look.fused.items()},
+        alone={name: pool(parts) for name, parts in look.alone.items()},
+        fused={name: pool(parts) for name, parts in look.fused.items()},
         tops=look.tops(),
         runs=look.runs,
     )
@@ -130,14 +131,9 @@ def overview(lists: Lists, measures: str | None = None, keep_runs: bool = False)
 
 def _systems(lists: Lists) -> tuple[list[str], dict[str, int]]:
     """The systems by their columns' names, the order first; and the columns of too many numbers."""
-    store, names, features = lists.store, [], {}
-    for name in sorted(store.column_names, key=lambda name: (name != store.order, name)):
-        numbers = store.entry(name).names
-        if len(numbers) > WIDE:
-            features[name] = len(numbers)
-        else:
-            names += [name] if numbers == (name,) else [f"{name}/{number}" for number in numbers]
-    return names, features
+    columns = lists.store.numbers_by_column()
+    names = [number for numbers in columns.values() if len(numbers) <= WIDE for number in numbers]
+    return names, {name: len(numbers) for name, numbers in columns.items() if len(numbers) > WIDE}
 
 
 class _Look:
@@ -163,9 +159,8 @@ class _Look:
         self._best: dict[int, list[PerQuery]] = {depth: [] for depth in self.depths}
         self.runs: dict[str, Rankings] = {name: {} for name in names} if keep_runs else {}
 
-    def at(self, first: int, last: int) -> None:
-        """Look at lists ``first`` to ``last``."""
-        some = self.lists.select(np.arange(first, last))
+    def at(self, some: Lists) -> None:
+        """Look at some of the lists."""
         judgments = some.qrels or {}
         ids = some.document_ids(some.documents)
         columns = [some.column(name) for name in self.names]
@@ -237,27 +232,14 @@ class _Look:
         """Depth, recall, and the best that reranking so deep could reach."""
         if not self._recall:
             return []
-        recall = list(_joined(self._recall).mean.values())
+        recall = list(pool(self._recall).mean.values())
         return [
-            (depth, recall[i], next(iter(_joined(self._best[depth]).mean.values())))
-            for i, depth in enumerate(self.depths)
+            (depth, recall[i], next(iter(pool(self._best[depth]).mean.values()))) for i, depth in enumerate(self.depths)
         ]
 
 
 def _ranked(ids: Sequence[str]) -> list[Scored]:
     return [Scored(id, float(-rank)) for rank, id in enumerate(ids)]
-
-
-def _joined(parts: Sequence[PerQuery]) -> PerQuery:
-    """Values of several blocks of queries as one."""
-    return PerQuery(
-        parts[0].measures,
-        tuple(query for part in parts for query in part.queries),
-        np.concatenate([part.values for part in parts], axis=1),
-        tuple(query for part in parts for query in part.missing),
-        np.concatenate([part.without_relevant for part in parts], axis=1),
-        parts[0].empty,
-    )
 
 
 Table = tuple[list[str], list[list[Cell]]]

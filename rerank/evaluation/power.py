@@ -125,15 +125,7 @@ def smallest_difference(
 def found_differences(
     queries: int, seeds: int, comparisons: int, deviations: Mapping[str, Deviations], measured: bool
 ) -> str:
-    """A sentence on the smallest differences that a design finds, by measure.
-
-    Args:
-        queries: test queries.
-        seeds: seeds of each method.
-        comparisons: how many were planned, all measures together.
-        deviations: of paired differences, by measure.
-        measured: whether they were measured, or are taken for granted.
-    """
+    """A sentence on the smallest differences that a design finds, by measure."""
     if not deviations:
         return "There is no pair of rows whose differences could tell the power."
     found = ", ".join(

@@ -29,9 +29,7 @@ class Cell(NamedTuple):
 def text(comparison: Comparison, bold: bool = False) -> str:
     """Plain-text tables: the means, and under a baseline the differences from it.
 
-    Args:
-        comparison: what to show.
-        bold: set the best of each column in bold by terminal codes; meant for where ``sys.stdout.isatty()``.
+    The best of each column may be bold by terminal codes, where ``sys.stdout.isatty()``.
     """
     lines = text_table(*means(comparison, unjudged=True), bold=bold)
     if comparison.differences:
@@ -233,7 +231,7 @@ def differences(comparison: Comparison) -> tuple[list[str], list[list[Cell]]]:
     ]
     rows = []
     for (name, measure), found in comparison.differences.items():
-        shown = [name, measure, number(found.mean, "+"), interval(found)]
+        shown = [name, measure, number(found.mean, "+"), interval(found.interval)]
         shown += [number(found.effect, "+", 2), f"{found.wins}/{found.ties}/{found.losses}"]
         rows.append([*map(Cell, shown), *(Cell(probability(found.corrected[test])) for test in comparison.tests)])
     return header, rows
@@ -243,9 +241,9 @@ def _significant(found: Difference | None) -> tuple[Test, ...]:
     return tuple(test for test, p in found.corrected.items() if p < ALPHA) if found else ()
 
 
-def interval(found: Difference) -> str:
-    """The interval of a difference as tables show it."""
-    low, high = found.interval
+def interval(ends: tuple[float, float]) -> str:
+    """An interval as tables show it."""
+    low, high = ends
     return f"[{number(low, '+')}, {number(high, '+')}]"
 
 

@@ -12,7 +12,7 @@ from rerank.configs import Settings, assign, merged
 from rerank.errors import UserError, nearest
 from rerank.evaluation.compare import check_choices
 from rerank.evaluation.measures import parse_measures
-from rerank.experiments.config import FIRST_STAGE, ExperimentConfig
+from rerank.experiments.config import ExperimentConfig, first_stage_names, folds_of
 from rerank.experiments.planned import check_groups
 from rerank.experiments.search import Point, check_space
 from rerank.experiments.settings import file_name, point_name
@@ -102,9 +102,6 @@ class Cell:
 class Plan:
     """What an experiment will do.
 
-    Args:
-        config: the experiment.
-
     Raises:
         UserError: whatever in it cannot work and can be told without training's own parser.
     """
@@ -116,9 +113,9 @@ class Plan:
         self.output = Path(config.output)
         self._defaults = {field.name: field.default for field in fields(TrainConfig)}
         _check(config, self._defaults)
-        folds: list[int | str | None] = [*config.folds] if config.folds else [None]
+        self.folds = folds_of(config)
         self.groups = [
-            Group(method, fold, seed) for method in config.methods for fold in folds for seed in config.seeds
+            Group(method, fold, seed) for method in config.methods for fold in self.folds for seed in config.seeds
         ]
 
     def cell(self, group: Group, point: Point) -> Cell:
@@ -138,9 +135,7 @@ class Plan:
     def refitted(self, chosen: Cell, trees: int | None = None) -> Cell:
         """The second training of a cell that validation chose; the cell itself where there is none.
 
-        Args:
-            chosen: the cell.
-            trees: how many trees validation found best, of a model that has any.
+        ``trees`` is how many validation found best, of a model that has any.
         """
         if not self.config.refit:
             return chosen
@@ -220,17 +215,6 @@ def _check(config: ExperimentConfig, known: Mapping[str, Any]) -> None:
                 raise UserError(f"published.rows: no method {name!r}{nearest(name, config.methods)}")
             if len(row) != count:
                 raise UserError(f"published.rows.{name}: has {len(row)} numbers, the table {count} measures")
-
-
-def mixed_name(method: str) -> str:
-    """The row of a method that is mixed with the first stage."""
-    return f"{method} + {FIRST_STAGE}"
-
-
-def first_stage_names(config: ExperimentConfig) -> list[str]:
-    """The rows that lists of texts add to the table."""
-    alone = [] if config.first_stage == "hide" else [FIRST_STAGE]
-    return alone + (list(map(mixed_name, config.methods)) if config.first_stage == "mix" else [])
 
 
 def _check_mapping(where: str, value: object) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -54,15 +55,12 @@ def experiment(argv: Sequence[str]) -> int:
 
         print(yaml.safe_dump(asdict(config), sort_keys=False, allow_unicode=True), end="")
         return 0
-    from rerank.experiments.cells import Plan  # the help has to come without importing torch
-    from rerank.experiments.figures.data import check_figures
-    from rerank.experiments.run import Experiment, check_cells, parse_share, search_of
+    from rerank.experiments.checks import checked  # the help has to come without importing torch
+    from rerank.experiments.run import Experiment, search_of
     from rerank.experiments.table import beside_sentences, listing, text
 
-    plan = Plan(config)
     part = None if share is None else parse_share(share, config)
-    check_cells(plan)
-    check_figures(plan)
+    plan = checked(config)
     if dry_run:
         try:
             log.info("%s", Experiment(plan).power())
@@ -91,6 +89,23 @@ def experiment(argv: Sequence[str]) -> int:
     if found.failures:
         log.warning("%d cells failed; run again to try them again", len(found.failures))
     return len(found.failures)
+
+
+def parse_share(text: str, config: ExperimentConfig) -> tuple[int, int]:
+    """The share of an experiment that ``NUMBER/COUNT`` means.
+
+    >>> parse_share("0/16", ExperimentConfig("out", {}, {}))
+    (0, 16)
+
+    Raises:
+        UserError: it means none, or the experiment has a rule that looks at all methods.
+    """
+    found = re.fullmatch(r"(\d+)/(\d+)", text)
+    if found is None or int(found[1]) >= int(found[2]):
+        raise UserError(f"share: {text!r} is no NUMBER/COUNT with numbers from 0, such as 0/16 to 15/16")
+    if config.futility is not None:
+        raise UserError("share: the rule of futility compares all methods; leave it out, or let one process do all")
+    return int(found[1]), int(found[2])
 
 
 def split_options(argv: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:

@@ -11,16 +11,20 @@ from typing import TYPE_CHECKING, Any
 from rerank.configs import read_config
 from rerank.console import log_file, make_parser, parse
 from rerank.errors import UserError
+from rerank.experiments.checks import checked
 from rerank.experiments.config import ExperimentConfig
+from rerank.experiments.figures.draw import write_figures
+from rerank.experiments.outcome import Failure
+from rerank.experiments.report import write_experiment
 from rerank.experiments.results import flat_rows, write_results
+from rerank.experiments.rows import Rows
+from rerank.experiments.run import Experiment
 from rerank.experiments.summary import Summary, summarise
 from rerank.experiments.table import text
 from rerank.locks import clear_within, held
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from rerank.experiments.outcome import Failure
 
 log = logging.getLogger("rerank")
 
@@ -75,33 +79,23 @@ def experiment(config: ExperimentConfig | Mapping[str, Any] | str | Path, html: 
     Raises:
         UserError: a configuration that cannot work, before anything is trained.
     """
-    from rerank.experiments.cells import Plan
-    from rerank.experiments.ensembles import ensembles
-    from rerank.experiments.figures.data import check_figures
-    from rerank.experiments.figures.draw import write_figures
-    from rerank.experiments.first_stage import first_stage_rows
-    from rerank.experiments.run import Experiment, check_cells
-
     told = config if isinstance(config, ExperimentConfig) else configured(config)
-    plan = Plan(told)
-    check_cells(plan)
-    check_figures(plan)
+    plan = checked(told)
     with held(plan.output, "rerank experiment"), log_file(plan.output):
         plan.output.mkdir(parents=True, exist_ok=True)
         clear_within(plan.output)
         done = Experiment(plan)
         done.run()
-        alone, mixed = first_stage_rows(plan, done.identities, done.outcomes)
-        together = ensembles(plan, done.identities, done.outcomes)
+        rows = Rows(plan, done.identities)
+        alone, mixed = rows.first_stage(done.outcomes)
+        together = rows.ensembles(done.outcomes)
         done.outcomes = {**alone, **done.outcomes, **together, **mixed}
         summary = summarise(told, done.outcomes, done.stopped)
         write_results(done, summary)
         if html:
-            from rerank.experiments.report import write_experiment
-
             write_experiment(done, summary, html)
         pictures = write_figures(done, summary)
-    return Results(plan.output, summary, flat_rows(done.outcomes), list(done.failures), list(pictures))
+    return Results(plan.output, summary, flat_rows(plan, done.outcomes), done.failures, pictures)
 
 
 def configured(settings: Mapping[str, Any] | str | Path) -> ExperimentConfig:

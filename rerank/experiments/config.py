@@ -147,3 +147,19 @@ class ExperimentConfig:
     engine: Literal["local", "ray"] = "local"
     num_cpus: int = 1
     num_gpus: float = 0
+
+
+def folds_of(config: ExperimentConfig) -> list[int | str | None]:
+    """The folds; None is that of data without folds."""
+    return [*config.folds] if config.folds else [None]
+
+
+def mixed_name(method: str) -> str:
+    """The row of a method that is mixed with the first stage."""
+    return f"{method} + {FIRST_STAGE}"
+
+
+def first_stage_names(config: ExperimentConfig) -> list[str]:
+    """The rows that lists of texts add to the table."""
+    alone = [] if config.first_stage == "hide" else [FIRST_STAGE]
+    return alone + (list(map(mixed_name, config.methods)) if config.first_stage == "mix" else [])

@@ -18,10 +18,9 @@ from rerank.experiments.worker import STOP
 
 
 class Worker(Protocol):
-    """Does one job after the other."""
+    """Does one job after the other; ``lost`` once its machine is gone."""
 
     lost: bool
-    """Whether it cannot do another job, because its machine is gone."""
 
     def do(self, job: dict[str, Any]) -> Reply:
         """The reply to a job."""
@@ -55,17 +54,13 @@ class Process:
     Args:
         environment: variables that differ from ours.
         log: file for whatever it prints.
-        own_classes: whether it may import a user's classes from the working directory.
         folder: its working directory; None for ours.
     """
 
     lost = False
 
-    def __init__(
-        self, environment: dict[str, str], log: Path, own_classes: bool = False, folder: Path | None = None
-    ) -> None:
+    def __init__(self, environment: dict[str, str], log: Path, folder: Path | None = None) -> None:
         self._environment, self._log, self._folder = environment, log, folder
-        self._options = [] if own_classes else ["-P"]
         self._process: subprocess.Popen[str] | None = None
         self._stopping = False
 
@@ -96,7 +91,7 @@ class Process:
         self._log.parent.mkdir(parents=True, exist_ok=True)
         with self._log.open("a") as file:
             self._process = subprocess.Popen(
-                [sys.executable, *self._options, "-m", "rerank.experiments.worker"],
+                [sys.executable, "-P", "-m", "rerank.experiments.worker"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=file,
@@ -163,9 +158,7 @@ class Workers:
     def submit(self, job: dict[str, Any], avoid: str | None = None) -> Future[Reply] | None:
         """Start a job; None while no worker is free.
 
-        Args:
-            job: the job.
-            avoid: a place that it is not to run at, if there is any other.
+        It is not to run at the place ``avoid``, if there is any other.
         """
         if self._most is not None and len(self._busy) >= self._most:
             return None
@@ -191,17 +184,11 @@ class Workers:
         return {**reply, "place": key[0]} if "died" in reply or "stopped" in reply else reply
 
 
-def local_workers(jobs: int | None, logs: Path, own_classes: bool = False) -> Workers:
-    """Processes on this machine.
-
-    Args:
-        jobs: how many work side by side; None takes one per GPU, or one per core where there is none.
-        logs: folder for what they print.
-        own_classes: whether they may import a user's classes from the working directory.
-    """
+def local_workers(jobs: int | None, logs: Path) -> Workers:
+    """Processes on this machine; ``jobs`` of them, or one per GPU, or one per core where there is none."""
     shares = environments(jobs, cores_at_hand(), devices_at_hand())
     host = socket.gethostname()
-    return Workers(lambda: {host: len(shares)}, lambda _, i: Process(shares[i], logs / f"worker-{i}.log", own_classes))
+    return Workers(lambda: {host: len(shares)}, lambda _, i: Process(shares[i], logs / f"worker-{i}.log"))
 
 
 def environments(jobs: int | None, cores: int, devices: list[str]) -> list[dict[str, str]]:
@@ -209,11 +196,11 @@ def environments(jobs: int | None, cores: int, devices: list[str]) -> list[dict[
 
     Args:
         jobs: workers; None takes one per device, or one per core where there is no device.
-        cores: cores, shared out evenly as threads.
+        cores: cores, shared out evenly as threads, unless ``OMP_NUM_THREADS`` says how many a worker has.
         devices: the GPUs, as CUDA_VISIBLE_DEVICES names them, taken in turn.
     """
     count = jobs or len(devices) or cores
-    threads = str(max(1, cores // count))
+    threads = os.environ.get("OMP_NUM_THREADS") or str(max(1, cores // count))
     common = {"OMP_NUM_THREADS": threads, "TOKENIZERS_PARALLELISM": "false"}
     gpus = [{"CUDA_VISIBLE_DEVICES": devices[i % len(devices)]} if devices else {} for i in range(count)]
     return [common | gpu for gpu in gpus]

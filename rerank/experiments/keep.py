@@ -77,13 +77,7 @@ def key_of(group: Group) -> Key:
 
 
 def collect(output: Path, trained: Iterable[tuple[Cell, dict[str, Any]]], outcomes: Iterable[Outcome]) -> list[Kept]:
-    """The files to keep, as they are on disk.
-
-    Args:
-        output: the experiment's folder.
-        trained: the cells, with what their ``measures.json`` holds.
-        outcomes: what was measured; rows that are not trained, too.
-    """
+    """The files to keep, as they are on disk."""
     found: dict[str, Kept] = {}
 
     def add(group: Group, path: Path, content: Any, validation: float | None = None) -> None:

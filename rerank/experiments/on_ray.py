@@ -55,35 +55,8 @@ def code_hash() -> str:
     return digest.hexdigest()
 
 
-class Seat:
-    """The actor: it has the CPUs and GPUs of a cell on its machine, and lends them to a worker process.
-
-    Args:
-        environment: variables that differ from the machine's own.
-        log: file for what the process prints.
-        own_classes: whether it may import a user's classes from the working directory.
-        folder: the working directory.
-    """
-
-    def __init__(self, environment: dict[str, str], log: Path, own_classes: bool, folder: Path) -> None:
-        self._process = Process(environment, log, own_classes, folder)
-
-    def do(self, job: dict[str, Any]) -> Reply:
-        """The reply to a job."""
-        return self._process.do(job)
-
-    def ask_to_stop(self) -> None:
-        """Let the process stop where what it does can be resumed; runs beside the job."""
-        self._process.ask_to_stop()
-
-
 class RayWorker:
-    """An actor as a worker.
-
-    Args:
-        actor: its handle.
-        where: its machine, in words.
-    """
+    """An actor, which has the CPUs and GPUs of a cell on its machine, as a worker; ``where`` names the machine."""
 
     def __init__(self, actor: Any, where: str) -> None:
         self._actor, self._where = actor, where
@@ -120,19 +93,12 @@ class RayWorker:
 class Cluster:
     """The machines of a Ray cluster, as far as they have room for cells and see our disk.
 
-    Args:
-        output: the experiment's folder.
-        logs: folder for what the processes print.
-        cpus: CPUs of a cell.
-        gpus: GPUs of a cell.
-        own_classes: whether processes may import a user's classes from the working directory.
-
     Raises:
         UserError: a machine that does not see the disk, or has another version of the library; no machine has room.
     """
 
-    def __init__(self, output: Path, logs: Path, cpus: int, gpus: float, own_classes: bool) -> None:
-        self.logs, self.cpus, self.gpus, self.own_classes = logs.absolute(), cpus, gpus, own_classes
+    def __init__(self, output: Path, logs: Path, cpus: int, gpus: float) -> None:
+        self.logs, self.cpus, self.gpus = logs.absolute(), cpus, gpus
         self._output = output.absolute()
         self._refused: set[str] = set()
         self._nodes: dict[str, dict[str, Any]] = {}
@@ -212,14 +178,14 @@ class Cluster:
         if not self.gpus:
             environment["CUDA_VISIBLE_DEVICES"] = ""  # otherwise a cell sees all GPUs of its machine
         actor = (
-            ray.remote(Seat)
+            ray.remote(Process)
             .options(
                 num_cpus=self.cpus,
                 num_gpus=self.gpus,
                 max_concurrency=2,  # a job, and being stopped
                 scheduling_strategy=at(node),
             )
-            .remote(environment, self.logs / f"worker-{node[:8]}-{number}.log", self.own_classes, Path.cwd())
+            .remote(environment, self.logs / f"worker-{node[:8]}-{number}.log", Path.cwd())
         )
         return RayWorker(actor, name_of(self._nodes[node]))
 
@@ -249,21 +215,13 @@ def _problem(seen: Seen, nonce: str, where: str, output: Path, folder: Path) -> 
     return ""
 
 
-def ray_workers(
-    output: Path, logs: Path, cpus: int, gpus: float, most: int | None = None, own_classes: bool = False
-) -> Workers:
+def ray_workers(output: Path, logs: Path, cpus: int, gpus: float, most: int | None = None) -> Workers:
     """Workers on the Ray cluster of ``RAY_ADDRESS``; where that is not set, of one that is started on this machine.
 
-    Args:
-        output: the experiment's folder, on a disk that all machines see.
-        logs: folder for what the processes print.
-        cpus: CPUs of a cell.
-        gpus: GPUs of a cell.
-        most: how many cells run side by side at the most.
-        own_classes: whether processes may import a user's classes from the working directory.
+    What the arguments mean `Cluster` says; ``most`` cells run side by side at the most.
 
     Raises:
-        UserError: Ray is not installed, there is no such cluster, or it cannot be used (see `Cluster`).
+        UserError: Ray is not installed, there is no such cluster, or it cannot be used.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
@@ -286,7 +244,7 @@ def ray_workers(
         for number, handler in handlers.items():  # Ray has replaced SIGTERM's by an exit
             signal.signal(number, handler)
     try:
-        cluster = Cluster(output, logs, cpus, gpus, own_classes)
+        cluster = Cluster(output, logs, cpus, gpus)
     except BaseException:
         if ours:
             ray.shutdown()

@@ -144,7 +144,7 @@ def _fold(cell: dict[str, Any], experiment: Path) -> Fold:
     Raises:
         UserError: it is not finished, lacks its model, or its lists changed since.
     """
-    folder = experiment.joinpath(*Path(cell["folder"]).parts[-5:])  # the experiment may have been moved
+    folder = experiment.joinpath(*Path(cell["folder"]).parts[-5:])  # once they began with the experiment's
     if not (folder / "config.yaml").is_file() or not any((folder / "best").glob("*")):
         raise UserError(f"{folder}: has no model (best/); remove the folder, and run the experiment again")
     config = configured(yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8")))

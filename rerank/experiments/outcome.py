@@ -11,10 +11,6 @@ from rerank.experiments.cells import Cell, Group
 from rerank.retrieval.runs import Run
 
 
-def _no_run() -> Run:
-    return {}
-
-
 @dataclass(frozen=True)
 class Outcome:
     """A method on a fold with a seed.
@@ -36,7 +32,7 @@ class Outcome:
     validation: dict[str, float]
     test: PerQuery
     seconds: float
-    run: Callable[[], Run] = field(default=_no_run, compare=False)
+    run: Callable[[], Run] = field(default=dict, compare=False)
     file: Path | None = None
 
     @property

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from rerank.errors import NotFoundError, UserError, nearest
+from rerank.evaluation.export import finite
 from rerank.evaluation.measure_names import parse_measures
 from rerank.evaluation.measures import COUNTS
 from rerank.evaluation.pooling import RandomEffects, random_effects
@@ -248,24 +249,21 @@ def _by_seed(
 def as_json(pool: Pool) -> str:
     """Everything that a pool says, at full precision; what is not a number is null."""
 
-    def clean(value: float) -> float | None:
-        return value if math.isfinite(value) else None
-
     def part(one: Compared) -> dict[str, object]:
         assert one.found is not None
         low, high = one.found.interval
         numbers = {"mean": one.found.mean, "low": low, "high": high, "error": one.found.error, "p": one.p}
         size = {"methods": list(one.methods), "seeds": one.found.seeds, "queries": one.found.queries}
-        return {name: clean(value) for name, value in numbers.items()} | size
+        return {name: finite(value) for name, value in numbers.items()} | size
 
     pairs = []
     for one in pool.pairs:
         shown: dict[str, object] = {"row": one.row, "against": one.against, "measure": one.measure}
         if one.total is not None:
             total = vars(one.total) | {"corrected": one.corrected}
-            shown |= {name: clean(value) for name, value in total.items() if isinstance(value, float)}
+            shown |= {name: finite(value) for name, value in total.items() if isinstance(value, float)}
             for name in ("interval", "prediction"):
-                shown[name] = [clean(value) for value in total[name]]
+                shown[name] = [finite(value) for value in total[name]]
             shown["weights"] = dict(zip(one.parts, one.total.weights, strict=True))
         pairs.append(shown | {"collections": {name: part(compared) for name, compared in one.parts.items()}})
     content = {"measures": pool.measures, "correction": pool.correction, "chosen": pool.chosen, "pairs": pairs}

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from rerank.evaluation.render import Cell, number, probability
+import numpy as np
+
+from rerank.evaluation.render import Cell, interval, number, probability
 from rerank.experiments.pool import Pool
 from rerank.experiments.table import CORRECTED, Table
 from rerank.report.page import Picture, Report, write_report
@@ -21,7 +23,8 @@ def pooled_table(pool: Pool) -> Table:
         if one.total is None:
             shown += ["-"] * 5
         else:
-            shown += [number(one.total.mean, "+"), _interval(one.total.interval), _interval(one.total.prediction)]
+            other = "-" if np.isnan(one.total.prediction[0]) else interval(one.total.prediction)
+            shown += [number(one.total.mean, "+"), interval(one.total.interval), other]
             shown += [_percent(one.total.heterogeneity), probability(one.corrected)]
         rows.append([*map(Cell, shown)])
     return header, rows
@@ -35,7 +38,7 @@ def collections_table(pool: Pool) -> Table:
         for name, part in one.parts.items():
             assert part.found is not None
             shown = [one.row, one.against, one.measure, name, " − ".join(part.methods), str(part.found.seeds)]
-            shown += [str(part.found.queries), number(part.found.mean, "+"), _interval(part.found.interval)]
+            shown += [str(part.found.queries), number(part.found.mean, "+"), interval(part.found.interval)]
             rows.append([*map(Cell, shown)])
     return header, rows
 
@@ -64,7 +67,7 @@ def write_page(pool: Pool, drawn: Mapping[str, bytes], path: str | Path) -> None
     pictures = []
     for measure, png in drawn.items():
         said = "; ".join(
-            f"{one.row} minus {one.against}: {number(one.total.mean, '+')} {_interval(one.total.interval)}"
+            f"{one.row} minus {one.against}: {number(one.total.mean, '+')} {interval(one.total.interval)}"
             for one in pool.pairs
             if one.measure == measure and one.total is not None
         )
@@ -75,11 +78,6 @@ def write_page(pool: Pool, drawn: Mapping[str, bytes], path: str | Path) -> None
     ]
     names = ", ".join(result.name for result in pool.results)
     write_report(Report(f"Experiments on {names}", tables, {}, "", pictures=pictures), path)
-
-
-def _interval(interval: tuple[float, float]) -> str:
-    low, high = interval
-    return "-" if low != low else f"[{number(low, '+')}, {number(high, '+')}]"
 
 
 def _percent(share: float) -> str:

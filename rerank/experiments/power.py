@@ -10,7 +10,8 @@ import numpy as np
 from rerank.evaluation.crossed import paired
 from rerank.evaluation.measures import COUNTS, PerQuery, parse_measures
 from rerank.evaluation.power import OTHER, TYPICAL, found_differences, measured_deviations
-from rerank.experiments.cells import Cell, Group, Plan, first_stage_names
+from rerank.experiments.cells import Cell, Group, Plan
+from rerank.experiments.config import first_stage_names
 from rerank.experiments.identities import Identities
 from rerank.experiments.planned import planned_pairs
 from rerank.experiments.rows import test_lists
@@ -20,11 +21,7 @@ from rerank.experiments.search import Point
 def power_before(plan: Plan, identities: Identities, measurement: Callable[[Cell], PerQuery | None]) -> str:
     """The sentence before anything is trained.
 
-    Args:
-        plan: the experiment.
-        identities: what is known of its lists.
-        measurement: values per query of a cell that is finished; where two methods have some, how much they differ is
-            taken from them.
+    Where two methods have finished cells, how much they differ is taken from their values per query.
     """
     config = plan.config
     kinds = {str(measure): str(measure.NAME) for measure in parse_measures(config.measures)}

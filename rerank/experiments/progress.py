@@ -16,12 +16,7 @@ log = logging.getLogger("rerank")
 
 
 class Progress:
-    """Counts cells per method and shows them.
-
-    Args:
-        totals: the number of cells to train, by method.
-        live: whether to draw a table that changes (in a terminal), or to log a line for each cell.
-    """
+    """Counts cells per method and shows them."""
 
     def __init__(self, totals: dict[str, int], live: bool) -> None:
         self.totals = totals

@@ -14,7 +14,6 @@ from rerank.experiments.outcome import Outcome
 from rerank.experiments.rows import test_lists
 from rerank.experiments.run import Experiment
 from rerank.experiments.summary import Summary
-from rerank.lists.view import Lists
 from rerank.report.charts import Chart
 from rerank.report.curves import training_charts
 from rerank.report.page import Report, write_report
@@ -31,14 +30,13 @@ def write_experiment(experiment: Experiment, summary: Summary, path: str | Path)
     """
     config = summary.config
     values = summary.pooled
-    first = {
-        method: [found for found in experiment.outcomes.values() if found.group.method == method] for method in values
-    }
-    first = {
-        method: [found for found in outcomes if found.group.seed == outcomes[0].group.seed]
-        for method, outcomes in first.items()
-    }
-    lists = _test_lists(next((first[method] for method in config.methods if method in first), []))
+    first: dict[str, list[Outcome]] = {method: [] for method in values}
+    for group, found in experiment.outcomes.items():
+        known = first.get(group.method)
+        if known is not None and (not known or known[0].group.seed == group.seed):
+            known.append(found)
+    of_lists = next((first[method] for method in config.methods if method in first), [])
+    lists = [test_lists(outcome.measured) for outcome in of_lists]
     qrels: Qrels = {query: grades for part in lists for query, grades in (part.qrels or {}).items()}
     runs = {method: run for method, outcomes in first.items() if (run := _run(method, outcomes))}
     baseline = config.baseline if config.baseline in values else next(iter(values), "")
@@ -77,10 +75,6 @@ def _run(method: str, outcomes: Sequence[Outcome]) -> Run:
     except UserError as error:
         log.warning("%s: the report has no rankings of it (%s)", method, error)
         return {}
-
-
-def _test_lists(outcomes: list[Outcome]) -> list[Lists]:
-    return [test_lists(outcome.measured) for outcome in outcomes]
 
 
 def _training(first: Mapping[str, list[Outcome]]) -> dict[str, list[Chart]]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rerank.evaluation.export import finite
 from rerank.experiments import table
-from rerank.experiments.cells import Cell, Group
+from rerank.experiments.cells import Cell, Group, Plan
 from rerank.experiments.keep import write_kept
 from rerank.experiments.outcome import Failure, Outcome
 from rerank.experiments.planned import Compared
@@ -24,15 +24,15 @@ def write_results(experiment: Experiment, summary: Summary) -> None:
     ``results.json``: everything but the values per query. ``results.parquet``: a row per method, fold and seed.
     ``points.parquet``: a row per trained cell, chosen or not, with its validation measures. ``queries.parquet``: the
     test measures of every query. ``cells.parquet``: what resumes the experiment elsewhere. ``table.md`` and
-    ``table.tex``.
+    ``table.tex``. Paths in them start from the folder, which may be moved.
     """
     folder, outcomes = experiment.plan.output, experiment.outcomes
     with atomic_write(folder / "results.json") as file:
         json.dump(as_dict(experiment, summary), file, indent=1, ensure_ascii=False, allow_nan=False)
         file.write("\n")
-    _write_parquet(folder / "results.parquet", flat_rows(outcomes))
+    _write_parquet(folder / "results.parquet", flat_rows(experiment.plan, outcomes))
     chosen = {outcome.cell.folder for outcome in outcomes.values()}
-    points = [_point(cell, measures, cell.folder in chosen) for cell, measures in experiment.trained]
+    points = [_point(folder, *trained, trained[0].folder in chosen) for trained in experiment.trained]
     _write_parquet(folder / "points.parquet", points)
     _write_parquet(folder / "queries.parquet", [row for outcome in outcomes.values() for row in _queries(outcome)])
     write_kept(folder / "cells.parquet", experiment.kept())
@@ -43,9 +43,14 @@ def write_results(experiment: Experiment, summary: Summary) -> None:
         file.write(table.latex(summary))
 
 
-def flat_rows(outcomes: Mapping[Group, Outcome]) -> list[dict[str, Any]]:
+def flat_rows(plan: Plan, outcomes: Mapping[Group, Outcome]) -> list[dict[str, Any]]:
     """A row per method, fold and seed: ``results.parquet``."""
-    return [_flat(outcome) for outcome in outcomes.values()]
+    rows = []
+    for outcome in outcomes.values():
+        row = _cell(plan.output, outcome)
+        splits = {f"{split}/{name}": mean for split in ("validation", "test") for name, mean in row.pop(split).items()}
+        rows.append(_as_text(row) | splits)
+    return rows
 
 
 def as_dict(experiment: Experiment, summary: Summary) -> dict[str, Any]:
@@ -66,14 +71,14 @@ def as_dict(experiment: Experiment, summary: Summary) -> dict[str, Any]:
             for method, row in summary.rows.items()
         },
         "differences": [_compared(one) for one in summary.compared],
-        "cells": [_cell(outcome) for outcome in experiment.outcomes.values()],
-        "failed": [_failed(failure) for failure in experiment.failures],
+        "cells": [_cell(experiment.plan.output, outcome) for outcome in experiment.outcomes.values()],
+        "failed": [_failed(experiment.plan.output, failure) for failure in experiment.failures],
     }
 
 
 def _value(value: Value) -> dict[str, float | None]:
     numbers = vars(value) | {"distance": value.distance}
-    return {name: None if number is None or not math.isfinite(number) else number for name, number in numbers.items()}
+    return {name: finite(number) for name, number in numbers.items()}
 
 
 def _compared(one: Compared) -> dict[str, Any]:
@@ -81,31 +86,29 @@ def _compared(one: Compared) -> dict[str, Any]:
     if one.found is not None:
         low, high = one.found.interval
         numbers |= {"mean": one.found.mean, "low": low, "high": high, "error": one.found.error}
-    known = {name: value if math.isfinite(value) else None for name, value in numbers.items()}
+    known = {name: finite(value) for name, value in numbers.items()}
     sides = {"row": one.row, "against": one.against, "methods": list(one.methods), "measure": one.measure}
     return sides | known | {"wins/ties/losses": list(one.counts)}
 
 
-def _cell(outcome: Outcome) -> dict[str, Any]:
+def _path(path: Path, output: Path) -> str:
+    return path.relative_to(output).as_posix()
+
+
+def _cell(output: Path, outcome: Outcome) -> dict[str, Any]:
     return _where(outcome.cell) | {
         "tried": outcome.tried,
-        "folder": str(outcome.measured.folder),
-        "seconds": None if math.isnan(outcome.seconds) else outcome.seconds,
+        "folder": _path(outcome.measured.folder, output),
+        "seconds": finite(outcome.seconds),
         "validation": outcome.validation,
-        "test": {name: None if math.isnan(mean) else mean for name, mean in outcome.test.mean.items()},
+        "test": {name: finite(mean) for name, mean in outcome.test.mean.items()},
     }
 
 
-def _flat(outcome: Outcome) -> dict[str, Any]:
-    cell = _cell(outcome)
-    splits = {f"{split}/{name}": mean for split in ("validation", "test") for name, mean in cell.pop(split).items()}
-    return _as_text(cell) | splits
-
-
-def _point(cell: Cell, measures: dict[str, Any], chosen: bool) -> dict[str, Any]:
+def _point(output: Path, cell: Cell, measures: dict[str, Any], chosen: bool) -> dict[str, Any]:
     validation = {f"validation/{name}": mean for name, mean in measures.get("validation", {}).items()}
-    common = _as_text(_where(cell)) | {"folder": str(cell.folder), "seconds": measures["seconds"]} | {"chosen": chosen}
-    return common | {key: json.dumps(value) for key, value in cell.point.items()} | validation
+    common = {"folder": _path(cell.folder, output), "seconds": measures["seconds"], "chosen": chosen}
+    return _as_text(_where(cell)) | common | {key: json.dumps(value) for key, value in cell.point.items()} | validation
 
 
 def _where(cell: Cell) -> dict[str, Any]:
@@ -118,8 +121,8 @@ def _as_text(where: dict[str, Any]) -> dict[str, Any]:
     return where | {"fold": fold, "point": json.dumps(where["point"])}
 
 
-def _failed(failure: Failure) -> dict[str, Any]:
-    return _where(failure.cell) | {"message": failure.message, "log": str(failure.cell.folder / "log.txt")}
+def _failed(output: Path, failure: Failure) -> dict[str, Any]:
+    return _where(failure.cell) | {"message": failure.message, "log": _path(failure.cell.folder / "log.txt", output)}
 
 
 def _queries(outcome: Outcome) -> list[dict[str, Any]]:
@@ -128,7 +131,7 @@ def _queries(outcome: Outcome) -> list[dict[str, Any]]:
     del common["point"]
     names = [str(measure) for measure in test.measures]
     return [
-        common | {"query_id": query} | {n: None if math.isnan(v) else v for n, v in zip(names, values, strict=True)}
+        common | {"query_id": query} | dict(zip(names, map(finite, values), strict=True))
         for query, values in zip(test.queries, test.values.T.tolist(), strict=True)
     ]
 

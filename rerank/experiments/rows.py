@@ -1,68 +1,148 @@
-"""Rows of a table that are measured and not trained: what is kept of them, and found again."""
+"""Rows of a table that are measured and not trained: the first stage, methods mixed with it, ensembles."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from rerank.errors import UserError
 from rerank.evaluation.measures import evaluate
 from rerank.experiments.cells import Cell, Group, Plan
+from rerank.experiments.config import FIRST_STAGE, mixed_name
 from rerank.experiments.identities import Identities, splits_of
 from rerank.experiments.outcome import Outcome
 from rerank.identity import id_of
 from rerank.lists.view import Lists
+from rerank.retrieval.fuse import ensemble, interpolate
 from rerank.retrieval.runs import Run
 from rerank.training.ids import file_of, measurement_identity, run_identity
 from rerank.training.measurement import kept_test_run, read_measurement, write_measurement, write_test_run
+from rerank.training.run_folder import finished
+
+Outcomes = dict[Group, Outcome]
 
 
-def measured_row(
-    plan: Plan,
-    identities: Identities,
-    group: Group,
-    like: Outcome,
-    subject: Mapping[str, Any],
-    make: Callable[[], Run],
-    tag: str,
-    seconds: float,
-) -> Outcome:
-    """A row that is not trained, measured where it was not yet.
+@dataclass(frozen=True)
+class Rows:
+    """The rows of an experiment that are not trained; what is kept of them is found again.
 
-    Args:
+    Attributes:
         plan: the experiment.
-        identities: what is known of the lists.
-        group: the row, its fold and seed.
-        like: an outcome on the same test lists.
-        subject: what decides the run, besides the lists.
-        make: makes the run.
-        tag: the name of the run in its file.
-        seconds: what the trainings behind it took.
+        identities: what is known of its lists.
     """
-    config, folder = plan.config, plan.folder(group)
-    hashes = identities.data(like.measured).test
-    assert hashes is not None
-    run_of = run_identity(subject, hashes)
 
-    def run() -> Run:
-        if (kept := kept_test_run(folder, run_of)) is not None:
-            return kept
-        made = make()
-        folder.mkdir(parents=True, exist_ok=True)
-        write_test_run(folder, run_of, made, tag)
+    plan: Plan
+    identities: Identities
+
+    def first_stage(self, outcomes: Mapping[Group, Outcome]) -> tuple[Outcomes, Outcomes]:
+        """What the first stage ranked, as deep as it was reranked, and the methods mixed with it.
+
+        Lists of feature vectors have no first stage, hence no rows. Where methods rerank different lists, the row of
+        the first stage has those of the first method.
+
+        Returns:
+            The first stage by fold, and the mixed methods by fold and seed.
+        """
+        alone: Outcomes = {}
+        mixed: Outcomes = {}
+        for group, outcome in outcomes.items() if self.plan.config.first_stage != "hide" else ():
+            if not self.identities.data(outcome.measured).first_stage:
+                break
+            first = Group(FIRST_STAGE, group.fold, self.plan.config.seeds[0])
+            if first not in alone:
+                make = _first_stage_of(outcome)
+                alone[first] = self._measured(first, outcome, {"first stage": True}, make, "first-stage", 0.0)
+            if (row := self.mixed(outcome)) is not None:
+                mixed[row.group] = row
+        return alone, mixed
+
+    def mixed(self, outcome: Outcome) -> Outcome | None:
+        """A method mixed with the first stage; None where that is not asked for, or no validation chose the share.
+
+        The first stage's share is what validation chose for a cell (``first_stage_weight`` of its ``measures.json``).
+
+        Raises:
+            NoModelError: it was not measured yet, and neither the method's ranking nor its model is there any more.
+        """
+        if self.plan.config.first_stage != "mix" or not self.identities.data(outcome.measured).first_stage:
+            return None
+        measures = finished(outcome.cell.folder, outcome.cell.id) or {}
+        if (weight := measures.get("with_first_stage", {}).get("first_stage_weight")) is None:
+            return None
+        group = Group(mixed_name(outcome.group.method), outcome.group.fold, outcome.group.seed)
+        subject = {"training": outcome.measured.id, "first stage": weight}
+        first = _first_stage_of(outcome)
+
+        def run() -> Run:
+            return interpolate(outcome.run(), first(), weight)
+
+        return self._measured(group, outcome, subject, run, "mixed", outcome.seconds)
+
+    def ensembles(self, outcomes: Mapping[Group, Outcome]) -> Outcomes:
+        """Per ensemble and fold: the mean of the z-normalised scores of its methods' chosen models, of all seeds.
+
+        Nothing is trained and nothing chosen. A fold in which a member failed has no ensemble.
+        """
+        made: Outcomes = {}
+        for name, methods in self.plan.config.ensembles.items():
+            for fold in self.plan.folds:
+                wanted = [Group(method, fold, seed) for method in methods for seed in self.plan.config.seeds]
+                members = [outcomes[group] for group in wanted if group in outcomes]
+                if len(members) == len(wanted):
+                    group = Group(name, fold, self.plan.config.seeds[0])
+                    made[group] = self._ensemble(group, members)
         return made
 
-    identity = measurement_identity(subject, hashes, config.measures, config.empty)
-    found = read_measurement(folder, identity)
-    table = None if found is None else found[0]
-    if table is None:
-        qrels = test_lists(like.measured).qrels
-        assert qrels is not None
-        made = run()
-        table = evaluate(made, qrels, config.measures, config.empty, name=str(group))
-        write_measurement(folder, identity, table)
-    cell = Cell(group, {}, folder, {}, like.cell.select)
-    return Outcome(cell, cell, 0, {}, table, seconds, run, folder / file_of(id_of(identity)))
+    def _ensemble(self, group: Group, members: list[Outcome]) -> Outcome:
+        subject = {"ensemble": [member.measured.id for member in members]}
+        seconds = sum(member.seconds for member in members)
+
+        def run() -> Run:
+            return ensemble([member.run() for member in members])
+
+        return self._measured(group, members[0], subject, run, "ensemble", seconds)
+
+    def _measured(
+        self, group: Group, like: Outcome, subject: Mapping[str, Any], make: Callable[[], Run], tag: str, seconds: float
+    ) -> Outcome:
+        """A row, measured where it was not yet.
+
+        Args:
+            group: the row, its fold and seed.
+            like: an outcome on the same test lists.
+            subject: what decides the run, besides the lists.
+            make: makes the run.
+            tag: the name of the run in its file.
+            seconds: what the trainings behind it took.
+        """
+        config, folder = self.plan.config, self.plan.folder(group)
+        hashes = self.identities.data(like.measured).test
+        assert hashes is not None
+        run_of = run_identity(subject, hashes)
+
+        def run() -> Run:
+            if (kept := kept_test_run(folder, run_of)) is not None:
+                return kept
+            made = make()
+            folder.mkdir(parents=True, exist_ok=True)
+            write_test_run(folder, run_of, made, tag)
+            return made
+
+        identity = measurement_identity(subject, hashes, config.measures, config.empty)
+        if (found := read_measurement(folder, identity)) is not None:
+            table = found[0]
+        else:
+            qrels = test_lists(like.measured).qrels
+            assert qrels is not None
+            table = evaluate(run(), qrels, config.measures, config.empty, name=str(group))
+            write_measurement(folder, identity, table)
+        cell = Cell(group, {}, folder, {}, like.cell.select)
+        return Outcome(cell, cell, 0, {}, table, seconds, run, folder / file_of(id_of(identity)))
+
+
+def _first_stage_of(outcome: Outcome) -> Callable[[], Run]:
+    return lambda: test_lists(outcome.measured).run()
 
 
 def test_lists(cell: Cell) -> Lists:

@@ -1,47 +1,40 @@
-"""An experiment from its configuration to its tables: trains cells, chooses on validation, measures on test."""
+"""The cells of an experiment, worked through: trained, chosen among on validation, measured on test."""
 
 from __future__ import annotations
 
 import logging
-import re
 import shutil
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
-from rerank.errors import NoModelError, UserError
+from rerank.errors import NoModelError
 from rerank.evaluation.measures import PerQuery
 from rerank.experiments.cells import Cell, Group, Job, Plan
-from rerank.experiments.config import ExperimentConfig
 from rerank.experiments.engines import Reply, Workers, local_workers
-from rerank.experiments.first_stage import mixed_row
 from rerank.experiments.identities import Identities
 from rerank.experiments.keep import Kept, collect, key_of, merge, restore, still_lacking, write_kept
 from rerank.experiments.outcome import Failure, Outcome
 from rerank.experiments.power import power_before
 from rerank.experiments.progress import Progress
-from rerank.experiments.rows import test_lists
+from rerank.experiments.rows import Rows, test_lists
 from rerank.experiments.search import Search, make_search
 from rerank.experiments.worker import note
 from rerank.identity import id_of
 from rerank.locks import held, tidied
 from rerank.retrieval.runs import Run
 from rerank.stops import Stopped, name_of
-from rerank.training.command import check, configured
+from rerank.training.command import configured
 from rerank.training.ids import Identity, file_of, measurement_identity, run_identity
 from rerank.training.measurement import kept_test_run, read_measurement
 from rerank.training.validate import test_run
 
 log = logging.getLogger("rerank")
-
-CLASSES = ("class_path", "data", "model", "loss", "sampler", "relaxation")
-"""Keys whose values may be names of classes."""
-
 
 GRACE = 25.0
 """Seconds that cells have to write their checkpoints when the experiment is stopped."""
@@ -105,16 +98,12 @@ class Experiment:
     def run(self) -> None:
         """Do all that is not done yet."""
         config = self.plan.config
-        if (
-            config.keep is not None
-            and Path(config.keep).is_file()
-            and (count := restore(config.keep, self.plan.output))
-        ):
+        if config.keep and Path(config.keep).is_file() and (count := restore(config.keep, self.plan.output)):
             log.info("%s: %d files of finished cells restored from it", config.keep, count)
         log.info("%s", self.power())
-        workers = workers_of(self.plan, "workers" if self.share is None else f"workers-{self.share[0]}")
-        groups = self.plan.groups if self.share is None else self.plan.groups[self.share[0] :: self.share[1]]
-        states = {group: _State(search_of(self.plan, group)) for group in groups}
+        part, parts = self.share or (0, 1)
+        workers = workers_of(self.plan, "workers" if self.share is None else f"workers-{part}")
+        states = {group: _State(search_of(self.plan, group)) for group in self.plan.groups[part::parts]}
         totals = dict.fromkeys(config.methods, 0)
         for group, state in states.items():
             totals[group.method] += state.search.size
@@ -123,8 +112,8 @@ class Experiment:
             self._ready: deque[tuple[Job, Cell]] = deque()
             self._died: dict[tuple[Job, Path], str] = {}
             self._next_keep = 0.0
-            early = None if config.futility is None else config.seeds[: config.futility.after]
-            late = [group for group in states if early is not None and group.seed not in early]
+            early = config.seeds if config.futility is None else config.seeds[: config.futility.after]
+            late = [group for group in states if group.seed not in early]
             for group in states:
                 if group not in late:
                     self._ask(group)
@@ -140,13 +129,7 @@ class Experiment:
         self.failures.sort(key=lambda failure: self.plan.groups.index(failure.cell.group))
 
     def _work(self, workers: Workers, running: dict[Future[Reply], tuple[Job, Cell]], late: list[Group]) -> None:
-        """Let the workers do what is ready until nothing is.
-
-        Args:
-            workers: the workers.
-            running: gets what they do.
-            late: groups that wait for the rule of futility.
-        """
+        """Let the workers do what is ready until nothing is."""
         while running or self._ready or late:
             if not running and not self._ready:
                 self._give_up()
@@ -180,8 +163,7 @@ class Experiment:
         for future, (job, cell) in running.items():
             if future.done() and error_of(future.result()) is None:
                 self._through(job, cell, None)
-        if self.plan.config.keep is not None and self.share is None:
-            self.keep(through=False)
+        self.keep(through=False)
         trained, cells = len(self._trained_cells()), sum(self._progress.totals.values())
         said = f"stopped by {by}; {trained} of {cells} cells are trained; the same command resumes {output}"
         raise Stopped(stop.number, said) from None
@@ -237,11 +219,7 @@ class Experiment:
                 self.stopped[method] = mean, best
                 log.info(
                     "%s: stopped for futility after %d seeds: validation %.4f, the best %.4f, rule: %g below",
-                    method,
-                    rule.after,
-                    mean,
-                    best,
-                    rule.difference,
+                    *(method, rule.after, mean, best, rule.difference),
                 )
 
     def _trained_cells(self) -> list[tuple[Cell, dict[str, Any]]]:
@@ -257,7 +235,8 @@ class Experiment:
         Args:
             through: whether the experiment is: until then what the file has of groups still to come stays, too.
         """
-        if (path := self.plan.config.keep) is not None:
+        path = self.plan.config.keep
+        if path is not None and self.share is None:
             planned = [key_of(group) for group in self.plan.groups if group.method not in self.stopped]
             with held(path, "rerank experiment", wait=True):  # other parts of the experiment may write there, too
                 files = merge(path, self.kept(), planned if through else [])
@@ -293,12 +272,7 @@ class Experiment:
                 self._measure(cell)
             case Job.MEASURE if error is None:
                 self._measured(cell)
-        if (
-            error is None
-            and self.plan.config.keep is not None
-            and self.share is None
-            and time.perf_counter() >= self._next_keep
-        ):
+        if error is None and time.perf_counter() >= self._next_keep:
             started = time.perf_counter()
             self.keep(through=False)
             now = time.perf_counter()
@@ -360,15 +334,13 @@ class Experiment:
         def run() -> Run:
             hashes = self.identities.data(cell).test
             kept = kept_test_run(cell.folder, run_identity({"training": cell.id}, hashes or {}))
-            return (
-                kept
-                if kept is not None
-                else test_run(cell.folder, cell.id, configured(cell.settings), test_lists(cell))
-            )
+            if kept is not None:
+                return kept
+            return test_run(cell.folder, cell.id, configured(cell.settings), test_lists(cell))
 
         outcome = Outcome(chosen, cell, len(state.trained), validation, table, seconds, run, file)
         try:
-            mixed = mixed_row(self.plan, self.identities, outcome)
+            mixed = Rows(self.plan, self.identities).mixed(outcome)
         except NoModelError:
             if not cell.restored:
                 raise
@@ -395,29 +367,12 @@ class Experiment:
 
 def workers_of(plan: Plan, logs_in: str = "workers") -> Workers:
     """The workers of an experiment, on this machine or on a cluster; their logs are in a folder of its."""
-    config, logs, own_classes = plan.config, plan.output / logs_in, _has_own_classes(plan)
+    config, logs = plan.config, plan.output / logs_in
     if config.engine == "local":
-        return local_workers(config.jobs, logs, own_classes)
+        return local_workers(config.jobs, logs)
     from rerank.experiments.on_ray import ray_workers
 
-    return ray_workers(plan.output, logs, config.num_cpus, config.num_gpus, config.jobs, own_classes)
-
-
-def parse_share(text: str, config: ExperimentConfig) -> tuple[int, int]:
-    """The share of an experiment that ``NUMBER/COUNT`` means.
-
-    >>> parse_share("0/16", ExperimentConfig("out", {}, {}))
-    (0, 16)
-
-    Raises:
-        UserError: it means none, or the experiment has a rule that looks at all methods.
-    """
-    found = re.fullmatch(r"(\d+)/(\d+)", text)
-    if found is None or int(found[1]) >= int(found[2]):
-        raise UserError(f"share: {text!r} is no NUMBER/COUNT with numbers from 0, such as 0/16 to 15/16")
-    if config.futility is not None:
-        raise UserError("share: the rule of futility compares all methods; leave it out, or let one process do all")
-    return int(found[1]), int(found[2])
+    return ray_workers(plan.output, logs, config.num_cpus, config.num_gpus, config.jobs)
 
 
 def error_of(reply: Mapping[str, Any]) -> str | None:
@@ -428,51 +383,3 @@ def error_of(reply: Mapping[str, Any]) -> str | None:
 def search_of(plan: Plan, group: Group) -> Search:
     """The search of a method on a fold with a seed."""
     return make_search(plan.config.methods[group.method].search, plan.config.trials, group.seed)
-
-
-def check_cells(plan: Plan) -> None:
-    """Let training's own parser read every method, and every value of its search.
-
-    Raises:
-        UserError: what it refuses, with the method.
-    """
-    for group in {group.method: group for group in plan.groups}.values():
-        for point in _corners(plan.config.methods[group.method].search):
-            cell = plan.cell(group, point)
-            told = {f"methods.{group.method}": cell} | ({"refit": plan.refitted(cell)} if plan.config.refit else {})
-            for where, one in told.items():
-                try:
-                    check(one.settings)
-                except UserError as error:
-                    shown = ", ".join(f"{key}: {value}" for key, value in point.items())
-                    raise UserError(f"{where}{f' ({shown})' if shown else ''}: {error}") from error
-
-
-def _corners(space: dict[str, Any]) -> list[dict[str, Any]]:
-    """A smallest set of points that covers every value of every key."""
-    values = {key: options if isinstance(options, list) else list(_bounds(options)) for key, options in space.items()}
-    count = max(map(len, values.values()), default=1)
-    return [{key: options[min(i, len(options) - 1)] for key, options in values.items()} for i in range(count)]
-
-
-def _bounds(options: dict[str, Any]) -> tuple[Any, Any]:
-    return options["low"], options["high"]
-
-
-def _has_own_classes(plan: Plan) -> bool:
-    """Whether a configuration names a class of the user's by its import path, which may be in the working directory."""
-    names = {*map(str, _class_names(plan.config.base))}
-    for method in plan.config.methods.values():
-        names |= {*map(str, _class_names(method.set)), *map(str, _class_names(method.search))}
-    return any("." in name and not name.startswith("rerank.") for name in names)
-
-
-def _class_names(settings: Any) -> Iterator[Any]:
-    if isinstance(settings, dict):
-        for key, value in settings.items():
-            if isinstance(value, str) and key.rpartition(".")[2] in CLASSES:
-                yield value
-            yield from _class_names(value)
-    elif isinstance(settings, list):
-        for value in settings:
-            yield from _class_names(value)

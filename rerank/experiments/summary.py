@@ -15,7 +15,7 @@ from rerank.evaluation.measures import COUNTS, PerQuery, parse_measures
 from rerank.evaluation.power import Deviations, measured_deviations
 from rerank.evaluation.significance import correct
 from rerank.experiments.cells import Group
-from rerank.experiments.config import FIRST_STAGE, ExperimentConfig
+from rerank.experiments.config import FIRST_STAGE, ExperimentConfig, folds_of
 from rerank.experiments.outcome import Outcome
 from rerank.experiments.planned import Compared, best_of, choose_of_groups, compare_all, planned_pairs
 from rerank.training.provenance import read_provenance
@@ -119,13 +119,7 @@ def summarise(
     outcomes: Mapping[Group, Outcome],
     stopped: Mapping[str, tuple[float, float]] | None = None,
 ) -> Summary:
-    """The numbers of the table of an experiment.
-
-    Args:
-        config: the experiment.
-        outcomes: what came out.
-        stopped: methods that the rule of futility gave up.
-    """
+    """The numbers of the table of an experiment."""
     measures = parse_measures(config.measures)
     names = [str(measure) for measure in measures]
     rows = {method: _row(config, method, names, outcomes) for method in row_names(config, outcomes)}
@@ -253,7 +247,7 @@ def _reference(
 
 
 def _row(config: ExperimentConfig, method: str, names: list[str], outcomes: Mapping[Group, Outcome]) -> Row:
-    folds: list[int | str | None] = [*config.folds] if config.folds else [None]
+    folds = folds_of(config)
     tables = {
         fold: [outcomes[group].test for seed in config.seeds if (group := Group(method, fold, seed)) in outcomes]
         for fold in folds

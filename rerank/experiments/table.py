@@ -14,6 +14,7 @@ from rerank.evaluation.render import (
     LETTERS,
     Cell,
     gain_sentences,
+    interval,
     latex_table,
     markdown_table,
     number,
@@ -187,8 +188,7 @@ def differences(summary: Summary) -> Table:
         if one.found is None:
             rows.append([*map(Cell, shown), *[Cell("-")] * 5])
             continue
-        low, high = one.found.interval
-        shown += [number(one.found.mean, "+"), f"[{number(low, '+')}, {number(high, '+')}]", number(one.effect, "+", 2)]
+        shown += [number(one.found.mean, "+"), interval(one.found.interval), number(one.effect, "+", 2)]
         shown += ["/".join(map(str, one.counts)), probability(one.corrected)]
         rows.append([*map(Cell, shown)])
     return header, rows

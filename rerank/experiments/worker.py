@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from rerank import stops
+from rerank.console import find_own_classes
 from rerank.errors import UserError
 from rerank.evaluation.measures import Empty
 from rerank.experiments.cells import Job
@@ -111,6 +112,7 @@ def warm_up() -> None:
 
 def main() -> None:
     """Answer jobs until the input ends."""
+    find_own_classes()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the experiment decides, by ending the input
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever prints must not come between the replies

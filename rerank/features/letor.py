@@ -13,7 +13,7 @@ from rerank.files import cache_folder, digest
 from rerank.hashes import sha256_of
 from rerank.lists.data import Data, Splits, check_disjoint, keep_back
 from rerank.lists.joined import concat
-from rerank.lists.store import VERSION
+from rerank.lists.layout import VERSION
 from rerank.lists.view import Lists
 from rerank.locks import held
 from rerank.ranges import check_range
@@ -158,9 +158,7 @@ def letor_lists(path: Path, layout: Layout | None = None) -> Lists:
 def open_lists(path: str | Path, layout: dict[str, int] | None = None) -> Lists:
     """A lists folder, or a feature file.
 
-    Args:
-        path: what to open.
-        layout: ``first`` and ``width`` of the features of a model's training file, which a file has to agree with.
+    A file has to agree with a ``layout``, ``first`` and ``width`` of the features of a model's training file.
     """
     path = Path(path).expanduser()
     if path.is_file():

@@ -64,13 +64,7 @@ def store_features(path: Path, folder: Path, key: str, layout: Layout | None = N
 
 
 def parse_file(path: Path, layout: Layout | None = None, threads: int | None = None) -> Iterator[Block]:
-    """The rows of a file in order, a block at a time, parsed ahead in threads.
-
-    Args:
-        path: the text file, plain or compressed.
-        layout: what the numbers of features have to agree with.
-        threads: how many blocks are parsed side by side; by default one a core.
-    """
+    """The rows of a file in order, a block at a time, parsed ahead in threads."""
     threads = threads or os.cpu_count() or 1
     size = None if path.suffix in COMPRESSED else path.stat().st_size
     qid: bool | None = None

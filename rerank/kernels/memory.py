@@ -35,17 +35,17 @@ class Kept:
     def hold(self, tensor: Tensor) -> None:
         """Count a tensor, unless its memory is counted already."""
         storage = tensor.untyped_storage()
-        self._holders[storage.data_ptr()] = self._holders.get(storage.data_ptr(), 0) + 1
-        if self._holders[storage.data_ptr()] == 1:
+        self._holders[storage._cdata] = self._holders.get(storage._cdata, 0) + 1
+        if self._holders[storage._cdata] == 1:
             self.bytes += storage.nbytes()
             self.peak = max(self.peak, self.bytes)
 
     def release(self, tensor: Tensor) -> None:
         """Take a tensor off the count once nobody holds it."""
         storage = tensor.untyped_storage()
-        self._holders[storage.data_ptr()] -= 1
-        if not self._holders[storage.data_ptr()]:
-            del self._holders[storage.data_ptr()]
+        self._holders[storage._cdata] -= 1
+        if not self._holders[storage._cdata]:
+            del self._holders[storage._cdata]
             self.bytes -= storage.nbytes()
 
 
@@ -63,11 +63,11 @@ class _Held:
 @contextmanager
 def kept(module: torch.nn.Module) -> Iterator[Kept]:
     """Count what the graphs that are built inside keep for their backward passes, without the module's parameters."""
-    own = {parameter.untyped_storage().data_ptr() for parameter in module.parameters()}
+    own = {parameter.untyped_storage()._cdata for parameter in module.parameters()}
     count = Kept()
 
     def pack(tensor: Tensor) -> Tensor | _Held:
-        return tensor if tensor.untyped_storage().data_ptr() in own else _Held(tensor, count)
+        return tensor if tensor.untyped_storage()._cdata in own else _Held(tensor, count)
 
     def unpack(value: Tensor | _Held) -> Tensor:
         return value.tensor if isinstance(value, _Held) else value

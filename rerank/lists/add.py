@@ -55,11 +55,8 @@ class Coverage:
         )
 
     def __str__(self) -> str:
-        parts = [f"{known} of {all} {what}" for what, (known, all) in self._named() if all]
-        return ", ".join(parts) or "no candidates"
-
-    def _named(self) -> list[tuple[str, tuple[int, int]]]:
-        return [("candidates", self.candidates), ("queries", self.queries), ("added documents", self.added)]
+        named = {"candidates": self.candidates, "queries": self.queries, "added documents": self.added}
+        return ", ".join(f"{known} of {all} {what}" for what, (known, all) in named.items() if all) or "no candidates"
 
 
 def add_runs(lists: Store | str | Path, files: Mapping[str, str | Path]) -> dict[str, Coverage]:
@@ -124,9 +121,6 @@ class Finder:
     """Finds candidates by the ids of their query and document.
 
     Memory is that of the rows which are looked for together and of the lists that they are of.
-
-    Args:
-        store: the lists.
     """
 
     def __init__(self, store: Store) -> None:

@@ -19,9 +19,9 @@ from rerank.collections.base import ById
 from rerank.collections.hits import HitsCollection
 from rerank.errors import UserError, nearest
 from rerank.lists.judged import JudgedDocuments, check_queries
+from rerank.lists.layout import DOCUMENTS, QUERIES
 from rerank.lists.place import new_lists
 from rerank.lists.rows import Rows
-from rerank.lists.store import DOCUMENTS, QUERIES
 from rerank.lists.view import Lists
 from rerank.lists.writer import StoreWriter, write_qrels
 from rerank.progress import tqdm

@@ -56,6 +56,18 @@ def check_name(name: str) -> str:
     return name
 
 
+def grouped(keys: Iterable[str], name: str) -> dict[str, list[str]]:
+    """Numbers by the columns that they belong to: those called ``NAME/NUMBER`` are one column."""
+    together: dict[str, list[str]] = {}
+    for key in keys:
+        together.setdefault(check_name(key.partition("/")[0]), []).append(key)
+    for column, several in together.items():
+        if len(several) > 1 and column in several:
+            other = next(key for key in several if key != column)
+            raise UserError(f"{name}: has columns {column} and {other}; rename one")
+    return together
+
+
 def column_name(path: str | Path) -> str:
     """The name of a column for what a file holds: its stem, with other signs replaced."""
     return as_name(plain_name(Path(path)).stem)
@@ -88,11 +100,6 @@ def named_files(words: Iterable[str]) -> dict[str, str]:
 def load_column(path: Path, candidates: str, remembered: bool = True) -> Column:
     """Map a column's file.
 
-    Args:
-        path: the file.
-        candidates: the hash of the candidates that it has to belong to.
-        remembered: see :func:`rerank.hashes.check_seal`.
-
     Raises:
         UserError: it is damaged, or belongs to others.
     """
@@ -112,15 +119,7 @@ def column_file(folder: Path, numbers: int) -> FlatFile:
 
 
 def write_column(file: FlatFile, path: Path, names: Sequence[str], candidates: str, made: Mapping[str, Any]) -> None:
-    """Write what was collected, with what it is, and seal it.
-
-    Args:
-        file: the numbers.
-        path: where the column goes.
-        names: the names of the C numbers.
-        candidates: the hash of the candidates that it belongs to.
-        made: who made it, from what.
-    """
+    """Write what was collected, with what it is, and seal it."""
     about = {"names": json.dumps(list(names)), "candidates": candidates, "made": json.dumps(dict(made))}
     file.write(path, about | {KEY: ZEROS})
     seal(path)

@@ -133,12 +133,7 @@ UNJUDGED = ", or set data.unjudged to train on columns alone"
 
 
 def judged_lists(folder: str, way_out: str = "") -> Lists:
-    """The lists of a folder whose queries have judgments.
-
-    Args:
-        folder: the folder.
-        way_out: what else can be done where nothing is judged, for the message.
-    """
+    """The lists of a folder whose queries have judgments."""
     lists = Lists.open(Path(folder))
     if lists.qrels is None:
         raise UserError(f"{folder}: has no judgments; make it again with `rerank retrieve --qrels`{way_out}")

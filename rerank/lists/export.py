@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 import logging
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
-from rerank.arrow import Array, blocks
+from rerank.arrow import Array
 from rerank.errors import UserError
 from rerank.files import atomic_file, atomic_folder
 from rerank.lists.view import Lists
 from rerank.progress import tqdm
-from rerank.retrieval.runs import Scored, best_first, write_run
+from rerank.retrieval.runs import write_run
 
 log = logging.getLogger("rerank")
 
@@ -45,7 +45,8 @@ def export(lists: Lists, output: str | Path, column: str | None = None) -> None:
     path = Path(output)
     kinds: dict[str, Callable[[Lists, Path], None]] = {".jsonl": _json_lines, ".parquet": _parquet, "": _folder}
     if path.suffix == ".trec":
-        write_run(path, ColumnRun(lists, column), tag=_ordering(lists, column).replace("/", "_"))
+        tag = _ordering(lists, column).replace("/", "_")
+        write_run(path, (ranked for some in lists.in_blocks(ROWS) for ranked in some.run(column).items()), tag)
     elif column is not None:
         raise UserError(f"column: only a run has one column; name an output that ends in .trec, not {path.name}")
     elif path.suffix in kinds:
@@ -62,46 +63,11 @@ def _ordering(lists: Lists, column: str | None) -> str:
     return name
 
 
-class ColumnRun(Mapping[str, Sequence[Scored]]):
-    """A column as a run: query id -> the documents that its system returned, best first; see :meth:`Lists.run`.
-
-    Each list is made when it is asked for.
-
-    Args:
-        lists: the lists.
-        column: the column of one number, or ``NAME/NUMBER``, ties as trec_eval breaks them; None for the order of the
-            lists.
-
-    Raises:
-        UserError: no such column, or nothing that ordered the lists.
-    """
-
-    def __init__(self, lists: Lists, column: str | None = None) -> None:
-        self._lists, self._positions = lists, {id: i for i, id in enumerate(lists.query_ids)}
-        self._in_order, self._values = column is None, lists.column(_ordering(lists, column))
-
-    def __len__(self) -> int:
-        return len(self._positions)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._positions)
-
-    def __getitem__(self, query: str) -> list[Scored]:
-        start, end = self._lists.offsets[self._positions[query] :][:2].tolist()
-        values = self._values[start:end]
-        ids = self._lists.document_ids(self._lists.documents[start:end])
-        order = np.flatnonzero(~np.isnan(values)).tolist() if self._in_order else best_first(ids, values)
-        return [Scored(ids[i], float(values[i])) for i in order]
-
-
 def tables(lists: Lists) -> Iterator[pa.Table]:
     """The rows of some lists at a time, with the columns that :func:`export` writes."""
-    store = lists.store
-    schema = _schema(lists)
-    numbers = [field.name for field in schema if field.name in _flat(lists)]
+    store, schema, numbers = lists.store, _schema(lists), _numbers(lists)
     with tqdm(desc="export", total=lists.size, unit=" candidates", disable=None, delay=1) as bar:
-        for first, last in blocks(lists.offsets, ROWS):
-            some = lists.select(np.arange(first, last))
+        for some in lists.in_blocks(ROWS):
             for start in range(0, max(some.size, 1), ROWS):  # a list of many candidates is cut
                 rows = some.row_numbers[start : start + ROWS]
                 query, document = store.query[rows], store.document[rows]
@@ -128,20 +94,15 @@ def _taken(table: pa.Table, column: str, rows: Array) -> pa.ChunkedArray:
     return table.column(column).take(pa.array(distinct)).take(pa.array(back))
 
 
-def _flat(lists: Lists) -> list[str]:
-    """The columns' names, several numbers one by one; the order's first, as it comes back as the order then."""
-    store = lists.store
-    found = []
-    for name in sorted(store.column_names, key=lambda name: name != store.order):
-        numbers = store.entry(name).names
-        found += [name] if numbers == (name,) else [f"{name}/{number}" for number in numbers]
-    return found
+def _numbers(lists: Lists) -> list[str]:
+    """The numbers of all columns; the order's come first, so that it comes back as the order."""
+    return [number for numbers in lists.store.numbers_by_column().values() for number in numbers]
 
 
 def _schema(lists: Lists) -> pa.Schema:
     texts = [("query", pa.string()), ("text", pa.string())] if lists.store.has_text else []
     ids = [("query_id", pa.string()), ("doc_id", pa.string())]
-    return pa.schema([*ids, *texts, ("grade", pa.int16()), *((name, pa.float32()) for name in _flat(lists))])
+    return pa.schema([*ids, *texts, ("grade", pa.int16()), *((name, pa.float32()) for name in _numbers(lists))])
 
 
 def _json_lines(lists: Lists, path: Path) -> None:

@@ -12,12 +12,13 @@ import pyarrow as pa
 from rerank import __version__
 from rerank.arrow import Array, flat_batch
 from rerank.collections import Qrels
-from rerank.collections.judgments import FIELDS
-from rerank.errors import NotFoundError, UserError, nearest
+from rerank.collections.judgments import FIELDS, found_columns
+from rerank.errors import NotFoundError, UserError
 from rerank.files import plain_name
-from rerank.lists.columns import Column, as_column, check_name
+from rerank.lists.columns import Column, as_column, grouped
 from rerank.lists.digests import candidates_hash
-from rerank.lists.store import CANDIDATES, ENDS, VERSION, Store
+from rerank.lists.layout import CANDIDATES, ENDS, VERSION
+from rerank.lists.store import Store
 from rerank.lists.writer import Judgments
 
 if TYPE_CHECKING:
@@ -58,16 +59,8 @@ def as_frame(given: Any, columns: Mapping[str, str] | None = None, name: str = "
         raise UserError(f"{name}: {kind} is no table; give a data frame, a dictionary, a data set or a file")
     there = list(map(str, frame.columns))
     frame = frame.set_axis(there, axis=1)
-    told = dict(columns or {})
-    for field, column in told.items():
-        if field not in NAMES:
-            raise UserError(f"{name}: columns: no field {field!r}{nearest(field, NAMES)}; {', '.join(NAMES)}")
-        if column not in there:
-            raise UserError(f"{name}: has no column {column!r}{nearest(column, there)}; there are {', '.join(there)}")
-    for field, usual in NAMES.items():
-        if field not in told and (found := next((column for column in usual if column in there), None)):
-            told[field] = found
-    frame = frame.rename(columns={column: field for field, column in told.items()})
+    found = found_columns(there, NAMES, columns, name)
+    frame = frame.rename(columns={column: field for field, column in found.items()})
     lists = [field for field in ("doc_id", "text", "grade") if field in frame and _holds_lists(frame[field])]
     if lists:
         try:
@@ -157,13 +150,7 @@ def store_of(frame: pd.DataFrame, qrels: Qrels | None = None, name: str = "data 
 
 
 def memory_store(name: str, lengths: Array, columns: dict[str, Column]) -> Store:
-    """A store of columns alone: lists of these lengths, whose documents go by the numbers of their rows.
-
-    Args:
-        name: what messages call it.
-        lengths: ``[Q]`` candidates of every list.
-        columns: the columns, by name.
-    """
+    """A store of columns alone: lists of these lengths, whose documents go by the numbers of their rows."""
     count = int(lengths.sum())
     tables = {
         "queries": pa.table({"query_id": pa.array([f"q{i + 1}" for i in range(len(lengths))], pa.string())}),
@@ -205,17 +192,13 @@ def _columns(frame: pd.DataFrame, name: str) -> dict[str, Column]:
     import pandas as pd
 
     frame = frame.set_axis(map(str, frame.columns), axis=1)
-    together: dict[str, list[str]] = {}
     for key in frame.columns:
         if frame[key].isna().all():  # nothing but nulls, of which JSON does not say that they were numbers
             frame[key] = np.nan
         if not pd.api.types.is_numeric_dtype(frame[key]):
             raise UserError(f"{name}: column {key} holds no numbers; drop it, or make numbers of it")
-        together.setdefault(check_name(key.partition("/")[0]), []).append(key)
     columns = {}
-    for column, keys in together.items():
-        if len(keys) > 1 and column in keys:
-            raise UserError(f"{name}: has columns {column} and {next(k for k in keys if k != column)}; rename one")
+    for column, keys in grouped(frame.columns, name).items():
         values = [as_column(key, frame[key].to_numpy(dtype=np.float64, na_value=np.nan)) for key in keys]
         numbers = tuple(key.partition("/")[2] or key for key in keys)
         columns[column] = Column(np.concatenate(values, axis=1), numbers, {"data frame": name})

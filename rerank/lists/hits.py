@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Any
@@ -18,9 +18,10 @@ from rerank.collections.distinct import Distinct
 from rerank.collections.hits import Hit, HitList, HitsCollection, another_text
 from rerank.errors import UserError, nearest
 from rerank.lists.build import COUNTS, warn
+from rerank.lists.columns import grouped
 from rerank.lists.judged import JudgedDocuments, check_queries
+from rerank.lists.layout import DOCUMENTS, QUERIES
 from rerank.lists.place import new_lists
-from rerank.lists.store import DOCUMENTS, QUERIES
 from rerank.lists.view import Lists
 from rerank.lists.writer import StoreWriter, write_qrels
 from rerank.retrieval.runs import Scored, write_run
@@ -180,11 +181,7 @@ class _Collected:
             judged = {query: self.qrels[query] for query in self.queries if query in self.qrels}
             self.counts["negative_grades"] = sum(grade < 0 for given in judged.values() for grade in given.values())
             write_qrels(self.folder / "qrels.trec", judged)
-        together: dict[str, list[str]] = {}
-        for name in self._columns:
-            together.setdefault(name.partition("/")[0], []).append(name)
-        if wrong := next((keys for column, keys in together.items() if len(keys) > 1 and column in keys), None):
-            raise UserError(f"{source.name}: has columns {wrong[0]} and {wrong[1]}; rename one by --columns")
+        together = grouped(self._columns, source.name)
         ends = np.concatenate([[0], np.cumsum(self._lengths)]).astype(np.int64)
         rows = {name: self._rows.mapped(name) for name in ("document", "grade")}
         scores = {name: file.mapped("values") for name, file in self._columns.items()}
@@ -198,8 +195,7 @@ class _Collected:
                 }
                 none = np.zeros(last - first, np.int32)
                 writer.add(lengths[first:last], none, rows["document"][here], rows["grade"][here], **values)
-            run = _Ranking(self.queries, ends, rows["document"], scores[self.order], self.folder / "documents.arrow")
-            write_run(self.folder / "run.trec", run, tag=self.order)
+            write_run(self.folder / "run.trec", self._ranked(ends, rows["document"], scores[self.order]), self.order)
             self.counts |= {"queries": len(self.queries), "documents": self._texts.rows, "pairs": self._rows.rows}
             self.counts["queries_without_candidates"] = int((lengths == 0).sum())
             writer.close(
@@ -212,21 +208,9 @@ class _Collected:
                 made={"run": source.name},
             )
 
-
-class _Ranking(Mapping[str, Sequence[Scored]]):
-    """The run that was collected: query id -> documents, best first, read as they are asked for."""
-
-    def __init__(self, queries: dict[str, int], ends: Array, documents: Array, scores: Array, texts: Path) -> None:
-        self._queries, self._ends, self._documents, self._scores = queries, ends, documents, scores
-        self._ids = read_arrow(texts).column("doc_id")
-
-    def __len__(self) -> int:
-        return len(self._queries)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._queries)
-
-    def __getitem__(self, query: str) -> list[Scored]:
-        here = slice(*self._ends[self._queries[query] :][:2].tolist())
-        ids = self._ids.take(pa.array(self._documents[here])).to_pylist()
-        return list(map(Scored, ids, self._scores[here].tolist()))
+    def _ranked(self, ends: Array, documents: Array, scores: Array) -> Iterator[tuple[str, list[Scored]]]:
+        """Each query with its documents, best first."""
+        known = read_arrow(self.folder / "documents.arrow").column("doc_id")
+        for query, start, end in zip(self.queries, ends[:-1].tolist(), ends[1:].tolist(), strict=True):
+            ids = known.take(pa.array(documents[start:end])).to_pylist()
+            yield query, list(map(Scored, ids, scores[start:end].tolist()))

@@ -9,7 +9,8 @@ import numpy as np
 
 from rerank.collections import Qrels
 from rerank.errors import UserError
-from rerank.lists.store import VERSION, Store
+from rerank.lists.layout import VERSION
+from rerank.lists.store import Store
 from rerank.lists.view import Lists
 
 

@@ -33,11 +33,6 @@ def check_queries(queries: Sequence[Query], qrels: Qrels | None, name: str) -> N
 
     Judgments of many queries are fine for a few of them, and a few judgments for many queries.
 
-    Args:
-        queries: the queries that are asked.
-        qrels: the judgments, if there are any.
-        name: of the collection.
-
     Raises:
         UserError: hardly any query is judged and hardly any judged query is known, or ids differ in their spelling.
     """
@@ -67,10 +62,6 @@ class JudgedDocuments:
     """Which judged documents a collection has, as its ids pass by.
 
     It holds the judged ids of the queries that are asked.
-
-    Args:
-        qrels: the judgments, if there are any.
-        queries: the ids of the queries that are asked.
     """
 
     def __init__(self, qrels: Qrels | None, queries: Iterable[str]) -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from rerank.errors import UserError
 from rerank.files import atomic_folder
-from rerank.lists.store import Store, is_lists_folder
+from rerank.lists.layout import is_lists_folder
+from rerank.lists.store import Store
 
 
 @contextmanager

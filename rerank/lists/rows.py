@@ -59,9 +59,7 @@ class Rows:
     def of(self, ids: Sequence[str], stored: pa.ChunkedArray) -> Array:
         """The rows of these ids, ``[N]`` int32; -1 for those that were not placed.
 
-        Args:
-            ids: the ids.
-            stored: the ids in the rows that were given.
+        ``stored`` are the ids in the rows that were given.
 
         Raises:
             UserError: two ids have the same hash.

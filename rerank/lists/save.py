@@ -9,8 +9,9 @@ import pyarrow as pa
 
 from rerank.arrow import Array, by_first_appearance, write_arrow
 from rerank.collections import Qrels
+from rerank.lists.layout import DOCUMENTS, QUERIES
 from rerank.lists.place import new_lists
-from rerank.lists.store import DOCUMENTS, QUERIES, Store
+from rerank.lists.store import Store
 from rerank.lists.writer import StoreWriter, write_qrels
 
 
@@ -19,14 +20,7 @@ def save(
 ) -> None:
     """Write some lists of a store as a folder, with texts, grades, judgments and every column.
 
-    Args:
-        store: the store.
-        queries: ``[Q]`` rows of the queries.
-        lengths: ``[Q]`` candidates of every list.
-        rows: ``[T]`` rows of the candidates, list after list; those that were added stay so.
-        qrels: all judgments of these queries.
-        folder: the folder to make; it appears whole or not at all.
-        name: what these lists are called.
+    ``queries`` and ``lengths`` are ``[Q]``, ``rows`` of the candidates ``[T]``; those that were added stay so.
 
     Raises:
         UserError: the place is taken.

@@ -2,12 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
-from rerank.arrow import Array, list_numbers
+from rerank.arrow import Array, blocks, list_numbers
 
 LARGEST = 1e30
 """Where z ends: what would be infinite in float32 stays a number."""
+AT_ONCE = 1 << 20
+"""Candidates whose z is computed together."""
+
+
+def scaled_rows(column: Callable[[Array], Array], rows: Array, list_ends: Array, added: Array, depth: int) -> Array:
+    """The z of some candidates within their whole lists, ``[n]`` float32.
+
+    Args:
+        column: reads the numbers of candidates.
+        rows: ``[n]`` which candidates.
+        list_ends: ``[Q]`` where each list ends.
+        added: ``[Q]`` how many of each list's last candidates were added.
+        depth: candidates of a list whose mean and deviation count.
+    """
+    z = np.empty(len(rows), dtype=np.float32)
+    lists, place = np.unique(np.searchsorted(list_ends, rows, side="right"), return_inverse=True)
+    starts = np.where(lists > 0, list_ends[lists - 1], 0)
+    lengths = list_ends[lists] - starts
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    order = np.argsort(place, kind="stable")
+    ends = np.searchsorted(place[order], np.arange(len(lists) + 1))
+    for first, last in blocks(offsets, AT_ONCE):
+        base, size = offsets[first], offsets[last] - offsets[first]
+        own = np.arange(size) + np.repeat(starts[first:last] - offsets[first:last] + base, lengths[first:last])
+        hidden = own >= np.repeat((list_ends - added)[lists[first:last]], lengths[first:last])
+        block = z_scores(column(own), offsets[first : last + 1] - base, hidden, depth)
+        mine = order[ends[first] : ends[last]]
+        z[mine] = block[rows[mine] - starts[place[mine]] + offsets[place[mine]] - base]
+    return z
 
 
 def z_scores(values: Array, offsets: Array, added: Array, depth: int) -> Array:

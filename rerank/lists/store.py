@@ -1,25 +1,8 @@
-"""Where ranked lists live: queries, documents and candidates in Arrow, with any number of columns beside them.
-
-=====================  ================================================================================================
-``manifest.json``      version, where everything came from, counts, a sha256 per file; sealed by its own
-``queries.arrow``      ``query_id`` and, of texts, ``text``
-``documents.arrow``    ``doc_id`` and, of texts, ``text``: each distinct document once
-``candidates.arrow``   ``query``, ``document`` (rows of the two), ``grade``, ``added``: a row per candidate, list after
-                       list, best first
-``ends.arrow``         ``end`` (where each list ends among the candidates), ``added`` (how many of its last are hidden)
-``qrels.trec``         all judgments, also of documents that are no candidates
-``columns/NAME.arrow`` what a system says of every candidate, a number or several; NaN where it did not return it
-``run.trec``           the ranking, for other tools
-=====================  ================================================================================================
-
-A folder is immutable but for its columns, which come and go as whole files. It is mapped, not read: what a list does
-not need is never touched.
-"""
+"""Where ranked lists live, in a folder or in memory, with any number of columns beside them; see `layout`."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -28,29 +11,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rerank.arrow import Array, blocks, numbers, read_arrow
+from rerank.arrow import Array, numbers, read_arrow
 from rerank.collections import Qrels, read_qrels
-from rerank.errors import NotFoundError, UserError, nearest
+from rerank.errors import UserError, nearest
 from rerank.files import atomic_file, cannot_be_written
-from rerank.hashes import check_files, check_seal, read_sealed
+from rerank.hashes import check_files, check_seal
 from rerank.lists.columns import Column, as_column, check_name, column_file, load_column, write_column
 from rerank.lists.columns import flat as flat_names
 from rerank.lists.digests import texts_hash
-from rerank.lists.scaled import z_scores
+from rerank.lists.layout import MANIFEST, TABLES, read_manifest
+from rerank.lists.scaled import scaled_rows
 from rerank.locks import held
-
-VERSION = 2
-"""Version of the folder's layout; a folder of another version is refused."""
-
-MANIFEST = "manifest.json"
-QUERIES = pa.schema([("query_id", pa.string()), ("text", pa.string())])
-DOCUMENTS = pa.schema([("doc_id", pa.string()), ("text", pa.string())])
-CANDIDATES = pa.schema([("query", pa.int32()), ("document", pa.int32()), ("grade", pa.int16()), ("added", pa.uint8())])
-ENDS = pa.schema([("end", pa.int64()), ("added", pa.int32())])
-TABLES = ("queries", "documents", "candidates", "ends")
-
-SCALED_AT_ONCE = 1 << 20
-"""Candidates whose z is computed together."""
 
 
 class Store:
@@ -182,6 +153,14 @@ class Store:
             return sorted(self._columns)
         return sorted(path.stem for path in (self.folder / "columns").glob("*.arrow") if path.name[0] != ".")
 
+    def numbers_by_column(self) -> dict[str, list[str]]:
+        """The columns, the one that orders the lists first, and what each one's numbers are called."""
+        found = {}
+        for name in sorted(self.column_names, key=lambda name: name != self.order):
+            numbers = self.entry(name).names
+            found[name] = [name] if numbers == (name,) else [f"{name}/{number}" for number in numbers]
+        return found
+
     def entry(self, name: str) -> Column:
         """A column with what is known of it.
 
@@ -311,22 +290,7 @@ class Store:
             rows: the candidates; only their lists are read.
         """
         numbers = np.arange(len(self.document))[rows] if isinstance(rows, slice) else rows
-        z = np.empty(len(numbers), dtype=np.float32)
-        of = np.searchsorted(self.ends, numbers, side="right")
-        lists, place = np.unique(of, return_inverse=True)
-        starts = np.where(lists > 0, self.ends[lists - 1], 0)
-        lengths = self.ends[lists] - starts
-        offsets = np.concatenate([[0], np.cumsum(lengths)])
-        order = np.argsort(place, kind="stable")
-        ends = np.searchsorted(place[order], np.arange(len(lists) + 1))
-        for first, last in blocks(offsets, SCALED_AT_ONCE):
-            base, size = offsets[first], offsets[last] - offsets[first]
-            own = np.arange(size) + np.repeat(starts[first:last] - offsets[first:last] + base, lengths[first:last])
-            added = own >= np.repeat((self.ends - self.added)[lists[first:last]], lengths[first:last])
-            block = z_scores(self.column(name, own), offsets[first : last + 1] - base, added, depth)
-            mine = order[ends[first] : ends[last]]
-            z[mine] = block[numbers[mine] - starts[place[mine]] + offsets[place[mine]] - base]
-        return z
+        return scaled_rows(lambda own: self.column(name, own), numbers, self.ends, self.added, depth)
 
     def in_memory(self) -> Store:
         """The same without its folder, which may go away afterwards."""
@@ -374,25 +338,6 @@ def _joined(parts: Sequence[Store], name: str) -> pa.Table:
     return pa.table(joined)
 
 
-def read_manifest(folder: Path) -> dict[str, Any]:
-    """The manifest of a lists folder, checked for its version and its seal."""
-    path = folder / MANIFEST
-    if not path.is_file():
-        raise NotFoundError(f"{folder}: not a lists folder (no {MANIFEST}); make one with `rerank retrieve`")
-    try:
-        version = json.loads(path.read_bytes()).get("version")
-    except (ValueError, AttributeError, RecursionError) as error:
-        raise UserError(f"{path}: not JSON ({error}); build the lists again with `rerank retrieve`") from error
-    if version == 1:
-        raise UserError(f"{path}: lists of version 1; convert them with `rerank lists {folder} --upgrade`")
-    if version != VERSION:
-        raise UserError(f"{path}: lists of version {version}, this is version {VERSION}; build them again")
-    manifest = read_sealed(path)
-    if lost := [name for name in manifest["files"] if not (folder / name).is_file()]:
-        raise NotFoundError(f"{folder / lost[0]}: no such file, but {MANIFEST} has it; build the lists again")
-    return manifest
-
-
 def verify(folder: Path) -> None:
     """Read every file of a lists folder and compare its hash.
 
@@ -403,12 +348,3 @@ def verify(folder: Path) -> None:
     check_files(folder, store.manifest["files"], remembered=False)
     for name in store.column_names:
         load_column(store.column_path(name), store.manifest["candidates"], remembered=False)
-
-
-def is_lists_folder(folder: Path) -> bool:
-    """Whether a folder holds ranked lists of ours, whole or damaged: what ``--overwrite`` may replace."""
-    path = folder / MANIFEST
-    try:
-        return "counts" in json.loads(path.read_bytes())
-    except (OSError, ValueError, TypeError, RecursionError):
-        return False

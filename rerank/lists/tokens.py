@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from rerank.arrow import Array, Ragged, read_arrow, write_arrow
+from rerank.arrow import Array, ArrowWriter, Ragged, read_arrow
 from rerank.errors import UserError
 from rerank.files import atomic_folder, digest
 from rerank.hashes import check_files, hash_files, read_sealed, write_sealed
@@ -148,10 +148,18 @@ def _write(store: Store, folder: Path, tokenizer: PreTrainedTokenizerBase, query
     report: dict[str, Any] = {}
     sides = ("queries", store.queries, query), ("documents", store.documents, document)
     for name, table, side in sides:
-        with tqdm(total=table.num_rows, desc=f"tokenise {name}", unit=f" {name}", disable=None) as progress:
-            batches = _Batches(tokenizer, table.column("text"), side, progress)
-            write_arrow(folder / f"{name}.arrow", SCHEMA, batches)
-        report[f"truncated_{name}"] = batches.truncated
+        cuts = []
+        with (
+            tqdm(total=table.num_rows, desc=f"tokenise {name}", unit=f" {name}", disable=None) as progress,
+            ArrowWriter(folder / f"{name}.arrow", SCHEMA) as file,
+        ):
+            for start in range(0, table.num_rows, BATCH):
+                texts = table.column("text").slice(start, BATCH).to_pylist()
+                ids, cut = encode(tokenizer, side, texts)
+                file.add({"ids": ids})
+                cuts.append(cut)
+                progress.update(len(texts))
+        report[f"truncated_{name}"] = sum(cuts)
     write_sealed(folder / REPORT, report | {"files": hash_files(folder, [f"{name}.arrow" for name, _, _ in sides])})
 
 
@@ -170,19 +178,3 @@ def _joined(parts: Sequence[Tokens]) -> Tokens:
         document_lengths=np.concatenate([part.document_lengths for part in parts]),
         truncated=sum(part.truncated for part in parts),
     )
-
-
-class _Batches:
-    """Tokenises a text column batch by batch, counting the texts that were cut."""
-
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, texts: pa.ChunkedArray, side: Side, progress: Any) -> None:
-        self.tokenizer, self.texts, self.side, self.progress = tokenizer, texts, side, progress
-        self.truncated = 0
-
-    def __iter__(self) -> Iterator[dict[str, list[Array]]]:
-        for start in range(0, len(self.texts), BATCH):
-            texts = self.texts.slice(start, BATCH).to_pylist()
-            ids, cut = encode(self.tokenizer, self.side, texts)
-            self.truncated += cut
-            self.progress.update(len(texts))
-            yield {"ids": ids}

@@ -16,7 +16,7 @@ from rerank.errors import UserError, one_line
 from rerank.files import atomic_folder
 from rerank.lists.build import ORDER
 from rerank.lists.columns import column_name
-from rerank.lists.store import MANIFEST, QUERIES, VERSION
+from rerank.lists.layout import MANIFEST, QUERIES, VERSION
 from rerank.lists.writer import StoreWriter
 from rerank.locks import held
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from rerank.arrow import Array
+from rerank.arrow import Array, blocks
 from rerank.collections import Qrels
 from rerank.collections.judgments import as_qrels
 from rerank.errors import UserError
@@ -123,15 +123,8 @@ class Lists:
             data["query"] = np.array(self.query_texts, dtype=object)[of]
             data["text"] = store.documents.column("text").take(pa.array(self.documents)).to_pylist()
         data["grade"] = self.grades if self.qrels is not None else pd.array([pd.NA] * self.size, "Int16")
-        order_first = sorted(store.column_names, key=lambda name: name != store.order)
-        for name in order_first:
-            numbers = store.entry(name).names
-            values = self.matrix([name])
-            data |= (
-                {name: values[:, 0]}
-                if numbers == (name,)
-                else {f"{name}/{number}": values[:, i] for i, number in enumerate(numbers)}
-            )
+        for name, numbers in store.numbers_by_column().items():
+            data |= zip(numbers, self.matrix([name]).T, strict=True)
         return pd.DataFrame(data)
 
     def __len__(self) -> int:
@@ -236,6 +229,11 @@ class Lists:
         """The lists at these positions, in this order."""
         chosen = np.asarray(lists, dtype=np.int64)
         return Lists(self.store, self.queries[chosen], self.starts[chosen], self.lengths[chosen])
+
+    def in_blocks(self, rows: int) -> Iterator[Lists]:
+        """Some of the lists after the other, about so many candidates at a time."""
+        for first, last in blocks(self.offsets, rows):
+            yield self.select(np.arange(first, last))
 
     def top(self, depth: int) -> Lists:
         """The best ``depth`` candidates of every list."""

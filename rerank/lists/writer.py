@@ -15,7 +15,7 @@ from rerank.collections import Qrels
 from rerank.hashes import hash_files, write_sealed
 from rerank.lists.columns import as_column, check_name, column_file, write_column
 from rerank.lists.digests import candidates_hash
-from rerank.lists.store import CANDIDATES, ENDS, MANIFEST, TABLES, VERSION
+from rerank.lists.layout import CANDIDATES, ENDS, MANIFEST, TABLES, VERSION
 
 Judgments = Literal["qrels.trec", "grades"]
 """Where the judgments are: in a file, or all of them in the candidates' grades; None where there are none."""

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from rerank.losses.base import Loss, Target
-from rerank.losses.pair_sums import has_ordered_pair, take
-from rerank.relaxations.backward import full_precision
-from rerank.relaxations.order import order_of
+from rerank.losses.pair_sums import Known, has_ordered_pair
+from rerank.relaxations.order import first, order_of
 
 SPREAD = 500.0
 """How far apart the scores of a list may be for their exponentials to be sums of float64 numbers."""
@@ -43,35 +42,26 @@ class ListMLE(Loss):
 
     def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:
         """Minus the log-likelihood of a list."""
-        scores, mask = take(order_of(labels, mask, seeds, shuffle=True), scores, mask)
-        least, most = scores.detach().aminmax(dim=1, keepdim=True)
-        if scores.device.type == "cpu" and bool((most - least <= SPREAD).all()):  # elsewhere it would be waited for
-            return _LogLikelihood.apply(scores, mask)
+        order = order_of(labels, mask, seeds, shuffle=True)
+        given, mask = scores.detach(), first(mask)  # pads come last
+        least, most = given.amin(dim=1, keepdim=True), given.amax(dim=1, keepdim=True)
+        if given.device.type == "cpu" and bool((most - least <= SPREAD).all()):  # elsewhere it would be waited for
+            return Known.apply(scores, *_by_sums(given, mask, order))
         nothing = least - 1000  # below every score, yet finite: no NaN from -inf
+        scores = scores.gather(1, order)
         after = scores.where(mask, nothing).flip(1).logcumsumexp(dim=1).flip(1)
         return (after - scores).masked_fill(~mask, 0.0).sum(dim=1)
 
 
-class _LogLikelihood(torch.autograd.Function):
-    r"""By sums of exponentials, in float64, where no list's scores are so far apart that these would be 0.
+def _by_sums(scores: Tensor, mask: Tensor, order: Tensor) -> tuple[Tensor, Tensor]:
+    r"""The loss of every list, and its gradient, in float64, where no exponential is 0.
 
     With :math:`c_i = \sum_{l \ge i} e^{s_l}` the gradient is :math:`e^{s_j} \sum_{i \le j} 1 / c_i - 1`.
     """
-
-    @staticmethod
-    def forward(ctx: Any, scores: Tensor, mask: Tensor) -> Tensor:
-        own = scores.double()
-        own = own - own.amax(dim=1, keepdim=True)
-        powers = own.exp().masked_fill_(~mask, 0.0)
-        sums = powers.flip(1).cumsum_(dim=1).flip(1)
-        if ctx.needs_input_grad[0]:
-            shares = sums.reciprocal().masked_fill_(~mask, 0.0).cumsum_(dim=1)
-            ctx.save_for_backward(shares.mul_(powers).sub_(mask.double()).to(scores.dtype))
-        logs = sums.masked_fill_(~mask, 1.0).log_().sum(dim=1)
-        return (logs - own.masked_fill_(~mask, 0.0).sum(dim=1)).to(scores.dtype)
-
-    @staticmethod
-    @full_precision
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        (slopes,) = ctx.saved_tensors
-        return slopes * gradient[:, None], None
+    pads, own = ~mask, scores.gather(1, order).double()
+    own.sub_(own.amax(dim=1, keepdim=True)).masked_fill_(pads, -torch.inf)
+    powers = own.exp()
+    sums = powers.flip(1).cumsum_(dim=1).flip(1)
+    slopes = sums.reciprocal().cumsum_(dim=1).mul_(powers).sub_(1).masked_fill_(pads, 0.0)
+    losses = sums.log_().sub_(own).masked_fill_(pads, 0.0).sum(dim=1).to(scores.dtype)
+    return losses, torch.empty_like(scores).scatter_(1, order, slopes.to(scores.dtype))

@@ -119,7 +119,7 @@ def ordered_mean(scores: Tensor, labels: Tensor, mask: Tensor, loss: PairLoss) -
         gradient[:, later].add_(slope.sum(dim=1))
         gradient[:, rows].sub_(slope.sum(dim=2))
     pairs.clamp_(min=1)
-    return _Known.apply(scores, total / pairs, torch.empty_like(gradient).scatter_(1, order, gradient / pairs[:, None]))
+    return Known.apply(scores, total / pairs, torch.empty_like(gradient).scatter_(1, order, gradient / pairs[:, None]))
 
 
 def pair_sum(scores: Tensor, places: Tensor, weight: Weight) -> Tensor:
@@ -142,19 +142,21 @@ def pair_sum(scores: Tensor, places: Tensor, weight: Weight) -> Tensor:
         slope.mul_(weighed)
         gradient += slope.sum(dim=1)
         gradient.scatter_add_(1, some, -slope.sum(dim=2))
-    return _Known.apply(scores, total, gradient)
+    return Known.apply(scores, total, gradient)
 
 
-class _Known(torch.autograd.Function):
+class Known(torch.autograd.Function):
     """Values of lists, ``[B]``, whose gradient ``[B, N]`` is known."""
 
     @staticmethod
     def forward(ctx: Any, scores: Tensor, total: Tensor, gradient: Tensor) -> Tensor:
+        """The values as they are."""
         ctx.save_for_backward(gradient)
         return total
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, total: Tensor) -> tuple[Tensor, None, None]:
+        """The gradients, each times that of its list."""
         (gradient,) = ctx.saved_tensors
         return gradient * total[:, None], None, None

@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 if TYPE_CHECKING:
     from torch import Tensor
+
+INDEX = 9
+"""Bits beside a float's 32 and a draw's 23, for the index of a document."""
+
+LAST = 0x7FFFFFFF << 32
+"""Behind every number of a real document."""
 
 
 def order_of(
@@ -24,14 +32,14 @@ def order_of(
     Returns:
         ``[B, depth]`` int64 indices.
     """
-    from rerank.relaxations.random import uniform
+    from rerank.relaxations.random import bits, uniform
 
-    keys = scores.detach().masked_fill(~mask, -float("inf"))
     depth = scores.shape[1] if depth is None else min(depth, scores.shape[1])
+    if shuffle and depth == scores.shape[1] and scores.element_size() == 4:
+        return _shuffled(scores.detach(), bits(seeds, mask), mask)
+    keys = scores.detach().masked_fill(~mask, -float("inf"))
     if not shuffle:
         return keys.argsort(dim=1, descending=True, stable=True)[:, :depth]
-    if depth == scores.shape[1] and keys.element_size() == 4:
-        return _shuffled(keys, uniform(seeds, mask).masked_fill(~mask, 2.0))
     if scores.device.type == "cpu":  # shuffled only if there are ties; elsewhere the answer would have to be waited for
         ordered, order = keys.topk(min(depth + 1, scores.shape[1]), dim=1)
         tied = ordered[:, 1:] == ordered[:, :-1]
@@ -42,16 +50,25 @@ def order_of(
     return permutation.gather(1, order[:, :depth])
 
 
-def _shuffled(keys: Tensor, draws: Tensor) -> Tensor:
-    """By descending key, then by ascending draw, then by index: one sort of both in one number, ``[B, N]`` int64.
+def _shuffled(keys: Tensor, draws: Tensor, mask: Tensor) -> Tensor:
+    """By descending key, then by ascending draw, then by index, pads last: one sort of one number, ``[B, N]`` int64.
 
-    The bits of positive floats are ordered as these are, and those of negative ones backwards.
+    The bits of positive floats are ordered as these are, and those of negative ones backwards. Numbers that have the
+    index in them, too, are sorted alone, which NumPy does 30 times faster than PyTorch sorts any with their places.
     """
     import torch
 
-    bits = (keys.float() + 0.0).view(torch.int32)  # 0 for -0
-    descending = ~(bits ^ ((bits >> 31) & 0x7FFFFFFF)).long()
-    return ((descending << 32) | draws.view(torch.int32).long()).argsort(dim=1, stable=True)
+    index = torch.arange(mask.shape[1], device=mask.device)
+    narrow = mask.shape[1] <= 1 << INDEX
+    own = (keys.float() + 0.0).view(torch.int32)  # 0 for -0
+    numbers = (~(own ^ ((own >> 31) & 0x7FFFFFFF))).long() << 32
+    numbers = numbers | ((draws << INDEX) | index if narrow else draws)
+    numbers = numbers.where(mask, index + (LAST if narrow else LAST - index[-1]))
+    if not narrow:
+        return numbers.argsort(dim=1, stable=True)
+    if numbers.device.type == "cpu":
+        return torch.from_numpy(np.sort(numbers.numpy(), axis=1)) & (1 << INDEX) - 1
+    return numbers.sort(dim=1).values & (1 << INDEX) - 1
 
 
 def ranks_of(order: Tensor) -> Tensor:

@@ -17,11 +17,26 @@ def _shift(x: Tensor, bits: int) -> Tensor:
     return (x >> bits) & ((1 << (64 - bits)) - 1)
 
 
+def _half_mixed(x: Tensor) -> Tensor:
+    return (x ^ _shift(x, 30)) * _MIX1
+
+
 def _mix(x: Tensor) -> Tensor:
     """The output function of SplitMix64 (Steele, Lea and Flood 2014), a bijection that scatters counters."""
-    x = (x ^ _shift(x, 30)) * _MIX1
+    x = _half_mixed(x)
     x = (x ^ _shift(x, 27)) * _MIX2
     return x ^ _shift(x, 31)
+
+
+def bits(seeds: Tensor | None, mask: Tensor, draw: int = 0) -> Tensor:
+    """Random numbers of 23 bits, one per document, ``[B, N]`` int64; what :func:`uniform` makes its own of."""
+    import torch
+
+    if seeds is None:
+        seeds = torch.randint(2**63 - 1, mask.shape[:1], device=mask.device)
+    stream = _mix(_mix(seeds + _GOLDEN) + draw)
+    x = _half_mixed(stream[:, None] + mask.cumsum(dim=1) * _GOLDEN)
+    return _shift((x ^ _shift(x, 27)) * _MIX2, 41)  # the last step of _mix does not reach the upper 31 bits
 
 
 def uniform(seeds: Tensor | None, mask: Tensor, draw: int = 0) -> Tensor:
@@ -40,12 +55,7 @@ def uniform(seeds: Tensor | None, mask: Tensor, draw: int = 0) -> Tensor:
     """
     import torch
 
-    if seeds is None:
-        seeds = torch.randint(2**63 - 1, mask.shape[:1], device=mask.device)
-    counter = mask.cumsum(dim=1)
-    stream = _mix(_mix(seeds + _GOLDEN) + draw)
-    bits = _mix(stream[:, None] + counter * _GOLDEN)
-    return (_shift(bits, 41).to(torch.float32) + 0.5) * 2.0**-23
+    return (bits(seeds, mask, draw).to(torch.float32) + 0.5) * 2.0**-23
 
 
 def gumbel(seeds: Tensor | None, mask: Tensor, draw: int = 0) -> Tensor:

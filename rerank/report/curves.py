@@ -25,14 +25,7 @@ LARGEST = 1e300
 
 
 def precision_recall(runs: Mapping[str, Run], qrels: Qrels, empty: Empty = "0", rel: int = 1) -> Chart:
-    """Interpolated precision at eleven recalls (ir-measures' ``IPrec@R``), the mean over queries, a line per run.
-
-    Args:
-        runs: the runs.
-        qrels: the judgments.
-        empty: what queries without relevant documents score.
-        rel: the lowest grade that is relevant.
-    """
+    """Interpolated precision at eleven recalls (ir-measures' ``IPrec@R``), the mean over queries, a line per run."""
     relevant = "" if rel == 1 else f"(rel={rel})"
     evaluator = Evaluator(qrels, [f"IPrec{relevant}@{recall}" for recall in RECALLS], empty)
     lines = [Series(name, RECALLS, list(evaluator(run, name).mean.values())) for name, run in runs.items()]

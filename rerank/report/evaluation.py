@@ -19,12 +19,6 @@ def write_evaluation(
 ) -> None:
     """Write the report of a comparison of run files.
 
-    Args:
-        comparison: what :func:`rerank.evaluation.compare.compare_runs` found.
-        path: the file.
-        lists: lists folder with the texts of queries and documents.
-        training: run folders whose training to show.
-
     Raises:
         UserError: a lists folder or a run folder that is none.
     """

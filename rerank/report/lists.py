@@ -26,12 +26,7 @@ def shows_runs(lists: Lists) -> bool:
 
 
 def write_overview(about: Overview, path: str | Path) -> None:
-    """Write the page.
-
-    Args:
-        about: what :func:`rerank.evaluation.overview.overview` found.
-        path: the file.
-    """
+    """Write the page."""
     sentences = [*facts(about), *verdict(about)]
     tables = [
         page_table(title[0].upper() + title[1:], table, [] if i else sentences)

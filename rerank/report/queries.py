@@ -46,13 +46,6 @@ def query_data(
 ) -> dict[str, Any]:
     """What the page's script reads.
 
-    Args:
-        tables: values per query, by run.
-        baseline: the run that the page compares with at first.
-        runs: rankings; without any the page shows values only.
-        qrels: the judgments.
-        lists: where the texts are; none are needed.
-
     Returns:
         ``runs``, ``measures``, ``baseline``, ``relevant`` (the lowest grade that any measure holds relevant),
         ``queries`` (all ids), ``values`` ``[run][measure][query]``, ``shown``

@@ -63,7 +63,7 @@ def comparison_tables(comparison: Comparison) -> list[PageTable]:
         shown = [PageCell(cell.text, cell.best, _marks(cell.significant)) for cell in row]
         for i, measure in enumerate(comparison.measures, 1):
             if found := comparison.differences.get((name, measure)):
-                below = f"{render.number(found.mean, '+')} {render.interval(found)}"
+                below = f"{render.number(found.mean, '+')} {render.interval(found.interval)}"
                 shown[i] = PageCell(shown[i].text, shown[i].best, shown[i].marks, below)
         cells.append(shown)
     sentences = render.caption(comparison, render.LETTERS)

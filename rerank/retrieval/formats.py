@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
+
+import pyarrow as pa
 
 from rerank.collections.base import checked_id
 from rerank.collections.rankllm import read_lists
 from rerank.collections.records import read_json_objects
-from rerank.errors import NotFoundError, UserError, nearest, one_line
-from rerank.files import plain_name, read_lines
+from rerank.errors import UserError, nearest
+from rerank.files import open_parquet, plain_name, read_lines
 
 Row: TypeAlias = tuple[str, str, str, object, object]
 """Place in the file, query id, document id, rank, score."""
@@ -30,6 +32,15 @@ EXPECTED = {6: "six: query id, Q0, document id, rank, score, tag", 3: "three: qu
 def kind_of(path: Path) -> str:
     """What a file's name says about its format: ``.json``, ``.jsonl``, ``.parquet``, or anything else for TREC's."""
     return path.suffix if path.suffix == ".parquet" else plain_name(path).suffix
+
+
+def id_array(ids: Sequence[str], places: Sequence[str]) -> pa.Array:
+    """Ids as Arrow holds them; one that is no Unicode is refused, with its place."""
+    try:
+        return pa.array(ids, pa.large_string())
+    except UnicodeEncodeError as error:  # half of a surrogate pair, which JSON's escapes can spell and UTF-8 cannot
+        odd = next(i for i, id in enumerate(ids) if id.encode(errors="replace").decode() != id)
+        raise UserError(f"{places[odd]}: an id that is not Unicode ({error.reason})") from error
 
 
 def read_rows(path: Path) -> Iterator[Row]:
@@ -74,19 +85,11 @@ def json_lines_rows(path: Path) -> Iterator[Row]:
 
 def parquet_rows(path: Path) -> Iterator[Row]:
     """One document a row; the file's order stands for ranks."""
-    if not path.is_file():
-        raise NotFoundError(f"{path}: no such file")
-    from pyarrow import ArrowException
-    from pyarrow.parquet import ParquetFile
-
-    try:
-        with ParquetFile(path) as file:
-            columns = [key for key in file.schema_arrow.names if any(key in names for names in FIELDS.values())]
-            batches = file.iter_batches(columns=columns)
-            for number, record in enumerate((record for batch in batches for record in batch.to_pylist()), 1):
-                yield _row(f"{path}: row {number}", number, record)
-    except (ArrowException, OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: not a readable Parquet file ({one_line(error)})") from error
+    with open_parquet(path) as file:
+        columns = [key for key in file.schema_arrow.names if any(key in names for names in FIELDS.values())]
+        batches = file.iter_batches(columns=columns)
+        for number, record in enumerate((record for batch in batches for record in batch.to_pylist()), 1):
+            yield _row(f"{path}: row {number}", number, record)
 
 
 _RIGHT = '{"query_id": "7", "doc_id": "d1", "score": 9.5}'

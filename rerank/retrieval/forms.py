@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -90,14 +90,10 @@ def _of_frame(frame: Any, name: str, columns: Mapping[str, str] | None) -> Rows:
 
 
 def _of_objects(given: Iterable[Any], name: str) -> Rows:
-    def rows() -> Iterator[tuple[str, str, Any]]:
-        for one in given:
-            try:
-                yield str(one.query_id), str(one.doc_id), one.score
-            except AttributeError as error:
-                raise UserError(f"{name}: {error}; expected objects with query_id, doc_id and score") from error
-
-    listed = list(rows())
+    try:
+        listed = [(str(one.query_id), str(one.doc_id), one.score) for one in given]
+    except AttributeError as error:
+        raise UserError(f"{name}: {error}; expected objects with query_id, doc_id and score") from error
     queries, documents, scores = (list(column) for column in zip(*listed, strict=True)) if listed else ([], [], [])
     return queries, documents, scores, None
 

@@ -36,7 +36,7 @@ def read_regular_records(path: Path) -> RunTable | None:
         return _parquet(path) if path.suffix == ".parquet" else _json_lines(path)
     except (UserError, TwiceError):
         raise
-    except (pa.ArrowException, ValueError, KeyError, OSError):
+    except (pa.ArrowException, ValueError, LookupError, OSError):
         return None
 
 
@@ -78,12 +78,8 @@ def _json_lines(path: Path) -> RunTable | None:
 
 
 def _chosen(there: set[str]) -> list[str]:
-    """The names of the query id, the document id and the score; a KeyError where there are none."""
-    return [next(iter(name for name in names if name in there), "") or _lacking(names) for names in FIELDS.values()]
-
-
-def _lacking(names: tuple[str, ...]) -> str:
-    raise KeyError(names)
+    """The names of the query id, the document id and the score; an IndexError where there are none."""
+    return [[name for name in names if name in there][0] for names in FIELDS.values()]  # noqa: RUF015 - not StopIteration
 
 
 def _add(lines: Lines, columns: list[pa.Array]) -> bool:

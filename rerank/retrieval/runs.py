@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
-import pyarrow as pa
 
 from rerank.errors import UserError
 from rerank.files import COMPRESSED, atomic_write
 from rerank.progress import tqdm
-from rerank.retrieval.formats import kind_of, read_rows
+from rerank.retrieval.formats import id_array, kind_of, read_rows
 from rerank.retrieval.records import read_regular_records
 from rerank.retrieval.table import FLOAT32, RunTable, Scored, TwiceError, as_float32
 from rerank.retrieval.trec import Lines, read_regular
@@ -75,20 +74,8 @@ def _read_carefully(path: Path) -> RunTable:
         places, queries, documents, ranks, scores = zip(*some, strict=True)
         values = np.array([_number(*pair, float) for pair in zip(places, scores, strict=True)])
         order = np.array([_number(*pair, int) for pair in zip(places, ranks, strict=True)], np.int64)
-        lines.add(_ids(places, queries).dictionary_encode(), _ids(places, documents), order, values)
+        lines.add(id_array(queries, places).dictionary_encode(), id_array(documents, places), order, values)
     return lines.table()
-
-
-def _ids(places: Sequence[str], ids: Sequence[str]) -> pa.Array:
-    try:
-        return pa.array(ids, pa.large_string())
-    except UnicodeEncodeError as error:  # half of a surrogate pair, which JSON's escapes can spell and UTF-8 cannot
-        where = places[next(i for i, id in enumerate(ids) if not _is_utf8(id))]
-        raise UserError(f"{where}: an id that is not Unicode ({error.reason})") from error
-
-
-def _is_utf8(text: str) -> bool:
-    return text.encode(errors="replace").decode() == text
 
 
 def _number(where: str, given: Any, kind: type) -> float:

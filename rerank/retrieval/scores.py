@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 from rerank.arrow import Array
 from rerank.collections.base import checked_id
 from rerank.collections.records import read_json_objects
-from rerank.errors import NotFoundError, UserError, nearest, one_line
-from rerank.files import read_lines
-from rerank.retrieval.formats import FIELDS, kind_of, read_rows
+from rerank.errors import UserError, nearest
+from rerank.files import open_parquet, read_lines
+from rerank.retrieval.formats import FIELDS, id_array, kind_of, read_rows
 from rerank.retrieval.table import TwiceError
 from rerank.retrieval.trec import read_regular
 
@@ -155,15 +155,8 @@ def _rows_of(reader: Iterable[list[str]], path: Path, places: list[int]) -> Iter
 
 
 def _parquet(path: Path) -> Reader:
-    if not path.is_file():
-        raise NotFoundError(f"{path}: no such file")
-    from pyarrow.parquet import ParquetFile
-
-    unreadable = f"{path}: not a readable Parquet file"
-    try:
-        schema = ParquetFile(path).schema_arrow
-    except (pa.ArrowException, OSError) as error:
-        raise UserError(f"{unreadable} ({one_line(error)})") from error
+    with open_parquet(path) as opened:
+        schema = opened.schema_arrow
     query, document, names = _fields(str(path), schema.names)
     for name in names:
         kind = schema.field(name).type
@@ -172,20 +165,17 @@ def _parquet(path: Path) -> Reader:
 
     def batches() -> Iterator[Scores]:
         start = 1
-        try:
-            with ParquetFile(path) as file:
-                for batch in file.iter_batches(ROWS, columns=[query, document, *names]):
-                    where = partial(_row_of, path, start)
-                    ids = [_parquet_ids(batch.column(name), where) for name in (query, document)]
-                    numbers = [batch.column(name).cast(pa.float64()).fill_null(np.nan).to_numpy() for name in names]
-                    values = np.stack(numbers, axis=1)
-                    if (wrong := np.abs(values) > LARGEST).any():
-                        row, number = np.argwhere(wrong)[0].tolist()
-                        _refuse(where(row), names[number], float(values[row, number]))
-                    yield Scores(where, ids[0], ids[1], values)
-                    start += len(batch)
-        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-            raise UserError(f"{unreadable} ({one_line(error)})") from error
+        with open_parquet(path) as file:
+            for batch in file.iter_batches(ROWS, columns=[query, document, *names]):
+                where = partial(_row_of, path, start)
+                ids = [_parquet_ids(batch.column(name), where) for name in (query, document)]
+                numbers = [batch.column(name).cast(pa.float64()).fill_null(np.nan).to_numpy() for name in names]
+                values = np.stack(numbers, axis=1)
+                if (wrong := np.abs(values) > LARGEST).any():
+                    row, number = np.argwhere(wrong)[0].tolist()
+                    _refuse(where(row), names[number], float(values[row, number]))
+                yield Scores(where, ids[0], ids[1], values)
+                start += len(batch)
         if start == 1:
             raise _empty(path)
 
@@ -227,11 +217,7 @@ def _ids(given: Sequence[object], places: Sequence[str]) -> pa.Array:
         value if type(value) is str and value.isalnum() else checked_id(value, where)
         for value, where in zip(given, places, strict=True)
     ]
-    try:
-        return pa.array(checked, pa.large_string())
-    except UnicodeEncodeError as error:  # half of a surrogate pair, which JSON's escapes can spell and UTF-8 cannot
-        odd = next(i for i, id in enumerate(checked) if id.encode(errors="replace").decode() != id)
-        raise UserError(f"{places[odd]}: an id that is not Unicode ({error.reason})") from error
+    return id_array(checked, places)
 
 
 def _floats(given: Sequence[object], places: Sequence[str], name: str) -> Array:

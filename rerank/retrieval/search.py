@@ -35,10 +35,7 @@ SCHEMA = pa.schema(
 class StoredRun(Mapping[str, Sequence[Scored]]):
     """A run (query id -> documents, best first) in numbered Arrow files, of which one at a time is in memory.
 
-    Args:
-        folder: the folder of the parts.
-        queries: the queries in the order of the parts.
-        size: queries in a part; the last may have fewer.
+    The queries are in the order of the parts, ``size`` of them in each; the last may have fewer.
     """
 
     def __init__(self, folder: Path, queries: Sequence[Query], size: int) -> None:

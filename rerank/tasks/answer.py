@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import reprlib
 from collections.abc import Iterable
 from typing import IO, Any
 
@@ -73,9 +74,9 @@ def _answer(model: Any, line: str, budget: int | None) -> dict[str, Any]:
 def _texts(model: CrossEncoder, asked: dict[str, Any], budget: int | None) -> tuple[list[Any], Any]:
     query, documents = asked.get("query"), asked.get("documents")
     if not isinstance(query, str):
-        raise UserError(f"query: expected a text, not {query!r}; a line is like {RIGHT}")
+        raise UserError(f"query: expected a text, not {reprlib.repr(query)}; a line is like {RIGHT}")
     if not isinstance(documents, list):
-        raise UserError(f"documents: expected a list of texts, not {documents!r}; a line is like {RIGHT}")
+        raise UserError(f"documents: expected a list of texts, not {reprlib.repr(documents)}; a line is like {RIGHT}")
     texts: list[Any] = [document.get("text") if isinstance(document, dict) else document for document in documents]
     if wrong := [i for i, text in enumerate(texts) if not isinstance(text, str)]:
         raise UserError(f"documents: number {wrong[0]} has no text")

@@ -83,11 +83,6 @@ def share_of(text: str | float, contract: dict[str, Any], model: str) -> float:
     >>> share_of("0.3", {}, "runs/x/best"), share_of("tuned", {"first_stage_weight": 0.2}, "runs/x/best")
     (0.3, 0.2)
 
-    Args:
-        text: a number, or "tuned".
-        contract: what training wrote beside the model.
-        model: what messages call it.
-
     Raises:
         UserError: neither, or a model that does not know.
     """

@@ -66,14 +66,14 @@ def retrieve(
         query_fields: what makes a query's text: title, desc, narr of TREC topics, keys of JSONL; null takes the title.
         qrels: judgments (TREC file, BEIR TSV or collection); null takes the collection's own.
         fields: text fields of a document; null takes all.
-        columns: what rows of hits call their fields, NAME=FIELD: query=question text=passage.
+        columns: names of the fields of hits, as NAME=FIELD: query=question text=passage.
         k1: BM25's term frequency saturation.
         b: BM25's length normalisation.
         rm3: expand queries by RM3.
-        language: whose analyser takes texts and queries apart: de, fr, ar, zh and others that Lucene has.
-        tune_on: a collection whose judged queries decide k1 and b (training queries, never those of the test).
-        tune_measure: what the tuning maximises.
-        add_relevant: let relevant documents that the first stage missed join the lists (seen by training only).
+        language: language of texts and queries, which chooses Lucene's analyser: de, fr, ar, zh and others.
+        tune_on: a collection whose judged queries are used to choose k1 and b (training queries, never test queries).
+        tune_measure: the measure that tuning maximises.
+        add_relevant: add the relevant documents that the first stage missed; only training sees them.
         threads: threads for indexing and searching; null takes all cores.
         overwrite: replace an existing folder.
 
@@ -92,6 +92,7 @@ def retrieve(
     from rerank.lists.view import Lists
     from rerank.locks import held
     from rerank.retrieval.bm25 import BM25, build_index, find_index
+    from rerank.retrieval.forms import as_run
     from rerank.retrieval.fuse import Pool
     from rerank.retrieval.known import ScoreKnown, score_known
     from rerank.retrieval.runs import Run
@@ -136,7 +137,7 @@ def retrieve(
         Pool(
             {name: {} for name in [ORDER] * searching + list(given)}, order
         )  # a wrong order is refused before the work
-        runs: dict[str, Run] = {name: _run(form, name) for name, form in given.items()}
+        runs: dict[str, Run] = {name: as_run(form, f"run {name}") for name, form in given.items()}
         paths = {
             name: str(form) if isinstance(form, str | Path) else type(form).__name__ for name, form in given.items()
         }
@@ -175,7 +176,7 @@ def retrieve(
 
 def _place(output: str | None, overwrite: bool, opened: ExitStack) -> Path:
     """Where the lists are built: the folder that is asked for, or one that goes away again."""
-    from rerank.lists.store import is_lists_folder
+    from rerank.lists.layout import is_lists_folder
 
     if output is None:
         return Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="rerank-"))) / "lists"
@@ -211,12 +212,6 @@ def _named(run: Any) -> Mapping[str, Any]:
     if isinstance(run, Mapping):
         return {check_name(name): form for name, form in run.items()}
     return named_files([str(run)] if isinstance(run, str | Path) else list(map(str, run or [])))
-
-
-def _run(form: Any, name: str) -> Any:
-    from rerank.retrieval.forms import as_run
-
-    return as_run(form, f"run {name}")
 
 
 def _asked(queries: Any, source: Collection, fields: list[str] | None) -> list[Query]:

@@ -100,7 +100,7 @@ def _parser() -> ArgumentParser:
     from rerank.training.config import TrainConfig
 
     parser = make_parser("train", TrainConfig)
-    parser.description = "Train a reranker as a YAML configuration says; resume where an interrupted run stopped."
+    parser.description = "Train a reranker, from options or a YAML file; resume where an interrupted run stopped."
     add_config(parser)
     parser.add_argument("--output", type=str | None, help="run folder to make, or to resume")
     parser.add_class_arguments(TrainConfig)

@@ -139,7 +139,7 @@ def _check_classes(options: Any) -> None:
         kind = getattr(import_module(path.rpartition(".")[0]), path.rpartition(".")[2])
         # What makes an object of another class leaves it to that one, which has its own name.
         if isinstance(kind, type) and issubclass(kind, Described) and kind.__module__ != "rerank.losses.shorthands":
-            check_arguments(kind.__name__, kind.section, vars(getattr(options, "init_args", None) or Namespace()))
+            check_arguments(kind, vars(getattr(options, "init_args", None) or Namespace()))
     for value in vars(options).values():
         _check_classes(value)
 

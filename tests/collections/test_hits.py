@@ -202,7 +202,7 @@ def test_bad_files_are_one_line(tmp_path: Path) -> None:
     (tmp_path / "deep.json").write_text("[" * 100_000 + "\n")
     (tmp_path / "empty").mkdir()
     for name, said in {
-        "h.parquet": "not a whole Parquet file",
+        "h.parquet": "not a readable Parquet file",
         "h.jsonl": "h.jsonl:3: not JSON",
         "h.jsonl.gz": "cannot be decompressed",
         "h.json": "is it cut short?",

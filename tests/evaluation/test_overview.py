@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from rerank.cli import main
 from rerank.errors import UserError
 from rerank.evaluation import overview as module
-from rerank.evaluation.overview import BEST, overview, text
+from rerank.evaluation.overview import BEST, overview, systems_table, text
 from rerank.lists import Lists
 from tests.builders import make_lists, make_lists_with_added
 
@@ -120,6 +120,19 @@ def test_what_was_added_afterwards_found_nothing_itself() -> None:
     lists = Lists.from_dataframe(frame)
     lists.store.add_column("teacher", np.ones(3), made={"run": "x", "sha256": ""})
     assert {system.name: system.only for system in overview(lists).systems} == {"bm25": 1, "rm3": 1, "teacher": None}
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_which_systems_are_fused_and_where_the_finds_of_one_are_shown(count: int) -> None:
+    frame = pd.DataFrame({"query_id": ["1", "1"], "doc_id": ["a", "b"], "grade": [1, 0]})
+    for number, name in enumerate(SYSTEMS[:count]):
+        frame[name] = [1.0, float(number)]
+    about = overview(Lists.from_dataframe(frame))
+    pairs = {f"bm25 + {name}" for name in SYSTEMS[1:count]}
+    assert set(about.fused) == pairs | ({"all 3"} if count == 3 else set())
+    header, rows = systems_table(about)
+    assert ("only it" in header) == (count > 1)
+    assert {len(row) for row in rows} == {len(header)}
 
 
 def test_lists_without_judgments_show_what_there_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -61,6 +61,11 @@ def test_randomisation_of_few_queries_is_exact(difference: np.ndarray) -> None:
     assert randomisation(difference) == pytest.approx(expected)
 
 
+def test_a_p_value_of_draws_is_never_zero() -> None:
+    """None of 10,000 draws is as extreme as 60 differences of one sign; the observed assignment counts as one."""
+    assert randomisation(np.full(60, 0.5)) == pytest.approx(1 / 10_001)
+
+
 @few
 @given(values)
 def test_tests_do_not_mind_which_of_the_two_is_the_baseline(difference: np.ndarray) -> None:

@@ -147,6 +147,11 @@ def test_caption_states_queries_policy_gain_tests_and_correction(found: Comparis
     assert f"model: {missing} queries without candidates score 0." in caption
 
 
+def test_gains_are_said_of_ndcg_alone(files: Path) -> None:
+    found = compare_runs(str(files / "qrels"), [str(files / "model.trec")], "AP RR@10")
+    assert not any("gain" in line for line in render.caption(found, render.LETTERS))
+
+
 def test_markdown_is_a_table(found: Comparison) -> None:
     blocks = render.markdown(found).split("\n\n")
     for block in blocks[:2]:

@@ -49,7 +49,7 @@ def test_an_ensemble_is_the_mean_of_its_members_scores(tmp_path: Path, monkeypat
     assert results["table"]["ListNet"]["wanted"] == 2
     runs = {}
     for cell in results["cells"]:
-        runs.setdefault(cell["method"], []).append(read_run(Path(cell["folder"]) / "test.trec"))
+        runs.setdefault(cell["method"], []).append(read_run(tmp_path / "out" / cell["folder"] / "test.trec"))
     members, (both,) = runs["ListNet"] + runs["Hinge"], runs["Both"]
     assert len(members) == 4
     for query, ranked in both.items():

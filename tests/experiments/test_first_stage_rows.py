@@ -56,7 +56,7 @@ def test_the_first_stage_and_mixtures_are_rows(lists: Lists, tmp_path: Path) -> 
     for cell in results["cells"]:
         if cell["method"] != "ListNet":
             continue
-        folder = Path(cell["folder"])
+        folder = tmp_path / "out" / cell["folder"]
         weight = json.loads((folder / "measures.json").read_text())["with_first_stage"]["first_stage_weight"]
         model = read_run(folder / "test.trec")
         mixed = {}

@@ -98,7 +98,7 @@ def runs(output: Path) -> list[Path]:
 
 
 def test_validation_chooses_and_test_is_measured_for_the_chosen_only(folder: Path, results: dict[str, Any]) -> None:
-    chosen = {Path(cell["folder"]) for cell in results["cells"]}
+    chosen = {folder / "out" / cell["folder"] for cell in results["cells"]}
     assert len(chosen) == 6
     assert {cell["method"] for cell in results["cells"]} == {"SmoothI", "Tuned | 50%"}
     trained = runs(folder / "out")
@@ -131,7 +131,7 @@ def test_a_failed_cell_leaves_a_hole_and_its_last_line(folder: Path, results: di
     assert [(failed["method"], failed["fold"]) for failed in results["failed"]] == [("Broken", f) for f in (1, 2, 3)]
     for failed in results["failed"]:
         assert "the loss is nan at step 2" in failed["message"]
-        assert Path(failed["log"]).read_text().splitlines()[-1].endswith(failed["message"])
+        assert (folder / "out" / failed["log"]).read_text().splitlines()[-1].endswith(failed["message"])
     rows = [
         line for line in (folder / "out" / "table.md").read_text().splitlines() if line.startswith("| Broken (0 of")
     ]
@@ -149,7 +149,7 @@ def test_the_table_is_arithmetic_over_folds_and_queries(folder: Path, results: d
             chosen = [cell for cell in results["cells"] if cell["method"] == name]
             folds = [cell["test"][measure] for cell in chosen]
             for cell in chosen:
-                (kept,) = map(read_sealed, Path(cell["folder"]).glob("test-*.json"))
+                (kept,) = map(read_sealed, (folder / "out" / cell["folder"]).glob("test-*.json"))
                 own = np.mean(kept["values"][kept["measures"].index(measure)])
                 assert own == pytest.approx(cell["test"][measure])
             value = results["table"][name]["values"][measure]
@@ -186,17 +186,19 @@ def test_parquet_has_a_row_per_method_fold_and_seed(folder: Path, results: dict[
     for row, cell in zip(rows, results["cells"], strict=True):
         assert (row["method"], row["fold"], row["seed"]) == (cell["method"], str(cell["fold"]), cell["seed"])
         assert json.loads(row["point"]) == cell["point"]
-        assert row["validation/nDCG@5"] == read_measures(Path(row["folder"]))["validation"]["nDCG@5"]
+        assert row["validation/nDCG@5"] == read_measures(folder / "out" / row["folder"])["validation"]["nDCG@5"]
         assert row["test/AP"] == cell["test"]["AP"]
         assert row["seconds"] > 0
 
 
 def test_points_are_all_that_was_trained(folder: Path, results: dict[str, Any]) -> None:
     rows = pq.read_table(folder / "out" / "points.parquet").to_pylist()
-    assert {row["folder"] for row in rows} == {str(cell) for cell in runs(folder / "out")}
+    assert {row["folder"] for row in rows} == {
+        cell.relative_to(folder / "out").as_posix() for cell in runs(folder / "out")
+    }
     assert {row["folder"] for row in rows if row["chosen"]} == {cell["folder"] for cell in results["cells"]}
     for row in rows:
-        assert row["validation/nDCG@5"] == read_measures(Path(row["folder"]))["validation"]["nDCG@5"]
+        assert row["validation/nDCG@5"] == read_measures(folder / "out" / row["folder"])["validation"]["nDCG@5"]
         if row["method"] == "SmoothI":
             assert json.loads(row["loss.relaxation.alpha"]) == json.loads(row["point"])["loss.relaxation.alpha"]
 
@@ -366,7 +368,10 @@ def test_a_worker_that_dies_is_said_so_and_replaced(fresh_workers: None, tmp_pat
     assert "data" in (tmp_path / "no run" / "log.txt").read_text().splitlines()[-1]
 
 
-def test_threads_and_devices_are_shared_out() -> None:
+def test_threads_and_devices_are_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert [env["OMP_NUM_THREADS"] for env in environments(1, 8, [])] == ["3"], "as the user said"
+    monkeypatch.delenv("OMP_NUM_THREADS")
     assert [env["OMP_NUM_THREADS"] for env in environments(None, 4, [])] == ["1"] * 4
     assert [env["OMP_NUM_THREADS"] for env in environments(3, 8, [])] == ["2"] * 3
     assert [env["CUDA_VISIBLE_DEVICES"] for env in environments(None, 8, ["0", "5"])] == ["0", "5"]

@@ -114,7 +114,7 @@ def test_what_is_finished_is_kept_with_its_mixture_before_the_end(
         seen.extend(read_kept(tmp_path / "kept.parquet"))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("rerank.experiments.first_stage.first_stage_rows", stopped)  # what comes after the trainings
+    monkeypatch.setattr("rerank.experiments.rows.Rows.first_stage", stopped)  # what comes after the trainings
     with pytest.raises(KeyboardInterrupt):
         experiment([write_config(folder, output=str(tmp_path / "out"), keep=str(tmp_path / "kept.parquet"))])
     assert any(file.method.endswith("+ first stage") for file in seen)

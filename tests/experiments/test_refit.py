@@ -74,7 +74,7 @@ def test_the_second_model_is_the_one_that_is_measured(made: Path, tmp_path: Path
     qrels = LetorData(str(made), 1).splits(0).test.qrels  # type: ignore[union-attr]
     assert qrels is not None
     for method, cell in cells.items():
-        folder = Path(cell["folder"])
+        folder = tmp_path / "out" / cell["folder"]
         assert "-refit-" in folder.name
         settings = yaml.safe_load((folder / "config.yaml").read_text())
         assert settings["patience"] is None and settings["data"]["init_args"]["join_validation"] is True
@@ -85,7 +85,7 @@ def test_the_second_model_is_the_one_that_is_measured(made: Path, tmp_path: Path
         assert results["table"][method]["values"]["AP"]["mean"] == pytest.approx(found)
         others = [path for path in folder.parent.iterdir() if path != folder]
         assert others and not any(list(path.glob("test*")) for path in others), "only the second is measured"
-    second = Path(cells["trees"]["folder"])
+    second = tmp_path / "out" / cells["trees"]["folder"]
     (log,) = (path / "metrics.jsonl" for path in second.parent.iterdir() if path != second)
     values = [next(iter(json.loads(line)["validation"].values())) for line in log.read_text().splitlines()]
     settings = yaml.safe_load((second / "config.yaml").read_text())

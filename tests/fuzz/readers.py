@@ -147,8 +147,8 @@ def grid(path: Path) -> Any:
     from rerank.configs import add_config
     from rerank.console import make_parser, parse
     from rerank.experiments.cells import Plan
+    from rerank.experiments.checks import check_cells
     from rerank.experiments.config import ExperimentConfig
-    from rerank.experiments.run import check_cells
 
     parser = make_parser("experiment", ExperimentConfig)
     add_config(parser)

@@ -22,7 +22,7 @@ from rerank.errors import UserError
 from rerank.experiments.keep import read_kept
 from rerank.features.parse import read_sizes
 from rerank.lists.fold_files import read_folds
-from rerank.lists.store import is_lists_folder, read_manifest
+from rerank.lists.layout import is_lists_folder, read_manifest
 from rerank.lists.upgrade import upgrade
 from rerank.models.contract import read_contract
 from rerank.models.weights import find_model
@@ -223,6 +223,10 @@ def test_a_value_that_the_parser_stumbles_over(folder: Path, tmp_path: Path) -> 
         ("methods: {a: {set: }}", "methods.a.set"),
         ("methods: {a: {search: }}", "methods.a.search"),
         ("ensembles: {b: }", "ensembles"),
+        ("measures:", "measures: expected text"),
+        ("level:", "level: expected a number"),
+        ("num_cpus:", "num_cpus: expected a whole number"),
+        ("figures:", "figures: expected keys and their values"),
     ],
 )
 def test_nothing_where_keys_belong(folder: Path, tmp_path: Path, change: str, key: str) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from transformers import AutoModelForSequenceClassification, BertConfig, DistilB
 from rerank.kernels import cpu_attention
 from rerank.kernels.cpu_attention import NAME, attention, use_cheap_attention
 from rerank.kernels.dropout import STEPS, Dropout, draw, drop_, threshold, use_cheap_dropout
+from tests.close import check_close, check_gradients, gradients_of
+from tests.kernels.test_flat import check
 
 
 def lost(words: Tensor, count: int, steps: int) -> np.ndarray:
@@ -106,9 +109,7 @@ def test_without_dropout_it_is_pytorchs(name: str, elements: int, monkeypatch: p
     tensors, mask = states(), MASKS[name]
     ours = call(tensors, mask)
     theirs = F.scaled_dot_product_attention(*tensors, attn_mask=mask, scale=0.7)
-    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
-    for one, other in zip(gradients(ours, tensors), gradients(theirs, tensors), strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+    check(ours, theirs, tensors)
 
 
 @pytest.mark.parametrize("name", MASKS)
@@ -124,9 +125,7 @@ def test_with_dropout_it_is_its_formula(name: str) -> None:
     if mask is not None:
         logits = logits.masked_fill(~mask, -1e30)
     theirs = (logits.softmax(-1) * ~gone / 0.75) @ value
-    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
-    for one, other in zip(gradients(ours, tensors), gradients(theirs, tensors), strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+    check(ours, theirs, tensors)
 
 
 @pytest.mark.parametrize(
@@ -216,20 +215,20 @@ def test_models_score_and_learn_as_before(config: object, always: list[int]) -> 
     tokens = {"input_ids": torch.randint(1, 99, (3, 40)), "attention_mask": torch.ones(3, 40, dtype=torch.int64)}
     tokens["attention_mask"][1, 20:] = 0
 
-    def found() -> tuple[Tensor, list[Tensor]]:
-        network.zero_grad()
+    def found(network: nn.Module) -> tuple[Tensor, dict[str, Tensor]]:
         scores = network.train()(**tokens).logits
         scores.pow(2).sum().backward()
-        return scores.detach(), [p.grad.clone() for p in network.parameters() if p.grad is not None]
+        return scores.detach(), gradients_of(network)
 
-    before = found()
+    before = found(copy.deepcopy(network).double())
     use_cheap_dropout(network)
     use_cheap_attention(network)
-    after = found()
+    after = found(network)
     assert len(always) == 2, "a layer each"
-    torch.testing.assert_close(after, before, rtol=1e-4, atol=1e-6)
+    check_close(after[0], before[0])
+    check_gradients(after[1], before[1])
     with torch.inference_mode():
-        torch.testing.assert_close(network.eval()(**tokens).logits, before[0], rtol=1e-4, atol=1e-6)
+        check_close(network.eval()(**tokens).logits, before[0])
     assert len(always) == 4
     assert NAME not in network.config.to_json_string()
 

@@ -16,7 +16,9 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer, Mode
 from rerank.kernels import cpu_attention, flat_attention
 from rerank.kernels.flat import SEQUENCES, flatten, reads_flat, rows, stop_reading_flat, use_flat_encoder
 from rerank.kernels.flat_attention import Sequences, attend
-from rerank.models.text.cross_encoder import ClsHead, CrossEncoder
+from rerank.models.text.cross_encoder import CrossEncoder
+from rerank.models.text.head import ClsHead
+from tests.kernels.test_flat import check, check_flat
 
 LENGTHS = st.lists(st.integers(1, 14), min_size=1, max_size=9)
 WINDOW = 3
@@ -58,20 +60,9 @@ def read(network: Any, batch: dict[str, Tensor]) -> Tensor:
 def test_scores_and_gradients_are_those_of_the_architecture(
     head: str, layers: int, every: int, lengths: list[int]
 ) -> None:
-    network, batch = network_of(head, layers, every), padded(lengths)
-    weight, found = torch.arange(1.0, len(lengths) + 1).cos(), []
-    for flat in (False, True):
-        if flat:
-            use_flat_encoder(network)
-        network.zero_grad(set_to_none=True)
-        scores = read(network, batch) if flat else network(**batch).logits[:, 0]
-        (scores * weight).sum().backward()
-        found.append((scores.detach(), {n: p.grad for n, p in network.named_parameters() if p.grad is not None}))
-    (plain, expected), (ours, gradients) = found
-    torch.testing.assert_close(ours, plain, rtol=1e-4, atol=1e-5)
-    assert gradients.keys() == expected.keys()
-    for name, gradient in expected.items():
-        torch.testing.assert_close(gradients[name], gradient, rtol=1e-3, atol=1e-4, msg=name)
+    network = network_of(head, layers, every)
+    use_flat_encoder(network)
+    check_flat(network, padded(lengths))
 
 
 def test_the_last_layer_computes_nothing_but_cls() -> None:
@@ -124,11 +115,7 @@ def test_every_way_of_near_attention_is_its_formula(way: str, lengths: list[int]
             found = flat_attention._padded(*asked, sequences, 0.7, 0.0, first, WINDOW)
         else:
             found = attend(*asked, sequences, 0.7, 0.0, first, window=WINDOW)
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
-    weight = torch.arange(found.numel(), dtype=found.dtype).view_as(found).cos()
-    ours, theirs = (torch.autograd.grad((o * weight).sum(), states, retain_graph=True) for o in (found, expected))
-    for one, other in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
+    check(found, expected, states)
 
 
 @pytest.mark.parametrize("pooling", ["cls", "mean"])

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from rerank.cli import main
 from rerank.lists import Lists, export
-from rerank.lists.export import ColumnRun
 from rerank.retrieval import read_run
 from tests.builders import make_lists, make_lists_with_added
 
@@ -91,7 +90,7 @@ def test_a_run_of_any_column(tmp_path: Path) -> None:
     words = ["export", "--lists", str(tmp_path / "lists"), "--output", str(tmp_path / "x.trec")]
     assert main([*words, "--column", "teacher"]) == 0
     stored = Lists.open(tmp_path / "lists")
-    run, expected = read_run(tmp_path / "x.trec"), ColumnRun(stored, "teacher")
+    run, expected = read_run(tmp_path / "x.trec"), stored.run("teacher")
     assert run.keys() == {query for query in expected if expected[query]}
     for query, ranked in run.items():
         assert [scored.id for scored in ranked] == [scored.id for scored in expected[query]]

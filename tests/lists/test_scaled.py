@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from rerank.lists import Lists
-from rerank.lists import store as store_module
+from rerank.lists import scaled as scaled_module
 from rerank.lists.scaled import z_scores
 from rerank.lists.split_hashes import scaled, split_hashes
 from tests.builders import make_lists, make_lists_with_added
@@ -90,7 +90,7 @@ def test_neither_depth_nor_sampling_nor_added_documents_change_it(data: st.DataO
 def test_blocks_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lists = make_lists(tmp_path)
     whole = lists.store.scaled("bm25", 10)
-    monkeypatch.setattr(store_module, "SCALED_AT_ONCE", 15)
+    monkeypatch.setattr(scaled_module, "AT_ONCE", 15)
     np.testing.assert_array_equal(lists.store.scaled("bm25", 10), whole)
     turned = np.random.default_rng(0).permutation(lists.size)
     np.testing.assert_array_equal(lists.store.scaled("bm25", 10, turned), whole[turned])

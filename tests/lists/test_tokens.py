@@ -33,7 +33,7 @@ def test_the_cache_is_found_again_and_keyed_by_what_decides_it(tmp_path: Path, m
     def fail(*_: object) -> None:
         raise AssertionError("tokenised again")
 
-    monkeypatch.setattr("rerank.lists.tokens.write_arrow", fail)
+    monkeypatch.setattr("rerank.lists.tokens.encode", fail)
     lists = Lists.open(lists.store.folder)  # what the first store remembers is gone
     tokenise(lists.store, TOKENIZER, 8, 32)
     with pytest.raises(AssertionError, match="again"):

@@ -12,8 +12,8 @@ import numpy as np
 
 from rerank.errors import UserError, nearest
 from rerank.evaluation.measures import parse_measures
-from rerank.experiments.cells import Cell, Group, Plan, first_stage_names
-from rerank.experiments.config import Figure
+from rerank.experiments.cells import Cell, Group, Plan
+from rerank.experiments.config import Figure, first_stage_names
 from rerank.experiments.outcome import Outcome
 from rerank.experiments.settings import file_name, shown
 from rerank.experiments.summary import over_folds
@@ -64,11 +64,6 @@ def search_lines(plan: Plan, figure: Figure, trained: Iterable[tuple[Cell, Mappi
     """The lines of a ``search``: validation measures of trained cells over the values of a key.
 
     Among the cells of a fold and seed that share what is shown, the one that validation chooses counts.
-
-    Args:
-        plan: the experiment.
-        figure: what is asked for, checked.
-        trained: cells with what their ``measures.json`` holds.
     """
     methods, measures = figure.methods or list(plan.config.methods), measures_of(plan, figure)
     key = figure.x or ""

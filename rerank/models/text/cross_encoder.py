@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
-from types import MethodType
 from typing import Any, Literal, Self
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from rerank.arrow import Array
 from rerank.errors import UserError
-from rerank.kernels.flat import flatten, reads_flat
-from rerank.kernels.measured import faster
+from rerank.kernels.flat import reads_flat
 from rerank.kernels.memory import free_memory
 from rerank.kernels.precision import Precision, type_of
-from rerank.kernels.proof import use_kernels, works_here
-from rerank.kernels.shapes import remember_code
 from rerank.kernels.ways import Kernels, Ways, use_ways
 from rerank.lists.tokens import NOTHING, Around, Side, Tokens, encode, tokenise
 from rerank.lists.view import Lists
@@ -29,38 +23,18 @@ from rerank.models.base import FRESH_SEED, Inputs, drawn_from
 from rerank.models.contract import checked_contract, class_name, write_contract
 from rerank.models.score import ALONE, score_candidates
 from rerank.models.scorer import Scorer
+from rerank.models.text.architecture import changes_itself, knows_types, positions_of
+from rerank.models.text.kernels import faster_ways, probe, prove_kernels, tokens_on_gpu
+from rerank.models.text.lengths import resolve_lengths
 from rerank.models.text.long import Long, check_long, make_inputs, mean_of_cls, score_rows
+from rerank.models.text.network import load_encoder, read_tokenizer
 from rerank.models.text.pairs import FlatInputs
 from rerank.models.text.start import DEPTH, WEIGHT, Start, StartInputs, last_layer, spread, start_at_zero
 from rerank.models.text.template import PairTemplate
-from rerank.models.weights import check_safetensors, check_tokenizer, copied, find_model, initial_hashes
+from rerank.models.weights import find_model, initial_hashes
 from rerank.ranges import check_range
 
 log = logging.getLogger("rerank")
-
-DEFAULT_LENGTHS = (64, 256)
-"""Word pieces of a query and of a document that is cut."""
-
-DEFAULT_LONG = 800
-"""Word pieces of a document that is read in chunks (CEDR's)."""
-
-
-FROM_PADDING = frozenset(
-    [
-        *("camembert", "data2vec-text", "esm", "ibert", "layoutlmv3", "longformer", "luke", "markuplm", "mpnet"),
-        *("roberta", "roberta-prelayernorm", "xlm-roberta", "xlm-roberta-xl", "xmod"),
-    ]
-)
-"""Architectures that count positions from behind the padding's, so that RoBERTa's 514 positions hold 512 tokens."""
-
-LARGEST_BUDGET = 1 << 16
-"""Tokens of a forward pass on a GPU at the most. With 8,192 MiniLM's kernels take less time than their launches."""
-
-PROBE = 70
-"""Tokens of the longer of two pairs on which kernels prove themselves: more than a window of local attention."""
-
-FOUND = 0.9
-"""Share of an encoder's parameters that a folder has to have the weights of."""
 
 
 class CrossEncoder(Scorer):
@@ -152,7 +126,7 @@ class CrossEncoder(Scorer):
                 f"{self.template.special} special tokens do not fit {name}'s {room + self.template.special} positions"
                 + ("; model.long cls_mean reads longer documents" if self.query_length < room else "")
             )
-        self.alone = _changes_itself(self.network.config)
+        self.alone = changes_itself(self.network.config)
         self._encoder_prefix = f"network.{self.network.base_model_prefix}."
 
     def _begin(self, seed: int) -> None:
@@ -184,11 +158,11 @@ class CrossEncoder(Scorer):
 
     def _load(self) -> tuple[Any, list[str]]:
         """The network, and the names of the weights that the folder does not have."""
-        return _load(self._folder, self.head, self._contract.get("head") == "cls", self._dropout)
+        return load_encoder(self._folder, self.head, self._contract.get("head") == "cls", self._dropout)
 
     def _template(self) -> PairTemplate:
         """How a pair is joined."""
-        return PairTemplate.of(self.tokenizer, with_types=_knows_types(self.network))
+        return PairTemplate.of(self.tokenizer, with_types=knows_types(self.network))
 
     def _lengths(self, query: int | None, document: int | None) -> tuple[int, int]:
         """Word pieces of queries and documents, from those that are given or saved."""
@@ -199,19 +173,12 @@ class CrossEncoder(Scorer):
         layer = last_layer(self.network)
         return any(self.network.get_submodule(name.rpartition(".")[0]) is layer for name in self.missing)
 
+    def _probe(self) -> dict[str, Tensor]:
+        return probe(self.network.config, self.tokenizer, self.template)
+
     def _use_kernels(self) -> None:
         """Let the network compute our way, as far as that gives its own scores and gradients."""
-        remember_code()
-        use_kernels(self.network, _attending(self.network), partial(_plain_scores, self.network), self._probe())
-
-    def _probe(self) -> dict[str, Tensor]:
-        """A short and a longer pair of random words, padded."""
-        special, config, rng = self.template.special, self.network.config, np.random.default_rng(0)
-        words = np.setdiff1d(np.arange(min(config.vocab_size, len(self.tokenizer))), self.tokenizer.all_special_ids)
-        longest = max(2, min(PROBE, positions_of(config, self.tokenizer)) - special)
-        of_query = (longest - 1) // 4 + 1
-        sides = [[rng.choice(words, n) for n in lengths] for lengths in ((1, of_query), (2, longest - of_query))]
-        return {name: torch.from_numpy(array) for name, array in self.template.join(*sides).items()}
+        prove_kernels(self.network, self._probe())
 
     @property
     def budget(self) -> int:
@@ -233,14 +200,7 @@ class CrossEncoder(Scorer):
         return self._ways[1]
 
     def _faster(self, device: torch.device, kind: torch.dtype) -> Ways:
-        config = self.network.config
-        if device.type == "cuda" and reads_flat(self.network):
-            batch = {name: value.to(device) for name, value in flatten(self._probe(), self.network).items()}
-            if why := works_here(self.network, partial(_plain_scores, self.network), batch, kind):
-                log.warning("our attention does not work on this GPU (%s); PyTorch's is used", why)
-                return Ways.all("torch")
-        heads = config.num_attention_heads
-        return faster(heads, config.hidden_size // heads, kind, device)
+        return faster_ways(self.network, self._probe(), device, kind)
 
     @property
     def _starts_as_saved(self) -> bool:
@@ -506,17 +466,6 @@ class CrossEncoder(Scorer):
             return self.joined(torch.from_numpy(text).to(z.device), z).cpu().numpy()
 
 
-def tokens_on_gpu(free: int | None, config: Any) -> int:
-    """Tokens that a forward pass without a graph has room for on a GPU: a power of two from 8,192 to 65,536.
-
-    A token takes about 30 bytes for each number of its state while a layer with four times as wide a middle computes
-    in half precision (the state twice, in float32 and cast, queries, keys, values, the middle before and after its
-    activation); 64 leave room for what is kept beside.
-    """
-    each = 64 * config.hidden_size
-    return int(min(LARGEST_BUDGET, max(8192, 2 ** int(np.log2(max(1.0, 0.5 * (free or 0) / each))))))
-
-
 def _sides(pairs: Any) -> tuple[list[str], list[str]]:
     """Queries and documents of pairs.
 
@@ -536,224 +485,3 @@ def _sides(pairs: Any) -> tuple[list[str], list[str]]:
 
 def _short(value: Any) -> str:
     return repr(value) if len(repr(value)) < 60 else f"{repr(value)[:60]}…"
-
-
-def resolve_lengths(
-    room: int,
-    query: int | None,
-    document: int | None,
-    fresh: bool,
-    long: Long,
-    usual: tuple[int, int] = DEFAULT_LENGTHS,
-) -> tuple[int, int]:
-    """Word pieces of queries and of documents.
-
-    Args:
-        room: tokens of a pair beside the special ones.
-        query: those of a query, where they are given or saved.
-        document: those of a document, where they are given or saved.
-        fresh: whether the model has no trained head yet.
-        long: what becomes of long documents.
-        usual: those of a query and of a document of a fresh model that cuts.
-    """
-    query = query or min(usual[0], max(1, room // 4))
-    if document:
-        return query, document
-    if long != "truncate":
-        return query, DEFAULT_LONG
-    return query, min(usual[1], room - query) if fresh else room - query
-
-
-class ClsHead(nn.Module):
-    """CEDR's scorer: a linear layer on dropout of the last layer's CLS vector."""
-
-    def __init__(self, encoder: Any, dropout: float) -> None:
-        super().__init__()
-        self.base_model_prefix = "encoder"
-        self.encoder = encoder
-        self.config: Any = encoder.config
-        self.dropout = nn.Dropout(dropout)
-        self.classifier = nn.Linear(self.config.hidden_size, 1)
-
-    def forward(self, **batch: Tensor) -> Any:
-        """Scores as ``.logits`` ``[n, 1]``, like a Hugging Face classifier."""
-        from transformers.modeling_outputs import SequenceClassifierOutput
-
-        hidden = self.encoder(**batch).last_hidden_state[:, 0]
-        return SequenceClassifierOutput(logits=self.classifier(self.dropout(hidden)))
-
-    def save_pretrained(self, folder: Path, **_: Any) -> None:
-        """Write the weights of encoder and head, and the encoder's configuration."""
-        from safetensors.torch import save_file
-
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        self.config.save_pretrained(folder)
-        save_file(copied(self.state_dict()), str(Path(folder) / "model.safetensors"), metadata={"format": "pt"})
-
-
-def _load(folder: Path, head: str, saved_cls: bool, dropout: float | None) -> tuple[Any, list[str]]:
-    """The network and the names of the weights that the folder does not have (a fresh head)."""
-    from transformers import AutoModel
-
-    config = read_config(folder, dropout)
-    if is_decoder(config):
-        raise UserError(
-            f"{folder}: {config.model_type} is a decoder, whose tokens see only what is before them; load it as a "
-            "Decoder, which reads prompts, or name an encoder, such as BERT, RoBERTa, ELECTRA, DeBERTa or ModernBERT"
-        )
-    if head == "hf":
-        if saved_cls:
-            raise UserError(f"{folder}: has a cls head; load it with head cls")
-        network, missing = load_classifier(folder, config)
-    else:
-        keys = loading(config)
-        rate = float(getattr(config, "hidden_dropout_prob", 0.1))
-        if saved_cls:
-            from safetensors.torch import load_file
-
-            network = ClsHead(AutoModel.from_config(config, **_no_pooler(config)), rate)
-            check_safetensors(folder / "model.safetensors")
-            network.load_state_dict(load_file(str(folder / "model.safetensors")))
-            missing = []
-        else:
-            encoder, info = AutoModel.from_pretrained(folder, **keys, **_no_pooler(config))
-            check_found(encoder, info["missing_keys"], folder)
-            network = ClsHead(encoder, rate)
-            nn.init.normal_(network.classifier.weight, std=getattr(config, "initializer_range", 0.02))
-            nn.init.zeros_(network.classifier.bias)
-            lacking = sorted(f"encoder.{name}" for name in info["missing_keys"])
-            missing = [*lacking, "classifier.weight", "classifier.bias"]
-    for name, module in network.named_children():
-        if name != network.base_model_prefix:
-            keep_float32(module)
-        elif pooler := getattr(module, "pooler", None):
-            keep_float32(pooler)
-    return network, missing
-
-
-def _attending(network: Any) -> Any:
-    """What of a network Transformers made."""
-    return network.encoder if isinstance(network, ClsHead) else network
-
-
-def _plain_scores(network: Any, batch: Mapping[str, Any]) -> Tensor:
-    return score_rows(network, batch, "truncate")
-
-
-def read_tokenizer(folder: Path) -> Any:
-    """A folder's tokenizer."""
-    from transformers import AutoTokenizer
-
-    check_tokenizer(folder)
-    return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-
-
-def read_config(folder: Path, dropout: float | None) -> Any:
-    """A folder's configuration, with this rate in place of every dropout's."""
-    from transformers import AutoConfig
-    from transformers.utils import logging as hf_logging
-
-    hf_logging.set_verbosity_error()
-    hf_logging.disable_progress_bar()
-    if not (folder / "config.json").is_file():
-        raise UserError(f"{folder}: holds an adapter, no whole model; load it as a Decoder")
-    config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    if dropout is not None:
-        for name, value in vars(config).items():
-            if ("dropout" in name or name.endswith("pdrop")) and isinstance(value, int | float):
-                setattr(config, name, dropout)
-    return config
-
-
-def loading(config: Any) -> dict[str, Any]:
-    """How weights are read: float32 safetensors from a folder, never code."""
-    keys: dict[str, Any] = {"config": config, "dtype": torch.float32, "use_safetensors": True}
-    return keys | {"local_files_only": True, "trust_remote_code": False, "output_loading_info": True}
-
-
-IDENTITY = {"activation_fn": "torch.nn.modules.linear.Identity"}
-"""For sentence-transformers: scores are raw."""
-
-
-def load_classifier(folder: Path, config: Any) -> tuple[Any, list[str]]:
-    """The architecture's own classifier of one label, and the names of the weights that the folder does not have."""
-    from transformers import AutoModelForSequenceClassification
-
-    config.num_labels = 1
-    config.sentence_transformers = IDENTITY
-    try:
-        network, info = AutoModelForSequenceClassification.from_pretrained(folder, **loading(config))
-    except ValueError as error:
-        raise UserError(f"{folder}: {str(error).splitlines()[0]}") from error
-    except RuntimeError as error:
-        raise UserError(f"{folder}: is a classifier of several labels, not a scorer of one") from error
-    missing = sorted(info["missing_keys"])
-    check_found(network, missing, folder)
-    return network, missing
-
-
-def is_decoder(config: Any) -> bool:
-    """Whether it reads from left to right: its first token has seen nothing, and its last one may be padding."""
-    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as CAUSAL
-    from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES as MASKED
-
-    causal = config.model_type in CAUSAL and config.model_type not in MASKED
-    return (getattr(config, "is_decoder", False) or causal) and not getattr(config, "is_encoder_decoder", False)
-
-
-def check_found(network: Any, missing: Iterable[str], folder: Path) -> None:
-    """Refuse an encoder most of whose weights have other names in the folder: it would start from random ones."""
-    prefix = f"{network.base_model_prefix}."
-    inner = getattr(network, network.base_model_prefix, network)
-    start = prefix if inner is not network else ""
-    sizes = {start + name: parameter.numel() for name, parameter in inner.named_parameters()}
-    lacking = sum(sizes.get(name, 0) for name in missing)
-    if lacking > (1 - FOUND) * sum(sizes.values()):
-        example = next(name for name in missing if name in sizes)
-        raise UserError(
-            f"{folder}: lacks {lacking / sum(sizes.values()):.0%} of the encoder's weights, such as {example}; are "
-            "they of another architecture, or called otherwise?"
-        )
-
-
-def _no_pooler(config: Any) -> dict[str, Any]:
-    """BERT and its kin have a pooler that the raw CLS vector does not use."""
-    from transformers import MODEL_MAPPING
-
-    architecture: Any = MODEL_MAPPING[type(config)]
-    takes = inspect.signature(architecture).parameters
-    return {"add_pooling_layer": False} if "add_pooling_layer" in takes else {}
-
-
-def _changes_itself(config: Any) -> bool:
-    """Whether a forward pass rewrites buffers or settings of the network, as in a few architectures."""
-    rope = str(getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None))
-    return config.model_type in ("big_bird", "funnel") or "dynamic" in rope or "longrope" in rope
-
-
-def keep_float32(module: nn.Module) -> None:
-    """Let a module compute in float32 under any autocast: scores in bf16 would tie."""
-    module.forward = MethodType(_in_float32, module)  # bound, so that a deep copy has its own
-
-
-def _in_float32(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-    with torch.autocast(next(iter(args)).device.type if args else "cpu", enabled=False):
-        floats = (a.float() if torch.is_tensor(a) and a.is_floating_point() else a for a in args)
-        return type(module).forward(module, *floats, **kwargs)
-
-
-def _knows_types(network: Any) -> bool:
-    """Whether a model tells the two sides apart by token types (BERT does, DistilBERT and RoBERTa do not)."""
-    encoder = getattr(network, network.base_model_prefix)
-    return (
-        getattr(encoder.config, "type_vocab_size", 0) > 1
-        and "token_type_ids" in inspect.signature(encoder.forward).parameters
-    )
-
-
-def positions_of(config: Any, tokenizer: Any) -> int:
-    """Tokens that fit a sequence: the model's positions, or what its tokenizer allows."""
-    positions = getattr(config, "max_position_embeddings", None) or 10**9
-    if config.model_type in FROM_PADDING:
-        positions -= (config.pad_token_id or 0) + 1
-    return min(positions, tokenizer.model_max_length)

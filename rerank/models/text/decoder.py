@@ -18,20 +18,12 @@ from rerank.lists.tokens import Side, encode
 from rerank.models.contract import write_contract
 from rerank.models.text.adapter import BASE as NAME
 from rerank.models.text.adapter import CONFIG, LoRA, adapted, base_of, save_adapter, with_adapter
-from rerank.models.text.cross_encoder import (
-    IDENTITY,
-    CrossEncoder,
-    check_found,
-    is_decoder,
-    keep_float32,
-    load_classifier,
-    loading,
-    positions_of,
-    read_config,
-    read_tokenizer,
-    resolve_lengths,
-)
+from rerank.models.text.architecture import is_decoder, positions_of
+from rerank.models.text.cross_encoder import CrossEncoder
+from rerank.models.text.head import keep_float32
+from rerank.models.text.lengths import resolve_lengths
 from rerank.models.text.long import Long
+from rerank.models.text.network import IDENTITY, check_found, load_classifier, loading, read_config, read_tokenizer
 from rerank.models.text.prompt import Prompt
 from rerank.models.text.template import PairTemplate
 from rerank.models.weights import initial_hashes
@@ -93,17 +85,8 @@ class Decoder(CrossEncoder):
         """
         self._told, self.lora = (template, instruction), lora
         self._adapter: list[Any] = []  # peft's model around the network; in a list, since its weights are the network's
-        super().__init__(
-            name,
-            head,  # type: ignore[arg-type]
-            query_length,
-            document_length,
-            dropout,
-            long,
-            start,
-            start_depth,
-            start_weight,
-        )
+        others = query_length, document_length, dropout, long, start, start_depth, start_weight
+        super().__init__(name, head, *others)  # type: ignore[arg-type]
 
     @staticmethod
     def knows(name: str) -> bool:

@@ -75,6 +75,8 @@ class Prompt:
         if (text := "".join(parts)).index("{document}") < text.index("{query}"):
             raise UserError(f"{where}: parts: {{document}} comes before {{query}}; put the query first")
         others = {key: values.get(key) for key in ("yes", "no", "instruction")}
+        if others["yes"] is None:
+            raise UserError(f"{where}: yes: is missing; name the token whose logit is the score")
         for key, value in others.items():
             if not (isinstance(value, str) or (value is None and key != "yes")):
                 raise UserError(f"{where}: {key}: expected a text, not {value!r} (quote it)")

@@ -26,6 +26,7 @@ from rerank.models.text.long import make_inputs
 from rerank.training.batches import Batches
 from rerank.training.step import Gradients
 from tests.builders import WORDS, make_model, random_run, write_collection
+from tests.close import check_close, check_gradients, gradients_of
 
 POSITIONS, QUERY, DOCUMENT = 40, 6, 100
 CAPACITY = POSITIONS - 3 - QUERY
@@ -112,18 +113,15 @@ def test_cls_mean_is_the_head_on_the_mean_of_cls_vectors(short_model: Path, list
         mean = torch.stack(vectors).mean(0)
         expected.append(network.classifier(network.bert.pooler(mean) if head == "hf" else mean[:, 0])[0, 0])
     torch.stack(expected).square().sum().backward()
-    theirs = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
-    model.zero_grad()
+    theirs = gradients_of(model)
+    model.zero_grad(set_to_none=True)
     inputs = model.inputs(lists)
     batch = inputs.collate(lists.row_numbers, lists.offsets[:-1])
     assert {int(n) for n in batch["chunks"]} == {1, 2, 3, 4}
     scores = model.score(batch)
-    torch.testing.assert_close(scores, torch.stack(expected), rtol=1e-4, atol=1e-5)
+    check_close(scores, torch.stack(expected))
     scores.square().sum().backward()
-    for name, parameter in model.named_parameters():
-        assert (parameter.grad is None) == (name not in theirs)
-        if parameter.grad is not None:
-            torch.testing.assert_close(parameter.grad, theirs[name], rtol=1e-3, atol=1e-4, msg=name)
+    check_gradients(gradients_of(model), theirs)
 
 
 @pytest.mark.parametrize("kind", ["distilbert", "roberta", "electra"])
@@ -156,7 +154,7 @@ def test_scores_of_chunks_are_brought_together(short_model: Path, lists: Lists, 
             scores = [model.network(**row).logits.item() for row in rows_by_hand(model, query, document)]
         expected.append(reduce(scores))
     found = score_lists(model, model.inputs(lists), lists, precision="fp32")
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(model.predict(pairs_of(lists)), expected, rtol=0.1, atol=0.1)  # bf16 where it is fast
 
 
@@ -185,10 +183,9 @@ def test_training_gradients_do_not_depend_on_how_a_batch_is_cut(short_model: Pat
         loss, documents, *_ = step.accumulate(batch, 1)
         learnable = [n for n in lists.lengths if n > 1]  # every list of several documents has unequal labels
         assert documents == sum(learnable)
-        found.append((loss, {name: p.grad for name, p in model.named_parameters() if p.grad is not None}))
+        found.append((loss, gradients_of(model)))
     assert found[1][0] == pytest.approx(found[0][0], rel=1e-5)
-    for name, gradient in found[0][1].items():
-        torch.testing.assert_close(found[1][1][name], gradient, rtol=1e-3, atol=1e-6, msg=name)
+    check_gradients(found[1][1], found[0][1])
 
 
 @pytest.mark.parametrize("long", STRATEGIES)
@@ -273,7 +270,7 @@ def test_literal_cedr_is_the_recipe_batch_mates_and_all(
     assert "depend on which documents are scored together" in caplog.text
     expected = [score for start in range(0, len(pairs), 16) for score in cedr(model, pairs[start : start + 16])]
     found = score_lists(model, inputs, lists, precision="fp32")
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
     alone = [cedr(model, [pair])[0] for pair in pairs]
     assert np.abs(found - alone).max() > 0.01, "a batch mate adds an empty chunk"
 

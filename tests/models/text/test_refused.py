@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import shutil
@@ -16,6 +17,7 @@ from transformers import AutoTokenizer, BartConfig, BartModel, GPT2Config, GPT2M
 from rerank.errors import UserError
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.text.template import PairTemplate
+from rerank.models.weights import PACKAGED, find_model
 from tests.builders import make_lists
 
 TINY = {"vocab_size": 30522, "pad_token_id": 1}
@@ -108,3 +110,24 @@ def test_what_is_fresh_is_named(
         model.prepare(make_lists(tmp_path / "some"), 42)
     assert f"{prefix}{lost}" in caplog.text
     assert "classifier.weight" in caplog.text
+
+
+def test_pickled_weights_beside_other_safetensors(folder: Path) -> None:
+    (folder / "model.safetensors").rename(folder / "other.safetensors")
+    torch.save(load_file(folder / "other.safetensors"), folder / "pytorch_model.bin")
+    with pytest.raises(UserError):
+        CrossEncoder(str(folder))
+
+
+def test_a_package_whose_weights_are_not_the_originals(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "packaged").mkdir()
+    model = folder.rename(tmp_path / "packaged" / "model")
+    monkeypatch.syspath_prepend(tmp_path)
+    original = hashlib.sha256((model / "model.safetensors").read_bytes()).hexdigest()
+    monkeypatch.setitem(PACKAGED, "original", ("packaged", original))
+    assert find_model("original") == model
+    monkeypatch.setitem(PACKAGED, "original", ("packaged", "0" * 64))
+    with pytest.raises(UserError, match="not the original's"):
+        find_model("original")

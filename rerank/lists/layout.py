@@ -1,0 +1,66 @@
+"""What a lists folder is made of: queries, documents and candidates in Arrow, any number of columns, a manifest.
+
+=====================  ================================================================================================
+``manifest.json``      version, where everything came from, counts, a sha256 per file; sealed by its own
+``queries.arrow``      ``query_id`` and, of texts, ``text``
+``documents.arrow``    ``doc_id`` and, of texts, ``text``: each distinct document once
+``candidates.arrow``   ``query``, ``document`` (rows of the two), ``grade``, ``added``: a row per candidate, list after
+                       list, best first
+``ends.arrow``         ``end`` (where each list ends among the candidates), ``added`` (how many of its last are hidden)
+``qrels.trec``         all judgments, also of documents that are no candidates
+``columns/NAME.arrow`` what a system says of every candidate, a number or several; NaN where it did not return it
+``run.trec``           the ranking, for other tools
+=====================  ================================================================================================
+
+A folder is immutable but for its columns, which come and go as whole files. It is mapped, not read: what a list does
+not need is never touched.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from rerank.errors import NotFoundError, UserError
+from rerank.hashes import read_sealed
+
+VERSION = 2
+"""Version of the folder's layout; a folder of another version is refused."""
+
+MANIFEST = "manifest.json"
+QUERIES = pa.schema([("query_id", pa.string()), ("text", pa.string())])
+DOCUMENTS = pa.schema([("doc_id", pa.string()), ("text", pa.string())])
+CANDIDATES = pa.schema([("query", pa.int32()), ("document", pa.int32()), ("grade", pa.int16()), ("added", pa.uint8())])
+ENDS = pa.schema([("end", pa.int64()), ("added", pa.int32())])
+TABLES = ("queries", "documents", "candidates", "ends")
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """The manifest of a lists folder, checked for its version and its seal."""
+    path = folder / MANIFEST
+    if not path.is_file():
+        raise NotFoundError(f"{folder}: not a lists folder (no {MANIFEST}); make one with `rerank retrieve`")
+    try:
+        version = json.loads(path.read_bytes()).get("version")
+    except (ValueError, AttributeError, RecursionError) as error:
+        raise UserError(f"{path}: not JSON ({error}); build the lists again with `rerank retrieve`") from error
+    if version == 1:
+        raise UserError(f"{path}: lists of version 1; convert them with `rerank lists {folder} --upgrade`")
+    if version != VERSION:
+        raise UserError(f"{path}: lists of version {version}, this is version {VERSION}; build them again")
+    manifest = read_sealed(path)
+    if lost := [name for name in manifest["files"] if not (folder / name).is_file()]:
+        raise NotFoundError(f"{folder / lost[0]}: no such file, but {MANIFEST} has it; build the lists again")
+    return manifest
+
+
+def is_lists_folder(folder: Path) -> bool:
+    """Whether a folder holds ranked lists of ours, whole or damaged: what ``--overwrite`` may replace."""
+    path = folder / MANIFEST
+    try:
+        return "counts" in json.loads(path.read_bytes())
+    except (OSError, ValueError, TypeError, RecursionError):
+        return False

@@ -1,0 +1,73 @@
+"""Our kernels in a cross-encoder: proved when it is loaded, chosen by a measurement where it computes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rerank.kernels.flat import flatten, reads_flat
+from rerank.kernels.measured import faster
+from rerank.kernels.proof import use_kernels, works_here
+from rerank.kernels.shapes import remember_code
+from rerank.kernels.ways import Ways
+from rerank.models.text.architecture import positions_of
+from rerank.models.text.head import ClsHead
+from rerank.models.text.long import score_rows
+from rerank.models.text.template import PairTemplate
+
+log = logging.getLogger("rerank")
+
+LARGEST_BUDGET = 1 << 16
+"""Tokens of a forward pass on a GPU at the most. With 8,192 MiniLM's kernels take less time than their launches."""
+
+PROBE = 70
+"""Tokens of the longer of two pairs on which kernels prove themselves: more than a window of local attention."""
+
+
+def probe(config: Any, tokenizer: Any, template: PairTemplate) -> dict[str, Tensor]:
+    """A short and a longer pair of random words, padded."""
+    special, rng = template.special, np.random.default_rng(0)
+    words = np.setdiff1d(np.arange(min(config.vocab_size, len(tokenizer))), tokenizer.all_special_ids)
+    longest = max(2, min(PROBE, positions_of(config, tokenizer)) - special)
+    of_query = (longest - 1) // 4 + 1
+    sides = [[rng.choice(words, n) for n in lengths] for lengths in ((1, of_query), (2, longest - of_query))]
+    return {name: torch.from_numpy(array) for name, array in template.join(*sides).items()}
+
+
+def prove_kernels(network: Any, batch: Mapping[str, Tensor]) -> None:
+    """Let a network compute our way, as far as that gives its own scores and gradients of a probe."""
+    remember_code()
+    made_by_transformers = network.encoder if isinstance(network, ClsHead) else network
+    use_kernels(network, made_by_transformers, partial(_scores, network), batch)
+
+
+def faster_ways(network: Any, batch: Mapping[str, Tensor], device: torch.device, kind: torch.dtype) -> Ways:
+    """The faster ways of attention and dropout on a device; PyTorch's on a GPU where ours fail on a probe."""
+    if device.type == "cuda" and reads_flat(network):
+        flat = {name: value.to(device) for name, value in flatten(batch, network).items()}
+        if why := works_here(network, partial(_scores, network), flat, kind):
+            log.warning("our attention does not work on this GPU (%s); PyTorch's is used", why)
+            return Ways.all("torch")
+    heads = network.config.num_attention_heads
+    return faster(heads, network.config.hidden_size // heads, kind, device)
+
+
+def tokens_on_gpu(free: int | None, config: Any) -> int:
+    """Tokens that a forward pass without a graph has room for on a GPU: a power of two from 8,192 to 65,536.
+
+    A token takes about 30 bytes for each number of its state while a layer with four times as wide a middle computes
+    in half precision (the state twice, in float32 and cast, queries, keys, values, the middle before and after its
+    activation); 64 leave room for what is kept beside.
+    """
+    each = 64 * config.hidden_size
+    return int(min(LARGEST_BUDGET, max(8192, 2 ** int(np.log2(max(1.0, 0.5 * (free or 0) / each))))))
+
+
+def _scores(network: Any, batch: Mapping[str, Any]) -> Tensor:
+    return score_rows(network, batch, "truncate")

@@ -1,0 +1,66 @@
+"""What a token's graph keeps: as measured by a forward pass, on the meta device, and by adding up the states."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
+
+from rerank.kernels.flat import reads_flat
+from rerank.lists import Lists
+from rerank.models.text.cross_encoder import CrossEncoder
+from rerank.training.budget import bytes_per_token
+from tests.builders import make_lists
+from tests.conftest import ROOT
+
+sys.path.insert(0, str(ROOT / "scripts"))
+from count_kernels import as_on_a_gpu
+
+HIDDEN, MIDDLE = 64, 160
+
+
+@pytest.fixture(scope="module")
+def lists(tmp_path_factory: pytest.TempPathFactory) -> Lists:
+    return make_lists(tmp_path_factory.mktemp("memory"))
+
+
+def made(kind: str, layers: int, tiny_model: Path, folder: Path) -> CrossEncoder:
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
+    sizes: dict[str, Any] = {"hidden_size": HIDDEN, "intermediate_size": MIDDLE, "num_attention_heads": 2}
+    sizes |= {f"{name}_token_id": 0 for name in ("pad", "cls", "sep", "bos", "eos")}
+    config = AutoConfig.for_model(
+        kind, num_labels=1, vocab_size=len(tokenizer), num_hidden_layers=layers, max_position_embeddings=128, **sizes
+    )
+    AutoModelForSequenceClassification.from_config(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    model = CrossEncoder(str(folder), dropout=0.0, query_length=8, document_length=64)
+    assert reads_flat(model.network)
+    model.settle("fp32", "own")  # PyTorch's keeps more: a copy of what it gives on a CPU, all weights on a GPU
+    return model.train()
+
+
+def cost(model: CrossEncoder, lists: Lists) -> float:
+    return bytes_per_token(model, model.inputs(lists), lists, np.arange(len(lists)), "fp32")
+
+
+@pytest.mark.parametrize("kind", ["bert", "modernbert"])
+def test_a_forward_pass_and_the_meta_device_agree(kind: str, lists: Lists, tiny_model: Path, tmp_path: Path) -> None:
+    """The first by attention on a CPU, the second by a GPU's, of whose graph nothing is computed."""
+    model = made(kind, 4, tiny_model, tmp_path)
+    here = cost(model, lists)
+    model.to("meta")
+    with as_on_a_gpu():
+        assert cost(model, lists) == pytest.approx(here, rel=0.05)
+
+
+def test_a_layer_of_bert_keeps_its_states(lists: Lists, tiny_model: Path, tmp_path: Path) -> None:
+    """Its input; queries, keys, values and what they see; twice a sum and its norm; the middle before and after GELU.
+
+    The last norm's output is the next layer's input.
+    """
+    less, more = (cost(made("bert", n, tiny_model, tmp_path / str(n)), lists) for n in (2, 3))
+    assert more - less == pytest.approx(4 * (8 * HIDDEN + 2 * MIDDLE), rel=0.05)
