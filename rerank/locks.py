@@ -82,7 +82,7 @@ def tidied(path: str | Path) -> None:
     """
     path = Path(os.path.realpath(path))
     place = path.with_name(f".{path.name}.lock")
-    if place.is_file() and os.access(place.parent, os.W_OK):
+    if place.is_file() and all(os.access(file, os.W_OK) for file in (place, place.parent)):
         with held(path, "tidying up", wait=True):
             clear_within(path, deep=True)
 

@@ -3,10 +3,10 @@
     python scripts/try_processes.py --data DIR [--folder DIR]
 
 ``DIR`` holds ``dl20`` (a ``files:`` folder with runs) and ``MQ2008`` (LETOR). Each training is small, in float32 and
-without dropout (whose random numbers are each process's own). A line has the largest difference of a weight, and of a
+without dropout (whose random numbers are each process's own). An entry has the largest difference of a weight, and of a
 validation measure after any epoch, from the training by one process in one piece. Biases that neither a softmax nor a
 ranking loss sees have no gradient but rounding errors, of which Adam makes steps of full length: their differences are
-in brackets.
+in brackets. A process's share of a batch is cut into the pieces; with batch norm one process has the whole batch.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from rerank.training.command import configured
 from rerank.training.fit import fit
 
 BATCH = 16
+Trained = tuple[dict[str, torch.Tensor], list[dict[str, float]]]
 UNSEEN = ("key.bias", "classifier.bias", "layers.2.bias", "classifier.out_proj.bias")
 """Ends of the names of parameters whose gradient is 0 but for rounding."""
 
@@ -88,11 +89,22 @@ def one(process: int, processes: int, port: int, settings: dict[str, Any], outpu
         torch.distributed.destroy_process_group()
 
 
-def trained(folder: Path) -> tuple[dict[str, torch.Tensor], list[dict[str, float]]]:
+def trained(folder: Path) -> Trained:
     """The last weights, and the validation measures of every epoch."""
     weights = load_file(max((folder / "checkpoints").glob("step-*")) / "model.safetensors")
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     return weights, [line["validation"] for line in lines if "validation" in line]
+
+
+def difference(found: Trained, alone: Trained) -> str:
+    """How far a training is from another, as the table has it."""
+    keys = [key for key in alone[0] if not key.endswith("num_batches_tracked")]
+    off = {key: float((found[0][key] - alone[0][key]).abs().max()) for key in keys}
+    seen = max(value for key, value in off.items() if not key.endswith(UNSEEN))
+    unseen = max((value for key, value in off.items() if key.endswith(UNSEEN)), default=0.0)
+    pairs = zip(found[1], alone[1], strict=True)
+    measures = max(abs(ours[key] - theirs[key]) for ours, theirs in pairs for key in theirs)
+    return f"{seen:.1e} ({unseen:.1e}); {measures:.4f}"
 
 
 def free_port() -> int:
@@ -111,27 +123,20 @@ def main() -> None:
     logging.getLogger("rerank").setLevel(logging.ERROR)
     with tempfile.TemporaryDirectory(dir=options.folder) as temporary:
         place = Path(temporary)
-        print("| training | processes x pieces | weights (biases without gradient) | measures |\n|---|---|---|---|")
+        print("| training | processes | 1 piece | 2 pieces | 4 pieces |\n|---|---|---|---|---|")
         for number, (name, settings) in enumerate(trainings(options.data, place).items()):
             alone = None
             for processes in (1, 2, 4):
+                entries = []
+                shares = processes if "batch_norm" not in settings["model"]["init_args"] else 1
                 for pieces in (1, 2, 4):
                     folder = place / f"{number}-{processes}-{pieces}"
-                    cut = settings | {"micro_batch_size": max(1, BATCH // processes // pieces)}
-                    words = (processes, free_port(), cut, str(folder))
-                    start_processes(one, words, nprocs=processes, start_method="fork")
+                    cut = settings | {"micro_batch_size": BATCH // shares // pieces}
+                    start_processes(one, (processes, free_port(), cut, str(folder)), processes, start_method="fork")
                     found = trained(folder)
                     alone = alone or found
-                    counts = {key for key in alone[0] if key.endswith("num_batches_tracked")}
-                    off = {
-                        key: float((found[0][key] - alone[0][key]).abs().max()) for key in alone[0] if key not in counts
-                    }
-                    seen = max(value for key, value in off.items() if not key.endswith(UNSEEN))
-                    unseen = max((value for key, value in off.items() if key.endswith(UNSEEN)), default=0.0)
-                    pairs = zip(found[1], alone[1], strict=True)
-                    measures = max(abs(ours[key] - theirs[key]) for ours, theirs in pairs for key in theirs)
-                    shown = f"{seen:.1e} ({unseen:.1e}) | {measures:.1e}"
-                    print(f"| {name} | {processes} x {pieces} | {shown} |", flush=True)
+                    entries.append(difference(found, alone))
+                print(f"| {name} | {processes} | {' | '.join(entries)} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from rerank.lists.add import Coverage, is_there
 from rerank.lists.columns import as_name, check_name
 from rerank.lists.store import Store
 from rerank.lists.view import Lists
+from rerank.locks import tidied
 from rerank.models.contract import AFTERWARDS, FILES, read_contract
 from rerank.models.weights import find_model, initial_hashes
 from rerank.training.in_sample import check_out_of_sample
@@ -95,7 +96,8 @@ def score_column(
             if scoring.main:
                 store.add_column(name, _together(shares, scored), made=made)
     elif scoring.main:
-        clear(place)  # what was killed between the column and the end
+        tidied(place)  # what was killed between the column and the end
+        clear(place)
     covered = Coverage.of(store, store.entry(name).values)
     log.info("%s: column %s%s: %s", store, name, ", there already" if done else "", covered)
     scoring.end()

@@ -53,7 +53,13 @@ def test_the_column_is_what_the_model_says(
         stored.with_added().column("x.v1"), score_lists(model, model.inputs(every), every), rtol=0, atol=1e-5
     )
     assert covered.added == (int(lists.store.added.sum()),) * 2 and lists.store.added.any()
-    assert sorted(path.name for path in (tmp_path / "lists" / "columns").iterdir()) == ["bm25.arrow", "x.v1.arrow"]
+    columns, names = tmp_path / "lists" / "columns", ["bm25.arrow", "x.v1.arrow"]
+    assert sorted(path.name for path in columns.iterdir()) == names
+    for lock in (".x.v1.arrow.lock", "..x.v1.parts.lock"):
+        (columns / lock).touch()
+    (columns / ".x.v1.parts").mkdir()
+    add_model(tmp_path / "lists", cross_encoder)
+    assert sorted(path.name for path in columns.iterdir()) == names, "what was killed behind the column is cleared away"
 
 
 def test_shares_of_one_model_are_scored_apart(cross_encoder: Path, tmp_path: Path) -> None:
