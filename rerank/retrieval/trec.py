@@ -87,8 +87,6 @@ def _tidy(text: bytes) -> bytes | None:
         except UnicodeDecodeError:
             return None
     text = text.replace(b"\t", b" ")
-    if b" 0x" in text or b" 0X" in text:  # Arrow takes 0x1f for a whole number
-        return None
     blank = signs <= 32
     if blank[0] or text[-1:] == b" " or (blank[1:] & blank[:-1]).any():
         text = re.sub(rb" *[\n\r]+[ \n\r]*", b"\n", re.sub(rb" +", b" ", text)).strip(b" ").lstrip(b"\n")
