@@ -146,7 +146,13 @@ def pair_sum(scores: Tensor, places: Tensor, weight: Weight) -> Tensor:
 
 
 class Known(torch.autograd.Function):
-    """Values of lists, ``[B]``, whose gradient ``[B, N]`` is known."""
+    """Values of lists, ``[B]``, whose gradient ``[B, N]`` is known.
+
+    >>> scores = torch.tensor([[1.0, 2.0]], requires_grad=True)
+    >>> Known.apply(scores, torch.tensor([3.0]), torch.tensor([[0.5, -0.5]])).sum().backward()
+    >>> scores.grad
+    tensor([[ 0.5000, -0.5000]])
+    """
 
     @staticmethod
     def forward(ctx: Any, scores: Tensor, total: Tensor, gradient: Tensor) -> Tensor:

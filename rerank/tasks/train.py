@@ -138,11 +138,11 @@ def checked(settings: dict[str, Any]) -> dict[str, Any]:
 
     hints = get_type_hints(TrainConfig)
     parser = ArgumentParser(prog="rerank train", exit_on_error=False)
-    plain = {name for name in settings if not isinstance(hints[name], type) or hints[name] in (int, str, bool, float)}
+    plain = [name for name in settings if not isinstance(hints[name], type) or hints[name] in (int, str, bool, float)]
     for name in plain:
         parser.add_argument(f"--{name}", type=hints[name])
-    values = {name: parse(parser, {name: settings[name]})[name] for name in plain}
-    for name in settings.keys() - plain:
+    values = vars(parse(parser, {name: settings[name] for name in plain}))
+    for name in settings.keys() - values.keys():
         if not isinstance(settings[name], hints[name]):
             raise UserError(f"{name}: expected a {hints[name].__name__}, not {_kind(settings[name])}")
     return settings | values

@@ -233,7 +233,7 @@ def test_scoring_cuts_smaller_when_memory_runs_out(
         found = score_lists(hungry, hungry.inputs(lists), lists, precision="fp32", budget=4000)
     np.testing.assert_allclose(found, expected, atol=1e-5)
     said = [record.getMessage() for record in caplog.records if "out of memory" in record.getMessage()]
-    budgets = [int(line.split()[6]) for line in said]
+    budgets = [int(line.split()[-1]) for line in said]
     assert budgets == sorted(budgets, reverse=True)
     assert 1 <= len(said) <= 5
     hungry.room = 5
