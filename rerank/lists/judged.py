@@ -102,7 +102,7 @@ class JudgedDocuments:
         alike = _alike(self._left, self._met.values())
         if 100 * len(alike) >= known:  # fewer, among so many that are known, are documents of their own
             _check_spelling("documents", self._left, alike, name)
-        example = next(iter(self._left))
+        example = min(self._left)
         if SHARE * known < self._total if whole else not known:
             raise UserError(
                 f"{name}: has only {known} of the {self._total} documents that are judged, and not {example!r}; are "
