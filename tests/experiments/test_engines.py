@@ -280,7 +280,10 @@ def test_a_grid_on_two_nodes_equals_this_machine_byte_for_byte(here: Path, tmp_p
 @pytest.mark.slow
 def test_cells_of_a_node_that_is_killed_are_done_by_others(here: Path, tmp_path: Path, cluster: Any) -> None:
     """A third node joins while cells are trained, gets some, and is killed."""
-    process = on_ray(here, tmp_path / "out", cluster.address)
+    words = ["--base.epochs=400", "--base.patience=400"]  # or the others are through before it has started
+    local = ["--config", str(here / "experiment.yaml"), "--output", str(tmp_path / "here")]
+    assert main(["experiment", *local, *words]) == 0
+    process = on_ray(here, tmp_path / "out", cluster.address, *words)
     while not list((tmp_path / "out").glob("cells/**/measures.json")):
         assert process.poll() is None
         time.sleep(0.1)
@@ -294,7 +297,7 @@ def test_cells_of_a_node_that_is_killed_are_done_by_others(here: Path, tmp_path:
     assert process.returncode == 0, said
     assert "trying again" in said
     assert "room for 4 cells on 3 machines, before for 2" in said
-    assert found(tmp_path / "out") == found(here / "here")
+    assert found(tmp_path / "out") == found(tmp_path / "here")
 
 
 @pytest.mark.slow
