@@ -10,6 +10,7 @@ import json
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -249,7 +250,7 @@ def _table(files: Sequence[Kept]) -> pa.Table:
 def _files(path: str | Path, table: pa.Table) -> Iterable[Kept]:
     columns = {name: table[name].to_pylist() for name in table.column_names}
     firsts = [i for i, content in enumerate(columns["content"]) if content is not None]
-    for start, end in zip(firsts, [*firsts[1:], table.num_rows], strict=True):
+    for start, end in pairwise([*firsts, table.num_rows]):
         content = json.loads(columns["content"][start])
         if end > start + 1:
             count = end - start - 1

@@ -161,6 +161,14 @@ def test_bytes_do_not_depend_on_the_order_and_come_back(tmp_path: Path) -> None:
     assert restore(tmp_path / "one.parquet", tmp_path / "out") == 0, "what is there stays"
 
 
+def test_what_was_stopped_before_its_first_cell_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "kept.parquet"
+    write_kept(path, [], lacking=[("a", None, 1)])
+    assert read_kept(path) == []
+    assert read_lacking(path) == [("a", None, 1)]
+    assert restore(path, tmp_path / "experiment") == 0
+
+
 def test_a_cell_that_is_half_trained_here_resumes(tmp_path: Path) -> None:
     """Its best model so far must not stand beside the measures of the finished training."""
     folders = ["cells/a/all/seed-1/point-1", "cells/a/all/seed-2/point-1"]
