@@ -13,6 +13,7 @@ import json
 import logging
 import os
 import queue
+import shutil
 import signal
 import sys
 import threading
@@ -37,12 +38,17 @@ STOP = "stop\n"
 
 
 def train_cell(settings: dict[str, Any], folder: Path, id: str) -> None:
-    """Train a cell, or resume it; where another machine is taken for dead but still trains it, wait for that."""
+    """Train a cell, or resume it; where another machine is taken for dead but still trains it, wait for that.
+
+    What is finished has no use for its checkpoints, six times the weights, of which a grid would fill a disk.
+    """
     from rerank.training.command import configured
     from rerank.training.fit import fit
+    from rerank.training.run_folder import CHECKPOINTS
 
     with held(folder, "rerank experiment", wait=True):
         fit(configured(settings), folder, expected=id)
+        shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
 
 
 def measure_cell(

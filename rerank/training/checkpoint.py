@@ -14,6 +14,7 @@ from rerank.errors import UserError
 from rerank.files import atomic_folder
 from rerank.hashes import check_files, hash_files, read_sealed, write_sealed
 from rerank.models.weights import copied
+from rerank.training.run_folder import CHECKPOINTS
 from rerank.training.step import LOSS_SCALE, Step
 
 KEEP = 2
@@ -84,7 +85,7 @@ def save_checkpoint(run: Path, state: State, model: torch.nn.Module, optimizer: 
     """Write ``checkpoints/step-N`` beside its place, rename it there, and drop older ones."""
     from safetensors.torch import save_file
 
-    folder = run / "checkpoints" / f"step-{state.step:08d}"
+    folder = run / CHECKPOINTS / f"step-{state.step:08d}"
     with atomic_folder(folder, replace=True) as temporary:
         save_file(copied(_changing(model)), str(temporary / "model.safetensors"))
         moments = {
@@ -111,7 +112,7 @@ def load_checkpoint(run: Path, model: torch.nn.Module, optimizer: torch.optim.Op
     """
     from safetensors.torch import load_file
 
-    folders = sorted((run / "checkpoints").glob("step-*"))
+    folders = sorted((run / CHECKPOINTS).glob("step-*"))
     if not folders:
         return None
     folder = folders[-1]

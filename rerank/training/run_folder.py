@@ -35,6 +35,9 @@ IDENTITY = "identity.json"
 MEASURES = "measures.json"
 """Written last: the run is complete. Sealed, and never written again."""
 
+CHECKPOINTS = "checkpoints"
+"""Folder from which an interrupted run resumes."""
+
 GIVEN = "lists"
 """Where lists lie that were given in memory."""
 
@@ -97,7 +100,7 @@ class RunFolder:
         if not (self.path / IDENTITY).exists():
             with atomic_write(self.path / IDENTITY) as file:
                 file.write(canonical(self.identity))
-        (self.path / "checkpoints").mkdir(exist_ok=True)
+        (self.path / CHECKPOINTS).mkdir(exist_ok=True)
         if not (self.path / "config.yaml").exists():
             with atomic_write(self.path / "config.yaml") as file:
                 file.write(self.config)

@@ -201,6 +201,8 @@ def test_points_are_all_that_was_trained(folder: Path, results: dict[str, Any]) 
         assert row["validation/nDCG@5"] == read_measures(folder / "out" / row["folder"])["validation"]["nDCG@5"]
         if row["method"] == "SmoothI":
             assert json.loads(row["loss.relaxation.alpha"]) == json.loads(row["point"])["loss.relaxation.alpha"]
+    finished = [path.parent for path in folder.rglob("measures.json")]
+    assert not [path for path in finished if (path / "checkpoints").exists()], "they have no use for them any more"
 
 
 def test_markdown_and_latex_are_tables(folder: Path, results: dict[str, Any]) -> None:

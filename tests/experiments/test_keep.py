@@ -70,7 +70,7 @@ def test_kept_cells_resume_an_experiment_byte_by_byte(
     config = write_config(folder, output=str(other))
     assert experiment([config, f"--html={tmp_path / 'page.html'}"]) == 0
     assert contents(other) == before
-    assert not [*other.rglob("best"), *other.rglob("checkpoints")], "nothing was trained"
+    assert not [*other.rglob("best"), *other.rglob("metrics.jsonl")], "nothing was trained"
     assert (other / "table.md").read_text() == (output / "table.md").read_text()
     assert (other / "cells.parquet").read_bytes() == kept.read_bytes()
     assert verify(other)
