@@ -154,7 +154,7 @@ def judged_queries(lists: Lists) -> Array:
 
 
 def keep_back(train: Lists, share: float, seed: int) -> tuple[Lists, Lists | None]:
-    """The training lists without a share of the judged queries, and that share, to validate on.
+    """The training lists without a share of the judged queries, and that share, to validate on; equal texts together.
 
     Args:
         train: training lists, without what was added to them.
@@ -168,8 +168,11 @@ def keep_back(train: Lists, share: float, seed: int) -> tuple[Lists, Lists | Non
     if not len(judged):
         return train, None
     kept = judged[np.random.default_rng(seed).permutation(len(judged))][: max(1, round(len(judged) * share))]
-    log.info("%d of the training queries kept back for validation", len(kept))
-    return train.select(np.setdiff1d(np.arange(len(train)), kept)), train.select(np.sort(kept))
+    keys = train.query_keys
+    texts = {keys[i] for i in kept}
+    back = np.array([key in texts for key in keys])
+    log.info("%d of the training queries kept back for validation", back.sum())
+    return train.select(np.flatnonzero(~back)), train.select(np.flatnonzero(back))
 
 
 def check_disjoint(train: Lists, others: Mapping[str, Lists | None]) -> None:
