@@ -3,12 +3,14 @@
     pip install coverage
     python scripts/try_mutants.py rerank/files.py --tests tests/test_files.py tests/test_hashes.py [--mutants 60]
     python scripts/try_mutants.py rerank/lists --tests tests/lists --only 3 17
+    python scripts/try_mutants.py rerank/lists --tests tests/lists --recorded lists.json --first 20
 
 Changes are those that slips make: another comparison, ``and`` for ``or``, a condition negated, a number one more, True
 for False, + for -, a statement or a keyword argument gone. Each is written to a copy of the repository, in which the
 tests run that execute the changed lines, until one fails: the quickest first, and as many as take a minute. A mutant
 that none of them fails for survived, and is printed with its place. What tests execute is recorded beforehand, their
-fixtures included. Lines that only run at import, or in processes that tests start, stand for all of their file.
+fixtures included, a file of tests at a time; in ``--recorded``, it is there for the next run. Lines that only run at
+import, or in processes that tests start, stand for all of their file, and such a file for all of the room.
 
 Every run is a fork of a process that has imported what is not ours.
 """
@@ -42,6 +44,8 @@ from hypothesis import Phase, settings
 ROOT = Path(__file__).resolve().parent.parent
 SECONDS = 60
 """As much of the tests runs for one mutant, by the seconds that they took when they were recorded."""
+RECORDING = 900
+"""Seconds after which a file of tests is left out."""
 WORDS = ("-q", "-n", "0", "-p", "no:cacheprovider")
 WARM = ("accelerate", "datasets", "ir_measures", "jsonargparse", "lightgbm", "pandas", "pyarrow.dataset", "scipy.stats")
 WARM += ("tokenizers", "torch._dynamo", "torch.utils.tensorboard", "transformers.models.bert.modeling_bert")
@@ -181,7 +185,7 @@ class Recorder(Repeatable):
         """What was recorded."""
         self.coverage.stop()
         data = self.coverage.get_data()
-        lines = {file: data.contexts_by_lineno(file) for file in data.measured_files()}
+        lines = {os.path.relpath(file): data.contexts_by_lineno(file) for file in data.measured_files()}
         path.write_text(json.dumps({"tests": self.tests, "lines": lines}))
 
 
@@ -205,15 +209,23 @@ class Chosen(Repeatable):
             self.said.write_text(report.nodeid)
 
 
-def choose(mutant: Mutant, lines: dict[str, list[str]], tests: dict[str, Any]) -> dict[str, float]:
+def choose(mutant: Mutant, recorded: dict[str, Any]) -> dict[str, float]:
     """The quickest of the tests that execute what is changed, with the seconds that they took."""
-    contexts = {context for line in mutant.lines for context in lines.get(str(line), ())} - {""}
-    contexts = contexts or {context for line in lines.values() for context in line} - {""}
-    found, total = {}, 0.0
-    for test, (seconds, made_of) in sorted(tests.items(), key=lambda entry: entry[1][0]):
-        if not contexts.isdisjoint(made_of) and (total := total + seconds) <= SECONDS:
-            found[test] = seconds
-    return found
+    name = str(mutant.file.resolve().relative_to(ROOT))
+    changed, whole, every = [], [], []
+    for found in recorded.values():
+        lines = {int(line): {*contexts} - {""} for line, contexts in found["lines"].get(name, {}).items()}
+        for test, (seconds, made_of) in found["tests"].items():
+            every.append((seconds, test))
+            if any(not contexts.isdisjoint(made_of) for contexts in lines.values()):
+                whole.append((seconds, test))
+            if any(not lines.get(line, set()).isdisjoint(made_of) for line in mutant.lines):
+                changed.append((seconds, test))
+    chosen, total = {}, 0.0
+    for seconds, test in sorted(changed or whole or every):
+        if (total := total + seconds) <= SECONDS:
+            chosen[test] = seconds
+    return chosen
 
 
 def forked(action: Callable[[], int], log: Path, folder: Path, seconds: float) -> int | None:
@@ -241,12 +253,33 @@ def forked(action: Callable[[], int], log: Path, folder: Path, seconds: float) -
     return code
 
 
-def record(room: Path, tests: Sequence[str], said: Path) -> int:
-    """Run all tests, and write down what they execute."""
+def record(room: Path, file: str, said: Path) -> int:
+    """Run a file of tests, and write down what they execute."""
     recorder = Recorder(room)
-    code = int(pytest.main([*WORDS, *tests], [recorder]))
+    code = int(pytest.main([*WORDS, file], [recorder]))
     recorder.write(said)
     return code
+
+
+def record_all(room: Path, tests: Sequence[str], copied: Path, kept: Path | None) -> dict[str, Any]:
+    """What the tests of each file execute, as far as it is not written down already."""
+    found: dict[str, Any] = json.loads(kept.read_text()) if kept is not None and kept.exists() else {}
+    said, log = copied.with_name("said"), copied.with_name("log")
+    for word in tests:
+        folder = ROOT / word
+        files = sorted(str(file.relative_to(ROOT)) for file in folder.rglob("test_*.py")) if folder.is_dir() else [word]
+        for file in files:
+            if file in found:
+                continue
+            said.unlink(missing_ok=True)
+            if forked(partial(record, room, file, said), log, copied, RECORDING) not in (0, 5):  # 5: all are deselected
+                print(log.read_text()[-2000:], file=sys.stderr)
+            found[file] = json.loads(said.read_text()) if said.exists() else {"tests": {}, "lines": {}}
+            seconds = sum(took for took, _ in found[file]["tests"].values())
+            print(f"{file}: {len(found[file]['tests'])} tests, {seconds:.0f} s", flush=True)
+            if kept is not None:
+                kept.write_text(json.dumps(found))
+    return found
 
 
 def run(chosen: dict[str, float], said: Path) -> int:
@@ -263,12 +296,14 @@ def main() -> None:
     parser.add_argument("--tests", nargs="+", required=True)
     parser.add_argument("--mutants", type=int, default=60)
     parser.add_argument("--only", type=int, nargs="+", help="numbers of mutants, as they are printed")
+    parser.add_argument("--first", type=int, default=0, help="the number to go on with")
+    parser.add_argument("--recorded", type=Path, help="file of what tests execute; made where it is not there")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     files = sorted(options.room.rglob("*.py")) if options.room.is_dir() else [options.room]
     every = [mutant for file in files for mutant in mutants(file)]
     sample = list(enumerate(random.Random(options.seed).sample(every, min(options.mutants, len(every)))))
-    sample = [entry for entry in sample if options.only is None or entry[0] in options.only]
+    sample = [entry for entry in sample[options.first :] if options.only is None or entry[0] in options.only]
     for name in WARM:
         importlib.import_module(name)
     survived = 0
@@ -278,14 +313,10 @@ def main() -> None:
         # By their hash, as a mutant may have the size and the second of the one before it.
         compileall.compile_dir(copied / "rerank", quiet=2, invalidation_mode=PycInvalidationMode.CHECKED_HASH)
         room = copied / options.room.resolve().relative_to(ROOT)
-        if forked(partial(record, room, options.tests, said), log, copied, 3600) != 0:
-            print(log.read_text()[-2000:], file=sys.stderr)
-        recorded = json.loads(said.read_text())
-        tests: dict[str, Any] = recorded["tests"]
-        print(f"{len(tests)} tests, {sum(seconds for seconds, _ in tests.values()):.0f} s", flush=True)
+        recorded = record_all(room, options.tests, copied, options.recorded)
         for number, mutant in sample:
             place = copied / mutant.file.resolve().relative_to(ROOT)
-            chosen, code = choose(mutant, recorded["lines"].get(str(place), {}), tests), 0
+            chosen, code = choose(mutant, recorded), 0
             if chosen:
                 whole = place.read_text()
                 place.write_text(mutant.source())

@@ -6,7 +6,6 @@ import pandas as pd
 import pytest
 
 from rerank.lists import Lists
-from rerank.lists.data import keep_back
 from rerank.lists.split_hashes import split_hashes
 
 COLUMNS = ["bm25"]
@@ -75,16 +74,3 @@ def test_order_and_depth_count() -> None:
     assert split_hashes(lists.top(3), COLUMNS)["candidates"] != whole["candidates"]
     assert split_hashes(lists.select([1, 0, 2, 3, 4, 5]), COLUMNS)["candidates"] != whole["candidates"]
     assert set(split_hashes(lists, [])) == {"texts", "candidates", "grades", "qrels"}
-
-
-@pytest.mark.parametrize("seed", range(10))
-def test_queries_of_one_text_are_kept_back_together(seed: int) -> None:
-    """Otherwise a text is trained on under one id, and validated on under another."""
-    rows = frame()
-    rows["query"] = "text " + rows.query_id.str[-1].astype(int).mod(3).astype(str)
-    lists = Lists.from_dataframe(rows)
-    train, validation = keep_back(lists, 0.2, seed)
-    assert validation is not None
-    assert not set(train.query_keys) & set(validation.query_keys)
-    assert sorted(train.query_ids + validation.query_ids) == sorted(lists.query_ids)
-    assert len(validation) == QUERIES // 3
