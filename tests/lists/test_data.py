@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import pandas as pd
@@ -9,7 +10,7 @@ import pytest
 
 from rerank.errors import UserError
 from rerank.lists import Lists
-from rerank.lists.data import ListsData, keep_back
+from rerank.lists.data import ListsData, judged_lists, keep_back
 from rerank.lists.folds import FoldsData
 
 
@@ -81,3 +82,14 @@ def test_folds_of_others_that_part_a_text_are_warned_of(tmp_path: Path, caplog: 
     assert "1 queries of the validation lists have the text of a training query under another id, such as 'a'" in (
         caplog.text
     )
+
+
+def test_what_is_left_out_is_said_once_a_folder(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """An experiment opens the same folder for each of its cells."""
+    for name in ("one", "two", "one", "two"):
+        if not (tmp_path / name).exists():
+            questions(["a", "b"], judged=["q0"]).save(tmp_path / name)
+        with caplog.at_level(logging.INFO, "rerank"):
+            assert judged_lists(str(tmp_path / name)).query_ids == ["q0"]
+    said = [line for line in caplog.messages if "have no judgments" in line]
+    assert said == [f"{tmp_path / name}: 1 of 2 queries have no judgments and are left out" for name in ("one", "two")]
