@@ -280,6 +280,7 @@ def forked(action: Callable[[], int], log: Path, folder: Path, seconds: int) -> 
             os.dup2(1, 2)
             os.chdir(folder)
             os.environ["PYTHONPATH"] = sys.path[0] = str(folder)
+            sys.modules["__main__"].__file__ = None  # processes that tests start have no need of this script
             resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
             code = action()
         finally:
