@@ -5,7 +5,7 @@
 
 Each reader of ``tests/fuzz/readers.py`` begins with its valid file, and with what earlier runs kept in ``--corpus``.
 Wrong is what `scripts/try_mutated.py` calls wrong: an error that is not the library's own or has more than one line, a
-process that dies, or hangs for 10 seconds, another result where a hash covers the file. The bytes stay in the corpus.
+process that dies, or hangs for five minutes, another result where a hash covers the file. The bytes stay in the corpus.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def fuzz(name: str, folder: Path, corpus: Path, runs: int) -> None:
         if word in WRONG:
             raise RuntimeError(f"{word}: {said}")
 
-    limits = [f"-runs={runs}", f"-max_len={4 * len(whole) + 64}", "-timeout=10", "-rss_limit_mb=8192", "-seed=1"]
+    limits = [f"-runs={runs}", f"-max_len={4 * len(whole) + 64}", "-timeout=300", "-rss_limit_mb=8192", "-seed=1"]
     atheris.Setup(["fuzz", *limits, f"-artifact_prefix={corpus}/wrong-", str(corpus)], read)
     atheris.Fuzz()
 
