@@ -3,14 +3,17 @@
     pip install coverage
     python scripts/try_mutants.py rerank/files.py --tests tests/test_files.py tests/test_hashes.py [--mutants 60]
     python scripts/try_mutants.py rerank/lists --tests tests/lists --only 3 17
+    python scripts/try_mutants.py rerank/lists --tests tests/lists --recorded lists.json --first 20
 
 Changes are those that slips make: another comparison, ``and`` for ``or``, a condition negated, a number one more, True
 for False, + for -, a statement or a keyword argument gone. Each is written to a copy of the repository, in which the
 tests run that execute the changed lines, until one fails: the quickest first, and as many as take a minute. A mutant
 that none of them fails for survived, and is printed with its place. What tests execute is recorded beforehand, their
-fixtures included. Lines that only run at import, or in processes that tests start, stand for all of their file.
+fixtures included, a file of tests at a time; in ``--recorded``, it is there for the next run. Lines that only run at
+import, or in processes that tests start, stand for all of their file, and such a file for all of the room.
 
-Every run is a fork of a process that has imported what is not ours.
+Every run is a fork. Changes of what runs at import come first, when nothing of ours has been imported; then all tests
+are, and the functions that are there get the changed code, which is quicker by far.
 """
 
 from __future__ import annotations
@@ -19,10 +22,14 @@ import argparse
 import ast
 import compileall
 import contextlib
+import gc
 import importlib
+import inspect
+import io
 import json
 import os
 import random
+import resource
 import shutil
 import signal
 import sys
@@ -33,6 +40,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from py_compile import PycInvalidationMode
+from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
 import pytest
@@ -41,7 +49,9 @@ from hypothesis import Phase, settings
 
 ROOT = Path(__file__).resolve().parent.parent
 SECONDS = 60
-"""As much of the tests runs for one mutant, by the seconds that they took when they were recorded."""
+"""As much of the tests runs for one mutant, by the processor's time that they took when they were recorded."""
+RECORDING = 900
+"""Seconds after which a file of tests is left out."""
 WORDS = ("-q", "-n", "0", "-p", "no:cacheprovider")
 WARM = ("accelerate", "datasets", "ir_measures", "jsonargparse", "lightgbm", "pandas", "pyarrow.dataset", "scipy.stats")
 WARM += ("tokenizers", "torch._dynamo", "torch.utils.tensorboard", "transformers.models.bert.modeling_bert")
@@ -68,14 +78,45 @@ class Mutant(NamedTuple):
         node = self.node.test if isinstance(self.node, ast.If | ast.While) else self.node
         return range(node.lineno, node.end_lineno + 1)  # type: ignore[attr-defined]
 
-    def source(self) -> str:
+    def tree(self) -> ast.Module:
         """The file with the change."""
         tree = ast.parse(self.file.read_text())
         _change(next(node for number, node in enumerate(ast.walk(tree)) if number == self.number))
-        return ast.unparse(ast.fix_missing_locations(tree))
+        return ast.fix_missing_locations(tree)
+
+    @property
+    def at_import(self) -> bool:
+        """Whether what is changed runs at import, as bodies of modules and classes do, and defaults of arguments."""
+        before, after = (_parts(compile(tree, "x", "exec")) for tree in (ast.parse(self.file.read_text()), self.tree()))
+        changed = [code for key, code in after.items() if key not in before or _own(code) != _own(before[key])]
+        return any(code.co_name == "<lambda>" or not code.co_flags & inspect.CO_OPTIMIZED for code in changed)
+
+    def swap(self, path: Path) -> None:
+        """Let the functions that were imported from a path do what they do with the change."""
+        after = _parts(compile(self.tree(), str(path), "exec"))
+        for found in gc.get_objects():
+            named = isinstance(found, FunctionType) and found.__name__ != "<lambda>"
+            if named and found.__code__.co_filename == str(path):
+                found.__code__ = after.get(_key(found.__code__), found.__code__)
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.lines[0]}: {self.what} at {ast.unparse(self.node).splitlines()[0][:80]!r}"
+        line = ast.unparse(self.node).splitlines()[0][:80]
+        return f"{self.file.relative_to(ROOT)}:{self.lines[0]}: {self.what} at {line!r}"
+
+
+def _parts(code: CodeType) -> dict[tuple[str, int], CodeType]:
+    """Code and what is in it, by name and line."""
+    inner = [_parts(const) for const in code.co_consts if isinstance(const, CodeType)]
+    return {_key(code): code} | {key: part for parts in inner for key, part in parts.items()}
+
+
+def _key(code: CodeType) -> tuple[str, int]:
+    return code.co_qualname, code.co_firstlineno
+
+
+def _own(code: CodeType) -> tuple[Any, ...]:
+    """Code without what is in it."""
+    return code.co_code, code.co_names, [const for const in code.co_consts if not isinstance(const, CodeType)]
 
 
 def mutants(file: Path) -> Iterator[Mutant]:
@@ -157,8 +198,13 @@ class Recorder(Repeatable):
     def pytest_runtest_protocol(self, item: pytest.Item) -> Any:
         """One test."""
         self.switch(item.nodeid)
+        before = os.times()
         self.tests[item.nodeid] = 0.0, [item.nodeid, *getattr(item, "fixturenames", [])]
-        return (yield)
+        result = yield
+        if item.nodeid in self.tests:
+            seconds = sum(os.times()[:4]) - sum(before[:4])  # of children, too
+            self.tests[item.nodeid] = seconds, self.tests[item.nodeid][1]
+        return result
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[Any]) -> Any:
@@ -173,15 +219,12 @@ class Recorder(Repeatable):
         """A part of a test has ended."""
         if not report.passed:
             self.tests.pop(report.nodeid, None)
-        if report.nodeid in self.tests:
-            seconds, contexts = self.tests[report.nodeid]
-            self.tests[report.nodeid] = seconds + report.duration, contexts
 
     def write(self, path: Path) -> None:
         """What was recorded."""
         self.coverage.stop()
         data = self.coverage.get_data()
-        lines = {file: data.contexts_by_lineno(file) for file in data.measured_files()}
+        lines = {os.path.relpath(file): data.contexts_by_lineno(file) for file in data.measured_files()}
         path.write_text(json.dumps({"tests": self.tests, "lines": lines}))
 
 
@@ -205,19 +248,30 @@ class Chosen(Repeatable):
             self.said.write_text(report.nodeid)
 
 
-def choose(mutant: Mutant, lines: dict[str, list[str]], tests: dict[str, Any]) -> dict[str, float]:
+def choose(mutant: Mutant, recorded: dict[str, Any]) -> dict[str, float]:
     """The quickest of the tests that execute what is changed, with the seconds that they took."""
-    contexts = {context for line in mutant.lines for context in lines.get(str(line), ())} - {""}
-    contexts = contexts or {context for line in lines.values() for context in line} - {""}
-    found, total = {}, 0.0
-    for test, (seconds, made_of) in sorted(tests.items(), key=lambda entry: entry[1][0]):
-        if not contexts.isdisjoint(made_of) and (total := total + seconds) <= SECONDS:
-            found[test] = seconds
-    return found
+    name = str(mutant.file.relative_to(ROOT))
+    changed, whole, every = [], [], []
+    for found in recorded.values():
+        lines = {int(line): {*contexts} - {""} for line, contexts in found["lines"].get(name, {}).items()}
+        for test, (seconds, made_of) in found["tests"].items():
+            every.append((seconds, test))
+            if any(not contexts.isdisjoint(made_of) for contexts in lines.values()):
+                whole.append((seconds, test))
+            if any(not lines.get(line, set()).isdisjoint(made_of) for line in mutant.lines):
+                changed.append((seconds, test))
+    chosen, total = {}, 0.0
+    for seconds, test in sorted(changed or whole or every):
+        if (total := total + seconds) <= SECONDS:
+            chosen[test] = seconds
+    return chosen
 
 
-def forked(action: Callable[[], int], log: Path, folder: Path, seconds: float) -> int | None:
-    """The exit code of an action in a process of its own, in a copy of the repository; None where it hangs."""
+def forked(action: Callable[[], int], log: Path, folder: Path, seconds: int) -> int | None:
+    """The exit code of an action in a process of its own, in a copy of the repository; None where it hangs.
+
+    It may take so many seconds of the processor, and ten times as many by the clock.
+    """
     if (child := os.fork()) == 0:
         code = 1
         try:
@@ -226,10 +280,12 @@ def forked(action: Callable[[], int], log: Path, folder: Path, seconds: float) -
             os.dup2(1, 2)
             os.chdir(folder)
             os.environ["PYTHONPATH"] = sys.path[0] = str(folder)
+            sys.modules["__main__"].__file__ = None  # processes that tests start have no need of this script
+            resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
             code = action()
         finally:
             os._exit(code)
-    end, code = time.monotonic() + seconds, None
+    end, code = time.monotonic() + 10 * seconds, None
     while code is None and time.monotonic() < end:
         time.sleep(0.05)
         pid, status = os.waitpid(child, os.WNOHANG)
@@ -241,19 +297,51 @@ def forked(action: Callable[[], int], log: Path, folder: Path, seconds: float) -
     return code
 
 
-def record(room: Path, tests: Sequence[str], said: Path) -> int:
-    """Run all tests, and write down what they execute."""
+def record(room: Path, file: str, said: Path) -> int:
+    """Run a file of tests, and write down what they execute."""
     recorder = Recorder(room)
-    code = int(pytest.main([*WORDS, *tests], [recorder]))
+    code = int(pytest.main([*WORDS, file], [recorder]))
     recorder.write(said)
     return code
 
 
-def run(chosen: dict[str, float], said: Path) -> int:
-    """Run some tests until one fails, and write down which."""
+def record_all(room: Path, tests: Sequence[str], copied: Path, kept: Path | None) -> dict[str, Any]:
+    """What the tests of each file execute, as far as it is not written down already."""
+    found: dict[str, Any] = json.loads(kept.read_text()) if kept is not None and kept.exists() else {}
+    said, log = copied.with_name("said"), copied.with_name("log")
+    for word in tests:
+        folder = ROOT / word
+        files = sorted(str(file.relative_to(ROOT)) for file in folder.rglob("test_*.py")) if folder.is_dir() else [word]
+        for file in files:
+            if file in found:
+                continue
+            said.unlink(missing_ok=True)
+            if forked(partial(record, room, file, said), log, copied, RECORDING) not in (0, 5):  # 5: all are deselected
+                print(log.read_text()[-2000:], file=sys.stderr)
+            found[file] = json.loads(said.read_text()) if said.exists() else {"tests": {}, "lines": {}}
+            seconds = sum(took for took, _ in found[file]["tests"].values())
+            print(f"{file}: {len(found[file]['tests'])} tests, {seconds:.0f} s", flush=True)
+            if kept is not None:
+                kept.write_text(json.dumps(found))
+    return found
+
+
+def run(chosen: dict[str, float], said: Path, mutant: Mutant | None, place: Path) -> int:
+    """Run some tests until one fails, and write down which; a mutant changes functions that are there."""
     said.write_text("an error at import, or a hang")
+    if mutant is not None:
+        mutant.swap(place)
     files = sorted({test.partition("::")[0] for test in chosen})
     return int(pytest.main([*WORDS, "-x", *files], [Chosen(chosen, said)]))
+
+
+def import_tests(folder: Path, tests: Sequence[str]) -> None:
+    """Import tests, and what they do, from a copy of the repository."""
+    os.chdir(folder)
+    os.environ["PYTHONPATH"] = sys.path[0] = str(folder)
+    with contextlib.redirect_stdout(io.StringIO()) as said:
+        code = pytest.main([*WORDS, "--collect-only", *tests], [Repeatable()])
+    assert code == 0, said.getvalue()[-2000:]
 
 
 def main() -> None:
@@ -263,12 +351,15 @@ def main() -> None:
     parser.add_argument("--tests", nargs="+", required=True)
     parser.add_argument("--mutants", type=int, default=60)
     parser.add_argument("--only", type=int, nargs="+", help="numbers of mutants, as they are printed")
+    parser.add_argument("--first", type=int, default=0, help="the number to go on with")
+    parser.add_argument("--recorded", type=Path, help="file of what tests execute; made where it is not there")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    files = sorted(options.room.rglob("*.py")) if options.room.is_dir() else [options.room]
+    given = options.room.resolve()
+    files = sorted(given.rglob("*.py")) if given.is_dir() else [given]
     every = [mutant for file in files for mutant in mutants(file)]
     sample = list(enumerate(random.Random(options.seed).sample(every, min(options.mutants, len(every)))))
-    sample = [entry for entry in sample if options.only is None or entry[0] in options.only]
+    sample = [entry for entry in sample[options.first :] if options.only is None or entry[0] in options.only]
     for name in WARM:
         importlib.import_module(name)
     survived = 0
@@ -277,19 +368,21 @@ def main() -> None:
         shutil.copytree(ROOT, copied, ignore=shutil.ignore_patterns(".git", ".venv", "__pycache__", ".*_cache"))
         # By their hash, as a mutant may have the size and the second of the one before it.
         compileall.compile_dir(copied / "rerank", quiet=2, invalidation_mode=PycInvalidationMode.CHECKED_HASH)
-        room = copied / options.room.resolve().relative_to(ROOT)
-        if forked(partial(record, room, options.tests, said), log, copied, 3600) != 0:
-            print(log.read_text()[-2000:], file=sys.stderr)
-        recorded = json.loads(said.read_text())
-        tests: dict[str, Any] = recorded["tests"]
-        print(f"{len(tests)} tests, {sum(seconds for seconds, _ in tests.values()):.0f} s", flush=True)
-        for number, mutant in sample:
-            place = copied / mutant.file.resolve().relative_to(ROOT)
-            chosen, code = choose(mutant, recorded["lines"].get(str(place), {}), tests), 0
+        recorded = record_all(copied / given.relative_to(ROOT), options.tests, copied, options.recorded)
+        imported = False
+        for number, mutant in sorted(sample, key=lambda entry: not entry[1].at_import):
+            if not imported and not mutant.at_import:
+                imported = True
+                import_tests(copied, sorted(recorded))
+            place = copied / mutant.file.relative_to(ROOT)
+            chosen, code = choose(mutant, recorded), 0
             if chosen:
                 whole = place.read_text()
-                place.write_text(mutant.source())
-                code = forked(partial(run, chosen, said), log, copied, 120 + 5 * sum(chosen.values()))
+                place.write_text(ast.unparse(mutant.tree()))  # for processes that tests start
+                there = mutant if imported else None
+                code = forked(
+                    partial(run, chosen, said, there, place), log, copied, 120 + 5 * int(sum(chosen.values()))
+                )
                 place.write_text(whole)
             survived += code == 0
             found = f"SURVIVED {len(chosen)} tests" if code == 0 else f"noticed by {said.read_text()}"

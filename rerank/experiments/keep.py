@@ -18,6 +18,7 @@ from rerank.errors import NotFoundError, UserError, one_line
 from rerank.experiments.cells import Cell, Group
 from rerank.files import atomic_file, atomic_write
 from rerank.hashes import read_sealed, sealed_text, write_sealed
+from rerank.locks import clear_within, held, tidied
 from rerank.training.provenance import PROVENANCE, read_provenance
 from rerank.training.run_folder import IDENTITY, MEASURES
 
@@ -173,26 +174,34 @@ def restore(path: str | Path, output: Path) -> int:
     Raises:
         UserError: the file is damaged.
     """
-    written, files = 0, read_kept(path)
-    for file in files:
+    cells: dict[Path, list[Kept]] = {}
+    for file in read_kept(path):
         place = PurePosixPath(file.path)
         if place.is_absolute() or place.parts[0] != "cells" or ".." in place.parts:
             raise UserError(f"{path}: names a file outside an experiment's cells ({file.path})")
-    folders = {(output / file.path).parent for file in files}
-    begun = {folder for folder in folders if (folder / IDENTITY).exists() and not (folder / MEASURES).exists()}
-    for file in files:
-        target = output / file.path
-        if target.parent in begun or target.exists():
-            continue
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if isinstance(file.content, dict):
-            write_sealed(target, file.content)
-        else:
-            with atomic_write(target) as opened:
-                json.dump(file.content, opened, indent=2)
-                opened.write("\n")
-        written += 1
-    return written
+        cells.setdefault(output / place.parent, []).append(file)
+    return sum(_restore_cell(folder, files) for folder, files in cells.items())
+
+
+def _restore_cell(folder: Path, files: Sequence[Kept]) -> int:
+    """Write what a cell's folder lacks, and clear away what a killed process left there; returns how many files."""
+    targets = {folder / PurePosixPath(file.path).name: file.content for file in files}
+    if (folder / IDENTITY).exists() and not (folder / MEASURES).exists():
+        return 0
+    if all(target.exists() for target in targets):
+        tidied(folder)
+        return 0
+    with held(folder, "rerank experiment", wait=True):  # other parts of the experiment may restore it, too
+        clear_within(folder)
+        lacking = {target: content for target, content in targets.items() if not target.exists()}
+        for target, content in lacking.items():
+            if isinstance(content, dict):
+                write_sealed(target, content)
+            else:
+                with atomic_write(target) as opened:
+                    json.dump(content, opened, indent=2)
+                    opened.write("\n")
+    return len(lacking)
 
 
 def merge(path: str | Path, files: Sequence[Kept], planned: Iterable[Key]) -> list[Kept]:

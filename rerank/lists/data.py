@@ -14,6 +14,7 @@ import numpy as np
 from rerank.arrow import Array
 from rerank.described import Described
 from rerank.errors import UserError
+from rerank.files import say_once
 from rerank.lists.joined import concat
 from rerank.lists.view import Lists
 from rerank.ranges import check_range
@@ -139,9 +140,8 @@ def judged_lists(folder: str, way_out: str = "") -> Lists:
         raise UserError(f"{folder}: has no judgments; make it again with `rerank retrieve --qrels`{way_out}")
     judged = np.flatnonzero(judged_queries(lists))
     if len(judged) < len(lists):
-        log.info(
-            "%s: %d of %d queries have no judgments and are left out", folder, len(lists) - len(judged), len(lists)
-        )
+        without = len(lists) - len(judged)  # an experiment opens a folder for every cell
+        say_once(f"{folder}: {without} of {len(lists)} queries have no judgments and are left out")
     return lists.select(judged)
 
 
@@ -156,6 +156,9 @@ def judged_queries(lists: Lists) -> Array:
 def keep_back(train: Lists, share: float, seed: int) -> tuple[Lists, Lists | None]:
     """The training lists without a share of the judged queries, and that share, to validate on.
 
+    Whatever has the text of a query that is kept back is not trained on, either: where it has judgments, it is kept
+    back, too, so the share may come out larger.
+
     Args:
         train: training lists, without what was added to them.
         share: share of the judged queries, above 0; one query at least.
@@ -163,13 +166,25 @@ def keep_back(train: Lists, share: float, seed: int) -> tuple[Lists, Lists | Non
 
     Returns:
         Both; all and None where no query has a judgment.
+
+    Raises:
+        UserError: nothing is left to train on.
     """
-    judged = np.flatnonzero(judged_queries(train))
+    has_judgments = judged_queries(train)
+    judged = np.flatnonzero(has_judgments)
     if not len(judged):
         return train, None
-    kept = judged[np.random.default_rng(seed).permutation(len(judged))][: max(1, round(len(judged) * share))]
+    drawn = judged[np.random.default_rng(seed).permutation(len(judged))][: max(1, round(len(judged) * share))]
+    keys = train.query_keys
+    texts = {keys[i] for i in drawn}
+    back = np.array([key in texts for key in keys])
+    if back.all():
+        raise UserError(
+            "data.validation_share: keeps back all the texts there are; name validation lists, or keep back 0"
+        )
+    kept = np.flatnonzero(back & has_judgments)
     log.info("%d of the training queries kept back for validation", len(kept))
-    return train.select(np.setdiff1d(np.arange(len(train)), kept)), train.select(np.sort(kept))
+    return train.select(np.flatnonzero(~back)), train.select(kept)
 
 
 def check_disjoint(train: Lists, others: Mapping[str, Lists | None]) -> None:

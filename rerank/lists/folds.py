@@ -6,7 +6,7 @@ import numpy as np
 
 from rerank.arrow import Array
 from rerank.errors import UserError
-from rerank.lists.data import Data, Splits, judged_lists
+from rerank.lists.data import Data, Splits, check_disjoint, judged_lists
 from rerank.lists.fold_files import read_folds
 from rerank.lists.sampling import seed_of
 from rerank.lists.view import Lists
@@ -72,11 +72,13 @@ class FoldsData(Data):
             folds = self._assigned(self.assignment, lists.query_ids)
         test = folds == self.fold - 1
         validation = (folds == (self.fold - 2) % self.folds) & self.validation
-        return Splits(
+        found = Splits(
             train=lists.select(np.flatnonzero(~test & ~validation)).with_added(),
             validation=lists.select(np.flatnonzero(validation)).top(self.depth) if self.validation else None,
             test=lists.select(np.flatnonzero(test)).top(self.depth),
         )
+        check_disjoint(found.train, {"validation": found.validation, "test": found.test})  # given folds may part a text
+        return found
 
     def _assigned(self, source: str, query_ids: list[str]) -> Array:
         """The fold of every query, ``[Q]``, as others have it; there may be more queries in theirs."""

@@ -56,8 +56,9 @@ class TrainConfig:
         steps_per_epoch: optimizer steps between validations; null passes once over the training lists.
         batch_size: lists per optimizer step, over all processes and accumulation steps together.
         micro_batch_size: lists for which a process computes the loss at once; it accumulates its share of a batch in
-            pieces of this size, and the gradient does not depend on it. Null takes as many as fit ``token_budget`` if
-            their graph is kept, else the whole share.
+            pieces of this size, and the gradient does not depend on it, unless the model has batch norm, which
+            normalises over the documents of a piece. Null takes as many as fit ``token_budget`` if their graph is kept,
+            else the whole share.
         token_budget: padded tokens (documents, for feature vectors) per forward pass; null takes the model's own, or
             what fits in memory if that is less. Halved, with a warning, if memory runs out.
         gradient: full keeps the graph of a micro-batch, with whole lists, in memory. cached scores without a graph,

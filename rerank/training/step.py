@@ -83,7 +83,7 @@ class Gradients:
     With ``"mean"`` reduction the gradient is that of :math:`\frac{1}{|L|} \sum_{b \in L} \ell_b` over the learnable
     lists :math:`L` of the *whole* batch: targets alone tell them, so they are counted before anything is scored, term
     by term, and each piece contributes its sum divided by :math:`|L|`. Hence processes, accumulation and chunks change
-    nothing.
+    nothing, but for batch norm, which is over the documents of a chunk.
 
     Attributes:
         model: the scorer, a ``torch.nn.Module``.

@@ -168,6 +168,17 @@ def test_curves_are_what_was_logged_and_their_mean(tmp_path: Path) -> None:
     assert (loss.unit, found["T"][0].unit) == ("epoch", "tree")
 
 
+def test_a_caption_says_over_how_many_runs_a_picture_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr("matplotlib.figure.Figure.supxlabel", lambda self, text, **style: said.append(text))
+    plan = make_plan(tmp_path, figures={"methods": Figure("methods"), "curves": Figure("curves")})
+    done = Experiment(plan, make_outcomes(plan), trained=make_trained(plan))
+    write_figures(done, summarise(plan.config, done.outcomes))
+    methods, curve = (" ".join(caption.split()) for caption in said)
+    assert f"test means over {len(FOLDS)} folds, each the mean of {len(SEEDS)} seeds" in methods
+    assert f"{len(FOLDS)} folds × {len(SEEDS)} seeds" in curve and "a fold and seed each" in curve
+
+
 def test_pictures_are_images_of_their_size(tmp_path: Path) -> None:
     figures = {
         "per value": Figure("search", lines=RATE, **OVER_ALPHA),

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
+import sys
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +22,7 @@ from rerank.experiments.pool import pool_experiments
 from rerank.hashes import write_sealed
 from rerank.verify import verify
 from tests.builders import make_lists, make_model
+from tests.forked import fork
 
 
 def write_config(folder: Path, **changes: Any) -> str:
@@ -159,6 +164,43 @@ def test_bytes_do_not_depend_on_the_order_and_come_back(tmp_path: Path) -> None:
         write_sealed(tmp_path / "expected.json", file.content)
         assert (tmp_path / "out" / file.path).read_bytes() == (tmp_path / "expected.json").read_bytes()
     assert restore(tmp_path / "one.parquet", tmp_path / "out") == 0, "what is there stays"
+
+
+def _killed(path: str, output: str, number: int) -> None:
+    """Restore what is kept, up to the operation on files of this number."""
+    before = count(1)
+
+    def watch(event: str, arguments: tuple[Any, ...]) -> None:
+        writes = event == "open" and isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR)
+        if (
+            (writes or event in ("os.rename", "os.remove", "os.mkdir"))
+            and str(arguments[0]).startswith(output)
+            and next(before) == number
+        ):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(watch)
+    restore(path, Path(output))
+
+
+def test_a_killed_restoring_leaves_nothing_behind_and_is_ended_by_the_next(tmp_path: Path) -> None:
+    """Whatever operation on files it is killed before."""
+    kept, place = tmp_path / "kept.parquet", "cells/a/all/seed-1/point-1"
+    measures = Kept("a", None, 1, f"{place}/measures.json", {"id": "3"})
+    write_kept(kept, [measures, Kept("a", None, 1, f"{place}/provenance.json", [{}]), made_up([[0.5]])])
+    for number in count(1):
+        output = tmp_path / str(number)
+        process = fork(_killed, str(kept), str(output), number)
+        process.join(60)
+        before = sum(path.name.endswith(".json") and path.name[0] != "." for path in output.rglob("*"))
+        assert restore(kept, output) == 3 - before
+        names = sorted(path.name for path in output.rglob("*") if path.is_file())
+        assert names == ["measures.json", "provenance.json", "test-2.json"]
+        assert [path.name for path in (output / place).parent.iterdir()] == ["point-1"]
+        if process.exitcode == 0:
+            break
+        assert process.exitcode == -signal.SIGKILL
+    assert number > 12, "a lock, and three files: each is made, written, renamed"
 
 
 def test_what_was_stopped_before_its_first_cell_goes_on(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from rerank.evaluation.pooling import random_effects
 from rerank.evaluation.significance import correct
 from rerank.experiments.keep import Kept, write_kept
 from rerank.experiments.pool import named_paths, pool_experiments, read_results
+from rerank.experiments.pool_table import pooled_table
 
 MEASURES = ["nDCG@10", "AP"]
 METHODS = {"first stage": 0.0, "hinge": 0.03, "ListNet": 0.04, "SmoothI": 0.06}
@@ -116,6 +117,22 @@ def test_a_method_that_lacks_a_seed_is_left_out(folder: Path, caplog: pytest.Log
     assert {*found.values} == {*METHODS} - {"ListNet"}
     assert "ListNet has 2 of 3 cells" in caplog.text
     assert found.values["hinge"]["AP"].shape == (3, 50) and found.values["first stage"]["AP"].shape == (1, 50)
+
+
+def test_rows_that_are_equal_everywhere_have_nothing_to_pool(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    files = made_up(1, 50)
+    twins = [
+        replace(file, method="twin", path=file.path.replace("/hinge/", "/twin/"))
+        for file in files
+        if file.method == "hinge"
+    ]
+    write_kept(folder / "twins.parquet", [*files, *twins])
+    pool = pool_experiments([str(folder / "twins.parquet")], baseline="hinge")
+    assert "twins: twin and hinge differ by 0 on every query in AP" in caplog.text
+    header, rows = pooled_table(pool)
+    assert {len(row) for row in rows} == {len(header)}
+    shown = {(row[0].text, row[2].text): [cell.text for cell in row[4:]] for row in rows}
+    assert shown["twin", "AP"] == ["-"] * 5 and "-" not in shown["SmoothI", "AP"][:2]
 
 
 def test_the_command_writes_a_page_that_starts_with_the_forest(folder: Path, tmp_path: Path, capsys: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import pandas as pd
@@ -9,7 +10,8 @@ import pytest
 
 from rerank.errors import UserError
 from rerank.lists import Lists
-from rerank.lists.data import ListsData
+from rerank.lists.data import ListsData, judged_lists, keep_back
+from rerank.lists.folds import FoldsData
 
 
 @pytest.fixture
@@ -34,3 +36,60 @@ def test_a_weight_for_each_folder(folders: list[str]) -> None:
     for train, weights in ((folders, [1, 2]), (folders[0], [1, 2]), (folders, [1, 2, 0])):
         with pytest.raises(UserError, match=r"data\.weights: expected a number above 0 for each"):
             ListsData(train, weights=weights)
+
+
+def questions(texts: list[str], judged: list[str] | None = None) -> Lists:
+    """A query of each text: q0, q1, …; all of them judged unless told otherwise."""
+    ids = [f"q{i}" for i in range(len(texts))]
+    rows = {"query_id": ids, "query": texts, "doc_id": "d", "text": "a document", "grade": 1, "bm25": 1.0}
+    qrels = {query: {"d": 1} for query in (ids if judged is None else judged)}
+    return Lists.from_dataframe(pd.DataFrame(rows), qrels=qrels)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_share_keeps_back_queries_of_one_text_together(seed: int) -> None:
+    """No text is trained on under one id and validated on under another; where none is shared, nothing changes."""
+    alone, shared = (questions([f"text {i % count}" for i in range(12)]) for count in (12, 9))
+    (_, drawn), (train, validation) = keep_back(alone, 0.25, seed), keep_back(shared, 0.25, seed)
+    assert drawn is not None and len(drawn) == 3
+    assert validation is not None
+    assert not set(train.query_keys) & set(validation.query_keys)
+    assert sorted(train.query_ids + validation.query_ids) == sorted(shared.query_ids)
+    texts = {int(query[1:]) % 9 for query in drawn.query_ids}
+    assert validation.query_ids == [f"q{i}" for i in range(12) if i % 9 in texts]
+
+
+def test_an_unjudged_query_of_a_text_that_is_kept_back_is_left_out() -> None:
+    """It has nothing to validate by, and training on it would be training on a validation query."""
+    lists = questions(["a", "b", "a", "b"], judged=["q0", "q1"])
+    train, validation = keep_back(lists, 0.5, 1)
+    assert validation is not None and len(validation) == 1
+    assert {query for query in ("q0", "q1", "q2", "q3") if query not in train.query_ids} in ({"q0", "q2"}, {"q1", "q3"})
+    assert validation.query_ids[0] in ("q0", "q1")
+
+
+def test_a_share_that_leaves_nothing_to_train_on_is_refused() -> None:
+    with pytest.raises(UserError, match=r"data\.validation_share: keeps back all the texts there are"):
+        keep_back(questions(["a", "a", "a"]), 0.1, 1)
+
+
+def test_folds_of_others_that_part_a_text_are_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    questions(["a", "b", "a"]).save(tmp_path / "lists")
+    (tmp_path / "folds.json").write_text('[["q0"], ["q1"], ["q2"]]')
+    FoldsData(str(tmp_path / "lists"), 1, 3, assignment=str(tmp_path / "folds.json")).splits(1)  # q1 is trained on
+    assert "under another id" not in caplog.text
+    FoldsData(str(tmp_path / "lists"), 2, 3, assignment=str(tmp_path / "folds.json")).splits(1)  # q0 validates
+    assert "1 queries of the validation lists have the text of a training query under another id, such as 'a'" in (
+        caplog.text
+    )
+
+
+def test_what_is_left_out_is_said_once_a_folder(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """An experiment opens the same folder for each of its cells."""
+    for name in ("one", "two", "one", "two"):
+        if not (tmp_path / name).exists():
+            questions(["a", "b"], judged=["q0"]).save(tmp_path / name)
+        with caplog.at_level(logging.INFO, "rerank"):
+            assert judged_lists(str(tmp_path / name)).query_ids == ["q0"]
+    said = [line for line in caplog.messages if "have no judgments" in line]
+    assert said == [f"{tmp_path / name}: 1 of 2 queries have no judgments and are left out" for name in ("one", "two")]

@@ -19,7 +19,7 @@ from rerank.models.score import score_lists
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.vectors.attention import SelfAttention
 from rerank.training import scoring
-from rerank.training.in_sample import remember, shared_queries
+from rerank.training.in_sample import TRAINED_ON, remember, shared_queries
 from rerank.training.model_column import add_model, score_column
 from rerank.training.scoring import Share
 from tests.builders import make_lists, make_lists_with_added, train
@@ -171,6 +171,16 @@ def test_the_same_text_under_another_id_is_the_same_query(tmp_path: Path) -> Non
     (tmp_path / "m").mkdir()
     (tmp_path / "m" / "rerank.json").write_text(json.dumps(remember(one.select(np.arange(5)))))
     assert shared_queries(Lists.from_dataframe(frame), tmp_path / "m") == ["n" + id for id in one.query_ids[:5]]
+
+
+@pytest.mark.parametrize("broken", [1, 4, 8, 40])
+def test_a_damaged_memory_is_refused(broken: int, tmp_path: Path) -> None:
+    """Decoded all the same, it would have forgotten queries."""
+    lists = make_lists(tmp_path)
+    whole = remember(lists)[TRAINED_ON]
+    (tmp_path / "rerank.json").write_text(json.dumps({TRAINED_ON: "!" * broken + whole[broken:]}))
+    with pytest.raises(UserError, match="trained_on: not what training wrote"):
+        shared_queries(lists, tmp_path)
 
 
 @pytest.mark.parametrize(

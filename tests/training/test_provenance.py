@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import subprocess
+import time
+from importlib import metadata
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -35,15 +37,16 @@ def starts(folder: Path) -> list[dict[str, Any]]:
 
 
 def test_it_says_what_decides_the_numbers(tmp_path: Path, tiny_model: Path) -> None:
+    began = time.perf_counter()
     folder = run(tmp_path, tiny_model, "--tracker=[]", "--seed=7")
     (only,) = starts(folder)
+    assert 0 < only["seconds"] < time.perf_counter() - began
     assert only["seed"] == 7
     assert only["packages"]["torch"] == version("torch")
     assert only["packages"]["transformers"] == version("transformers")
     assert only["hardware"]["threads"] == torch.get_num_threads()
     identity = (folder / "identity.json").read_bytes()
     assert only["id"] == hashlib.sha256(identity).hexdigest() == read_sealed(folder / "measures.json")["id"]
-    assert only["seconds"] > 0
     train_data, validation = only["data"]["train"], only["data"]["validation"]
     for split in ("train", "validation"):
         assert only["data"][split].items() >= json.loads(identity)["data"][split].items()
@@ -92,7 +95,15 @@ def test_revision_is_that_of_git(tmp_path: Path) -> None:
     assert revision(tmp_path) == {"commit": head, "changed": True}
 
 
-def test_packages_leave_out_tools_for_tests() -> None:
+@pytest.mark.parametrize("installed", [True, False])
+def test_packages_leave_out_tools_for_tests(installed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of a checkout on the path that was never installed."""
+    if not installed:
+
+        def lacking(name: str) -> list[str]:
+            raise metadata.PackageNotFoundError(name)
+
+        monkeypatch.setattr(metadata, "requires", lacking)
     assert {"torch", "numpy", "ir-measures", "pyserini", "rerank"} <= packages().keys()
     assert not {"pytest", "ruff", "mypy"} & packages().keys()
 

@@ -296,6 +296,11 @@ def test_steps_without_anything_to_learn_are_skipped_and_said(
     epochs = [line for line in lines if "mean_loss" in line]
     assert [line["skipped_steps"] for line in epochs] == [0, 0, *[len(steps) // 4] * 2]
     assert "steps skipped (nothing to learn from)" in caplog.text
+    for place, epoch in enumerate(epochs):  # steps that were skipped have no loss, and are in no mean
+        own = [
+            line["loss"] for line in steps[place * len(steps) // 4 : (place + 1) * len(steps) // 4] if "loss" in line
+        ]
+        assert epoch["mean_loss"] == pytest.approx(np.mean(own) if own else 0.0)
     values = [line["validation"] for line in epochs]
     assert values[1] == values[2] == values[3]
     rates = [line["rate"] for line in steps]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import random
 import signal
@@ -117,15 +118,20 @@ def test_training_learns_to_rank_its_own_lists(options: list[str], tmp_path: Pat
     assert np.mean(losses[-8:]) < 0.7 * np.mean(losses[:4])
 
 
-def test_accumulation_and_chunks_do_not_change_the_weights(options: list[str], tmp_path: Path) -> None:
+def test_accumulation_and_chunks_do_not_change_the_weights(
+    options: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "rerank")
     train([*options, f"--output={tmp_path / 'whole'}"])
     for name, extra in (
         ("one", "--micro_batch_size=1"),
         ("chunks", "--token_budget=40"),
         ("two", "--micro_batch_size=2"),
     ):
+        caplog.clear()
         train([*options, f"--output={tmp_path / name}", extra])
         assert_near(weights(tmp_path / name), weights(tmp_path / "whole"))
+        assert "GB of memory" in caplog.text, "what fits is measured, whatever the budget"
 
 
 def test_two_processes_do_as_one(options: list[str], tmp_path: Path) -> None:

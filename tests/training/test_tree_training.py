@@ -144,6 +144,10 @@ def test_the_monitor_is_what_ir_measures_computes(measure: str, tied: bool, list
         run = {query: dict(documents) for query, documents in lists.run(scores).items()}
         direct = ir_measures.calc_aggregate([ir_measures.parse_measure(measure)], lists.qrels, run)
         assert Monitor(lists, measure)(scores) == pytest.approx(next(iter(direct.values())))
+    one = lists.select([int(np.searchsorted(lists.offsets, lists.grades.argmax(), side="right")) - 1])
+    best = one.grades.astype(float)
+    expected = evaluate(one.run(best), one.qrels, measure).mean[measure]
+    assert Monitor(one, measure)(best) == pytest.approx(expected) and expected > 0
 
 
 @pytest.mark.parametrize("measure", ["nDCG@5", "AP"])
