@@ -150,7 +150,7 @@ def main() -> None:
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
     model = CrossEncoder(options.model)
-    model.folder = options.model
+
     length = model.query_length + model.document_length + model.template.special
     lists = Lists.open(options.lists).top(options.depth)
     everything = texts_of(lists)

@@ -168,3 +168,29 @@ def make_decoder(
         AutoModelForSequenceClassification.from_config(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
+
+
+def make_t5(folder: Path) -> Path:
+    """A T5 of two tiny layers with random weights (the same every time), its vocabulary made as T5's was."""
+    import torch
+    from tokenizers import Tokenizer, decoders, pre_tokenizers, processors, trainers
+    from tokenizers.models import Unigram
+    from transformers import PreTrainedTokenizerFast, T5Config, T5ForConditionalGeneration
+
+    backend = Tokenizer(Unigram())
+    backend.pre_tokenizer, backend.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
+    texts = [f"Query: {word} Document: {word} Relevant: true false" for word in WORDS] * 9
+    special = ["<pad>", "</s>", "<unk>"]
+    backend.train_from_iterator(
+        texts, trainers.UnigramTrainer(vocab_size=200, special_tokens=special, unk_token="<unk>", show_progress=False)
+    )
+    backend.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)])
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=backend, eos_token="</s>", pad_token="<pad>", unk_token="<unk>", model_max_length=512
+    )
+    sizes = {"d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 2, "num_heads": 4, "vocab_size": len(tokenizer)}
+    config = T5Config(**sizes, dropout_rate=0.0, decoder_start_token_id=0, initializer_factor=3.0)
+    torch.manual_seed(0)
+    T5ForConditionalGeneration(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
