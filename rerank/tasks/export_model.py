@@ -62,7 +62,7 @@ def export_model(
         model: folder of a trained cross-encoder, such as runs/x/best.
         lists: lists folder with texts, for int8 also with judgments: rerank export --model runs/x/best --lists
             lists/test --formats onnx onnx-int8 --output exported.
-        output: folder to make: the model, its card, and onnx/model.onnx, onnx/model_qint8.onnx,
+        output: folder to make: the model, its card, and onnx/model.onnx, onnx/model_qint8_avx512_vnni.onnx,
             openvino/openvino_model.xml, openvino/openvino_model_qint8.xml.
         formats: onnx, onnx-int8 (weights in int8), openvino, openvino-int8; null takes onnx.
         depth: candidates per query that are reranked for nDCG@10; null takes all of the list.
@@ -133,7 +133,7 @@ def _write(
 
     from rerank.evaluation.beside import beside_first_stage
     from rerank.models.score import score_candidates, score_lists
-    from rerank.models.text.graphs import scores_of, write_graph
+    from rerank.models.text.graphs import opened, scores_of, write_graph
     from rerank.models.text.kernels import probe
 
     inputs, rows = scorer.inputs(lists), lists.row_numbers
@@ -143,8 +143,8 @@ def _write(
     written, whole = [], None
     for kind in kinds:
         graph, beside = write_graph(kind, folder, batch), None
-        name = str(graph.relative_to(folder))
-        largest = float(np.abs(scores_of(graph, inputs, pairs) - ours).max())
+        name, run = str(graph.relative_to(folder)), opened(graph)
+        largest = float(np.abs(scores_of(run, inputs, pairs) - ours).max())
         small = kind.endswith("int8")
         if not small and not largest <= OFF:
             raise UserError(
@@ -153,7 +153,7 @@ def _write(
         if small and judged:
             if whole is None:
                 whole = score_lists(scorer, inputs, lists, precision="fp32", progress="float32")
-            runs = lists.run(scores_of(graph, inputs, rows, progress=kind)), lists.run(whole)
+            runs = lists.run(scores_of(run, inputs, rows, progress=kind)), lists.run(whole)
             assert lists.qrels is not None
             beside = beside_first_stage(*runs, lists.qrels, "nDCG@10")
         size = sum(path.stat().st_size for path in graph.parent.glob(f"{graph.stem}.*"))

@@ -77,7 +77,7 @@ def test_onnx_runtime_scores_what_is_exported_as_the_model_does(best: Path, list
     ours = model.text_scores(short, precision="fp32")
     assert np.ptp(ours) > 0.1
     np.testing.assert_allclose(by_onnxruntime(out, "onnx/model.onnx", short), ours, atol=1e-5)
-    small = by_onnxruntime(out, "onnx/model_qint8.onnx", short)
+    small = by_onnxruntime(out, "onnx/model_qint8_avx512_vnni.onnx", short)
     off = np.abs(small - ours)
     assert 0 < off.max() < 0.1 * np.ptp(ours), "int8 rounds, and no more than that"
     again = CrossEncoder.load(out)
@@ -87,7 +87,7 @@ def test_onnx_runtime_scores_what_is_exported_as_the_model_does(best: Path, list
 @needs_onnx
 def test_the_card_says_how_each_file_is_loaded_and_how_it_scored(best: Path, lists: Lists, tmp_path: Path) -> None:
     found = rerank.export_model(best, lists, tmp_path / "out", ["onnx-int8"], force=True)
-    assert [one.file for one in found] == ["onnx/model.onnx", "onnx/model_qint8.onnx"]
+    assert [one.file for one in found] == ["onnx/model.onnx", "onnx/model_qint8_avx512_vnni.onnx"]
     card = (tmp_path / "out" / "README.md").read_text()
     assert card.startswith("# A model\n")
     beside = found[1].beside
@@ -105,7 +105,8 @@ def test_ndcg_of_int8_is_that_of_its_scores(best: Path, lists: Lists, tmp_path: 
     found = rerank.export_model(best, lists, tmp_path / "out", ["onnx-int8"], depth=7, force=True)[1].beside
     some, model = lists.top(7), CrossEncoder(str(best))
     inputs = model.inputs(some)
-    scores = graphs.scores_of(tmp_path / "out" / "onnx/model_qint8.onnx", inputs, some.row_numbers)
+    run = graphs.opened(tmp_path / "out" / "onnx/model_qint8_avx512_vnni.onnx")
+    scores = graphs.scores_of(run, inputs, some.row_numbers)
     runs = {"small": scores, "whole": model.text_scores(pairs_of(some), precision="fp32")}
     table = rerank.evaluate(some, runs, "nDCG@10").to_dataframe().set_index("run")["mean"]
     assert found is not None
@@ -179,7 +180,7 @@ def test_a_file_that_scores_otherwise_is_refused_and_nothing_is_left(
         rerank.export_model(best, lists, tmp_path / "out")
     monkeypatch.undo()
     monkeypatch.setattr(limits, "LOSS", -1.0)
-    with pytest.raises(UserError, match=r"qint8\.onnx: loses .* nDCG@10, more than -1; leave onnx-int8 out of"):
+    with pytest.raises(UserError, match=r"vnni\.onnx: loses .* nDCG@10, more than -1; leave onnx-int8 out of"):
         rerank.export_model(best, lists, tmp_path / "out", ["onnx-int8"])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["best", "model"]
 

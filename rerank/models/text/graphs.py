@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 FILES = {
     "onnx": "onnx/model.onnx",
-    "onnx-int8": "onnx/model_qint8.onnx",
+    "onnx-int8": "onnx/model_qint8_avx512_vnni.onnx",
     "openvino": "openvino/openvino_model.xml",
     "openvino-int8": "openvino/openvino_model_qint8.xml",
 }
@@ -39,9 +39,6 @@ FILES = {
 
 MADE_FROM = {"onnx-int8": "onnx", "openvino": "onnx", "openvino-int8": "openvino"}
 """The format that another one is made from."""
-
-BLOCK = 32
-"""Numbers of a column of the weights that share a scale in int8."""
 
 
 def with_origins(kinds: Iterable[str]) -> list[str]:
@@ -109,27 +106,27 @@ def _write_onnx(folder: Path, batch: Mapping[str, Tensor], path: Path) -> None:
 
 
 def _compress_onnx(whole: Path, path: Path) -> None:
-    """Weights of products in blocks of int8, each with its scale; ONNX Runtime rounds activations in blocks, too."""
-    _needed("onnx", "export")
-    import onnx
-    from onnxruntime.quantization.matmul_nbits_quantizer import DefaultWeightOnlyQuantConfig, MatMulNBitsQuantizer
+    """Products in int8: weights by column, activations as they come, by the range of a batch."""
+    onnx = _needed("onnx", "export")
+    from onnxruntime.quantization import QuantType, quantize_dynamic
 
-    config = DefaultWeightOnlyQuantConfig(block_size=BLOCK, is_symmetric=True, accuracy_level=4, bits=8)
-    quantizer = MatMulNBitsQuantizer(onnx.load(whole), algo_config=config)
-    quantizer.process()
-    quantizer.model.save_model_to_file(str(path))
+    model = onnx.load(whole)
+    del model.graph.value_info[:]  # shapes of transposed weights that PyTorch's exporter folded, as they were before
+    quantize_dynamic(model, path, per_channel=True, weight_type=QuantType.QInt8)
 
 
-def scores_of(graph: Path, inputs: Inputs, rows: Array, progress: str | None = None) -> Array:
+def scores_of(
+    run: Callable[[dict[str, Array]], Array], inputs: Inputs, rows: Array, progress: str | None = None
+) -> Array:
     """Scores ``[n]`` float32 of candidates by an exported file, of the very tokens that the model itself reads.
 
     Args:
-        graph: the file.
+        run: scores a padded batch, see :func:`opened`.
         inputs: what the model made of the lists.
         rows: ``[n]`` rows of the candidates.
         progress: what a progress bar says; None shows none.
     """
-    run, found = _session(graph), np.empty(len(rows), dtype=np.float32)
+    found = np.empty(len(rows), dtype=np.float32)
     padded = inputs.padded if isinstance(inputs, FlatInputs) else inputs
     with tqdm(total=len(rows), desc=progress, unit=" documents", disable=None if progress else True) as bar:
         for chunk in padded.chunks(rows, rows, ON_A_CPU):
@@ -139,8 +136,8 @@ def scores_of(graph: Path, inputs: Inputs, rows: Array, progress: str | None = N
     return found
 
 
-def _session(graph: Path) -> Callable[[dict[str, Array]], Array]:
-    """Scores of a padded batch."""
+def opened(graph: Path) -> Callable[[dict[str, Array]], Array]:
+    """What scores a padded batch by an exported file, in float32 or int8, on as many threads as PyTorch has."""
     threads = torch.get_num_threads()
     if graph.suffix == ".onnx":
         onnxruntime = _needed("onnxruntime", "export")
