@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from rerank.errors import UserError, nearest
-from rerank.tasks.forms import ListsLike, ModelLike
+from rerank.tasks.forms import ListsLike
 
 if TYPE_CHECKING:
     from rerank.arrow import Array
@@ -46,7 +46,7 @@ class Exported:
 
 
 def export_model(
-    model: ModelLike,
+    model: str | Path,
     lists: ListsLike,
     output: str | Path,
     formats: list[Literal["onnx", "onnx-int8", "openvino", "openvino-int8"]] | None = None,
@@ -76,7 +76,6 @@ def export_model(
     """
     from rerank.files import atomic_folder
     from rerank.lists.view import Lists
-    from rerank.models.base import Model
     from rerank.models.load import load_model
     from rerank.models.text.graphs import FILES, with_origins
     from rerank.ranges import check_ranges
@@ -86,7 +85,7 @@ def export_model(
         if kind not in FILES:
             raise UserError(f"formats: there is no {kind!r}{nearest(kind, FILES)}; there are {', '.join(FILES)}")
     kinds = with_origins(formats or ["onnx"])
-    scorer = _checked(model if isinstance(model, Model) else load_model(model), str(model))
+    scorer = _checked(load_model(model), str(model))
     opened = lists if isinstance(lists, Lists) else Lists.open(lists)
     opened = opened if depth is None else opened.top(depth)
     judged = any(any(grades.values()) for grades in (opened.qrels or {}).values())
@@ -97,7 +96,7 @@ def export_model(
     with atomic_folder(output) as folder:
         scorer.save(folder)
         written = _write(scorer, folder, kinds, opened, judged, force)
-        _describe(folder, scorer, written)
+        _describe(folder, scorer, written, Path(output).name)
     return written
 
 
@@ -185,14 +184,14 @@ def _sentence(found: Exported) -> str:
     said = f"{found.file}: {found.size / 1e6:.1f} MB, scores differ by at most {found.largest:.1e}"
     if (beside := found.beside) is not None:
         low, high = beside.interval
+        said += f", {beside.measure} {beside.ours:.4f}, float32 {beside.first:.4f}"
         said += (
-            f", {beside.measure} {beside.ours:.4f}, float32 {beside.first:.4f}, difference {beside.difference:+.4f} "
+            f", difference {beside.difference:+.4f} [{low:+.4f}, {high:+.4f}] (95 % interval, {beside.queries} queries)"
         )
-        said += f"[{low:+.4f}, {high:+.4f}] (95 % interval, {beside.queries} queries)"
     return said
 
 
-def _describe(folder: Path, scorer: CrossEncoder, written: list[Exported]) -> None:
+def _describe(folder: Path, scorer: CrossEncoder, written: list[Exported], name: str) -> None:
     """Let contract and card say what was written, and how it is loaded."""
     from rerank.hashes import hash_files
     from rerank.models.contract import CARD, FILES, add_to_contract, read_contract
@@ -202,7 +201,7 @@ def _describe(folder: Path, scorer: CrossEncoder, written: list[Exported]) -> No
     kept = {key: value for key, value in source.items() if key not in (*made, "sha256")}
     add_to_contract(folder, kept | {FILES: made[FILES] | hash_files(folder, graphs)})
     card = scorer.folder / CARD
-    before = card.read_text(encoding="utf-8").partition(f"\n{HEADING}")[0] if card.is_file() else f"# {folder.name}\n"
+    before = card.read_text(encoding="utf-8").partition(f"\n{HEADING}")[0] if card.is_file() else f"# {name}\n"
     (folder / CARD).write_text(f"{before}\n{_section(written)}", encoding="utf-8")
 
 

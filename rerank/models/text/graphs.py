@@ -68,7 +68,7 @@ def write_graph(kind: str, folder: Path, batch: Mapping[str, Tensor]) -> Path:
     Raises:
         UserError: a package is missing, or the exporter cannot do this architecture.
     """
-    path, origin = folder / FILES[kind], folder / FILES.get(MADE_FROM.get(kind, ""), "")
+    path, origin = folder / FILES[kind], str(folder / FILES[MADE_FROM.get(kind, kind)])
     path.parent.mkdir(exist_ok=True)
     with _quietly(folder, kind):
         match kind:
@@ -76,15 +76,12 @@ def write_graph(kind: str, folder: Path, batch: Mapping[str, Tensor]) -> Path:
                 _write_onnx(folder, batch, path)
             case "onnx-int8":
                 _compress_onnx(origin, path)
-            case _:
+            case "openvino":
                 openvino = _needed("openvino", "openvino")
-                made = (
-                    openvino.convert_model(str(origin))
-                    if kind == "openvino"
-                    else openvino.Core().read_model(str(origin))
-                )
-                if kind == "openvino-int8":
-                    made = _needed("nncf", "openvino").compress_weights(made)
+                openvino.save_model(openvino.convert_model(origin), str(path), compress_to_fp16=False)
+            case "openvino-int8":
+                openvino, nncf = _needed("openvino", "openvino"), _needed("nncf", "openvino")
+                made = nncf.compress_weights(openvino.Core().read_model(origin))
                 openvino.save_model(made, str(path), compress_to_fp16=False)
     return path
 
@@ -105,7 +102,7 @@ def _write_onnx(folder: Path, batch: Mapping[str, Tensor], path: Path) -> None:
     program.save(path)
 
 
-def _compress_onnx(whole: Path, path: Path) -> None:
+def _compress_onnx(whole: str, path: Path) -> None:
     """Products in int8: weights by column, activations as they come, by the range of a batch."""
     onnx = _needed("onnx", "export")
     from onnxruntime.quantization import QuantType, quantize_dynamic
@@ -170,7 +167,6 @@ def _quietly(folder: Path, kind: str) -> Iterator[None]:
     except (UserError, OSError, MemoryError):
         raise
     except Exception as error:
-        said = one_line(error)
-        raise UserError(f"{folder}: cannot be written as {kind} ({said[:200]})") from error
+        raise UserError(f"{folder}: cannot be written as {kind} ({one_line(error)[:200]})") from error
     finally:
         logging.disable(before)
