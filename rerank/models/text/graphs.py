@@ -5,10 +5,11 @@ Files lie where sentence-transformers looks for them: ``CrossEncoder(folder, bac
 
 from __future__ import annotations
 
+import io
 import logging
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -157,11 +158,11 @@ def _needed(package: str, extra: str) -> Any:
 
 @contextmanager
 def _quietly(folder: Path, kind: str) -> Iterator[None]:
-    """Exporters warn of what nobody can change, and say on many lines what they cannot do."""
+    """Exporters warn of what nobody can change, draw bars, and say on many lines what they cannot do."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), redirect_stdout(io.StringIO()):
             warnings.simplefilter("ignore")
             yield
     except (UserError, OSError, MemoryError):
