@@ -292,14 +292,14 @@ def _last(network: Any, ids: Tensor, mask: Tensor) -> Tensor:
     return states[torch.arange(len(ids), device=ids.device), mask.sum(1) - shared - 1]
 
 
-SHARED = 8
-"""Tokens from which on a common beginning is worth a forward pass of its own."""
+SHARED = 1 / 8
+"""Share of a chunk's tokens from which on it pays to compute a common beginning once; attention is slower then."""
 
 
 def _shared(ids: Tensor, mask: Tensor) -> int:
-    """With how many tokens all rows begin, of several rows; each keeps a token that is its own."""
+    """With how many tokens all rows begin, where that pays; each row keeps a token that is its own."""
     same = torch.minimum((ids == ids[0]).all(0).cumprod(0).sum(), mask.sum(1).min() - 1)
-    return found if len(ids) > 1 and (found := int(same)) >= SHARED else 0
+    return found if (found := int(same)) * (len(ids) - 1) >= SHARED * ids.numel() and found > 0 else 0
 
 
 def _classify(network: Any, input_ids: Tensor, attention_mask: Tensor) -> Any:
