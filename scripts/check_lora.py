@@ -26,12 +26,9 @@ from rerank.lists.view import Lists
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<think>", "</think>"]
 APART = r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 
-SMALL = {"hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
-SMALL |= {"head_dim": 32, "intermediate_size": 384}
 
-
-def make_model(lists: Lists, folder: Path, **sizes: int) -> None:
-    """A decoder of random weights, of these sizes or small, with a tokenizer made of the lists' texts."""
+def make_model(lists: Lists, folder: Path) -> None:
+    """A decoder of random weights, with a tokenizer made of the lists' texts."""
     import torch
     from tokenizers import Regex, Tokenizer, decoders, pre_tokenizers, trainers
     from tokenizers.models import BPE
@@ -49,9 +46,17 @@ def make_model(lists: Lists, folder: Path, **sizes: int) -> None:
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=backend, eos_token=SPECIAL[2], pad_token=SPECIAL[0], model_max_length=2048
     )
-    sizes = SMALL | sizes
     config = Qwen3Config(
-        vocab_size=len(tokenizer), max_position_embeddings=2048, tie_word_embeddings=True, pad_token_id=0, **sizes
+        vocab_size=len(tokenizer),
+        hidden_size=128,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=32,
+        intermediate_size=384,
+        max_position_embeddings=2048,
+        tie_word_embeddings=True,
+        pad_token_id=0,
     )
     torch.manual_seed(0)
     Qwen3ForCausalLM(config).save_pretrained(folder)

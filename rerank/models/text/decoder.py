@@ -299,7 +299,7 @@ SHARED = 1 / 8
 def _shared(ids: Tensor, mask: Tensor) -> int:
     """With how many tokens all rows begin, where that pays; each row keeps a token that is its own."""
     same = torch.minimum((ids == ids[0]).all(0).cumprod(0).sum(), mask.sum(1).min() - 1)
-    return found if (found := int(same)) * (len(ids) - 1) >= SHARED * ids.numel() and found > 0 else 0
+    return found if (found := int(same)) * (len(ids) - 1) >= SHARED * ids.numel() else 0
 
 
 def _classify(network: Any, input_ids: Tensor, attention_mask: Tensor) -> Any:
