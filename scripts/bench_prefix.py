@@ -2,7 +2,7 @@
 
     OMP_NUM_THREADS=1 python scripts/bench_prefix.py --lists lists/scifact-test lists/dl19
 
-Prints Markdown: for each template the pairs a second with every prompt computed whole, and with all beginnings shared, in
+Prints Markdown: for each template the pairs a second with every prompt computed whole, and with beginnings shared, in
 seconds of the processor, the best of three rounds in turns; and the largest difference of a score.
 """
 
