@@ -132,14 +132,25 @@ def add(
         add_out_of_fold(lists, out_of_fold, name, method=method, seed=seed, precision=precision, budget=token_budget)
 
 
-def export(lists: str, output: str, column: str | None = None) -> None:
-    """Write lists for other tools: a row per candidate with texts, grade and columns, or one column as a run.
+def export(lists: str, output: str, column: str | None = None, model: str | None = None, **asked: Any) -> None:
+    """Write lists for other tools, or a trained cross-encoder as ONNX or OpenVINO.
 
     Args:
-        lists: lists folder.
-        output: file to write (.jsonl, .parquet or .trec), or a folder for Hugging Face datasets.
+        lists: lists folder; with --model the one that the exported files are measured on.
+        output: file to write (.jsonl, .parquet or .trec), or a folder for Hugging Face datasets; with --model the
+            folder that gets the model.
         column: the column whose scores a .trec file gets; null takes the one that orders the lists.
+        model: folder of a trained cross-encoder to write: rerank export --model runs/x/best --lists lists/test
+            --formats onnx onnx-int8 --output exported.
+        asked: with --model, what :func:`rerank.export_model` takes.
     """
+    if model is not None:
+        if column is not None:
+            raise UserError("column: is of lists; --model exports a model")
+        tasks.export_model(model, lists, output, **asked)
+        return
+    if given := next((name for name, value in asked.items() if value), None):
+        raise UserError(f"{given}: is for a model; name one with --model FOLDER")
     from rerank.files import check_apart
     from rerank.lists.export import export as write
     from rerank.lists.view import Lists
@@ -319,6 +330,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
 
 WORK: dict[Callable[..., Any], Callable[..., Any]] = {
     retrieve: tasks.retrieve,
+    export: tasks.export_model,
     rerank: tasks.rerank_lists,
     evaluate: tasks.evaluate,
 }

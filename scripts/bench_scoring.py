@@ -1,122 +1,63 @@
-"""Scoring pairs in float32, bf16 and int8, next to sentence-transformers: speed, and what becomes of the ranking.
+"""Scoring pairs in float32, bf16 and by exported files, next to sentence-transformers: speed, and the ranking.
 
-    OMP_NUM_THREADS=1 python scripts/bench_scoring.py --model runs/x/best --lists lists/scifact-test
+    OMP_NUM_THREADS=1 python scripts/bench_scoring.py --model runs/x/best --lists lists/scifact-test --exported exported
 
 prints Markdown. All contenders score the same texts in turns, in one process and one thread, tokenisation included; a
 row gives the best of its rounds in seconds of the processor, since whatever else the machine does only ever adds. The
 ranking is measured on some lists (``--skip`` goes on where another call stopped): nDCG@10 of each contender's run, and
-the distance of its scores from float32's, or from those of the first row.
-
-int8 is dynamic quantisation: weights once, per output channel; activations at every product; the head stays in
-float32. The last rows need the packages onnx and onnxruntime; ``--only rerank`` does without.
+the distance of its scores from float32's, or from those of the first row. ``--exported`` is a folder that ``rerank
+export --model`` made; every file in it is a contender.
 """
 
 from __future__ import annotations
 
 import argparse
-import copy
 import os
-import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
 
 from rerank.arrow import Array
 from rerank.evaluation.measures import evaluate
 from rerank.kernels.precision import Precision
 from rerank.lists.tokens import Tokens
 from rerank.lists.view import Lists
+from rerank.models.base import Inputs
 from rerank.models.score import score_candidates
 from rerank.models.text.cross_encoder import CrossEncoder
+from rerank.models.text.graphs import opened, scores_of
 
 Texts = list[tuple[str, str]]
+
+
+def read(model: CrossEncoder, pairs: Texts) -> tuple[Inputs, Array]:
+    """The tokens of pairs, and their rows."""
+    sides = []
+    for texts, limit in zip(zip(*pairs, strict=True), (model.query_length, model.document_length), strict=True):
+        ids = model.tokenizer(list(texts), add_special_tokens=False, verbose=False)["input_ids"]
+        sides.append([np.asarray(row[:limit], dtype=np.int64) for row in ids])
+    rows = np.arange(len(pairs))
+    return model._pairs(Tokens.of(*sides), rows, rows), rows
 
 
 def ours(model: CrossEncoder, precision: Precision) -> Callable[[Texts], Array]:
     """Our length-sorted chunks, in some arithmetic."""
 
     def score(pairs: Texts) -> Array:
-        sides = []
-        for texts, limit in zip(zip(*pairs, strict=True), (model.query_length, model.document_length), strict=True):
-            ids = model.tokenizer(list(texts), add_special_tokens=False, verbose=False)["input_ids"]
-            sides.append([np.asarray(row[:limit], dtype=np.int64) for row in ids])
-        rows = np.arange(len(pairs))
-        return score_candidates(model, model._pairs(Tokens.of(*sides), rows, rows), rows, rows, precision=precision)
+        inputs, rows = read(model, pairs)
+        return score_candidates(model, inputs, rows, rows, precision=precision)
 
     return score
 
 
-def torch_int8(model: CrossEncoder) -> CrossEncoder:
-    """A copy whose encoder multiplies in int8."""
-    from torch.ao.quantization import quantize_dynamic
-
-    small = copy.deepcopy(model)
-    encoder = getattr(small.network, small.network.base_model_prefix)
-    encoder.encoder = quantize_dynamic(encoder.encoder, {nn.Linear}, dtype=torch.qint8)
-    return small
-
-
-class OnnxNetwork(nn.Module):
-    """A network that ONNX Runtime runs."""
-
-    def __init__(self, network: Any, path: Path) -> None:
-        import onnxruntime
-
-        super().__init__()
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = torch.get_num_threads()
-        self.session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-        self.config, self.base_model_prefix = network.config, network.base_model_prefix
-        self.nothing = nn.Parameter(torch.zeros(1))
-
-    def forward(self, **batch: torch.Tensor) -> Any:
-        """Logits ``[n, 1]`` of a padded batch."""
-        feed = {entry.name: batch[entry.name].numpy() for entry in self.session.get_inputs()}
-        return SimpleNamespace(logits=torch.from_numpy(self.session.run(None, feed)[0]))
-
-
-def onnx_model(model: CrossEncoder, folder: Path, int8: bool) -> CrossEncoder:
-    """A copy that ONNX Runtime runs, in float32 or in int8."""
-    from transformers import AutoModelForSequenceClassification
-
-    plain = AutoModelForSequenceClassification.from_pretrained(model.folder, attn_implementation="eager").eval()
-    names = ["input_ids", "attention_mask", "token_type_ids"]
-    batch = model.tokenizer(["a query"] * 2, ["one document", "another"], return_tensors="pt", padding=True)
-
-    class Logits(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.network = plain
-
-        def forward(self, *values: torch.Tensor) -> torch.Tensor:
-            return self.network(**dict(zip(names, values, strict=True))).logits
-
-    axes = {name: {0: "pairs", 1: "tokens"} for name in names}
-    whole, small = folder / "fp32.onnx", folder / "int8.onnx"
-    torch.onnx.export(
-        Logits(),
-        tuple(batch[name] for name in names),
-        str(whole),
-        input_names=names,
-        output_names=["logits"],
-        dynamic_axes=axes | {"logits": {0: "pairs"}},
-        opset_version=17,
-        dynamo=False,
-    )
-    if int8:
-        from onnxruntime.quantization import QuantType, quantize_dynamic
-
-        quantize_dynamic(str(whole), str(small), per_channel=True, weight_type=QuantType.QInt8)
-    other = copy.copy(model)
-    other._modules = dict(model._modules)
-    other.network = OnnxNetwork(model.network, small if int8 else whole)
-    return other
+def exported(model: CrossEncoder, graph: Path) -> Callable[[Texts], Array]:
+    """The same tokens by an exported file."""
+    run = opened(graph)
+    return lambda pairs: scores_of(run, *read(model, pairs))
 
 
 def sentence_transformers(folder: str, length: int) -> Callable[[Texts], Array]:
@@ -144,48 +85,48 @@ def main() -> None:
     parser.add_argument("--skip", type=int, default=0, help="lists left out before those of the ranking test")
     parser.add_argument("--depth", type=int, default=50)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--exported", type=Path, help="folder that rerank export --model made")
     parser.add_argument("--only", nargs="*", default=[""], help="contenders whose names hold one of these")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
     model = CrossEncoder(options.model)
-    model.folder = options.model
     length = model.query_length + model.document_length + model.template.special
     lists = Lists.open(options.lists).top(options.depth)
     everything = texts_of(lists)
     drawn = np.random.default_rng(0).permutation(len(everything))[: options.pairs]
     pairs = [everything[i] for i in drawn]
-    with tempfile.TemporaryDirectory() as folder:
-        every: dict[str, Callable[[], Callable[[Texts], Array]]] = {
-            "sentence-transformers `predict`": lambda: sentence_transformers(options.model, length),
-            "rerank fp32": lambda: ours(model, "fp32"),
-            "rerank bf16": lambda: ours(model, "bf16"),
-            "rerank int8 (torch)": lambda: ours(torch_int8(model), "fp32"),
-            "onnxruntime fp32": lambda: ours(onnx_model(model, Path(folder), False), "fp32"),
-            "onnxruntime int8": lambda: ours(onnx_model(model, Path(folder), True), "fp32"),
-        }
-        contenders = {name: make() for name, make in every.items() if any(word in name for word in options.only)}
-        seconds = {name: np.inf for name in contenders}
-        for score in contenders.values():
-            score(pairs[:32])
-        for _ in range(options.rounds):
-            for name, score in contenders.items():
-                started = time.process_time()
-                score(pairs)
-                seconds[name] = min(seconds[name], time.process_time() - started)
-        ndcg, change, swapped = {}, {}, {}
-        if options.queries:
-            some = lists.select(np.arange(options.skip, min(options.skip + options.queries, len(lists))))
-            texts, exact = texts_of(some), None
-            assert some.qrels is not None, "lists without judgments"
-            for name in sorted(contenders, key=lambda name: name != "rerank fp32"):
-                scores = np.asarray(contenders[name](texts), dtype=np.float32)
-                measured = evaluate(some.run(scores), some.qrels, "nDCG@10", name=name)
-                ndcg[name] = measured.mean["nDCG@10"]
-                exact = scores if exact is None else exact
-                change[name] = float(np.abs(scores - exact).max())
-                swapped[name] = kendall(some, scores, exact)
+    every: dict[str, Callable[[], Callable[[Texts], Array]]] = {
+        "sentence-transformers `predict`": lambda: sentence_transformers(options.model, length),
+        "rerank fp32": lambda: ours(model, "fp32"),
+        "rerank bf16": lambda: ours(model, "bf16"),
+    }
+    for graph in sorted(
+        [*options.exported.glob("*/*.onnx"), *options.exported.glob("*/*.xml")] if options.exported else []
+    ):
+        every[graph.name] = partial(exported, model, graph)
+    contenders = {name: make() for name, make in every.items() if any(word in name for word in options.only)}
+    seconds = {name: np.inf for name in contenders}
+    for score in contenders.values():
+        score(pairs[:32])
+    for _ in range(options.rounds):
+        for name, score in contenders.items():
+            started = time.process_time()
+            score(pairs)
+            seconds[name] = min(seconds[name], time.process_time() - started)
+    ndcg, change, swapped = {}, {}, {}
+    if options.queries:
+        some = lists.select(np.arange(options.skip, min(options.skip + options.queries, len(lists))))
+        texts, exact = texts_of(some), None
+        assert some.qrels is not None, "lists without judgments"
+        for name in sorted(contenders, key=lambda name: name != "rerank fp32"):
+            scores = np.asarray(contenders[name](texts), dtype=np.float32)
+            measured = evaluate(some.run(scores), some.qrels, "nDCG@10", name=name)
+            ndcg[name] = measured.mean["nDCG@10"]
+            exact = scores if exact is None else exact
+            change[name] = float(np.abs(scores - exact).max())
+            swapped[name] = kendall(some, scores, exact)
     first = next(iter(seconds))
     print(f"| contender | pairs/s | against {first} | nDCG@10 | largest change of a score | Kendall's τ |")
     print("|---|---|---|---|---|---|")

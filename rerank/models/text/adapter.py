@@ -39,21 +39,20 @@ class LoRA:
             raise UserError(f"model.lora: rank has to be at least 1, alpha above 0, dropout in [0, 1), not {self}")
 
 
-def adapted(network: Any, lora: LoRA, classifies: bool) -> Any:
+def adapted(network: Any, lora: LoRA, kind: str) -> Any:
     """Put fresh adapters into a network; all else of it stays as it is, but a classifier's head.
 
     Args:
         network: a Transformers model; it is changed.
         lora: the adapters.
-        classifies: whether it is a classifier, whose head is trained and saved as well.
+        kind: peft's name for its task; of SEQ_CLS, a classifier, the head is trained and saved as well.
 
     Returns:
         peft's model around the network.
     """
     peft = _peft()
-    kind = peft.TaskType.SEQ_CLS if classifies else peft.TaskType.CAUSAL_LM
     config = peft.LoraConfig(
-        task_type=kind,
+        task_type=peft.TaskType[kind],
         r=lora.rank,
         lora_alpha=lora.alpha,
         lora_dropout=lora.dropout,

@@ -98,7 +98,7 @@ class CrossEncoder(Scorer):
         folder = find_model(name)
         contract = checked_contract(folder)
         self.name = contract.get("name", name)
-        self._folder, self._dropout, self._contract = folder, dropout, contract
+        self.folder, self._dropout, self._contract = folder, dropout, contract
         self.head = head or contract.get("head") or self._usual_head()
         self.tokenizer = self._read_tokenizer()
         self.long: Long = long or contract.get("long", "truncate")
@@ -151,7 +151,7 @@ class CrossEncoder(Scorer):
             self.start.share(WEIGHT if self._start_weight is None else self._start_weight)
 
     def _read_tokenizer(self) -> Any:
-        return read_tokenizer(self._folder)
+        return read_tokenizer(self.folder)
 
     def _usual_head(self) -> str:
         """The head where neither the caller nor the contract names one."""
@@ -159,7 +159,7 @@ class CrossEncoder(Scorer):
 
     def _load(self) -> tuple[Any, list[str]]:
         """The network, and the names of the weights that the folder does not have."""
-        return load_encoder(self._folder, self.head, self._contract.get("head") == "cls", self._dropout)
+        return load_encoder(self.folder, self.head, self._contract.get("head") == "cls", self._dropout)
 
     def _template(self) -> PairTemplate:
         """How a pair is joined."""
@@ -252,7 +252,7 @@ class CrossEncoder(Scorer):
 
     def _initial_hashes(self) -> dict[str, str]:
         """The hashes of the files that it starts from."""
-        return initial_hashes(self._folder)
+        return initial_hashes(self.folder)
 
     @classmethod
     def load(cls, folder: Path) -> Self:

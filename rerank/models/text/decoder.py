@@ -28,6 +28,9 @@ from rerank.models.text.prompt import Prompt
 from rerank.models.text.template import PairTemplate
 from rerank.models.weights import initial_hashes
 
+T5 = "t5"
+"""An encoder whose decoder answers: monoT5's score is of the first word that it says."""
+
 LENGTHS = (64, 512)
 """Word pieces of a query and of a document, unless told otherwise: there are more positions than anyone pays for."""
 
@@ -66,8 +69,8 @@ class Decoder(CrossEncoder):
             head: ``yes_no`` compares the logits of two tokens, ``hf`` is the architecture's own classifier. Null takes
                 the saved model's own; else ``hf`` for a classifier, ``yes_no`` for a language model.
             template: the prompt: the name of one that is shipped (qwen3-reranker, mxbai-rerank-v2,
-                bge-reranker-v2-gemma, plain), a YAML or JSON file, or its keys. Null takes the saved model's own, or
-                that of a model on the hub that is known.
+                bge-reranker-v2-gemma, monot5, plain), a YAML or JSON file, or its keys. Null takes the saved model's
+                own, or that of a model on the hub that is known.
             instruction: what the model is told to look for; null takes the template's own.
             lora: train adapters of this kind in place of the weights; null trains the weights, or the adapter that the
                 folder has.
@@ -94,15 +97,15 @@ class Decoder(CrossEncoder):
         return (Path(name) / CONFIG).is_file() or Prompt.usual(name) is not None
 
     def _has_adapter(self) -> bool:
-        return (self._folder / CONFIG).is_file()
+        return (self.folder / CONFIG).is_file()
 
     def _base(self) -> Path:
         """Where the whole weights are: in the folder, or for an adapter in that of its base."""
-        return base_of(self._folder, self._contract.get(BASE, {})) if self._has_adapter() else self._folder
+        return base_of(self.folder, self._contract.get(BASE, {})) if self._has_adapter() else self.folder
 
     def _read_tokenizer(self) -> Any:
-        own = any((self._folder / name).is_file() for name in ("tokenizer.json", "tokenizer_config.json"))
-        tokenizer = read_tokenizer(self._folder if own or not self._has_adapter() else self._base())
+        own = any((self.folder / name).is_file() for name in ("tokenizer.json", "tokenizer_config.json"))
+        tokenizer = read_tokenizer(self.folder if own or not self._has_adapter() else self._base())
         tokenizer.padding_side = "left"  # for whoever reads the last token of a padded batch
         if tokenizer.pad_token_id is None:
             tokenizer.pad_token = tokenizer.eos_token
@@ -127,12 +130,14 @@ class Decoder(CrossEncoder):
     def _load(self) -> tuple[Any, list[str]]:
         folder = self._base()
         config = read_config(folder, self._dropout)
-        if not is_decoder(config):
+        if not (is_decoder(config) or config.model_type == T5):
             raise UserError(f"{folder}: {config.model_type} is not a decoder; load it as a CrossEncoder")
+        if config.model_type == T5 and self.head == "hf":
+            raise UserError(f"model.head hf: T5 answers in a word; choose yes_no, or load {folder} as a CrossEncoder")
         if self.long not in ("truncate", "first", "max", "sum"):
             raise UserError(f"model.long {self.long}: a decoder has no CLS vector; choose truncate, first, max or sum")
         if self.lora is not None and self._has_adapter():
-            raise UserError(f"model.lora: {self._folder} has an adapter; leave lora out to train that one further")
+            raise UserError(f"model.lora: {self.folder} has an adapter; leave lora out to train that one further")
         self.prompt = self._prompt()
         if self.head == "hf":
             network, missing = load_classifier(folder, config)
@@ -145,9 +150,10 @@ class Decoder(CrossEncoder):
             _check_answers(network, folder)
         network.forward = MethodType(_classify if self.head == "hf" else _compare, network)  # a deep copy has its own
         if self.lora is not None:
-            self._adapter = [adapted(network, self.lora, self.head == "hf")]
+            kind = "SEQ_2_SEQ_LM" if config.model_type == T5 else "SEQ_CLS" if self.head == "hf" else "CAUSAL_LM"
+            self._adapter = [adapted(network, self.lora, kind)]
         elif self._has_adapter():
-            self._adapter, missing = [with_adapter(network, self._folder)], []
+            self._adapter, missing = [with_adapter(network, self.folder)], []
         if self.head == "hf":
             keep_float32(network.score)
         return network, missing
@@ -201,7 +207,7 @@ class Decoder(CrossEncoder):
         return found
 
     def _initial_hashes(self) -> dict[str, str]:
-        own = initial_hashes(self._folder)
+        own = initial_hashes(self.folder)
         if not self._has_adapter():
             return own
         return own | {f"{BASE}/{name}": sha256 for name, sha256 in initial_hashes(self._base()).items()}
@@ -238,7 +244,7 @@ class Decoder(CrossEncoder):
         """Write the model, or its adapter alone, with tokenizer and contract; other libraries load both."""
         if self._adapter:
             folder.mkdir(parents=True, exist_ok=True)
-            given = json.loads((self._folder / CONFIG).read_text())[NAME] if self._has_adapter() else str(self._folder)
+            given = json.loads((self.folder / CONFIG).read_text())[NAME] if self._has_adapter() else str(self.folder)
             save_adapter(self._adapter[0], folder, self.name if not Path(self.name).exists() else given)
         else:
             self.network.save_pretrained(folder, safe_serialization=True)
@@ -248,9 +254,10 @@ class Decoder(CrossEncoder):
 
 def _load_language_model(folder: Path, config: Any) -> Any:
     """The architecture's language model with all of its weights."""
-    from transformers import AutoModelForCausalLM
+    from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
-    config.sentence_transformers, kind = IDENTITY, cast(Any, AutoModelForCausalLM)
+    kind = cast(Any, AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM)
+    config.sentence_transformers = IDENTITY
     try:
         network, info = kind.from_pretrained(folder, **loading(config))
     except ValueError as error:
@@ -261,13 +268,38 @@ def _load_language_model(folder: Path, config: Any) -> Any:
     return network
 
 
+def _opening(network: Any, ids: Tensor, mask: Tensor) -> Tensor:
+    """The state of which T5 makes the first word of each row's answer, ``[n, H]``."""
+    read = network.encoder(input_ids=ids, attention_mask=mask).last_hidden_state
+    start = ids.new_full((len(ids), 1), network.config.decoder_start_token_id)
+    said = network.decoder(
+        input_ids=start, encoder_hidden_states=read, encoder_attention_mask=mask, use_cache=False
+    ).last_hidden_state[:, 0]
+    return said * network.model_dim**-0.5 if network.config.scale_decoder_outputs else said
+
+
 def _last(network: Any, ids: Tensor, mask: Tensor) -> Tensor:
     """The state of each row's last token, ``[n, H]``.
 
-    Rows are padded at their ends, where no token of theirs sees it: positions are right and no mask is needed.
+    Rows are padded at their ends, where no token of theirs sees it: positions are right and no mask is needed. What all
+    rows begin with is computed once where no gradient is wanted: instructions, and the query where all rows have one.
     """
-    states = network.base_model(input_ids=ids, use_cache=False).last_hidden_state
-    return states[torch.arange(len(ids), device=ids.device), mask.sum(1) - 1]
+    base, past = network.base_model, None
+    if shared := _shared(ids, mask) if torch.is_inference_mode_enabled() and not base.training else 0:
+        past = base(input_ids=ids[:1, :shared], use_cache=True).past_key_values
+        past.batch_repeat_interleave(len(ids))
+    states = base(input_ids=ids[:, shared:], past_key_values=past, use_cache=past is not None).last_hidden_state
+    return states[torch.arange(len(ids), device=ids.device), mask.sum(1) - shared - 1]
+
+
+SHARED = 1 / 8
+"""Share of a chunk's tokens from which on it pays to compute a common beginning once; attention is slower then."""
+
+
+def _shared(ids: Tensor, mask: Tensor) -> int:
+    """With how many tokens all rows begin, where that pays; each row keeps a token that is its own."""
+    same = torch.minimum((ids == ids[0]).all(0).cumprod(0).sum(), mask.sum(1).min() - 1)
+    return found if (found := int(same)) * (len(ids) - 1) >= SHARED * ids.numel() else 0
 
 
 def _classify(network: Any, input_ids: Tensor, attention_mask: Tensor) -> Any:
@@ -277,7 +309,8 @@ def _classify(network: Any, input_ids: Tensor, attention_mask: Tensor) -> Any:
 
 def _compare(network: Any, input_ids: Tensor, attention_mask: Tensor) -> Any:
     """Scores as ``.logits``, ``[n, 1]``: of the vocabulary's logits only those that count are computed, in float32."""
-    state, layer = _last(network, input_ids, attention_mask), network.get_output_embeddings()
+    read = _opening if network.config.model_type == T5 else _last
+    state, layer = read(network, input_ids, attention_mask), network.get_output_embeddings()
     with torch.autocast(state.device.type, enabled=False):
         bias = None if layer.bias is None else layer.bias[network.answers].float()
         logits = F.linear(state.float(), layer.weight[network.answers].float(), bias)
@@ -294,8 +327,11 @@ def _check_answers(network: Any, folder: Path) -> None:
         UserError: on a few tokens the scores are not the differences of the model's own logits.
     """
     ids = torch.tensor([[5, 3, 1, 4]]) % network.config.get_text_config().vocab_size
+    said = {}
+    if network.config.model_type == T5:
+        said["decoder_input_ids"] = torch.full((1, 1), network.config.decoder_start_token_id)
     with torch.no_grad():
-        theirs = network(input_ids=ids, use_cache=False).logits[0, -1, network.answers].float()
+        theirs = network(input_ids=ids, use_cache=False, **said).logits[0, -1, network.answers].float()
         expected = theirs[0] - theirs[1] if len(theirs) > 1 else theirs[0]
         ours = _compare(network, ids, torch.ones_like(ids)).logits[0, 0]
     if not torch.allclose(ours, expected, rtol=1e-4, atol=1e-4 * (1 + float(theirs.abs().max()))):

@@ -14,7 +14,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
-from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForSeq2SeqLM,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+)
 
 from rerank.errors import UserError
 from rerank.models.load import load_model
@@ -22,7 +27,7 @@ from rerank.models.score import score_lists
 from rerank.models.text.adapter import LoRA
 from rerank.models.text.decoder import Decoder
 from rerank.models.text.prompt import SHIPPED, Prompt
-from tests.builders import make_decoder, make_lists, make_model
+from tests.builders import make_decoder, make_lists, make_model, make_t5
 from tests.close import check_close, check_gradients, gradients_of
 
 PAIRS = [
@@ -323,3 +328,54 @@ def test_an_adapter_without_its_base(qwen: Path, tmp_path: Path) -> None:
     (adapter / "adapter_config.json").write_text(json.dumps(config | {"base_model_name_or_path": None}))
     with pytest.raises(UserError, match="an adapter that does not name its base"):
         Decoder(str(adapter), template="plain")
+
+
+@pytest.fixture(scope="module")
+def t5(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_t5(tmp_path_factory.mktemp("t5") / "model")
+
+
+def test_the_first_word_of_t5(t5: Path, tmp_path: Path) -> None:
+    """Scores and gradients of monoT5 are Transformers' own, also of an adapter that was saved, loaded and merged."""
+    model, network = Decoder(str(t5), template="monot5"), AutoModelForSeq2SeqLM.from_pretrained(t5).eval()
+    texts = [f"Query: {query} Document: {document} Relevant:" for query, document in PAIRS]
+    batch = model.tokenizer(texts, padding=True, padding_side="right", return_tensors="pt")
+    assert set(batch["input_ids"][:, -1].tolist()) == {0, 1}, "the end of sentence, or padding"
+    said = torch.full((len(PAIRS), 1), network.config.decoder_start_token_id)
+    logits = network(**batch, decoder_input_ids=said).logits[:, 0]
+    true, false = model.tokenizer(["true", "false"], add_special_tokens=False)["input_ids"]
+    same_gradients(model.network, network, ours(model), logits[:, true[0]] - logits[:, false[0]])
+    adapter = Decoder(str(t5), template="monot5", lora=LoRA(rank=2))
+    with torch.no_grad():
+        for name, value in adapter.network.named_parameters():
+            if "lora_B" in name:
+                value.normal_(std=0.1)
+    adapter.save(tmp_path / "adapter")
+    again = load_model(tmp_path / "adapter")
+    assert isinstance(again, Decoder)
+    scores = ours(adapter).detach()
+    assert not torch.allclose(scores, ours(model).detach(), atol=1e-2)
+    check_close(ours(again).detach(), scores, "loaded")
+    again.merge()
+    check_close(ours(again).detach(), scores, "merged")
+    with pytest.raises(UserError, match=r"model\.head hf: T5 answers in a word"):
+        Decoder(str(t5), head="hf", template="monot5")
+
+
+def test_a_common_beginning_is_computed_once(folder: Path) -> None:
+    """For scores alone: they are the same, and of what all rows begin with only one row's tokens are embedded."""
+    model = Decoder(str(folder), template="qwen3-reranker").eval()
+    seen: list[int] = []
+    model.network.get_input_embeddings().register_forward_hook(lambda layer, given, made: seen.append(given[0].numel()))
+    whole = ours(model).detach()
+    (of_whole,) = seen
+    seen.clear()
+    with torch.inference_mode():
+        check_close(ours(model), whole, "scores")
+    before = len(tokens(model.tokenizer, [model.prompt.texts(model.tokenizer.bos_token or "")[0]]))
+    assert seen[0] > before > 100
+    assert of_whole == sum(seen) + (len(PAIRS) - 1) * seen[0]
+    seen.clear()
+    with torch.inference_mode():
+        model.text_scores(PAIRS[:1], precision="fp32")
+    assert len(seen) == 1, "a single row has nothing in common with others"
