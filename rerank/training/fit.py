@@ -20,6 +20,7 @@ from rerank.errors import NotFoundError, UserError
 from rerank.evaluation.beside import Beside, sentences
 from rerank.evaluation.measures import parse_measures
 from rerank.locks import held, tidied
+from rerank.models.shared import scores_by
 from rerank.models.vectors.boosting import Trees
 from rerank.training.config import TrainConfig, check_values
 from rerank.training.ids import identity_of
@@ -27,7 +28,7 @@ from rerank.training.provenance import add_seconds
 from rerank.training.run_folder import RunFolder
 from rerank.training.trainer import Trainer
 from rerank.training.trees import TreeTrainer
-from rerank.training.validate import BESIDE, known_test, measure_test, scores_by
+from rerank.training.validate import BESIDE, known_test, measure_test
 
 if TYPE_CHECKING:
     from pandas import DataFrame

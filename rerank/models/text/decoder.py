@@ -29,7 +29,7 @@ from rerank.models.text.template import PairTemplate
 from rerank.models.weights import initial_hashes
 
 LENGTHS = (64, 512)
-"""Word pieces of a query and of a document, unless told otherwise: there are more positions than anyone pays for."""
+"""Default lengths in word pieces of a query and of a document; decoders have more positions than anyone pays for."""
 
 BASE = "base"
 """In the contract of an adapter: the hashes of the model that it belongs to."""
