@@ -54,7 +54,7 @@ class Reader(nn.Module):
         self.tokenizer = tokenizer
         pair = tokenizer.encode("a", "b")
         self.template = PairTemplate.read(pair.ids, pair.sequence_ids, pair.type_ids, config["pad_token_id"])
-        self.bert = nn.Module()
+        self.bert: Any = nn.Module()
         self.bert.embeddings = _Embeddings(config)
         self.bert.encoder = nn.Module()
         self.bert.encoder.layer = nn.ModuleList(_Layer(config) for _ in range(config["num_hidden_layers"]))
@@ -121,9 +121,13 @@ class _Embeddings(nn.Module):
     def __init__(self, config: Mapping[str, Any]) -> None:
         super().__init__()
         width = config["hidden_size"]
-        sizes = {"word": "vocab_size", "token_type": "type_vocab_size", "position": "max_position_embeddings"}
-        for name, size in sizes.items():  # drawing weights on no device, as usual, would import PyTorch's compiler
-            self.add_module(f"{name}_embeddings", nn.Embedding.from_pretrained(torch.empty(config[size], width)))
+
+        def table(size: str) -> nn.Embedding:  # to draw its weights on no device would import PyTorch's compiler
+            return nn.Embedding.from_pretrained(torch.empty(config[size], width))
+
+        self.word_embeddings = table("vocab_size")
+        self.token_type_embeddings = table("type_vocab_size")
+        self.position_embeddings = table("max_position_embeddings")
         self.LayerNorm = nn.LayerNorm(width, config["layer_norm_eps"])
 
     def forward(self, ids: Tensor, types: Tensor, positions: Tensor) -> Tensor:
@@ -157,7 +161,7 @@ class _Layer(nn.Module):
         own.scaling, own.dropout = (width // heads) ** -0.5, nn.Dropout(0.0)
         self.attention = nn.Module()
         self.attention.self, self.attention.output = own, _Added(width, config)
-        self.intermediate = nn.Module()
+        self.intermediate: Any = nn.Module()
         self.intermediate.dense = nn.Linear(width, config["intermediate_size"])
         self.output = _Added(config["intermediate_size"], config)
 
