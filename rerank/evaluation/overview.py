@@ -287,7 +287,7 @@ def systems_table(about: Overview) -> Table:
     header = ["system", "candidates", "queries", *(name.lower() if i == 0 else name for i, name in enumerate(columns))]
     alone = {name: values.mean for name, values in about.alone.items()}
     systems = {system.name: alone.get(system.name, {}) for system in about.systems}
-    several = sum(system.only is not None for system in about.systems) > 1 and bool(columns)
+    several = _compares(about) and bool(columns)
     rows = []
     for system in about.systems:
         share = f"{system.candidates / max(about.lists.size, 1):.0%}"
@@ -299,6 +299,11 @@ def systems_table(about: Overview) -> Table:
         row = [Cell(BEST), Cell(f"{about.lists.size} (100%)"), Cell(str(int((about.lists.lengths > 0).sum())))]
         rows.append(row + _values(alone[BEST], {}) + ([Cell("")] if several else []))
     return header + (["only it"] if several else []), rows
+
+
+def _compares(about: Overview) -> bool:
+    """Whether there are several systems whose candidates can be compared."""
+    return sum(system.only is not None for system in about.systems) > 1
 
 
 def fused_table(about: Overview) -> Table:
@@ -335,7 +340,7 @@ def verdict(about: Overview) -> Iterator[str]:
     if order in about.alone:
         now = about.alone[order].mean[about.main]
         yield f"{about.main} is {number(now)} by {order}; the best reranking of all candidates has {number(reach)}."
-    yield f"{about.missed:.1%} of the relevant documents are no candidates; no reranking finds them (mean of queries)."
+    yield f"{about.missed:.1%} of the relevant documents are not candidates; no reranking finds them (mean of queries)."
     yield f"{queries_sentence(best)} Ties as trec_eval: by document id."
-    if any(system.only for system in about.systems):
+    if _compares(about) and any(system.only for system in about.systems):
         yield "only it: relevant candidates that no other system returned."

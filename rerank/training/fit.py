@@ -75,7 +75,11 @@ class Training:
 
     def _shown(self) -> str:
         monitor = str(parse_measures(self.settings.monitor)[0])
-        found = [f"{split} {monitor} {self.measures[split][monitor]:.4f}" for split in SPLITS if split in self.measures]
+        found = []
+        for split in SPLITS:
+            if split in self.measures:
+                first = f" (first stage {self.beside[split]['first']:.4f})" if split in self.beside else ""
+                found.append(f"{split} {monitor} {self.measures[split][monitor]:.4f}{first}")
         return f"; {', '.join(found)}" if found else ""
 
     def to_dataframe(self) -> DataFrame:
