@@ -40,8 +40,8 @@ class System:
         name: what it is called.
         candidates: how many candidates it returned.
         queries: in how many lists.
-        only: how many relevant candidates no other system returned; None for what found none itself: a fusion, and
-            where several systems made the lists, all columns that were added afterwards.
+        only: how many relevant candidates no other system returned; None for columns that retrieved nothing: fusions
+            and, where several systems made the lists, columns that were added afterwards.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Overview:
         features: columns of many numbers, and how many those are.
         depth: smallest, median and largest number of candidates.
         overlap: ``[S, S]`` share of the row's top candidates that are among the column's; NaN where it has none.
-        overlap_depth: how deep that looks.
+        overlap_depth: the depth at which the overlap is taken.
         main: the first measure.
         alone: values of each system, and of the best possible order of all candidates; empty where nothing is judged.
         fused: values of fusions.
@@ -82,7 +82,7 @@ class Overview:
 
     @property
     def missed(self) -> float:
-        """The share of the relevant documents that are no candidates, over all queries with some."""
+        """The share of the relevant documents that are not candidates, over all queries that have some."""
         recall = self.tops[-1][1]
         return 1 - recall
 
@@ -99,7 +99,7 @@ def overview(lists: Lists, measures: str | None = None, keep_runs: bool = False)
         keep_runs: whether to keep the rankings of all systems, in memory.
 
     Raises:
-        UserError: a measure that there is not.
+        UserError: an unknown measure.
     """
     deepest = int(lists.lengths.max(initial=0))
     chosen = parse_measures(measures or " ".join(dict.fromkeys(["nDCG@10 AP R@10 R@100", f"R@{max(deepest, 1)}"])))
