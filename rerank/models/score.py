@@ -31,8 +31,7 @@ ON_A_CPU = 2048
 """Tokens of a forward pass on a CPU: enough for a core's products, few enough for its cache."""
 
 ALONE = RLock()
-"""Held while a model scores: it takes all cores, sets the model to evaluation, and tokenizers have settings. Whoever
-else scores in this process, in a thread of their own, waits."""
+"""Held while a model scores: it takes all cores, sets the model to evaluation, and tokenizers have settings. Other threads that want to score wait for it."""
 
 
 Found: TypeAlias = list[tuple[Array, Array]]

@@ -123,7 +123,8 @@ def fit(config: TrainConfig, output: str | Path, *, expected: str | None = None)
     Args:
         config: what to train.
         output: the run folder.
-        expected: the id that the training shall have; whoever planned it then notices that its data changed since.
+        expected: the id that the training was planned with; a training with another id is refused, as its data changed
+            since.
 
     Returns:
         The training.
