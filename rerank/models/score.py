@@ -31,8 +31,8 @@ ON_A_CPU = 2048
 """Tokens of a forward pass on a CPU: enough for a core's products, few enough for its cache."""
 
 ALONE = RLock()
-"""Held while a model scores: it takes all cores, sets the model to evaluation, and tokenizers have settings. Other threads
-of this process that score wait."""
+"""Held while a model scores: it takes all cores, sets the model to evaluation, and tokenizers have settings. Other
+threads of this process that score wait."""
 
 
 Found: TypeAlias = list[tuple[Array, Array]]
