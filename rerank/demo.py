@@ -155,8 +155,9 @@ def _write_answers(demo: Collection, index: Path, output: Path) -> None:
 def answer(question: str, output: Path, count: int = 5) -> str:
     """The best documents for a question: BM25's candidates, reranked by the model of the first fold and BM25.
 
-    Java searches while Python imports PyTorch: each takes a second or two. Importing takes a fifth less without the
-    garbage collector, which would look through all that is imported again and again.
+    Java searches while Python imports PyTorch: each takes a second or so. The model is read without Transformers, which
+    would take longer than both. Importing takes a fifth less without the garbage collector, which would look through
+    all that is imported again and again.
     """
     import gc
     from concurrent.futures import ThreadPoolExecutor
@@ -175,10 +176,11 @@ def answer(question: str, output: Path, count: int = 5) -> str:
         gc.disable()
         stack.callback(gc.enable)
         searching = pool.submit(search)
-        from rerank.models.text.cross_encoder import CrossEncoder
+        from rerank.models.text.reader import Reader
         from rerank.retrieval.fuse import interpolate
 
-        model = CrossEncoder(str(output / "fold-1" / "best"))
+        model = Reader.open(output / "fold-1" / "best")
+        assert model is not None
         found, texts = searching.result()
         candidates = [scored.id for scored in found["question"]]
         if not candidates:

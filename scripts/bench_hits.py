@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow.parquet import ParquetWriter
 
-from rerank.retrieval.bm25 import batches
+from rerank.batched import batched
 
 WORDS = [f"word{n}" for n in range(5000)]
 READ = """
@@ -58,7 +58,7 @@ def main() -> None:
             for ranked in rows(hits // 100):
                 file.writelines(json.dumps(row) + "\n" for row in ranked)
         with ParquetWriter(folder / "hits.parquet", pa.Table.from_pylist(next(rows(hits // 100))).schema) as writer:
-            for some in batches(rows(hits // 100), 1000):
+            for some in batched(rows(hits // 100), 1000):
                 writer.write_table(pa.Table.from_pylist([row for ranked in some for row in ranked]))
         for path in ("hits.jsonl", "hits.parquet"):
             start, busy = time.perf_counter(), os.times()

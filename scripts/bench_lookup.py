@@ -21,9 +21,9 @@ from pathlib import Path
 
 from bench_scale import make_data
 
+from rerank.batched import batched
 from rerank.files import atomic_file, atomic_folder
 from rerank.jvm import java_class
-from rerank.retrieval.bm25 import batches
 
 COMMAND = """
 import sys
@@ -48,7 +48,7 @@ def make_index(folder: Path, source: Path) -> None:
     with atomic_folder(folder) as temporary, source.open() as lines:
         options = ["-input", "", "-collection", "JsonCollection", "-storeContents", "-threads", str(os.cpu_count())]
         indexer = java_class("io.anserini.index.SimpleIndexer")(["-index", str(temporary), *options])
-        for batch in batches(lines, 5000):
+        for batch in batched(lines, 5000):
             pairs = (line.rstrip("\n").split("\t") for line in batch)
             indexer.addRawDocuments([json.dumps({"id": id, "contents": text}) for id, text in pairs])
         indexer.close()

@@ -29,7 +29,7 @@ from rerank.lists.store import Store
 from rerank.losses import ApproxNDCG, ListNet, Loss, NeuralNDCG, SmoothINDCG, TwinSigmoidNDCG
 from rerank.models.vectors.mlp import MLP
 from rerank.training.batches import Batches
-from rerank.training.step import Gradients
+from rerank.training.step import Gradients, Limits
 
 FEATURES, HIDDEN, BATCH, CUT = 136, 1024, 128, 240
 LOSSES: dict[str, Loss] = {
@@ -105,7 +105,7 @@ def products(features: torch.Tensor, rows: int, precision: str) -> float:
 def epoch(lists: Lists, model: MLP, loss: Loss, precision: str) -> float:
     """Seconds of an epoch of training, without validation."""
     inputs = model.inputs(lists)
-    gradients = Gradients(model, inputs, lists, loss, precision, model.budget, None)  # type: ignore[arg-type]
+    gradients = Gradients(model, inputs, lists, loss, precision, Limits(model.budget))  # type: ignore[arg-type]
     batches = Batches(lists, np.arange(len(lists)), Full(), BATCH, None, 0)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     with Timer(next(model.parameters()).device) as timer:

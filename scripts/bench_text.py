@@ -50,7 +50,7 @@ from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.text.network import read_config, read_tokenizer
 from rerank.models.weights import find_model
 from rerank.training.batches import Group
-from rerank.training.step import Gradients
+from rerank.training.step import Gradients, Limits
 
 QUERY = 64
 """Word pieces of a query at the most."""
@@ -165,9 +165,7 @@ def ours_training(
     model.settle(precision, kernels)
     inputs = model.inputs(lists)
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-5, fused=True)
-    gradients = Gradients(
-        model, inputs, lists, SmoothINDCG(), precision, model.budget, None, gradient="auto", full_tokens=32_768
-    )
+    gradients = Gradients(model, inputs, lists, SmoothINDCG(), precision, Limits(model.budget, 32_768), gradient="auto")
     times = []
     for i in range(len(lists)):
         started = time.perf_counter()

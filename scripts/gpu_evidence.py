@@ -128,7 +128,7 @@ def texts(sizes: Sizes, device: torch.device, dry: bool) -> str:
     from rerank.losses import SmoothINDCG
     from rerank.models.text.cross_encoder import CrossEncoder
     from rerank.training.batches import Group
-    from rerank.training.step import Gradients
+    from rerank.training.step import Gradients, Limits
 
     lists = made_lists(sizes)
     lines = ["| work | pairs/s | kernels |", "|---|---|---|"]
@@ -159,7 +159,7 @@ def texts(sizes: Sizes, device: torch.device, dry: bool) -> str:
             for kernels in ("own", "torch", "auto"):
                 model = CrossEncoder(name, query_length=32, document_length=256, dropout=dropout).to(device).train()
                 ways = model.settle(precision, kernels)  # type: ignore[arg-type]
-                step = Gradients(model, model.inputs(lists), lists, SmoothINDCG(), precision, model.budget, None)
+                step = Gradients(model, model.inputs(lists), lists, SmoothINDCG(), precision, Limits(model.budget))
                 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
 
                 def train(step: Any = step, optimizer: Any = optimizer) -> None:

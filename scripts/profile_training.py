@@ -45,7 +45,7 @@ from rerank.models.base import Inputs
 from rerank.models.scorer import ON_A_CPU
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.training.batches import Group
-from rerank.training.step import Gradients
+from rerank.training.step import Gradients, Limits
 
 QUERY = 64
 
@@ -98,9 +98,7 @@ def stepper(options: argparse.Namespace, compiled: bool = False) -> Callable[[in
     if compiled:
         compile_layers(model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-5, fused=True)
-    gradients = Gradients(
-        model, inputs, lists, SmoothINDCG(), precision, model.budget, None, gradient="auto", full_tokens=32_768
-    )
+    gradients = Gradients(model, inputs, lists, SmoothINDCG(), precision, Limits(model.budget, 32_768), gradient="auto")
 
     def step(i: int) -> None:
         gradients.accumulate([Group(i, np.arange(lists.offsets[i], lists.offsets[i + 1]), 0)], i)

@@ -14,6 +14,7 @@ from tests.builders import make_lists
 from tests.conftest import ROOT
 
 FLOORS = {
+    "batched": 0,
     "errors": 0,
     "lazy": 0,
     "described": 2,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
+from rerank.batched import batched
 from rerank.collections.base import Document, Qrels, Query, checked_id, encodable
 from rerank.collections.distinct import Distinct
 from rerank.collections.records import json_text
@@ -231,7 +231,7 @@ class HitsCollection(ABC):
         """Stream each document once, in the order of its first list."""
         distinct = Distinct()
         hits = (hit for ranked in self.lists() for hit in ranked.hits)
-        while batch := list(islice(hits, BATCH)):
+        for batch in batched(hits, BATCH):
             _, new, wrong = distinct.place([hit.id for hit in batch], [hit.text for hit in batch])
             if wrong is not None:
                 raise another_text(batch[wrong])

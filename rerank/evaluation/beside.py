@@ -55,7 +55,7 @@ def beside(ours: np.ndarray, first: np.ndarray, measure: str) -> Beside | None:
 
 
 def beside_first_stage(run: Run, first: Run, qrels: Qrels, measure: str | Measure) -> Beside | None:
-    """Compare a ranking with that of its first stage; None for a measure that says nothing about quality."""
+    """Compare a ranking with its first stage's; None for a measure that says nothing about quality."""
     measure = parse_measures(measure)[0]
     if measure.NAME in COUNTS:
         return None
@@ -65,7 +65,7 @@ def beside_first_stage(run: Run, first: Run, qrels: Qrels, measure: str | Measur
 
 
 def sentences(found: Beside, where: str, what: str = "the model") -> Iterator[str]:
-    """What to say of it: the numbers, and in plain words where reranking makes things worse.
+    """The comparison in sentences: the numbers and, if reranking makes things worse, a plain warning.
 
     Args:
         found: the comparison.

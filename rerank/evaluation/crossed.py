@@ -7,7 +7,7 @@ two methods for query :math:`q` in their trainings with seed :math:`s`, of :math
 
     d_{sq} = \delta + a_s + b_q + e_{sq}, \qquad \hat\delta = \frac{1}{SQ}\sum_{s,q} d_{sq},
 
-and what a mean over queries alone takes for its uncertainty lacks :math:`a_s`, which all queries share. Here
+and the uncertainty of a mean over queries alone lacks :math:`a_s`, which all queries share. Here
 
 .. math::
 
@@ -60,7 +60,7 @@ def paired(run: np.ndarray, baseline: np.ndarray) -> np.ndarray:
     Queries that either side leaves out (NaN) are left out; rounding errors become ties.
 
     Raises:
-        ValueError: several seeds on both sides, but not as many.
+        ValueError: several seeds on both sides, but not the same number.
     """
     if len(run) != len(baseline) and 1 not in (len(run), len(baseline)):
         raise ValueError(f"seeds are paired: {len(run)} of one method, {len(baseline)} of the other")

@@ -167,5 +167,5 @@ def _no_formula(cell: Any) -> Any:
 
 
 def finite(value: float | None) -> float | None:
-    """A number as JSON holds it; None for what is none."""
+    """A number as JSON holds it; None for NaN and infinity."""
     return float(value) if value is not None and math.isfinite(value) else None

@@ -42,8 +42,8 @@ def per_fold(table: PerQuery, folds: Mapping[str, str]) -> PerQuery:
         folds: the fold of each query.
 
     Returns:
-        A table whose ``queries`` are the names of the folds, in the order of their first query; a fold counts as
-        without relevant documents, and is NaN under ``drop``, where all its queries are.
+        A table whose ``queries`` are the names of the folds, in the order of their first query; a fold all of whose
+        queries lack relevant documents counts as such, and is NaN under ``drop``.
 
     Raises:
         UserError: a query without a fold.

@@ -40,8 +40,8 @@ class System:
         name: what it is called.
         candidates: how many candidates it returned.
         queries: in how many lists.
-        only: how many relevant candidates no other system returned; None for what found none itself: a fusion, and
-            where several systems made the lists, all columns that were added afterwards.
+        only: how many relevant candidates no other system returned; None for columns that retrieved nothing: fusions
+            and, where several systems made the lists, columns that were added afterwards.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Overview:
         features: columns of many numbers, and how many those are.
         depth: smallest, median and largest number of candidates.
         overlap: ``[S, S]`` share of the row's top candidates that are among the column's; NaN where it has none.
-        overlap_depth: how deep that looks.
+        overlap_depth: the depth at which the overlap is taken.
         main: the first measure.
         alone: values of each system, and of the best possible order of all candidates; empty where nothing is judged.
         fused: values of fusions.
@@ -82,7 +82,7 @@ class Overview:
 
     @property
     def missed(self) -> float:
-        """The share of the relevant documents that are no candidates, over all queries with some."""
+        """The share of the relevant documents that are not candidates, over all queries that have some."""
         recall = self.tops[-1][1]
         return 1 - recall
 
@@ -99,7 +99,7 @@ def overview(lists: Lists, measures: str | None = None, keep_runs: bool = False)
         keep_runs: whether to keep the rankings of all systems, in memory.
 
     Raises:
-        UserError: a measure that there is not.
+        UserError: an unknown measure.
     """
     deepest = int(lists.lengths.max(initial=0))
     chosen = parse_measures(measures or " ".join(dict.fromkeys(["nDCG@10 AP R@10 R@100", f"R@{max(deepest, 1)}"])))
@@ -287,7 +287,7 @@ def systems_table(about: Overview) -> Table:
     header = ["system", "candidates", "queries", *(name.lower() if i == 0 else name for i, name in enumerate(columns))]
     alone = {name: values.mean for name, values in about.alone.items()}
     systems = {system.name: alone.get(system.name, {}) for system in about.systems}
-    several = sum(system.only is not None for system in about.systems) > 1 and bool(columns)
+    several = _compares(about) and bool(columns)
     rows = []
     for system in about.systems:
         share = f"{system.candidates / max(about.lists.size, 1):.0%}"
@@ -299,6 +299,11 @@ def systems_table(about: Overview) -> Table:
         row = [Cell(BEST), Cell(f"{about.lists.size} (100%)"), Cell(str(int((about.lists.lengths > 0).sum())))]
         rows.append(row + _values(alone[BEST], {}) + ([Cell("")] if several else []))
     return header + (["only it"] if several else []), rows
+
+
+def _compares(about: Overview) -> bool:
+    """Whether there are several systems whose candidates can be compared."""
+    return sum(system.only is not None for system in about.systems) > 1
 
 
 def fused_table(about: Overview) -> Table:
@@ -335,7 +340,7 @@ def verdict(about: Overview) -> Iterator[str]:
     if order in about.alone:
         now = about.alone[order].mean[about.main]
         yield f"{about.main} is {number(now)} by {order}; the best reranking of all candidates has {number(reach)}."
-    yield f"{about.missed:.1%} of the relevant documents are no candidates; no reranking finds them (mean of queries)."
+    yield f"{about.missed:.1%} of the relevant documents are not candidates; no reranking finds them (mean of queries)."
     yield f"{queries_sentence(best)} Ties as trec_eval: by document id."
-    if any(system.only for system in about.systems):
+    if _compares(about) and any(system.only for system in about.systems):
         yield "only it: relevant candidates that no other system returned."

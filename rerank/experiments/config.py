@@ -106,7 +106,7 @@ class ExperimentConfig:
             compared with each other.
         test: ``bootstrap`` over seeds and queries, or a paired test over queries of the means over seeds, which treats
             the seeds as fixed. Folds are pooled.
-        correction: for the p-values of all comparisons that are planned here, in all measures.
+        correction: how p-values are corrected for all planned comparisons, in all measures.
         level: p-values below it are marked.
         published: numbers to print beside ours.
         figures: figures to draw, by name.

@@ -36,9 +36,9 @@ def pool(
         measures: measures separated by spaces; null takes all that the experiments have in common.
         baseline: the method to compare the others with; null compares all pairs.
         methods: methods to compare; null takes all.
-        groups: methods by the name of a group: on each collection the method of a group that is best on validation,
-            all groups with each other.
-        correction: for the p-values of all pooled pairs in all measures.
+        groups: groups of methods, by name. On each collection a group is represented by its best method on validation,
+            and all groups are compared with each other.
+        correction: how p-values are corrected for all pooled pairs, in all measures.
         html: file for a report; the forest plot is the first thing on it.
     """
     from rerank.evaluation.render import markdown_table, text_table

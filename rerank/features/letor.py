@@ -153,14 +153,3 @@ def letor_lists(path: Path, layout: Layout | None = None) -> Lists:
         if lists.store.manifest["counts"][count]:
             log.warning("%s: %d %s", path, lists.store.manifest["counts"][count], what)
     return lists
-
-
-def open_lists(path: str | Path, layout: dict[str, int] | None = None) -> Lists:
-    """A lists folder, or a feature file.
-
-    A file has to agree with a ``layout``, ``first`` and ``width`` of the features of a model's training file.
-    """
-    path = Path(path).expanduser()
-    if path.is_file():
-        return letor_lists(path, Layout(**layout, source="the model's training file") if layout else None)
-    return Lists.open(path)

@@ -131,10 +131,15 @@ def _encode(encoder: Any, hidden_states: Tensor, *args: Any, **kwargs: Any) -> A
 
     if (sequences := _sequences.get()) is None:
         return type(encoder).forward(encoder, hidden_states, *args, **kwargs)
-    hidden = hidden_states[0]
-    for layer in encoder.layer:
-        hidden = _layer(layer, hidden, sequences, cls_only=layer is encoder.layer[-1])
-    return BaseModelOutputWithPastAndCrossAttentions(last_hidden_state=hidden[: len(sequences.lengths), None])
+    hidden = cls_states(encoder.layer, hidden_states[0], sequences)
+    return BaseModelOutputWithPastAndCrossAttentions(last_hidden_state=hidden[:, None])
+
+
+def cls_states(layers: Any, hidden: Tensor, sequences: Sequences) -> Tensor:
+    """The last layer's CLS vectors, ``[n, H]``, from the embeddings of all tokens, ``[T, H]``."""
+    for layer in layers:
+        hidden = _layer(layer, hidden, sequences, cls_only=layer is layers[-1])
+    return hidden[: len(sequences.lengths)]
 
 
 def _read_firsts(base: Any, input_ids: Tensor | None = None, **given: Any) -> Any:

@@ -32,12 +32,12 @@ LEAST = 0.1
 
 @dataclass(frozen=True)
 class Coverage:
-    """Of how many candidates a column says something.
+    """How many candidates a column has values for.
 
     Attributes:
-        candidates: those that it says something of, and how many there are; added ones are left aside.
-        queries: lists in which it says something of some candidate, and how many have candidates.
-        added: those that it says something of among the added ones, and how many there are.
+        candidates: how many have a value, and how many there are, not counting added ones.
+        queries: lists in which some candidate has a value, and how many lists have candidates.
+        added: added candidates that have a value, and how many there are.
     """
 
     candidates: tuple[int, int]

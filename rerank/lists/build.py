@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from rerank.arrow import Array, read_arrow, write_arrow
+from rerank.batched import batched
 from rerank.collections import Collection, Document, Qrels, Query
 from rerank.collections.base import ById
 from rerank.collections.hits import HitsCollection
@@ -25,7 +26,6 @@ from rerank.lists.rows import Rows
 from rerank.lists.view import Lists
 from rerank.lists.writer import StoreWriter, write_qrels
 from rerank.progress import tqdm
-from rerank.retrieval.bm25 import batches
 from rerank.retrieval.fuse import Pool
 from rerank.retrieval.known import ScoreKnown
 from rerank.retrieval.runs import Run, write_run
@@ -39,7 +39,7 @@ LOOKUPS = 1 << 20
 """Documents looked up by their ids at the most, as memory holds these ids."""
 LARGEST_GRADE = 32_767
 ORDER = "bm25"
-"""The column of the scores by which lists are ordered, unless told otherwise."""
+"""Default name of the column by which lists are ordered."""
 COUNTS = (
     *("queries", "documents", "added_relevant", "empty_documents"),
     *("pairs", "queries_without_candidates", "negative_grades"),
@@ -105,17 +105,17 @@ def build_lists(
     with new_lists(folder, replace) as temporary:
         size = max(1, PAIRS // (depth * len(pool.runs)))
         ranked = tqdm(lists(), desc="candidates", total=len(queries), unit=" queries", disable=None)
-        rows = Rows([id for query in batch for id in query.documents] for batch in batches(ranked, size))
+        rows = Rows([id for query in batch for id in query.documents] for batch in batched(ranked, size))
         found = _found(collection, len(rows), (id for query in lists() for id in query.documents), judged.ids)
         texts = _documents(found, rows, counts, judged)
         counts["documents"] = write_arrow(temporary / "documents.arrow", DOCUMENTS, texts)
         judged.check(collection.name, whole=not isinstance(collection, HitsCollection))
         stored = read_arrow(temporary / "documents.arrow").column("doc_id")
-        asked = ({"query_id": [q.id for q in some], "text": [q.text for q in some]} for some in batches(queries, BATCH))
+        asked = ({"query_id": [q.id for q in some], "text": [q.text for q in some]} for some in batched(queries, BATCH))
         write_arrow(temporary / "queries.arrow", QUERIES, asked)
         ranked = tqdm(lists(score_added), desc="lists", total=len(queries), unit=" queries", disable=None)
         with StoreWriter(temporary, {name: [name] for name in pool.columns}) as writer:
-            for batch in batches(ranked, size):
+            for batch in batched(ranked, size):
                 _write(writer, pool.columns, _locate(batch, rows, stored, collection.name), qrels or {}, counts)
             ranking = ((query.id, pool.ranking(query.id, depth)) for query in queries)
             write_run(temporary / "run.trec", ranking, tag=pool.ordered_by)
@@ -191,12 +191,12 @@ def _documents(
     """The documents that the lists need, given their rows, and how many of them are empty; which judged ones pass."""
 
     def wanted() -> Iterator[Document]:
-        for batch in batches(documents, BATCH):
+        for batch in batched(documents, BATCH):
             ids = [document.id for document in batch]
             judged.see(ids)
             yield from compress(batch, rows.place(ids))
 
-    for batch in batches(wanted(), BATCH):
+    for batch in batched(wanted(), BATCH):
         counts["empty_documents"] += sum(not document.text.strip() for document in batch)
         yield {"doc_id": [document.id for document in batch], "text": [document.text for document in batch]}
 
@@ -239,7 +239,7 @@ def _write(
 
 
 def warn(name: str, counts: Mapping[str, int]) -> None:
-    """Say what is odd about lists that were built."""
+    """Warn about what is odd in lists that were built."""
     for key, what in (
         ("empty_documents", "empty documents among the candidates (kept)"),
         ("queries_without_candidates", "queries without candidates (they score 0)"),

@@ -52,7 +52,10 @@ def flat(names: Sequence[str], entries: Mapping[str, Column]) -> Iterator[str]:
 def check_name(name: str) -> str:
     """The name of a column, or a UserError where it is none."""
     if not NAME.fullmatch(name):
-        raise UserError(f"column {name!r}: a name has letters, digits, '.', '_', '+' and '-', at most 100")
+        raise UserError(
+            f"column {name!r}: a name has letters, digits, '.', '_', '+' and '-', at most 100; call it "
+            f"{as_name(name)!r}, say"
+        )
     return name
 
 

@@ -24,7 +24,7 @@ log = logging.getLogger("rerank")
 
 @dataclass(frozen=True)
 class Splits:
-    """The lists of one experiment; the same query is in one of them only."""
+    """Training, validation and test lists; no query is in two of them."""
 
     train: Lists
     validation: Lists | None
@@ -110,7 +110,7 @@ class ListsData(Data):
 
 
 def shards(names: Sequence[str]) -> list[str]:
-    """Folders by their names, those that fit a pattern in the order of theirs.
+    """Folders by name; a pattern stands for all that fit it, in the order of their names.
 
     Raises:
         UserError: a pattern that nothing fits.

@@ -22,7 +22,7 @@ def fold_of(query_ids: list[str], folds: int, seed: int) -> Array:
 
 
 def together(folds: Array, lists: Lists) -> Array:
-    """The same folds, but queries of one text in the fold of the first of them by id: none is trained and tested on."""
+    """The same folds, but with queries of one text in one fold, that of the first by id."""
     keys, ids, first = lists.query_keys, lists.query_ids, dict[str, int]()
     for i in sorted(range(len(lists)), key=ids.__getitem__):
         first.setdefault(keys[i], i)

@@ -1,4 +1,4 @@
-"""The one data structure: queries with their ranked candidates, ragged, a view of a store that costs what it holds."""
+"""The one data structure: queries with their ranked candidates, as a cheap view of a store."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Lists:
         name: str = "data frame",
         columns: Mapping[str, str] | None = None,
     ) -> Lists:
-        """Lists in memory from a row per candidate, in the order of the lists.
+        """Make lists in memory from a data frame that has a row per candidate, in the order of the lists.
 
         >>> import pandas as pd
         >>> frame = pd.DataFrame({"query": ["a wing"] * 2, "passage": ["a jet", "lift"], "label": [0, 1]})
@@ -181,9 +181,9 @@ class Lists:
 
     @property
     def query_keys(self) -> list[str]:
-        """What tells the queries apart but for case and white space: their texts, or ids where there is none.
+        """What identifies the queries, ignoring case and white space: their texts, or their ids if there are none.
 
-        Ids alone would not do: other collections have the same ids, and NFCorpus has the same query twice.
+        Ids are not enough: other collections use the same ids, and NFCorpus has the same query twice.
         """
         if not self.store.has_text:
             return [f"id {id}" for id in self.query_ids]
@@ -231,7 +231,7 @@ class Lists:
         return Lists(self.store, self.queries[chosen], self.starts[chosen], self.lengths[chosen])
 
     def in_blocks(self, rows: int) -> Iterator[Lists]:
-        """Some of the lists after the other, about so many candidates at a time."""
+        """The lists in blocks of about this many candidates."""
         for first, last in blocks(self.offsets, rows):
             yield self.select(np.arange(first, last))
 

@@ -1,4 +1,4 @@
-"""Lists that pull equally hard: the gradient on every list's scores, given a norm."""
+"""Lists that count alike: the gradient on each list's scores gets a given norm."""
 
 from __future__ import annotations
 

@@ -50,9 +50,9 @@ class DirectMetric(Loss):
             ``max(1, scale / sd)``, with sd at least .001, which counts as constant. None leaves them as they are.
         form: "log" minimises ``-ln((m + .01) / 1.01)`` of the measure m, so that lists far from the top count more;
             None minimises ``1 - m``.
-        balance: gives the gradient on every list's scores the norm ``(1 - exact measure)^balance``: 0 the same for
-            every list, 1 less for a list that is nearly right, and none for one that is right. None leaves the norms
-            that the measure gives.
+        balance: gives the gradient on every list's scores the norm ``(1 - exact measure)^balance``: with 0 all lists
+            count alike, with 1 a list counts less the better its measure is, and a perfect one not at all. None leaves
+            the norms that the measure gives.
 
     Raises:
         UserError: an unknown measure or parameter.

@@ -33,14 +33,13 @@ class LambdaLoss(Loss):
     - ``ndcg2++``: :math:`w_{ij} = |g_i - g_j| \, (\mu \, \delta_{ij} + |D(o_i) - D(o_j)|)`
 
     ``nDCG@k`` keeps the pairs whose current ranks are both at most k, and computes only these: a relevant document
-    below rank k learns nothing then. ``truncation`` says otherwise. ``either`` keeps the pairs of which one rank is at
+    below rank k learns nothing then. ``truncation`` changes that. ``either`` keeps the pairs of which one rank is at
     most k, with D = 0 beyond k outside :math:`\delta`: LambdaMART's truncation, and with ``ndcg2`` the LambdaLoss of
     TF-Ranking (which takes the natural logarithm and multiplies by the padded length of the list). ``all`` keeps every
     pair of ``ndcg2``, divided by :math:`1 - D(\max(o_i, o_j))` where that rank is beyond k: TF-Ranking's second
-    version. Without a cut-off all three are the same. For ``P@k``,
-    :math:`w_{ij} = |b_i - b_j| \, |[o_i \le k] - [o_j \le k]| / k` whatever the weighting. Shapes: scores and labels
-    ``[B, N]``. A list of equal labels (so also one without relevant documents) is left out; one whose first k hold no
-    ordered pair counts with loss 0.
+    version. Without a cut-off all three are the same. For ``P@k``, :math:`w_{ij} = |b_i - b_j| \, |[o_i \le k] - [o_j
+    \le k]| / k` whatever the weighting. Shapes: scores and labels ``[B, N]``. A list of equal labels (so also one
+    without relevant documents) is left out; one whose first k hold no ordered pair counts with loss 0.
 
     Source: Wang et al., "The LambdaLoss Framework for Ranking Metric Optimization", CIKM 2018 (NDCG-Loss1, NDCG-Loss2,
     NDCG-Loss2++; base-2 logarithm as there); Burges et al., "Learning to Rank with Nonsmooth Cost Functions", NIPS

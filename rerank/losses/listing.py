@@ -1,4 +1,4 @@
-"""What losses there are, from their docstrings: `rerank losses`."""
+"""A list of the losses, from their docstrings: `rerank losses`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FOOT = (
 
 
 def listing(name: str | None = None) -> str:
-    """Every loss, relaxation and part of a sum, a line each; or all that one of them says.
+    """One line for each loss, relaxation and part of a sum; or the whole definition of one.
 
     Args:
         name: one of them; None lists all.

@@ -1,4 +1,4 @@
-"""Weights that change in the course of training, as functions of the share of it that is done."""
+"""Weights that change during training, as functions of the share of its steps that is done."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a column's values become before a loss takes them for a target."""
+"""Scalings of a column's values, before a loss takes them as its target."""
 
 from __future__ import annotations
 

@@ -26,10 +26,10 @@ class Term:
 
     Attributes:
         loss: the loss.
-        target: ``grades`` for the judgments, else the name of a column: a teacher's scores, clicks, anything that
-            there is a number of per candidate. Candidates without one (NaN) are left out of this term.
+        target: ``grades`` for the judgments, else the name of a column: a teacher's scores, clicks, any number per
+            candidate. Candidates without one (NaN) are left out of this term.
         weight: how much the term counts; a number, or a schedule over the training.
-        scaling: what the column's values become first, list by list; null takes them as they are.
+        scaling: transforms the column's values first, list by list; null takes them as they are.
 
     Raises:
         UserError: a negative weight, or a scaling of grades.
@@ -97,5 +97,5 @@ def terms_of(criterion: Criterion) -> Sequence[Term]:
 
 
 def columns_of(criterion: Criterion | None) -> list[str]:
-    """The columns that what a configuration minimises reads, each once."""
+    """The columns that a configuration's loss reads, each once."""
     return criterion.columns if isinstance(criterion, Terms) else []

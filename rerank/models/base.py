@@ -1,4 +1,4 @@
-"""What a model is, and what it reads; without torch, so that help and configurations need not wait for it."""
+"""What a model is and what it reads; without torch, so that help and configurations load fast."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Inputs(ABC):
 
 
 class Model(Described, ABC):
-    """What a run leaves in ``best/``: a scorer, or trees."""
+    """What a run saves in ``best/``: a network that scores, or trees."""
 
     section = "model"
     columns: Sequence[str] = ()
@@ -61,13 +61,13 @@ class Model(Described, ABC):
     def predict(self, lists: Any, /) -> Array:
         """Scores of every candidate of lists, ``[T]`` float32, in their order.
 
-        Before training, too: by fresh weights, drawn by seed 42.
+        An untrained model scores with fresh weights, drawn with seed 42.
         """
 
     def predict_batches(self, batches: Iterable[Any]) -> Iterator[Array]:
-        """Scores of one batch after the other, each whatever :meth:`predict` takes, as they come.
+        """Score batches as they come; each is anything that :meth:`predict` takes.
 
-        Nothing is kept, so that the batches may have no end.
+        Nothing is kept, so the batches may come from an endless iterator.
 
         Args:
             batches: the batches.
@@ -90,7 +90,7 @@ class Model(Described, ABC):
 
 @contextmanager
 def drawn_from(seed: int) -> Iterator[None]:
-    """Let torch's random numbers on the CPU follow from a seed; whoever draws afterwards notices nothing."""
+    """Seed torch's random numbers on the CPU for a block of code; its generator is restored afterwards."""
     import torch
 
     with torch.random.fork_rng(devices=[]):

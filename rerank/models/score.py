@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from functools import partial
 from threading import Barrier, RLock
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
 import torch
@@ -31,12 +31,16 @@ ON_A_CPU = 2048
 """Tokens of a forward pass on a CPU: enough for a core's products, few enough for its cache."""
 
 ALONE = RLock()
-"""Held while a model scores: it takes all cores, sets the model to evaluation, and tokenizers have settings. Whoever
-else scores in this process, in a thread of their own, waits."""
+"""Held while a model scores: it takes all cores, sets the model to evaluation, and tokenizers have settings. Other
+threads of this process that score wait."""
+
+
+Found: TypeAlias = list[tuple[Array, Array]]
+"""Chunks, each with its scores."""
 
 
 class Scoring(Protocol):
-    """What is asked of a network that scores; :class:`rerank.models.scorer.Scorer` has it."""
+    """What scoring needs from a network; :class:`rerank.models.scorer.Scorer` has it."""
 
     training: bool
     bf16: ClassVar[bool]
@@ -44,10 +48,10 @@ class Scoring(Protocol):
 
     @property
     def budget(self) -> int:
-        """Rows of its matrix products per forward pass, unless told otherwise."""
+        """Default number of rows of its matrix products per forward pass."""
 
     def settle(self, precision: Precision) -> Any:
-        """Choose among ways that lead to the same numbers."""
+        """Choose among kernels that give the same numbers."""
 
     def score(self, batch: Mapping[str, Tensor]) -> Tensor:
         """Scores of a collated batch."""
@@ -77,9 +81,9 @@ def score_candidates(
 ) -> Array:
     """Score candidates without a graph, in evaluation mode.
 
-    Threads of the caller's may call it at once, with one model, too: they take turns. On a CPU every thread of PyTorch
-    scores chunks of its own: between the products of one chunk threads would wait for each other.
-    Where memory runs out, what is left is scored by one thread, then cut into chunks of half the size, with a warning.
+    Several threads may call it at once, even with the same model: they take turns. On a CPU every thread of PyTorch
+    scores chunks of its own, since threads that share a chunk wait for each other between products. If memory runs out,
+    one thread scores the rest, then in chunks of half the size, with a warning.
 
     Args:
         scorer: the model.
@@ -89,14 +93,14 @@ def score_candidates(
         budget: rows of its matrix products (padded tokens, feature vectors) per forward pass at most; None for its own.
             A thread of a CPU has no more than 2,048.
         precision: arithmetic of the encoder.
-        progress: what a progress bar says; None shows none.
+        progress: title of a progress bar; None shows none.
 
     Returns:
         ``[n]`` float32, in the order given.
 
     Raises:
         UserError: memory runs out with one pair at a time.
-        Stopped: a signal came in a training, which then resumes from its checkpoint.
+        Stopped: a signal came during a training, which can resume from its checkpoint.
     """
     with ALONE:
         return _score(scorer, inputs, rows, starts, budget, precision, progress)
@@ -114,46 +118,35 @@ def _score(
     device = next(scorer.parameters()).device
     precision, _ = resolve(precision, device, scorer.bf16)
     scorer.settle(precision)
-    scores = np.empty(len(rows), dtype=np.float32)
     of = list_numbers(len(rows), starts)
-    training = scorer.training
-    scorer.eval()
     budget, workers = budget or scorer.budget, 1
     if device.type == "cpu":
         budget, workers = min(budget, ON_A_CPU), 1 if scorer.alone else torch.get_num_threads()
-    left = np.arange(len(rows))
     bar = tqdm(total=len(rows), desc=progress, unit=" documents", disable=None if progress else True, leave=False)
 
-    def work(chunks: Iterator[Array], too_large: list[Array]) -> None:
-        found = []  # fetched at the end: a GPU computes while the next chunks are collated
-        with torch.inference_mode(), autocast(precision, device):
-            while not too_large and not stops.asked() and (chunk := next(chunks, None)) is not None:
-                try:
-                    batch = inputs.collate(rows[chunk], starts_of(of[chunk]))
-                    batch = {name: sent(value, device) for name, value in batch.items()}
-                    found.append((chunk, scorer.score(batch)))
-                    bar.update(len(chunk))
-                except (RuntimeError, MemoryError) as error:
-                    if not out_of_memory(error):
-                        raise
-                    too_large.append(chunk)
-            for chunk, part in found:
-                scores[chunk] = part.cpu().numpy()
+    def score(chunk: Array) -> Tensor:
+        batch = inputs.collate(rows[chunk], starts_of(of[chunk]))
+        found = scorer.score({name: sent(value, device) for name, value in batch.items()})
+        bar.update(len(chunk))
+        return found
 
+    scores, left = np.empty(len(rows), dtype=np.float32), np.arange(len(rows))
+    training = scorer.training
+    scorer.eval()
     try:
         with bar:
             while len(left):
-                chunks = [left[chunk] for chunk in inputs.chunks(rows[left], starts_of(of[left]), budget)]
-                waiting, too_large, workers = iter(chunks), list[Array](), min(workers, len(chunks))
-                _in_threads(partial(work, waiting, too_large), waiting, workers)
+                chunks = Chunks([left[chunk] for chunk in inputs.chunks(rows[left], starts_of(of[left]), budget)])
+                workers = min(workers, len(chunks.all))
+                for chunk, found in _in_threads(partial(_work, score, chunks, precision, device), chunks, workers):
+                    scores[chunk] = found
                 stops.check()
-                left = np.sort(np.concatenate([left[:0], *too_large, *waiting]))
-                if too_large and workers > 1:
+                left = chunks.left()
+                if len(left) and workers > 1:
                     workers = 1
                     log.warning("out of memory: continuing with one thread")
-                elif too_large:  # the error is gone, and with it what its frames held
-                    lengths = inputs.lengths(rows[too_large[0]])
-                    budget = _smaller(budget, lengths, device)
+                elif len(left):  # the error is gone, and with it what its frames held
+                    budget = _smaller(budget, inputs.lengths(rows[chunks.too_large[0]]), device)
     finally:
         scorer.train(training)
     if (beside := inputs.beside(rows)) is not None:
@@ -163,11 +156,53 @@ def _score(
     return scores
 
 
-def _in_threads(work: Callable[[], None], waiting: Iterator[Array], workers: int) -> None:
-    """Let several threads work until nothing waits, or one fails; PyTorch's own threads are shared among them."""
+class Chunks:
+    """Chunks that threads take one by one, until one of them is too large or the process is asked to stop.
+
+    Attributes:
+        all: positions of the candidates that are scored together, chunk by chunk.
+        too_large: the chunks for which memory did not suffice.
+    """
+
+    def __init__(self, chunks: list[Array]) -> None:
+        self.all, self.too_large = chunks, list[Array]()
+        self._waiting = iter(chunks)  # a list's iterator gives each chunk to one thread only
+
+    def __iter__(self) -> Iterator[Array]:
+        return self
+
+    def __next__(self) -> Array:
+        if self.too_large or stops.asked():
+            raise StopIteration
+        return next(self._waiting)
+
+    def stop(self) -> None:
+        """Hand out no more."""
+        self._waiting = iter([])
+
+    def left(self) -> Array:
+        """The candidates of chunks that nobody took, or that were too large, in ascending order."""
+        return np.sort(np.concatenate([np.arange(0), *self.too_large, *self._waiting]))
+
+
+def _work(score: Callable[[Array], Tensor], chunks: Chunks, precision: Precision, device: torch.device) -> Found:
+    """Score chunks as long as there are any."""
+    found = []  # fetched at the end: a GPU computes while the next chunks are collated
+    with torch.inference_mode(), autocast(precision, device):
+        for chunk in chunks:
+            try:
+                found.append((chunk, score(chunk)))
+            except (RuntimeError, MemoryError) as error:
+                if not out_of_memory(error):
+                    raise
+                chunks.too_large.append(chunk)
+        return [(chunk, scores.cpu().numpy()) for chunk, scores in found]
+
+
+def _in_threads(work: Callable[[], Found], chunks: Chunks, workers: int) -> Found:
+    """What several threads score, until no chunk waits or one fails; PyTorch's threads are shared among them."""
     if workers <= 1:
-        work()
-        return
+        return work()
     threads, ready = torch.get_num_threads(), Barrier(workers + 1)
 
     def start() -> None:
@@ -181,12 +216,10 @@ def _in_threads(work: Callable[[], None], waiting: Iterator[Array], workers: int
             ready.wait()
             torch.set_num_threads(threads)  # what a thread sets for itself is also what new ones start with
             done, _ = wait(futures, return_when=FIRST_EXCEPTION)
-            for future in done:
-                future.result()
+            return [one for future in done for one in future.result()]
         except BaseException:
             ready.abort()  # nobody waits for a thread that could not be started
-            for _ in waiting:  # the others stop after the chunk that they are at
-                pass
+            chunks.stop()  # the others stop after the chunk that they are at
             raise
 
 

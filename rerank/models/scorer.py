@@ -1,4 +1,4 @@
-"""What the trainer and the scoring loop ask of a network."""
+"""What the trainer and the scoring loop need from a network."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class Scorer(Model, nn.Module):
 
     @property
     def budget(self) -> int:
-        """Rows of its matrix products (padded tokens, feature vectors) per forward pass, unless told otherwise."""
+        """Default number of rows of its matrix products (padded tokens, feature vectors) per forward pass."""
         return ON_A_CPU if next(self.parameters()).device.type == "cpu" else 8192
 
     def prepare(self, train: Lists, seed: int) -> None:
-        """Make ready for a training: fit what depends on its lists (normalisers, widths), draw fresh weights.
+        """Get ready for a training: fit what depends on its lists (normalisers, widths), and draw fresh weights.
 
         Args:
             train: the training lists.
@@ -44,14 +44,14 @@ class Scorer(Model, nn.Module):
         """
 
     def settle(self, precision: Precision, kernels: Kernels = "auto", kept: Ways | None = None) -> Ways | None:
-        """Choose among ways that lead to the same numbers, on the device where the model is; the faster ones.
+        """Choose the faster among kernels that give the same numbers, for the device that holds the model.
 
-        Scoring does so by itself where nobody has done it before.
+        Scoring calls it if nobody has.
 
         Args:
             precision: arithmetic of the encoder, resolved.
-            kernels: ``own`` or ``torch`` takes ours or PyTorch's wherever there are two.
-            kept: what was chosen before, which is taken again.
+            kernels: ``own`` or ``torch`` takes ours, or PyTorch's, wherever there is a choice.
+            kept: an earlier choice, to be used again.
 
         Returns:
             What was chosen; None for a model that has nothing to choose.
@@ -87,7 +87,7 @@ class Scorer(Model, nn.Module):
             return score_lists(self, self.inputs(lists), lists, budget=budget)
 
     def joined(self, scores: Tensor, beside: Tensor) -> Tensor:
-        """The final scores, made of those of all chunks; called where its inputs have something ``beside``.
+        """The final scores, from those of all chunks; called if its inputs have something ``beside``.
 
         Args:
             scores: ``[n]`` what :meth:`score` gave, chunks joined.
@@ -96,7 +96,7 @@ class Scorer(Model, nn.Module):
         raise NotImplementedError(f"{type(self).__name__}: its inputs have something beside, which it does not add")
 
     def logged(self) -> dict[str, Any]:
-        """What of the model is logged with every validation, beside the measures."""
+        """What to log of the model with every validation, beside the measures."""
         return {}
 
     @abstractmethod

@@ -18,7 +18,7 @@ STRENGTH = 4.0
 
 
 BETA = 10.0
-"""Steepness over ranks, unless told otherwise."""
+"""Default steepness over ranks."""
 
 
 class FastSoftSort(SoftRanks):
@@ -31,8 +31,8 @@ class FastSoftSort(SoftRanks):
     documents share the mean of their ranks. The ranks are exact once scores are further apart than the strength; as
     the strength grows they all go to their mean. Comparisons with the cut-off and between ranks are as for Approx.
     With a given strength they are over ranks, with beta. Without one they are over scores, as for Approx without alpha,
-    and the strength is 4 min(1, sd(s)) / (N - 1), about what neighbours are apart and more.
-    On the CPU time is that of sorting; on other devices it grows with N x N, for not waiting for them. Memory is N.
+    and the strength is 4 min(1, sd(s)) / (N - 1), a little more than the distance between neighbours. On the CPU it
+    takes as long as sorting; on other devices time grows with N x N, so that the host never waits. Memory grows with N.
 
     >>> mask, rows = torch.ones(1, 2, dtype=torch.bool), torch.tensor([[0, 1]])
     >>> batch = Batch(torch.tensor([[0.0, 0.5]]), torch.tensor([[1.0, 0.0]]), mask, rows)
@@ -44,8 +44,8 @@ class FastSoftSort(SoftRanks):
     Args:
         strength: epsilon; exact as it goes to 0. None takes it from the spread of scores and the length of the list.
         regularization: "l2" or "kl".
-        beta: steepness of the sigmoids over ranks (cut-off, AP, RR); another than 10 needs a strength, as without one
-            they are over scores.
+        beta: steepness of the sigmoids over ranks (cut-off, AP, RR); any value but 10 needs a strength, because without
+            one the sigmoids are over scores.
     """
 
     def __init__(

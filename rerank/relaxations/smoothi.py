@@ -22,19 +22,19 @@ class SmoothI(RankIndicators):
         C_{1j} = 1,\ C_{r+1,j} = C_{rj} (1 - E_{rj} - \delta), \quad S = s - \min_j s_j
 
     over real documents; the minimum takes part in the gradient, C does not while ``stop_gradient`` is set. nDCG takes
-    the gain of the expected grade (Eq 12) unless told otherwise.
+    the gain of the expected grade (Eq 12) by default.
 
     The recursion lets every document decay by 1 - delta per rank, whether it was selected or not, so that indicators
-    beyond a few ranks go uniform unless ``alpha`` times the score range is large: of 150 standard normal scores the
-    largest indicator of rank 10 is that of the right document in 3 % of lists for alpha 10 and in 55 % for 1,000
-    (rank 20: 4 % and 3 %). :meth:`fidelity` shows it. ``steady`` multiplies alpha by (1 - delta)^(1 - r) at rank r:
-    what has not been selected keeps its score, and nothing else changes; at alpha 1,000 the shares are 69 % and 34 %.
-    The alpha that keeps the error of K ranks below a bound then no longer grows like 2^K (the paper's Theorem 2, which
-    holds with N - 1 in place of K - 1), but no remedy sharpens an alpha too small for rank 1.
+    beyond a few ranks become uniform unless ``alpha`` times the score range is large: of 150 standard normal scores the
+    largest indicator of rank 10 is that of the right document in 3 % of lists for alpha 10 and in 55 % for 1,000 (rank
+    20: 4 % and 3 %). :meth:`fidelity` shows it. ``steady`` multiplies alpha by (1 - delta)^(1 - r) at rank r: what has
+    not been selected keeps its score, and nothing else changes; at alpha 1,000 the shares are 69 % and 34 %. The alpha
+    that keeps the error of K ranks below a bound then no longer grows like 2^K (the paper's Theorem 2, which holds with
+    N - 1 in place of K - 1), but no remedy sharpens an alpha too small for rank 1.
 
     A document may have weight at several ranks, and a column of E a sum above 1: nDCG then exceeds 1 (by .25 for one
-    relevant document 4 ahead of a single other one, at alpha 1), and where the margin grows further its gradient turns
-    round, which holds scores together.
+    relevant document 4 ahead of a single other one, at alpha 1), and where the margin grows further its gradient
+    changes sign, which keeps scores together.
 
     Tied scores have no limit: their indicators stay shared at the first of their ranks, and all of them are eliminated
     in part.

@@ -15,7 +15,7 @@ STEEPNESS = 3.0
 
 
 def steepness(spread: Tensor) -> Tensor:
-    """``3 / min(1, spread)``: a fresh model's scores, close together, are told apart as well as others.
+    """``3 / min(1, spread)``: steep enough for a fresh model's scores, which are close together.
 
     It does not fall once scores have spread out to 1, so that a model can make its ranking sharper by spreading them
     further, and what is computed tends to the exact measure.

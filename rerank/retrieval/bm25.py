@@ -6,12 +6,12 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
+from rerank.batched import batched
 from rerank.collections.base import Collection, Query
 from rerank.collections.lucene import LuceneCollection, find_index, open_index
 from rerank.errors import UserError
@@ -25,7 +25,6 @@ from rerank.retrieval.runs import Run, Scored
 
 __all__ = ["BM25", "build_index", "cache_folder", "find_index"]
 
-T = TypeVar("T")
 MANIFEST = "rerank.json"
 BATCH = 1000
 # Java's trim() takes these away, and Anserini refuses a document without anything else.
@@ -107,7 +106,7 @@ def _index(collection: Collection, folder: Path, threads: int, language: str) ->
     count = added = indexed = 0
     documents, total = collection.documents(), collection.document_count()
     with tqdm(documents, f"indexing {collection.name}", total, unit=" documents", disable=None) as bar:
-        for batch in batches(bar, BATCH):
+        for batch in batched(bar, BATCH):
             count += len(batch)
             lines = [json.dumps({"id": id, "contents": text}) for id, text in batch if text.strip(BLANK)]
             added += len(lines)
@@ -138,13 +137,6 @@ def _check_once(index: Path, ids: list[str]) -> None:
     if len(set(ids)) < len(ids):
         again = next(id for i, id in enumerate(ids) if id in ids[:i])
         raise UserError(f"{index}: has several documents of the id {again!r}; ids are unique, index it again")
-
-
-def batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """The items as they come, so many at a time; the last list may have fewer."""
-    iterator = iter(items)
-    while batch := list(islice(iterator, size)):
-        yield batch
 
 
 @dataclass(frozen=True)
@@ -212,7 +204,7 @@ class BM25:
         java_list = java_class("java.util.ArrayList")
         with open_index(index) as searcher:
             self.configure(searcher, index)
-            for batch in batches(queries, 32 * threads):
+            for batch in batched(queries, 32 * threads):
                 texts, ids = java_list(), java_list()
                 for query in batch:
                     texts.add(query.text.encode(errors="replace").decode())

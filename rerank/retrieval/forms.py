@@ -58,7 +58,7 @@ def as_run(given: Any, name: str = "run", columns: Mapping[str, str] | None = No
     elif isinstance(given, Iterable):
         rows = _of_objects(given, name)
     else:
-        raise UserError(f"{name}: {type(given).__name__} is no run; give a dictionary, a data frame or a file")
+        raise UserError(f"{name}: {type(given).__name__} is not a run; give a dictionary, a data frame or a file")
     return _table(*rows, empty, name)
 
 

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from rerank.batched import batched
 from rerank.errors import UserError
 from rerank.files import COMPRESSED, atomic_write
 from rerank.progress import tqdm
@@ -70,7 +71,7 @@ def read_run(path: str | Path) -> RunTable:
 def _read_carefully(path: Path) -> RunTable:
     lines = Lines()
     rows = read_rows(path)
-    while some := list(islice(rows, ROWS)):
+    for some in batched(rows, ROWS):
         places, queries, documents, ranks, scores = zip(*some, strict=True)
         values = np.array([_number(*pair, float) for pair in zip(places, scores, strict=True)])
         order = np.array([_number(*pair, int) for pair in zip(places, ranks, strict=True)], np.int64)

@@ -6,7 +6,7 @@ import csv
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rerank.arrow import Array
+from rerank.batched import batched
 from rerank.collections.base import checked_id
 from rerank.collections.records import read_json_objects
 from rerank.errors import UserError, nearest
@@ -201,7 +202,7 @@ def _parquet_ids(ids: pa.Array, where: Callable[[int], str]) -> pa.Array:
 
 def _in_batches(path: Path, names: Sequence[str], rows: Iterator[Row]) -> Iterator[Scores]:
     there = False
-    while some := list(islice(rows, ROWS)):
+    for some in batched(rows, ROWS):
         there = True
         places = [row[0] for row in some]
         ids = [_ids([row[i] for row in some], places) for i in (1, 2)]

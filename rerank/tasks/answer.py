@@ -1,4 +1,4 @@
-"""Reranking for programs in any language: a JSON object a line in, one a line out (``rerank rerank --stdin``)."""
+"""Reranking for programs in any language: one JSON object per line in, one per line out (``rerank rerank --stdin``)."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ RIGHT = '{"query": "…", "documents": ["…", "…"]}'
 
 
 def answer_lines(model: ModelLike, lines: Iterable[str], out: IO[str], token_budget: int | None = None) -> int:
-    """Answer every line by a line, in their order, each before the next is read.
+    """Answer every line with a line, in order, before the next one is read.
 
     A question has ``query`` and ``documents``, texts or objects with ``text`` (and ``id``); for a model that starts
     from columns also ``columns`` (``{"bm25": [12.1, 9.8]}``); ``top_k`` limits the answer. For a model of feature
     vectors it has ``features``, a list of numbers for each document. The answer has ``ranking``, best first: ``index``,
-    ``score``, and the ``id`` where one was given. ``request`` comes back as it was. What cannot be answered gets
-    ``{"error": "…"}``, and the lines after it are answered.
+    ``score``, and the ``id`` where one was given. ``request`` is returned unchanged. A line that cannot be answered
+    gets ``{"error": "…"}``; the lines after it are still answered.
 
     Args:
         model: a model, or its folder.

@@ -33,12 +33,12 @@ def evaluate(
             names of its columns.
         measures: measures in the notation of ir-measures, separated by spaces.
         baseline: the run to test the others against, by its file or its name.
-        tests: significance tests on the values per query; null makes all.
-        correction: for the many p-values that a test gives over the whole table.
+        tests: significance tests on the values per query; null runs all of them.
+        correction: how p-values are corrected for the number of comparisons in the table.
         empty: what a query without relevant documents scores: 0 as in trec_eval, 1, or drop to leave it out.
 
     Returns:
-        The table: it shows itself in a notebook, and has ``to_dataframe()``.
+        The table; it displays itself in notebooks, and has ``to_dataframe()``.
 
     Raises:
         UserError: whatever is wrong with the files or the arguments.

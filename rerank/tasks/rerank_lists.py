@@ -34,16 +34,16 @@ def rerank_lists(
         token_budget: padded tokens (documents, for feature vectors) per forward pass; null takes the model's own.
 
     Returns:
-        The run. Of processes that ``torchrun`` started each has it.
+        The run, in each of the processes that ``torchrun`` started.
 
     Raises:
         UserError: no such model or lists, or lists that lack what the model reads.
     """
     from rerank.models.base import Model
     from rerank.models.load import load_model
+    from rerank.models.shared import scores_by
     from rerank.retrieval.forms import as_run
     from rerank.retrieval.fuse import interpolate
-    from rerank.training.validate import scores_by
 
     ranked, weight = ranked_with(model, lists, depth, first_stage_weight, token_budget)
     scorer = model if isinstance(model, Model) else load_model(model)
@@ -63,7 +63,6 @@ def ranked_with(
     Raises:
         UserError: no such model or lists, a number out of its range, or nothing that ranked the lists.
     """
-    from rerank.features.letor import open_lists
     from rerank.lists.view import Lists
     from rerank.models.base import Model
     from rerank.models.contract import read_contract
@@ -77,6 +76,21 @@ def ranked_with(
     return (ranked if depth is None else ranked.top(depth)), weight
 
 
+def open_lists(path: str | Path, layout: dict[str, int] | None = None) -> Lists:
+    """A lists folder, or a feature file.
+
+    A file has to agree with a ``layout``, ``first`` and ``width`` of the features of a model's training file.
+    """
+    from rerank.features.letor import letor_lists
+    from rerank.features.svmlight import Layout
+    from rerank.lists.view import Lists
+
+    path = Path(path).expanduser()
+    if path.is_file():
+        return letor_lists(path, Layout(**layout, source="the model's training file") if layout else None)
+    return Lists.open(path)
+
+
 def share_of(text: str | float, contract: dict[str, Any], model: str) -> float:
     """The first stage's share that is asked for.
 
@@ -84,7 +98,7 @@ def share_of(text: str | float, contract: dict[str, Any], model: str) -> float:
     (0.3, 0.2)
 
     Raises:
-        UserError: neither, or a model that does not know.
+        UserError: neither a share nor "tuned", or a model that was not tuned.
     """
     if text == "tuned":
         if "first_stage_weight" not in contract:

@@ -47,23 +47,24 @@ def retrieve(
 ) -> Lists:
     """Store candidates as ranked lists: those that BM25 finds, or those of other systems' runs, or all of them.
 
-    Memory does not grow with BM25's candidates; a search that was stopped resumes when the command is given again. Of
-    several runs the lists have the union, and a column for each.
+    Memory does not grow with BM25's candidates; a search that was stopped resumes when the command is given again. With
+    several runs, the lists are their union, with a column for each.
 
     Args:
-        collection: an ir_datasets id, beir:DIR/SPLIT, files:DIR, trec:DIR, smart:DIR, lucene:NAME or demo; or lists
-            that are there already: hits:FILE, datasets:DIR/SPLIT, rank_llm:FILE. A class of your own goes by its
-            import path, my_module.MyCollection, and what it is made with behind a colon.
+        collection: an ir_datasets id, beir:DIR/SPLIT, files:DIR, trec:DIR, smart:DIR, lucene:NAME or demo; or existing
+            lists: hits:FILE, datasets:DIR/SPLIT, rank_llm:FILE. A class of your own is named by its import path,
+            my_module.MyCollection, with its argument behind a colon.
         output: lists folder to make; from Python null keeps the lists in memory.
         depth: candidates per query.
         run: run files to take the candidates from, instead of BM25: FILE or NAME=FILE (TREC, MS MARCO, JSONL,
             Parquet); each becomes a column of that name. They are read into memory.
-        order: the column that orders the lists; null takes rrf, the fused reciprocal ranks, where there are several
-            runs, and score, or the first number, of hits.
-        bm25: search BM25, too, where runs are given.
+        order: the column that orders the lists; null takes rrf, the fused reciprocal ranks, for several runs; for hits,
+            score or their first number.
+        bm25: search BM25 as well, if runs are given.
         index: a Lucene index (folder, or name of a prebuilt one) to search, instead of one built here.
         queries: queries (JSONL, TSV, TREC topics or a collection); null takes the collection's own.
-        query_fields: what makes a query's text: title, desc, narr of TREC topics, keys of JSONL; null takes the title.
+        query_fields: fields that make up a query's text: title, desc, narr of TREC topics, keys of JSONL; null takes
+            the title.
         qrels: judgments (TREC file, BEIR TSV or collection); null takes the collection's own.
         fields: text fields of a document; null takes all.
         columns: names of the fields of hits, as NAME=FIELD: query=question text=passage.
@@ -81,7 +82,7 @@ def retrieve(
         The lists, without what ``add_relevant`` added.
 
     Raises:
-        UserError: options that contradict each other, a collection or a file that is not there, or is at fault.
+        UserError: options that contradict each other, or a collection or file that is missing or damaged.
     """
     from rerank.collections import open_collection
     from rerank.collections.hits import HitsCollection

@@ -40,7 +40,7 @@ def train(
     weights: Sequence[float] | None = None,
     **settings: Any,
 ) -> Training:
-    """Train a model on ranked lists, or resume where an interrupted training of the same stopped.
+    """Train a model on ranked lists, or resume an interrupted run of the same training.
 
     Lists in memory, and views of folders, are written into the run folder first, so that ``Training.config`` repeats
     the training.
@@ -49,14 +49,14 @@ def train(
         model: what scores the lists, such as ``rerank.CrossEncoder("…")``.
         lists: what to train on: lists, a lists folder, or several of them, whose lists are mixed. Relevant documents
             that ``add_relevant`` added take part.
-        loss: what is minimised: a loss of the grades, or terms, each with a target and a weight; None leaves trees to
+        loss: what is minimised: a loss of the grades, or terms, each with a target and a weight; None trains trees on
             their own objective.
         output: the run folder.
-        validation: share of the training queries that is kept back to choose the best epoch by; or lists; None for the
-            last epoch.
+        validation: share of the training queries kept back to choose the best epoch by, or lists to choose it on; None
+            keeps the last epoch.
         test: lists to measure the best model on, once, at the end.
         depth: candidates reranked per validation and test query.
-        weights: of several training lists, how many times a pass goes over each.
+        weights: with several training lists, how many times a pass goes over each.
         settings: every other field of :class:`rerank.TrainConfig`: ``epochs``, ``batch_size``, ``sampler``,
             ``optimization``, ``seed``, ``monitor``, ``measures`` and so on.
 

@@ -15,7 +15,7 @@ from rerank.files import atomic_folder
 from rerank.hashes import check_files, hash_files, read_sealed, write_sealed
 from rerank.models.weights import copied
 from rerank.training.run_folder import CHECKPOINTS
-from rerank.training.step import LOSS_SCALE, Step
+from rerank.training.step import Limits, Step
 
 KEEP = 2
 """Checkpoints kept: the newest, and one to fall back on."""
@@ -28,7 +28,7 @@ FILES = "files"
 
 
 @dataclass
-class State:
+class State(Limits):
     """Where a run stands. Random numbers are not in it: each step seeds them from (seed, step, process).
 
     Attributes:
@@ -42,10 +42,6 @@ class State:
         dead: those of them without a gradient.
         skipped: steps of it without any list that could.
         metrics_lines: lines of metrics.jsonl that belong to the steps completed.
-        token_budget: padded tokens per forward pass, as memory allowed; 0 before that is known.
-        full_tokens: tokens of a micro-batch up to which its graph fits in memory; None where nothing tells.
-        loss_scale: what the loss is multiplied by in fp16.
-        since_overflow: steps since that was last changed.
         scores: ``[T]`` the model's scores at the start of the epoch under way, where its samples depend on them.
     """
 
@@ -59,10 +55,6 @@ class State:
     dead: int = 0
     skipped: int = 0
     metrics_lines: int = 0
-    token_budget: int = 0
-    full_tokens: int | None = None
-    loss_scale: float = LOSS_SCALE
-    since_overflow: int = 0
     scores: Array | None = None
 
     def add(self, done: Step) -> None:

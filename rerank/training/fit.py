@@ -20,6 +20,7 @@ from rerank.errors import NotFoundError, UserError
 from rerank.evaluation.beside import Beside, sentences
 from rerank.evaluation.measures import parse_measures
 from rerank.locks import held, tidied
+from rerank.models.shared import scores_by
 from rerank.models.vectors.boosting import Trees
 from rerank.training.config import TrainConfig, check_values
 from rerank.training.ids import identity_of
@@ -27,7 +28,7 @@ from rerank.training.provenance import add_seconds
 from rerank.training.run_folder import RunFolder
 from rerank.training.trainer import Trainer
 from rerank.training.trees import TreeTrainer
-from rerank.training.validate import BESIDE, known_test, measure_test, scores_by
+from rerank.training.validate import BESIDE, known_test, measure_test
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -74,7 +75,11 @@ class Training:
 
     def _shown(self) -> str:
         monitor = str(parse_measures(self.settings.monitor)[0])
-        found = [f"{split} {monitor} {self.measures[split][monitor]:.4f}" for split in SPLITS if split in self.measures]
+        found = []
+        for split in SPLITS:
+            if split in self.measures:
+                first = f" (first stage {self.beside[split]['first']:.4f})" if split in self.beside else ""
+                found.append(f"{split} {monitor} {self.measures[split][monitor]:.4f}{first}")
         return f"; {', '.join(found)}" if found else ""
 
     def to_dataframe(self) -> DataFrame:
@@ -118,7 +123,8 @@ def fit(config: TrainConfig, output: str | Path, *, expected: str | None = None)
     Args:
         config: what to train.
         output: the run folder.
-        expected: the id that the training shall have; whoever planned it then notices that its data changed since.
+        expected: the id that the training was planned with; a training with another id is refused, as its data changed
+            since.
 
     Returns:
         The training.

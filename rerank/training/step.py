@@ -60,6 +60,25 @@ class Step(NamedTuple):
     stop: bool = False
 
 
+@dataclass
+class Limits:
+    """What memory and fp16 allow: found while training, and kept by checkpoints.
+
+    Attributes:
+        token_budget: padded tokens per forward pass; halved where memory runs out. 0 before anything is known.
+        full_tokens: tokens of a micro-batch up to which ``auto`` keeps the graph; None for any number. Lowered where
+            memory runs out.
+        loss_scale: what the loss is multiplied by in fp16, and its gradient divided by, so that small gradients are not
+            0; halved, and the step done again, where large ones are infinite.
+        since_overflow: steps since it was last changed.
+    """
+
+    token_budget: int = 0
+    full_tokens: int | None = None
+    loss_scale: float = LOSS_SCALE
+    since_overflow: int = 0
+
+
 class Part(NamedTuple):
     """A term as it counts in one step.
 
@@ -91,19 +110,14 @@ class Gradients:
         lists: the training lists.
         loss: what is minimised.
         precision: arithmetic of the encoder.
-        token_budget: padded tokens per forward pass; halved where memory runs out.
-        micro_batch_size: lists whose loss is taken at once. None for as many as fit ``token_budget``, at least one,
+        limits: what memory and fp16 allow; lowered here.
+        micro_batch_size: lists whose loss is taken at once. None for as many as fit the token budget, at least one,
             where their graph is kept, and for all of them where it is not.
-        process: index of this process.
-        processes: number of processes.
         gradient: how the gradient of a micro-batch is taken (:func:`~rerank.training.gradient.backpropagate`);
             ``auto`` keeps the graph where it fits.
-        full_tokens: tokens of a micro-batch up to which ``auto`` keeps the graph; None for any number. Lowered where
-            memory runs out.
-        why: where ``full_tokens`` comes from, for the log.
-        loss_scale: what the loss is multiplied by in fp16, and its gradient divided by, so that small gradients are not
-            0; halved, and the step done again, where large ones are infinite.
-        since_overflow: steps since it was last changed.
+        why: where ``limits.full_tokens`` comes from, for the log.
+        process: index of this process.
+        processes: number of processes.
     """
 
     model: Scorer
@@ -111,15 +125,12 @@ class Gradients:
     lists: Lists
     loss: Criterion
     precision: Precision
-    token_budget: int
-    micro_batch_size: int | None
+    limits: Limits
+    micro_batch_size: int | None = None
+    gradient: Mode | Literal["auto"] = "full"
+    why: str = "as configured"
     process: int = 0
     processes: int = 1
-    gradient: Mode | Literal["auto"] = "full"
-    full_tokens: int | None = None
-    why: str = "as configured"
-    loss_scale: float = LOSS_SCALE
-    since_overflow: int = 0
 
     def __post_init__(self) -> None:
         self.targets = Targets(self.lists, self.loss)
@@ -189,7 +200,7 @@ class Gradients:
         found = [gradient for p in self._parameters if (gradient := p.grad) is not None]
         finite = nothing + 1
         if self._is_scaled:
-            torch._foreach_mul_(found, 1 / self.loss_scale)
+            torch._foreach_mul_(found, 1 / self.limits.loss_scale)
             finite = torch.stack(torch._foreach_norm(found)).sum().isfinite().float()
         offs = [nothing if pairs.off is None else pairs.off for *_, pairs in pieces]
         losses = [value for _, value, _, _ in pieces]
@@ -205,9 +216,9 @@ class Gradients:
         if not fits:
             self._overflown(step)
             return None
-        self.since_overflow += 1
-        if self._is_scaled and self.since_overflow >= GROW:
-            self.loss_scale, self.since_overflow = self.loss_scale * 2, 0
+        self.limits.since_overflow += 1
+        if self._is_scaled and self.limits.since_overflow >= GROW:
+            self.limits.loss_scale, self.limits.since_overflow = self.limits.loss_scale * 2, 0
         return Step(loss, int(scored), lists, int(dead), stop > 0)
 
     @property
@@ -215,17 +226,17 @@ class Gradients:
         return self.precision == "fp16"
 
     def _overflown(self, step: int) -> None:
-        """Go on with half the scale.
+        """Halve the scale, for the step to be taken again.
 
         Raises:
             UserError: the gradient is infinite without any scale.
         """
-        if self.loss_scale <= 1:
+        if self.limits.loss_scale <= 1:
             raise UserError(
                 f"the gradient is not finite at step {step}; lower the learning rates, or set precision to fp32"
             )
-        self.loss_scale, self.since_overflow = self.loss_scale / 2, 0
-        log.info("step %d: the gradient is too large for fp16; loss scale %g from now on", step, self.loss_scale)
+        self.limits.loss_scale, self.limits.since_overflow = self.limits.loss_scale / 2, 0
+        log.info("step %d: the gradient is too large for fp16; loss scale %g from now on", step, self.limits.loss_scale)
 
     def _parts(self, groups: list[Group], share: float) -> tuple[list[Group], list[Part]]:
         """The lists from which a term can learn in this step, and the terms that can."""
@@ -256,7 +267,7 @@ class Gradients:
             if self.micro_batch_size is not None:
                 full = i - first == self.micro_batch_size
             else:
-                full = self.gradient in ("full", "auto") and tokens + cost > self.token_budget
+                full = self.gradient in ("full", "auto") and tokens + cost > self.limits.token_budget
             if i > first and full:
                 yield groups[first:i], tokens
                 first, tokens = i, 0
@@ -275,7 +286,7 @@ class Gradients:
         lengths = np.array([len(group.rows) for group in groups])
         starts = np.cumsum(lengths) - lengths
 
-        scale = self.loss_scale if self._is_scaled else 1.0
+        scale = self.limits.loss_scale if self._is_scaled else 1.0
         smallest = min(part.weight / part.over for part in parts) * DEAD * scale
         seen: list[Tensor] = []
 
@@ -301,7 +312,7 @@ class Gradients:
             seen[:] = [total.detach(), flat.detach()]
             return total * scale if self._is_scaled else total
 
-        budget = self.token_budget
+        budget = self.limits.token_budget
 
         def scored(count: int) -> None:  # without the graph of all chunks, nearly all of them are scored twice
             if self._moved is not None:
@@ -316,11 +327,11 @@ class Gradients:
         """How the gradient of a micro-batch of so many tokens is taken; what ``auto`` picks is logged once."""
         if self.gradient != "auto":
             return self.gradient
-        fits = self.full_tokens is None or tokens <= self.full_tokens
+        fits = self.limits.full_tokens is None or tokens <= self.limits.full_tokens
         mode: Mode = "full" if fits else "cached"
         if mode not in self._said and self.process == 0:
             self._said.add(mode)
-            room = "any number" if self.full_tokens is None else f"{self.full_tokens}"
+            room = "any number" if self.limits.full_tokens is None else f"{self.limits.full_tokens}"
             log.info(
                 "gradient %s (%d tokens in a micro-batch, %s fit with their graph: %s)", mode, tokens, room, self.why
             )
@@ -336,17 +347,18 @@ class Gradients:
         if self._device.type == "cuda":
             torch.cuda.empty_cache()
         if mode == "full" and self.gradient == "auto":
-            self.full_tokens, self.why = tokens // 2, "memory ran out with more"
-            log.warning("out of memory at step %d: gradient cached from %d tokens on", step, self.full_tokens + 1)
+            fits = self.limits.full_tokens = tokens // 2
+            self.why = "memory ran out with more"
+            log.warning("out of memory at step %d: gradient cached from %d tokens on", step, fits + 1)
             return
         if mode == "full" and (len(groups) == 1 or self.micro_batch_size is not None):
             raise UserError(
                 f"out of memory at step {step}, {tokens} tokens in {len(groups)} lists; set gradient to auto or cached"
             )
-        if self.token_budget <= int(self.inputs.lengths(self._rows(groups)).max()):
+        if self.limits.token_budget <= int(self.inputs.lengths(self._rows(groups)).max()):
             raise UserError(f"out of memory at step {step}, with one document at a time; shorten the documents")
-        self.token_budget //= 2
-        log.warning("out of memory at step %d: token_budget %d from now on", step, self.token_budget)
+        self.limits.token_budget //= 2
+        log.warning("out of memory at step %d: token_budget %d from now on", step, self.limits.token_budget)
 
     def _all_reduce(self, *values: Tensor) -> tuple[Tensor, ...]:
         """Sum gradients and values over the processes, in one message.

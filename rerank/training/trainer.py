@@ -6,8 +6,7 @@ import logging
 import os
 import signal
 import time
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import torch
 
@@ -18,7 +17,7 @@ from rerank.evaluation.measures import Evaluator, parse_measures
 from rerank.files import atomic_folder
 from rerank.kernels.flat_attention import DETERMINISTIC
 from rerank.kernels.memory import keep_freed
-from rerank.kernels.precision import on_cpu, resolve
+from rerank.kernels.precision import resolve
 from rerank.kernels.ways import Ways
 from rerank.lists.data import Splits
 from rerank.lists.sampling import seed_of
@@ -27,6 +26,7 @@ from rerank.losses.base import Criterion
 from rerank.losses.direct import DirectMetric
 from rerank.models.base import Inputs
 from rerank.models.scorer import Scorer
+from rerank.models.shared import score_shared
 from rerank.progress import tqdm
 from rerank.stops import Stopped
 from rerank.training.batches import Batches
@@ -34,15 +34,13 @@ from rerank.training.budget import tokens_that_fit
 from rerank.training.checkpoint import State, load_checkpoint, save_checkpoint
 from rerank.training.config import TrainConfig
 from rerank.training.diagnose import fidelity
+from rerank.training.launch import check_launcher, launched
 from rerank.training.optimizer import make_optimizer, set_rates
 from rerank.training.run_folder import RunFolder
 from rerank.training.step import Gradients
 from rerank.training.targets import Targets, check_sampler
 from rerank.training.tracking import settings, trackers
-from rerank.training.validate import finish, score_shared
-
-if TYPE_CHECKING:
-    from accelerate import Accelerator
+from rerank.training.validate import finish
 
 log = logging.getLogger("rerank")
 
@@ -79,57 +77,21 @@ class Trainer:
         self.trackers = trackers(config.tracker)
         check_launcher()
         self._prepared: dict[int, tuple[Lists, Inputs]] = {}
-        self._prepare()
-        self.accelerator = launched(self.trackers, folder.path)
-        self.main = self.accelerator.is_main_process
-        self.precision, self.why = resolve(config.precision, self.accelerator.device, self.model.bf16)
-        self.batches = Batches(
-            splits.train,
-            self.usable,
-            config.sampler,
-            config.batch_size,
-            config.steps_per_epoch,
-            config.seed,
-            splits.weights,
-        )
-        self.steps = self.batches.steps_per_epoch * config.epochs
         self._evaluator: Evaluator | None = None
         self._validated: Array | None = None  # the best model's scores of the validation lists, unless resumed since
-        self._written = time.monotonic()
 
     def run(self) -> dict[str, Any]:
         """Train to the end; returns what ``measures.json`` holds."""
         config = self.config
-        self.network.to(self.accelerator.device)
-        if self.main:
-            self.folder.open(self.splits)
-        self.accelerator.wait_for_everyone()
-        self._say("precision %s (%s)", self.precision, self.why)
+        self._prepare()
+        self._launch()
         ways = self._settle()
-        if self.accelerator.device.type == "cpu":
-            keep_freed()
-        DETERMINISTIC.set(config.deterministic)
-        if self.accelerator.device.type == "cuda":  # TF32 for what is float32, unless float32 was asked for
-            torch.set_float32_matmul_precision("highest" if config.precision == "fp32" else "high")
+        self._set_arithmetic()
         train, skipped = self.splits.train, len(self.splits.train) - len(self.usable)
         self._say("%d training lists, %d of them without anything to learn from (left out)", len(train), skipped)
         optimizer = make_optimizer(self.model, config.optimization)
-        lists, why = config.batch_size * config.sampler.queries, "a step has %d lists; raise batch_size, or "
-        if self.model.whole_batches:
-            lists, why = 1, "batch norm is over a whole batch, which %d process takes; "
-        if (idle := self.accelerator.num_processes - lists) > 0 and self.main:
-            log.warning(
-                f"%d of %d processes are idle: {why}start fewer processes",
-                *(idle, self.accelerator.num_processes, lists),
-            )
-        state = load_checkpoint(self.folder.path, self.network, optimizer)
-        if state is None:
-            state = State()
-            if self.accelerator.num_processes > 1:  # a fresh head may differ between processes
-                for parameter in self.network.parameters():
-                    torch.distributed.broadcast(parameter.data, 0)
-        else:
-            self._say("resuming at step %d of %d", state.step, self.steps)
+        self._warn_if_idle()
+        state = self._resume(optimizer)
         gradients = self._gradients(state)
         if self.main:
             state.metrics_lines = self.folder.keep_metrics(state.metrics_lines)
@@ -158,6 +120,59 @@ class Trainer:
             self._inputs(self.splits.validation)
         if self.splits.test is not None and self.config.test and int(os.environ.get("WORLD_SIZE", "1")) > 1:
             self.model.inputs(self.splits.test)
+
+    def _launch(self) -> None:
+        """Join the other processes; the run folder is there when all have."""
+        config = self.config
+        self.accelerator = launched(self.trackers, self.folder.path)
+        self.main = self.accelerator.is_main_process
+        self.precision, why = resolve(config.precision, self.accelerator.device, self.model.bf16)
+        self.batches = Batches(
+            self.splits.train,
+            self.usable,
+            config.sampler,
+            batch_size=config.batch_size,
+            steps_per_epoch=config.steps_per_epoch,
+            seed=config.seed,
+            weights=self.splits.weights,
+        )
+        self.steps = self.batches.steps_per_epoch * config.epochs
+        self._written = time.monotonic()
+        self.model.to(self.accelerator.device)
+        if self.main:
+            self.folder.open(self.splits)
+        self.accelerator.wait_for_everyone()
+        self._say("precision %s (%s)", self.precision, why)
+
+    def _set_arithmetic(self) -> None:
+        """Set PyTorch's global switches, for all that this process computes from here on."""
+        if self.accelerator.device.type == "cpu":
+            keep_freed()
+        DETERMINISTIC.set(self.config.deterministic)
+        if self.accelerator.device.type == "cuda":  # TF32 for what is float32, unless float32 was asked for
+            torch.set_float32_matmul_precision("highest" if self.config.precision == "fp32" else "high")
+
+    def _warn_if_idle(self) -> None:
+        """Say so where there are more processes than lists in a step."""
+        lists, why = self.config.batch_size * self.config.sampler.queries, "a step has %d lists; raise batch_size, or "
+        if self.model.whole_batches:
+            lists, why = 1, "batch norm is over a whole batch, which %d process takes; "
+        if (idle := self.accelerator.num_processes - lists) > 0 and self.main:
+            log.warning(
+                f"%d of %d processes are idle: {why}start fewer processes",
+                *(idle, self.accelerator.num_processes, lists),
+            )
+
+    def _resume(self, optimizer: torch.optim.Optimizer) -> State:
+        """Load the last checkpoint; without one, start with the same weights in every process."""
+        state = load_checkpoint(self.folder.path, self.model, optimizer)
+        if state is not None:
+            self._say("resuming at step %d of %d", state.step, self.steps)
+            return state
+        if self.accelerator.num_processes > 1:  # a fresh head may differ between processes
+            for parameter in self.model.parameters():
+                torch.distributed.broadcast(parameter.data, 0)
+        return State()
 
     def _stop(self, stop: Stopped, state: State, optimizer: torch.optim.Optimizer) -> NoReturn:
         """Leave a checkpoint, and say how to resume.
@@ -199,7 +214,7 @@ class Trainer:
         if not state.token_budget:
             state.token_budget = config.token_budget or self.model.budget
             if config.gradient == "auto" or config.token_budget is None:
-                self.network.train()
+                self.model.train()
                 fits, why = tokens_that_fit(self.model, inputs, train, self.usable, self.precision)
                 state.full_tokens = fits
                 if config.token_budget is None and fits is not None:
@@ -210,15 +225,12 @@ class Trainer:
             lists=train,
             loss=self.loss,
             precision=self.precision,
-            token_budget=state.token_budget,
+            limits=state,
             micro_batch_size=config.micro_batch_size,
+            gradient=config.gradient,
+            why=why,
             process=self.accelerator.process_index,
             processes=self.accelerator.num_processes,
-            gradient=config.gradient,
-            full_tokens=state.full_tokens,
-            why=why,
-            loss_scale=state.loss_scale,
-            since_overflow=state.since_overflow,
         )
 
     def _rank_anew(self, state: State) -> None:
@@ -240,7 +252,7 @@ class Trainer:
     def _epoch(self, state: State, gradients: Gradients, optimizer: torch.optim.Optimizer) -> None:
         config = self.config
         self._rank_anew(state)
-        self.network.train()
+        self.model.train()
         bar = tqdm(
             total=self.batches.steps_per_epoch,
             initial=state.epoch_step,
@@ -256,12 +268,10 @@ class Trainer:
             done = gradients.accumulate(groups, state.step + 1, state.step / self.steps, bar.update)
             if done.lists:
                 if config.optimization.max_grad_norm is not None:
-                    torch.nn.utils.clip_grad_norm_(self.network.parameters(), config.optimization.max_grad_norm)
+                    torch.nn.utils.clip_grad_norm_(self.model.parameters(), config.optimization.max_grad_norm)
                 optimizer.step()
                 optimizer.zero_grad(set_to_none=True)
             state.add(done)
-            state.token_budget, state.full_tokens = gradients.token_budget, gradients.full_tokens
-            state.loss_scale, state.since_overflow = gradients.loss_scale, gradients.since_overflow
             lists, documents = lists + len(groups), documents + done.documents
             seconds = time.perf_counter() - started
             speed = {"lists/s": lists / seconds, "documents/s": documents / seconds}
@@ -297,7 +307,7 @@ class Trainer:
             return
         started = time.perf_counter()
         if self.accelerator.num_processes > 1:  # running means of a batch norm: what is measured is what is saved
-            for buffer in self.network.buffers():
+            for buffer in self.model.buffers():
                 torch.distributed.broadcast(buffer, 0)
         if self._evaluator is None:
             assert lists.qrels is not None
@@ -330,11 +340,6 @@ class Trainer:
         words = f", {100 * dead:.0f} % dead lists" if state.dead else ""
         return words + (f", {state.skipped} steps skipped (nothing to learn from)" if state.skipped else "")
 
-    @property
-    def network(self) -> torch.nn.Module:
-        """The scorer as a module."""
-        return self.model
-
     def _inputs(self, lists: Lists) -> Inputs:
         """What the model reads of some lists; one process fills the token cache, the others wait for its lock."""
         if id(lists) not in self._prepared:
@@ -359,7 +364,7 @@ class Trainer:
 
     def _checkpoint(self, state: State, optimizer: torch.optim.Optimizer) -> None:
         if self.main:
-            save_checkpoint(self.folder.path, state, self.network, optimizer)
+            save_checkpoint(self.folder.path, state, self.model, optimizer)
             self._written = time.monotonic()
         self.accelerator.wait_for_everyone()
 
@@ -409,35 +414,3 @@ def network_and_loss(config: TrainConfig) -> tuple[Scorer, Criterion]:
     if not isinstance(config.model, Scorer):
         raise UserError(f"model: {type(config.model).__name__} is not a network")
     return config.model, config.loss
-
-
-def launched(names: list[str], folder: Path) -> Accelerator:
-    """This process among those that were launched together.
-
-    Args:
-        names: the trackers.
-        folder: the run folder, where they log to.
-
-    Raises:
-        UserError: a tracker that cannot be used.
-    """
-    from accelerate import Accelerator
-
-    try:
-        accelerator = Accelerator(cpu=on_cpu(), log_with=names or None, project_dir=str(folder))
-    except ValueError as error:
-        raise UserError(f"tracker: {str(error).splitlines()[0]}") from error
-    if len(accelerator.log_with) < len(names):
-        raise UserError(f"tracker: not all of {', '.join(names)} are installed")
-    return accelerator
-
-
-def check_launcher() -> None:
-    """Refuse what shards a model: its processes have to make equally many passes, and ours need not."""
-    for name in ("FSDP", "DEEPSPEED", "MEGATRON_LM"):
-        if os.environ.get(f"ACCELERATE_USE_{name}", "false").lower() in ("1", "true"):
-            raise UserError(
-                f"accelerate launch: {name} is not supported: its processes have to make equally many passes, and "
-                "lists are of any length. Let every process hold the model (configs/accelerate/gpus.yaml, "
-                "machines.yaml); where memory is short, say gradient: cached or model.lora, or take a smaller model"
-            )

@@ -57,7 +57,6 @@ class TreeTrainer:
             warn_once("trees log to metrics.jsonl only; tracker is ignored")
         self.monitor = str(parse_measures(config.monitor)[0])
         train = splits.train
-        self.model.prepare(train)
         self.objective: Objective | None = None
         if config.loss is not None:
             targets = Targets(train, config.loss)
@@ -72,6 +71,7 @@ class TreeTrainer:
     def run(self) -> dict[str, Any]:
         """Train to the end; returns what ``measures.json`` holds."""
         train, validation = self.splits.train, self.splits.validation
+        self.model.prepare(train)
         again = (self.folder.path / "metrics.jsonl").exists()
         self.folder.open(self.splits)
         if again:

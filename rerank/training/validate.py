@@ -1,36 +1,28 @@
-"""Measuring a model on lists, which the processes share."""
+"""Measuring a trained model on validation and test lists."""
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-import torch.distributed as dist
 
-from rerank import stops
 from rerank.arrow import Array
 from rerank.errors import NoModelError
 from rerank.evaluation.beside import beside_first_stage
 from rerank.evaluation.measures import evaluate
 from rerank.evaluation.weights import tune_weight
 from rerank.identity import id_of
-from rerank.kernels.precision import Precision, on_cpu, resolve
 from rerank.lists.data import Splits
 from rerank.lists.view import Lists
-from rerank.models.base import Inputs, Model
-from rerank.models.score import score_lists
-from rerank.models.scorer import Scorer
+from rerank.models.base import Model
+from rerank.models.shared import Score, scores_by
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.vectors.boosting import Trees
 from rerank.retrieval.fuse import interpolate
 from rerank.retrieval.runs import Run
-from rerank.stops import Stopped
 from rerank.training.ids import measured_hashes, measurement_identity, run_identity
 from rerank.training.in_sample import remember
 from rerank.training.measurement import kept_test_run, read_measurement, write_measurement, write_test_run
@@ -44,63 +36,6 @@ BESIDE = "first_stage"
 
 TEXT_ALONE = "text_alone"
 """Key of ``measures.json``: what the text part of a model that starts from columns is worth by itself."""
-
-Score = Callable[[Lists, str], Array]
-"""Gives a score per candidate of lists of this name, in every process."""
-
-
-def score_shared(
-    model: Scorer,
-    inputs: Inputs,
-    lists: Lists,
-    *,
-    precision: Precision,
-    budget: int | None,
-    progress: str | None = None,
-) -> Array:
-    """Scores of every candidate, ``[T]`` float32, in every process; each process scores every n-th list.
-
-    Raises:
-        Stopped: a signal came to one of the processes of a training; all of them stop.
-    """
-    if not (dist.is_available() and dist.is_initialized()):
-        return score_lists(model, inputs, lists, precision=precision, budget=budget, progress=progress)
-    process, processes = dist.get_rank(), dist.get_world_size()
-    mine = lists.select(np.arange(process, len(lists), processes))
-    shown = progress if process == 0 else None
-    scores: Array | None = None
-    with suppress(Stopped):  # the others may have got no signal: they learn of it where the parts are joined
-        scores = score_lists(model, inputs, mine, precision=precision, budget=budget, progress=shown)
-    parts: list[Array | None] = [None] * processes
-    dist.all_gather_object(parts, scores)
-    if any(part is None for part in parts):
-        raise Stopped(stops.asked() or signal.SIGTERM)
-    whole = np.empty(lists.size, dtype=np.float32)
-    for part, values in enumerate(parts):
-        assert values is not None
-        rows = lists.select(np.arange(part, len(lists), processes))
-        starts = np.repeat(lists.offsets[part:-1:processes], rows.lengths)
-        whole[starts + np.arange(len(values)) - np.repeat(rows.offsets[:-1], rows.lengths)] = values
-    return whole
-
-
-def scores_by(model: Model, precision: Precision, budget: int | None) -> Score:
-    """Scoring by a trained model, on the device of this process."""
-    if isinstance(model, Trees):
-        return lambda lists, name: model.predict(lists)
-    from accelerate import PartialState
-
-    assert isinstance(model, Scorer) and isinstance(model, torch.nn.Module)
-    state = PartialState(cpu=on_cpu())
-    model.to(state.device)
-    resolved, _ = resolve(precision, state.device, model.bf16)
-
-    def score(lists: Lists, name: str) -> Array:
-        with state.main_process_first():  # one process fills the token cache, the others find it
-            inputs = model.inputs(lists)
-        return score_shared(model, inputs, lists, precision=resolved, budget=budget, progress=f"{name} lists")
-
-    return score
 
 
 def finish(

@@ -56,9 +56,9 @@ CASES: dict[str, tuple[Callable[[Things], Any], str]] = {
     ),
     "columns of two lengths": (
         lambda t: rerank.Lists.from_dataframe({"query_id": ["1"], "doc_id": ["a", "b"]}),
-        r"is no table",
+        r"is not a table",
     ),
-    "a number for lists": (lambda t: rerank.Lists.from_dataframe(5), r"int is no table"),
+    "a number for lists": (lambda t: rerank.Lists.from_dataframe(5), r"int is not a table"),
     "a file that is not there": (
         lambda t: rerank.Lists.from_dataframe("nowhere.parquet"),
         r"nowhere\.parquet: no such",
@@ -77,7 +77,7 @@ CASES: dict[str, tuple[Callable[[Things], Any], str]] = {
     "a run of words": (lambda t: rerank.as_run({"1": {"a": "high"}}), r"score 'high'; expected a finite number"),
     "a run of documents alone": (lambda t: rerank.as_run({"1": ["abc"]}), r"expected documents with their scores"),
     "a run with a document twice": (lambda t: rerank.as_run({"1": [("a", 2), ("a", 1)]}), r"document 'a' twice"),
-    "a run of no form": (lambda t: rerank.as_run(5), r"int is no run"),
+    "a run of no form": (lambda t: rerank.as_run(5), r"int is not a run"),
     # retrieve
     "an unknown collection": (lambda t: rerank.retrieve("beir/scifcat/train"), r"did you mean 'beir/scifact/train'"),
     "a depth of 0": (lambda t: rerank.retrieve("demo", depth=0), r"depth: must be"),

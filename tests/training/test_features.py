@@ -30,7 +30,7 @@ from rerank.relaxations import SmoothI
 from rerank.retrieval.runs import read_run
 from rerank.training.batches import Batches
 from rerank.training.command import configured
-from rerank.training.step import ELEMENTS, Gradients, alike
+from rerank.training.step import ELEMENTS, Gradients, Limits, alike
 from tests.builders import train, write_features, write_folds
 from tests.conftest import ROOT
 from tests.forked import together
@@ -84,7 +84,7 @@ def test_cutting_a_batch_changes_nothing(
     def gradient(budget: int, micro: int | None, elements: int) -> tuple[float, dict[str, torch.Tensor]]:
         monkeypatch.setattr("rerank.training.step.ELEMENTS", elements)
         model.zero_grad(set_to_none=True)
-        step = Gradients(model, model.inputs(lists), lists, loss, "fp32", budget, micro)
+        step = Gradients(model, model.inputs(lists), lists, loss, "fp32", Limits(budget), micro)
         batch = next(Batches(lists, np.arange(len(lists)), Full(), len(lists), None, seed=0).epoch(0))
         value, documents, *_ = step.accumulate(batch, 1)
         assert 0 < documents <= lists.size

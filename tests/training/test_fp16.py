@@ -15,7 +15,7 @@ from rerank.lists.sampling import Full
 from rerank.losses import ListNet
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.training.batches import Batches
-from rerank.training.step import Gradients, Step
+from rerank.training.step import Gradients, Limits, Step
 from tests.builders import make_lists, make_model
 
 
@@ -26,7 +26,7 @@ def lists(tmp_path: Path) -> Lists:
 
 def taken(folder: Path, lists: Lists, precision: str, **options: Any) -> tuple[Step, torch.Tensor, Gradients]:
     model = CrossEncoder(str(folder), query_length=8, document_length=24).train()
-    gradients = Gradients(model, model.inputs(lists), lists, ListNet(), precision, 300, None, **options)  # type: ignore[arg-type]
+    gradients = Gradients(model, model.inputs(lists), lists, ListNet(), precision, Limits(300, **options))  # type: ignore[arg-type]
     batch = next(Batches(lists, np.arange(len(lists)), Full(), len(lists), None, seed=0).epoch(0))
     torch.manual_seed(0)
     done = gradients.accumulate(batch, 1)
@@ -36,9 +36,9 @@ def taken(folder: Path, lists: Lists, precision: str, **options: Any) -> tuple[S
 def test_a_step_that_overflows_is_done_again_with_half_the_scale(lists: Lists, tmp_path: Path) -> None:
     folder = make_model(tmp_path / "model", dropout=0.1)
     usual, gradient, found = taken(folder, lists, "fp16", loss_scale=1024.0)
-    assert found.loss_scale == 1024 and found.since_overflow == 1
+    assert found.limits.loss_scale == 1024 and found.limits.since_overflow == 1
     large, again, found = taken(folder, lists, "fp16", loss_scale=2.0**40)
-    assert found.loss_scale < 2.0**40 and found.since_overflow == 1
+    assert found.limits.loss_scale < 2.0**40 and found.limits.since_overflow == 1
     assert large == usual, "with the dropout of the first time"
     assert (again - gradient).norm() < 0.02 * gradient.norm()
     _, exact, _ = taken(make_model(tmp_path / "still"), lists, "fp32")
@@ -50,7 +50,7 @@ def test_a_gradient_that_is_infinite_without_a_scale_stops(lists: Lists, tmp_pat
     folder = make_model(tmp_path / "model")
     model = CrossEncoder(str(folder), query_length=8, document_length=24).train()
     next(model.parameters()).register_hook(lambda gradient: gradient / 0)
-    gradients = Gradients(model, model.inputs(lists), lists, ListNet(), "fp16", 300, None, loss_scale=2.0)  # type: ignore[arg-type]
+    gradients = Gradients(model, model.inputs(lists), lists, ListNet(), "fp16", Limits(300, loss_scale=2.0))  # type: ignore[arg-type]
     batch = next(Batches(lists, np.arange(len(lists)), Full(), 4, None, seed=0).epoch(0))
     with pytest.raises(UserError, match="not finite at step 7"):
         gradients.accumulate(batch, 7)

@@ -17,7 +17,7 @@ from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.text.pairs import FlatInputs
 from rerank.relaxations import SmoothI
 from rerank.training.batches import Batches
-from rerank.training.step import Gradients
+from rerank.training.step import Gradients, Limits
 from tests.builders import make_lists, make_model, train
 
 pytestmark = pytest.mark.gpu
@@ -45,7 +45,7 @@ def test_gradients_on_the_gpu_are_those_of_the_cpu(lists: Lists, tiny_model: Pat
     for device in ("cpu", "cuda"):
         model.to(device).zero_grad(set_to_none=True)
         loss = DirectMetric("nDCG@10", SmoothI())
-        Gradients(model, model.inputs(lists), lists, loss, "fp32", 8192, 3).accumulate(batch, 1)
+        Gradients(model, model.inputs(lists), lists, loss, "fp32", Limits(8192), 3).accumulate(batch, 1)
         found[device] = {name: p.grad.cpu() for name, p in model.named_parameters() if p.grad is not None}
     for name, gradient in found["cpu"].items():
         torch.testing.assert_close(found["cuda"][name], gradient, rtol=1e-2, atol=1e-4, msg=name)
@@ -98,7 +98,7 @@ def test_the_second_pass_has_the_dropout_of_the_first(lists: Lists, tmp_path: Pa
         torch.manual_seed(1)
         model.zero_grad(set_to_none=True)
         loss = DirectMetric("nDCG@10", SmoothI())
-        step = Gradients(model, model.inputs(lists), lists, loss, precision, 200, len(lists), gradient=mode)  # type: ignore[arg-type]
+        step = Gradients(model, model.inputs(lists), lists, loss, precision, Limits(200), len(lists), gradient=mode)  # type: ignore[arg-type]
         step.accumulate(batch, 1)
         found[mode] = torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
         if mode == "cached":
@@ -118,7 +118,7 @@ def test_cached_takes_the_memory_of_a_chunk(lists: Lists, tiny_model: Path) -> N
     peaks = {}
     for mode in ("cached", "checkpoint", "full"):
         loss = DirectMetric("nDCG@10", SmoothI())
-        step = Gradients(model, model.inputs(lists), lists, loss, "fp32", 100, len(lists), gradient=mode)  # type: ignore[arg-type]
+        step = Gradients(model, model.inputs(lists), lists, loss, "fp32", Limits(100), len(lists), gradient=mode)  # type: ignore[arg-type]
         for _ in range(2):  # the first has the parameters' gradients to make
             model.zero_grad(set_to_none=False)
             torch.cuda.reset_peak_memory_stats()

@@ -29,14 +29,14 @@ from rerank.lists.sampling import Full
 from rerank.losses import DirectMetric, ListNet, PairwiseHinge
 from rerank.losses.base import Loss
 from rerank.models.score import score_lists
+from rerank.models.shared import score_shared
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.vectors.attention import SelfAttention
 from rerank.models.vectors.mlp import MLP
 from rerank.relaxations import SmoothI
 from rerank.training.batches import Batches
 from rerank.training.budget import bytes_per_token, tokens_that_fit
-from rerank.training.step import Gradients
-from rerank.training.validate import score_shared
+from rerank.training.step import Gradients, Limits
 from tests.builders import make_model, random_run, write_collection, write_features
 from tests.training.test_step import gradients
 
@@ -177,7 +177,7 @@ def test_memory_does_not_grow_with_the_list(model: CrossEncoder, lists: Lists) -
     for mode in ("cached", "full"):
         for depth in (20, 150):
             batch = next(Batches(lists, np.array([0]), Full(depth), 1, None, seed=0).epoch(0))
-            step = Gradients(model, model.inputs(lists), lists, LOSS, "fp32", 300, None, gradient=mode)  # type: ignore[arg-type]
+            step = Gradients(model, model.inputs(lists), lists, LOSS, "fp32", Limits(300), gradient=mode)  # type: ignore[arg-type]
             with kept(model) as count:
                 step.accumulate(batch, 1)
             assert count.bytes == 0
@@ -309,7 +309,7 @@ def _unused_after(lists: Lists, process: int = 0, processes: int = 1) -> dict[st
     model.unused = torch.nn.Parameter(torch.ones(3))
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, weight_decay=0.5)
     step = Gradients(
-        model, model.inputs(lists), lists, ListNet(), "fp32", 300, None, process=process, processes=processes
+        model, model.inputs(lists), lists, ListNet(), "fp32", Limits(300), process=process, processes=processes
     )
     for groups in Batches(lists, np.arange(len(lists)), Full(), 4, 3, 42).epoch(0):
         step.accumulate(groups, 1)

@@ -16,7 +16,7 @@ from rerank.models.scorer import Scorer
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.relaxations import SmoothI
 from rerank.training.batches import Batches, pad
-from rerank.training.step import Gradients
+from rerank.training.step import Gradients, Limits
 from rerank.training.targets import Targets
 from tests.builders import make_lists, train
 from tests.training.test_training import assert_same, metrics, weights
@@ -35,11 +35,11 @@ def model(tiny_model: Path) -> CrossEncoder:
 
 def gradients(model: Scorer, lists: Lists, loss: Loss, **options: object) -> tuple[float, dict[str, torch.Tensor]]:
     """The gradient of one batch of all lists, those without relevant documents included."""
-    settings = {"precision": "fp32", "token_budget": 8192, "micro_batch_size": None} | options
+    limits = Limits(options.pop("token_budget", 8192), options.pop("full_tokens", None))  # type: ignore[arg-type]
     model.zero_grad(set_to_none=True)
     model.train()
     torch.manual_seed(1)
-    accumulator = Gradients(model, model.inputs(lists), lists, loss, **settings)  # type: ignore[arg-type]
+    accumulator = Gradients(model, model.inputs(lists), lists, loss, "fp32", limits, **options)  # type: ignore[arg-type]
     batch = next(Batches(lists, np.arange(len(lists)), Full(), len(lists), None, seed=0).epoch(0))
     value = accumulator.accumulate(batch, 1).loss
     return value, {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
@@ -179,9 +179,8 @@ def test_the_gradient_of_embeddings_is_dense_and_that_of_a_whole_pass(tmp_path: 
     batch = next(Batches(lists, np.arange(len(lists)), Full(), len(lists), None, seed=0).epoch(0))
     seen: list[bool] = []
     hook = embeddings.register_hook(lambda gradient: seen.append(gradient.is_sparse))
-    Gradients(
-        model, model.inputs(lists), lists, ListNet(reduction="sum"), "fp32", 100, None, gradient="cached"
-    ).accumulate(batch, 1)
+    loss = ListNet(reduction="sum")
+    Gradients(model, model.inputs(lists), lists, loss, "fp32", Limits(100), gradient="cached").accumulate(batch, 1)
     hook.remove()
     assert len(seen) > 2 and all(seen) and not module.sparse and not embeddings.grad.is_sparse
     found, embeddings.grad = embeddings.grad, None

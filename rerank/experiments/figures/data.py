@@ -65,32 +65,34 @@ def search_lines(plan: Plan, figure: Figure, trained: Iterable[tuple[Cell, Mappi
 
     Among the cells of a fold and seed that share what is shown, the one that validation chooses counts.
     """
-    methods, measures = figure.methods or list(plan.config.methods), measures_of(plan, figure)
-    key = figure.x or ""
-    best: dict[tuple[str, str, str], dict[Group, Mapping[str, float]]] = {}
+    key, everything = figure.x or "", list(trained)
+    lines = []
+    for method in figure.methods or list(plan.config.methods):
+        space = plan.config.methods[method].search
+        whole = sum(group.method == method for group in plan.groups)
+        for fixed in [{}] if figure.lines in NAMES else [{figure.lines: value} for value in space[figure.lines]]:
+            chosen = [(x, _chosen(everything, method, {**fixed, key: x})) for x in _sorted(space[key])]
+            complete = [(x, groups) for x, groups in chosen if len(groups) == whole]
+            for measure in measures_of(plan, figure):
+                points = [_mean_and_width(plan, groups, measure) for _, groups in complete]
+                label = {"methods": method, "measures": measure}.get(figure.lines) or label_of(fixed[figure.lines])
+                mean, width = ([point[i] for point in points] for i in (0, 1))
+                lines.append(Line(label, [x for x, _ in complete], mean, width))
+    return lines
+
+
+def _chosen(
+    trained: Iterable[tuple[Cell, Mapping[str, Any]]], method: str, point: Mapping[str, Any]
+) -> dict[Group, Mapping[str, float]]:
+    """By fold and seed, the validation measures of the best cell of a method that has these values."""
+    best: dict[Group, Mapping[str, float]] = {}
     for cell, found in trained:
-        if cell.group.method not in methods:
+        if cell.group.method != method or any(cell.point[key] != value for key, value in point.items()):
             continue
         values = found.get("validation", {})
-        line = "" if figure.lines in NAMES else json.dumps(cell.point[figure.lines])
-        groups = best.setdefault((cell.group.method, line, json.dumps(cell.point[key])), {})
-        if cell.group not in groups or values[cell.select] > groups[cell.group][cell.select]:
-            groups[cell.group] = values
-    lines = []
-    for method in methods:
-        space = plan.config.methods[method].search
-        whole = [group for group in plan.groups if group.method == method]
-        for value in [""] if figure.lines in NAMES else [json.dumps(value) for value in space[figure.lines]]:
-            for measure in measures:
-                x, rows = [], []
-                for at in _sorted(space[key]):
-                    groups = best.get((method, value, json.dumps(at)), {})
-                    if len(groups) == len(whole):
-                        x.append(at)
-                        rows.append(_mean_and_width(plan, groups, measure))
-                label = {"methods": method, "measures": measure}.get(figure.lines) or label_of(json.loads(value))
-                lines.append(Line(label, x, [row[0] for row in rows], [row[1] for row in rows]))
-    return lines
+        if cell.group not in best or values[cell.select] > best[cell.group][cell.select]:
+            best[cell.group] = values
+    return best
 
 
 def curves(plan: Plan, figure: Figure, outcomes: Mapping[Group, Outcome]) -> dict[str, list[Curve]]:

@@ -32,7 +32,7 @@ T5 = "t5"
 """An encoder whose decoder answers: monoT5's score is of the first word that it says."""
 
 LENGTHS = (64, 512)
-"""Word pieces of a query and of a document, unless told otherwise: there are more positions than anyone pays for."""
+"""Default lengths in word pieces of a query and of a document; decoders have more positions than anyone pays for."""
 
 BASE = "base"
 """In the contract of an adapter: the hashes of the model that it belongs to."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rerank.models.scorer import Scorer
 
 DEPTH = 100
-"""Candidates of a list whose mean and deviation make z, unless told otherwise."""
+"""Default number of candidates of a list whose mean and deviation make z."""
 
 WEIGHT = 0.25
 """The first stage's share at the start where the head is fresh: ranks do not depend on it, the gradient does. With 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -46,25 +47,34 @@ class PairTemplate:
         sides = encoded.sequence_ids()
         if 0 not in sides or 1 not in sides or tokenizer.pad_token_id is None:
             raise UserError(f"{tokenizer.name_or_path}: its tokenizer cannot encode and pad pairs")
-        ids = np.asarray(encoded["input_ids"], dtype=np.int64)
-        query, document = [i for i, s in enumerate(sides) if s == 0], [i for i, s in enumerate(sides) if s == 1]
-        cuts = ids[: query[0]], ids[query[-1] + 1 : document[0]], ids[document[-1] + 1 :]
-        if not len(cuts[1]):
+        types = with_types and "token_type_ids" in tokenizer.model_input_names
+        found = cls.read(
+            encoded["input_ids"], sides, encoded["token_type_ids"] if types else None, tokenizer.pad_token_id
+        )
+        if not len(found.middle):
             raise UserError(
                 f"{tokenizer.name_or_path}: its tokenizer joins query and document without anything between them; take "
                 "one that has a template for pairs"
             )
-        types = None
-        if with_types and "token_type_ids" in tokenizer.model_input_names:
-            given = [*encoded["token_type_ids"]]
-            types = (
-                given[0],
-                given[query[0]],
-                given[document[0] - 1],
-                given[document[0]],
-                given[-1],
-            )
-        return cls(*cuts, types=types, pad=int(tokenizer.pad_token_id))
+        return found
+
+    @classmethod
+    def read(
+        cls, ids: Sequence[int], sides: Sequence[int | None], types: Sequence[int] | None, pad: int
+    ) -> PairTemplate:
+        """The template of an encoded pair.
+
+        Args:
+            ids: the pair's ids.
+            sides: 0 for the query's, 1 for the document's, None for special tokens.
+            types: their token types; None where the model has none.
+            pad: id that fills a row up.
+        """
+        given = np.asarray(ids, dtype=np.int64)
+        query, document = [i for i, s in enumerate(sides) if s == 0], [i for i, s in enumerate(sides) if s == 1]
+        cuts = given[: query[0]], given[query[-1] + 1 : document[0]], given[document[-1] + 1 :]
+        of = None if types is None else [types[i] for i in (0, query[0], document[0] - 1, document[0], -1)]
+        return cls(*cuts, types=None if of is None else (of[0], of[1], of[2], of[3], of[4]), pad=int(pad))
 
     @property
     def special(self) -> int:

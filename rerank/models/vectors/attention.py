@@ -33,7 +33,7 @@ class SelfAttention(FeatureNetwork):
         normalise: list[Normaliser] | None = None,
         columns: list[str] | None = None,
     ) -> None:
-        """Say what the network looks like.
+        """Describe the network.
 
         Args:
             width: of the first layer and between the blocks.

@@ -57,15 +57,16 @@ class LightGBM(Trees):
         """Set LightGBM's parameters, under its names.
 
         Args:
-            trees: trees at most; the training's ``patience`` may stop earlier, and the best number is kept.
+            trees: the largest number of trees; the training's ``patience`` may stop earlier, and the best number is
+                kept.
             learning_rate: what a tree's values are multiplied by.
-            num_leaves: leaves of a tree at most.
+            num_leaves: the largest number of leaves of a tree.
             min_data_in_leaf: documents in a leaf at least.
             min_sum_hessian_in_leaf: sum of the Hessians in a leaf at least; losses of ours have 1 a document.
             lambda_l2: added to that sum where a leaf's value is divided by it.
             feature_fraction: share of the features, drawn for every tree.
             bagging_fraction: share of the documents, drawn for every tree.
-            max_bin: values that a feature is rounded to at most.
+            max_bin: the largest number of distinct values to which a feature is rounded.
             truncation_level: ranks from which LambdaMART takes pairs; a little more than the monitor's cut-off is
                 enough.
             threads: threads; null takes one for every 50,000 documents, up to OMP_NUM_THREADS or the number of cores.

@@ -51,11 +51,11 @@ class MLP(FeatureNetwork):
         normalise: list[Normaliser] | None = None,
         columns: list[str] | None = None,
     ) -> None:
-        """Say what the network looks like.
+        """Describe the network.
 
         Args:
             preset: a network of a paper: 1024 (SmoothI), R5, CE5, R4.L, CE4.L (Yu), B64 to B2048 (Bruch) or linear;
-                what is given beside it overrides it.
+                the other arguments override it.
             hidden: width of every hidden layer; null is [1024].
             activation: of the hidden layers; null is relu.
             batch_norm: before or after the activation of every hidden layer; null is none.
@@ -63,7 +63,7 @@ class MLP(FeatureNetwork):
             output: activation of the score; null is none.
             momentum: weight of a batch in batch norm's running statistics (one minus TensorFlow's momentum).
             dropout: rate behind every hidden layer.
-            normalise: what is done to the features first, in this order.
+            normalise: normalisers of the features, in this order.
             columns: what is read of every candidate: names of columns, or of one number of theirs (``features/3``);
                 null is ``features``, what feature files are parsed to.
         """

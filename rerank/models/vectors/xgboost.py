@@ -45,15 +45,17 @@ class XGBoost(Trees):
 
         Args:
             objective: what is trained without a loss of ours.
-            trees: trees at most; the training's ``patience`` may stop earlier, and the best number is kept.
+            trees: the largest number of trees; the training's ``patience`` may stop earlier, and the best number is
+                kept.
             learning_rate: what a tree's values are multiplied by.
-            max_depth: depth of a tree at most; 0 for any.
-            max_leaves: leaves of a tree at most, the best split first; 0 grows level by level to ``max_depth``.
-            min_child_weight: sum of the Hessians in a leaf at least; losses of ours have 1 a document.
-            reg_lambda: added to that sum where a leaf's value is divided by it.
+            max_depth: the largest depth of a tree; 0 for no limit.
+            max_leaves: the largest number of leaves of a tree, the best split first; 0 grows level by level to
+                ``max_depth``.
+            min_child_weight: the smallest sum of Hessians in a leaf; our losses have 1 a document.
+            reg_lambda: added to that sum when a leaf's value is divided by it.
             colsample_bytree: share of the features, drawn for every tree.
             subsample: share of the documents, drawn for every tree.
-            max_bin: values that a feature is rounded to at most.
+            max_bin: the largest number of distinct values to which a feature is rounded.
             pair_method: take pairs with each of the first ``pairs`` ranks, or draw ``pairs`` for every document.
             pairs: how many.
             threads: threads; null takes one for every 50,000 documents, up to OMP_NUM_THREADS or the number of cores.
