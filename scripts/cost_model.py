@@ -9,8 +9,9 @@ candidates, and the run. Of each term the processor's seconds count, as others m
 scale precedes them.
 
 Seconds of a term are a + b times its units; a and b come from two scales, an eighth and a half of the smallest
-one that is checked, the least of three runs of each. Bytes are told from the formats alone. Without --model a BERT of 2 layers of 128 is made, so that
-an hour is enough; its constants say nothing of larger ones, whose hours are told from their operations.
+one that is checked, the least of three runs of each. Bytes are told from the formats alone. Without --model a BERT of 2
+layers of 128 is made, so that an hour is enough; its constants say nothing of larger ones, whose hours are told from
+their operations.
 """
 
 from __future__ import annotations

@@ -94,20 +94,25 @@ def ordered_mean(scores: Tensor, labels: Tensor, mask: Tensor | None, loss: Pair
         mask: ``[B, N]`` bool, True for real documents; None when all are real.
         loss: the loss of some pairs.
     """
-    count, order = scores.shape[1], None
+    count = scores.shape[1]
     grades = labels if mask is None else labels.masked_fill(~mask, -torch.inf)
-    if count > FEW:
-        grades, order = grades.sort(dim=1, descending=True)
-        scores = scores.gather(1, order)
+    if count <= FEW:
+        others = grades if mask is None else labels.masked_fill(~mask, torch.inf)
+        unordered = (grades[:, :, None] <= others[:, None, :]).to(scores.dtype)
+        pairs = (count * count - unordered.sum(dim=(1, 2))).clamp_(min=1)
+        behind = (scores[:, None, :] - scores[:, :, None]).add_(unordered, alpha=NEVER)
+        value, slope = loss(behind, unordered)
+        return value.div_(pairs), (slope.sum(dim=1) - slope.sum(dim=2)).div_(pairs[:, None])
+    grades, order = grades.sort(dim=1, descending=True)
+    scores = scores.gather(1, order)
     others = grades if mask is None else grades.masked_fill(grades == -torch.inf, torch.inf)
-    if order is not None:
-        count = largest((grades > others.amin(dim=1, keepdim=True)).sum(dim=1), count - 1)
+    count = largest((grades > others.amin(dim=1, keepdim=True)).sum(dim=1), count - 1)
     total, pairs = scores.new_zeros(2, len(scores))
     gradient = torch.zeros_like(scores)
     cuts = list(blocks(count, HELD * scores.numel(), scores))
     space = scores.new_empty(2, (cuts[0].stop if cuts else 0) * scores.numel())
     for rows in cuts:
-        later = slice(0 if order is None else rows.start + 1, None)
+        later = slice(rows.start + 1, None)
         shape = len(scores), rows.stop - rows.start, scores.shape[1] - later.start
         behind, unordered = space[:, : math.prod(shape)].view(2, *shape)
         torch.sub(scores[:, None, later], scores[:, rows, None], out=behind)
@@ -119,7 +124,7 @@ def ordered_mean(scores: Tensor, labels: Tensor, mask: Tensor | None, loss: Pair
         gradient[:, rows].sub_(slope.sum(dim=2))
     pairs.clamp_(min=1)
     gradient.div_(pairs[:, None])
-    return total.div_(pairs), gradient if order is None else torch.empty_like(gradient).scatter_(1, order, gradient)
+    return total.div_(pairs), torch.empty_like(gradient).scatter_(1, order, gradient)
 
 
 def pair_sum(scores: Tensor, places: Tensor, weight: Weight) -> Tensor:

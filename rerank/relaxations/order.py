@@ -39,12 +39,12 @@ def order_of(
     """
     import torch
 
-    from rerank.relaxations.random import bits, drawn, uniform
+    from rerank.relaxations.random import drawn, uniform
 
     depth = scores.shape[1] if depth is None else min(depth, scores.shape[1])
     if shuffle and depth == scores.shape[1] and scores.element_size() == 4 and scores.device.type == "cpu":
-        real = mask.numpy()
-        return torch.from_numpy(_shuffled(scores.detach().numpy(), bits(drawn(seeds, mask).numpy(), real), real))
+        draws, real = drawn(seeds, mask).numpy(), mask.numpy()
+        return torch.from_numpy(_shuffled(scores.detach().numpy(), draws, None if real.all() else real))
     keys = scores.detach().masked_fill(~mask, -float("inf"))
     if not shuffle:
         return keys.argsort(dim=1, descending=True, stable=True)[:, :depth]
@@ -58,17 +58,20 @@ def order_of(
     return permutation.gather(1, order[:, :depth])
 
 
-def _shuffled(keys: Array, draws: Array, mask: Array) -> Array:
+def _shuffled(keys: Array, seeds: Array, mask: Array | None) -> Array:
     """By descending key, then by ascending draw, then by index, pads last: one sort of one number, ``[B, N]`` int64.
 
     The bits of positive floats are ordered as these are, and those of negative ones backwards. Where there is room for
     the index, too, the numbers are sorted alone. NumPy does either many times faster than PyTorch sorts stably.
     """
-    index, narrow = np.arange(mask.shape[1]), mask.shape[1] <= 1 << INDEX
+    from rerank.relaxations.random import bits
+
+    index, narrow = np.arange(keys.shape[1]), keys.shape[1] <= 1 << INDEX
+    draws = bits(seeds, index[None, :] + 1 if mask is None else mask.cumsum(1))
     own = np.add(keys, 0, dtype=np.float32).view(np.int32)  # 0 for -0
     numbers = (~(own ^ ((own >> 31) & 0x7FFFFFFF))).astype(np.int64) << 32
     numbers |= (draws << INDEX) | index if narrow else draws
-    if not mask.all():
+    if mask is not None:
         numbers = np.where(mask, numbers, index + (LAST if narrow else LAST - index[-1]))
     if narrow:
         numbers.sort(axis=1)

@@ -38,13 +38,14 @@ def drawn(seeds: Tensor | None, mask: Tensor) -> Tensor:
     return torch.randint(2**63 - 1, mask.shape[:1], device=mask.device) if seeds is None else seeds
 
 
-def bits(seeds: Numbers, mask: Numbers, draw: int = 0) -> Numbers:
+def bits(seeds: Numbers, places: Numbers, draw: int = 0) -> Numbers:
     """Random numbers of 23 bits, one per document, ``[B, N]`` int64; what :func:`uniform` makes its own of.
 
-    Of tensors, or of arrays, which is faster for small ones.
+    Of tensors, or of arrays, which is faster for small ones: seeds ``[B]``, and the place of every document among the
+    real ones of its list, from 1, ``[B, N]`` or, where it is the same in all lists, ``[1, N]``.
     """
     stream = _mix(_mix(seeds + _GOLDEN) + draw)
-    x = _half_mixed(stream[:, None] + mask.cumsum(1) * _GOLDEN)
+    x = _half_mixed(stream[:, None] + places * _GOLDEN)
     return _shift((x ^ _shift(x, 27)) * _MIX2, 41)  # the last step of _mix does not reach the upper 31 bits
 
 
@@ -64,7 +65,7 @@ def uniform(seeds: Tensor | None, mask: Tensor, draw: int = 0) -> Tensor:
     """
     import torch
 
-    return (bits(drawn(seeds, mask), mask, draw).to(torch.float32) + 0.5) * 2.0**-23
+    return (bits(drawn(seeds, mask), mask.cumsum(1), draw).to(torch.float32) + 0.5) * 2.0**-23
 
 
 def gumbel(seeds: Tensor | None, mask: Tensor, draw: int = 0) -> Tensor:
