@@ -44,6 +44,8 @@ def largest(counts: Tensor, limit: int) -> int:
 
 def better(values: Tensor, mask: Tensor) -> Tensor:
     """Places of the documents above the lowest value of their list, filled up with others: ``[B, R]``."""
+    if values.shape[1] <= FEW:
+        return places_of(mask)
     lowest = values.masked_fill(~mask, torch.inf).amin(dim=1, keepdim=True)
     return places_of((values > lowest) & mask)
 
