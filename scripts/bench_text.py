@@ -347,12 +347,11 @@ def compare(options: argparse.Namespace, mine: ProcessPoolExecutor, theirs: Proc
     best = max(best, product_rate(device))
 
     parts = [lengths[a:b] for a, b in pairwise(lists.offsets)]
-    together, apart = padding([lengths[drawn]], model.budget), padding(parts, model.budget)
+    apart = padding(parts, model.budget)
+    together = f", {padding([lengths[drawn]], model.budget):.1%} of those of the scored pairs" if len(drawn) else ""
     machine = f"{options.named}, {options.threads} threads, {device}, torch {torch.__version__}"
     print(f"\n{machine}; bf16 product {best / 1e12:.2f} TFLOP/s; ", end="")
-    print(
-        f"padding: {together:.1%} of the tokens of the scored pairs, {apart:.1%} of those of a list by itself; ", end=""
-    )
+    print(f"padding: {apart:.1%} of the tokens of a list by itself{together}; ", end="")
     print(f"measured to be faster: {model.settle(precision)}\n")
     print("| work | tokens | pairs/s | against | of the best |\n|---|---|---|---|---|")
     timed = slice(int(some.offsets[1]), None) if options.trained else slice(0)

@@ -46,9 +46,11 @@ class Loss(Criterion, ABC):
     Attributes:
         target: what labels are: ``grades`` (at least 0; more is more relevant) or ``values`` (any numbers, such as a
             teacher's scores; grades are values, too).
+        always_masked: whether :meth:`per_list` gets a mask where all documents are real, too; if not, it gets None.
     """
 
     target: ClassVar[Target] = "grades"
+    always_masked: ClassVar[bool] = True
 
     def __init__(self, reduction: Reduction = "mean", validate: bool = False) -> None:
         if reduction not in ("mean", "sum", "none"):
@@ -70,6 +72,27 @@ class Loss(Criterion, ABC):
             mask: ``[B, N]`` bool, True for real documents.
             seeds: ``[B]`` int64, one seed per list for random choices, or None (torch's own generator).
         """
+
+    def weighted(
+        self, scores: Tensor, labels: Tensor, mask: Tensor | None, seeds: Tensor | None, shares: Tensor
+    ) -> Tensor:
+        """The losses of lists times their shares: their sum, or each where the reduction is none.
+
+        Args:
+            scores: as :meth:`per_list` takes them, and the next three; the mask is None when all documents are real.
+            labels: ``[B, N]``.
+            mask: ``[B, N]`` or None.
+            seeds: ``[B]`` or None.
+            shares: ``[B]`` of the dtype of scores.
+        """
+        import torch
+
+        if mask is None and self.always_masked:
+            mask = torch.ones_like(scores, dtype=torch.bool)
+        losses = self.per_list(scores, labels, mask, seeds)  # type: ignore[arg-type]  # None where a loss can take it
+        if scores.requires_grad and not losses.requires_grad:  # a loss that scores cannot change
+            losses = losses + scores.sum(dim=1) * 0.0
+        return losses * shares if self.reduction == "none" else losses.dot(shares)
 
     def __call__(
         self,
@@ -103,23 +126,19 @@ class Loss(Criterion, ABC):
         dtype = torch.float64 if scores.dtype == torch.float64 else torch.float32
         with no_autocast(scores):
             clean_scores, clean_labels = scores.to(dtype), labels.to(dtype)
+            if mask is not None and mask.device.type == "cpu" and mask.all():  # elsewhere it would be waited for
+                mask = None
             if mask is not None:
                 pads = ~mask
                 clean_scores, clean_labels = clean_scores.masked_fill(pads, 0.0), clean_labels.masked_fill(pads, 0.0)
             if clean_scores.numel() == 0:
-                losses = clean_scores.sum(dim=1)
-                shares = losses.detach()
-            else:
-                shares = self.learnable(clean_labels, mask).to(dtype)
-                real = torch.ones_like(scores, dtype=torch.bool) if mask is None else mask
-                losses = self.per_list(clean_scores, clean_labels, real, seeds)
-            if clean_scores.requires_grad and not losses.requires_grad:  # a loss that scores cannot change
-                losses = losses + clean_scores.sum(dim=1) * 0.0
+                return clean_scores.sum(dim=1) if self.reduction == "none" else clean_scores.sum()
+            shares = self.learnable(clean_labels, mask).to(dtype)
             if self.reduction == "mean":
                 shares = shares / shares.sum().clamp_(min=1)
             if weights is not None:
                 shares = shares * weights.to(dtype)
-            return losses * shares if self.reduction == "none" else losses.dot(shares)
+            return self.weighted(clean_scores, clean_labels, mask, seeds, shares)
 
     def _check(
         self, scores: Tensor, labels: Tensor, mask: Tensor | None, weights: Tensor | None, seeds: Tensor | None

@@ -87,7 +87,7 @@ class DirectMetric(Loss):
     def learnable(self, labels: Tensor, mask: Tensor | None = None) -> Tensor:
         """Lists with a relevant document."""
         relevant = self.measure.relevant(labels)
-        return (relevant if mask is None else relevant & mask).sum(dim=1) > 0
+        return (relevant if mask is None else relevant & mask).any(dim=1)
 
     def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:
         """One minus the relaxed measure, or what the options make of it."""

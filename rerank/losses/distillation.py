@@ -6,12 +6,14 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor
+from torch.nn.functional import kl_div
 
 from rerank.losses.base import Loss, Reduction, Target
+from rerank.losses.known import KnownGradient, logits
 from rerank.losses.pair_sums import has_ordered_pair
 
 
-class MarginMSE(Loss):
+class MarginMSE(KnownGradient):
     r"""Mean squared error of the margins of all pairs, against the target's margins.
 
     .. math:: \ell = \frac{1}{N (N - 1)} \sum_{i \ne j} \bigl((s_i - s_j) - (y_i - y_j)\bigr)^2
@@ -36,15 +38,23 @@ class MarginMSE(Loss):
 
     def learnable(self, labels: Tensor, mask: Tensor | None = None) -> Tensor:
         """Lists with a pair."""
-        many = torch.ones_like(labels, dtype=torch.bool) if mask is None else mask
-        return many.sum(dim=1) > 1
+        if mask is None:
+            return torch.full(labels.shape[:1], labels.shape[1] > 1, device=labels.device)
+        return mask.sum(dim=1) > 1
 
-    def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:
+    def value_and_gradient(
+        self, scores: Tensor, labels: Tensor, mask: Tensor | None, seeds: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
         """Twice the sample variance of the differences."""
         difference = scores - labels  # 0 where padded
+        if mask is None:
+            centred = difference - difference.mean(dim=1, keepdim=True)
+            others = max(1, scores.shape[1] - 1)
+            return centred.square().sum(dim=1).mul_(2 / others), centred.mul_(4 / others)
         count = mask.sum(dim=1, keepdim=True)
-        centred = (difference - difference.sum(dim=1, keepdim=True) / count.clamp(min=1)).masked_fill(~mask, 0.0)
-        return 2 * centred.square().sum(dim=1) / (count[:, 0] - 1).clamp(min=1)
+        centred = (difference - difference.sum(dim=1, keepdim=True) / count.clamp(min=1)).masked_fill_(~mask, 0.0)
+        share = 2 / (count - 1).clamp_(min=1).to(scores.dtype)
+        return centred.square().sum(dim=1).mul_(share[:, 0]), centred.mul_(2 * share)
 
 
 class KLDivergence(Loss):
@@ -73,6 +83,7 @@ class KLDivergence(Loss):
     """
 
     target: ClassVar[Target] = "values"
+    always_masked: ClassVar[bool] = False
 
     def __init__(self, temperature: float = 1.0, reduction: Reduction = "mean", validate: bool = False) -> None:
         super().__init__(reduction, validate)
@@ -84,10 +95,9 @@ class KLDivergence(Loss):
         """Lists with unequal targets."""
         return has_ordered_pair(labels, mask)
 
-    def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:
+    def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor | None, seeds: Tensor | None) -> Tensor:
         """The divergence of a list."""
-        lowest = torch.finfo(scores.dtype).min  # finite: a list of padding only must not become NaN
-        wanted = (labels / self.temperature).masked_fill(~mask, lowest).log_softmax(dim=1)
-        found = (scores / self.temperature).masked_fill(~mask, lowest).log_softmax(dim=1)
-        apart = (wanted - found).masked_fill(~mask, 0.0)
-        return self.temperature**2 * (wanted.exp() * apart).sum(dim=1)
+        wanted = logits(labels, mask, self.temperature).log_softmax(dim=1)
+        found = logits(scores, mask, self.temperature).log_softmax(dim=1)
+        losses = kl_div(found, wanted, reduction="none", log_target=True).sum(dim=1)
+        return losses if self.temperature == 1 else self.temperature**2 * losses

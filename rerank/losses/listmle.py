@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from rerank.losses.base import Loss, Target
-from rerank.losses.pair_sums import Known, has_ordered_pair
+from rerank.losses.known import Known
+from rerank.losses.pair_sums import has_ordered_pair
 from rerank.relaxations.order import first, order_of
 
 SPREAD = 500.0
@@ -35,33 +36,41 @@ class ListMLE(Loss):
     """
 
     target: ClassVar[Target] = "values"
+    always_masked: ClassVar[bool] = False
 
     def learnable(self, labels: Tensor, mask: Tensor | None = None) -> Tensor:
         """Lists with unequal labels."""
         return has_ordered_pair(labels, mask)
 
-    def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:
+    def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor | None, seeds: Tensor | None) -> Tensor:
         """Minus the log-likelihood of a list."""
-        order = order_of(labels, mask, seeds, shuffle=True)
-        given, mask = scores.detach(), first(mask)  # pads come last
-        least, most = given.amin(dim=1, keepdim=True), given.amax(dim=1, keepdim=True)
-        if given.device.type == "cpu" and bool((most - least <= SPREAD).all()):  # elsewhere it would be waited for
-            return Known.apply(scores, *_by_sums(given, mask, order))
-        nothing = least - 1000  # below every score, yet finite: no NaN from -inf
+        real = torch.ones_like(labels, dtype=torch.bool) if mask is None else mask
+        order, pads = order_of(labels, real, seeds, shuffle=True), None if mask is None else ~first(mask)  # pads last
+        own = scores.detach().gather(1, order).double()
+        own.sub_(own.amax(dim=1, keepdim=True))
+        if own.device.type == "cpu" and bool(own.amin() >= -SPREAD):  # elsewhere it would be waited for
+            losses, slopes = _by_sums(own, pads)
+            gradient = torch.empty_like(scores).scatter_(1, order, slopes.to(scores.dtype))
+            return Known.apply(scores, losses.to(scores.dtype), gradient)
         scores = scores.gather(1, order)
-        after = scores.where(mask, nothing).flip(1).logcumsumexp(dim=1).flip(1)
-        return (after - scores).masked_fill(~mask, 0.0).sum(dim=1)
+        if pads is None:
+            return (scores.flip(1).logcumsumexp(dim=1).flip(1) - scores).sum(dim=1)
+        nothing = scores.detach().amin(dim=1, keepdim=True) - 1000  # below every score, yet finite: no NaN from -inf
+        after = scores.where(~pads, nothing).flip(1).logcumsumexp(dim=1).flip(1)
+        return (after - scores).masked_fill(pads, 0.0).sum(dim=1)
 
 
-def _by_sums(scores: Tensor, mask: Tensor, order: Tensor) -> tuple[Tensor, Tensor]:
-    r"""The loss of every list, and its gradient, in float64, where no exponential is 0.
+def _by_sums(own: Tensor, pads: Tensor | None) -> tuple[Tensor, Tensor]:
+    r"""The loss of every list, and its gradient, from scores in order, float64, the highest 0 and no exponential 0.
 
     With :math:`c_i = \sum_{l \ge i} e^{s_l}` the gradient is :math:`e^{s_j} \sum_{i \le j} 1 / c_i - 1`.
     """
-    pads, own = ~mask, scores.gather(1, order).double()
-    own.sub_(own.amax(dim=1, keepdim=True)).masked_fill_(pads, -torch.inf)
+    if pads is not None:
+        own.masked_fill_(pads, -torch.inf)
     powers = own.exp()
     sums = powers.flip(1).cumsum_(dim=1).flip(1)
-    slopes = sums.reciprocal().cumsum_(dim=1).mul_(powers).sub_(1).masked_fill_(pads, 0.0)
-    losses = sums.log_().sub_(own).masked_fill_(pads, 0.0).sum(dim=1).to(scores.dtype)
-    return losses, torch.empty_like(scores).scatter_(1, order, slopes.to(scores.dtype))
+    slopes = sums.reciprocal().cumsum_(dim=1).mul_(powers).sub_(1)
+    losses = sums.log_().sub_(own)
+    if pads is not None:
+        slopes, losses = slopes.masked_fill_(pads, 0.0), losses.masked_fill_(pads, 0.0)
+    return losses.sum(dim=1), slopes

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import torch
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 
 from rerank.losses.base import Loss, Reduction, Target
+from rerank.losses.known import logits
 from rerank.losses.pair_sums import has_ordered_pair
 
 
@@ -31,6 +32,7 @@ class ListNet(Loss):
     """
 
     target: ClassVar[Target] = "values"
+    always_masked: ClassVar[bool] = False
 
     def __init__(self, temperature: float = 1.0, reduction: Reduction = "mean", validate: bool = False) -> None:
         super().__init__(reduction, validate)
@@ -40,9 +42,7 @@ class ListNet(Loss):
         """Lists with unequal labels."""
         return has_ordered_pair(labels, mask)
 
-    def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:
+    def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor | None, seeds: Tensor | None) -> Tensor:
         """The cross-entropy of a list."""
-        lowest = torch.finfo(scores.dtype).min  # finite: a list of padding only must not become NaN
-        target = labels.masked_fill(~mask, lowest).softmax(dim=1)
-        logs = (scores / self.temperature).masked_fill(~mask, lowest).log_softmax(dim=1)
-        return -(target * logs.masked_fill(~mask, 0.0)).sum(dim=1)
+        target = logits(labels, mask).softmax(dim=1)
+        return cross_entropy(logits(scores, mask, self.temperature), target, reduction="none")

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from rerank.relaxations.order import blocks, places_of
+from rerank.losses.known import Known
+from rerank.relaxations.order import FEW, blocks, places_of
 
 HELD = 3  # numbers that a pair takes while its block is computed
-
-FEW = 16  # documents of which it costs more to leave some out than to pair them all
 
 NEVER = -1e30  # how far the better document of a pair that does not count is behind: no loss, no derivative
 
@@ -48,7 +45,7 @@ def largest(counts: Tensor, limit: int) -> int:
 def better(values: Tensor, mask: Tensor) -> Tensor:
     """Places of the documents above the lowest value of their list, filled up with others: ``[B, R]``."""
     if values.shape[1] <= FEW:
-        return torch.arange(values.shape[1], device=values.device).expand(values.shape)
+        return places_of(mask)
     lowest = values.masked_fill(~mask, torch.inf).amin(dim=1, keepdim=True)
     return places_of((values > lowest) & mask)
 
@@ -87,31 +84,40 @@ def logistic_sum(behind: Tensor, spare: Tensor) -> tuple[Tensor, Tensor]:
     return total, wrong
 
 
-def ordered_mean(scores: Tensor, labels: Tensor, mask: Tensor, loss: PairLoss) -> Tensor:
-    r"""The mean of :math:`\ell(s_j - s_i)` over the pairs with :math:`y_i > y_j`, ``[B]``; 0 where there is none.
+def ordered_mean(scores: Tensor, labels: Tensor, mask: Tensor | None, loss: PairLoss) -> tuple[Tensor, Tensor]:
+    r"""The mean of :math:`\ell(s_j - s_i)` over the pairs with :math:`y_i > y_j`, ``[B]``, and its gradient.
 
-    Loss and gradient are computed in one pass over blocks of pairs of documents in the order of their labels, so that
-    only later documents are looked at, and the graph keeps one ``[B, N]`` tensor.
+    Both are 0 where there is no pair. They are computed in one pass over blocks of pairs: of documents in the order of
+    their labels, so that only later documents are looked at, or of all where these are few.
 
     Args:
-        scores: ``[B, N]``.
+        scores: ``[B, N]`` without a graph.
         labels: ``[B, N]``.
-        mask: ``[B, N]`` bool, True for real documents.
+        mask: ``[B, N]`` bool, True for real documents; None when all are real.
         loss: the loss of some pairs.
     """
-    grades, order = labels.masked_fill(~mask, -torch.inf).sort(dim=1, descending=True)
-    others = grades.masked_fill(grades == -torch.inf, torch.inf)
-    count = largest((grades > others.amin(dim=1, keepdim=True)).sum(dim=1), scores.shape[1] - 1)
-    ordered_scores = scores.detach().gather(1, order)
+    count = scores.shape[1]
+    grades = labels if mask is None else labels.masked_fill(~mask, -torch.inf)
+    if count <= FEW:
+        others = grades if mask is None else labels.masked_fill(~mask, torch.inf)
+        unordered = (grades[:, :, None] <= others[:, None, :]).to(scores.dtype)
+        pairs = (count * count - unordered.sum(dim=(1, 2))).clamp_(min=1)
+        behind = (scores[:, None, :] - scores[:, :, None]).add_(unordered, alpha=NEVER)
+        value, slope = loss(behind, unordered)
+        return value.div_(pairs), (slope.sum(dim=1) - slope.sum(dim=2)).div_(pairs[:, None])
+    grades, order = grades.sort(dim=1, descending=True)
+    scores = scores.gather(1, order)
+    others = grades if mask is None else grades.masked_fill(grades == -torch.inf, torch.inf)
+    count = largest((grades > others.amin(dim=1, keepdim=True)).sum(dim=1), count - 1)
     total, pairs = scores.new_zeros(2, len(scores))
-    gradient = torch.zeros_like(ordered_scores)
+    gradient = torch.zeros_like(scores)
     cuts = list(blocks(count, HELD * scores.numel(), scores))
     space = scores.new_empty(2, (cuts[0].stop if cuts else 0) * scores.numel())
     for rows in cuts:
         later = slice(rows.start + 1, None)
         shape = len(scores), rows.stop - rows.start, scores.shape[1] - later.start
-        behind, unordered = (part[: math.prod(shape)].view(shape) for part in space)
-        torch.sub(ordered_scores[:, None, later], ordered_scores[:, rows, None], out=behind)
+        behind, unordered = space[:, : math.prod(shape)].view(2, *shape)
+        torch.sub(scores[:, None, later], scores[:, rows, None], out=behind)
         torch.le(grades[:, rows, None], others[:, None, later], out=unordered)
         pairs += shape[1] * shape[2] - unordered.sum(dim=(1, 2))
         value, slope = loss(behind.add_(unordered, alpha=NEVER), unordered)
@@ -119,7 +125,8 @@ def ordered_mean(scores: Tensor, labels: Tensor, mask: Tensor, loss: PairLoss) -
         gradient[:, later].add_(slope.sum(dim=1))
         gradient[:, rows].sub_(slope.sum(dim=2))
     pairs.clamp_(min=1)
-    return Known.apply(scores, total / pairs, torch.empty_like(gradient).scatter_(1, order, gradient / pairs[:, None]))
+    gradient.div_(pairs[:, None])
+    return total.div_(pairs), torch.empty_like(gradient).scatter_(1, order, gradient)
 
 
 def pair_sum(scores: Tensor, places: Tensor, weight: Weight) -> Tensor:
@@ -143,26 +150,3 @@ def pair_sum(scores: Tensor, places: Tensor, weight: Weight) -> Tensor:
         gradient += slope.sum(dim=1)
         gradient.scatter_add_(1, some, -slope.sum(dim=2))
     return Known.apply(scores, total, gradient)
-
-
-class Known(torch.autograd.Function):
-    """Values of lists, ``[B]``, whose gradient ``[B, N]`` is known.
-
-    >>> scores = torch.tensor([[1.0, 2.0]], requires_grad=True)
-    >>> Known.apply(scores, torch.tensor([3.0]), torch.tensor([[0.5, -0.5]])).sum().backward()
-    >>> scores.grad
-    tensor([[ 0.5000, -0.5000]])
-    """
-
-    @staticmethod
-    def forward(ctx: Any, scores: Tensor, total: Tensor, gradient: Tensor) -> Tensor:
-        """The values as they are."""
-        ctx.save_for_backward(gradient)
-        return total
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, total: Tensor) -> tuple[Tensor, None, None]:
-        """The gradients, each times that of its list."""
-        (gradient,) = ctx.saved_tensors
-        return gradient * total[:, None], None, None

@@ -5,14 +5,16 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import ClassVar
 
+import torch
 from torch import Tensor
 
-from rerank.losses.base import Loss, Reduction, Target
+from rerank.losses.base import Reduction, Target
+from rerank.losses.known import KnownGradient
 from rerank.losses.pair_sums import has_ordered_pair, logistic_sum, ordered_mean, take
 from rerank.relaxations.order import order_of
 
 
-class _Pairwise(Loss):
+class _Pairwise(KnownGradient):
     """The mean of :meth:`pair` over the pairs (i, j) of a list with ``y_i > y_j``."""
 
     target: ClassVar[Target] = "values"
@@ -25,7 +27,9 @@ class _Pairwise(Loss):
         """Lists with an ordered pair."""
         return has_ordered_pair(labels, mask)
 
-    def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:
+    def value_and_gradient(
+        self, scores: Tensor, labels: Tensor, mask: Tensor | None, seeds: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
         """The mean over ordered pairs, 0 where there is none."""
         return ordered_mean(scores, labels, mask, self.pair)
 
@@ -65,12 +69,21 @@ class RankNet(_Pairwise):
         """Logistic loss and its derivative."""
         return logistic_sum(behind, spare)
 
-    def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:
+    def value_and_gradient(
+        self, scores: Tensor, labels: Tensor, mask: Tensor | None, seeds: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
         """The mean over ordered pairs of the top k, 0 where there is none."""
+        top, every = None, scores
         if self.k is not None and self.k < scores.shape[1]:
-            top = order_of(scores, mask, seeds, shuffle=True, depth=self.k)
-            scores, labels, mask = take(top, scores, labels, mask)
-        return super().per_list(scores if self.sigma == 1 else scores * self.sigma, labels, mask, seeds)
+            real = labels == labels if mask is None else mask
+            top = order_of(scores, real, seeds, shuffle=True, depth=self.k)
+            scores, labels, mask = take(top, scores, labels, real)
+        value, gradient = super().value_and_gradient(
+            scores if self.sigma == 1 else scores * self.sigma, labels, mask, seeds
+        )
+        if self.sigma != 1:
+            gradient.mul_(self.sigma)
+        return value, gradient if top is None else torch.zeros_like(every).scatter_(1, top, gradient)
 
 
 class PairwiseHinge(_Pairwise):

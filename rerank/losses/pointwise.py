@@ -3,23 +3,37 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from rerank.losses.base import Loss, Reduction, Target
+from rerank.losses.base import Reduction, Target
+from rerank.losses.known import KnownGradient
 
 
-class _Pointwise(Loss):
+class _Pointwise(KnownGradient):
+    """The mean of :meth:`each_document` over the documents of a list."""
+
+    @abstractmethod
+    def each_document(self, scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """The loss of every document and its derivative, ``[B, N]`` each, to be overwritten."""
+
     def learnable(self, labels: Tensor, mask: Tensor | None = None) -> Tensor:
         """Lists with a document: relevant or not, each has a target."""
         return torch.ones_like(labels[:, 0], dtype=torch.bool) if mask is None else mask.any(dim=1)
 
-
-def _mean(values: Tensor, mask: Tensor) -> Tensor:
-    return values.masked_fill(~mask, 0.0).sum(dim=1) / mask.sum(dim=1).clamp(min=1)
+    def value_and_gradient(
+        self, scores: Tensor, labels: Tensor, mask: Tensor | None, seeds: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """The mean over documents."""
+        values, slopes = self.each_document(scores, labels)
+        if mask is None:
+            return values.mean(dim=1), slopes.div_(scores.shape[1])
+        pads, count = ~mask, mask.sum(dim=1, keepdim=True).clamp_(min=1)
+        return values.masked_fill_(pads, 0.0).sum(dim=1).div_(count[:, 0]), slopes.masked_fill_(pads, 0.0).div_(count)
 
 
 class MSE(_Pointwise):
@@ -41,9 +55,10 @@ class MSE(_Pointwise):
 
     target: ClassVar[Target] = "values"
 
-    def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:
-        """The mean over documents."""
-        return _mean((scores - labels).square(), mask)
+    def each_document(self, scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """The squared error."""
+        error = scores - labels
+        return error.square(), error.mul_(2)
 
 
 class RMSE(_Pointwise):
@@ -70,10 +85,19 @@ class RMSE(_Pointwise):
         super().__init__(reduction, validate)
         self.levels = levels
 
-    def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:
+    def each_document(self, scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """The squared error."""
+        chance = scores.sigmoid()
+        error = (chance * self.levels).sub_(labels)
+        return error.square(), chance.addcmul_(chance, chance, value=-1).mul_(error).mul_(2 * self.levels)
+
+    def value_and_gradient(
+        self, scores: Tensor, labels: Tensor, mask: Tensor | None, seeds: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
         """The root of the mean over documents."""
-        mean = _mean((self.levels * torch.sigmoid(scores) - labels).square(), mask)
-        return mean.clamp(min=torch.finfo(mean.dtype).tiny).sqrt()  # the root has no derivative at 0
+        mean, gradient = super().value_and_gradient(scores, labels, mask, seeds)
+        root = mean.clamp_(min=torch.finfo(mean.dtype).tiny).sqrt_()  # the root has no derivative at 0
+        return root, gradient.div_(2 * root[:, None])
 
 
 class BCE(_Pointwise):
@@ -128,11 +152,13 @@ class BCE(_Pointwise):
         self.pos_weight = pos_weight
         self.prior = prior
 
-    def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:
-        """The mean over documents."""
+    def each_document(self, scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """The cross-entropy."""
         target = (labels >= self.rel).to(scores.dtype)
         logits = scores if self.prior is None else scores + math.log(self.prior / (1 - self.prior))
         values = binary_cross_entropy_with_logits(logits, target, reduction="none")
+        slopes = logits.sigmoid().sub_(target)
         if self.pos_weight is not None:
-            values = values * (1 + (self.pos_weight - 1) * target)
-        return _mean(values, mask)
+            weights = 1 + (self.pos_weight - 1) * target
+            values, slopes = values * weights, slopes * weights
+        return values, slopes

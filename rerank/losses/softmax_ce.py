@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor
+from torch.nn.functional import cross_entropy, softplus
 
 from rerank.losses.base import Loss, Reduction
+from rerank.losses.known import logits
 from rerank.losses.pair_sums import has_ordered_pair
 
 
@@ -41,6 +45,8 @@ class SoftmaxCE(Loss):
         ValueError: a temperature that is not above 0.
     """
 
+    always_masked: ClassVar[bool] = False
+
     def __init__(
         self,
         negatives_only: bool = False,
@@ -58,13 +64,11 @@ class SoftmaxCE(Loss):
         """Lists with unequal labels; against negatives only, with a relevant and a non-relevant document."""
         return has_ordered_pair(labels > 0 if self.negatives_only else labels, mask)
 
-    def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:
+    def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor | None, seeds: Tensor | None) -> Tensor:
         """The cross-entropy of a list."""
-        lowest = torch.finfo(scores.dtype).min  # finite: a list of padding only must not become NaN
-        logits, total = scores / self.temperature, labels.sum(dim=1, keepdim=True)
-        target = labels / torch.where(total > 0, total, 1.0)
-        if self.negatives_only:
-            others = logits.masked_fill(~mask | (labels > 0), lowest).logsumexp(dim=1, keepdim=True)
-            return (target * torch.nn.functional.softplus(others - logits)).sum(dim=1)
-        logs = logits.masked_fill(~mask, lowest).log_softmax(dim=1)
-        return -(target * logs.masked_fill(~mask, 0.0)).sum(dim=1)
+        target = labels / labels.sum(dim=1, keepdim=True).clamp_(min=torch.finfo(labels.dtype).tiny)
+        found = logits(scores, mask, self.temperature)
+        if not self.negatives_only:
+            return cross_entropy(found, target, reduction="none")
+        others = logits(found, labels <= 0).logsumexp(dim=1, keepdim=True)
+        return (target * softplus(others - found)).sum(dim=1)

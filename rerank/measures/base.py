@@ -126,7 +126,8 @@ class Measure(ABC):
             values = [self.from_indicators(relaxation, draw, labels, mask) for draw in draws]
         elif isinstance(relaxation, SoftRanks):
             rows = places_of(self.relevant(labels) & mask)
-            values = [self.from_ranks(relaxation, Batch(draw, labels, mask, rows, seeds)) for draw in draws]
+            every = rows.shape == mask.shape
+            values = [self.from_ranks(relaxation, Batch(draw, labels, mask, rows, seeds, every)) for draw in draws]
         else:
             raise ValueError(f"{type(relaxation).__name__} must derive from RankIndicators or SoftRanks")
         return values[0] if len(values) == 1 else torch.stack(values).mean(dim=0)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from rerank.measures.base import Measure, positions, ratio
+from rerank.measures.base import Measure, ratio
 from rerank.measures.smooth import inside
 from rerank.relaxations.base import Batch, RankIndicators, SoftRanks
 from rerank.relaxations.order import first
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
 
 
@@ -57,10 +60,15 @@ class nDCG(Measure):
 
     def from_ranks(self, relaxation: SoftRanks, batch: Batch) -> Tensor:
         """Gain of the relevant documents discounted by their soft ranks, over the ideal."""
+        import torch
+
         ranks = relaxation.ranks(batch)
         gains = self.gain(batch.at_rows(batch.labels))
-        value = gains * inside(relaxation, batch, ranks, self.cutoff) / (ranks + 1).log2()
-        return ratio(value.sum(dim=1), _ideal(gains, min(self.depth(batch.mask), gains.shape[1])))
+        ideal = _ideal(gains, min(self.depth(batch.mask), gains.shape[1]))
+        shares = gains * (math.log(2) / ideal.clamp_(min=torch.finfo(ideal.dtype).tiny))[:, None]
+        if self.cutoff is not None:
+            shares = shares * inside(relaxation, batch, ranks, self.cutoff)
+        return (shares / ranks.log1p()).sum(dim=1)
 
 
 def _powers(labels: Tensor) -> Tensor:
@@ -70,7 +78,14 @@ def _powers(labels: Tensor) -> Tensor:
 
 def _discounts(depth: int, like: Tensor) -> Tensor:
     """``1 / log2(r + 1)`` of the ranks 1 to depth."""
-    return (positions(depth, like) + 1).log2().reciprocal()
+    return _known_discounts(depth, like.dtype, like.device)
+
+
+@lru_cache(maxsize=32)
+def _known_discounts(depth: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    import torch
+
+    return torch.arange(2, depth + 2, dtype=dtype, device=device).log2().reciprocal()
 
 
 def _ideal(gains: Tensor, depth: int) -> Tensor:

@@ -37,6 +37,7 @@ class Batch:
         mask: ``[B, N]`` bool, True for real documents.
         rows: ``[B, R]`` int64, the documents whose ranks are asked for; a list with fewer is filled up with any others.
         seeds: ``[B]`` int64 or None, for random choices.
+        every: whether rows are all documents, in index order.
     """
 
     scores: Tensor
@@ -44,6 +45,7 @@ class Batch:
     mask: Tensor
     rows: Tensor
     seeds: Tensor | None = None
+    every: bool = False
 
     @cached_property
     def exact(self) -> Tensor:
@@ -66,7 +68,7 @@ class Batch:
 
     def at_rows(self, values: Tensor) -> Tensor:
         """Values of the documents asked for: ``[B, N]`` to ``[B, R]``."""
-        return values.gather(1, self.rows)
+        return values if self.every else values.gather(1, self.rows)
 
 
 class Relaxation(Described, ABC):

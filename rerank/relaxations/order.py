@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+Array: TypeAlias = "np.ndarray[Any, Any]"
+
+FEW = 16
+"""Documents of which it costs more to leave some out than to compute them all."""
 
 INDEX = 9
 """Bits beside a float's 32 and a draw's 23, for the index of a document."""
@@ -32,11 +37,14 @@ def order_of(
     Returns:
         ``[B, depth]`` int64 indices.
     """
-    from rerank.relaxations.random import bits, uniform
+    import torch
+
+    from rerank.relaxations.random import drawn, uniform
 
     depth = scores.shape[1] if depth is None else min(depth, scores.shape[1])
-    if shuffle and depth == scores.shape[1] and scores.element_size() == 4:
-        return _shuffled(scores.detach(), bits(seeds, mask), mask)
+    if shuffle and depth == scores.shape[1] and scores.element_size() == 4 and scores.device.type == "cpu":
+        draws, real = drawn(seeds, mask).numpy(), mask.numpy()
+        return torch.from_numpy(_shuffled(scores.detach().numpy(), draws, None if real.all() else real))
     keys = scores.detach().masked_fill(~mask, -float("inf"))
     if not shuffle:
         return keys.argsort(dim=1, descending=True, stable=True)[:, :depth]
@@ -50,25 +58,27 @@ def order_of(
     return permutation.gather(1, order[:, :depth])
 
 
-def _shuffled(keys: Tensor, draws: Tensor, mask: Tensor) -> Tensor:
+def _shuffled(keys: Array, seeds: Array, mask: Array | None) -> Array:
     """By descending key, then by ascending draw, then by index, pads last: one sort of one number, ``[B, N]`` int64.
 
-    The bits of positive floats are ordered as these are, and those of negative ones backwards. Numbers that have the
-    index in them, too, are sorted alone, which NumPy does 30 times faster than PyTorch sorts any with their places.
+    The bits of positive floats are ordered as these are, and those of negative ones backwards. Where there is room for
+    the index, too, the numbers are sorted alone. NumPy does either many times faster than PyTorch sorts stably.
     """
-    import torch
+    from rerank.relaxations.random import bits
 
-    index = torch.arange(mask.shape[1], device=mask.device)
-    narrow = mask.shape[1] <= 1 << INDEX
-    own = (keys.float() + 0.0).view(torch.int32)  # 0 for -0
-    numbers = (~(own ^ ((own >> 31) & 0x7FFFFFFF))).long() << 32
-    numbers = numbers | ((draws << INDEX) | index if narrow else draws)
-    numbers = numbers.where(mask, index + (LAST if narrow else LAST - index[-1]))
-    if not narrow:
-        return numbers.argsort(dim=1, stable=True)
-    if numbers.device.type == "cpu":
-        return torch.from_numpy(np.sort(numbers.numpy(), axis=1)) & (1 << INDEX) - 1
-    return numbers.sort(dim=1).values & (1 << INDEX) - 1
+    index, narrow = np.arange(keys.shape[1]), keys.shape[1] <= 1 << INDEX
+    draws = bits(seeds, index[None, :] + 1 if mask is None else mask.cumsum(1))
+    own = np.add(keys, 0, dtype=np.float32).view(np.int32)  # 0 for -0
+    numbers = (~(own ^ ((own >> 31) & 0x7FFFFFFF))).astype(np.int64) << 32
+    numbers |= (draws << INDEX) | index if narrow else draws
+    if mask is not None:
+        numbers = np.where(mask, numbers, index + (LAST if narrow else LAST - index[-1]))
+    if narrow:
+        numbers.sort(axis=1)
+        return numbers & ((1 << INDEX) - 1)
+    order = numbers.argsort(axis=1)
+    ordered = np.take_along_axis(numbers, order, axis=1)
+    return numbers.argsort(axis=1, kind="stable") if (ordered[:, 1:] == ordered[:, :-1]).any() else order
 
 
 def ranks_of(order: Tensor) -> Tensor:
@@ -89,13 +99,13 @@ def blocks(count: int, each: int, like: Tensor) -> Iterator[slice]:
 def places_of(chosen: Tensor) -> Tensor:
     """Where the chosen documents of every list are, filled up with others: ``[B, N]`` bool to ``[B, R]`` int64.
 
-    On the CPU R is the largest number of them in the batch. Elsewhere that number would have to be waited for, so there
-    R is N.
+    On the CPU R is the largest number of them in the batch, unless lists are so short that it costs more to leave some
+    out. Elsewhere that number would have to be waited for, so there R is N. Where R is N they are in index order.
     """
     import torch
 
     count = chosen.shape[1]
-    if chosen.device.type == "cpu" and chosen.numel():
+    if chosen.device.type == "cpu" and chosen.numel() and count > FEW:
         count = min(count, max(1, int(chosen.sum(dim=1).max())))
     if count == chosen.shape[1]:
         return torch.arange(count, device=chosen.device).expand(chosen.shape)

@@ -14,6 +14,9 @@ from rerank.relaxations.order import blocks
 
 Gradient = Literal[1, 2, 3]
 
+SMALL = 1 << 16
+"""Pairs of documents up to which it costs less to keep them for the backward pass than to compute them anew."""
+
 
 def sigmoid_ranks(batch: Batch, alpha: float | Tensor) -> Tensor:
     """``r_i = 1 + sum_{j != i} sigmoid(alpha (s_j - s_i))`` of the documents asked for, ``[B, R]``.
@@ -23,6 +26,9 @@ def sigmoid_ranks(batch: Batch, alpha: float | Tensor) -> Tensor:
         alpha: one steepness, or one per list, ``[B, 1]``, which counts as constant.
     """
     alpha = _per_list(alpha)
+    if batch.rows.numel() * batch.scores.shape[1] <= SMALL:
+        rivals = batch.scores.masked_fill(~batch.mask, -torch.inf)[:, None, :]
+        return 0.5 + (alpha * (rivals - batch.at_rows(batch.scores)[:, :, None])).sigmoid().sum(dim=2)
     own = batch.at_rows(batch.scores.detach())
     ranks = torch.empty_like(own)
     for rows in _blocks(batch):

@@ -36,7 +36,7 @@ class SoftSort(RankIndicators):
 
     def indicators(self, scores: Tensor, mask: Tensor, depth: int) -> Tensor:
         """``[B, depth, N]``."""
-        weights = _weights(self._ordered(scores, mask, depth), scores / self.tau, mask)
+        weights = _weights(self._ordered(scores, mask, depth), (scores / self.tau).masked_fill(~mask, torch.inf))
         return weights / weights.sum(dim=2, keepdim=True).clamp(min=1)  # at least 1 unless the list is empty
 
     def expected(self, scores: Tensor, values: Tensor, mask: Tensor, depth: int) -> Tensor:
@@ -49,36 +49,38 @@ class SoftSort(RankIndicators):
         return ordered.masked_fill(ordered.isinf(), 0.0) / self.tau
 
 
-def _weights(ordered: Tensor, scores: Tensor, mask: Tensor) -> Tensor:
-    """``exp(-|a_r - b_j|)``, ``[B, ranks, N]``, 0 where padded; never subnormal, which processors are slow at."""
+def _weights(ordered: Tensor, scores: Tensor) -> Tensor:
+    """``exp(-|a_r - b_j|)``, ``[B, ranks, N]``; never subnormal, which processors are slow at, and lost beside 1."""
     least = math.log(torch.finfo(scores.dtype).tiny) + 18
-    distance = (ordered[:, :, None] - scores[:, None, :]).abs()
-    return distance.neg().clamp(min=least).exp() * mask[:, None, :]
+    return (ordered[:, :, None] - scores[:, None, :]).abs_().neg_().clamp_(min=least).exp_()
 
 
 class _Expected(torch.autograd.Function):
-    """``sum_j E[r, j] v_j`` of every rank, some ranks at a time."""
+    """``sum_j E[r, j] v_j`` of every rank, some ranks at a time; the weights of a single block are kept."""
 
     @staticmethod
     def forward(ctx: Any, ordered: Tensor, scores: Tensor, values: Tensor, mask: Tensor) -> Tensor:
+        scores = scores.masked_fill(~mask, torch.inf)
         totals = torch.empty_like(ordered)
         result = torch.empty_like(ordered)
-        for ranks in blocks(ordered.shape[1], scores.numel(), scores):
-            weights = _weights(ordered[:, ranks], scores, mask)
+        cuts = list(blocks(ordered.shape[1], scores.numel(), scores))
+        for ranks in cuts:
+            weights = _weights(ordered[:, ranks], scores)
             totals[:, ranks] = weights.sum(dim=2).clamp_(min=1)
             result[:, ranks] = torch.bmm(values[:, None, :], weights.transpose(1, 2)).squeeze(1) / totals[:, ranks]
-        ctx.save_for_backward(ordered, scores, values, mask, totals, result)
+        ctx.cuts, kept = cuts, [weights] if len(cuts) == 1 else []
+        ctx.save_for_backward(ordered, scores, values, totals, result, *kept)
         return result
 
     @staticmethod
     @full_precision
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None, None]:
-        ordered, scores, values, mask, totals, result = ctx.saved_tensors
+        ordered, scores, values, totals, result, *kept = ctx.saved_tensors
         to_ordered, to_scores = torch.empty_like(ordered), torch.zeros_like(scores)
         slopes = gradient / totals
-        for ranks in blocks(ordered.shape[1], scores.numel(), scores):
-            pulls = _weights(ordered[:, ranks], scores, mask)
-            pulls *= (scores[:, None, :] - ordered[:, ranks, None]).sign_()
+        for ranks in ctx.cuts:
+            pulls = (scores[:, None, :] - ordered[:, ranks, None]).sign_()
+            pulls *= kept[0] if kept else _weights(ordered[:, ranks], scores)
             pulls *= values[:, None, :] - result[:, ranks, None]
             to_ordered[:, ranks] = pulls.sum(dim=2) * slopes[:, ranks]
             to_scores -= torch.bmm(slopes[:, None, ranks], pulls).squeeze(1)

@@ -23,6 +23,12 @@ from tests.forked import together
 
 SCRIPT = str(ROOT / "scripts" / "train.py")
 MACHINES = str(ROOT / "configs" / "accelerate" / "machines.yaml")
+GPUS = str(ROOT / "configs" / "accelerate" / "gpus.yaml")
+SRUN = """#!/bin/bash
+for node in $(seq 0 $((SLURM_NNODES - 1))); do SLURM_NODEID=$node "$@" & pids+=($!); done
+for pid in "${pids[@]}"; do wait "$pid" || exit 1; done
+"""
+"""What `srun` does with a task on each machine, all of them this one."""
 
 
 def free_port() -> int:
@@ -76,14 +82,34 @@ def words_of(folder: Path, dropout: float) -> list[str]:
     ]
 
 
+def trained_in_an_allocation(folder: Path, words: list[str]) -> None:
+    """Slurm's script as `sbatch` runs it on the first of two machines."""
+    commands = folder / "commands"
+    commands.mkdir()
+    for name, text in {"srun": SRUN, "hostname": "#!/bin/bash\necho 127.0.0.1\n"}.items():
+        (commands / name).write_text(text)
+        (commands / name).chmod(0o755)
+    path = f"{commands}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+    allocation = {"SLURM_JOB_ID": str(free_port()), "SLURM_NNODES": "2", "SLURM_GPUS_ON_NODE": "1"}
+    script = ["bash", str(ROOT / "configs" / "slurm" / "train.sh"), SCRIPT, *words]
+    environment = os.environ | allocation | {"PATH": path, "PYTHONPATH": str(ROOT)}
+    subprocess.run(script, cwd=ROOT, env=environment, check=True, timeout=1800)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["torchrun", "accelerate"])
+@pytest.mark.parametrize("kind", ["torchrun", "accelerate", "slurm"])
 def test_two_machines_train_as_one(kind: str, tmp_path: Path) -> None:
     """2 x 1 processes, 1 x 2, and 1 x 1 with accumulation."""
     words = words_of(tmp_path, dropout=0.0)
-    trained_by_two(kind, tmp_path, [*words, f"--output={tmp_path / 'two-machines'}"])
-    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--standalone", SCRIPT]
-    subprocess.run([*launch, *words, f"--output={tmp_path / 'two-processes'}"], check=True, timeout=1800)
+    if kind == "slurm":
+        trained_in_an_allocation(tmp_path, [*words, f"--output={tmp_path / 'two-machines'}"])
+    else:
+        trained_by_two(kind, tmp_path, [*words, f"--output={tmp_path / 'two-machines'}"])
+    launch = ["torch.distributed.run", "--nproc_per_node=2", "--standalone"]
+    if kind == "accelerate":
+        launch = ["accelerate.commands.launch", "--config_file", GPUS, "--num_processes=2", "--main_process_port=0"]
+    command = [sys.executable, "-m", *launch, SCRIPT, *words, f"--output={tmp_path / 'two-processes'}"]
+    subprocess.run(command, check=True, timeout=1800)
     command = [sys.executable, SCRIPT, *words, f"--output={tmp_path / 'one'}", "--micro_batch_size=1"]
     subprocess.run(command, check=True, timeout=1800)
     assert difference(tmp_path / "two-machines", tmp_path / "two-processes") == 0

@@ -1,0 +1,74 @@
+"""Losses that write their gradient down beside their value."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from rerank.losses.base import Loss
+
+
+class KnownGradient(Loss):
+    """A loss with a gradient in closed form: a few operations on ``[B, N]``, none of which is differentiated."""
+
+    always_masked: ClassVar[bool] = False
+
+    @abstractmethod
+    def value_and_gradient(
+        self, scores: Tensor, labels: Tensor, mask: Tensor | None, seeds: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """The loss of every list, ``[B]``, and its gradient ``[B, N]``, 0 where padded; both finite for every list.
+
+        Args:
+            scores: ``[B, N]`` float32 or float64 without a graph, zero where padded.
+            labels: ``[B, N]`` of the dtype of scores, zero where padded.
+            mask: ``[B, N]`` bool, True for real documents; None when all are real.
+            seeds: ``[B]`` int64, one seed per list for random choices, or None (torch's own generator).
+        """
+
+    def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor | None, seeds: Tensor | None) -> Tensor:
+        """The loss of every list."""
+        return Known.apply(scores, *self.value_and_gradient(scores.detach(), labels, mask, seeds))
+
+    def weighted(
+        self, scores: Tensor, labels: Tensor, mask: Tensor | None, seeds: Tensor | None, shares: Tensor
+    ) -> Tensor:
+        """The losses of lists times their shares, with one node on the graph."""
+        losses, gradient = self.value_and_gradient(scores.detach(), labels, mask, seeds)
+        if self.reduction == "none":
+            return Known.apply(scores, losses.mul_(shares), gradient.mul_(shares[:, None]))
+        return Known.apply(scores, losses.dot(shares), gradient.mul_(shares[:, None]))
+
+
+def logits(values: Tensor, mask: Tensor | None, temperature: float = 1.0) -> Tensor:
+    """Values over the temperature, the lowest number where padded: finite, or a list of pads would become NaN."""
+    if temperature != 1:
+        values = values / temperature
+    return values if mask is None else values.masked_fill(~mask, torch.finfo(values.dtype).min)
+
+
+class Known(torch.autograd.Function):
+    """A value, or one of each list ``[B]``, whose gradient ``[B, N]`` is known.
+
+    >>> scores = torch.tensor([[1.0, 2.0]], requires_grad=True)
+    >>> Known.apply(scores, torch.tensor([3.0]), torch.tensor([[0.5, -0.5]])).sum().backward()
+    >>> scores.grad
+    tensor([[ 0.5000, -0.5000]])
+    """
+
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, value: Tensor, gradient: Tensor) -> Tensor:
+        """The value as it is."""
+        ctx.save_for_backward(gradient)
+        return value
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, None, None]:
+        """The gradient, times that of the value."""
+        (gradient,) = ctx.saved_tensors
+        return gradient * (slope[:, None] if slope.dim() else slope), None, None
