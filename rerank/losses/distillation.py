@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from rerank.losses.base import Loss, Reduction, Target
-from rerank.losses.pair_sums import has_ordered_pair
 
 
 class MarginMSE(Loss):
@@ -76,13 +75,7 @@ class KLDivergence(Loss):
 
     def __init__(self, temperature: float = 1.0, reduction: Reduction = "mean", validate: bool = False) -> None:
         super().__init__(reduction, validate)
-        if temperature <= 0:
-            raise ValueError(f"temperature must be above 0, not {temperature:g}")
         self.temperature = temperature
-
-    def learnable(self, labels: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Lists with unequal targets."""
-        return has_ordered_pair(labels, mask)
 
     def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:
         """The divergence of a list."""

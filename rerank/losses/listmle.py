@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rerank.losses.base import Loss, Target
-from rerank.losses.pair_sums import Known, has_ordered_pair
+from rerank.losses.pair_sums import Known
 from rerank.relaxations.order import first, order_of
 
 SPREAD = 500.0
@@ -35,10 +35,6 @@ class ListMLE(Loss):
     """
 
     target: ClassVar[Target] = "values"
-
-    def learnable(self, labels: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Lists with unequal labels."""
-        return has_ordered_pair(labels, mask)
 
     def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:
         """Minus the log-likelihood of a list."""

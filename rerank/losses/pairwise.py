@@ -8,7 +8,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from rerank.losses.base import Loss, Reduction, Target
-from rerank.losses.pair_sums import has_ordered_pair, logistic_sum, ordered_mean, take
+from rerank.losses.pair_sums import logistic_sum, ordered_mean, take
 from rerank.relaxations.order import order_of
 
 
@@ -20,10 +20,6 @@ class _Pairwise(Loss):
     @abstractmethod
     def pair(self, behind: Tensor, spare: Tensor) -> tuple[Tensor, Tensor]:
         """A :data:`rerank.losses.pair_sums.PairLoss`."""
-
-    def learnable(self, labels: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Lists with an ordered pair."""
-        return has_ordered_pair(labels, mask)
 
     def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:
         """The mean over ordered pairs, 0 where there is none."""
@@ -56,8 +52,6 @@ class RankNet(_Pairwise):
         self, k: int | None = None, sigma: float = 1.0, reduction: Reduction = "mean", validate: bool = False
     ) -> None:
         super().__init__(reduction, validate)
-        if k is not None and k < 2:
-            raise ValueError(f"k must be at least 2 to hold a pair, not {k}")
         self.k = k
         self.sigma = sigma
 

@@ -47,8 +47,6 @@ class MinMax(Scaling):
     """
 
     def __init__(self, top: float = 1.0) -> None:
-        if top <= 0:
-            raise ValueError(f"top must be above 0, not {top:g}")
         self.top = top
 
     def __call__(self, values: Array) -> Array:
@@ -74,8 +72,6 @@ class Sigmoid(Scaling):
     """
 
     def __init__(self, centre: float = 0.0, scale: float = 1.0) -> None:
-        if scale <= 0:
-            raise ValueError(f"scale must be above 0, not {scale:g}")
         self.centre, self.scale = centre, scale
 
     def __call__(self, values: Array) -> Array:
@@ -99,8 +95,6 @@ class ReciprocalRank(Scaling):
     """
 
     def __init__(self, k: float = 0.0) -> None:
-        if k < 0:
-            raise ValueError(f"k must be at least 0, not {k:g}")
         self.k = k
 
     def __call__(self, values: Array) -> Array:
@@ -123,8 +117,6 @@ class ExponentialDecay(Scaling):
     """
 
     def __init__(self, half: float = 5.0) -> None:
-        if half <= 0:
-            raise ValueError(f"half must be above 0, not {half:g}")
         self.half = half
 
     def __call__(self, values: Array) -> Array:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from rerank.losses import DirectMetric
 from rerank.measures import parse
-from rerank.relaxations import Approx, FastSoftSort, NeuralSort, Relaxation, SmoothI, SoftSort, TwinSigmoid, load_all
+from rerank.relaxations import Approx, FastSoftSort, NeuralSort, Relaxation, SmoothI, TwinSigmoid, load_all
 
 MEASURES = ["nDCG@10", "nDCG", "P@10", "AP@10", "AP", "RR@10", "RR", "nERR@10", "nDCG(dcg='exp-log2')@10"]
 DEFAULTS = {name: kind() for name, kind in load_all().items()}
@@ -38,8 +38,7 @@ def test_every_list_teaches(relaxation: Relaxation, name: str) -> None:
     norms = gradient.norm(dim=1)
     assert float((norms > 1e-5 * norms.max()).float().mean()) >= 0.95
     assert (gradient.sum(dim=1).abs() <= 1e-3 * norms).all()  # no list lifts all of its scores
-    if "@" in name or not isinstance(relaxation, SoftSort):  # whose deep ranks hold documents where they are
-        assert float((gradient[:, :4].sum(dim=1) < 0).float().mean()) >= 0.95
+    assert float((gradient[:, :4].sum(dim=1) < 0).double().mean()) >= 0.95
 
 
 @pytest.mark.parametrize("relaxation", [Approx(alpha=10), FastSoftSort(strength=1)], ids=repr)
