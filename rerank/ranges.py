@@ -91,7 +91,7 @@ RANGES = {
     **dict.fromkeys(("WassRank.gain_base", "WassRank.lam"), POSITIVE),
     **dict.fromkeys(("WassRank.gap", "WassRank.penalty"), NOT_NEGATIVE),
     "WassRank.iterations": COUNT,
-    **dict.fromkeys(("MinMax.top", "Sigmoid.scale", "ExponentialDecay.half"), POSITIVE),
+    **dict.fromkeys(("MinMax.top", "Sigmoid.scale"), POSITIVE),
     **dict.fromkeys(("ReciprocalRank.k", "Ramp.start", "Ramp.end"), NOT_NEGATIVE),
 }
 """What settings take, by their keys, or by class and argument; null is for whoever takes it to say."""

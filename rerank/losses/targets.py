@@ -102,28 +102,6 @@ class ReciprocalRank(Scaling):
         return (self.k + 1) / (self.k + ranks(values))
 
 
-class ExponentialDecay(Scaling):
-    r"""Gains that halve every so many ranks by descending value.
-
-    .. math:: y_i = 2^{-(r_i - 1) / half}
-
-    The first document has 1. Equal values share their mean rank.
-
-    >>> ExponentialDecay(half=1)(np.array([7.0, 9.0, np.nan, 8.0]))
-    array([0.25, 1.  ,  nan, 0.5 ])
-
-    Args:
-        half: ranks over which the gain halves.
-    """
-
-    def __init__(self, half: float = 5.0) -> None:
-        self.half = half
-
-    def __call__(self, values: Array) -> Array:
-        """The gains."""
-        return 2.0 ** (-(ranks(values) - 1) / self.half)
-
-
 def ranks(values: Array) -> Array:
     """Ranks by descending value from 1, ``[N]``; equal values have their mean rank, NaN has none (NaN).
 
