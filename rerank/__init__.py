@@ -32,7 +32,6 @@ if TYPE_CHECKING:
         ApproxNDCG,
         ApproxP,
         DirectMetric,
-        ExponentialDecay,
         FastSoftSortNDCG,
         KLDivergence,
         LambdaLoss,

@@ -263,7 +263,7 @@ def grid() -> Iterator[tuple[str, Loss]]:
         "SmoothI(stop_gradient=False)": SmoothI(stop_gradient=False),
         "NeuralSort": NeuralSort(),
         "NeuralSort(sinkhorn=0)": NeuralSort(sinkhorn=0),
-        "SoftSort": SoftSort(),
+        "SoftSort": SoftSort(tau=1),
         "FastSoftSort": FastSoftSort(strength=1),
         "OptimalTransport": OptimalTransport(),
     }
@@ -290,7 +290,7 @@ def contenders() -> dict[str, dict[str, peers.Step]]:
         "TwinSigmoidNDCG": TwinSigmoid(alpha=1),
         "SmoothINDCG": SmoothI(),
         "NeuralNDCG": NeuralSort(sinkhorn=50),
-        "SoftSortNDCG": SoftSort(),
+        "SoftSortNDCG": SoftSort(tau=1),
         "FastSoftSortNDCG": FastSoftSort(strength=1),
         "OptimalTransportNDCG": OptimalTransport(),
     }

@@ -43,7 +43,7 @@ _MODULES = {
 _PARTS = {
     "terms": ("Term", "Terms"),
     "schedules": ("Schedule", "Ramp"),
-    "targets": ("Scaling", "MinMax", "Sigmoid", "ReciprocalRank", "ExponentialDecay"),
+    "targets": ("Scaling", "MinMax", "Sigmoid", "ReciprocalRank"),
 }
 """What a sum of losses is made of."""
 

@@ -28,8 +28,9 @@ class Criterion(Described):
 class Loss(Criterion, ABC):
     r"""A loss over a padded batch of ranked lists.
 
-    Call as ``loss(scores, labels, mask=None, weights=None, seeds=None)``. A subclass defines :meth:`per_list`
-    and :meth:`learnable`; checking, float32 arithmetic, masking, weighting and reduction are done here, once.
+    Call as ``loss(scores, labels, mask=None, weights=None, seeds=None)``. A subclass defines :meth:`per_list`,
+    and :meth:`learnable` where that differs; checking, float32 arithmetic, masking, weighting and reduction are done
+    here, once.
 
     Reduction ``"mean"`` is :math:`\frac{1}{|L|} \sum_{b \in L} w_b \ell_b` over the lists :math:`L` from which
     something can be learned, ``"sum"`` is :math:`\sum_{b \in L} w_b \ell_b`, ``"none"`` gives ``[B]`` with zeros
@@ -58,9 +59,11 @@ class Loss(Criterion, ABC):
         self.reduction = reduction
         self.validate = validate
 
-    @abstractmethod
     def learnable(self, labels: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Which lists can teach something, from labels alone: ``[B]`` bool."""
+        """Which lists teach something, from labels alone, ``[B]`` bool: those of unequal labels, unless overridden."""
+        from rerank.losses.pair_sums import has_ordered_pair
+
+        return has_ordered_pair(labels, mask)
 
     @abstractmethod
     def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:

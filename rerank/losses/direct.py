@@ -71,12 +71,8 @@ class DirectMetric(Loss):
         balance: float | None = None,
     ) -> None:
         super().__init__(reduction, validate)
-        if scale is not None and not scale > 0:
-            raise ValueError(f"scale must be above 0, not {scale}")
         if form not in (None, "log"):
             raise ValueError(f"form must be 'log' or None, not {form!r}")
-        if balance is not None and not balance >= 0:
-            raise ValueError(f"balance must be 0 or more, not {balance}")
         self.scale = scale
         self.form = form
         self.balance = balance

@@ -10,7 +10,6 @@ from torch.nn.functional import kl_div
 
 from rerank.losses.base import Loss, Reduction, Target
 from rerank.losses.known import KnownGradient, logits
-from rerank.losses.pair_sums import has_ordered_pair
 
 
 class MarginMSE(KnownGradient):
@@ -87,13 +86,7 @@ class KLDivergence(Loss):
 
     def __init__(self, temperature: float = 1.0, reduction: Reduction = "mean", validate: bool = False) -> None:
         super().__init__(reduction, validate)
-        if temperature <= 0:
-            raise ValueError(f"temperature must be above 0, not {temperature:g}")
         self.temperature = temperature
-
-    def learnable(self, labels: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Lists with unequal targets."""
-        return has_ordered_pair(labels, mask)
 
     def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor | None, seeds: Tensor | None) -> Tensor:
         """The divergence of a list."""

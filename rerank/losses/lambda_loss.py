@@ -113,56 +113,37 @@ class LambdaLoss(Loss):
         """The weights of pairs of documents that are in the order of their ranks."""
         above = excess(gains, mask)  # |g_i - g_j| of the ordered pairs
         depth = gains.shape[1]
-        discounts, steps = _by_rank(depth, gains.dtype, gains.device)
-        if self.truncation != "both":
-            assert self.measure.cutoff is not None
-            return self._truncated(above, ordered(gains, mask), gains, min(self.measure.cutoff, depth))
-        if isinstance(self.measure, P):
-            assert self.measure.cutoff is not None
-            inside, k = torch.zeros_like(discounts), self.measure.cutoff
-            inside[:k] = 1 / k
-            return lambda places: above(places).mul_((inside[places][:, :, None] - inside).abs_())
-        if self.weighting == "ndcg1":
-            discounted = gains * discounts
-            pairs = ordered(gains, mask)
-            return lambda places: pairs(places).mul_(discounted.gather(1, places)[:, :, None])
-        if self.weighting == "lambdarank":
-            return lambda places: above(places).mul_((discounts[places][:, :, None] - discounts).abs_())
-        if self.weighting == "ndcg2":
-            return lambda places: above(places).mul_(steps[depth - 1 - places])
-
-        def both(places: Tensor) -> Tensor:  # of the pair, what the swap and what the distance is worth
-            swapped = (discounts[places][:, :, None] - discounts).abs_()
-            return swapped.add_(steps[depth - 1 - places], alpha=self.mu).mul_(above(places))
-
-        return both
-
-    def _truncated(self, above: Weight, pairs: Weight, gains: Tensor, k: int) -> Weight:
-        """The weights of pairs of which one or none is within rank k."""
-        depth = gains.shape[1]
+        k = self.measure.cutoff or depth
         discounts, steps = _by_rank(depth, gains.dtype, gains.device)
         ranks = torch.arange(depth, device=gains.device)
+        inside = ranks < k
+        if isinstance(self.measure, P):
+            shares = inside.to(gains.dtype) * (1 / k)
+            return lambda places: above(places).mul_((shares[places][:, :, None] - shares).abs_())
+
+        def apart(places: Tensor) -> Tensor:
+            return steps[depth - 1 - places]
+
         if self.truncation == "all":
-            beyond = torch.where(ranks < k, 1.0, 1 / (1 - discounts.clamp(max=0.75)))  # D(2) is .63: only D(1) is cut
-            scale = beyond.to(gains.dtype)
+            scale = torch.where(inside, 1.0, 1 / (1 - discounts.clamp(max=0.75)))  # D(2) is .63: only D(1) is cut
+            return lambda places: (
+                above(places).mul_(apart(places)).mul_(scale[torch.maximum(places[:, :, None], ranks)])
+            )
+        kept = discounts if self.truncation == "both" else discounts.where(inside, 0.0)
 
-            def every(places: Tensor) -> Tensor:
-                later = torch.maximum(places[:, :, None], ranks)
-                return above(places).mul_(steps[depth - 1 - places]).mul_(scale[later])
+        def swapped(places: Tensor) -> Tensor:
+            return (kept[places][:, :, None] - kept).abs_()
 
-            return every
-        kept = discounts.where(ranks < k, 0.0)
-
-        def weight(places: Tensor) -> Tensor:
-            either = (places < k)[:, :, None] | (ranks < k)
-            if self.weighting == "ndcg1":
-                return pairs(places).mul_((gains * kept).gather(1, places)[:, :, None])
-            swapped = (kept[places][:, :, None] - kept).abs_()
-            distance = steps[depth - 1 - places]
-            shares = {"lambdarank": swapped, "ndcg2": distance, "ndcg2++": swapped + self.mu * distance}
-            return above(places).mul_(shares[self.weighting]).mul_(either)
-
-        return weight
+        weights: dict[str, Weight] = {
+            "lambdarank": lambda places: above(places).mul_(swapped(places)),
+            "ndcg1": lambda places: ordered(gains, mask)(places).mul_((gains * kept).gather(1, places)[:, :, None]),
+            "ndcg2": lambda places: above(places).mul_(apart(places)),
+            "ndcg2++": lambda places: swapped(places).add_(apart(places), alpha=self.mu).mul_(above(places)),
+        }
+        weight = weights[self.weighting]
+        if self.truncation == "both":
+            return weight
+        return lambda places: weight(places).mul_(inside[places][:, :, None] | inside)
 
 
 @lru_cache(maxsize=32)

@@ -39,8 +39,6 @@ class ListAP(Loss):
 
     def __init__(self, bins: int = 25, rel: float = 1.0, reduction: Reduction = "mean", validate: bool = False) -> None:
         super().__init__(reduction, validate)
-        if bins < 2:
-            raise ValueError(f"bins must be at least 2, not {bins}")
         self.bins = bins
         self.rel = rel
 

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from rerank.losses.base import Loss, Target
 from rerank.losses.known import Known
-from rerank.losses.pair_sums import has_ordered_pair
 from rerank.relaxations.order import first, order_of
 
 SPREAD = 500.0
@@ -37,10 +36,6 @@ class ListMLE(Loss):
 
     target: ClassVar[Target] = "values"
     always_masked: ClassVar[bool] = False
-
-    def learnable(self, labels: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Lists with unequal labels."""
-        return has_ordered_pair(labels, mask)
 
     def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor | None, seeds: Tensor | None) -> Tensor:
         """Minus the log-likelihood of a list."""

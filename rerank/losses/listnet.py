@@ -9,7 +9,6 @@ from torch.nn.functional import cross_entropy
 
 from rerank.losses.base import Loss, Reduction, Target
 from rerank.losses.known import logits
-from rerank.losses.pair_sums import has_ordered_pair
 
 
 class ListNet(Loss):
@@ -37,10 +36,6 @@ class ListNet(Loss):
     def __init__(self, temperature: float = 1.0, reduction: Reduction = "mean", validate: bool = False) -> None:
         super().__init__(reduction, validate)
         self.temperature = temperature
-
-    def learnable(self, labels: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Lists with unequal labels."""
-        return has_ordered_pair(labels, mask)
 
     def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor | None, seeds: Tensor | None) -> Tensor:
         """The cross-entropy of a list."""

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from rerank.losses.base import Reduction, Target
 from rerank.losses.known import KnownGradient
-from rerank.losses.pair_sums import has_ordered_pair, logistic_sum, ordered_mean, take
+from rerank.losses.pair_sums import logistic_sum, ordered_mean, take
 from rerank.relaxations.order import order_of
 
 
@@ -22,10 +22,6 @@ class _Pairwise(KnownGradient):
     @abstractmethod
     def pair(self, behind: Tensor, spare: Tensor) -> tuple[Tensor, Tensor]:
         """A :data:`rerank.losses.pair_sums.PairLoss`."""
-
-    def learnable(self, labels: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Lists with an ordered pair."""
-        return has_ordered_pair(labels, mask)
 
     def value_and_gradient(
         self, scores: Tensor, labels: Tensor, mask: Tensor | None, seeds: Tensor | None
@@ -60,8 +56,6 @@ class RankNet(_Pairwise):
         self, k: int | None = None, sigma: float = 1.0, reduction: Reduction = "mean", validate: bool = False
     ) -> None:
         super().__init__(reduction, validate)
-        if k is not None and k < 2:
-            raise ValueError(f"k must be at least 2 to hold a pair, not {k}")
         self.k = k
         self.sigma = sigma
 

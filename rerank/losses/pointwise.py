@@ -144,10 +144,6 @@ class BCE(_Pointwise):
         validate: bool = False,
     ) -> None:
         super().__init__(reduction, validate)
-        if pos_weight is not None and pos_weight <= 0:
-            raise ValueError(f"pos_weight must be above 0, not {pos_weight:g}")
-        if prior is not None and not 0 < prior < 1:
-            raise ValueError(f"prior must be between 0 and 1, not {prior:g}")
         self.rel = rel
         self.pos_weight = pos_weight
         self.prior = prior

@@ -48,8 +48,6 @@ class Ramp(Schedule):
     """
 
     def __init__(self, start: float = 0.0, end: float = 1.0, since: float = 0.0, until: float = 1.0) -> None:
-        if start < 0 or end < 0:
-            raise ValueError(f"start and end are weights, at least 0, not {start:g} and {end:g}")
         if not 0 <= since <= until <= 1:
             raise ValueError(f"since and until must be shares of training in this order, not {since:g} and {until:g}")
         self.start, self.end, self.since, self.until = start, end, since, until

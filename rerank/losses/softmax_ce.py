@@ -55,8 +55,6 @@ class SoftmaxCE(Loss):
         validate: bool = False,
     ) -> None:
         super().__init__(reduction, validate)
-        if temperature <= 0:
-            raise ValueError(f"temperature must be above 0, not {temperature:g}")
         self.negatives_only = negatives_only
         self.temperature = temperature
 

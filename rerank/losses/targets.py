@@ -47,8 +47,6 @@ class MinMax(Scaling):
     """
 
     def __init__(self, top: float = 1.0) -> None:
-        if top <= 0:
-            raise ValueError(f"top must be above 0, not {top:g}")
         self.top = top
 
     def __call__(self, values: Array) -> Array:
@@ -74,8 +72,6 @@ class Sigmoid(Scaling):
     """
 
     def __init__(self, centre: float = 0.0, scale: float = 1.0) -> None:
-        if scale <= 0:
-            raise ValueError(f"scale must be above 0, not {scale:g}")
         self.centre, self.scale = centre, scale
 
     def __call__(self, values: Array) -> Array:
@@ -99,37 +95,11 @@ class ReciprocalRank(Scaling):
     """
 
     def __init__(self, k: float = 0.0) -> None:
-        if k < 0:
-            raise ValueError(f"k must be at least 0, not {k:g}")
         self.k = k
 
     def __call__(self, values: Array) -> Array:
         """The gains."""
         return (self.k + 1) / (self.k + ranks(values))
-
-
-class ExponentialDecay(Scaling):
-    r"""Gains that halve every so many ranks by descending value.
-
-    .. math:: y_i = 2^{-(r_i - 1) / half}
-
-    The first document has 1. Equal values share their mean rank.
-
-    >>> ExponentialDecay(half=1)(np.array([7.0, 9.0, np.nan, 8.0]))
-    array([0.25, 1.  ,  nan, 0.5 ])
-
-    Args:
-        half: ranks over which the gain halves.
-    """
-
-    def __init__(self, half: float = 5.0) -> None:
-        if half <= 0:
-            raise ValueError(f"half must be above 0, not {half:g}")
-        self.half = half
-
-    def __call__(self, values: Array) -> Array:
-        """The gains."""
-        return 2.0 ** (-(ranks(values) - 1) / self.half)
 
 
 def ranks(values: Array) -> Array:

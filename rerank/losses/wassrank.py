@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rerank.losses.base import Loss, Reduction
-from rerank.losses.pair_sums import has_ordered_pair, largest, take
+from rerank.losses.pair_sums import largest, take
 
 NOTHING = -1e30  # the logarithm of no mass, finite so that no NaN can arise
 
@@ -55,17 +55,11 @@ class WassRank(Loss):
         validate: bool = False,
     ) -> None:
         super().__init__(reduction, validate)
-        if penalty < 0 or lam <= 0 or iterations < 1:
-            raise ValueError("penalty must be at least 0, lam above 0 and iterations at least 1")
         self.gain_base = gain_base
         self.gap = gap
         self.penalty = penalty
         self.lam = lam
         self.iterations = iterations
-
-    def learnable(self, labels: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Lists with unequal labels."""
-        return has_ordered_pair(labels, mask)
 
     def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:
         """The transport cost of a list."""

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, ClassVar
 
+from rerank.measures.smooth import inside
 from rerank.relaxations.base import Batch, RankIndicators, Relaxation, SoftRanks
 from rerank.relaxations.order import places_of
 
@@ -160,6 +161,12 @@ class BinaryMeasure(Measure):
     def relevant(self, labels: Tensor) -> Tensor:
         """Documents of grade ``rel`` or above."""
         return labels >= self.rel
+
+    def within(self, relaxation: SoftRanks, batch: Batch) -> Tensor:
+        """Relevant documents, as far as they are within the cut-off, ``[B, R]``."""
+        ranks = relaxation.ranks(batch)
+        hits = batch.at_rows(self.relevant(batch.labels)) * inside(relaxation, batch, ranks, self.cutoff)
+        return hits * batch.at_rows(batch.exact) / ranks if relaxation.exact_ranks else hits * ranks.new_ones(())
 
 
 def positions(depth: int, like: Tensor) -> Tensor:

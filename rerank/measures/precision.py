@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from rerank.measures.base import BinaryMeasure
-from rerank.measures.smooth import inside
 from rerank.relaxations.base import Batch, RankIndicators, SoftRanks
 from rerank.relaxations.order import first
 
@@ -50,8 +49,4 @@ class P(BinaryMeasure):
 
     def from_ranks(self, relaxation: SoftRanks, batch: Batch) -> Tensor:
         """The relevant documents, as far as they are within the cut-off."""
-        ranks = relaxation.ranks(batch)
-        hits = batch.at_rows(self.relevant(batch.labels)) * inside(relaxation, batch, ranks, self.cutoff)
-        if relaxation.exact_ranks:
-            hits = hits * batch.at_rows(batch.exact) / ranks
-        return (hits / self._size(batch.labels, batch.mask)).sum(dim=1)
+        return (self.within(relaxation, batch) / self._size(batch.labels, batch.mask)).sum(dim=1)

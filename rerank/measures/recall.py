@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from rerank.measures.base import BinaryMeasure, ratio, survival
-from rerank.measures.smooth import inside
 from rerank.relaxations.base import Batch, RankIndicators, SoftRanks
 from rerank.relaxations.order import first
 
@@ -45,7 +44,7 @@ class R(BinaryMeasure):
     def from_ranks(self, relaxation: SoftRanks, batch: Batch) -> Tensor:
         """The relevant documents, as far as they are within the cut-off."""
         relevant = self.relevant(batch.labels).to(batch.labels.dtype)
-        return ratio(_within(self, relaxation, batch).sum(dim=1), relevant.sum(dim=1))
+        return ratio(self.within(relaxation, batch).sum(dim=1), relevant.sum(dim=1))
 
 
 @dataclass(frozen=True)
@@ -78,14 +77,7 @@ class Success(BinaryMeasure):
 
     def from_ranks(self, relaxation: SoftRanks, batch: Batch) -> Tensor:
         """One minus the chance that no relevant document is within the cut-off."""
-        return _any(_within(self, relaxation, batch))
-
-
-def _within(measure: BinaryMeasure, relaxation: SoftRanks, batch: Batch) -> Tensor:
-    """Relevant documents, as far as they are within the cut-off, ``[B, R]``."""
-    ranks = relaxation.ranks(batch)
-    hits = batch.at_rows(measure.relevant(batch.labels)) * inside(relaxation, batch, ranks, measure.cutoff)
-    return hits * batch.at_rows(batch.exact) / ranks if relaxation.exact_ranks else hits * ranks.new_ones(())
+        return _any(self.within(relaxation, batch))
 
 
 def _any(chances: Tensor) -> Tensor:

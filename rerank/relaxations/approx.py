@@ -38,10 +38,6 @@ class Approx(SoftRanks):
     """
 
     def __init__(self, alpha: float | None = None, beta: float | None = None) -> None:
-        if alpha is not None and not alpha > 0:
-            raise ValueError(f"alpha must be above 0, not {alpha}")
-        if beta is not None and not beta > 0:
-            raise ValueError(f"beta must be above 0, not {beta}")
         self.alpha = alpha
         given = alpha if beta is None else beta
         self._by_scores = given is None

@@ -51,12 +51,8 @@ class FastSoftSort(SoftRanks):
     def __init__(
         self, strength: float | None = None, regularization: Literal["l2", "kl"] = "l2", beta: float = BETA
     ) -> None:
-        if strength is not None and not strength > 0:
-            raise ValueError(f"strength must be above 0, not {strength}")
         if regularization not in ("l2", "kl"):
             raise ValueError(f"regularization must be 'l2' or 'kl', not {regularization!r}")
-        if not beta > 0:
-            raise ValueError(f"beta must be above 0, not {beta}")
         if strength is None and beta != BETA:
             raise ValueError("beta is the steepness over ranks, for a strength that is given; give both, or neither")
         self.strength = strength

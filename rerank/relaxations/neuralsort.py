@@ -54,12 +54,8 @@ class NeuralSort(RankIndicators):
         samples: int = 0,
         beta: float = 0.1,
     ) -> None:
-        if not tau > 0:
-            raise ValueError(f"tau must be above 0, not {tau}")
         if sinkhorn < (1 if transposed else 0):
             raise ValueError(f"sinkhorn must be 0 or more, and 1 or more when transposed, not {sinkhorn}")
-        if samples < 0:
-            raise ValueError(f"samples must be 0 or more, not {samples}")
         self.tau = tau
         self.sinkhorn = sinkhorn
         self.tolerance = tolerance

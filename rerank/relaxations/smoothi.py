@@ -61,10 +61,6 @@ class SmoothI(RankIndicators):
     def __init__(
         self, alpha: float = 1.0, delta: float = 0.1, stop_gradient: bool = True, steady: bool = False
     ) -> None:
-        if not alpha > 0:
-            raise ValueError(f"alpha must be above 0, not {alpha}")
-        if not 0 <= delta < 1:
-            raise ValueError(f"delta must be from 0 and below 1, not {delta}")
         self.alpha = alpha
         self.delta = delta
         self.stop_gradient = stop_gradient

@@ -38,10 +38,6 @@ class OptimalTransport(RankIndicators):
     """
 
     def __init__(self, epsilon: float = 0.1, iterations: int = 50) -> None:
-        if not epsilon > 0:
-            raise ValueError(f"epsilon must be above 0, not {epsilon}")
-        if iterations < 1:
-            raise ValueError(f"iterations must be 1 or more, not {iterations}")
         self.epsilon = epsilon
         self.iterations = iterations
 

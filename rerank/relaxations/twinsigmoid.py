@@ -44,8 +44,6 @@ class TwinSigmoid(SoftRanks):
     def __init__(self, gradient: Gradient = 3, alpha: float | None = None) -> None:
         if gradient not in (1, 2, 3):
             raise ValueError(f"gradient must be 1, 2 or 3, not {gradient!r}")
-        if alpha is not None and not alpha > 0:
-            raise ValueError(f"alpha must be above 0, not {alpha}")
         self.gradient = gradient
         self.alpha = alpha
 

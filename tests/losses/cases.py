@@ -101,7 +101,8 @@ INDICATORS = {
     "NeuralSort": (NeuralSort(), plain.neural_sort(), True),
     "NeuralSort-no-sinkhorn": (NeuralSort(tau=0.4, sinkhorn=0), plain.neural_sort(0.4, 0), True),
     "NeuralSort-3-rounds": (NeuralSort(tau=2, sinkhorn=3, tolerance=0), plain.neural_sort(2, 3, 0), True),
-    "SoftSort": (SoftSort(), plain.soft_sort(), True),
+    "SoftSort": (SoftSort(tau=1), plain.soft_sort(), True),
+    "SoftSort-from-spread": (SoftSort(), plain.soft_sort(None), False),
     "OptimalTransport": (OptimalTransport(), plain.transport(), True),
     "OptimalTransport-sharp": (OptimalTransport(0.02, 8), plain.transport(0.02, 8), True),
 }
@@ -161,7 +162,7 @@ def options() -> Iterator[Case]:
     """What DirectMetric makes of a measure."""
     spec = Spec("nDCG", 3)
     cells = {
-        "SoftSort": (SoftSort(), {"indicators": plain.soft_sort()}),
+        "SoftSort": (SoftSort(), {"indicators": plain.soft_sort(None)}),
         "SmoothI": (SmoothI(), {"indicators": plain.smooth_i()}),
         "TwinSigmoid": (TwinSigmoid(), {"soft": plain.twin_sigmoid(3, None), "beta": None, "scores": True}),
     }

@@ -214,8 +214,12 @@ def transport(epsilon: float = 0.1, iterations: int = 50) -> Indicators:
     return indicators
 
 
-def soft_sort(tau: float = 1.0) -> Indicators:
-    return lambda s: (-(s.sort(descending=True).values[:, None] - s[None, :]).abs() / tau).softmax(dim=1)
+def soft_sort(tau: float | None = 1.0) -> Indicators:
+    def indicators(s: Tensor) -> Tensor:
+        apart = (s.sort(descending=True).values[:, None] - s[None, :]).abs()
+        return (-apart * (1 / tau if tau else steepness(s))).softmax(dim=1)
+
+    return indicators
 
 
 def approx(alpha: float | None = 10.0) -> SoftRank:

@@ -37,6 +37,7 @@ LIMITS = {
     "NeuralSort-transposed": NeuralSort(tau=1e-4, transposed=True),
     "NeuralSort-samples": NeuralSort(tau=1e-5, samples=2, beta=1e-4),
     "SoftSort": SoftSort(tau=1e-4),
+    "SoftSort-from-spread": SoftSort(),
     "FastSoftSort": FastSoftSort(strength=1e-3, beta=300),
     "FastSoftSort-kl": FastSoftSort(strength=1e-3, regularization="kl", beta=300),
     "FastSoftSort-from-spread": FastSoftSort(),
@@ -97,7 +98,7 @@ def check(relaxation: Relaxation, spec: Spec, lists: list[list[Doc]], expected: 
     if isinstance(relaxation, OptimalTransport):  # Sinkhorn takes very long where scores are close
         lists = [[(float(sum(other < s for other, _ in docs)), y) for s, y in docs] for docs in lists]
     scores, labels, mask, seeds = batch(lists)
-    if getattr(relaxation, "alpha", 0) is None or getattr(relaxation, "strength", 0) is None:
+    if any(getattr(relaxation, name, 0) is None for name in ("alpha", "strength", "tau")):
         scores = scores * 1e4  # these are exact where scores have spread out
     loss = DirectMetric(str(spec), relaxation, reduction="none")
     found = torch.where(loss.learnable(labels, mask), 1 - loss(scores, labels, mask, seeds=seeds), 0.0)

@@ -61,7 +61,7 @@ LOSSES = {
     "SmoothIAP": 0.5140773457,
     "SmoothINDCG": 0.5955400806,
     "SmoothIP": 0.7464660107,
-    "SoftSortNDCG": 0.2893862822,
+    "SoftSortNDCG": 0.3695205057,
     "SoftmaxCE": 1.894264028,
     "TwinSigmoidAP": 0.4138888889,
     "TwinSigmoidNDCG": 0.3731088516,
