@@ -14,6 +14,7 @@ from rerank.identity import id_of
 
 if TYPE_CHECKING:
     from torch import Tensor
+    from torch.nn import Module
 
 PACKAGED = {
     "sentence-transformers/all-MiniLM-L6-v2": (
@@ -147,6 +148,20 @@ def copied(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
             found[name] = found[name].clone()
         seen.add(place)
     return found
+
+
+ALIGNED = 64
+"""Bytes to a multiple of which PyTorch places tensors on a CPU."""
+
+
+def align(network: Module) -> None:
+    """Copy parameters that lie elsewhere, as where a file is mapped into memory.
+
+    A product's rounding depends on where its matrix begins, and the same model shall score the same in every process.
+    """
+    for parameter in network.parameters():
+        if parameter.data_ptr() % ALIGNED:
+            parameter.data = parameter.data.clone()
 
 
 def check_safetensors(file: Path) -> None:

@@ -32,7 +32,7 @@ from rerank.models.text.network import load_encoder, read_tokenizer
 from rerank.models.text.pairs import FlatInputs
 from rerank.models.text.start import DEPTH, WEIGHT, Start, StartInputs, last_layer, spread, start_at_zero
 from rerank.models.text.template import PairTemplate
-from rerank.models.weights import find_model, initial_hashes
+from rerank.models.weights import align, find_model, initial_hashes
 from rerank.ranges import check_range
 
 log = logging.getLogger("rerank")
@@ -134,6 +134,7 @@ class CrossEncoder(Scorer):
         """Take the weights of the folder; those that it does not have are drawn."""
         with drawn_from(seed):
             self.network, self.missing = self._load()
+        align(self.network)
         self.template = self._template()
         self._ways: tuple[tuple[str, Precision] | None, Ways] | None = None
         check_long(self.long, self.network, self.head)

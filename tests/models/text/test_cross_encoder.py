@@ -102,6 +102,13 @@ def test_a_saved_model_scores_as_before(model: CrossEncoder, tmp_path: Path) -> 
     np.testing.assert_array_equal(again.predict(PAIRS), model.predict(PAIRS))
 
 
+def test_weights_lie_where_products_always_find_them(model: CrossEncoder, tmp_path: Path) -> None:
+    """A file that is mapped into memory has them anywhere, and rounding goes by it."""
+    model.save(tmp_path)
+    again = CrossEncoder(str(tmp_path))
+    assert {weight.data_ptr() % 64 for weight in again.network.parameters()} == {0}
+
+
 def test_scores_depend_on_neither_order_nor_batch_mates_nor_budget(tiny_model: Path, tmp_path: Path) -> None:
     model = CrossEncoder(str(tiny_model), query_length=8, document_length=24)
     lists = make_lists(tmp_path)
