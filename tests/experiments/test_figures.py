@@ -171,7 +171,7 @@ def test_curves_are_what_was_logged_and_their_mean(tmp_path: Path) -> None:
 def test_a_caption_says_over_how_many_runs_a_picture_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     monkeypatch.setattr("matplotlib.figure.Figure.supxlabel", lambda self, text, **style: said.append(text))
-    plan = make_plan(tmp_path, figures={"methods": Figure("methods"), "curves": Figure("curves")})
+    plan = make_plan(tmp_path, figures={"methods": Figure("methods", measures="AP"), "curves": Figure("curves")})
     done = Experiment(plan, make_outcomes(plan), trained=make_trained(plan))
     write_figures(done, summarise(plan.config, done.outcomes))
     methods, curve = (" ".join(caption.split()) for caption in said)

@@ -105,6 +105,19 @@ def test_with_one_fold_the_spread_is_over_seeds() -> None:
     assert "95 % interval" in table.caption(summary)[0]
 
 
+@pytest.mark.parametrize(
+    ("folds", "seeds", "said"),
+    [
+        (None, [1], "one fold and seed"),
+        (None, [1, 2], "2 seeds, ± standard error"),
+        ([1, 2, 3], [1], "3 folds, ± standard error"),
+        ([1, 2, 3], [1, 2], "3 folds, each the mean of 2 seeds, ± standard error"),
+    ],
+)
+def test_what_means_are_over_is_said(folds: list[int] | None, seeds: list[int], said: str) -> None:
+    assert table.over(make_config(folds=folds, seeds=seeds)) == said
+
+
 def test_a_single_number_has_no_spread() -> None:
     config = make_config(folds=[1], seeds=[5])
     summary = summarise(config, make_outcomes(config))
