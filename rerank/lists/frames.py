@@ -53,7 +53,9 @@ def as_frame(given: Any, columns: Mapping[str, str] | None = None, name: str = "
         try:
             frame = pd.DataFrame(given)
         except ValueError as error:
-            raise UserError(f"{name}: is not a table ({error}); give columns of one length, or a list of rows") from error
+            raise UserError(
+                f"{name}: is not a table ({error}); give columns of one length, or a list of rows"
+            ) from error
     else:
         kind = type(given).__name__
         raise UserError(f"{name}: {kind} is not a table; give a data frame, a dictionary, a data set or a file")
