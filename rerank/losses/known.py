@@ -13,7 +13,19 @@ from rerank.losses.base import Loss
 
 
 class KnownGradient(Loss):
-    """A loss with a gradient in closed form: a few operations on ``[B, N]``, none of which is differentiated."""
+    """A loss with a gradient in closed form: a few operations on ``[B, N]``, none of which is differentiated.
+
+    >>> class Push(KnownGradient):  # the mean over documents of -y s, whose derivative is -y / N
+    ...     def learnable(self, labels, mask=None):
+    ...         return labels.any(dim=1)
+    ...
+    ...     def value_and_gradient(self, scores, labels, mask, seeds):
+    ...         return -(labels * scores).mean(dim=1), -labels / labels.shape[1]
+    >>> scores = torch.tensor([[1.0, 2.0]], requires_grad=True)
+    >>> Push()(scores, torch.tensor([[0, 3]])).backward()
+    >>> scores.grad
+    tensor([[-0.0000, -1.5000]])
+    """
 
     always_masked: ClassVar[bool] = False
 
