@@ -40,7 +40,7 @@ STOP = "stop\n"
 def train_cell(settings: dict[str, Any], folder: Path, id: str) -> None:
     """Train a cell, or resume it; where another machine is taken for dead but still trains it, wait for that.
 
-    What is finished has no use for its checkpoints, six times the weights, of which a grid would fill a disk.
+    What is finished has no use for its checkpoints, three times the weights each, which would fill the disk of a grid.
     """
     from rerank.training.command import configured
     from rerank.training.fit import fit
