@@ -214,11 +214,14 @@ def _in_threads(work: Callable[[], Found], chunks: Chunks, workers: int) -> Foun
         try:
             futures = [pool.submit(work) for _ in range(workers)]
             ready.wait()
+        except BaseException:
+            ready.abort()  # nobody waits for a thread that could not be started
+            raise
+        try:  # no abort from here on: a thread that is slow to leave the barrier would break the pool, which then waits
             torch.set_num_threads(threads)  # what a thread sets for itself is also what new ones start with
             done, _ = wait(futures, return_when=FIRST_EXCEPTION)
             return [one for future in done for one in future.result()]
         except BaseException:
-            ready.abort()  # nobody waits for a thread that could not be started
             chunks.stop()  # the others stop after the chunk that they are at
             raise
 
