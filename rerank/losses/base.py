@@ -61,8 +61,6 @@ class Loss(Criterion, ABC):
 
     def learnable(self, labels: Tensor, mask: Tensor | None = None) -> Tensor:
         """Which lists teach something, from labels alone, ``[B]`` bool: those of unequal labels, unless overridden."""
-        from rerank.losses.pair_sums import has_ordered_pair
-
         return has_ordered_pair(labels, mask)
 
     @abstractmethod
@@ -167,3 +165,12 @@ class Loss(Criterion, ABC):
                 raise ValueError("scores must be finite")
             if not torch.isfinite(real.double()).all() or (self.target == "grades" and (real < 0).any()):
                 raise ValueError("labels must be finite" + (" and at least 0" if self.target == "grades" else ""))
+
+
+def has_ordered_pair(labels: Tensor, mask: Tensor | None) -> Tensor:
+    """Which lists hold two documents of unequal labels: ``[B]`` bool."""
+    labels = labels.float()
+    if mask is None:
+        return labels.amax(dim=1) > labels.amin(dim=1)
+    pads = ~mask
+    return labels.masked_fill(pads, -float("inf")).amax(dim=1) > labels.masked_fill(pads, float("inf")).amin(dim=1)

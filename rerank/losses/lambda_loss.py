@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from rerank.errors import UserError
-from rerank.losses.base import Loss, Reduction
-from rerank.losses.pair_sums import Weight, better, excess, has_ordered_pair, ordered, pair_sum, take
+from rerank.losses.base import Loss, Reduction, has_ordered_pair
+from rerank.losses.pair_sums import Weight, better, excess, ordered, pair_sum, take
 from rerank.measures import P, nDCG, parse
 from rerank.relaxations.order import order_of
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from rerank.losses.base import Loss, Reduction
-from rerank.losses.pair_sums import has_ordered_pair
+from rerank.losses.base import Loss, Reduction, has_ordered_pair
 
 
 class ListAP(Loss):

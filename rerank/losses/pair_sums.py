@@ -23,15 +23,6 @@ PairLoss = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 another tensor of this size, both to be overwritten -> the losses summed over R and C, and the derivative of each."""
 
 
-def has_ordered_pair(labels: Tensor, mask: Tensor | None) -> Tensor:
-    """Which lists hold two documents of unequal labels: ``[B]`` bool."""
-    labels = labels.float()
-    if mask is None:
-        return labels.amax(dim=1) > labels.amin(dim=1)
-    pads = ~mask
-    return labels.masked_fill(pads, -torch.inf).amax(dim=1) > labels.masked_fill(pads, torch.inf).amin(dim=1)
-
-
 def take(order: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
     """Each ``[B, N]`` tensor with its documents in this order (``[B, K]`` places)."""
     return tuple(tensor.gather(1, order) for tensor in tensors)

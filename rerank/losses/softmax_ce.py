@@ -8,9 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, softplus
 
-from rerank.losses.base import Loss, Reduction
+from rerank.losses.base import Loss, Reduction, has_ordered_pair
 from rerank.losses.known import logits
-from rerank.losses.pair_sums import has_ordered_pair
 
 
 class SoftmaxCE(Loss):
