@@ -74,6 +74,8 @@ class Reader(nn.Module):
         """
         from safetensors.torch import load_file
 
+        from rerank.models.weights import align
+
         contract, config = checked_contract(Path(folder)), json.loads((Path(folder) / "config.json").read_bytes())
         as_ours = all(contract.get(key) == value for key, value in CONTRACT.items())
         if not as_ours or any(config.get(key, value) != value for key, value in CONFIG.items()):
@@ -84,6 +86,7 @@ class Reader(nn.Module):
         with torch.device("meta"):
             model = cls(config, contract, tokenizer)
         model.load_state_dict(load_file(str(Path(folder) / "model.safetensors")), assign=True)
+        align(model)
         remember_code()
         return model.eval()
 
