@@ -152,6 +152,13 @@ def _write_answers(demo: Collection, index: Path, output: Path) -> None:
             json.dump({"index": str(index.resolve()), "texts": texts}, file)
 
 
+def _whole(folder: Path) -> Any:
+    """A model that only Transformers can read, such as another version's."""
+    from rerank.models.text.cross_encoder import CrossEncoder
+
+    return CrossEncoder(str(folder))
+
+
 def answer(question: str, output: Path, count: int = 5) -> str:
     """The best documents for a question: BM25's candidates, reranked by the model of the first fold and BM25.
 
@@ -179,8 +186,7 @@ def answer(question: str, output: Path, count: int = 5) -> str:
         from rerank.models.text.reader import Reader
         from rerank.retrieval.fuse import interpolate
 
-        model = Reader.open(output / "fold-1" / "best")
-        assert model is not None
+        model = Reader.open(output / "fold-1" / "best") or _whole(output / "fold-1" / "best")
         found, texts = searching.result()
         candidates = [scored.id for scored in found["question"]]
         if not candidates:
