@@ -6,13 +6,14 @@ variable per weight. Here
 .. math:: P = \mathrm{softmax}(s Q K^\top + M), \quad O = \frac{1}{1 - p} (P \odot D) V
 
 is computed by batched products, a few sequences at a time so that their matrices stay in the cache where sequences are
-short, and :math:`P` is computed again in the backward pass: what is kept are Q, K, V and a byte per element of D (see
-:mod:`rerank.kernels.dropout`). A token that may see nothing gets the mean of V.
+short, and :math:`P` is computed again in the backward pass: what is kept are Q, K, V, the softmax's sums and a byte per
+element of D (see :mod:`rerank.kernels.dropout`). A token that may see nothing gets the mean of V.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -40,6 +41,18 @@ ELEMENTS = 1 << 20
 """Attention weights computed at once (but at least a sequence's): 2 MB in bf16."""
 
 
+class Kept(NamedTuple):
+    """What of the attention of some sequences its backward pass needs beside Q, K and V.
+
+    Attributes:
+        sums: of the exponentials, ``[B, H, L, 1]``; None where a maximum had to be taken off before.
+        words: the bytes that dropped some of the weights; None where none were dropped.
+    """
+
+    sums: Tensor | None
+    words: Tensor | None
+
+
 class _Attention(torch.autograd.Function):
     """Of ``[B, H, L, d]``; the mask ``[B or 1, H or 1, L or 1, L]`` is boolean (True is seen), or None."""
 
@@ -51,36 +64,54 @@ class _Attention(torch.autograd.Function):
         with torch.autocast("cpu", enabled=False):
             for rows in _slices(query, key):
                 parts.append(attended(query[rows], key[rows], value[rows], _part(mask, rows), scale, steps))
-        output, drawn = zip(*parts, strict=True)
-        ctx.save_for_backward(query, key, value, mask, *drawn)
+        output, kept = zip(*parts, strict=True)
+        keep(ctx, kept, query, key, value, mask)
         ctx.scale, ctx.steps = scale, steps
         return torch.cat(output)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        query, key, value, mask, *drawn = ctx.saved_tensors
+        kept, query, key, value, mask = again(ctx)
         parts = [
-            gradients(
-                gradient[rows], query[rows], key[rows], value[rows], _part(mask, rows), ctx.scale, ctx.steps, words
-            )
-            for rows, words in zip(_slices(query, key), drawn, strict=True)
+            gradients(gradient[rows], query[rows], key[rows], value[rows], _part(mask, rows), ctx.scale, ctx.steps, own)
+            for rows, own in zip(_slices(query, key), kept, strict=True)
         ]
         return (*map(torch.cat, zip(*parts, strict=True)), None, None, None)
 
 
+def keep(ctx: Any, kept: Sequence[Kept], *others: Tensor | None) -> None:
+    """Let the graph keep them."""
+    ctx.save_for_backward(*others, *(sums for sums, _ in kept), *(words for _, words in kept))
+    ctx.others = len(others)
+
+
+def again(ctx: Any) -> tuple[Any, ...]:
+    """What :func:`keep` was given, in the same order."""
+    others, found = ctx.saved_tensors[: ctx.others], ctx.saved_tensors[ctx.others :]
+    half = len(found) // 2
+    return [Kept(*pair) for pair in zip(found[:half], found[half:], strict=True)], *others
+
+
 def attended(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float, steps: int
-) -> tuple[Tensor, Tensor | None]:
-    """Attention of some sequences, ``[B, H, L, d]``, and the bytes that dropped ``steps`` / 256 of its weights.
+) -> tuple[Tensor, Kept]:
+    """Attention of some sequences, ``[B, H, L, d]``, and what to keep; ``steps`` / 256 of its weights are dropped.
 
     A mask of fewer than L columns is one of the last keys.
     """
-    weights, sums = _exponentials(query, key, mask, scale)
+    query, key, value = (query * scale).contiguous(), key.contiguous(), value.contiguous()  # products copy, slowly
+    weights = _logits(query, key, mask).exp_()
+    sums = weights.sum(-1, keepdim=True)
+    # A maximum per row, taken off before the exponential, takes as long as that; sums show where it was needed.
+    least, most = sums.aminmax()
+    safe = bool(SAFE[0] < least and most < SAFE[1])
+    if not safe:
+        weights = torch.softmax(_logits(query, key, mask), -1)
     words = draw(weights.numel()) if steps else None
     if words is not None:
         drop_(weights, words, steps)
-        sums = sums * ((STEPS - steps) / STEPS)
-    return (weights @ value).div_(sums), words
+    share = (STEPS - steps) / STEPS
+    return (weights @ value).div_(sums * share if safe else share), Kept(sums if safe else None, words)
 
 
 def gradients(
@@ -91,37 +122,23 @@ def gradients(
     mask: Tensor | None,
     scale: float,
     steps: int,
-    words: Tensor | None,
+    kept: Kept,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of query, key and value, of what :func:`attended` gave."""
-    weights, sums = _exponentials(query, key, mask, scale)
-    weights.div_(sums)
-    gradient = gradient * (STEPS / (STEPS - steps))
-    of_weights, kept = gradient @ value.transpose(-1, -2), weights
-    if words is not None:
-        kept = drop_(weights.clone(), words, steps)
-        drop_(of_weights, words, steps)
-    of_logits = torch.ops.aten._softmax_backward_data(of_weights, weights, -1, weights.dtype).mul_(scale)
-    return of_logits @ key, of_logits.transpose(-1, -2) @ query, kept.transpose(-1, -2) @ gradient
+    query, key, value = (query * scale).contiguous(), key.contiguous(), value.contiguous()
+    gradient = (gradient * (STEPS / (STEPS - steps))).contiguous()
+    logits = _logits(query, key, mask)
+    weights = torch.softmax(logits, -1) if kept.sums is None else logits.exp_().div_(kept.sums)
+    of_weights, left = gradient @ value.transpose(-1, -2), weights
+    if kept.words is not None:
+        left = drop_(weights.clone(), kept.words, steps)
+        drop_(of_weights, kept.words, steps)
+    of_logits = torch.ops.aten._softmax_backward_data(of_weights, weights, -1, weights.dtype)
+    return (of_logits @ key).mul_(scale), of_logits.transpose(-1, -2) @ query, left.transpose(-1, -2) @ gradient
 
 
-def _exponentials(query: Tensor, key: Tensor, mask: Tensor | None, scale: float) -> tuple[Tensor, Tensor]:
-    """Attention weights before they are divided by their sums, ``[..., L]``, and the sums, ``[..., 1]``.
-
-    A maximum per row, taken off before the exponential, takes as long as that; so it is done only where sums show
-    that it was needed.
-    """
-    weights = _logits(query, key, mask, scale).exp_()
-    sums = weights.sum(-1, keepdim=True)
-    least, most = sums.aminmax()
-    if not (SAFE[0] < least and most < SAFE[1]):
-        weights = torch.softmax(_logits(query, key, mask, scale), -1)
-        sums = weights.sum(-1, keepdim=True)
-    return weights, sums
-
-
-def _logits(query: Tensor, key: Tensor, mask: Tensor | None, scale: float) -> Tensor:
-    logits = (query * scale) @ key.transpose(-1, -2)
+def _logits(query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor:
+    logits = query @ key.transpose(-1, -2)
     if mask is not None:
         last = logits[..., logits.shape[-1] - mask.shape[-1] :]
         last += torch.zeros(mask.shape, dtype=logits.dtype).masked_fill_(~mask, torch.finfo(logits.dtype).min)

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from rerank.kernels.cpu_attention import ELEMENTS, attended, gradients, is_ours
+from rerank.kernels.cpu_attention import ELEMENTS, again, attended, gradients, is_ours, keep
 from rerank.kernels.dropout import threshold
 from rerank.kernels.shapes import CHUNK, ROWS, TEXT, rounded
 from rerank.kernels.transfer import sent
@@ -323,26 +323,25 @@ class _Attention(torch.autograd.Function):
         steps: int,
         first: bool,
     ) -> Tensor:
-        output, drawn = torch.empty_like(query, memory_format=torch.contiguous_format), []
+        output, kept = torch.empty_like(query, memory_format=torch.contiguous_format), []
         with torch.autocast("cpu", enabled=False):
             for run, mask in zip(runs, masks, strict=True):
                 states = _views(run, query, key, value, first)
-                part, words = attended(*states, mask, scale, steps)
+                part, own = attended(*states, mask, scale, steps)
                 _view(run, output, first).copy_(part)
-                drawn.append(words)
+                kept.append(own)
         output[_end(runs, first) :] = 0
-        ctx.save_for_backward(query, key, value, *(words for words in drawn if words is not None))
+        keep(ctx, kept, query, key, value)
         ctx.runs, ctx.masks, ctx.scale, ctx.steps, ctx.first = runs, masks, scale, steps, first
         return output
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        query, key, value, *drawn = ctx.saved_tensors
+        kept, query, key, value = again(ctx)
         found = [torch.empty_like(state, memory_format=torch.contiguous_format) for state in (query, key, value)]
-        for i, (run, mask) in enumerate(zip(ctx.runs, ctx.masks, strict=True)):
+        for run, mask, own in zip(ctx.runs, ctx.masks, kept, strict=True):
             states = _views(run, query, key, value, ctx.first)
-            words = drawn[i] if drawn else None
-            parts = gradients(_view(run, gradient, ctx.first), *states, mask, ctx.scale, ctx.steps, words)
+            parts = gradients(_view(run, gradient, ctx.first), *states, mask, ctx.scale, ctx.steps, own)
             for place, part in zip(_views(run, found[0], found[1], found[2], ctx.first), parts, strict=True):
                 place.copy_(part)
         for whole, first in zip(found, (ctx.first, False, False), strict=True):

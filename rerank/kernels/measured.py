@@ -16,11 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 
 from rerank.errors import UserError
 from rerank.files import atomic_write, cache_folder, digest
 from rerank.kernels.dropout import Dropout
 from rerank.kernels.flat_attention import Sequences, attend
+from rerank.kernels.products import product, works
 from rerank.kernels.ways import Way, Ways, use_ways
 
 log = logging.getLogger("rerank")
@@ -114,16 +116,24 @@ def measure(heads: int, size: int, kind: torch.dtype, device: torch.device) -> d
         states = wide.detach().requires_grad_()
         torch.autograd.grad(module(states), states, wide)
 
-    works: dict[str, Callable[[Way], None]] = {
+    weight = torch.randn(heads * size, heads * size, generator=made).to(device, kind)
+
+    def products(way: Way) -> None:
+        with torch.inference_mode():
+            product(wide, weight, weight[0]) if way == "own" else F.linear(wide, weight, weight[0])
+
+    kinds: dict[str, Callable[[Way], None]] = {
         "scoring": lambda way: attention(way, 0.0, False),
         "training": lambda way: attention(way, 0.0, True),
         "dropped": lambda way: attention(way, RATE, True),
         "dropout": dropout,
     }
+    if device.type == "cpu" and kind == torch.bfloat16 and works():
+        kinds["products"] = products
     state = torch.get_rng_state()
     own = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
     try:
-        return {name: _times(work, device) for name, work in works.items()}
+        return {name: _times(work, device) for name, work in kinds.items()}
     finally:
         torch.set_rng_state(state)
         if own is not None:

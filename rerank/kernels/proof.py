@@ -16,6 +16,7 @@ from torch import Tensor
 from rerank.kernels.cpu_attention import NAME, use_cheap_attention
 from rerank.kernels.dropout import use_cheap_dropout
 from rerank.kernels.flat import flatten, reads_flat, stop_reading_flat, use_flat_encoder
+from rerank.kernels.products import use_products
 from rerank.kernels.ways import Ways, use_ways
 
 log = logging.getLogger("rerank")
@@ -41,6 +42,7 @@ def use_kernels(network: Any, encoder: Any, score: Score, batch: Mapping[str, Te
     """
     name = type(network).__name__
     use_cheap_dropout(network)
+    use_products(network)
     plain = outcome(network, score, batch)
 
     def differs(install: Callable[[], None], read: Callable[[], Mapping[str, Any]]) -> str | None:

@@ -1,7 +1,7 @@
 """Where two ways lead to the same numbers: which of them a network's modules take.
 
-Attention and dropout have a way of our own and PyTorch's. :mod:`rerank.kernels.measured` finds the faster one; a
-training keeps what it started with.
+Attention, dropout and products have a way of our own and PyTorch's. :mod:`rerank.kernels.measured` finds the faster
+one; a training keeps what it started with.
 """
 
 from __future__ import annotations
@@ -27,25 +27,27 @@ class Ways:
         training: attention in training mode, backwards too, without dropout.
         dropped: the same with dropout.
         dropout: dropout of states.
+        products: products of scoring, of weights and states. (Runs of earlier versions do not say.)
     """
 
     scoring: Way
     training: Way
     dropped: Way
     dropout: Way
+    products: Way = "torch"
 
     @classmethod
     def all(cls, way: Way) -> Ways:
         """The same for everything."""
-        return cls(way, way, way, way)
+        return cls(way, way, way, way, way)
 
     @classmethod
     def of(cls, told: Mapping[str, Any]) -> Ways:
         """What :func:`dataclasses.asdict` made; raises ValueError where it did not make it."""
-        names = [field.name for field in fields(cls)]
-        if any(told.get(name) not in ("own", "torch") for name in names):
+        found = {field.name: told.get(field.name, field.default) for field in fields(cls)}
+        if any(way not in ("own", "torch") for way in found.values()):
             raise ValueError(f"not ways: {dict(told)}")
-        return cls(**{name: told[name] for name in names})
+        return cls(**found)
 
     def __str__(self) -> str:
         """A word for each kind."""

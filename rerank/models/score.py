@@ -18,6 +18,7 @@ from rerank.arrow import Array, list_numbers, starts_of
 from rerank.errors import UserError
 from rerank.kernels.memory import out_of_memory
 from rerank.kernels.precision import Precision, autocast, resolve
+from rerank.kernels.products import Halves, halves_of, scoring_with
 from rerank.kernels.transfer import sent
 from rerank.models.base import Inputs
 from rerank.progress import tqdm
@@ -61,6 +62,9 @@ class Scoring(Protocol):
 
     def parameters(self) -> Iterator[nn.Parameter]:
         """Its weights."""
+
+    def modules(self) -> Iterator[nn.Module]:
+        """It and what it is made of."""
 
     def eval(self) -> Any:
         """Set it to evaluation."""
@@ -133,12 +137,14 @@ def _score(
     scores, left = np.empty(len(rows), dtype=np.float32), np.arange(len(rows))
     training = scorer.training
     scorer.eval()
+    halves = halves_of(scorer.modules()) if device.type == "cpu" and precision == "bf16" else {}
     try:
         with bar:
             while len(left):
                 chunks = Chunks([left[chunk] for chunk in inputs.chunks(rows[left], starts_of(of[left]), budget)])
                 workers = min(workers, len(chunks.all))
-                for chunk, found in _in_threads(partial(_work, score, chunks, precision, device), chunks, workers):
+                work = partial(_work, score, chunks, precision, device, halves)
+                for chunk, found in _in_threads(work, chunks, workers):
                     scores[chunk] = found
                 stops.check()
                 left = chunks.left()
@@ -185,10 +191,12 @@ class Chunks:
         return np.sort(np.concatenate([np.arange(0), *self.too_large, *self._waiting]))
 
 
-def _work(score: Callable[[Array], Tensor], chunks: Chunks, precision: Precision, device: torch.device) -> Found:
+def _work(
+    score: Callable[[Array], Tensor], chunks: Chunks, precision: Precision, device: torch.device, halves: Halves
+) -> Found:
     """Score chunks as long as there are any."""
     found = []  # fetched at the end: a GPU computes while the next chunks are collated
-    with torch.inference_mode(), autocast(precision, device):
+    with torch.inference_mode(), autocast(precision, device), scoring_with(halves):
         for chunk in chunks:
             try:
                 found.append((chunk, score(chunk)))

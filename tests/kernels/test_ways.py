@@ -12,6 +12,7 @@ import torch
 from rerank.kernels import measured
 from rerank.kernels.flat import reads_flat
 from rerank.kernels.measured import faster, measure
+from rerank.kernels.products import works
 from rerank.kernels.ways import Ways, way_of, ways_of
 from rerank.models.text.cross_encoder import CrossEncoder
 
@@ -52,7 +53,8 @@ def test_both_ways_are_measured_and_random_numbers_stay(kind: torch.dtype) -> No
     before = torch.get_rng_state()
     found = measure(2, 8, kind, CPU)
     assert torch.equal(torch.get_rng_state(), before)
-    assert found.keys() == {"scoring", "training", "dropped", "dropout"}
+    products = {"products"} if kind == torch.bfloat16 and works() else set()
+    assert found.keys() == {"scoring", "training", "dropped", "dropout"} | products
     for times in found.values():
         assert times.keys() == {"own", "torch"} and all(0 < value < 60_000 for value in times.values())
 

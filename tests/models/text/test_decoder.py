@@ -164,7 +164,7 @@ def _once(folder: Path, template: str) -> Decoder:
 def test_a_long_document_is_cut_and_nothing_behind_it(qwen: Path) -> None:
     model = Decoder(str(qwen), template="qwen3-reranker", query_length=4, document_length=6)
     long = model.predict([("shock wave?", "heat " * 99), ("shock wave?", "heat " * 6), ("jet " * 99, "heat")])
-    assert long[0] == long[1]
+    assert long[0] == pytest.approx(long[1], abs=1e-5)  # places in a chunk may round differently
     from rerank.lists.tokens import Side, encode
 
     ids, cut = encode(model.tokenizer, Side(4, *model._around[0]), ["jet " * 99])
