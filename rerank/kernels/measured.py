@@ -11,7 +11,7 @@ import logging
 import platform
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,7 @@ def faster(heads: int, size: int, kind: torch.dtype, device: torch.device) -> Wa
         "heads": heads,
         "size": size,
         "type": str(kind).removeprefix("torch."),
+        "kinds": [field.name for field in fields(Ways)],
     }
     path = cache_folder() / "kernels" / f"{digest(json.dumps(about, sort_keys=True))}.json"
     if (found := _kept(path)) is not None:
