@@ -216,6 +216,20 @@ def test_batch_norm_does_not_notice_how_many_processes_there_are(
     assert found["nDCG@5"] == pytest.approx(measured[0]["nDCG@5"], abs=1e-6)
 
 
+def test_gradients_are_clipped_at_the_norm_that_is_given(options: list[str], tmp_path: Path) -> None:
+    """Far above them it changes no bit; far below Adam's epsilon nothing moves any more."""
+    options = [*options, "--optimization.weight_decay=0", "--checkpoint_every=1"]
+    for name, norm in (("none", "null"), ("far", "1e9"), ("tight", "1e-15")):
+        train([*options, f"--optimization.max_grad_norm={norm}", f"--output={tmp_path / name}"])
+    assert_same(weights(tmp_path / "far"), weights(tmp_path / "none"))
+    values = {
+        name: [line["validation"] for line in metrics(tmp_path / name) if "validation" in line]
+        for name in ("none", "tight")
+    }
+    assert values["tight"] == values["tight"][:1] * 3
+    assert values["none"] != values["none"][:1] * 3
+
+
 def test_fidelity_is_logged_on_request(options: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Twin-sigmoid's forward pass is exact; SmoothI's indicators are less sharp the smaller alpha is."""
     values = {}
