@@ -17,7 +17,7 @@ from rerank.errors import UserError
 from rerank.evaluation.measures import PerQuery, parse_measures
 from rerank.experiments.cells import Cell, Group, Plan
 from rerank.experiments.config import ExperimentConfig, Figure, Method
-from rerank.experiments.figures.data import check_figures, curves, search_lines
+from rerank.experiments.figures.data import check_figures, curves, measures_of, search_lines
 from rerank.experiments.figures.draw import COLOURS, data_name, write_figures
 from rerank.experiments.outcome import Outcome
 from rerank.experiments.run import Experiment
@@ -257,6 +257,12 @@ def test_what_cannot_be_drawn_is_refused(figure: Figure, message: str, tmp_path:
     with pytest.raises(UserError) as error:
         check_figures(make_plan(tmp_path, figures={"f": figure}))
     assert message in str(error.value)
+
+
+def test_a_search_shows_what_it_chooses_by_and_curves_the_monitor(tmp_path: Path) -> None:
+    plan = make_plan(tmp_path, select="AP")
+    assert measures_of(plan, Figure("search", **OVER_ALPHA)) == ["AP"]
+    assert measures_of(plan, Figure("curves")) == ["nDCG@5"]
 
 
 def test_two_pictures_do_not_share_a_file(tmp_path: Path) -> None:
