@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.image import imread
 from scipy import stats
@@ -16,7 +17,7 @@ from rerank.errors import UserError
 from rerank.evaluation.measures import PerQuery, parse_measures
 from rerank.experiments.cells import Cell, Group, Plan
 from rerank.experiments.config import ExperimentConfig, Figure, Method
-from rerank.experiments.figures.data import check_figures, curves, search_lines
+from rerank.experiments.figures.data import check_figures, curves, measures_of, search_lines
 from rerank.experiments.figures.draw import COLOURS, data_name, write_figures
 from rerank.experiments.outcome import Outcome
 from rerank.experiments.run import Experiment
@@ -140,12 +141,13 @@ def make_outcomes(plan: Plan, least: int = 4) -> dict[Group, Outcome]:
                 line = {"mean_loss": 1 / epoch, "validation": {"nDCG@5": value, "AP": 0.0}}
             lines.append({"step": epoch, "epoch": epoch} | line)
         (cell.folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        measures = tuple(parse_measures(plan.config.measures))
         test = PerQuery(
-            tuple(parse_measures("nDCG@5 AP")),
+            measures,
             tuple(f"{group.fold}-{i}" for i in range(9)),
-            rng.random((2, 9)),
+            rng.random((len(measures), 9)),
             (),
-            np.zeros((2, 9), dtype=bool),
+            np.zeros((len(measures), 9), dtype=bool),
             "0",
         )
         outcomes[group] = Outcome(cell, cell, 1, {}, test, 1.0)
@@ -177,6 +179,30 @@ def test_a_caption_says_over_how_many_runs_a_picture_is(tmp_path: Path, monkeypa
     methods, curve = (" ".join(caption.split()) for caption in said)
     assert f"test means over {len(FOLDS)} folds, each the mean of {len(SEEDS)} seeds" in methods
     assert f"{len(FOLDS)} folds × {len(SEEDS)} seeds" in curve and "a fold and seed each" in curve
+    said.clear()
+    plan = make_plan(tmp_path / "one", folds=None, figures={"curves": Figure("curves")})
+    done = Experiment(plan, make_outcomes(plan), trained=make_trained(plan))
+    write_figures(done, summarise(plan.config, done.outcomes))
+    assert "1 fold × 2 seeds. Thin: a fold and seed each" in " ".join(said[0].split())
+
+
+def test_the_best_in_each_measure_is_filled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of five measures the last has a row of panels to itself."""
+    drawn: list[tuple[float, bool]] = []
+    draw = Axes.errorbar
+
+    def errorbar(axes: Axes, x: float, y: float, **style: Any) -> Any:
+        drawn.append((x, style["markerfacecolor"] == COLOURS[0]))
+        return draw(axes, x, y, **style)
+
+    monkeypatch.setattr(Axes, "errorbar", errorbar)
+    plan = make_plan(tmp_path, measures="nDCG@5 AP P@1 P@3 RR", figures={"methods": Figure("methods")})
+    done = Experiment(plan, make_outcomes(plan), trained=make_trained(plan))
+    write_figures(done, summarise(plan.config, done.outcomes))
+    for start in range(0, 15, 3):
+        means, filled = zip(*drawn[start : start + 3], strict=True)
+        assert filled == tuple(mean == max(means) for mean in means)
+    assert len(drawn) == 15
 
 
 def test_pictures_are_images_of_their_size(tmp_path: Path) -> None:
@@ -231,6 +257,12 @@ def test_what_cannot_be_drawn_is_refused(figure: Figure, message: str, tmp_path:
     with pytest.raises(UserError) as error:
         check_figures(make_plan(tmp_path, figures={"f": figure}))
     assert message in str(error.value)
+
+
+def test_a_search_shows_what_it_chooses_by_and_curves_the_monitor(tmp_path: Path) -> None:
+    plan = make_plan(tmp_path, select="AP")
+    assert measures_of(plan, Figure("search", **OVER_ALPHA)) == ["AP"]
+    assert measures_of(plan, Figure("curves")) == ["nDCG@5"]
 
 
 def test_two_pictures_do_not_share_a_file(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,9 @@ from tests.builders import make_lists, make_model
 from tests.experiments.test_keep import write_config
 
 
-def test_what_is_behind_after_the_first_seed_is_not_trained_again(tmp_path: Path) -> None:
+def test_what_is_behind_after_the_first_seed_is_not_trained_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     make_model(tmp_path / "model")
     make_lists(tmp_path)
     rates = {"slow": 1e-7, "fast": 1e-3}
@@ -33,7 +36,10 @@ def test_what_is_behind_after_the_first_seed_is_not_trained_again(tmp_path: Path
         "futility": {"after": 1, "difference": 1e-9},
         "keep": None,
     }
-    assert experiment([write_config(tmp_path, **changes)]) == 0
+    with caplog.at_level(logging.INFO, "rerank"):
+        assert experiment([write_config(tmp_path, **changes)]) == 0
+    said = [message.split()[0] for message in caplog.messages if message.startswith("[")]
+    assert said == ["[1/4]", "[2/4]", "[3/3]"], "what is given up is counted no more"
     cells = tmp_path / "out" / "cells"
     found = {name: read_sealed(next(cells.glob(f"{name}/*/seed-1/*/measures.json"))) for name in rates}
     values = {name: content["validation"]["nDCG"] for name, content in found.items()}

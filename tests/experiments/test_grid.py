@@ -309,6 +309,7 @@ def test_dry_run_counts_cells_and_writes_nothing(folder: Path, capsys: pytest.Ca
         ({"folds": [1, 1]}, "folds"),
         ({"seeds": []}, "seeds"),
         ({"jobs": 0}, "jobs"),
+        ({"level": 1.0}, "must be between 0 and 1"),
         ({"figures": {"f": {"kind": "serch"}}}, "serch"),
         ({"figures": {"f": {"kind": "search"}}}, "figures.f.x: a search needs one"),
         ({"trials": None}, "methods.Tuned | 50%.search.optimization.encoder_lr: a range needs"),

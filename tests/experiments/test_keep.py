@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
+import struct
 import sys
 from itertools import count
 from pathlib import Path
@@ -242,6 +244,22 @@ def test_damage_and_strange_files_are_refused(tmp_path: Path) -> None:
     pq.write_table(table.select(["path"]), path)
     with pytest.raises(UserError, match="not the kept cells"):
         read_kept(path)
+
+
+def test_a_bit_that_flips_where_no_seal_is_is_noticed(tmp_path: Path) -> None:
+    """Seals are of files; the value that validation chose by lies beside them, and pages have checksums."""
+    path = tmp_path / "kept.parquet"
+    write_kept(path, [Kept("a", None, 1, "cells/a/all/seed-1/point-1/measures.json", {"AP": 0.5}, 0.123)])
+    whole, kept = path.read_bytes(), read_kept(path)
+    places = [place.start() for place in re.finditer(re.escape(struct.pack("<d", 0.123)), whole)]
+    refused = 0
+    for place in places:
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        try:
+            assert read_kept(path) == kept, "only Parquet's statistics are changed"
+        except UserError:
+            refused += 1
+    assert refused
 
 
 def test_what_is_planned_and_not_measured_is_said_when_it_is_pooled(

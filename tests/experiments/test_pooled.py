@@ -11,15 +11,17 @@ import numpy as np
 import pytest
 from lxml import html
 from matplotlib.image import imread
+from matplotlib.text import Text
 
 from rerank.cli import main
 from rerank.errors import UserError
 from rerank.evaluation.crossed import crossed_difference, paired
 from rerank.evaluation.pooling import random_effects
 from rerank.evaluation.significance import correct
+from rerank.experiments.figures.forest import forest
 from rerank.experiments.keep import Kept, write_kept
 from rerank.experiments.pool import named_paths, pool_experiments, read_results
-from rerank.experiments.pool_table import pooled_table
+from rerank.experiments.pool_table import collections_table, pooled_table
 
 MEASURES = ["nDCG@10", "AP"]
 METHODS = {"first stage": 0.0, "hinge": 0.03, "ListNet": 0.04, "SmoothI": 0.06}
@@ -135,6 +137,23 @@ def test_rows_that_are_equal_everywhere_have_nothing_to_pool(folder: Path, caplo
     assert shown["twin", "AP"] == ["-"] * 5 and "-" not in shown["SmoothI", "AP"][:2]
 
 
+def test_the_forest_of_a_measure_and_the_table_of_collections_say_what_was_pooled(folder: Path) -> None:
+    pool = pool_experiments(paths(folder), baseline="hinge")
+    for measure in MEASURES:
+        drawn = {text.get_text().partition(" [")[0] for text in forest(pool, measure).findobj(Text)}
+        for one in pool.pairs:
+            assert one.total is not None
+            assert (f"{one.total.mean:+.3f}".replace("-", "−") in drawn) == (one.measure == measure)
+    header, rows = collections_table(pool)
+    found = [dict(zip(header, [cell.text for cell in row], strict=True)) for row in rows]
+    parts = [(one, name, part.found) for one in pool.pairs for name, part in one.parts.items()]
+    for shown, (one, name, part) in zip(found, parts, strict=True):
+        assert part is not None
+        assert (shown["row"], shown["measure"], shown["collection"]) == (one.row, one.measure, name)
+        assert shown["queries"] == {"scifact": "300", "cranfield": "225", "NF": "323"}[name]
+        assert float(shown["difference"]) == pytest.approx(part.mean, abs=1e-4)
+
+
 def test_the_command_writes_a_page_that_starts_with_the_forest(folder: Path, tmp_path: Path, capsys: Any) -> None:
     config = tmp_path / "pool.yaml"
     config.write_text("baseline: hinge\nmeasures: nDCG@10 AP\ngroups: {direct: [SmoothI], others: [hinge, ListNet]}\n")
@@ -159,6 +178,8 @@ def test_what_cannot_be_pooled_is_said(folder: Path) -> None:
         pool_experiments(paths(folder), "P@5")
     with pytest.raises(UserError, match="no such file"):
         named_paths(["nowhere"])
+    with pytest.raises(UserError, match="name at least one folder"):
+        named_paths([])
     with pytest.raises(UserError, match="given twice"):
         named_paths([str(folder / "scifact.parquet")] * 2)
     with pytest.raises(UserError, match="alone has nothing"):

@@ -16,6 +16,7 @@ from rerank.experiments import table
 from rerank.experiments.cells import Cell, Group
 from rerank.experiments.config import FIRST_STAGE, ExperimentConfig, Method, Published
 from rerank.experiments.outcome import Failure, Outcome
+from rerank.experiments.planned import planned_pairs
 from rerank.experiments.summary import summarise
 
 MEASURES = "nDCG@10 AP"
@@ -207,6 +208,11 @@ def test_all_pairs_and_groups_are_one_family() -> None:
     for rank, place in enumerate(order):
         highest = max(highest, min(1.0, raw[place] * (8 - rank)))
         assert summary.compared[place].corrected == pytest.approx(highest)
+
+
+def test_of_all_pairs_those_with_the_baseline_come_first_and_end_in_it() -> None:
+    pairs = planned_pairs(["a", "base", "c"], "base", every=True)
+    assert pairs == [("a", "base"), ("c", "base"), ("c", "a")]
 
 
 def test_what_failed_was_planned_all_the_same() -> None:

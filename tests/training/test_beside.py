@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 
 from rerank.cli import main
+from rerank.evaluation.measures import evaluate
 from rerank.hashes import read_sealed
 from rerank.lists.folds import FoldsData
 from rerank.lists.view import Lists
+from rerank.retrieval.fuse import interpolate
+from rerank.retrieval.runs import read_run
 from tests.builders import make_lists, make_model
 
 
@@ -30,6 +33,12 @@ def test_the_last_lines_of_training_and_of_reranking(tmp_path: Path, caplog: pyt
     assert found["test"]["first"] == pytest.approx(_mean(test), abs=1e-12)
     assert found["test"]["ours"] == pytest.approx(read_sealed(run / "measures.json")["test"]["nDCG@10"], abs=1e-12)
     assert found["test"]["difference"] == pytest.approx(found["test"]["ours"] - found["test"]["first"], abs=1e-12)
+    mixed = read_sealed(run / "measures.json")["with_first_stage"]
+    assert set(mixed) == {"first_stage_weight", "validation", "test"}
+    both = interpolate(read_run(run / "test.trec"), test.run(), mixed["first_stage_weight"])
+    assert test.qrels is not None
+    expected = evaluate(both, test.qrels, "nDCG@10").mean["nDCG@10"]
+    assert mixed["test"]["nDCG@10"] == pytest.approx(expected, abs=1e-9)
     line = f"test: nDCG@10 {found['test']['ours']:.4f}, first stage {found['test']['first']:.4f}, difference"
     assert any(message.startswith(line) and "95 % interval" in message for message in caplog.messages)
     said = any(message.startswith("test: the model") for message in caplog.messages)
@@ -44,7 +53,5 @@ def test_the_last_lines_of_training_and_of_reranking(tmp_path: Path, caplog: pyt
 
 
 def _mean(lists: Lists) -> float:
-    from rerank.evaluation.measures import evaluate
-
     assert lists.qrels is not None
     return evaluate(lists.run(), lists.qrels, "nDCG@10").mean["nDCG@10"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 import subprocess
 import sys
@@ -204,6 +205,8 @@ def test_batch_norm_does_not_notice_how_many_processes_there_are(
     train([*options, "--checkpoint_every=1", f"--output={config.parent}"])
     together(processes, ["train", f"--config={config}", f"--output={saved}"])
     assert_same(weights(saved), weights(config.parent))
+    assert f"{processes - 1} of {processes} processes are idle: batch norm" in (saved / "log.txt").read_text()
+    assert "idle" not in (config.parent / "log.txt").read_text()
     measured = [json.loads((run / "measures.json").read_text())["validation"] for run in (saved, config.parent)]
     assert measured[0] == measured[1]
     lists = configured(yaml.safe_load(config.read_text())).data.splits(42).validation
@@ -213,16 +216,32 @@ def test_batch_norm_does_not_notice_how_many_processes_there_are(
     assert found["nDCG@5"] == pytest.approx(measured[0]["nDCG@5"], abs=1e-6)
 
 
-def test_fidelity_is_logged_on_request(options: list[str], tmp_path: Path) -> None:
+def test_gradients_are_clipped_at_the_norm_that_is_given(options: list[str], tmp_path: Path) -> None:
+    """Far above them it changes no bit; far below Adam's epsilon nothing moves any more."""
+    options = [*options, "--optimization.weight_decay=0", "--checkpoint_every=1"]
+    for name, norm in (("none", "null"), ("far", "1e9"), ("tight", "1e-15")):
+        train([*options, f"--optimization.max_grad_norm={norm}", f"--output={tmp_path / name}"])
+    assert_same(weights(tmp_path / "far"), weights(tmp_path / "none"))
+    values = {
+        name: [line["validation"] for line in metrics(tmp_path / name) if "validation" in line]
+        for name in ("none", "tight")
+    }
+    assert values["tight"] == values["tight"][:1] * 3
+    assert values["none"] != values["none"][:1] * 3
+
+
+def test_fidelity_is_logged_on_request(options: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Twin-sigmoid's forward pass is exact; SmoothI's indicators are less sharp the smaller alpha is."""
     values = {}
     for name, relaxation in (("twin", "TwinSigmoid"), ("sharp", "SmoothI"), ("soft", "SmoothI")):
         words = [f"--loss.relaxation={relaxation}", "--fidelity=true", f"--output={tmp_path / name}"]
         words += {"twin": [], "sharp": ["--loss.relaxation.alpha=1000"], "soft": ["--loss.relaxation.alpha=0.01"]}[name]
-        train([*[word for word in options if "relaxation" not in word], *words])
+        with caplog.at_level(logging.INFO, "rerank"):
+            train([*[word for word in options if "relaxation" not in word], *words])
         logged = [line["fidelity"] for line in metrics(tmp_path / name) if "validation" in line]
         assert len(logged) == 3
         values[name] = logged[-1]
+        assert "fidelity: " + ", ".join(f"{key} {value:.3f}" for key, value in logged[-1].items()) in caplog.messages
     assert values["twin"] == pytest.approx({"rank_error": 0, "gap": 0}, abs=1e-6)
     assert values["sharp"]["sharpness"] > values["soft"]["sharpness"]
     assert values["sharp"]["rank_error"] < values["soft"]["rank_error"]

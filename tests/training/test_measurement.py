@@ -63,7 +63,8 @@ def test_rankings_are_kept_for_the_lists_that_they_are_of(tmp_path: Path) -> Non
     run = {"q1": [Scored("d2", 2.0), Scored("d1", 1.0)]}
     identity = run_identity({"training": "t"}, TEST)
     assert kept_test_run(tmp_path, identity) is None
-    write_test_run(tmp_path, identity, run)
+    write_test_run(tmp_path, identity, run, tag="fused")
+    assert (tmp_path / "test.trec").read_text().splitlines()[0] == "q1 Q0 d2 1 2 fused"
     assert kept_test_run(tmp_path, identity) == run
     assert kept_test_run(tmp_path, run_identity({"training": "t"}, TEST | {"qrels": "e"})) == run, "judged otherwise"
     assert kept_test_run(tmp_path, run_identity({"training": "t"}, TEST | {"texts": "e"})) is None

@@ -14,9 +14,11 @@ from pathlib import Path
 
 import psutil
 import pytest
+import torch
 import yaml
 from safetensors.torch import load_file
 
+from rerank.training.checkpoint import State, load_checkpoint, save_checkpoint
 from tests.builders import make_lists, make_model
 from tests.forked import Command
 from tests.training.test_training import assert_same, metrics, progress, weights
@@ -111,6 +113,17 @@ def test_a_training_that_is_stopped_resumes_bit_for_bit(
     assert metrics(run) == metrics(alone)
     assert (run / "measures.json").read_text() == (alone / "measures.json").read_text()
     assert not [path for path in run.rglob("*") if path.name.endswith((".tmp", ".old"))]
+
+
+def test_a_checkpoint_takes_the_place_of_one_of_the_same_step(tmp_path: Path) -> None:
+    """What is stopped while it measures the test lists has written the last step's already."""
+    network = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.AdamW(network.parameters())
+    for best in (0.5, 0.75):
+        save_checkpoint(tmp_path, State(step=3, best=best), network, optimizer)
+    state = load_checkpoint(tmp_path, network, optimizer)
+    assert state is not None and state.best == 0.75
+    assert len([*(tmp_path / "checkpoints").iterdir()]) == 1
 
 
 def test_a_second_signal_leaves_at_once(options: list[str], tmp_path: Path) -> None:

@@ -293,6 +293,7 @@ def test_steps_without_anything_to_learn_are_skipped_and_said(
     steps = [line for line in lines if "rate" in line]
     skipped = [bool(line.get("skipped")) for line in steps]
     assert skipped == [False] * (len(steps) // 2) + [True] * (len(steps) // 2)
+    assert {line["documents/s"] for line in steps if line.get("skipped")} == {0.0}, "nothing was scored"
     epochs = [line for line in lines if "mean_loss" in line]
     assert [line["skipped_steps"] for line in epochs] == [0, 0, *[len(steps) // 4] * 2]
     assert "steps skipped (nothing to learn from)" in caplog.text

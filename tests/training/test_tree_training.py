@@ -148,6 +148,8 @@ def test_the_monitor_is_what_ir_measures_computes(measure: str, tied: bool, list
     best = one.grades.astype(float)
     expected = evaluate(one.run(best), one.qrels, measure).mean[measure]
     assert Monitor(one, measure)(best) == pytest.approx(expected) and expected > 0
+    given = Lists.from_dataframe(one.to_dataframe(), one.qrels)  # whether the qrels hold more is looked up
+    assert Monitor(given, measure)(best) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("measure", ["nDCG@5", "AP"])
