@@ -56,7 +56,14 @@ def reaped(name: str, folder: Path, corpus: Path, runs: int) -> tuple[int, str]:
     if (child := os.fork()) == 0:
         os.dup2(os.open(log, os.O_CREAT | os.O_TRUNC | os.O_WRONLY), 1)
         os.dup2(1, 2)
-        fuzz(name, folder, corpus, runs)
+        code = 1
+        try:
+            fuzz(name, folder, corpus, runs)
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        finally:
+            sys.stdout.flush()
+            os._exit(code)  # what would clean up at the end, such as the folder of files, is the parent's
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), log.read_text(errors="replace")
 
 
