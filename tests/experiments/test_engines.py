@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,8 @@ import yaml
 
 from rerank.cli import main
 from rerank.experiments.engines import Reply, Workers
+from rerank.experiments.worker import train_cell
+from rerank.hashes import read_sealed
 from tests.builders import write_folds
 from tests.conftest import ROOT
 
@@ -67,6 +69,28 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert main(["experiment", "--config", str(write_config(folder))]) == 0
     assert len(found(folder / "here")) == 24 + 12
     return folder
+
+
+def test_a_cell_that_somebody_else_still_trains_is_waited_for(here: Path) -> None:
+    """A machine that was taken for dead may still be at it."""
+    cell = next((here / "here").glob("cells/**/measures.json")).parent
+    settings, training = yaml.safe_load((cell / "config.yaml").read_text()), read_sealed(cell / "measures.json")["id"]
+    holds = (
+        "import sys; from rerank.locks import held\nwith held(sys.argv[1], 'x'): print(flush=True), sys.stdin.read()"
+    )
+    with (
+        subprocess.Popen(
+            [sys.executable, "-c", holds, str(cell)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as other,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        assert other.stdin is not None and other.stdout is not None
+        other.stdout.readline()
+        waiting = pool.submit(train_cell, settings, cell, training)
+        time.sleep(1)
+        assert not waiting.done()
+        other.stdin.close()
+        waiting.result(60)
 
 
 def results(output: Path) -> Any:
