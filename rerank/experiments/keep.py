@@ -138,10 +138,11 @@ def read_kept(path: str | Path) -> list[Kept]:
         raise NotFoundError(f"{path}: no such file; `keep: {path}` in an experiment's configuration makes it")
     try:
         table = pq.read_table(path, page_checksum_verification=True, partitioning=None)
-    except (pa.ArrowException, OSError) as error:
+        names = list(table.column_names)
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # the last of names that are no UTF-8
         raise UserError(f"{path}: damaged, or no Parquet file ({one_line(error)})") from error
-    if list(table.column_names) != _schema().names:
-        raise UserError(f"{path}: not the kept cells of an experiment (columns {', '.join(table.column_names)})")
+    if names != _schema().names:
+        raise UserError(f"{path}: not the kept cells of an experiment (columns {', '.join(names)})")
     try:
         return list(_files(path, table.cast(_schema())))
     except (KeyError, IndexError, TypeError, ValueError, ArithmeticError, RecursionError, pa.ArrowException) as error:

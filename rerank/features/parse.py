@@ -111,9 +111,10 @@ def read_sizes(path: Path, documents: int) -> list[tuple[str, int]]:
         raise UserError(f"{path}: lines have no qid, and there is no {sizes.name} beside; expected {EXAMPLE}")
     queries: list[tuple[str, int]] = []
     for number, line in read_lines(sizes):
-        if not (line.strip().isdecimal() and len(line.strip()) < 19 and int(line)):
+        size = line.strip(" \t\r\n")
+        if not (size.isascii() and size.isdecimal() and len(size) < 19 and int(size)):
             raise UserError(f"{sizes}:{number}: {line!r}; expected how many documents a query has, from 1")
-        queries.append((f"{sizes.stem}-{len(queries) + 1}", int(line)))
+        queries.append((f"{sizes.stem}-{len(queries) + 1}", int(size)))
     if (total := sum(count for _, count in queries)) != documents:
         raise UserError(f"{sizes}: counts {total} documents, but {path} has {documents}")
     return queries

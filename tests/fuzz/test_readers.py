@@ -159,6 +159,20 @@ def test_numbers_longer_than_python_reads(folder: Path, tmp_path: Path, digits: 
     assert "train.txt:2" in says(READERS["LETOR"].read, tmp_path / "train.txt")
 
 
+@pytest.mark.parametrize("size", ["2\x1e", "\x1c2", "\u0662", "2\u00a0"])
+def test_sizes_of_lists_are_digits_and_nothing_else(tmp_path: Path, size: str) -> None:
+    """Blanks that only Python's ``strip`` takes for blanks, and digits of another script."""
+    (tmp_path / "rank.train.query").write_bytes(f"1\n{size}\n".encode())
+    assert "rank.train.query:2" in says(read_sizes, tmp_path / "rank.train", 3)
+
+
+def test_kept_cells_whose_columns_are_named_in_no_utf8(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"NAMENAME": [1]}), tmp_path / "kept.parquet", store_schema=False)
+    whole = (tmp_path / "kept.parquet").read_bytes()
+    (tmp_path / "kept.parquet").write_bytes(whole.replace(b"NAMENAME", b"NAME\xa3AME"))
+    assert "kept.parquet: damaged" in says(read_kept, tmp_path / "kept.parquet")
+
+
 @pytest.mark.parametrize("number", ["0x2", "0X2"])
 def test_features_are_numbered_in_digits(folder: Path, tmp_path: Path, number: str) -> None:
     (tmp_path / "train.txt").write_text(f"1 qid:1 1:0.5\n0 qid:1 {number}:1\n")
