@@ -87,7 +87,8 @@ def keep(ctx: Any, kept: Sequence[Kept], *others: Tensor | None) -> None:
 
 def again(ctx: Any) -> tuple[Any, ...]:
     """What :func:`keep` was given, in the same order."""
-    others, found = ctx.saved_tensors[: ctx.others], ctx.saved_tensors[ctx.others :]
+    saved = ctx.saved_tensors  # once: what is checkpointed cannot be unpacked again
+    others, found = saved[: ctx.others], saved[ctx.others :]
     half = len(found) // 2
     return [Kept(*pair) for pair in zip(found[:half], found[half:], strict=True)], *others
 
