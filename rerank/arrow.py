@@ -81,6 +81,17 @@ def numbers(column: pa.ChunkedArray) -> Array:
     return parts[0] if len(parts) == 1 else np.concatenate([np.zeros(0, kind), *parts])
 
 
+def taken(column: pa.ChunkedArray, rows: Array) -> pa.ChunkedArray:
+    """Some rows of a column of texts, in as many chunks as Arrow's 32-bit offsets ask for."""
+    try:
+        return column.take(pa.array(rows))
+    except pa.ArrowInvalid:  # 2 GiB or more
+        if len(rows) < 2:
+            raise
+        half = len(rows) // 2
+        return pa.chunked_array([*taken(column, rows[:half]).chunks, *taken(column, rows[half:]).chunks], column.type)
+
+
 class FlatFile:
     """Numbers that come block by block and end up in an Arrow file in one piece, which is mapped without a copy.
 
@@ -107,7 +118,7 @@ class FlatFile:
     def add(self, **columns: Array) -> None:
         """Append rows: ``[n]``, or ``[n, C]`` of fixed-size lists, for every column."""
         for name, values in columns.items():
-            np.ascontiguousarray(values, dtype=_number(self.schema.field(name).type)).tofile(self._files[name])
+            self._files[name].write(np.ascontiguousarray(values, dtype=_number(self.schema.field(name).type)).data)
         self.rows += len(values)
 
     def mapped(self, name: str) -> Array:

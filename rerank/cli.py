@@ -11,6 +11,7 @@ from typing import Any, Literal
 from rerank import __version__, tasks
 from rerank.console import call, exit_code, find_own_classes
 from rerank.errors import UserError, nearest
+from rerank.ranges import check_unused
 
 log = logging.getLogger("rerank")
 
@@ -43,20 +44,22 @@ def retrieve(output: str, **asked: Any) -> None:
     log.info("%s: %d queries, %d candidates, %d distinct documents", output, len(made), made.size, documents)
 
 
-def lists(folder: str, measures: str | None = None, html: str | None = None, upgrade: bool = False) -> None:
+def lists(
+    folder: str,
+    measures: str | None = None,
+    html: str | None = None,
+    trained_on: list[str] | None = None,
+) -> None:
     """Show what is in a lists folder: depth, what each system finds and adds, and the best that reranking could reach.
 
     Args:
         folder: lists folder made by ``rerank retrieve``.
         measures: measures in the notation of ir-measures, the main one first; null takes nDCG@10, AP and recall.
         html: write a page instead, with the systems' overlap, recall by depth, and rankings side by side.
-        upgrade: first convert a folder of version 1, in place.
+        trained_on: lists folders that models are trained on: shows what these lists share with them.
     """
-    from rerank.lists.upgrade import upgrade as convert
     from rerank.lists.view import Lists
 
-    if upgrade:
-        convert(folder)
     opened = Lists.open(folder)
     from rerank.evaluation.overview import overview, text
 
@@ -67,7 +70,8 @@ def lists(folder: str, measures: str | None = None, html: str | None = None, upg
 
         check_suffix(html)
         check_apart(html, lists=folder)
-    about = overview(opened, measures, keep_runs=bool(html) and shows_runs(opened))
+    others = list(map(Lists.open, trained_on or []))
+    about = overview(opened, measures, keep_runs=bool(html) and shows_runs(opened), trained_on=others)
     if html:
         write_overview(about, html)
     print(text(about, bold=sys.stdout.isatty()), end="")
@@ -111,12 +115,14 @@ def add(
 
     if not (run or model or out_of_fold or drop):
         raise UserError("add: say what: --run NAME=FILE, --model FOLDER, --out-of-fold EXPERIMENT or --drop NAME")
-    if name is not None and not (model or out_of_fold):
-        raise UserError("name: is for a model's column; a file's is called --run NAME=FILE")
+    if not (model or out_of_fold):
+        check_unused("is for a model's column; a file's is called --run NAME=FILE", add, name=name)
+        of_models = {"in_sample": in_sample, "precision": precision, "token_budget": token_budget}
+        check_unused("is for a model's scores; name one with --model or --out-of-fold", add, **of_models)
     if out_of_fold and (model or in_sample):
         raise UserError(f"{'model' if model else 'in_sample'}: is no part of --out-of-fold; say one at a time")
-    if not out_of_fold and (method is not None or seed is not None):
-        raise UserError(f"{'seed' if method is None else 'method'}: is for --out-of-fold EXPERIMENT")
+    if not out_of_fold:
+        check_unused("is for --out-of-fold EXPERIMENT", add, method=method, seed=seed)
     files = named_files(run or [])
     for column in drop or []:
         Store.open(lists).drop_column(column)
@@ -149,8 +155,7 @@ def export(lists: str, output: str, column: str | None = None, model: str | None
             raise UserError("column: is of lists; --model exports a model")
         tasks.export_model(model, lists, output, **asked)
         return
-    if given := next((name for name, value in asked.items() if value), None):
-        raise UserError(f"{given}: is for a model; name one with --model FOLDER")
+    check_unused("is for a model; name one with --model FOLDER", tasks.export_model, **asked)
     from rerank.files import check_apart
     from rerank.lists.export import export as write
     from rerank.lists.view import Lists
@@ -172,12 +177,18 @@ def rerank(lists: str | None = None, output: str | None = None, stdin: bool = Fa
             line: {"query": "…", "documents": ["…"]} with {"ranking": [{"index": 0, "score": 1.5}]}.
         asked: what :func:`rerank.rerank_lists` takes.
     """
+    work = tasks.rerank_lists
     if stdin:
         from rerank.tasks.answer import answer_lines
 
-        if given := next((name for name, value in (("lists", lists), ("output", output)) if value), None):
-            raise UserError(f"{given}: --stdin reads from the standard input, and answers on the standard output")
-        if answer_lines(asked["model"], sys.stdin, sys.stdout, asked["token_budget"]):
+        why = "--stdin reads from the standard input, and answers on the standard output"
+        check_unused(why, rerank, lists=lists, output=output)
+        check_unused("--stdin scores all documents of a line; its top_k limits the answer", work, depth=asked["depth"])
+        weight = asked["first_stage_weight"]
+        check_unused("--stdin has no first stage to mix in", work, first_stage_weight=weight)
+        with open(1, "w", encoding="utf-8", closefd=False) as out:  # whatever the terminal's encoding is
+            failed = answer_lines(asked["model"], sys.stdin.buffer, out, asked["token_budget"], asked["precision"])
+        if failed:
             raise UserError("some lines could not be answered; each says why")
         return
     for name, value in (("lists", lists), ("output", output)):
@@ -187,7 +198,7 @@ def rerank(lists: str | None = None, output: str | None = None, stdin: bool = Fa
     from rerank.tasks.rerank_lists import ranked_with
     from rerank.training.rerank_lists import write_reranked
 
-    check_apart(str(output), lists=lists)
+    check_apart(str(output), lists=lists, model=asked["model"])
     precision, budget = asked.pop("precision"), asked["token_budget"]
     ranked, weight = ranked_with(lists=str(lists), **asked)
     write_reranked(asked["model"], ranked, str(output), weight, precision=precision, budget=budget)
@@ -232,18 +243,12 @@ def verify(path: str) -> None:
     print(*(f"{line}, whole" for line in verified(path)), sep="\n")
 
 
-def losses(name: str | None = None, pictures: str | None = None) -> None:
+def losses(name: str | None = None) -> None:
     """List the losses, a line each, or explain one: its formula, parameters, defaults and paper.
 
     Args:
         name: the loss to explain.
-        pictures: folder for the papers' figures, drawn by this library's own code.
     """
-    if pictures is not None:
-        from rerank.pictures import draw
-
-        print(*draw(Path(pictures)), sep="\n")
-        return
     from rerank.losses.listing import listing
 
     print(listing(name))
@@ -305,8 +310,11 @@ def evaluate(
         export.check_suffix(path, export.TABLE_SUFFIXES)
     if per_query:
         export.check_suffix(per_query, export.PER_QUERY_SUFFIXES)
-    for path in [*(table or []), *(path for path in (json, per_query, html) if path)]:
-        for run in asked["runs"]:
+    outputs = [*(table or []), *(path for path in (json, per_query, html) if path)]
+    for number, path in enumerate(outputs):
+        if path in outputs[:number]:
+            raise UserError(f"{path}: is to be two things at once; name another file")
+        for run in [*asked["runs"], asked["baseline"] or ""]:
             check_apart(path, qrels=asked["qrels"], runs=run.partition("=")[2] or run, lists=lists)
     comparison = tasks.evaluate(**asked)
     for path in table or []:
@@ -368,8 +376,12 @@ def run(argv: Sequence[str]) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of the ``rerank`` command."""
-    find_own_classes()
-    return exit_code(lambda: run(sys.argv[1:] if argv is None else argv))
+
+    def command() -> None:
+        find_own_classes()
+        run(sys.argv[1:] if argv is None else argv)
+
+    return exit_code(command)
 
 
 if __name__ == "__main__":

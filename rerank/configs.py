@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rerank.errors import UserError
+from rerank.errors import UserError, one_line
 
 if TYPE_CHECKING:
     import yaml
@@ -177,6 +177,15 @@ def _parse(path: Path, given: str | None = None) -> tuple[yaml.Node, Settings]:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or str(error).split("\n")[0]
         raise UserError(f"{path}{f':{mark.line + 1}' if mark else ''}: not YAML: {problem}") from error
+    except UserError:
+        raise
+    except (
+        AttributeError,
+        LookupError,
+        TypeError,
+        ValueError,
+    ) as error:  # PyYAML's, of a value that is none of its tag
+        raise UserError(f"{path}: not YAML: {type(error).__name__}: {one_line(error)[:200]}") from error
     if node is None or not isinstance(content, dict):
         line = f":{node.start_mark.line + 1}" if node is not None else ""
         raise UserError(f"{path}{line}: a configuration is a mapping of keys to values")

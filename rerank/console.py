@@ -12,13 +12,16 @@ import logging
 import os
 import re
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rerank.errors import UserError, one_line
+from rerank.described import Described
+from rerank.errors import NotFoundError, UserError, one_line
+from rerank.named import find_class
 from rerank.refused import refused
 from rerank.stops import Stopped, listening, name_of
 
@@ -33,8 +36,10 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 def make_parser(name: str, documented: Callable[..., Any]) -> ArgumentParser:
     """An empty parser for ``rerank NAME``, described by the first paragraph of a docstring."""
-    from jsonargparse import ArgumentParser
+    from jsonargparse import ArgumentParser, set_parsing_settings
 
+    # Or what has no type would be looked through for classes to call, of any kind.
+    set_parsing_settings(instantiate_subclass_spec_in_any=False)
     about = (documented.__doc__ or "").split("\n\n")[0]
     return ArgumentParser(prog=f"rerank {name}", description=about, exit_on_error=False)
 
@@ -59,8 +64,10 @@ def parse(parser: ArgumentParser, asked: Sequence[str] | Mapping[str, Any], clas
             words = [re.sub(r"^--[^=]+", lambda key: "--" + key[0][2:].replace("-", "_"), word) for word in asked]
             options = parser.parse_args(words)
     except ArgumentError as error:
+        _raise_again(error.__cause__)
         raise UserError(_one_line(str(error), parser, classes)) from error
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:  # it stumbles over some values
+        _raise_again(error)
         raise UserError(
             f"a value of another kind than expected ({one_line(error)}); see {parser.prog} --help"
         ) from error
@@ -71,7 +78,40 @@ def parse(parser: ArgumentParser, asked: Sequence[str] | Mapping[str, Any], clas
     for key in parser.groups or ():
         if options.get(key, key) is None:
             raise UserError(f"{key}: expected keys and their values, not nothing; see {parser.prog} --help")
+    _check_classes(options, "")
     return options
+
+
+def _raise_again(error: BaseException | None) -> None:
+    """Raise what code that the parser called has raised: that is no fault of a value."""
+    if error is None:
+        return
+    frames = traceback.walk_tb(error.__traceback__)
+    packages = [str(frame.f_globals.get("__name__")).partition(".")[0] for frame, _ in frames]
+    called = takewhile(lambda package: package != "jsonargparse", reversed(packages))
+    if not set(called) <= {"yaml", *sys.stdlib_module_names}:
+        raise error
+
+
+def _check_classes(value: Any, key: str) -> None:
+    """Refuse what the parser takes in place of a class: functions that say that they return one, objects of one."""
+    from jsonargparse import Namespace
+
+    if isinstance(value, Described):
+        raise UserError(f"{key}: names an object of {type(value).__name__}; name the class")
+    if isinstance(value, Namespace):
+        value = vars(value)
+    elif isinstance(value, dict):  # without types, so that what is in it stays as it was written
+        value.update({name: Namespace(inner=inner).as_dict()["inner"] for name, inner in value.items()})
+    if isinstance(value, list | tuple):
+        for inner in value:
+            _check_classes(inner, key)
+    if not isinstance(value, Mapping):
+        return
+    if isinstance(path := value.get("class_path"), str) and "." in path:  # found by the parser, by its short name too
+        find_class(path, object, key)
+    for name, inner in value.items():
+        _check_classes(inner, key if name == "init_args" else f"{key}.{name}".lstrip("."))
 
 
 def call(name: str, function: Callable[..., Any], argv: Sequence[str], work: Callable[..., Any] | None = None) -> Any:
@@ -137,6 +177,27 @@ def _one_line(message: str, parser: ArgumentParser, classes: Sequence[str]) -> s
     return f"{refused(message, known, classes)}; see {parser.prog} --help"
 
 
+def is_main() -> bool:
+    """Whether this is the process that speaks and writes, of those that ``torchrun`` started."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+@contextmanager
+def heard() -> Iterator[None]:
+    """Write what is logged to stderr, as a command does, if the program that calls has not configured any logging."""
+    if log.hasHandlers() or not is_main():
+        yield
+        return
+    handler, level = logging.StreamHandler(), log.level
+    log.addHandler(handler)
+    log.setLevel(level or logging.INFO)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
+        log.removeHandler(handler)
+
+
 @contextmanager
 def log_file(folder: Path) -> Iterator[None]:
     """Write what the command says to ``log.txt`` as well, with the time, once the folder is there."""
@@ -145,7 +206,7 @@ def log_file(folder: Path) -> Iterator[None]:
     handler.addFilter(lambda _: folder.is_dir())
     log.addHandler(handler)
     level = log.level
-    log.setLevel(level or logging.INFO)
+    log.setLevel(level or (logging.INFO if is_main() else logging.WARNING))
     try:
         yield
     finally:
@@ -181,8 +242,12 @@ def working(what: str) -> Iterator[None]:
 
 def find_own_classes() -> None:
     """Let classes of the working directory be named by their import path, behind all that is installed."""
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())
+    try:
+        here = os.getcwd()
+    except FileNotFoundError as error:
+        raise NotFoundError("the working directory was removed; change to one that is there") from error
+    if here not in sys.path:
+        sys.path.append(here)
 
 
 def exit_code(command: Callable[[], Any]) -> int:
@@ -195,7 +260,7 @@ def exit_code(command: Callable[[], Any]) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal of another encoding shows what it can
-    log.setLevel(logging.INFO if os.environ.get("RANK", "0") == "0" else logging.WARNING)
+    log.setLevel(logging.INFO if is_main() else logging.WARNING)
     try:
         with listening(command=True):
             command()
@@ -206,7 +271,7 @@ def exit_code(command: Callable[[], Any]) -> int:
         sys.stderr.close()
         return 0
     except Stopped as stop:
-        if os.environ.get("RANK", "0") == "0":
+        if is_main():
             said = stop.said or f"stopped by {name_of(stop.number)}; the same command does the rest"
             print(f"rerank: {said}", file=sys.stderr)
         return 128 + stop.number

@@ -67,7 +67,7 @@ def run_demo(output: Path, ask: str | None = None, full: bool = False) -> None:
     each third, so that every question is tested by a model that has not seen it.
     """
     with _own_words():
-        if ask is not None and (output / ANSWERS).is_file():
+        if ask is not None and not full and (output / ANSWERS).is_file():
             print(answer(ask, output))
             return
         _build(output, ask or HELD_OUT, full)
@@ -152,19 +152,11 @@ def _write_answers(demo: Collection, index: Path, output: Path) -> None:
             json.dump({"index": str(index.resolve()), "texts": texts}, file)
 
 
-def _whole(folder: Path) -> Any:
-    """A model that only Transformers can read, such as another version's."""
-    from rerank.models.text.cross_encoder import CrossEncoder
-
-    return CrossEncoder(str(folder))
-
-
 def answer(question: str, output: Path, count: int = 5) -> str:
     """The best documents for a question: BM25's candidates, reranked by the model of the first fold and BM25.
 
-    Java searches while Python imports PyTorch: each takes a second or so. The model is read without Transformers, which
-    would take longer than both. Importing takes a fifth less without the garbage collector, which would look through
-    all that is imported again and again.
+    Java searches while Python imports PyTorch and Transformers. Importing takes a fifth less without the garbage
+    collector, which would look through all that is imported again and again.
     """
     import gc
     from concurrent.futures import ThreadPoolExecutor
@@ -183,10 +175,10 @@ def answer(question: str, output: Path, count: int = 5) -> str:
         gc.disable()
         stack.callback(gc.enable)
         searching = pool.submit(search)
-        from rerank.models.text.reader import Reader
+        from rerank.models.text.cross_encoder import CrossEncoder
         from rerank.retrieval.fuse import interpolate
 
-        model = Reader.open(output / "fold-1" / "best") or _whole(output / "fold-1" / "best")
+        model = CrossEncoder(str(output / "fold-1" / "best"))
         found, texts = searching.result()
         candidates = [scored.id for scored in found["question"]]
         if not candidates:

@@ -25,7 +25,7 @@ class NotFoundError(UserError, FileNotFoundError):
     """
 
 
-def one_line(error: BaseException) -> str:
+def one_line(error: object) -> str:
     r"""What a library's error says, on one line.
 
     >>> one_line(ValueError("Couldn't deserialize thrift:\nInvalid data\n"))

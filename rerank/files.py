@@ -18,7 +18,7 @@ import secrets
 import shutil
 import stat
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 COMPRESSED = (".gz", ".xz", ".zst", ".bz2")
 """How the names of compressed files end."""
+LONGEST_LINE = 1 << 28
+"""Bytes of a line that are read: what is longer has no line ends, or is 14 MB of zeros that unpack to 14 GB."""
 
 
 def open_binary(path: str | Path) -> IO[bytes]:
@@ -89,7 +91,43 @@ def can_be_decompressed(path: Path) -> Iterator[None]:
         raise UserError(f"{path}: cannot be decompressed ({error}); is it cut short?") from error
 
 
-def read_lines(path: str | Path, keep: Callable[[bytes], bool] | None = None) -> Iterator[tuple[int, str]]:
+def raw_lines(path: str | Path) -> Generator[tuple[int, bytes]]:
+    """The lines of a file, compressed or plain, with their numbers from 1 and their ends; without a byte-order mark.
+
+    Raises:
+        UserError: a line longer than `LONGEST_LINE`, or a file in UTF-16.
+    """
+    path = Path(path)
+    with open_binary(path) as file, can_be_decompressed(path):
+        for number, raw in enumerate(iter(functools.partial(file.readline, LONGEST_LINE + 1), b""), 1):
+            if len(raw) > LONGEST_LINE:
+                raise _endless(path, number)
+            yield number, _unmarked(raw, path) if number == 1 else raw
+
+
+def _unmarked(beginning: bytes, path: Path) -> bytes:
+    if beginning.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise UserError(f"{path}: is in UTF-16; save it as UTF-8")
+    return beginning.removeprefix(codecs.BOM_UTF8)
+
+
+def _endless(path: Path, line: int) -> UserError:
+    return UserError(f"{path}:{line}: a line of more than {LONGEST_LINE >> 20} MiB; are its line ends missing?")
+
+
+def decoded(raw: bytes, path: str | Path, number: int) -> str:
+    """A line as text; a UserError where it is not UTF-8."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"{path}:{number}: the byte 0x{raw[error.start]:02x} is not UTF-8; save the file as UTF-8"
+        ) from error
+
+
+def read_lines(
+    path: str | Path, keep: Callable[[bytes], bool] | None = None, strict: bool = False
+) -> Generator[tuple[int, str]]:
     """The lines of a text file, compressed or plain, with their numbers from 1, without their ends.
 
     Lines end with LF or CRLF; a byte-order mark is dropped and blank lines are left out. Bytes that are not UTF-8
@@ -98,38 +136,39 @@ def read_lines(path: str | Path, keep: Callable[[bytes], bool] | None = None) ->
     Args:
         path: the file.
         keep: tells from its bytes whether a line shall be read at all; None reads every line.
+        strict: refuse bytes that are not UTF-8.
     """
-    path = Path(path)
     undecodable = 0
-    with open_binary(path) as file, can_be_decompressed(path):
-        for number, raw in enumerate(file, 1):
-            raw = raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw
-            if keep is not None and not keep(raw):
-                continue
-            try:
-                line = raw.decode()
-            except UnicodeDecodeError:
-                line = raw.decode(errors="replace")
-                undecodable += 1
-            if line and not line.isspace():
-                yield number, line.rstrip("\r\n")
+    for number, raw in raw_lines(path):
+        if keep is not None and not keep(raw):
+            continue
+        try:
+            line = raw.decode()
+        except UnicodeDecodeError:
+            line = decoded(raw, path, number) if strict else raw.decode(errors="replace")
+            undecodable += 1
+        if line and not line.isspace():
+            yield number, line.rstrip("\r\n")
     if undecodable:
         warn_once(f"{path}: {undecodable} lines hold bytes that are not UTF-8; these became U+FFFD")
 
 
 def read_blocks(path: Path, size: int = 1 << 22) -> Iterator[bytes]:
     """The file as blocks of about so many bytes, cut behind line ends; a byte-order mark is dropped."""
-    rest, first = b"", True
+    rest, first, lines = b"", True, 0
     with open_binary(path) as file, can_be_decompressed(path):
         while read := file.read(size):
             if first:
-                read, first = read.removeprefix(codecs.BOM_UTF8), False
+                read, first = _unmarked(read, path), False
             cut = read.rfind(b"\n") + 1
             if cut:
+                lines += read.count(b"\n")
                 yield rest + read[:cut]
                 rest = read[cut:]
             else:
                 rest += read
+                if len(rest) > LONGEST_LINE:
+                    raise _endless(path, lines + 1)
     if rest:
         yield rest
 
@@ -205,21 +244,40 @@ def cannot_be_written(path: Path) -> Iterator[None]:
         ) from error
 
 
-def check_apart(output: str | Path, **inputs: str | Path | None) -> None:
-    """Refuse to write over what is read: a file that is an input itself, or is there in a folder that is one.
+OURS = {
+    "rerank.json": re.compile("."),
+    "candidates.arrow": re.compile(r"manifest\.json|.*\.arrow|columns/|tokens/"),
+    "identity.json": re.compile(
+        r"(identity|measures|kernels|provenance|test.*)\.json|config\.yaml|log\.txt|metrics\.jsonl|test\.trec|checkpoints/"
+    ),
+}
+"""The file that a model, lists or a run is known by, and which files of the folder are theirs; others are a user's."""
+
+
+def check_apart(output: str | Path, **inputs: Any) -> None:
+    """Refuse to write over what is read, or is part of a model, of lists or of a run.
 
     Args:
-        output: the file to write.
-        inputs: what is read, by the names of the options; what is no path on this disk is left aside.
+        output: the file to write, or the folder to replace.
+        inputs: what is read, by the names of the options: a file, a folder whose files are all read, or the name of a
+            collection with one of these behind its colon; what is no path is left aside.
 
     Raises:
-        UserError: names the option.
+        UserError: names the option, or the folder.
     """
     target = Path(os.path.realpath(output))
     for name, given in inputs.items():
-        source = Path(os.path.realpath(given)) if given is not None and os.path.exists(given) else None
-        if source is not None and (target == source or (source in target.parents and target.exists())):
+        if not isinstance(given, str | Path):
+            continue
+        behind = str(given).partition(":")[2]  # of beir:DIR/SPLIT the folder is there
+        place = next(filter(os.path.exists, (given, behind, os.path.dirname(behind))), None)
+        source = None if place is None else Path(os.path.realpath(place))
+        if source and (target in source.parents or (target.is_file() and source in (target, *target.parents))):
             raise UserError(f"{output}: would overwrite what --{name} {given} reads; name another file")
+    for folder in [*target.parents][:3] if target.is_file() else ():
+        for mark, theirs in OURS.items():
+            if (folder / mark).is_file() and theirs.match(target.relative_to(folder).as_posix()):
+                raise UserError(f"{output}: is a part of {folder}; name another file")
 
 
 @contextmanager
@@ -230,7 +288,7 @@ def atomic_file(path: str | Path) -> Iterator[Path]:
     itself what to write to.
     """
     path = Path(path)
-    if _is_stream(path):
+    if is_stream(path):
         yield path
         return
     path = Path(os.path.realpath(path))
@@ -250,7 +308,8 @@ def atomic_file(path: str | Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
-def _is_stream(path: Path) -> bool:
+def is_stream(path: Path) -> bool:
+    """Whether a path is no regular file but a pipe, a terminal or the like, which is written to as it is."""
     # Behind /dev/stdout may be a regular file, which the shell holds open: replacing it would hide what comes after.
     if re.match(r"/dev/(std(in|out|err)|fd/)|/proc/", os.path.abspath(path)):
         return True

@@ -1,7 +1,8 @@
-"""How objects show themselves in notebooks."""
+"""How objects show themselves in notebooks, and texts in Markdown."""
 
 from __future__ import annotations
 
+import re
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,19 @@ if TYPE_CHECKING:
 
 ROWS = 10
 """Rows that are shown."""
+
+_MARKDOWN = re.compile(r"[|`*\\]|<(?=[A-Za-z/!?])|&(?=#?\w+;)|(?<=\])[(\[]")
+"""What would be a tag, an entity, a link or emphasis, and not a sign such as in ``<0.0001``."""
+_SIGNS = {"&": "&amp;", "<": "&lt;"}
+
+
+def in_markdown(text: str) -> str:
+    r"""A text as Markdown shows it, whatever it holds.
+
+    >>> in_markdown("a|b <script> p < 0.05")
+    'a\\|b &lt;script> p < 0.05'
+    """
+    return _MARKDOWN.sub(lambda sign: _SIGNS.get(sign[0], f"\\{sign[0]}"), text)
 
 
 def shown(title: str, frame: pd.DataFrame, rows: int = ROWS) -> str:

@@ -16,11 +16,12 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
+from typing import IO
 
 from filelock import FileLock, Timeout
 
 from rerank.errors import UserError
-from rerank.files import cannot_be_written, leftovers, make_parent, old_beside, warn_once
+from rerank.files import atomic_write, cannot_be_written, is_stream, leftovers, make_parent, old_beside, warn_once
 
 log = logging.getLogger("rerank")
 
@@ -46,7 +47,8 @@ def held(path: str | Path, doing: str, wait: bool = False) -> Iterator[None]:
     writers of the path left beside it is cleared away: half-written files and folders are deleted, and a folder that
     was about to be replaced is put back. Whoever writes the path has to hold it, therefore.
 
-    On file systems without locks there is a warning and no lock; what is written stays whole, by its renames.
+    What is no regular file (a pipe, ``/dev/stdout``) is not locked. On file systems without locks there is a warning
+    and no lock; what is written stays whole, by its renames.
 
     Args:
         path: what to hold.
@@ -56,6 +58,9 @@ def held(path: str | Path, doing: str, wait: bool = False) -> Iterator[None]:
     Raises:
         UserError: somebody else holds it (the line says who), or the lock cannot be written.
     """
+    if is_stream(Path(path)):
+        yield
+        return
     path = Path(os.path.realpath(path))
     place = path.with_name(f".{path.name}.lock")
     key = os.getpid(), place
@@ -72,6 +77,13 @@ def held(path: str | Path, doing: str, wait: bool = False) -> Iterator[None]:
             _mine.held.add(key)
             stack.callback(_mine.held.discard, key)
         yield
+
+
+@contextmanager
+def written(path: str | Path) -> Iterator[IO[str]]:
+    """`atomic_write` where no folder is held: in whatever folder, what a killed writer left goes with the next one."""
+    with held(path, "writing it", wait=True), atomic_write(path) as file:
+        yield file
 
 
 def tidied(path: str | Path) -> None:

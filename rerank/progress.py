@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from importlib.util import find_spec
 from typing import Any
@@ -17,7 +18,7 @@ def in_notebook() -> bool:
 
 
 def tqdm(*args: Any, disable: bool | None = None, **options: Any) -> Any:
-    """A bar of tqdm, its arguments the same.
+    """A bar of tqdm, its arguments the same; none where the logger ``rerank`` is told to be quieter than INFO.
 
     A notebook's streams are no terminals, so that ``disable=None`` would hide the bar there.
 
@@ -27,6 +28,8 @@ def tqdm(*args: Any, disable: bool | None = None, **options: Any) -> Any:
         options: as tqdm takes them.
     """
     kind: Any = terminal
+    if disable is None and logging.getLogger("rerank").level > logging.INFO:
+        disable = True
     if not in_notebook():
         return kind(*args, disable=disable, **options)
     if find_spec("ipywidgets"):

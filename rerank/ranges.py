@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import builtins
+import collections.abc
+import functools
 import inspect
 import math
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+import reprlib
+import types
+import typing
+from argparse import Namespace
+from collections.abc import Callable, Mapping, Sequence
+from numbers import Integral, Real
+from typing import Any, NamedTuple, get_args, get_origin
 
 from rerank.errors import UserError
+
+
+def is_number(value: object) -> bool:
+    """Whether a value is a number, of Python or NumPy, and not a truth."""
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 class Range(NamedTuple):
@@ -18,15 +31,17 @@ class Range(NamedTuple):
         high: the largest.
         without_low: whether the least itself is refused.
         without_high: whether the largest itself is refused.
+        whole: whether it takes whole numbers alone.
     """
 
     low: float
     high: float = math.inf
     without_low: bool = False
     without_high: bool = False
+    whole: bool = False
 
-    def __contains__(self, value: object) -> bool:
-        if not isinstance(value, int | float):
+    def __contains__(self, value: Any) -> bool:
+        if not is_number(value) or (self.whole and not isinstance(value, Integral)):
             return False
         try:
             if not math.isfinite(value):
@@ -46,7 +61,7 @@ class Range(NamedTuple):
 
 FINITE = Range(-math.inf)
 POSITIVE = Range(0, without_low=True)
-COUNT = Range(1)
+COUNT = Range(1, whole=True)
 NOT_NEGATIVE = Range(0)
 SHARE = Range(0, 1)
 RATE = Range(0, 1, without_high=True)
@@ -67,7 +82,7 @@ RANGES = {
     "model.dropout": RATE,
     "model.start_depth": COUNT,
     "model.start_weight": Range(0, without_low=True),
-    **dict.fromkeys(("depth", "threads"), COUNT),
+    **dict.fromkeys(("depth", "threads", "budget", "top_k"), COUNT),
     "k1": NOT_NEGATIVE,
     "b": SHARE,
     "FoldsData.seed": Range(0, 2**63 - 1),
@@ -77,7 +92,6 @@ RANGES = {
     "SmoothI.delta": RATE,
     "OptimalTransport.epsilon": POSITIVE,
     "OptimalTransport.iterations": COUNT,
-    "DirectMetric.scale": POSITIVE,
     "DirectMetric.balance": NOT_NEGATIVE,
     **dict.fromkeys((f"{name}.temperature" for name in ("ListNet", "SoftmaxCE", "KLDivergence")), POSITIVE),
     "ListAP.bins": Range(2),
@@ -119,7 +133,7 @@ def check_range(key: str, value: Any) -> None:
 
 
 def check_arguments(kind: type[Any], given: Mapping[str, Any]) -> None:
-    """Refuse numbers beyond a class's ranges in `RANGES`, or not finite, and None where an argument's type has none.
+    """Refuse what is of another type than an argument, and numbers beyond a class's ranges, or not finite.
 
     Args:
         kind: the class; its ``section`` is the key that it stands under, whose ranges hold for all classes there.
@@ -128,27 +142,130 @@ def check_arguments(kind: type[Any], given: Mapping[str, Any]) -> None:
     Raises:
         UserError: names the key, or class and argument.
     """
-    parameters = inspect.signature(kind.__init__).parameters
+    hints = hints_of(kind.__init__)
     for name, value in given.items():
         shared = f"{kind.section}.{name}"
         key = shared if shared in RANGES else f"{kind.__name__}.{name}"
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            if value not in (allowed := RANGES.get(key, FINITE)):
-                raise _outside(key, allowed, value)
-        elif value is None and name in parameters and not _takes_none(parameters[name].annotation):
+        if is_number(value) and value not in (allowed := RANGES.get(key, FINITE)):
+            raise _outside(key, allowed, value)
+        hint = hints.get(name, Any)
+        if value is None and not fits(value, hint):
             raise UserError(f"{key}: expected a value, not nothing")
+        check_type(key, value, hint)
 
 
-def _takes_none(annotation: str) -> bool:
-    return annotation in ("Any", "object") or "None" in annotation
+def check_types(function: Callable[..., Any], **given: Any) -> None:
+    """Refuse arguments of a function that are of another type than it says.
+
+    Raises:
+        UserError: names the argument.
+    """
+    hints = hints_of(function)
+    for name, value in given.items():
+        check_type(name, value, hints[name])
 
 
-def _outside(key: str, allowed: Range, value: float) -> UserError:
+@functools.cache
+def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
+    """The types of a function's parameters; Any for one whose name is known to type checkers alone."""
+    found: dict[str, Any] = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        try:
+            found[name] = eval(parameter.annotation, getattr(function, "__globals__", {}))
+        except (NameError, TypeError):
+            found[name] = Any
+    return found
+
+
+def check_type(key: str, value: Any, hint: Any) -> None:
+    """Refuse a value of another type.
+
+    >>> check_type("model.head", "cls", Literal["hf", "cls"] | None)
+    >>> check_type("model.head", "mean", Literal["hf", "cls"] | None)
+    Traceback (most recent call last):
+    ...
+    rerank.errors.UserError: model.head: expected 'hf', 'cls' or None, not 'mean'
+
+    Raises:
+        UserError: names the key.
+    """
+    if not fits(value, hint):
+        *others, last = in_words(hint)
+        expected = f"{', '.join(others)} or {last}" if others else last
+        raise UserError(f"{key}: expected {expected}, not {reprlib.repr(value)}")
+
+
+def fits(value: Any, hint: Any) -> bool:
+    """Whether a value is of a type, or as good as one: a tuple as a list, NumPy's numbers, a path as a text."""
+    kinds = get_args(hint)
+    match get_origin(hint) or hint:
+        case typing.Literal:
+            return any(value == one and type(value) is type(one) for one in kinds)
+        case typing.Union | types.UnionType:
+            return any(fits(value, kind) for kind in kinds)
+        case collections.abc.Sequence | builtins.list:
+            several = isinstance(value, Sequence) and not isinstance(value, str)
+            return several and all(fits(one, kinds[0] if kinds else Any) for one in value)
+        case builtins.bool:
+            return isinstance(value, bool)
+        case builtins.int:
+            return is_number(value) and isinstance(value, Integral)
+        case builtins.float:
+            return is_number(value)
+        case builtins.str:  # where a name is taken there may be an object that it names
+            return not (value is None or (isinstance(value, Real | Sequence | Mapping) and not isinstance(value, str)))
+        case type() as kind if kind is not object:  # what is only parsed yet is as it was parsed
+            return isinstance(value, kind | Namespace)
+    return True
+
+
+def in_words(hint: Any) -> list[str]:
+    """A type as people call it, alternatives one by one."""
+    match get_origin(hint) or hint:
+        case typing.Literal:
+            return list(map(repr, get_args(hint)))
+        case typing.Union | types.UnionType:
+            return [word for kind in get_args(hint) for word in in_words(kind)]
+    kind = get_origin(hint) or hint
+    return [WORDS.get(kind, f"a {getattr(kind, '__name__', kind)}")]
+
+
+WORDS: dict[Any, str] = {
+    **{int: "a whole number", float: "a number", str: "text", bool: "True or False", type(None): "None"},
+    **{list: "a list", Sequence: "a list"},
+}
+
+
+def _outside(key: str, allowed: Range, value: Any) -> UserError:
+    if not is_number(value) or (allowed.whole and not isinstance(value, Integral)):
+        kind = "whole number" if allowed.whole else "number"
+        return UserError(f"{key}: must be a {kind}, {allowed}, not {reprlib.repr(value)}")
     try:
         shown = f"{value:g}"
     except OverflowError:
         shown = f"a number of {int(value).bit_length()} bits"
     return UserError(f"{key}: must be {allowed}, not {shown}")
+
+
+def changed(function: Callable[..., Any], **options: Any) -> list[str]:
+    """The names of those options of a function that are not at their defaults.
+
+    >>> def command(depth: int = 150, rm3: bool = False) -> None: ...
+    >>> changed(command, depth=150, rm3=True)
+    ['rm3']
+    """
+    parameters = inspect.signature(function).parameters
+    return [name for name, value in options.items() if value != parameters[name].default]
+
+
+def check_unused(why: str, function: Callable[..., Any], **options: Any) -> None:
+    """Refuse options of a function that have no use in the way that it is called; those at their defaults pass.
+
+    Raises:
+        UserError: names the first one, and why.
+    """
+    if names := changed(function, **options):
+        raise UserError(f"{names[0]}: {why}")
 
 
 def check_ranges(**settings: Any) -> None:

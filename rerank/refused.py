@@ -36,6 +36,11 @@ def refused(message: str, options: Sequence[str], classes: Sequence[str]) -> str
         return f"{key}: say which {_short(found[1]).lower()} first, such as --{key} NAME; --{key}.help lists them"
     if found := re.search(r"Not a valid subclass of (\w+)\. Got value: None", text):
         return f"{key}: expected a {found[1]}, not nothing"
+    if found := re.search(r"Import path ([\w.]* ?)does not correspond to a subclass of (\w+)", text):
+        path = found[1].strip() or text.rpartition("Given value: ")[2]
+        return f"{key}: {path} is no {found[2]}"
+    if found := re.search(r"given class_path '([\w.]+)': ((?:No module|module) .+?)(?: - |$)", text):
+        return f"{key}: {found[1]} cannot be imported ({found[2]})"
     if expected := _expected(text):
         return f"{key}: {expected}"
     for pattern in (r"[Uu]nrecognized arguments: (\S+)", r"Key '?([\w.]+)'? is not expected"):

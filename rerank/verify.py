@@ -14,6 +14,9 @@ from rerank.training.ids import file_of
 
 log = logging.getLogger("rerank")
 
+NOTES = ("config.yaml", "log.txt", "metrics.jsonl", "provenance.json")
+"""Files of a run that are for people: a run writes some of them again later, and none has a hash."""
+
 
 def verify(path: str | Path) -> list[str]:
     """Check a run folder, a checkpoint, a trained model, an experiment or a lists folder.
@@ -33,6 +36,8 @@ def verify(path: str | Path) -> list[str]:
     lines = list(_verified(folder))
     if not lines:
         raise UserError(f"{folder}: neither a run, a checkpoint, a model, an experiment, nor lists; nothing to verify")
+    if any(line.endswith(": run") for line in lines):
+        log.info("not compared, as nothing is computed from them: a run's %s", ", ".join(NOTES))
     return lines
 
 

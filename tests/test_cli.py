@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from rerank.cli import COMMANDS, main
 from rerank.collections import open_collection
 from rerank.retrieval import read_run, write_run
-from tests.builders import make_lists, random_run, write_collection
+from tests.builders import make_lists, random_run, write_collection, write_features
 
 
 def test_help_imports_nothing_heavy() -> None:
@@ -175,3 +176,27 @@ def test_a_full_disk_is_said_so_and_leaves_nothing_half_written(tmp_path: Path, 
     assert lists.exists() == (limit > 2_000)
     if limit > 2_000:  # with room again, the run goes on
         assert main(train) == 0
+
+
+def test_a_full_disk_under_the_cache_is_said_so(tmp_path: Path) -> None:
+    features = write_features(tmp_path / "train.txt", lengths=[100] * 20, features=20)
+    code = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000)); "
+        "from pathlib import Path; from rerank.console import exit_code; "
+        "from rerank.features.letor import letor_lists; "
+        f"sys.exit(exit_code(lambda: letor_lists(Path({str(features)!r}))))"
+    )
+    environment = os.environ | {"RERANK_HOME": str(tmp_path / "home")}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 2 and "no space left" in done.stderr and len(done.stderr.splitlines()) == 1
+    assert not [path for path in (tmp_path / "home").rglob("*") if path.is_file()]
+
+
+def test_a_working_directory_that_was_removed_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "gone").mkdir()
+    code = "import os, sys; os.rmdir(os.getcwd()); from rerank.cli import main; sys.exit(main(['losses']))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path / "gone"
+    )
+    assert done.returncode == 2 and done.stderr.startswith("rerank: error: the working directory was removed")
+    assert len(done.stderr.splitlines()) == 1

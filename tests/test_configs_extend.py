@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from rerank.cli import main
 from rerank.configs import NAMES, assign, merged, read_config
 from rerank.errors import UserError
+from rerank.training.command import configuration
 from tests.conftest import ROOT
 
 BY_HAND = sorted(path for path in (ROOT / "configs").rglob("*.yaml") if path.parent.name != "accelerate")
@@ -268,3 +269,39 @@ def test_a_base_is_extended_and_what_extends_says_how_to_run_it(path: Path) -> N
         assert "output" not in read_config(path), "not to be run"
     else:
         assert f"--config configs/{path.relative_to(ROOT / 'configs')}" in text
+
+
+@pytest.mark.parametrize("fault", [KeyError, TypeError, AttributeError, RecursionError, UserError])
+def test_what_the_parser_calls_is_not_taken_for_a_value(
+    fault: type[Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> None:
+        raise fault("of the code")
+
+    (tmp_path / "a.yaml").write_text("epochs: 1\n")
+    monkeypatch.setattr("rerank.configs.read_config", fail)
+    with pytest.raises(fault, match=r"^'?of the code'?$"):
+        configuration(["--config", str(tmp_path / "a.yaml"), "--output", "x"])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(f"a: !!{tag} x" for tag in ("int", "float", "bool", "timestamp", "binary", "set", "python/name:os.system")),
+        *("a: 0b_", "a: !!int ''", "a: " + "9" * 5000, "? \n: ", "? [a]\n: b", "<<: 5", "a: =", "a: &a [*a]"),
+        *(
+            'a: "\\ud800"',
+            "--- 1\n--- 2",
+            "%YAML 9.9\n---\na: 1",
+            'extends: "\\0"',
+            "extends: /dev/zero",
+            "extends: [a]",
+        ),
+        *("a: " + "[" * 2000, "a: " + "{b: " * 2000),
+    ],
+)
+def test_hostile_yaml_is_refused_in_one_line(text: str, tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(text + "\n")
+    with pytest.raises(UserError) as caught:
+        read_config(tmp_path / "a.yaml")
+    assert "\n" not in str(caught.value) and "a.yaml" in str(caught.value).replace("/dev/zero", "a.yaml")

@@ -9,7 +9,6 @@ from rerank.collections.demo import DemoCollection
 from rerank.demo import run_demo, weak_collection
 from rerank.errors import UserError
 from rerank.lists import Lists
-from rerank.models.text.reader import Reader
 from rerank.retrieval import read_run
 from rerank.training.in_sample import shared_queries
 
@@ -58,10 +57,6 @@ def test_the_demo_in_small(
     answers = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in answers] == ["1.", "2.", "3.", "4.", "5."]
     assert {path: path.stat().st_mtime_ns for path in output.rglob("*.safetensors")} == before
-    with monkeypatch.context() as patch:
-        patch.setattr(Reader, "open", lambda folder: None)  # as for a model that takes Transformers to read
-        run_demo(output, "open a web page in the browser")
-    assert capsys.readouterr().out.splitlines() == answers
 
     run_demo(output, full=True)
     check_runs(output, set(lists.query_ids))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -43,3 +45,10 @@ def test_they_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         assert {kind for one in outputs([old]) for kind in one.get("data", ())} == {
             kind for one in outputs([new]) for kind in one.get("data", ())
         }
+
+
+def test_the_papers_figures_are_drawn(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, ROOT / "examples" / "paper_figures.py", tmp_path / "new"], check=True)
+    paths = list((tmp_path / "new").iterdir())
+    assert len(paths) == 6
+    assert all(path.read_bytes().startswith(b"\x89PNG") and path.stat().st_size > 10_000 for path in paths)

@@ -384,3 +384,36 @@ def test_what_is_read_is_not_written_over(tmp_path: Path) -> None:
     for output, name in (("lists/run.trec", "lists"), ("a.trec", "runs"), ("link", "runs")):
         with pytest.raises(UserError, match=f"--{name}"):
             check_apart(tmp_path / output, **inputs)
+
+
+@pytest.mark.parametrize(
+    ("mark", "theirs", "others"),
+    [
+        ("rerank.json", ["model.safetensors", "README.md", "onnx/model.onnx"], []),
+        ("candidates.arrow", ["manifest.json", "columns/bm25.arrow", "tokens/1/queries.arrow"], []),
+        ("identity.json", ["measures.json", "log.txt", "test.trec", "test-1a.json", "checkpoints/1/x"], ["dev.trec"]),
+    ],
+)
+def test_what_belongs_to_a_folder_of_ours_is_not_written_over(
+    tmp_path: Path, mark: str, theirs: list[str], others: list[str]
+) -> None:
+    for name in (mark, *theirs, *others):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    for name in (mark, *theirs):
+        with pytest.raises(UserError, match="is a part of"):
+            check_apart(tmp_path / name)
+    for name in (*others, "new.trec"):
+        check_apart(tmp_path / name)
+
+
+def test_what_lies_in_a_folder_that_is_replaced_or_behind_a_colon_is_kept(tmp_path: Path) -> None:
+    for name in ("lists/run.trec", "beir/corpus.jsonl"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).touch()
+    with pytest.raises(UserError, match="--run"):
+        check_apart(tmp_path / "lists", run=tmp_path / "lists" / "run.trec")
+    with pytest.raises(UserError, match="--qrels"):
+        check_apart(tmp_path / "beir" / "corpus.jsonl", qrels=f"beir:{tmp_path}/beir/test")
+    check_apart(tmp_path / "lists", collection=f"files:{tmp_path}", qrels={"q": {}})
+    check_apart(tmp_path / "beir" / "new.json", qrels=f"beir:{tmp_path}/beir/test")

@@ -37,7 +37,8 @@ from rerank.training.command import check
 from rerank.training.config import TrainConfig, check_values
 
 COMMANDS = ("depth", "threads", "k1", "b")
-"""Options of commands; the other keys are of trainings."""
+OF_PYTHON = ("budget", "top_k")
+"""Options of commands, and arguments from Python; the other keys are of trainings."""
 CONFIG = TrainConfig(ListsData("nowhere"), MLP(), ListNet())
 PLAIN: dict[str, Any] = {
     "data": {"class_path": "ListsData", "init_args": {"train": "nowhere"}},
@@ -84,7 +85,7 @@ def numbers(kind: type) -> Iterator[str]:
 KEYS = [
     (key, value)
     for key, allowed in RANGES.items()
-    if not key[0].isupper() and key not in COMMANDS
+    if not key[0].isupper() and key not in (*COMMANDS, *OF_PYTHON)
     for value in beyond(allowed, key in WHOLE)
 ]
 ARGUMENTS = [

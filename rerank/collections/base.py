@@ -77,14 +77,36 @@ def some_of(documents: Iterator[Document], stream: Callable[[], Iterator[Documen
 
 def checked_id(value: object, where: str) -> str:
     """An id as a string; refused when missing, empty or holding white space, which run files cannot express."""
-    text = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
+    text = str(value) if isinstance(value, str | int | np.integer) and not isinstance(value, bool) else ""
     if not text:
-        raise UserError(f"{where}: no id; expected a string or a whole number")
+        there = "" if value is None or value == "" else f", but {str(value)[:50]!r} ({type(value).__name__})"
+        raise UserError(f"{where}: no id{there}; expected a string or a whole number")
     if len(text.split()) != 1 or text != text.strip():
         raise UserError(f"{where}: the id {text!r} holds white space, which run files cannot express; take it out")
     if not text.isascii() and any("\ud800" <= sign <= "\udfff" for sign in text):
         raise UserError(f"{where}: the id {text!r} holds half of a character (a lone surrogate), which is no text")
     return text
+
+
+def checked_ids(values: Iterable[object], where: Callable[[int], str]) -> list[str]:
+    """Ids as strings; see `checked_id`.
+
+    Args:
+        values: the ids.
+        where: the place of each, by its position.
+    """
+    return [
+        # Most ids are plainly in order, which is quicker to see.
+        value if type(value) is str and value.isalnum() else checked_id(value, where(i))
+        for i, value in enumerate(values)
+    ]
+
+
+def checked_text(value: object, where: str) -> str:
+    """A text; refused when it is missing or no text. It may be empty."""
+    if not isinstance(value, str | int | np.integer) or isinstance(value, bool):
+        raise UserError(f"{where}: no text, but {str(value)[:50]!r} ({type(value).__name__}); expected a string")
+    return encodable(str(value))
 
 
 def joined(values: Iterable[object]) -> str:

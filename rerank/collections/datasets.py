@@ -60,6 +60,7 @@ def _open(path: str) -> Any:
 
 def _saved(folder: Path) -> Any:
     from datasets import load_from_disk
+    from pyarrow import ArrowException
 
     parent = folder.parent
     if not folder.is_dir() and (parent / "dataset_dict.json").is_file():
@@ -69,7 +70,7 @@ def _saved(folder: Path) -> Any:
         )
     try:
         return load_from_disk(str(folder))
-    except Exception as error:  # Arrow's, JSON's and the library's own
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, ArrowException) as error:  # of what is no JSON
         reason = " ".join(str(error).split())[:300]
         raise UserError(
             f"{folder}: not a data set that was saved whole ({reason}); see Dataset.save_to_disk"
@@ -78,13 +79,16 @@ def _saved(folder: Path) -> Any:
 
 def _on_hub(path: str) -> Any:
     from datasets import load_dataset
+    from datasets.exceptions import DatasetsError
+    from huggingface_hub.errors import HfHubHTTPError
 
     name, *rest = path.split(":")
     if len(rest) > 2:
         raise UserError(f"datasets:{path}: expected NAME:SPLIT or NAME:CONFIG:SPLIT")
     try:
         return load_dataset(name, rest[0] if len(rest) == 2 else None, split=rest[-1] if rest else None)
-    except Exception as error:  # no network, no such data set, no such split: each library beneath has its own
+    except (OSError, ValueError, LookupError, RuntimeError, DatasetsError, HfHubHTTPError) as error:
+        # No network, no such data set, no such split: each library beneath has its own.
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
         advice = "check its name and the network, or name a folder that Dataset.save_to_disk made"
         raise UserError(f"datasets:{path}: cannot be loaded from the hub ({reason}); {advice}") from error

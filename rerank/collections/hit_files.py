@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 
 from rerank.collections.hits import BATCH, RIGHT, HitsCollection, Record
 from rerank.collections.records import read_json_objects
 from rerank.errors import NotFoundError, UserError
-from rerank.files import digest, open_parquet, open_text, read_lines
+from rerank.files import COMPRESSED, digest, open_parquet, open_text, plain_name, read_lines
 from rerank.hashes import sha256_of_files
 
 
@@ -27,7 +28,7 @@ class HitsFiles(HitsCollection):
             self.files = [path for path in found if _kind(path) in _READERS]
         if not self.files or _kind(self.files[0]) not in _READERS:
             raise UserError(
-                f"{self.path}: no hits; expected .jsonl, .ndjson, .json (plain, .gz or .xz) or .parquet "
+                f"{self.path}: no hits; expected .jsonl, .ndjson, .json (plain or {', '.join(COMPRESSED)}) or .parquet "
                 "(rerank.Lists.from_dataframe reads .csv)"
             )
 
@@ -45,7 +46,7 @@ class HitsFiles(HitsCollection):
 
 
 def _kind(path: Path) -> str:
-    return Path(path.stem if path.suffix in (".gz", ".xz") else path.name).suffix
+    return plain_name(path).suffix
 
 
 def _json_lines(path: Path) -> Iterator[tuple[str, Record]]:
@@ -54,7 +55,8 @@ def _json_lines(path: Path) -> Iterator[tuple[str, Record]]:
 
 def _json(path: Path) -> Iterator[tuple[str, Record]]:
     """One answer or a list of records; JSON lines under this name (Spark, elasticdump) are known by the first."""
-    first = next(read_lines(path), (0, ""))[1]
+    with closing(read_lines(path)) as lines:
+        first = next(lines, (0, ""))[1]
     try:
         one_a_line = isinstance(json.loads(first), dict)
     except (ValueError, RecursionError):  # the object continues in the next line

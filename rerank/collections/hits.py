@@ -9,22 +9,18 @@ from typing import Any, NamedTuple, TypeAlias
 from rerank.batched import batched
 from rerank.collections.base import Document, Qrels, Query, checked_id, encodable
 from rerank.collections.distinct import Distinct
+from rerank.collections.fields import NAMES
 from rerank.collections.records import json_text
 from rerank.errors import UserError
 
 Record: TypeAlias = dict[str, Any]
 
-QUERY_IDS = ("query_id", "qid", "query-id")
-QUERIES = ("query", "query_text")
-DOC_IDS = ("doc_id", "docid", "docno", "corpus-id", "_id")
-TEXTS = ("text", "contents", "content")
 LISTS = ("hits", "candidates", "results")
 NESTED = ("_source", "fields", "doc")
 """Where engines put a document's fields."""
-SCORES = ("score", "_score")
 NAMED = "matched_queries"
 """Elasticsearch's scores of named queries (``include_named_queries_score``)."""
-NOT_COLUMNS = frozenset((*QUERY_IDS, *QUERIES, *DOC_IDS, *TEXTS, *NESTED, *SCORES, NAMED, "title", "grade", "rank"))
+NOT_COLUMNS = frozenset((*(name for names in NAMES.values() for name in names), *NESTED, NAMED, "title"))
 LARGEST = float.fromhex("0x1.fffffep+127")
 """The largest number that float32 holds."""
 RIGHT = '{"query_id": "7", "query": "…", "doc_id": "d1", "text": "…", "score": 9.5}'
@@ -123,7 +119,9 @@ class HitsCollection(ABC):
                 yield where, self._query(where, record), [self._hit(where, record)], True
             else:
                 rows = [self._rename(row) for row in _rows(where, listed)]
-                query = self._query(where, {**({} if _key(record, QUERY_IDS) or not rows else rows[0]), **record})
+                query = self._query(
+                    where, {**({} if _key(record, NAMES["query_id"]) or not rows else rows[0]), **record}
+                )
                 yield where, query, [self._hit(where, row) for row in rows], False
         if answers and self.asked is not None and (rest := sum(1 for _ in left)):
             raise UserError(f"{self.name}: {answers} answers for {answers + rest} queries; give those that were asked")
@@ -148,7 +146,7 @@ class HitsCollection(ABC):
 
     def _asked(self, where: str, record: Record, left: Iterator[Query]) -> Query:
         """The query of a search API's answer: its own, where somebody added it, or the next."""
-        if _key(record, QUERY_IDS):
+        if _key(record, NAMES["query_id"]):
             return self._query(where, self._rename(record))
         if self.asked is None:
             raise UserError(f"{where}: an answer does not say what was asked; name the queries, in order, by --queries")
@@ -157,10 +155,10 @@ class HitsCollection(ABC):
         return query
 
     def _query(self, where: str, record: Record) -> Query:
-        text = record[key] if (key := _key(record, QUERIES)) else None
+        text = record[key] if (key := _key(record, NAMES["query"])) else None
         if isinstance(text, dict):  # as rank_llm's requests have it
             record, text = {**text, **record}, text.get("text")
-        if (key := _key(record, QUERY_IDS)) is None:
+        if (key := _key(record, NAMES["query_id"])) is None:
             raise UserError(
                 f"{where}: no query id among the fields {_names(record)}; expected 'query_id' (--columns "
                 "query_id=FIELD names another; rerank.Lists.from_dataframe makes ids from the texts)"
@@ -182,9 +180,9 @@ class HitsCollection(ABC):
     def _hit(self, where: str, record: Record) -> Hit:
         if not isinstance(record, dict):
             raise UserError(f"{where}: a hit is {type(record).__name__}, no JSON object; expected {RIGHT}")
-        if _key(record, DOC_IDS) is None and isinstance(record.get("doc"), dict):
+        if _key(record, NAMES["doc_id"]) is None and isinstance(record.get("doc"), dict):
             record = {**record["doc"], **record}
-        if (key := _key(record, DOC_IDS)) is None:
+        if (key := _key(record, NAMES["doc_id"])) is None:
             raise UserError(
                 f"{where}: no document id among the fields {_names(record)}; expected 'doc_id' (--columns "
                 "doc_id=FIELD names another)"
@@ -199,7 +197,7 @@ class HitsCollection(ABC):
                 fields = {**self._rename(nested), **fields}
         chosen = self.fields
         if chosen is None:
-            body = next((key for key in TEXTS if fields.get(key) is not None), None)
+            body = next((key for key in NAMES["text"] if fields.get(key) is not None), None)
             if body is not None and fields.get("title") is None and isinstance(fields[body], str):
                 return encodable(fields[body])  # not stripped, so that what was exported comes back equal
             chosen = () if body is None else ("title", body)
@@ -210,7 +208,7 @@ class HitsCollection(ABC):
 
     def _scores(self, where: str, record: Record) -> dict[str, float]:
         scores: dict[str, float] = {}
-        for key in SCORES:
+        for key in NAMES["score"]:
             if record.get(key) is not None:
                 scores["score"] = finite(record[key], where, key)
         for key, value in record.items():
@@ -333,12 +331,13 @@ def _id(value: object, where: str, name: str) -> str:
 
 
 def _grade(where: str, record: Record) -> int | None:
-    grade = record.get("grade")
+    key = _key(record, NAMES["grade"])
+    grade = None if key is None else record[key]
     if grade is None or grade != grade:
         return None
     if isinstance(grade, bool) or not isinstance(grade, int | float) or grade % 1 or abs(grade) > 32_767:
-        shown = f"{where}: grade {str(grade)[:50]!r}"
-        raise UserError(f"{shown}; expected a whole number up to 32767, or another name: --columns clicks=grade")
+        shown = f"{where}: {key} {str(grade)[:50]!r}"
+        raise UserError(f"{shown}; expected a whole number up to 32767, or another name: --columns clicks={key}")
     return int(grade)
 
 

@@ -12,10 +12,13 @@ from typing import Any
 from rerank.collections.base import Document, Qrels, Query, some_of
 from rerank.collections.records import ChosenFields, json_text
 from rerank.collections.tagged import tag_names, tagged_text
-from rerank.errors import UserError, nearest
+from rerank.errors import UserError, nearest, one_line
 from rerank.files import digest
+from rerank.hashes import read_sealed, sha256_of_files
 from rerank.jvm import java_class, start_jvm
 
+MANIFEST = "rerank.json"
+"""What an index of ours was built from, and the hash of its files."""
 LOOKUPS = 1000
 """Ids looked up at a time."""
 
@@ -49,9 +52,26 @@ def find_index(name: str) -> Path:
     return folder if folder.is_dir() else prebuilt_index(name)
 
 
+def _check_index(folder: Path) -> None:
+    """Refuse an index of ours that is not as it was built; Lucene looks at few of its checksums."""
+    if (folder / MANIFEST).is_file():
+        try:
+            about = read_sealed(folder / MANIFEST)
+            whole = sha256_of_files(folder, [folder / name for name in about["files"]]) == about["sha256 of files"]
+        except (UserError, KeyError):
+            whole = False
+        if not whole:
+            raise UserError(f"{folder}: the index is damaged; rm -r {folder}, and the same command builds it again")
+
+
 @contextlib.contextmanager
 def open_index(folder: Path) -> Iterator[Any]:
-    """Anserini's ``SimpleSearcher`` on an index."""
+    """Anserini's ``SimpleSearcher`` on an index.
+
+    Raises:
+        UserError: no index, one of ours that is not as it was built, or whatever Lucene fails at in the block.
+    """
+    _check_index(folder)
     searcher_class = java_class("io.anserini.search.SimpleSearcher")
     # A query of more than 1024 distinct terms is a long one, not a mistake.
     java_class("org.apache.lucene.search.IndexSearcher").setMaxClauseCount(1 << 20)
@@ -63,6 +83,8 @@ def open_index(folder: Path) -> Iterator[Any]:
         raise UserError(f"{folder}: not a Lucene index that can be read ({error.innermessage})") from error
     try:
         yield searcher
+    except JavaException as error:
+        raise UserError(f"{folder}: Lucene cannot read the index ({one_line(error)}); is it damaged?") from error
     finally:
         searcher.close()
 

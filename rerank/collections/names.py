@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, Iterator, Sequence
-from importlib import import_module
 from pathlib import Path
 
 from rerank.collections.base import Collection, Qrels, Query
@@ -16,13 +16,14 @@ from rerank.collections.qrels import read_qrels_file
 from rerank.collections.queries import read_queries_file
 from rerank.collections.rankllm import RankLlmFile
 from rerank.collections.smart import SmartFolder
-from rerank.errors import NotFoundError, UserError, nearest
+from rerank.errors import NotFoundError, UserError, nearest, one_line
+from rerank.named import find_class
 
 OWN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
 """An import path."""
 
 PARTS = ("name", "documents", "queries", "qrels", "document_count", "fingerprint")
-"""What every collection has."""
+"""What every collection has, and its class has behind the name."""
 
 KINDS: dict[str, Callable[[str, Sequence[str] | None], Collection]] = {
     "beir": BeirFolder,
@@ -57,7 +58,7 @@ def open_collection(name: str, fields: Sequence[str] | None = None, columns: Seq
             - ``datasets:DIR``, ``datasets:DIR/SPLIT`` or, on the hub, ``datasets:NAME:SPLIT``: rows as of hits;
             - ``demo``, the built-in collection;
             - ``my_module.MyCollection`` or ``my_module.MyCollection:ARGUMENT``, a class of one's own, made without
-              arguments or with the one behind the colon; or the name of an object that is one.
+              arguments or with the one behind the colon.
         fields: the fields that make a document's text, in this order; by default title and text, or what the
             collection calls its text.
         columns: what rows of hits call their fields, ``NAME=FIELD``: ``query=question``, ``text=passage``.
@@ -99,22 +100,23 @@ def open_collection(name: str, fields: Sequence[str] | None = None, columns: Seq
 
 
 def _own(name: str, argument: str | None, fields: Sequence[str] | None) -> Collection:
-    """The collection that an import path names."""
-    module, _, attribute = name.rpartition(".")
+    """The collection whose class an import path names."""
     try:
-        found = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        hint = nearest(name, known_ids())
-        raise UserError(
-            f"unknown collection {name!r}{hint}: neither an ir_datasets id nor to be imported ({error})"
-        ) from error
-    if callable(found):
-        found = found() if argument is None else found(argument)
-    if lacking := next((part for part in PARTS if not hasattr(found, part)), None):
-        raise UserError(f"collection {name}: has no {lacking}; see rerank.collections.Collection for what one has")
+        kind = find_class(name, object, "no ir_datasets id")
+    except UserError as error:
+        raise UserError(f"unknown collection {name!r}{nearest(name, known_ids())}: {error}") from error
+    if lacking := next((part for part in PARTS[1:] if not hasattr(kind, part)), None):
+        raise UserError(f"collection: {name} has no {lacking}; see rerank.collections.Collection for what one has")
     if fields:
         raise UserError(f"fields: {name} decides itself what makes a document's text")
-    opened: Collection = found
+    arguments = () if argument is None else (argument,)
+    try:
+        inspect.signature(kind).bind(*arguments)
+    except TypeError as error:
+        raise UserError(f"collection: {name} takes other arguments ({one_line(error)})") from error
+    opened: Collection = kind(*arguments)
+    if not hasattr(opened, PARTS[0]):
+        raise UserError(f"collection: {name} makes objects without a name, which shall open them again")
     return opened
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
@@ -9,13 +10,14 @@ from pathlib import Path
 from typing import TypeAlias
 
 from rerank.collections.base import Document, checked_id, joined
+from rerank.collections.fields import NAMES
 from rerank.errors import UserError, nearest
-from rerank.files import read_lines
+from rerank.files import LONGEST_LINE, decoded, raw_lines, read_lines
 
-ID_KEYS = ("_id", "id", "docid", "doc_id", "docno", "qid", "query_id")
-TEXT_KEYS = ("text", "contents")
-HEADER_IDS = {*ID_KEYS, "doc-id", "query-id", "topic", "pid", "number"}
-HEADER_TEXTS = {*TEXT_KEYS, "query", "title", "question", "passage", "body", "content", "document", "topic"}
+ID_KEYS = tuple(dict.fromkeys(("_id", "id", *NAMES["doc_id"], *NAMES["query_id"])))
+TEXT_KEYS = NAMES["text"]
+HEADER_IDS = {*ID_KEYS, "doc-id", "topic", "number"}
+HEADER_TEXTS = {*TEXT_KEYS, *NAMES["query"], "title", "body", "topic"}
 FIRST_ID = re.compile(rb'\s*\{\s*"(_id|id)"\s*:\s*"([^"\\]*)"')
 """A line whose first key is the id, as nearly all are; others are parsed."""
 
@@ -28,9 +30,11 @@ def is_json(path: Path) -> bool:
     return ".jsonl" in path.suffixes[-2:]
 
 
-def read_json_objects(path: Path, right: str, keep: Keep | None = None) -> Iterator[tuple[int, dict[str, object]]]:
+def read_json_objects(
+    path: Path, right: str, keep: Keep | None = None, strict: bool = False
+) -> Iterator[tuple[int, dict[str, object]]]:
     """Each line's number and object; ``right`` shows in errors what a line should be like."""
-    for number, line in read_lines(path, keep):
+    for number, line in read_lines(path, keep, strict):
         try:
             record = json.loads(line)
         except (ValueError, RecursionError) as error:
@@ -48,6 +52,29 @@ def read_json_lines(path: Path, keep: Keep | None = None) -> Iterator[tuple[str,
         if key is None:
             raise UserError(f"{where}: no id among the keys {', '.join(record) or '(none)'}; expected one named '_id'")
         yield where, checked_id(record[key], where), record
+
+
+def read_csv(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Each row of a CSV or TSV file and the line where it begins, the header first; texts may hold line ends.
+
+    Raises:
+        UserError: a row of another length than the header, a quote that is not closed, or bytes that are not UTF-8.
+    """
+    csv.field_size_limit(LONGEST_LINE)
+    lines = (decoded(raw, path, number) for number, raw in raw_lines(path))
+    reader = csv.reader(lines, delimiter="\t" if ".tsv" in path.suffixes[-2:] else ",", strict=True)
+    width = begins = 0
+    try:
+        for cells in reader:
+            begins, place = reader.line_num, begins + 1
+            if not cells:
+                continue
+            width = width or len(cells)
+            if len(cells) != width:
+                raise UserError(f"{path}:{place}: {len(cells)} columns; expected {width}, as the first line has")
+            yield place, cells
+    except csv.Error as error:
+        raise UserError(f"{path}:{begins + 1}: not CSV ({error}); is a quote open?") from error
 
 
 def read_tab_lines(path: Path, keep: Keep | None = None) -> Iterator[tuple[str, str, str]]:

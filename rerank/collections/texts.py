@@ -6,13 +6,17 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rerank.collections.base import Document, Qrels, Query, checked_id, joined
-from rerank.collections.judgments import FIELDS, as_qrels, named_columns
+from rerank.collections.base import Document, Qrels, Query, checked_id, checked_text, joined
+from rerank.collections.fields import NAMES, named_columns
+from rerank.collections.judgments import as_qrels
 from rerank.errors import UserError
 from rerank.files import digest
 
-TEXT = ("text", "body", "contents", "passage", "query", "question", "title")
-"""What a column of texts may be called."""
+USUAL = {
+    "doc_id": {"doc_id": (*NAMES["doc_id"], "id"), "text": (*NAMES["text"], "body", "title")},
+    "query_id": {"query_id": (*NAMES["query_id"], "id", "_id"), "text": ("text", *NAMES["query"], "title")},
+}
+"""What the columns of documents and of queries may be called."""
 
 
 class Texts:
@@ -72,20 +76,20 @@ def _texts(given: Any, key: str, name: str, columns: Mapping[str, str]) -> dict[
     if hasattr(given, "to_pandas"):
         given = given.to_pandas()
     if hasattr(given, "itertuples"):
-        fields = {key: (*FIELDS[key], "id", "_id"), "text": TEXT}
+        fields = USUAL[key]
         told = {field: column for field, column in columns.items() if field in fields and column in given.columns}
         found = named_columns(given, fields, told, name)
-        pairs = list(zip(given[found[key]], given[found["text"]], strict=True))
+        pairs = zip(found[key], found["text"], strict=True)
     elif isinstance(given, Mapping):
-        pairs = list(given.items())
+        pairs = zip(given.keys(), given.values(), strict=True)
     else:
         raise UserError(f"{name}: expected texts by id or a data frame, not {type(given).__name__}")
     texts: dict[str, str] = {}
-    for id, text in pairs:
-        known = checked_id(str(id), name)
-        if known in texts:
-            raise UserError(f"{name}: id {known!r} comes twice; ids are unique")
-        texts[known] = joined([text if text == text else None])  # pandas' NaN
+    for number, (value, text) in enumerate(pairs, 1):
+        id = checked_id(value, f"{name}: row {number}")
+        if id in texts:
+            raise UserError(f"{name}: id {id!r} comes twice; ids are unique")
+        texts[id] = joined([checked_text(text, f"{name}: row {number}, id {id!r}")])
     if not texts:
         raise UserError(f"{name}: there are none")
     return texts

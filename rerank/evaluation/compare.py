@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from ir_measures import Measure
 from rerank.collections.judgments import as_qrels
 from rerank.errors import NotFoundError, UserError, nearest
 from rerank.evaluation.measures import COUNTS, Empty, Evaluator, PerQuery, Qrels, check_overlap, parse_measures
+from rerank.evaluation.parts import Part, parts_of
 from rerank.evaluation.significance import (
     Correction,
     Test,
@@ -24,6 +26,7 @@ from rerank.evaluation.significance import (
     wins_ties_losses,
 )
 from rerank.files import plain_name
+from rerank.lists.neighbours import seen_queries
 from rerank.lists.view import Lists
 from rerank.progress import tqdm
 from rerank.retrieval.forms import as_run
@@ -38,12 +41,13 @@ class Difference:
 
     Attributes:
         mean: mean of run minus baseline over the queries.
-        interval: bootstrap confidence interval of that mean.
+        interval: bootstrap confidence interval of that mean; NaN where all differences are equal.
         effect: Cohen's d of the paired differences.
         wins: queries in which the run is better.
         ties: queries in which both are equal.
         losses: queries in which the run is worse.
-        p: p-value by test; NaN where a test has nothing to go by (no difference in any query).
+        p: p-value by test; NaN where a test has nothing to go by: no difference in any query, and for the t-test the
+            same one in each.
         corrected: the same after the correction over the whole table.
     """
 
@@ -74,7 +78,8 @@ class Comparison:
         baseline: the name of the run that the others are tested against, or None.
         tests: the tests that were made.
         correction: the correction over all of a test's p-values in this table.
-        comparisons: how many p-values each test's correction was over.
+        comparisons: how many comparisons each test's correction was over: those with a difference in any query, even
+            where the test has no p-value for it.
         level: confidence level of the intervals.
         seed: of the randomisation test and the bootstrap.
         differences: by run name and measure name.
@@ -82,6 +87,7 @@ class Comparison:
         paths: where each run was read from.
         qrels: where the judgments were read from.
         ties: by run name, documents whose score equals that of the one before them, in the queries of the qrels.
+        parts: the same over the queries with a relevant document that training has seen, and over the others.
     """
 
     tables: dict[str, PerQuery]
@@ -96,6 +102,7 @@ class Comparison:
     paths: dict[str, str] = field(default_factory=dict)
     qrels: str = ""
     ties: dict[str, int] = field(default_factory=dict)
+    parts: tuple[Part, ...] = ()
 
     @property
     def first(self) -> PerQuery:
@@ -152,7 +159,8 @@ def compare(
         intervals.append(bootstrap_interval(difference, level, seed))
         for test in tests:
             p[test].append(p_value(test, difference, seed))
-    corrected = {test: correct(values, correction).tolist() for test, values in p.items()}
+    count = sum(bool(difference.any()) for difference in paired.values())  # a copy of the baseline is no comparison
+    corrected = {test: correct(values, correction, planned=count).tolist() for test, values in p.items()}
     found = {
         key: Difference(
             float(difference.mean()) if len(difference) else float("nan"),
@@ -164,7 +172,7 @@ def compare(
         )
         for i, (key, difference) in enumerate(paired.items())
     }
-    comparisons = {test: int((~np.isnan(values)).sum()) for test, values in p.items()}
+    comparisons = dict.fromkeys(tests, count)
     return Comparison(dict(tables), baseline, tuple(tests), correction, comparisons, level, seed, found)
 
 
@@ -189,6 +197,7 @@ def compare_runs(
     level: float = 0.95,
     seed: int = 0,
     progress: bool = False,
+    trained_on: Sequence[Any] = (),
 ) -> Comparison:
     """Read judgments and runs, check them, score and compare them: ``rerank evaluate``.
 
@@ -208,6 +217,8 @@ def compare_runs(
         level: see :func:`compare`.
         seed: see :func:`compare`.
         progress: show progress bars.
+        trained_on: what the models were trained on, lists or judgments in any form: shows the queries with a relevant
+            document that is relevant there, too, apart from the others.
 
     Raises:
         UserError: whatever is wrong with the files or the arguments.
@@ -217,31 +228,57 @@ def compare_runs(
     lists = qrels if isinstance(qrels, Lists) else None
     forms = named_forms(runs, lists)
     chosen, forms = _with_baseline(baseline, forms, lists)
-    judgments = as_qrels(qrels) if lists is None else _judged(lists)
-    source = str(qrels) if lists is not None or isinstance(qrels, str | Path) else "the qrels"
+    judgments = as_qrels(qrels) if lists is None else judgments_of(lists)
+    trained = [judgments_of(one) if isinstance(one, Lists) else as_qrels(one, name="trained_on") for one in trained_on]
+    given = qrels if lists is None else lists.store
+    source = str(given) if lists is not None or isinstance(qrels, str | Path) else "the qrels"
     evaluator = Evaluator(judgments, parsed, empty)
     depths = sorted({measure.params["cutoff"] for measure in parsed if "cutoff" in measure.params}) or [10]
     tables, unjudged, ties = {}, {}, {}
     for name, form in tqdm(forms.items(), desc="runs", disable=not progress or len(forms) < 2, leave=False):
-        where = str(form) if isinstance(form, str | Path) else name
-        if lists is not None and _of_lists(form, lists):
-            run: Run = lists.run(form if isinstance(form, str) else np.asarray(form))
-            ties[name] = 0  # their order is the lists'
-        else:
-            given = as_run(form, name)
-            check_overlap(given, judgments, where, source)
-            run, ties[name] = ties_by_id(given, judgments)
-        tables[name] = evaluator(run, where)
+        run, ties[name] = ranking(form, name, judgments, lists, source)
+        tables[name] = evaluator(run, _where(form, name))
         unjudged[name] = {depth: count_unjudged(run, judgments, depth) for depth in depths}
     found = compare(tables, chosen, tests, correction, level, seed, progress)
     paths = {name: str(form) for name, form in forms.items() if isinstance(form, str | Path)}
-    return replace(found, unjudged=unjudged, paths=paths, qrels=source, ties=ties)
+    parts: tuple[Part, ...] = ()
+    if trained:
+        documents = [one.store.documents for one in (lists, *trained_on) if isinstance(one, Lists)]
+        parts = tuple(parts_of(tables, chosen, seen_queries(judgments, trained, documents), level, seed))
+    return replace(found, unjudged=unjudged, paths=paths, qrels=source, ties=ties, parts=parts)
 
 
-def _judged(lists: Lists) -> Qrels:
+def ranking(form: Any, name: str, qrels: Qrels, lists: Lists | None, source: str = "the qrels") -> tuple[Run, int]:
+    """A run of any form as it is scored, and how many of its documents tie with the one before them.
+
+    Args:
+        form: a run, or of lists a column or scores of their candidates, whose ties keep the order of the lists.
+        name: what it is called.
+        qrels: judgments.
+        lists: the lists that they are of, if any.
+        source: what messages call the judgments.
+
+    Raises:
+        UserError: a run that has no query, or no document, with the judgments in common.
+    """
+    if lists is not None and _of_lists(form, lists):
+        if not isinstance(form, str) and np.asarray(form).dtype.kind not in "fiub":
+            raise UserError(f"{name}: expected numbers, or the name of a column, not {reprlib.repr(form)}")
+        return lists.run(form), 0
+    run = as_run(form, name)
+    check_overlap(run, qrels, _where(form, name), source)
+    return ties_by_id(run, qrels)
+
+
+def _where(form: Any, name: str) -> str:
+    """What messages call a run."""
+    return str(form) if isinstance(form, str | Path) else name
+
+
+def judgments_of(lists: Lists) -> Qrels:
     """The judgments of the queries that have some."""
     if lists.qrels is None:
-        raise UserError(f"{lists}: has no judgments; give them with qrels=, or make the lists again with some")
+        raise UserError(f"{lists.store}: has no judgments; give them with qrels=, or make the lists again with some")
     return {query: grades for query, grades in lists.qrels.items() if grades}
 
 
@@ -267,7 +304,7 @@ def named_forms(runs: Any, lists: Lists | None = None) -> dict[str, Any]:
         raise UserError(f"runs: expected runs by name, such as {{'ours': scores}}, not {type(runs).__name__}")
     columns = {str(word) for word in words if lists is not None and _of_lists(str(word), lists)}
     files = [str(word) for word in words if str(word) not in columns]
-    named = name_runs(files) if files or not columns else {}
+    named = name_runs(files, lists.store.column_names if lists is not None else ()) if files or not columns else {}
     return {name: name for name in map(str, words) if name in columns} | named
 
 
@@ -320,8 +357,12 @@ def count_unjudged(run: Run, qrels: Qrels, depth: int) -> Unjudged:
     return Unjudged(top.count(False), len(top))
 
 
-def name_runs(runs: Sequence[str]) -> dict[str, str]:
+def name_runs(runs: Sequence[str], columns: Sequence[str] = ()) -> dict[str, str]:
     """Paths by run name, see :func:`compare_runs`; every name once.
+
+    Args:
+        runs: the files.
+        columns: the columns that could have been meant.
 
     Raises:
         UserError: no run, a file that does not exist, or the same name or file twice.
@@ -334,7 +375,8 @@ def name_runs(runs: Sequence[str]) -> dict[str, str]:
         given.append((label, path) if equals and label and not Path(run).exists() else (None, run))
     for _, path in given:
         if not Path(path).expanduser().is_file():
-            raise NotFoundError(f"{path}: no such run file")
+            nor = f", nor a column{nearest(path, columns)}; there are {', '.join(columns)}" if columns else ""
+            raise NotFoundError(f"{path}: no such run file{nor}")
     stems = [_stem(path) for name, path in given if name is None]
     named: dict[str, str] = {}
     for name, path in given:

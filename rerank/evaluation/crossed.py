@@ -16,15 +16,20 @@ and the uncertainty of a mean over queries alone lacks :math:`a_s`, which all qu
 
 the two-way clustered variance (Cameron, Gelbach and Miller 2011) without the term that takes the share of
 :math:`e_{sq}` off again: it has that share twice, so intervals are a little too wide rather than too narrow.
+
+With folds, each of which is ranked by trainings of its own, :math:`V_s` is the sum over folds of
+:math:`(Q_f/Q)^2 / (S(S-1)) \sum_s (\bar d_{sf} - \bar d_{\cdot f})^2`, and one seed tells how much trainings matter as
+well: folds are then the units, and the variance is that of their :math:`F` means.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rerank.evaluation.significance import differences
+from rerank.evaluation.significance import ROUNDING, differences
 
 RESAMPLES = 10_000
 """Resamples of the bootstrap."""
@@ -36,13 +41,15 @@ class Crossed:
 
     Attributes:
         mean: the mean difference.
-        interval: its confidence interval.
-        p: the two-sided p-value that belongs to the interval: the one of level ``1 - p`` ends at 0. NaN where there is
-            no difference at all.
+        interval: its confidence interval. NaN, like what follows, where nothing varies or there is one query: that is
+            no knowledge of the variance.
+        p: the two-sided p-value that belongs to the interval: the one of level ``1 - p`` ends at 0.
         error: its standard error.
         freedom: Satterthwaite's degrees of freedom of that error.
         seeds: how many seeds; 1 where the seeds make no difference or there is only one.
         queries: how many queries.
+        folds: how many folds, each with trainings of its own.
+        training: variance of the mean difference over trainings of one fold; NaN where one seed cannot tell it.
     """
 
     mean: float
@@ -52,12 +59,15 @@ class Crossed:
     freedom: float
     seeds: int
     queries: int
+    folds: int = 1
+    training: float = math.nan
 
 
-def paired(run: np.ndarray, baseline: np.ndarray) -> np.ndarray:
-    """Differences ``[S, Q]`` of values ``[S, Q]``; a side with one row (the first stage has no seeds) meets every row.
+def paired(run: np.ndarray, baseline: np.ndarray, folds: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Differences ``[S, Q]`` of values ``[S, Q]``, and the queries' folds ``[Q]``.
 
-    Queries that either side leaves out (NaN) are left out; rounding errors become ties.
+    A side with one row (the first stage has no seeds) meets every row. Queries that either side leaves out (NaN) are
+    left out; rounding errors become ties.
 
     Raises:
         ValueError: several seeds on both sides, but not the same number.
@@ -67,38 +77,64 @@ def paired(run: np.ndarray, baseline: np.ndarray) -> np.ndarray:
     run, baseline = np.broadcast_arrays(run, baseline)
     known = ~np.isnan(run + baseline).any(axis=0)
     kept = [differences(ours[known], theirs[known]) for ours, theirs in zip(run, baseline, strict=True)]
-    return np.stack(kept)
+    return np.stack(kept), (np.zeros(len(known), dtype=int) if folds is None else folds)[known]
 
 
-def standard_error(difference: np.ndarray) -> tuple[float, float]:
-    """Standard error of the mean of ``[S, Q]`` differences, and Satterthwaite's degrees of freedom of it.
+def standard_error(difference: np.ndarray, folds: np.ndarray | None = None) -> tuple[float, float]:
+    r"""Standard error of the mean of ``[S, Q]`` differences, and Satterthwaite's degrees of freedom of it.
 
-    With variances :math:`V_q, V_s` as above: :math:`(V_q + V_s)^2 / (V_q^2/(Q-1) + V_s^2/(S-1))`.
+    With variances :math:`V_i` as above, of :math:`n_i` degrees of freedom: :math:`(\sum V_i)^2 / \sum (V_i^2 / n_i)`.
     """
-    parts = []
-    for axis in (0, 1):
-        means = difference.mean(axis=axis)
-        if len(means) > 1:
-            parts.append((float(means.var(ddof=1)) / len(means), len(means) - 1))
+    seeds, queries = difference.shape
+    means, shares = _by_fold(difference, folds)
+    if seeds > 1:
+        parts = [(share**2 * float(of.var(ddof=1)) / seeds, seeds - 1) for of, share in zip(means, shares, strict=True)]
+    elif len(shares) > 1:
+        return float(np.sqrt((_moves(difference, folds) ** 2).sum())), float(len(shares) - 1)
+    else:
+        parts = []
+    parts.insert(0, (float(difference.mean(axis=0).var(ddof=1)) / queries, queries - 1))
     total = sum(part for part, _ in parts)
     spread = sum(part**2 / freedom for part, freedom in parts)
-    return float(np.sqrt(total)), total**2 / spread if spread > 0 else float(difference.shape[1] - 1)
+    return float(np.sqrt(total)), total**2 / spread if spread > 0 else float(queries - 1)
+
+
+def _by_fold(difference: np.ndarray, folds: np.ndarray | None) -> tuple[list[np.ndarray], np.ndarray]:
+    """Means of each fold by seed, and its share of the queries."""
+    names, counts = np.unique(np.zeros(difference.shape[1]) if folds is None else folds, return_counts=True)
+    parts = [difference.compress(folds == name, axis=1) for name in names] if len(names) > 1 else [difference]
+    return [part.mean(axis=1) for part in parts], counts / counts.sum()
+
+
+def _moves(difference: np.ndarray, folds: np.ndarray | None) -> np.ndarray:
+    """What each training moves the mean by, scaled so that the squares sum to the variance that trainings bring."""
+    means, shares = _by_fold(difference, folds)
+    if (seeds := len(difference)) > 1:
+        scaled = [share * (of - of.mean()) for of, share in zip(means, shares, strict=True)]
+        return np.concatenate(scaled) / np.sqrt(seeds * (seeds - 1))
+    return shares * (np.concatenate(means) - difference.mean()) * np.sqrt(len(shares) / max(1, len(shares) - 1))
 
 
 def crossed_difference(
-    difference: np.ndarray, level: float = 0.95, seed: int = 0, resamples: int = RESAMPLES
+    difference: np.ndarray,
+    folds: np.ndarray | None = None,
+    level: float = 0.95,
+    seed: int = 0,
+    resamples: int = RESAMPLES,
 ) -> Crossed:
     r"""Interval and p-value of a mean difference by a bootstrap over queries and seeds.
 
     A resample draws :math:`Q` of the queries' means :math:`\bar d_{\cdot q}` with replacement and, independently, moves
     by the seeds' means under normal multipliers, :math:`\sum_s g_s (\bar d_{s\cdot} - \hat\delta) / \sqrt{S(S-1)}` with
     :math:`g_s \sim N(0, 1)`: two or three seeds have a variance, :math:`V_s`, but no shape to resample. (To draw them
-    with replacement would give :math:`(S-1)/S` of that variance, two thirds at three seeds.) The interval is the
-    percentile interval, its distances from the mean stretched by the ratio of Student's quantile, with Satterthwaite's
-    degrees of freedom, to the normal's (after Hesterberg 2015): few seeds say little about how much seeds matter.
+    with replacement would give :math:`(S-1)/S` of that variance, two thirds at three seeds.) Folds have multipliers of
+    their own. The interval is the percentile interval, its distances from the mean stretched by the ratio of Student's
+    quantile, with Satterthwaite's degrees of freedom, to the normal's (after Hesterberg 2015): few seeds say little
+    about how much seeds matter.
 
     Args:
-        difference: ``[S, Q]``, see `paired`; with one row it is a bootstrap over queries.
+        difference: ``[S, Q]``, see `paired`; with one row (and no folds) it is a bootstrap over queries.
+        folds: the fold of each query ``[Q]``; None where one training of a seed ranks all of them.
         level: confidence level.
         seed: of the bootstrap.
         resamples: how many there are; p is no smaller than one in that many.
@@ -109,22 +145,34 @@ def crossed_difference(
     """
     seeds, queries = difference.shape
     nan = float("nan")
-    if not queries:
-        return Crossed(nan, (nan, nan), nan, nan, nan, seeds, 0)
-    mean = float(difference.mean())
-    if not difference.any():
-        return Crossed(0.0, (0.0, 0.0), nan, 0.0, nan, seeds, queries)
-    error, freedom = standard_error(difference)
-    if error < 1e-12:  # the same everywhere
-        return Crossed(mean, (mean, mean), 0.0 if queries > 1 else nan, 0.0, nan, seeds, queries)
+    means, shares = _by_fold(difference, folds) if queries else ([], np.ones(1))
+    nothing = Crossed(
+        float(difference.mean()) if queries else nan, (nan, nan), nan, nan, nan, seeds, queries, len(shares)
+    )
+    if queries < 2:
+        return nothing
+    error, freedom = standard_error(difference, folds)
+    if error < ROUNDING:
+        return nothing
     rng = np.random.default_rng(seed)
-    drawn = _resampled(difference.mean(axis=0), resamples, rng) - mean
-    if seeds > 1:
-        of_seeds = (difference.mean(axis=1) - mean) / np.sqrt(seeds * (seeds - 1))
-        drawn += rng.standard_normal((resamples, seeds)) @ of_seeds
+    mean, drawn = nothing.mean, np.zeros(resamples)
+    if seeds > 1 or len(shares) == 1:
+        drawn += _resampled(difference.mean(axis=0), resamples, rng) - mean
+    if seeds > 1 or len(shares) > 1:
+        moves = _moves(difference, folds)
+        drawn += rng.standard_normal((resamples, len(moves))) @ moves
     drawn.sort()
-    low, high = _ends(drawn, mean, freedom, 1 - level)
-    return Crossed(mean, (low, high), _p(drawn, mean, freedom), error, freedom, seeds, queries)
+    of_training = (
+        sum(share * float(of.var(ddof=1)) for of, share in zip(means, shares, strict=True)) if seeds > 1 else nan
+    )
+    return replace(
+        nothing,
+        interval=_ends(drawn, mean, freedom, 1 - level),
+        p=_p(drawn, mean, freedom),
+        error=error,
+        freedom=freedom,
+        training=of_training,
+    )
 
 
 def _ends(drawn: np.ndarray, mean: float, freedom: float, alpha: float) -> tuple[float, float]:

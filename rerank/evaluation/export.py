@@ -7,13 +7,14 @@ import io
 import json
 import math
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from rerank.errors import UserError
 from rerank.evaluation import render
 from rerank.evaluation.compare import Comparison
-from rerank.files import atomic_write
+from rerank.locks import written
 
 TABLE_SUFFIXES = (".md", ".tex", ".csv", ".txt")
 PER_QUERY_SUFFIXES = (".tsv", ".csv", ".jsonl")
@@ -64,7 +65,14 @@ def as_dict(comparison: Comparison) -> dict[str, Any]:
         "level": comparison.level,
         "seed": comparison.seed,
         "differences": differences,
+        "parts": [{key: _plain(value) for key, value in asdict(part).items()} for part in comparison.parts],
     }
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [finite(bound) for bound in value]
+    return finite(value) if isinstance(value, float) else value
 
 
 def to_json(comparison: Comparison) -> str:
@@ -120,7 +128,7 @@ def check_suffix(path: str | Path, suffixes: tuple[str, ...]) -> str:
 
 def write_json(comparison: Comparison, path: str | Path) -> None:
     """Write :func:`to_json`, whole or not at all."""
-    with atomic_write(path) as file:
+    with written(path) as file:
         file.write(to_json(comparison))
 
 
@@ -128,7 +136,7 @@ def write_table(comparison: Comparison, path: str | Path) -> None:
     """Write the table by the file's suffix: ``.md``, ``.tex``, ``.csv`` or ``.txt``."""
     formats = dict(zip(TABLE_SUFFIXES, (render.markdown, render.latex, to_csv, render.text), strict=True))
     content = formats[check_suffix(path, TABLE_SUFFIXES)](comparison)
-    with atomic_write(path) as file:
+    with written(path) as file:
         file.write(content)
 
 
@@ -140,7 +148,7 @@ def write_per_query(comparison: Comparison, path: str | Path) -> None:
     suffix = check_suffix(path, PER_QUERY_SUFFIXES)
     header = ["run", "query_id", *comparison.measures]
     rows = _per_query_rows(comparison)
-    with atomic_write(path) as file:
+    with written(path) as file:
         if suffix == ".jsonl":
             for row in rows:
                 file.write(json.dumps(dict(zip(header, row, strict=True)), ensure_ascii=False) + "\n")

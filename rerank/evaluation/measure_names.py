@@ -10,6 +10,7 @@ import ir_measures
 from ir_measures import Measure
 from ir_measures.measures import ParamInfo, registry
 
+from rerank.collections.qrels import HIGHEST
 from rerank.errors import UserError, nearest
 from rerank.evaluation.providers import PIPELINE
 from rerank.measures.names import read_name
@@ -18,16 +19,19 @@ _TREC_EVAL_NAME = re.compile(
     r"(ndcg_cut|map_cut|P|recall|success|iprec_at_recall)_[\d.]+|recip_rank|num_(q|rel|ret|rel_ret)"
 )
 
+CALLED = {"hit": "Success", "hits": "Success", "hitrate": "Success", "hr": "Success"}
+"""What others call a measure, in lower case, where no name of ir-measures is spelt alike."""
+
 LIMITS: dict[str, tuple[float, float | None]] = {
     "cutoff": (1, 1_000_000_000),
-    "rel": (1, None),
-    "max_rel": (1, None),
+    "rel": (1, HIGHEST),
+    "max_rel": (1, HIGHEST),
     "beta": (0, None),
     "p": (0, 1),
     "recall": (0, 1),
 }
 """The least and the largest that parameters of measures take; relevance below 1 would make of unjudged documents
-relevant ones, and trec_eval's numbers end."""
+relevant ones, and trec_eval's numbers end: it keeps a count for every grade up to the largest."""
 
 
 def parse_measures(text: str | Measure | Sequence[str | Measure]) -> list[Measure]:
@@ -41,7 +45,9 @@ def parse_measures(text: str | Measure | Sequence[str | Measure]) -> list[Measur
         UserError: an unknown name (with the nearest match), a parameter that the measure does not have or that has
             the wrong type, a measure that no installed provider computes, or no measure at all.
     """
-    parts = [text] if isinstance(text, str | Measure) else list(text)
+    parts = [text] if isinstance(text, str | Measure) or not isinstance(text, Sequence) else list(text)
+    if wrong := [part for part in parts if not isinstance(part, str | Measure)]:
+        raise UserError(f"measures: expected names such as 'nDCG@10 AP', not {wrong[0]!r}")
     found: list[Measure] = []
     for part in parts:
         found += [part] if isinstance(part, Measure) else [_parse(word) for word in _words(part)]
@@ -50,6 +56,22 @@ def parse_measures(text: str | Measure | Sequence[str | Measure]) -> list[Measur
     for measure in found:
         _check(measure)
     return list(dict.fromkeys(found))
+
+
+def parse_measure(text: str | Measure, key: str) -> Measure:
+    """The one measure that a setting takes.
+
+    Args:
+        text: its name, or an ir-measures object.
+        key: the setting.
+
+    Raises:
+        UserError: not a measure, or several.
+    """
+    first, *others = parse_measures(text)
+    if others:
+        raise UserError(f"{key}: takes one measure, not {' '.join(map(str, [first, *others]))}")
+    return first
 
 
 def _words(text: str) -> Iterator[str]:
@@ -98,8 +120,8 @@ def _suggestion(name: str) -> str:
     """The name that may be meant: trec_eval's name for it, or one spelt alike, whatever the case."""
     if _TREC_EVAL_NAME.fullmatch(name):
         return f" (did you mean {str(ir_measures.parse_trec_measure(name)[0])!r}?)"
-    lowered = {known.lower(): known for known in registry}
-    alike = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.5)
+    lowered = CALLED | {known.lower(): known for known in registry}
+    alike = difflib.get_close_matches(name.lower().replace("_", ""), lowered, n=1, cutoff=0.5)
     return f" (did you mean {str(registry[lowered[alike[0]]])!r}?)" if alike else ""
 
 
@@ -118,6 +140,9 @@ def _check(measure: Measure) -> None:
             name = "the cut-off" if key == "cutoff" else key
             most_of_all = "" if most is None else f" and at most {most:,}"
             raise UserError(f"measure {measure}: {name} must be at least {least}{most_of_all}, not {value}")
+    for gain in [number for pair in measure.params.get("gains", {}).items() for number in pair]:
+        if type(gain) is not int or abs(gain) > HIGHEST:
+            raise UserError(f"measure {measure.NAME}: gains are whole numbers up to {HIGHEST:,}, not {gain!r:.40}")
     able = [provider for provider in PIPELINE.providers if provider.supports(measure)]
     if not any(provider.is_available() for provider in able):
         missing = "; ".join(provider.install_instructions() for provider in able) or "remove or change its parameters"

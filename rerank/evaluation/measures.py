@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 import numpy as np
 from ir_measures import Measure
 
+from rerank.collections.qrels import HIGHEST
 from rerank.errors import UserError, nearest
 from rerank.evaluation.measure_names import parse_measures
 from rerank.evaluation.providers import PIPELINE, nERR
@@ -104,6 +105,8 @@ class Evaluator:
             raise UserError(f"empty: {empty!r} is none of 'drop', '0', '1'{nearest(empty, get_args(Empty))}")
         if not qrels:
             raise UserError("the qrels hold no query")
+        if any(abs(grade) > HIGHEST for grades in qrels.values() for grade in grades.values()):  # trec_eval crashes
+            raise UserError(f"the qrels hold a grade beyond {HIGHEST}, the highest that there is room for")
         self.measures = tuple(parse_measures(measures))
         self.empty = empty
         self.queries = tuple(qrels)

@@ -13,6 +13,7 @@ from rerank.arrow import Array
 from rerank.evaluation.folds import pool
 from rerank.evaluation.measures import Evaluator, PerQuery, parse_measures
 from rerank.evaluation.render import Cell, number, queries_sentence, text_table
+from rerank.lists.neighbours import in_common
 from rerank.lists.view import Lists
 from rerank.progress import tqdm
 from rerank.retrieval.fuse import RRF, K, reciprocal_ranks
@@ -64,8 +65,12 @@ class Overview:
         main: the first measure.
         alone: values of each system, and of the best possible order of all candidates; empty where nothing is judged.
         fused: values of fusions.
+        missed: the share of the relevant documents that are not candidates, a mean over the queries that have some; NaN
+            where none has.
         tops: depth of reranking, recall there, and the main measure of the best possible order of that many.
         runs: rankings of each system, where they were asked for.
+        shared: by the lists that models were trained on, what these share with them: what, how many here, how many
+            there.
     """
 
     lists: Lists
@@ -77,17 +82,15 @@ class Overview:
     main: str
     alone: dict[str, PerQuery] = field(default_factory=dict)
     fused: dict[str, PerQuery] = field(default_factory=dict)
+    missed: float = float("nan")
     tops: list[tuple[int, float, float]] = field(default_factory=list)
     runs: dict[str, Rankings] = field(default_factory=dict)
-
-    @property
-    def missed(self) -> float:
-        """The share of the relevant documents that are not candidates, over all queries that have some."""
-        recall = self.tops[-1][1]
-        return 1 - recall
+    shared: dict[str, list[tuple[str, int, int]]] = field(default_factory=dict)
 
 
-def overview(lists: Lists, measures: str | None = None, keep_runs: bool = False) -> Overview:
+def overview(
+    lists: Lists, measures: str | None = None, keep_runs: bool = False, trained_on: Sequence[Lists] = ()
+) -> Overview:
     """Look at lists: depths, systems, and where there are judgments, measures.
 
     Systems are ranked as trec_eval does: ties by descending document id.
@@ -97,6 +100,7 @@ def overview(lists: Lists, measures: str | None = None, keep_runs: bool = False)
         measures: measures as ir-measures writes them, the main one first; None takes nDCG@10, AP and recall at 10, 100
             and the lists' depth.
         keep_runs: whether to keep the rankings of all systems, in memory.
+        trained_on: lists that models were trained on; what these lists share with them.
 
     Raises:
         UserError: an unknown measure.
@@ -124,8 +128,10 @@ def overview(lists: Lists, measures: str | None = None, keep_runs: bool = False)
         main=str(chosen[0]),
         alone={name: pool(parts) for name, parts in look.alone.items()},
         fused={name: pool(parts) for name, parts in look.fused.items()},
+        missed=look.missed(),
         tops=look.tops(),
         runs=look.runs,
+        shared={str(others.store): list(in_common(lists, others)) for others in trained_on},
     )
 
 
@@ -228,6 +234,14 @@ class _Look:
         for depth, run in tops.items():
             self._best[depth].append(main(run, warn=False))
 
+    def missed(self) -> float:
+        """What no reranking finds: a query without relevant documents misses none."""
+        if not self._recall:
+            return float("nan")
+        recall = pool(self._recall)
+        found = recall.values[-1][~recall.without_relevant[-1]]
+        return 1 - float(found.mean()) if len(found) else float("nan")
+
     def tops(self) -> list[tuple[int, float, float]]:
         """Depth, recall, and the best that reranking so deep could reach."""
         if not self._recall:
@@ -262,6 +276,9 @@ def sections(about: Overview) -> Iterator[tuple[str, Table]]:
         yield f"fused by reciprocal ranks (k = {K})", fused_table(about)
     if about.tops:
         yield "reranking the top", tops_table(about)
+    for name, shared in about.shared.items():
+        rows = [[Cell(what), Cell(str(here)), Cell(str(there))] for what, here, there in shared]
+        yield f"in common with {name}", (["in common", "here", "there"], rows)
 
 
 def facts(about: Overview) -> Iterator[str]:
@@ -270,7 +287,7 @@ def facts(about: Overview) -> Iterator[str]:
     low, median, high = about.depth
     qrels = lists.qrels
     judged = "none judged" if qrels is None else f"{sum(map(bool, qrels.values()))} judged"
-    yield f"{lists}: {store.manifest['collection']['name']}"
+    yield f"{store}: {store.manifest['collection']['name']}"
     yield (
         f"{len(lists)} queries ({judged}), {lists.size} candidates ({low} to {high} a query, median {median:g}), "
         f"{store.documents.num_rows} distinct documents"
@@ -340,7 +357,11 @@ def verdict(about: Overview) -> Iterator[str]:
     if order in about.alone:
         now = about.alone[order].mean[about.main]
         yield f"{about.main} is {number(now)} by {order}; the best reranking of all candidates has {number(reach)}."
-    yield f"{about.missed:.1%} of the relevant documents are not candidates; no reranking finds them (mean of queries)."
+    if about.missed == about.missed:
+        share = f"{about.missed:.1%} of the relevant documents are not candidates"
+        yield f"{share}; no reranking finds them (mean of the queries that have some)."
+    if about.lists.size and (about.lists.grades > 0).all():
+        yield "Every candidate has a grade above 0, so any order is perfect to AP, RR and the like; not relevant is 0."
     yield f"{queries_sentence(best)} Ties as trec_eval: by document id."
     if _compares(about) and any(system.only for system in about.systems):
         yield "only it: relevant candidates that no other system returned."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from html import escape
 from typing import NamedTuple
@@ -12,10 +11,14 @@ import numpy as np
 from rerank.evaluation.compare import Comparison, Difference
 from rerank.evaluation.measures import COUNTS, PerQuery
 from rerank.evaluation.significance import TEST_NAMES, AnyTest, Test
+from rerank.html import in_markdown
 
 ALPHA = 0.05
 MARKS: dict[AnyTest, str] = {"bootstrap": "ᵇ", "t-test": "ᵗ", "wilcoxon": "ʷ", "randomisation": "ʳ"}
 LETTERS: dict[AnyTest, str] = {"bootstrap": "b", "t-test": "t", "wilcoxon": "w", "randomisation": "r"}
+
+
+PARTS = "seen: queries with a relevant document that is relevant to a query that was trained on; unseen: the others."
 
 
 class Cell(NamedTuple):
@@ -34,6 +37,8 @@ def text(comparison: Comparison, bold: bool = False) -> str:
     lines = text_table(*means(comparison, unjudged=True), bold=bold)
     if comparison.differences:
         lines += ["", *text_table(*differences(comparison), names=2, bold=bold)]
+    if comparison.parts:
+        lines += ["", *text_table(*parts(comparison), names=3, bold=bold)]
     return "\n".join([*lines, "", *caption(comparison, MARKS)]) + "\n"
 
 
@@ -42,15 +47,19 @@ def markdown(comparison: Comparison) -> str:
     lines = markdown_table(*means(comparison, unjudged=True))
     if comparison.differences:
         lines += ["", *markdown_table(*differences(comparison))]
-    return "\n".join([*lines, "", " ".join(caption(comparison, LETTERS))]) + "\n"
+    if comparison.parts:
+        lines += ["", *markdown_table(*parts(comparison))]
+    return "\n".join([*lines, "", in_markdown(" ".join(caption(comparison, LETTERS)))]) + "\n"
 
 
 def html(comparison: Comparison) -> str:
     """HTML tables for notebooks, the best in bold, marks as superscripts."""
-    parts = [html_table(*means(comparison, unjudged=True))]
+    tables = [html_table(*means(comparison, unjudged=True))]
     if comparison.differences:
-        parts.append(html_table(*differences(comparison)))
-    return "".join(parts) + f"<div>{escape(' '.join(caption(comparison, LETTERS)))}</div>"
+        tables.append(html_table(*differences(comparison)))
+    if comparison.parts:
+        tables.append(html_table(*parts(comparison)))
+    return "".join(tables) + f"<div>{escape(' '.join(caption(comparison, LETTERS)))}</div>"
 
 
 def html_table(header: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
@@ -68,11 +77,13 @@ def html_table(header: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
 
 def latex(comparison: Comparison) -> str:
     """LaTeX tables (package booktabs), as for Markdown: the best in bold, marks as superscripts."""
-    parts = [latex_table(*means(comparison, unjudged=True), " ".join(caption(comparison, LETTERS)))]
+    tables = [latex_table(*means(comparison, unjudged=True), " ".join(caption(comparison, LETTERS)))]
     if comparison.differences:
         against = f"Differences from {comparison.baseline}, with the p-values after the correction."
-        parts.append(latex_table(*differences(comparison), against))
-    return "\n".join(parts)
+        tables.append(latex_table(*differences(comparison), against))
+    if comparison.parts:
+        tables.append(latex_table(*parts(comparison), PARTS))
+    return "\n".join(tables)
 
 
 def text_table(header: Sequence[str], rows: Sequence[Sequence[Cell]], names: int = 1, bold: bool = False) -> list[str]:
@@ -100,7 +111,7 @@ def markdown_table(header: Sequence[str], rows: Sequence[Sequence[Cell]]) -> lis
     """Lines of a Markdown table."""
 
     def show(cell: Cell) -> str:
-        plain = _MARKDOWN.sub(lambda sign: _SIGNS.get(sign[0], f"\\{sign[0]}"), cell.text)
+        plain = in_markdown(cell.text)
         shown = f"**{plain}**" if cell.best else plain
         letters = ",".join(LETTERS[test] for test in cell.significant)
         return f"{shown}<sup>{letters}</sup>" if letters else shown
@@ -157,6 +168,8 @@ def caption(comparison: Comparison, marks: dict[AnyTest, str]) -> list[str]:
             "holm": f"p-values Holm-corrected over {over} comparisons",
         }[comparison.correction]
         sentences.append(f"Against {comparison.baseline}, p < {ALPHA}: {tests} ({how}).")
+    if comparison.parts:
+        sentences.append(PARTS)
     return sentences
 
 
@@ -237,14 +250,30 @@ def differences(comparison: Comparison) -> tuple[list[str], list[list[Cell]]]:
     return header, rows
 
 
+def parts(comparison: Comparison) -> tuple[list[str], list[list[Cell]]]:
+    """Header and rows: a run, measure and part a row, with intervals; the difference is from the baseline."""
+    share = f"{comparison.level:.0%} interval"
+    header = ["run", "measure", "relevant documents", "queries", "mean", share]
+    header += ["difference", share] if comparison.baseline else []
+    rows = []
+    for found in comparison.parts:
+        shown = [found.run, found.measure, found.part, str(found.queries), number(found.mean)]
+        shown += [interval(found.interval, "")]
+        if comparison.baseline:
+            of_baseline = found.run == comparison.baseline
+            shown += ["", ""] if of_baseline else [number(found.difference, "+"), interval(found.difference_interval)]
+        rows.append(list(map(Cell, shown)))
+    return header, rows
+
+
 def _significant(found: Difference | None) -> tuple[Test, ...]:
     return tuple(test for test, p in found.corrected.items() if p < ALPHA) if found else ()
 
 
-def interval(ends: tuple[float, float]) -> str:
-    """An interval as tables show it."""
+def interval(ends: tuple[float, float], sign: str = "+") -> str:
+    """An interval as tables show it; a dash for none."""
     low, high = ends
-    return f"[{number(low, '+')}, {number(high, '+')}]"
+    return "-" if np.isnan(low) else f"[{number(low, sign)}, {number(high, sign)}]"
 
 
 def number(value: float, sign: str = "", digits: int = 4) -> str:
@@ -257,9 +286,23 @@ def probability(value: float) -> str:
     return "-" if np.isnan(value) else "<0.0001" if value < 0.0001 else f"{value:.4f}"
 
 
-_MARKDOWN = re.compile(r"[|`*\\]|<(?=[A-Za-z/!?])|&(?=#?\w+;)|(?<=\])[(\[]")
-"""What would be a tag, an entity, a link or emphasis, and not a sign such as in ``<0.0001``."""
-_SIGNS = {"&": "&amp;", "<": "&lt;"}
+def verdict(mean: float, p: float, equivalent: float, margin: float, level: float = ALPHA) -> str:
+    """What two p-values say of a difference; one within the margin is equivalent even where it is not 0.
+
+    Args:
+        mean: the difference.
+        p: of the test that it is 0.
+        equivalent: of :func:`rerank.evaluation.significance.equivalence`.
+        margin: the difference that does not matter.
+        level: of both tests.
+
+    >>> verdict(0.004, 0.3, 0.2, margin=0.01), verdict(0.004, 0.3, 0.012, margin=0.01)
+    ('undecided', 'equivalent within 0.01 (p 0.0120)')
+    """
+    if equivalent < level:
+        return f"equivalent within {margin:g} (p {probability(equivalent)})"
+    return "undecided" if not p < level else "better" if mean > 0 else "worse"
+
 
 _LATEX: dict[str, str] = {character: f"\\{character}" for character in "&%$#_{}"} | {
     "\\": r"\textbackslash{}",

@@ -23,8 +23,8 @@ TEST_NAMES: dict[AnyTest, str] = {
     "randomisation": "randomisation test",
 }
 
-# The same value can come out of two rankings with other rounding; measures are in [0, 1].
-_ROUNDING = 1e-12
+ROUNDING = 1e-12
+"""The same value can come out of two rankings with other rounding; measures are in [0, 1]."""
 
 
 def differences(run: np.ndarray, baseline: np.ndarray) -> np.ndarray:
@@ -33,16 +33,17 @@ def differences(run: np.ndarray, baseline: np.ndarray) -> np.ndarray:
         raise ValueError(f"paired tests need values of the same queries, not {run.shape} and {baseline.shape}")
     difference = run - baseline
     difference = difference[~np.isnan(difference)]
-    return np.where(np.abs(difference) < _ROUNDING, 0.0, difference)
+    return np.where(np.abs(difference) < ROUNDING, 0.0, difference)
 
 
 def paired_t(difference: np.ndarray) -> float:
-    """Two-sided p-value of the paired t-test; NaN for fewer than two queries or without any difference."""
-    if len(difference) < 2 or not difference.any():
+    """Two-sided p-value of the paired t-test; NaN for fewer than two queries, or the same difference in each.
+
+    Where no variance is seen, t is 0/0 or infinite, though the variance is not known to be 0: no difference in any
+    query is not evidence of none, nor two equal ones of one. Wilcoxon's and the randomisation test need no variance.
+    """
+    if len(difference) < 2 or difference.std(ddof=1) < ROUNDING:
         return float("nan")
-    spread = difference.std(ddof=1)
-    if spread < _ROUNDING:
-        return 0.0  # the same difference in every query: t is infinite
     from scipy.stats import ttest_1samp
 
     return float(ttest_1samp(difference, 0.0).pvalue)
@@ -69,7 +70,7 @@ def randomisation(difference: np.ndarray, seed: int = 0, permutations: int = 10_
         return float("nan")
     # With b_i in {0, 1}, the sum of the differences under signs 2 b_i - 1 is 2 (b . d) - sum(d).
     total = changed.sum()
-    limit = abs(total) - _ROUNDING * count
+    limit = abs(total) - ROUNDING * count
     if 2**count <= permutations:
         every = np.arange(2**count)[:, None] >> np.arange(count) & 1
         return float((np.abs(2 * (every @ changed) - total) >= limit).mean())
@@ -128,15 +129,35 @@ def correct(
     return p
 
 
+def check_margin(margin: float | None) -> None:
+    """Raise a UserError for a margin of equivalence that is not a number above 0."""
+    if margin is not None and not 0 < margin < np.inf:
+        raise UserError(f"margin {margin:g}: must be a number above 0: a difference that does not matter, such as 0.01")
+
+
+def equivalence(mean: float, error: float, freedom: float, margin: float) -> float:
+    r"""P-value of two one-sided t-tests (Schuirmann 1987): that the true difference lies within a margin.
+
+    :math:`P(T_\nu > (m - |\bar d|)/\mathrm{se})`. Below 0.05 exactly where the 90 % interval lies within the margin.
+    NaN where there is no error.
+
+    >>> round(equivalence(0.0, 0.01, 30, margin=0.02), 3)  # t = 2 with 30 degrees of freedom
+    0.027
+    """
+    from scipy.stats import t
+
+    return float(t.sf((margin - abs(mean)) / error, freedom)) if error > 0 else float("nan")
+
+
 def cohens_d(difference: np.ndarray) -> float:
     """Cohen's d of paired values: the mean difference over the standard deviation of the differences.
 
-    0 without any difference; NaN where it has no meaning: fewer than two queries, or the same difference in each.
+    0 without any difference; NaN where it has no meaning: without queries, with one, or the same difference in each.
     """
-    if not difference.any():
+    if len(difference) and not difference.any():
         return 0.0
     spread = difference.std(ddof=1) if len(difference) > 1 else 0.0
-    return float(difference.mean() / spread) if spread >= _ROUNDING else float("nan")
+    return float(difference.mean() / spread) if spread >= ROUNDING else float("nan")
 
 
 def bootstrap_interval(
@@ -144,12 +165,10 @@ def bootstrap_interval(
 ) -> tuple[float, float]:
     """Confidence interval of the mean difference: the bias-corrected, accelerated bootstrap over queries.
 
-    A single point where all differences are equal; NaN without queries.
+    NaN without queries, and where all differences are equal: nothing says how far others would be.
     """
-    if not len(difference):
+    if not len(difference) or np.ptp(difference) < ROUNDING:
         return float("nan"), float("nan")
-    if np.ptp(difference) < _ROUNDING:
-        return float(difference.mean()), float(difference.mean())
     from scipy.stats import bootstrap
 
     interval = bootstrap(

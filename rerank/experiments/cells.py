@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
@@ -12,8 +13,9 @@ from rerank.configs import Settings, assign, merged
 from rerank.errors import UserError, nearest
 from rerank.evaluation.compare import check_choices
 from rerank.evaluation.measures import parse_measures
+from rerank.evaluation.significance import check_margin
 from rerank.experiments.config import ExperimentConfig, first_stage_names, folds_of
-from rerank.experiments.planned import check_groups
+from rerank.experiments.planned import best_of, check_groups, planned_pairs
 from rerank.experiments.search import Point, check_space
 from rerank.experiments.settings import file_name, point_name
 from rerank.identity import SHOWN
@@ -171,6 +173,7 @@ def _check(config: ExperimentConfig, known: Mapping[str, Any]) -> None:
     if config.select is not None and len(parse_measures(config.select)) > 1:
         raise UserError(f"select: one measure, not {config.select!r}")
     check_choices([config.test] if config.test != "bootstrap" else [], config.correction, 1 - config.level)
+    check_margin(config.margin)
     for name in ("methods", "seeds"):
         if not getattr(config, name):
             raise UserError(f"{name}: at least one is needed")
@@ -199,6 +202,7 @@ def _check(config: ExperimentConfig, known: Mapping[str, Any]) -> None:
     if (rule := config.futility) is not None and not (1 <= rule.after < len(config.seeds) and rule.difference > 0):
         raise UserError(f"futility: after must be from 1 to {len(config.seeds) - 1} seeds, difference above 0")
     check_groups(config.groups, list(config.methods))
+    _check_primary(config)
     _check_keys("base", config.base, known)
     _check_keys("refit", config.refit, known)
     folders: dict[str, str] = {}
@@ -215,6 +219,19 @@ def _check(config: ExperimentConfig, known: Mapping[str, Any]) -> None:
                 raise UserError(f"published.rows: no method {name!r}{nearest(name, config.methods)}")
             if len(row) != count:
                 raise UserError(f"published.rows.{name}: has {len(row)} numbers, the table {count} measures")
+
+
+def _check_primary(config: ExperimentConfig) -> None:
+    if config.primary is None:
+        return
+    first, mixed = first_stage_names(config)[:1], first_stage_names(config)[1:]
+    rows = [*first, *config.methods, *config.ensembles, *mixed]
+    pairs = planned_pairs(rows, config.baseline, config.pairs == "all")
+    pairs += itertools.combinations(map(best_of, config.groups), 2)
+    known = [[*pair, str(measure)] for measure in parse_measures(config.measures) for pair in pairs]
+    if config.primary not in known:
+        given = f"; such as {known[0]}" if known else ": there is none without baseline or groups"
+        raise UserError(f"primary: {config.primary} is no planned comparison of ROW, AGAINST and MEASURE{given}")
 
 
 def _check_mapping(where: str, value: object) -> None:

@@ -12,6 +12,7 @@ from rerank.configs import add_config
 from rerank.console import log_file, make_parser, parse
 from rerank.errors import UserError
 from rerank.experiments.config import ExperimentConfig
+from rerank.files import check_apart
 from rerank.locks import held
 
 log = logging.getLogger("rerank")
@@ -48,6 +49,9 @@ def experiment(argv: Sequence[str]) -> int:
         from rerank.report.page import check_suffix
 
         check_suffix(html)
+        check_apart(html)
+        if share is not None:
+            raise UserError("html: a share makes no report; the command without --share does")
     config: ExperimentConfig = ExperimentConfig(**vars(parser.instantiate(options)))
     set_inside(config, inside)
     if print_config:  # the parser's own would take the quotes off a preset "1024", and not know what was set inside

@@ -104,6 +104,11 @@ class ExperimentConfig:
         pairs: compare every row with the ``baseline``, or ``all`` rows with each other.
         groups: groups of methods, by name. Each is represented by its best method on validation, and all groups are
             compared with each other.
+        primary: the one comparison that the experiment is for, said before it is run: its row, what it is compared with
+            and the measure, such as ``[best of direct metrics, best of other losses, nDCG@10]``. Its p-value stands
+            for itself; the others are corrected for each other.
+        margin: a difference too small to matter. Comparisons then say whether two methods are equivalent within it,
+            different, or undecided.
         test: ``bootstrap`` over seeds and queries, or a paired test over queries of the means over seeds, which treats
             the seeds as fixed. Folds are pooled.
         correction: how p-values are corrected for all planned comparisons, in all measures.
@@ -138,6 +143,8 @@ class ExperimentConfig:
     baseline: str | None = None
     pairs: Literal["baseline", "all"] = "baseline"
     groups: dict[str, list[str]] = field(default_factory=dict)
+    primary: list[str] | None = None
+    margin: float | None = None
     test: AnyTest = "bootstrap"
     correction: Correction = "holm"
     level: float = 0.05

@@ -11,12 +11,14 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import rerank
 from rerank.errors import UserError
 from rerank.experiments.engines import Process, Reply, Workers
+from rerank.files import temporary_beside
 
 log = logging.getLogger("rerank")
 
@@ -33,16 +35,41 @@ class Seen(NamedTuple):
         nonce: what it reads in our file; None where there is none.
         folder: whether the working directory is there.
         code: the hash of its library's source.
+        arithmetic: what else decides the digits that it computes.
     """
 
     nonce: str | None
     folder: bool
     code: str
+    arithmetic: dict[str, str]
 
 
-def look(nonce: Path, folder: Path) -> Seen:
+def look(nonce: Path, folder: Path, gpus: bool, auto: bool) -> Seen:
     """What this machine sees."""
-    return Seen(nonce.read_text() if nonce.is_file() else None, folder.is_dir(), code_hash())
+    if gpus:
+        os.environ.pop("CUDA_VISIBLE_DEVICES", None)  # Ray hides the GPUs from what needs none for itself
+    read = nonce.read_text() if nonce.is_file() else None
+    return Seen(read, folder.is_dir(), code_hash(), arithmetic(gpus, auto))
+
+
+def arithmetic(gpus: bool, auto: bool) -> dict[str, str]:
+    """What decides the digits that this machine computes, beside our own code.
+
+    Args:
+        gpus: whether cells have GPUs.
+        auto: whether cells have ``precision: auto``, which every machine decides for itself.
+    """
+    import torch
+
+    from rerank.kernels.precision import resolve
+
+    found = {name: version(name) for name in ("torch", "transformers", "tokenizers")}
+    if gpus:
+        names = {torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())}
+        found |= {"CUDA": str(torch.version.cuda), "GPU": " and ".join(sorted(names)) or "none"}
+    if auto:
+        found["precision auto"], _ = resolve("auto", torch.device("cuda" if gpus else "cpu"))
+    return found
 
 
 @cache
@@ -91,14 +118,16 @@ class RayWorker:
 
 
 class Cluster:
-    """The machines of a Ray cluster, as far as they have room for cells and see our disk.
+    """The machines of a Ray cluster, as far as they have room for cells, see our disk, and compute alike.
 
     Raises:
-        UserError: a machine that does not see the disk, or has another version of the library; no machine has room.
+        UserError: a machine that does not see the disk, or has another version of the library, of what it computes by,
+            or another kind of GPU than the first; no machine has room.
     """
 
-    def __init__(self, output: Path, logs: Path, cpus: int, gpus: float) -> None:
-        self.logs, self.cpus, self.gpus = logs.absolute(), cpus, gpus
+    def __init__(self, output: Path, logs: Path, cpus: int, gpus: float, auto: bool) -> None:
+        self.logs, self.cpus, self.gpus, self._auto = logs.absolute(), cpus, gpus, auto
+        self._first: tuple[str, dict[str, str]] | None = None
         self._output = output.absolute()
         self._refused: set[str] = set()
         self._nodes: dict[str, dict[str, Any]] = {}
@@ -145,13 +174,16 @@ class Cluster:
             return []
         self._output.mkdir(parents=True, exist_ok=True)
         nonce, folder = secrets.token_hex(16), Path.cwd()
-        file = self._output / f".{nonce}.tmp"
+        file = temporary_beside(self._output / "look")  # a name that is cleared away if this process is killed
         file.write_text(nonce)
         wrong = []
         try:
-            task = ray.remote(look)
+            task = ray.remote(max_calls=1)(look)  # in a process of its own, which sees the GPUs
             asked = [
-                task.options(num_cpus=0, scheduling_strategy=at(node["NodeID"])).remote(file, folder) for node in nodes
+                task.options(num_cpus=0, scheduling_strategy=at(node["NodeID"])).remote(
+                    file, folder, self.gpus > 0, self._auto
+                )
+                for node in nodes
             ]
             for node, answer in zip(nodes, asked, strict=True):
                 where = name_of(node)
@@ -163,6 +195,9 @@ class Cluster:
                     problem = f"{where} cannot run cells: {' '.join(str(error).split())[-200:]}"
                 else:
                     problem = _problem(seen, nonce, where, self._output, folder)
+                    if not problem:
+                        self._first = self._first or (where, seen.arithmetic)
+                        problem = unlike((where, seen.arithmetic), self._first)
                 if problem:
                     self._refused.add(node["NodeID"])
                     wrong.append(problem)
@@ -215,10 +250,20 @@ def _problem(seen: Seen, nonce: str, where: str, output: Path, folder: Path) -> 
     return ""
 
 
-def ray_workers(output: Path, logs: Path, cpus: int, gpus: float, most: int | None = None) -> Workers:
+def unlike(one: tuple[str, dict[str, str]], first: tuple[str, dict[str, str]]) -> str:
+    """In what a machine computes otherwise than the first; empty where in nothing."""
+    (where, ours), (there, theirs) = one, first
+    for name, value in theirs.items():
+        if ours[name] != value:
+            more = "; set precision" if name == "precision auto" else ""
+            return f"{where} has {name} {ours[name]}, {there} has {value}; a table needs the same on all machines{more}"
+    return ""
+
+
+def ray_workers(output: Path, logs: Path, cpus: int, gpus: float, auto: bool, most: int | None = None) -> Workers:
     """Workers on the Ray cluster of ``RAY_ADDRESS``; where that is not set, of one that is started on this machine.
 
-    What the arguments mean `Cluster` says; ``most`` cells run side by side at the most.
+    What the arguments mean `Cluster` says and `arithmetic`; ``most`` cells run side by side at the most.
 
     Raises:
         UserError: Ray is not installed, there is no such cluster, or it cannot be used.
@@ -244,7 +289,7 @@ def ray_workers(output: Path, logs: Path, cpus: int, gpus: float, most: int | No
         for number, handler in handlers.items():  # Ray has replaced SIGTERM's by an exit
             signal.signal(number, handler)
     try:
-        cluster = Cluster(output, logs, cpus, gpus)
+        cluster = Cluster(output, logs, cpus, gpus, auto)
     except BaseException:
         if ours:
             ray.shutdown()

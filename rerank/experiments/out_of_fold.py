@@ -94,7 +94,7 @@ def add_out_of_fold(
             _check_unseen(fold, mine)
             shares.append(Share(fold.best, mine))
     if not shares:
-        raise UserError(f"{lists}: has no queries")
+        raise UserError(f"{lists.store}: has no queries")
     known = [[fold.name, fold.id, model_hash(fold.best)] for fold in folds]
     about = f"{Path(experiment).absolute().name}: {method}, seed {seed}, out of fold"
     return score_column(store, name, shares, {"model": about, "sha256": id_of(known)}, precision, budget)
@@ -173,12 +173,14 @@ def tested_by(lists: Lists, folds: Sequence[Fold]) -> Array:
             where[query] = i, text
     if lost := [query for query in lists.query_ids if query not in where]:
         raise UserError(
-            f"{lists}: no fold tests {len(lost)} of {len(lists)} queries, e.g. {lost[0]!r} (without judgments a query "
-            "is in none); run the other folds, or make lists of the tested queries alone (--queries)"
+            f"{lists.store}: no fold tests {len(lost)} of {len(lists)} queries, e.g. {lost[0]!r} (without judgments a "
+            "query is in none); run the other folds, or make lists of the tested queries alone (--queries)"
         )
     for query, text in zip(lists.query_ids, query_hashes(lists).tolist(), strict=True):
         if where[query][1] != text:
-            raise UserError(f"{lists}: query {query!r} has another text than in the experiment's lists; retrieve again")
+            raise UserError(
+                f"{lists.store}: query {query!r} has another text than in the experiment's lists; retrieve again"
+            )
     return np.array([where[query][0] for query in lists.query_ids], dtype=np.int64)
 
 

@@ -10,8 +10,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rerank.errors import UserError, nearest
-from rerank.evaluation.crossed import Crossed, crossed_difference, paired
-from rerank.evaluation.significance import AnyTest, Correction, cohens_d, correct, p_value, wins_ties_losses
+from rerank.evaluation.crossed import Crossed, crossed_difference, paired, standard_error
+from rerank.evaluation.power import smallest_difference
+from rerank.evaluation.significance import (
+    ROUNDING,
+    AnyTest,
+    Correction,
+    cohens_d,
+    correct,
+    equivalence,
+    p_value,
+    wins_ties_losses,
+)
 
 Values = Mapping[str, np.ndarray]
 """Values per seed and query ``[S, Q]``, by measure."""
@@ -32,8 +42,11 @@ class Compared:
         found: the difference over seeds and queries; None where one of the two did not come out.
         effect: Cohen's d of the differences per query, of means over seeds.
         counts: queries in which the row is better, equal, worse.
-        p: the p-value of the test; NaN where there is no difference at all, or nothing came out.
+        p: the p-value of the test; NaN where it has nothing to go by, or nothing came out.
         corrected: the same after the correction over all that was planned.
+        error: standard error that the test has, over queries alone where it treats the seeds as fixed.
+        freedom: its degrees of freedom.
+        equivalent: p-value of the test that the difference is not within the margin, likewise corrected.
     """
 
     row: str
@@ -45,6 +58,13 @@ class Compared:
     counts: tuple[int, int, int] = (0, 0, 0)
     p: float = math.nan
     corrected: float = math.nan
+    error: float = math.nan
+    freedom: float = math.nan
+    equivalent: float = math.nan
+
+    def finds(self, comparisons: int) -> float:
+        """The smallest difference that would have been found, with the variances of this very pair; NaN where none."""
+        return smallest_difference(self.error, self.freedom, comparisons) if self.error > 0 else math.nan
 
 
 def planned_pairs(rows: Sequence[str], baseline: str | None, every: bool) -> list[Pair]:
@@ -97,7 +117,9 @@ def compare_all(
     measures: Sequence[str],
     test: AnyTest,
     correction: Correction,
-    seed: int = 0,
+    folds: np.ndarray | None = None,
+    margin: float | None = None,
+    primary: tuple[str, str, str] | None = None,
 ) -> list[Compared]:
     """Every planned comparison in every measure.
 
@@ -107,23 +129,45 @@ def compare_all(
         measures: those compared.
         test: ``bootstrap`` over seeds and queries, or a test over queries of the means over seeds.
         correction: over all pairs and measures, those that did not come out included: they were planned.
-        seed: of the bootstrap and the randomisation test.
+        folds: the fold of each query, where each has trainings of its own.
+        margin: a difference that does not matter.
+        primary: row, against and measure of the comparison that stands for itself; the others are one family.
     """
     compared = []
     for row, against, (ours, theirs) in pairs:
         for measure in measures:
             one = Compared(row, against, measure, (ours, theirs))
             if ours in values and theirs in values:
-                one = _compared(one, paired(values[ours][measure], values[theirs][measure]), test, seed)
+                one = _compared(one, *paired(values[ours][measure], values[theirs][measure], folds), test, margin)
             compared.append(one)
-    corrected = correct([one.p for one in compared], correction, planned=len(compared))
-    return [replace(one, corrected=float(p)) for one, p in zip(compared, corrected, strict=True)]
+    family = np.array([(one.row, one.against, one.measure) != primary for one in compared], dtype=bool)
+
+    def corrected(values: list[float]) -> list[float]:
+        p = np.array(values)
+        p[family] = correct(p[family], correction, planned=int(family.sum()))
+        return [float(value) for value in p]
+
+    both = corrected([one.p for one in compared]), corrected([one.equivalent for one in compared])
+    return [replace(one, corrected=p, equivalent=within) for one, p, within in zip(compared, *both, strict=True)]
 
 
-def _compared(one: Compared, difference: np.ndarray, test: AnyTest, seed: int) -> Compared:
-    found = crossed_difference(difference, seed=seed)
+def _compared(
+    one: Compared, difference: np.ndarray, folds: np.ndarray, test: AnyTest, margin: float | None
+) -> Compared:
+    found = crossed_difference(difference, folds)
     over_seeds = difference.mean(axis=0)
-    over_seeds = np.where(np.abs(over_seeds) < 1e-12, 0.0, over_seeds)
-    p = found.p if test == "bootstrap" else p_value(test, over_seeds, seed)
-    effect = cohens_d(over_seeds) if len(over_seeds) else math.nan
-    return replace(one, found=found, effect=effect, counts=wins_ties_losses(over_seeds), p=p)
+    over_seeds = np.where(np.abs(over_seeds) < ROUNDING, 0.0, over_seeds)
+    p, error, freedom = found.p, found.error, found.freedom
+    if test != "bootstrap":
+        p = p_value(test, over_seeds)
+        error, freedom = standard_error(over_seeds[None]) if len(over_seeds) > 1 else (math.nan, math.nan)
+    return replace(
+        one,
+        found=found,
+        effect=cohens_d(over_seeds),
+        counts=wins_ties_losses(over_seeds),
+        p=p,
+        error=error,
+        freedom=freedom,
+        equivalent=math.nan if margin is None else equivalence(found.mean, error, freedom, margin),
+    )

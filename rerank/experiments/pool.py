@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -15,8 +17,9 @@ from rerank.errors import NotFoundError, UserError, nearest
 from rerank.evaluation.export import finite
 from rerank.evaluation.measure_names import parse_measures
 from rerank.evaluation.measures import COUNTS
-from rerank.evaluation.pooling import RandomEffects, random_effects
-from rerank.evaluation.significance import Correction, correct
+from rerank.evaluation.pooling import RandomEffects, random_effects, single
+from rerank.evaluation.render import verdict
+from rerank.evaluation.significance import Correction, check_margin, correct, equivalence
 from rerank.experiments.config import FIRST_STAGE
 from rerank.experiments.keep import Kept, read_kept, read_lacking
 from rerank.experiments.planned import (
@@ -39,11 +42,19 @@ class Results:
         name: what its collection is called.
         values: values per seed and query ``[S, Q]``, by row and measure; rows without seeds have one.
         validation: by method, the mean over folds and seeds of what validation chose by.
+        queries: of all folds.
+        folds: the fold of each.
+        empty: what those without relevant documents score, or ``drop``.
+        without_relevant: how many those are, by measure.
     """
 
     name: str
     values: dict[str, dict[str, np.ndarray]]
     validation: dict[str, float]
+    queries: list[str]
+    folds: np.ndarray
+    empty: str
+    without_relevant: dict[str, int]
 
 
 @dataclass(frozen=True)
@@ -56,7 +67,12 @@ class Pooled:
         measure: the measure.
         parts: the comparison on each collection that has both, and where they differ more on some queries than others.
         total: all of them together; None where there is none.
+        other: the same with Paule and Mandel's variance between collections; None with a single collection.
+        borrowed: standard deviation over trainings that collections with one seed have from the others; NaN where none
+            lacks one, or none has one to lend.
+        lacking: those collections.
         corrected: the p-value of ``total`` after the correction over all planned pairs and measures.
+        equivalent: likewise, of the test that the difference is not within the margin.
     """
 
     row: str
@@ -64,7 +80,11 @@ class Pooled:
     measure: str
     parts: dict[str, Compared]
     total: RandomEffects | None
+    other: RandomEffects | None = None
+    borrowed: float = math.nan
+    lacking: tuple[str, ...] = ()
     corrected: float = math.nan
+    equivalent: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -77,6 +97,7 @@ class Pool:
         measures: the measures.
         correction: the correction over all of ``pairs``.
         chosen: by collection, the method that validation chose of each group.
+        margin: the difference that does not matter; None where none is named.
     """
 
     results: list[Results]
@@ -84,6 +105,12 @@ class Pool:
     measures: list[str]
     correction: Correction
     chosen: dict[str, dict[str, str]]
+    margin: float | None = None
+
+    def verdict(self, one: Pooled) -> str:
+        """What there is to say of a pair."""
+        assert one.total is not None and self.margin is not None
+        return verdict(one.total.mean, one.corrected, one.equivalent, self.margin)
 
 
 def pool_experiments(
@@ -93,13 +120,19 @@ def pool_experiments(
     methods: Sequence[str] | None = None,
     groups: Mapping[str, Sequence[str]] | None = None,
     correction: Correction = "holm",
+    margin: float | None = None,
 ) -> Pool:
     """Read experiments and pool them; see ``rerank pool``.
 
     Raises:
         UserError: what is wrong with a file, or a name that no experiment has.
     """
+    check_margin(margin)
+    correct([], correction)
     results = [read_results(*named) for named in named_paths(experiments)]
+    for one, other in itertools.combinations(results, 2):
+        if one.queries == other.queries:
+            log.warning("%s and %s have the same queries: they do not tell of two collections", one.name, other.name)
     known = sorted({row for one in results for row in one.values}, key=lambda row: (row != FIRST_STAGE, row))
     for where, names in (("baseline", [baseline] if baseline else []), ("methods", methods or [])):
         for name in names:
@@ -110,36 +143,62 @@ def pool_experiments(
     rows = known if methods is None else list(dict.fromkeys([*([baseline] if baseline else []), *methods]))
     asked = _measures(results, measures)
     pairs = planned_pairs(rows, baseline, every=baseline is None)
+    if not pairs and not groups:
+        raise UserError(f"methods: {', '.join(rows)} alone has nothing to be compared with; name two")
     chosen = {one.name: choose_of_groups(groups, one.validation) for one in results}
     found: dict[tuple[str, str, str], dict[str, Compared]] = {}
     for one in results:
         named = {best_of(group): chosen[one.name].get(group, best_of(group)) for group in groups}
-        both = [(*pair, pair) for pair in [*_pairs_of(list(named)), *pairs]]
+        both = [(*pair, pair) for pair in [*itertools.combinations(named, 2), *pairs]]
         here = [(row, other, (named.get(pair[0], pair[0]), named.get(pair[1], pair[1]))) for row, other, pair in both]
-        for compared in compare_all(one.values, here, asked, "bootstrap", "none"):
+        for compared in compare_all(one.values, here, asked, "bootstrap", "none", folds=one.folds):
             parts = found.setdefault((compared.row, compared.against, compared.measure), {})
             if compared.found is not None and compared.found.error > 0:
                 parts[one.name] = compared
             elif compared.found is not None:
                 log.warning(
-                    "%s: %s and %s differ by %g on every query in %s, which has no error to weigh it by; left out",
+                    "%s: %s and %s differ by %g in %s without an error to weigh it by (on every query the same, or "
+                    "one query); left out",
                     *(one.name, compared.row, compared.against, compared.found.mean, compared.measure),
                 )
-    pooled = [Pooled(*key, parts, _total(parts)) for key, parts in found.items()]
+    pooled = [_pooled(Pooled(*key, _corrected(parts, correction), None), margin) for key, parts in found.items()]
     pooled.sort(key=lambda one: asked.index(one.measure))
-    p = [math.nan if one.total is None else one.total.p for one in pooled]
-    corrected = correct(p, correction, planned=len(pooled))
-    pooled = [replace(one, corrected=float(value)) for one, value in zip(pooled, corrected, strict=True)]
-    return Pool(results, pooled, asked, correction, chosen)
+    p, within = (
+        correct(values, correction, planned=len(pooled)).tolist()
+        for values in ([one.corrected for one in pooled], [one.equivalent for one in pooled])
+    )
+    pooled = [replace(one, corrected=p[i], equivalent=within[i]) for i, one in enumerate(pooled)]
+    return Pool(results, pooled, asked, correction, chosen, margin)
 
 
-def _pairs_of(names: Sequence[str]) -> list[tuple[str, str]]:
-    return [(one, other) for i, one in enumerate(names) for other in names[i + 1 :]]
+def _corrected(parts: Mapping[str, Compared], correction: Correction) -> dict[str, Compared]:
+    """The p-values of a pair's collections, corrected for each other."""
+    p = correct([part.p for part in parts.values()], correction)
+    return {name: replace(part, corrected=float(value)) for (name, part), value in zip(parts.items(), p, strict=True)}
 
 
-def _total(parts: Mapping[str, Compared]) -> RandomEffects | None:
-    found = [part.found for part in parts.values() if part.found is not None]
-    return random_effects([one.mean for one in found], [one.error for one in found]) if found else None
+def _pooled(one: Pooled, margin: float | None) -> Pooled:
+    """A pair with what its collections say together; its p-values are not corrected yet.
+
+    One seed without folds cannot tell how much trainings vary. Where other collections can, their mean variance over
+    trainings is added: a variance of 0 would let the collection that knows least weigh most.
+    """
+    found = {name: part.found for name, part in one.parts.items() if part.found is not None}
+    lacking = tuple(name for name, part in found.items() if part.seeds == part.folds == 1)
+    known = [part.training for part in found.values() if not math.isnan(part.training)]
+    borrowed = math.sqrt(np.mean(known)) if lacking and known else math.nan
+    if not found:
+        return one
+    total, other = single(next(iter(found.values()))), None
+    if len(found) > 1:
+        means = [part.mean for part in found.values()]
+        added = {name: borrowed for name in lacking if borrowed > 0}
+        errors = [math.hypot(part.error, added.get(name, 0.0)) for name, part in found.items()]
+        total, other = random_effects(means, errors), random_effects(means, errors, "Paule-Mandel")
+    within = math.nan if margin is None else equivalence(total.mean, total.error, total.freedom, margin)
+    return replace(
+        one, total=total, other=other, borrowed=borrowed, lacking=lacking, corrected=total.p, equivalent=within
+    )
 
 
 def _measures(results: Sequence[Results], asked: str | None) -> list[str]:
@@ -173,6 +232,8 @@ def named_paths(experiments: Sequence[str]) -> list[tuple[str, Path]]:
         name = name if equals and not Path(given).exists() else place.name.removesuffix(".parquet")
         if place.is_dir():
             place = place / "cells.parquet"
+        if same := next((known for known, taken in found.items() if taken.resolve() == place.resolve()), None):
+            raise UserError(f"experiments: {place} is given twice, as {same!r} and as {name!r}")
         if not place.is_file():
             raise NotFoundError(f"{place}: no such file; an experiment writes it when it is through")
         if name in found:
@@ -206,7 +267,7 @@ def read_results(name: str, path: Path) -> Results:
     every = {place for method, places in measured.items() if method in trained for place in places}
     folds = {fold for places in measured.values() for fold, _ in places}
     tables: dict[str, dict[str, np.ndarray]] = {}
-    queries: list[str] | None = None
+    first: list[dict[str, Any]] = []
     for method, places in measured.items():
         # A row mixed with the first stage is not trained itself, and has as many seeds all the same.
         alone = method not in trained and len(seeds[method]) == 1
@@ -214,22 +275,32 @@ def read_results(name: str, path: Path) -> Results:
         if set(places) != wanted:
             log.warning("%s: %s has %d of %d cells and is left out", name, method, len(places), len(wanted))
             continue
-        order, table = _by_seed(f"{path}: {method}", places, folds)
-        if queries is None:
-            queries = order
-        if order != queries:
+        contents, table = _by_seed(f"{path}: {method}", places, folds)
+        first = first or contents
+        if [(one["queries"], one["empty"]) for one in contents] != [(one["queries"], one["empty"]) for one in first]:
             raise UserError(f"{path}: {method} was measured on other queries; methods must share folds and data")
         tables[method] = table
     if not tables:
         raise UserError(f"{path}: no method in it was measured")
     means = {method: float(np.mean(list(values.values()))) for method, values in validation.items()}
-    return Results(name, tables, {method: mean for method, mean in means.items() if method in tables})
+    return Results(
+        name,
+        tables,
+        {method: mean for method, mean in means.items() if method in tables},
+        [query for one in first for query in one["queries"]],
+        np.repeat(np.arange(len(first)), [len(one["queries"]) for one in first]),
+        first[0]["empty"],
+        {
+            name: sum(map(sum, rows))
+            for name, *rows in zip(first[0]["measures"], *(one["without_relevant"] for one in first), strict=True)
+        },
+    )
 
 
 def _by_seed(
     where: str, places: Mapping[tuple[str | None, int], Kept], folds: Iterable[str | None]
-) -> tuple[list[str], dict[str, np.ndarray]]:
-    """Queries of all folds, and by measure their values with each seed."""
+) -> tuple[list[dict[str, Any]], dict[str, np.ndarray]]:
+    """What is kept of each fold with the first seed, and by measure the values of all queries with each seed."""
     order = sorted(folds, key=lambda fold: fold or "")
     seeds = sorted({seed for _, seed in places})
     first = [places[fold, seeds[0]].content for fold in order]
@@ -243,7 +314,7 @@ def _by_seed(
     for i, measure in enumerate(first[0]["measures"]):
         rows = [[value for fold in order for value in places[fold, seed].content["values"][i]] for seed in seeds]
         values[measure] = np.array(rows, dtype=np.float64)
-    return [query for one in first for query in one["queries"]], values
+    return first, values
 
 
 def as_json(pool: Pool) -> str:
@@ -253,18 +324,28 @@ def as_json(pool: Pool) -> str:
         assert one.found is not None
         low, high = one.found.interval
         numbers = {"mean": one.found.mean, "low": low, "high": high, "error": one.found.error, "p": one.p}
+        numbers |= {"freedom": one.freedom, "corrected": one.corrected}
         size = {"methods": list(one.methods), "seeds": one.found.seeds, "queries": one.found.queries}
+        size["folds"] = one.found.folds
         return {name: finite(value) for name, value in numbers.items()} | size
+
+    def effects(one: RandomEffects) -> dict[str, object]:
+        numbers: dict[str, object] = {name: finite(it) for name, it in vars(one).items() if isinstance(it, float)}
+        ends = {"interval": one.interval, "prediction": one.prediction}
+        return numbers | {name: [finite(end) for end in both] for name, both in ends.items()}
 
     pairs = []
     for one in pool.pairs:
         shown: dict[str, object] = {"row": one.row, "against": one.against, "measure": one.measure}
         if one.total is not None:
-            total = vars(one.total) | {"corrected": one.corrected}
-            shown |= {name: finite(value) for name, value in total.items() if isinstance(value, float)}
-            for name in ("interval", "prediction"):
-                shown[name] = [finite(value) for value in total[name]]
+            shown |= effects(one.total) | {"corrected": finite(one.corrected), "borrowed": finite(one.borrowed)}
             shown["weights"] = dict(zip(one.parts, one.total.weights, strict=True))
+            shown["one_seed"] = one.lacking
+            if one.other is not None:
+                shown["Paule-Mandel"] = effects(one.other)
+            if pool.margin is not None:
+                shown |= {"equivalent": finite(one.equivalent), "verdict": pool.verdict(one)}
         pairs.append(shown | {"collections": {name: part(compared) for name, compared in one.parts.items()}})
-    content = {"measures": pool.measures, "correction": pool.correction, "chosen": pool.chosen, "pairs": pairs}
+    content: dict[str, object] = {"measures": pool.measures, "correction": pool.correction, "margin": pool.margin}
+    content |= {"chosen": pool.chosen, "pairs": pairs}
     return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"

@@ -10,7 +10,9 @@ from typing import Literal
 
 from rerank.configs import add_config
 from rerank.console import make_parser, parse, shell_like
-from rerank.files import atomic_file, atomic_write
+from rerank.files import atomic_file, atomic_write, check_apart
+from rerank.html import in_markdown
+from rerank.locks import clear_within, held
 
 log = logging.getLogger("rerank")
 
@@ -23,6 +25,7 @@ def pool(
     methods: list[str] | None = None,
     groups: dict[str, list[str]] | None = None,
     correction: Literal["none", "bonferroni", "holm"] = "holm",
+    margin: float | None = None,
     html: str | None = None,
 ) -> None:
     """Pool experiments on several collections: the difference of each pair of methods, and a forest plot.
@@ -39,33 +42,42 @@ def pool(
         groups: groups of methods, by name. On each collection a group is represented by its best method on validation,
             and all groups are compared with each other.
         correction: how p-values are corrected for all pooled pairs, in all measures.
+        margin: a difference too small to matter. Pairs are then equivalent within it, better, worse, or undecided.
         html: file for a report; the forest plot is the first thing on it.
     """
     from rerank.evaluation.render import markdown_table, text_table
     from rerank.experiments.figures.forest import forest, picture
     from rerank.experiments.pool import as_json, pool_experiments
-    from rerank.experiments.pool_table import caption, pooled_table
+    from rerank.experiments.pool_table import COLLECTIONS, caption, collections_table, pooled_table
     from rerank.experiments.settings import file_name
+    from rerank.experiments.table import CORRECTED
 
     if html:
         from rerank.report.page import check_suffix
 
         check_suffix(html)
-    pooled = pool_experiments(experiments, measures, baseline, methods, groups, correction)
     folder = Path(output)
-    with atomic_write(folder / "pool.json") as file:
-        file.write(as_json(pooled))
-    with atomic_write(folder / "table.md") as file:
-        file.write("\n".join([*markdown_table(*pooled_table(pooled)), "", *caption(pooled)]) + "\n")
-    names = ["pool.json", "table.md"]
-    drawn = {}
-    for measure in pooled.measures:
-        figure = forest(pooled, measure)
-        drawn[measure] = picture(figure, "png")
-        for kind, content in (("png", drawn[measure]), ("svg", picture(figure, "svg"))):
-            names.append(f"forest-{file_name(measure)}.{kind}")
-            with atomic_file(folder / names[-1]) as path:
-                path.write_bytes(content)
+    for one in experiments:
+        for path in (folder / "pool.json", folder / "table.md", Path(html or "")):
+            check_apart(path, experiments=one.partition("=")[2] or one)
+    pooled = pool_experiments(experiments, measures, baseline, methods, groups, correction, margin)
+    with held(folder, "rerank pool", wait=True):
+        clear_within(folder)
+        with atomic_write(folder / "pool.json") as file:
+            file.write(as_json(pooled))
+        with atomic_write(folder / "table.md") as file:
+            lines = [*markdown_table(*pooled_table(pooled)), "", *map(in_markdown, caption(pooled)), ""]
+            lines += [*markdown_table(*collections_table(pooled)), "", COLLECTIONS.format(CORRECTED[correction])]
+            file.write("\n".join(lines) + "\n")
+        names = ["pool.json", "table.md"]
+        drawn = {}
+        for measure in pooled.measures:
+            figure = forest(pooled, measure)
+            drawn[measure] = picture(figure, "png")
+            for kind, content in (("png", drawn[measure]), ("svg", picture(figure, "svg"))):
+                names.append(f"forest-{file_name(measure)}.{kind}")
+                with atomic_file(folder / names[-1]) as path:
+                    path.write_bytes(content)
     if html:
         from rerank.experiments.pool_table import write_page
 

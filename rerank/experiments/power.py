@@ -9,7 +9,7 @@ import numpy as np
 
 from rerank.evaluation.crossed import paired
 from rerank.evaluation.measures import COUNTS, PerQuery, parse_measures
-from rerank.evaluation.power import OTHER, TYPICAL, found_differences, measured_deviations
+from rerank.evaluation.power import OTHER, TYPICAL, Deviations, found_differences, measured_deviations
 from rerank.experiments.cells import Cell, Group, Plan
 from rerank.experiments.config import first_stage_names
 from rerank.experiments.identities import Identities
@@ -21,26 +21,32 @@ from rerank.experiments.search import Point
 def power_before(plan: Plan, identities: Identities, measurement: Callable[[Cell], PerQuery | None]) -> str:
     """The sentence before anything is trained.
 
-    Where two methods have finished cells, how much they differ is taken from their values per query.
+    Where methods have finished cells, how much each pair differs is taken from their values per query.
     """
     config = plan.config
     kinds = {str(measure): str(measure.NAME) for measure in parse_measures(config.measures)}
     measures = [name for name, kind in kinds.items() if kind not in COUNTS]
     found = list(_finished(plan, identities, measurement).values())
-    deviations = {}
+    deviations: dict[str, list[Deviations]] = {}
     for name in measures:
         values = [np.stack([table[name] for table in tables]) for tables in found]
         pairs = [
             paired(one, other) for i, one in enumerate(values) for other in values[i + 1 :] if one.shape == other.shape
         ]
-        if (known := measured_deviations(pairs)) is not None:
-            several = any(len(pair) > 1 for pair in pairs)
-            deviations[name] = known if several else replace(known, seed=TYPICAL.get(kinds[name], OTHER).seed)
+        known = [
+            one if len(pair[0]) > 1 else replace(one, seed=TYPICAL.get(kinds[name], OTHER).seed)
+            for pair in pairs
+            if (one := measured_deviations(*pair)) is not None
+        ]
+        if known:
+            deviations[name] = known
     measured = bool(deviations)
     if not measured:
-        deviations = {name: TYPICAL.get(kinds[name], OTHER) for name in measures}
+        deviations = {name: [TYPICAL.get(kinds[name], OTHER)] for name in measures}
     comparisons = planned_comparisons(plan, identities) * len(measures)
-    return found_differences(_queries(plan, identities), len(config.seeds), comparisons, deviations, measured)
+    return found_differences(
+        _queries(plan, identities), len(config.seeds), len(plan.folds), comparisons, deviations, measured
+    )
 
 
 def planned_comparisons(plan: Plan, identities: Identities) -> int:

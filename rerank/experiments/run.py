@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
+from rerank.configs import merged
 from rerank.errors import NoModelError
 from rerank.evaluation.measures import PerQuery
 from rerank.experiments.cells import Cell, Group, Job, Plan
@@ -319,7 +320,9 @@ class Experiment:
 
     def _train_again(self, cell: Cell, lacking: str) -> None:
         log.warning("%s: kept without %s; it is trained again", cell, lacking)
-        shutil.rmtree(cell.folder)
+        with held(cell.folder, "rerank experiment", wait=True):
+            if cell.restored:  # another part of the experiment may have trained it again already
+                shutil.rmtree(cell.folder)
         self._ready.appendleft((Job.REFIT, cell))
 
     def _measured(self, cell: Cell) -> None:
@@ -372,7 +375,8 @@ def workers_of(plan: Plan, logs_in: str = "workers") -> Workers:
         return local_workers(config.jobs, logs)
     from rerank.experiments.on_ray import ray_workers
 
-    return ray_workers(plan.output, logs, config.num_cpus, config.num_gpus, config.jobs)
+    told = [merged(config.base, method.set).get("precision", "auto") for method in config.methods.values()]
+    return ray_workers(plan.output, logs, config.num_cpus, config.num_gpus, "auto" in told, config.jobs)
 
 
 def error_of(reply: Mapping[str, Any]) -> str | None:

@@ -9,10 +9,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from rerank.errors import UserError
-from rerank.evaluation.crossed import paired
 from rerank.evaluation.folds import pool
 from rerank.evaluation.measures import COUNTS, PerQuery, parse_measures
-from rerank.evaluation.power import Deviations, measured_deviations
 from rerank.evaluation.significance import correct
 from rerank.experiments.cells import Group
 from rerank.experiments.config import FIRST_STAGE, ExperimentConfig, folds_of
@@ -28,8 +26,9 @@ class Value:
     """A number of the table.
 
     Attributes:
-        mean: mean over folds (of means over seeds); NaN where nothing came out.
-        error: standard error of that mean over folds, or over seeds where there is one fold; NaN for a single number.
+        mean: mean over the queries of all folds (of means over seeds), which tests and intervals are about as well;
+            of counts over folds; NaN where nothing came out.
+        error: standard error over folds, or over seeds where there is one fold; NaN for a single number.
         interval: half-width of the 95 % interval of that mean by Student's t; NaN for a single number.
         p: p-value of the paired test against the baseline, or the best of the column; NaN where there is none.
         corrected: the same after the correction over the whole table.
@@ -85,7 +84,8 @@ class Summary:
         against: the method that each measure's p-values are against, by measure; None where there is none.
         comparisons: the number of p-values that were corrected for.
         compared: the planned comparisons, in every measure; none where each measure is tested against its best row.
-        deviations: by measure, how much the differences of the pairs of rows vary; for what power the design has.
+        folds: the fold of each query of the rows that are whole.
+        finds: by measure, the smallest difference that each comparison would have found.
         stopped: methods that were given up, with their mean on validation and the best one's.
         versions: the versions of each package of which the trainings had several.
     """
@@ -95,7 +95,8 @@ class Summary:
     against: dict[str, str | None]
     comparisons: int
     compared: list[Compared] = field(default_factory=list)
-    deviations: dict[str, Deviations] = field(default_factory=dict)
+    folds: np.ndarray | None = None
+    finds: dict[str, list[float]] = field(default_factory=dict)
     stopped: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     versions: dict[str, list[str]] = field(default_factory=dict)
 
@@ -122,24 +123,36 @@ def summarise(
     """The numbers of the table of an experiment."""
     measures = parse_measures(config.measures)
     names = [str(measure) for measure in measures]
-    rows = {method: _row(config, method, names, outcomes) for method in row_names(config, outcomes)}
-    pooled = {name: row.pooled for name, row in rows.items() if row.whole and row.pooled is not None}
     tested = [str(measure) for measure in measures if measure.NAME not in COUNTS]
+    rows = {method: _row(config, method, names, tested, outcomes) for method in row_names(config, outcomes)}
+    pooled = {name: row.pooled for name, row in rows.items() if row.whole and row.pooled is not None}
     against = {name: _reference(config, rows, pooled, name) if name in tested else None for name in names}
     check_queries(pooled)
     values = {name: row.by_seed for name, row in rows.items() if row.whole and row.by_seed}
-    compared = compare_all(values, planned(config, list(rows), outcomes), tested, config.test, config.correction)
+    folds = _folds(config, outcomes)
+    primary = (config.primary[0], config.primary[1], config.primary[2]) if config.primary else None
+    pairs = planned(config, list(rows), outcomes)
+    compared = compare_all(
+        values, pairs, tested, config.test, config.correction, folds=folds, margin=config.margin, primary=primary
+    )
     p = {(one.row, one.measure): (one.p, one.corrected) for one in compared if one.against == config.baseline}
-    count = len(compared)
+    count = len(compared) - (primary is not None)
+    tested_pairs = compared
     if config.baseline is None:
         best = [
             one
             for measure, other in against.items()
             if other is not None
             for one in compare_all(
-                values, [(name, other, (name, other)) for name in rows if name != other], [measure], config.test, "none"
+                values,
+                [(name, other, (name, other)) for name in rows if name != other],
+                [measure],
+                config.test,
+                "none",
+                folds=folds,
             )
         ]
+        tested_pairs = compared or best
         count = max(count, len(best))
         corrected = correct([one.p for one in best], config.correction, planned=count).tolist()
         p = {(one.row, one.measure): (one.p, after) for one, after in zip(best, corrected, strict=True)}
@@ -157,8 +170,18 @@ def summarise(
         )
         for method, row in rows.items()
     }
-    deviations = {name: found for name in tested if (found := measured_deviations(_differences(values, name)))}
-    return Summary(config, rows, against, count, compared, deviations, stopped or {}, mixed_versions(outcomes.values()))
+    finds: dict[str, list[float]] = {}
+    for one in tested_pairs:
+        if not np.isnan(smallest := one.finds(count)):
+            finds.setdefault(one.measure, []).append(smallest)
+    versions = mixed_versions(outcomes.values())
+    return Summary(config, rows, against, count, compared, folds, finds, stopped or {}, versions)
+
+
+def _folds(config: ExperimentConfig, outcomes: Mapping[Group, Outcome]) -> np.ndarray:
+    """The fold of each query of the rows that are whole, all folds together."""
+    sizes = {group.fold: len(outcome.test.queries) for group, outcome in outcomes.items()}
+    return np.repeat(np.arange(len(folds_of(config))), [sizes.get(fold, 0) for fold in folds_of(config)])
 
 
 def planned(
@@ -181,15 +204,6 @@ def validation_means(outcomes: Mapping[Group, Outcome]) -> dict[str, float]:
             value = outcome.validation.get(outcome.cell.select, float("nan"))
             found.setdefault(group.method, []).append(value)
     return {method: float(np.mean(values)) for method, values in found.items()}
-
-
-def _differences(values: Mapping[str, Mapping[str, np.ndarray]], measure: str) -> list[np.ndarray]:
-    """Of every pair of rows that were trained with several seeds; of all rows where none was."""
-    several = [name for name in values if len(values[name][measure]) > 1]
-    names = several if len(several) > 1 else list(values)
-    return [
-        paired(values[one][measure], values[other][measure]) for i, one in enumerate(names) for other in names[i + 1 :]
-    ]
 
 
 def mixed_versions(outcomes: Iterable[Outcome]) -> dict[str, list[str]]:
@@ -246,20 +260,28 @@ def _reference(
     return max(pooled, key=lambda name: rows[name].values[measure].mean, default=None)
 
 
-def _row(config: ExperimentConfig, method: str, names: list[str], outcomes: Mapping[Group, Outcome]) -> Row:
+def _row(
+    config: ExperimentConfig,
+    method: str,
+    names: list[str],
+    tested: Sequence[str],
+    outcomes: Mapping[Group, Outcome],
+) -> Row:
     folds = folds_of(config)
     tables = {
         fold: [outcomes[group].test for seed in config.seeds if (group := Group(method, fold, seed)) in outcomes]
         for fold in folds
     }
     found = [seeds for seeds in tables.values() if seeds]
+    pooled = pool([_over_seeds(method, seeds) for seeds in found]) if found else None
     values = {}
     for i, name in enumerate(names):
         means = [np.array([table.mean[name] for table in seeds]) for seeds in found]
         mean, error, interval = over_folds(means, len(folds))
+        if pooled is not None and len(folds) > 1 and name in tested:
+            mean = pooled.mean[name]  # folds may differ in size, and a query counts as much as any other
         given = config.published.rows.get(method) if config.published else None
         values[name] = Value(mean, error, interval, published=given[i] if given else None)
-    pooled = pool([_over_seeds(method, seeds) for seeds in found]) if found else None
     wanted = len(folds) * (1 if method in (FIRST_STAGE, *config.ensembles) else len(config.seeds))
     by_seed: dict[str, np.ndarray] = {}
     if sum(map(len, found)) == wanted:

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from rerank.evaluation.beside import beside, sentences
+from rerank.evaluation.beside import beside
 from rerank.evaluation.measures import COUNTS, parse_measures
-from rerank.evaluation.power import found_differences
+from rerank.evaluation.power import ALPHA, POWER, smallest_and_largest
 from rerank.evaluation.render import (
     LETTERS,
     Cell,
@@ -21,12 +21,14 @@ from rerank.evaluation.render import (
     probability,
     queries_sentence,
     text_table,
+    verdict,
 )
 from rerank.evaluation.significance import TEST_NAMES, Correction
 from rerank.experiments.cells import Group, Plan
 from rerank.experiments.config import FIRST_STAGE, ExperimentConfig
 from rerank.experiments.outcome import Failure, Outcome
 from rerank.experiments.summary import Row, Summary, Value
+from rerank.html import in_markdown
 
 CORRECTED: dict[Correction, str] = {
     "none": "not corrected",
@@ -39,11 +41,11 @@ Table = tuple[list[str], list[list[Cell]]]
 
 def markdown(summary: Summary, outcomes: Mapping[Group, Outcome], failures: Sequence[Failure]) -> str:
     """All that there is to say: the means, the published numbers, the chosen points, what failed."""
-    lines = [*markdown_table(*means(summary)), "", " ".join(caption(summary))]
+    lines = [*markdown_table(*means(summary)), "", in_markdown(" ".join(caption(summary)))]
     if summary.config.published is not None:
-        lines += ["", *markdown_table(*published(summary)), "", published_caption(summary)]
+        lines += ["", *markdown_table(*published(summary)), "", in_markdown(published_caption(summary))]
     if summary.compared:
-        lines += ["", *markdown_table(*differences(summary)), "", differences_caption(summary)]
+        lines += ["", *markdown_table(*differences(summary)), "", in_markdown(differences_caption(summary))]
     lines += ["", *markdown_table(*choices(summary.config, outcomes)), "", CHOICES]
     if failures:
         lines += ["", "Failed:", "", *(f"- {escape(failure)}" for failure in failures)]
@@ -125,6 +127,7 @@ def caption(summary: Summary) -> list[str]:
     config = summary.config
     seeds = len(config.seeds)
     sentences = [f"Test means over {over(config)}."]
+    sentences += ["Queries count alike, whatever the size of their fold."] if len(config.folds or []) > 1 else []
     sentences += [f"Seed{'s' if seeds > 1 else ''} {', '.join(map(str, config.seeds))}."]
     if any(name.endswith(f"+ {FIRST_STAGE}") for name in summary.rows):
         sentences.append(f"+ {FIRST_STAGE}: its z-normalised scores mixed in, by the share that validation chose.")
@@ -145,7 +148,8 @@ def caption(summary: Summary) -> list[str]:
             f"{TEST_NAMES[config.test]}{pooled} "
             f"({CORRECTED[config.correction]} for {summary.comparisons} comparisons)."
         )
-        sentences.append(power_sentence(summary))
+        if summary.finds:
+            sentences.append(power_sentence(summary))
     if summary.stopped and config.futility is not None:
         methods = ", ".join(f"{method} {mean:.4f}" for method, (mean, _) in summary.stopped.items())
         best = next(iter(summary.stopped.values()))[1]
@@ -161,10 +165,9 @@ def caption(summary: Summary) -> list[str]:
 
 
 def power_sentence(summary: Summary) -> str:
-    """What difference the design finds, by what was measured."""
-    config = summary.config
-    queries = len(next(iter(summary.pooled.values())).queries)
-    return found_differences(queries, len(config.seeds), summary.comparisons, summary.deviations, measured=True)
+    """What differences would have been found, each pair by its own error."""
+    found = ", ".join(f"{name} {smallest_and_largest(several)}" for name, several in summary.finds.items())
+    return f"Differences that would have been found, with power {POWER:g} at level {ALPHA:g}, by pair: from {found}."
 
 
 def beside_sentences(summary: Summary) -> Iterator[str]:
@@ -175,21 +178,27 @@ def beside_sentences(summary: Summary) -> Iterator[str]:
         return
     for method in summary.config.methods:
         if (row := summary.rows.get(method)) is not None and row.by_seed:
-            found = beside(row.by_seed[measure], first.by_seed[measure], measure)
-            yield from sentences(found, method) if found else []
+            found = beside(row.by_seed[measure], first.by_seed[measure], measure, folds=summary.folds)
+            if found is not None:
+                yield f"{method}: {found}"
 
 
 def differences(summary: Summary) -> Table:
     """Header and rows: a planned comparison and measure a row."""
-    header = ["row", "against", "measure", "difference", "95% interval", "Cohen's d", "wins/ties/losses", "p"]
+    header = ["row", "against", "measure", "difference", "95% interval", "Cohen's d", "wins/ties/losses", "p", "finds"]
+    margin = summary.config.margin
+    header += ["verdict"] if margin is not None else []
     rows = []
     for one in summary.compared:
         shown = [_side(one.row, one.methods[0]), _side(one.against, one.methods[1]), one.measure]
         if one.found is None:
-            rows.append([*map(Cell, shown), *[Cell("-")] * 5])
+            rows.append([*map(Cell, shown), *[Cell("-")] * (len(header) - 3)])
             continue
         shown += [number(one.found.mean, "+"), interval(one.found.interval), number(one.effect, "+", 2)]
-        shown += ["/".join(map(str, one.counts)), probability(one.corrected)]
+        finds = number(one.finds(summary.comparisons), digits=3), number(one.finds(1), digits=3)
+        shown += ["/".join(map(str, one.counts)), probability(one.corrected), "{} ({})".format(*finds)]
+        if margin is not None:
+            shown.append(verdict(one.found.mean, one.corrected, one.equivalent, margin, summary.config.level))
         rows.append([*map(Cell, shown)])
     return header, rows
 
@@ -199,9 +208,15 @@ def differences_caption(summary: Summary) -> str:
     config = summary.config
     test = f"the {TEST_NAMES[config.test]}" + ("" if config.test == "bootstrap" else " over queries")
     groups = " Best of a group: the method that validation chose." if config.groups else ""
+    primary = " {} against {} in {} is the primary comparison, and not corrected.".format(*config.primary or [""] * 3)
+    equivalent = f" Equivalent: by two one-sided t-tests, {CORRECTED[config.correction]} likewise; undecided: neither."
     return (
-        "Differences paired by query, means over seeds, with bootstrap intervals over queries and seeds; Cohen's d over"
-        f" queries; p by {test}, {CORRECTED[config.correction]} for {summary.comparisons} comparisons.{groups}"
+        "Differences paired by query, means over seeds, with bootstrap intervals over queries and seeds"
+        f"{', folds being trained apart' if len(config.folds or []) > 1 else ''}; queries without relevant documents "
+        f"{'are left out' if config.empty == 'drop' else 'count, as differences of 0'}. Cohen's d over queries; p by "
+        f"{test}, {CORRECTED[config.correction]} for {summary.comparisons} comparisons; finds: the difference that "
+        f"would have been found of this pair, with power {POWER:g} at level {ALPHA:g}, corrected (and not)."
+        f"{primary if config.primary else ''}{equivalent if config.margin is not None else ''}{groups}"
     )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from rerank.errors import NotFoundError, UserError
 from rerank.features.parse import sizes_file, store_features
 from rerank.features.svmlight import Layout
-from rerank.files import cache_folder, digest
+from rerank.files import COMPRESSED, cache_folder, digest
 from rerank.hashes import sha256_of
 from rerank.lists.data import Data, Splits, check_disjoint, keep_back
 from rerank.lists.joined import concat
@@ -63,11 +63,11 @@ class LetorData(Data):
                 everything is chosen (an experiment's ``refit``).
         """
         if (path is None) == (train is None):
-            raise ValueError("name either a folder (path) or a training file (train)")
+            raise UserError("name either a folder (path) or a training file (train)")
         if path is None and fold is not None:
-            raise ValueError("fold: files by name have no folds; expected path")
+            raise UserError("fold: files by name have no folds; expected path")
         if path is not None and (validation is not None or test is not None):
-            raise ValueError("validation and test: the folder (path) has its own; expected them with train")
+            raise UserError("validation and test: the folder (path) has its own; expected them with train")
         check_range("data.validation_share", validation_share)
         self.path, self.fold = path, fold
         self.train, self.validation, self.test = train, validation, test
@@ -111,7 +111,7 @@ class LetorData(Data):
         found = {name: _find(beginning, stems) for name, stems in NAMES.items()}
         if found["train"] is None:
             where = "" if folder.is_dir() else f"no folder {folder}, and "
-            raise UserError(f"data.path: {where}no {beginning}train.txt (or .gz, .xz)")
+            raise UserError(f"data.path: {where}no {beginning}train.txt (or {', '.join(COMPRESSED)})")
         return found
 
 
@@ -121,7 +121,7 @@ def _there_are(folds: list[str]) -> str:
 
 
 def _find(beginning: str, stems: tuple[str, ...]) -> Path | None:
-    paths = [Path(f"{beginning}{stem}.txt{ending}") for stem in stems for ending in ("", ".gz", ".xz")]
+    paths = [Path(f"{beginning}{stem}.txt{ending}") for stem in stems for ending in ("", *COMPRESSED)]
     return next((path for path in paths if path.is_file()), None)
 
 

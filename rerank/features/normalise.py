@@ -156,7 +156,7 @@ class SignedLog1p(Normaliser):
             columns: which features, counted from 1 as in the files; null for all.
         """
         if columns is not None and (not columns or min(columns) < 1 or len(set(columns)) < len(columns)):
-            raise ValueError(f"columns must be distinct numbers from 1, not {columns}")
+            raise UserError(f"columns must be distinct numbers from 1, not {columns}")
         self.columns = columns
 
     def fit(self, features: Array, offsets: Array) -> Self:
@@ -209,10 +209,8 @@ class Quantile(Normaliser):
             output: ``uniform`` (0 to 1), or ``normal`` (about -5.2 to 5.2).
             quantiles: how many are stored per feature; fewer training documents give as many.
         """
-        if output not in ("uniform", "normal"):
-            raise ValueError(f"output must be uniform or normal, not {output!r}")
         if quantiles < 2:
-            raise ValueError(f"quantiles must be 2 or more, not {quantiles}")
+            raise UserError(f"quantiles must be 2 or more, not {quantiles}")
         self.output, self.quantiles = output, quantiles
         self.values = np.zeros((0, 0))
 

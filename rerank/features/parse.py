@@ -48,7 +48,7 @@ def store_features(path: Path, folder: Path, key: str, layout: Layout | None = N
         rows, raw = _Rows(), temporary / "features.raw"
         with raw.open("wb") as file:
             for block in parse_file(path, layout):
-                block.features.tofile(file)
+                file.write(np.ascontiguousarray(block.features).data)  # tofile does not say why it fails
                 rows.add(block)
         if not rows.shapes:
             raise UserError(f"{path}: no documents; expected lines like {EXAMPLE}")
@@ -127,7 +127,7 @@ def _pad(raw: Path, shapes: list[tuple[int, int, int]], first: int, width: int) 
         for rows, block_first, block_width in shapes:
             block = np.fromfile(source, np.float32, rows * block_width).reshape(rows, block_width)
             left = block_first - first
-            np.pad(block, ((0, 0), (left, width - left - block_width))).tofile(target)
+            target.write(np.pad(block, ((0, 0), (left, width - left - block_width))).data)
     padded.replace(raw)
 
 

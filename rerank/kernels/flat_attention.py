@@ -98,10 +98,13 @@ class Sequences:
 
     def mean(self, states: Tensor) -> Tensor:
         """The mean of each sequence's states, ``[n, H]``, from ``[T, H]``."""
-        starts, lengths = self.first, torch.tensor(self.lengths, device=states.device)
-        read = torch.arange(int(sum(self.lengths)), device=states.device)
-        read = read + (starts - (lengths.cumsum(0) - lengths)).repeat_interleave(lengths)
-        return torch.segment_reduce(states[read].float(), "mean", lengths=lengths, axis=0)
+        if self.is_tight:  # as on a GPU, where nothing may be read back, nor checked by torch
+            lengths = self.starts.diff().long()
+        else:
+            lengths = torch.tensor(self.lengths)
+            before = self.first - (lengths.cumsum(0) - lengths)
+            states = states[torch.arange(sum(self.lengths)) + before.repeat_interleave(lengths)]
+        return torch.segment_reduce(states.float(), "mean", lengths=lengths, axis=0, unsafe=True)
 
     @cached_property
     def columns(self) -> Tensor:

@@ -109,8 +109,13 @@ def keep_freed() -> None:
         c.mallopt(M_TRIM_THRESHOLD, 1 << 30)
 
 
+RAN_OUT = ("DefaultCPUAllocator", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")
+"""In what PyTorch says where it is not its own GPU allocator that found no memory: on a CPU, in the driver, which pins
+memory and serves NCCL, in cuBLAS, in cuDNN."""
+
+
 def out_of_memory(error: BaseException) -> bool:
     """Whether an error says that memory ran out, and nothing else."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
-    return isinstance(error, RuntimeError) and "DefaultCPUAllocator" in str(error)
+    return isinstance(error, RuntimeError) and any(words in str(error) for words in RAN_OUT)

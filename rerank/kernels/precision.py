@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
@@ -47,6 +48,25 @@ def autocast(precision: Precision, device: torch.device) -> AbstractContextManag
     """The context in which a model scores in this precision (head and losses step out of it)."""
     half = precision in ("bf16", "fp16")
     return torch.autocast(device.type, type_of(precision) if half else torch.bfloat16, enabled=half)
+
+
+@contextmanager
+def exact_float32() -> Iterator[None]:
+    """Let products of float32 have all of its digits, whatever in this process asked for TF32, or bf16, in its place.
+
+    In half precision are encoders, by autocast. Heads, losses and small networks are in float32 so that scores do not
+    tie, and a score must not depend on what the process did before.
+    """
+    backends: Any = torch.backends
+    products = backends.cuda.matmul, backends.mkldnn.matmul
+    before = [product.fp32_precision for product in products]
+    for product in products:
+        product.fp32_precision = "ieee"
+    try:
+        yield
+    finally:
+        for product, precision in zip(products, before, strict=True):
+            product.fp32_precision = precision
 
 
 def type_of(precision: Precision) -> torch.dtype:

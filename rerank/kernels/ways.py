@@ -1,14 +1,13 @@
 """Where two ways lead to the same numbers: which of them a network's modules take.
 
-Attention, dropout and products have a way of our own and PyTorch's. :mod:`rerank.kernels.measured` finds the faster
-one; a training keeps what it started with.
+Attention, dropout and products have a way of our own and PyTorch's. Which one is faster goes by the processor and the
+type (:func:`rerank.models.text.kernels.faster_ways`), so one processor always computes the same bits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal
+from dataclasses import asdict, dataclass
+from typing import Literal
 
 from torch import nn
 
@@ -16,6 +15,10 @@ Way = Literal["own", "torch"]
 
 Kernels = Literal["auto", "own", "torch"]
 """What can be asked for: whatever is faster here, ours, or PyTorch's."""
+
+
+SHOWN = {"scoring": "attention in scoring", "training": "attention in training", "dropped": "attention with dropout"}
+"""What the log calls kinds of work whose names alone do not say it."""
 
 
 @dataclass(frozen=True)
@@ -27,31 +30,27 @@ class Ways:
         training: attention in training mode, backwards too, without dropout.
         dropped: the same with dropout.
         dropout: dropout of states.
-        products: products of scoring, of weights and states. (Runs of earlier versions do not say.)
+        products: products of scoring, of weights and states.
     """
 
     scoring: Way
     training: Way
     dropped: Way
     dropout: Way
-    products: Way = "torch"
+    products: Way
 
     @classmethod
     def all(cls, way: Way) -> Ways:
         """The same for everything."""
         return cls(way, way, way, way, way)
 
-    @classmethod
-    def of(cls, told: Mapping[str, Any]) -> Ways:
-        """What :func:`dataclasses.asdict` made; raises ValueError where it did not make it."""
-        found = {field.name: told.get(field.name, field.default) for field in fields(cls)}
-        if any(way not in ("own", "torch") for way in found.values()):
-            raise ValueError(f"not ways: {dict(told)}")
-        return cls(**found)
-
     def __str__(self) -> str:
-        """A word for each kind."""
-        return ", ".join(f"{name} {way}" for name, way in asdict(self).items())
+        """What each kind of work is done by, for people."""
+        work = {"own": list[str](), "torch": list[str]()}
+        for name, way in asdict(self).items():
+            work[way].append(SHOWN.get(name, name))
+        by = {"own": "rerank's for", "torch": "PyTorch's for"}
+        return "; ".join(f"{by[way]} {', '.join(kinds)}" for way, kinds in work.items() if kinds)
 
 
 def use_ways(network: nn.Module, ways: Ways | None) -> None:
@@ -62,8 +61,8 @@ def use_ways(network: nn.Module, ways: Ways | None) -> None:
 
 def ways_of(module: nn.Module) -> Ways | None:
     """Which way a module takes."""
-    found: Ways | None = module.__dict__.get("rerank_ways")
-    return found
+    ways: Ways | None = module.__dict__.get("rerank_ways")
+    return ways
 
 
 def way_of(module: nn.Module, drops: bool) -> Way | None:

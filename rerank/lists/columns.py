@@ -129,9 +129,13 @@ def write_column(file: FlatFile, path: Path, names: Sequence[str], candidates: s
 
 
 def as_column(name: str, block: Array) -> Array:
-    """Numbers as a column holds them, ``[n, C]`` float32; a UserError where some are infinite there."""
+    """Numbers as a column holds them, ``[n, C]`` float32; a UserError where some are infinite, or become one, there."""
     with np.errstate(over="ignore"):
         values = np.asarray(block, dtype=np.float32)
+    if not values.ndim:
+        raise UserError(f"column {name}: expected an array, or blocks of one, not {block!r} by itself")
+    if np.asarray(block).dtype.kind in "iu" and len(np.unique(block)) > len(np.unique(values)):
+        raise UserError(f"column {name}: holds whole numbers that are one in float32, which columns are; rescale it")
     if np.isinf(values).any():
         raise UserError(f"column {name}: has infinite numbers, or some beyond float32; expected finite ones, or NaN")
     return values[:, None] if values.ndim == 1 else values

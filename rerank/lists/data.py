@@ -16,6 +16,7 @@ from rerank.described import Described
 from rerank.errors import UserError
 from rerank.files import say_once
 from rerank.lists.joined import concat
+from rerank.lists.neighbours import Grouping, query_groups
 from rerank.lists.view import Lists
 from rerank.ranges import check_range
 
@@ -59,6 +60,7 @@ class ListsData(Data):
         depth: int = 150,
         unjudged: bool = False,
         weights: list[float] | None = None,
+        groups: Grouping = "auto",
     ) -> None:
         """Name the folders.
 
@@ -73,12 +75,14 @@ class ListsData(Data):
                 the last epoch's model is kept.
             weights: of several training folders, how many times a pass goes over the lists of each: 2 shows them
                 twice, 0.5 another half of them in each pass; null shows all once.
+            groups: ``auto`` keeps queries of nearly equal text, or with a relevant document in common, on one side when
+                a share is kept back (see :func:`rerank.lists.neighbours.query_groups`); ``none`` those of one text.
         """
         check_range("data.validation_share", validation_share)
         check_range("data.depth", depth)
         check_weights(weights, 1 if isinstance(train, str) else len(train))
         self.train, self.validation, self.test, self.weights = train, validation, test, weights
-        self.validation_share, self.depth, self.unjudged = validation_share, depth, unjudged
+        self.validation_share, self.depth, self.unjudged, self.groups = validation_share, depth, unjudged, groups
 
     def splits(self, seed: int) -> Splits:
         """Open the folders; training lists see added relevant documents, the others never do."""
@@ -92,7 +96,7 @@ class ListsData(Data):
         if self.validation is not None:
             validation = judged_lists(self.validation)
         elif self.validation_share > 0:
-            train, validation = keep_back(train, self.validation_share, seed)
+            train, validation = keep_back(train, self.validation_share, seed, self.groups)
             if validation is None:
                 log.warning("%s: no query has a judgment, so nothing is validated", self.train)
         test = None if self.test is None else judged_lists(self.test)
@@ -126,7 +130,7 @@ def shards(names: Sequence[str]) -> list[str]:
 
 def check_weights(weights: Sequence[float] | None, count: int) -> None:
     """Refuse weights that are not one above 0 for each of so many training lists."""
-    if weights is not None and (len(weights) != count or min(weights) <= 0):
+    if weights is not None and (len(weights) != count or not all(0 < weight < np.inf for weight in weights)):
         raise UserError(f"data.weights: expected a number above 0 for each of {count} training lists, not {weights}")
 
 
@@ -138,31 +142,24 @@ def judged_lists(folder: str, way_out: str = "") -> Lists:
     lists = Lists.open(Path(folder))
     if lists.qrels is None:
         raise UserError(f"{folder}: has no judgments; make it again with `rerank retrieve --qrels`{way_out}")
-    judged = np.flatnonzero(judged_queries(lists))
+    judged = np.flatnonzero(lists.judged)
     if len(judged) < len(lists):
         without = len(lists) - len(judged)  # an experiment opens a folder for every cell
         say_once(f"{folder}: {without} of {len(lists)} queries have no judgments and are left out")
     return lists.select(judged)
 
 
-def judged_queries(lists: Lists) -> Array:
-    """Which queries have a judgment, ``[Q]`` bool; all where grades are the judgments, as in LETOR files."""
-    if lists.store.judged_by_grades:
-        return np.ones(len(lists), dtype=bool)
-    qrels = lists.qrels or {}
-    return np.array([bool(qrels.get(query)) for query in lists.query_ids], dtype=bool)
-
-
-def keep_back(train: Lists, share: float, seed: int) -> tuple[Lists, Lists | None]:
+def keep_back(train: Lists, share: float, seed: int, grouping: Grouping = "auto") -> tuple[Lists, Lists | None]:
     """The training lists without a share of the judged queries, and that share, to validate on.
 
-    Whatever has the text of a query that is kept back is not trained on, either: where it has judgments, it is kept
-    back, too, so the share may come out larger.
+    Whatever is in the group of a query that is kept back is not trained on, either: where it has judgments, it is kept
+    back, too, so the share may come out larger, by less than a group.
 
     Args:
         train: training lists, without what was added to them.
         share: share of the judged queries, above 0; one query at least.
         seed: decides which.
+        grouping: which queries are a group: see :func:`query_groups`.
 
     Returns:
         Both; all and None where no query has a judgment.
@@ -170,14 +167,19 @@ def keep_back(train: Lists, share: float, seed: int) -> tuple[Lists, Lists | Non
     Raises:
         UserError: nothing is left to train on.
     """
-    has_judgments = judged_queries(train)
+    has_judgments = train.judged
     judged = np.flatnonzero(has_judgments)
     if not len(judged):
         return train, None
-    drawn = judged[np.random.default_rng(seed).permutation(len(judged))][: max(1, round(len(judged) * share))]
-    keys = train.query_keys
-    texts = {keys[i] for i in drawn}
-    back = np.array([key in texts for key in keys])
+    wanted = max(1, round(len(judged) * share))
+    groups, several = query_groups(train, grouping, wanted)
+    drawn = groups[judged[np.random.default_rng(seed).permutation(len(judged))]]
+    if several:  # as many groups as it takes; queries of one text come on top of those that are drawn
+        _, first, sizes = np.unique(drawn, return_index=True, return_counts=True)
+        new = np.zeros(len(drawn), np.int64)
+        new[first] = sizes
+        wanted = int(np.searchsorted(np.cumsum(new), wanted)) + 1
+    back = np.isin(groups, drawn[:wanted])
     if back.all():
         raise UserError(
             "data.validation_share: keeps back all the texts there are; name validation lists, or keep back 0"

@@ -6,15 +6,17 @@ import json
 import logging
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
-from rerank.arrow import Array
+from rerank.arrow import Array, taken
 from rerank.errors import UserError
 from rerank.files import atomic_file, atomic_folder
 from rerank.lists.view import Lists
+from rerank.locks import held
 from rerank.progress import tqdm
 from rerank.retrieval.runs import write_run
 
@@ -28,7 +30,7 @@ def export(lists: Lists, output: str | Path, column: str | None = None) -> None:
     """Write lists as a file whose kind its name says, or as a folder.
 
     ``.jsonl`` and ``.parquet`` have a row per visible candidate: ``query_id``, ``doc_id``, ``query`` and ``text`` where
-    there are texts, ``grade`` (null where nothing is judged), then every column by its name, those of several numbers
+    there are texts, ``grade`` (null for what is not judged), then every column by its name, those of several numbers
     as ``NAME/NUMBER``, null where a system did not return the candidate. ``Lists.from_dataframe`` takes them back. A
     name without a suffix is a folder that ``datasets.load_from_disk`` reads. ``.trec`` is a run of one column.
 
@@ -46,20 +48,28 @@ def export(lists: Lists, output: str | Path, column: str | None = None) -> None:
     kinds: dict[str, Callable[[Lists, Path], None]] = {".jsonl": _json_lines, ".parquet": _parquet, "": _folder}
     if path.suffix == ".trec":
         tag = _ordering(lists, column).replace("/", "_")
-        write_run(path, (ranked for some in lists.in_blocks(ROWS) for ranked in some.run(column).items()), tag)
+        write: Callable[[Lists, Path], None] = partial(_trec, tag=tag, column=column)
     elif column is not None:
         raise UserError(f"column: only a run has one column; name an output that ends in .trec, not {path.name}")
     elif path.suffix in kinds:
-        kinds[path.suffix](lists, path)
+        write = kinds[path.suffix]
     else:
         raise UserError(f"{output}: name a file that ends in .jsonl, .parquet or .trec, or a folder without a suffix")
+    with held(path, "rerank export", wait=True):
+        write(lists, path)
     log.info("%s: %d queries, %d candidates", output, len(lists), lists.size)
+
+
+def _trec(lists: Lists, path: Path, tag: str, column: str | None) -> None:
+    write_run(path, (ranked for some in lists.in_blocks(ROWS) for ranked in some.run(column).items()), tag)
 
 
 def _ordering(lists: Lists, column: str | None) -> str:
     name = column or lists.store.order
     if name is None:
-        raise UserError(f"{lists}: nothing ranked these lists; name a column, there are {lists.store.column_names}")
+        raise UserError(
+            f"{lists.store}: nothing ranked these lists; name a column, there are {lists.store.column_names}"
+        )
     return name
 
 
@@ -68,19 +78,18 @@ def tables(lists: Lists) -> Iterator[pa.Table]:
     store, schema, numbers = lists.store, _schema(lists), _numbers(lists)
     with tqdm(desc="export", total=lists.size, unit=" candidates", disable=None, delay=1) as bar:
         for some in lists.in_blocks(ROWS):
+            grades = some.judged_grades()
             for start in range(0, max(some.size, 1), ROWS):  # a list of many candidates is cut
                 rows = some.row_numbers[start : start + ROWS]
                 query, document = store.query[rows], store.document[rows]
                 data = {
                     "query_id": _taken(store.queries, "query_id", query),
                     "doc_id": _taken(store.documents, "doc_id", document),
-                    "grade": pa.array(store.grades[rows], pa.int16()),
+                    "grade": pa.array(grades[start : start + ROWS], pa.int16()),
                 }
                 if store.has_text:
                     data |= {"query": _taken(store.queries, "text", query)}
                     data |= {"text": _taken(store.documents, "text", document)}
-                if lists.qrels is None:
-                    data["grade"] = pa.nulls(len(rows), pa.int16())
                 for name in numbers:
                     values = store.column(name, rows)
                     data[name] = pa.array(values, pa.float32(), mask=np.isnan(values))
@@ -91,7 +100,7 @@ def tables(lists: Lists) -> Iterator[pa.Table]:
 def _taken(table: pa.Table, column: str, rows: Array) -> pa.ChunkedArray:
     # Of a chunked array, take copies all chunks where offsets might not fit; a text in many lists is gathered once.
     distinct, back = np.unique(rows, return_inverse=True)
-    return table.column(column).take(pa.array(distinct)).take(pa.array(back))
+    return taken(taken(table.column(column), distinct), back)
 
 
 def _numbers(lists: Lists) -> list[str]:

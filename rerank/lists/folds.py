@@ -8,6 +8,7 @@ from rerank.arrow import Array
 from rerank.errors import UserError
 from rerank.lists.data import Data, Splits, check_disjoint, judged_lists
 from rerank.lists.fold_files import read_folds
+from rerank.lists.neighbours import Grouping, query_groups
 from rerank.lists.sampling import seed_of
 from rerank.lists.view import Lists
 from rerank.ranges import check_range
@@ -15,18 +16,38 @@ from rerank.ranges import check_range
 
 def fold_of(query_ids: list[str], folds: int, seed: int) -> Array:
     """The fold of every query, ``[Q]``: of nearly equal size, decided by the seed and the ids, not by their order."""
-    order = np.argsort([seed_of(seed, folds, query) for query in query_ids], kind="stable")
     result = np.empty(len(query_ids), dtype=np.int64)
-    result[order] = np.arange(len(query_ids)) % folds
+    result[_order(query_ids, folds, seed)] = np.arange(len(query_ids)) % folds
     return result
 
 
-def together(folds: Array, lists: Lists) -> Array:
-    """The same folds, but with queries of one text in one fold, that of the first by id."""
-    keys, ids, first = lists.query_keys, lists.query_ids, dict[str, int]()
-    for i in sorted(range(len(lists)), key=ids.__getitem__):
-        first.setdefault(keys[i], i)
-    return folds[[first[key] for key in keys]]
+def _order(query_ids: list[str], folds: int, seed: int) -> Array:
+    return np.argsort([seed_of(seed, folds, query) for query in query_ids], kind="stable")
+
+
+def drawn_folds(lists: Lists, folds: int, seed: int, grouping: Grouping = "auto") -> Array:
+    """The fold of every query, ``[Q]``, groups undivided; sizes differ by no more than the largest group.
+
+    Args:
+        lists: the lists.
+        folds: the number of folds.
+        seed: decides which query is in which.
+        grouping: which queries are a group: see :func:`query_groups`.
+    """
+    ids = lists.query_ids
+    groups, several = query_groups(lists, grouping, len(ids) // folds)
+    if not several:  # queries of one text go with the first of them by id
+        drawn, first = fold_of(ids, folds, seed), dict[int, int]()
+        for i in sorted(range(len(ids)), key=ids.__getitem__):
+            first.setdefault(int(groups[i]), i)
+        return drawn[[first[group] for group in groups.tolist()]]
+    sizes = np.bincount(groups)
+    taken, fold = np.zeros(folds, np.int64), dict[int, int]()
+    for group in groups[_order(ids, folds, seed)].tolist():
+        if group not in fold:
+            fold[group] = int(taken.argmin())
+            taken[fold[group]] += sizes[group]
+    return np.array([fold[group] for group in groups.tolist()])
 
 
 class FoldsData(Data):
@@ -41,6 +62,7 @@ class FoldsData(Data):
         validation: bool = True,
         depth: int = 150,
         assignment: str | None = None,
+        groups: Grouping = "auto",
     ) -> None:
         """Name the folder and the fold.
 
@@ -53,13 +75,17 @@ class FoldsData(Data):
             depth: candidates reranked per validation and test query.
             assignment: which query is in which fold: a JSON list of lists of query ids, a folder with CEDR's
                 ``f1.test.run``, ``f2.test.run``, …, or an ir_datasets id with folds below it, such as
-                ``disks45/nocr/trec-robust-2004``; null draws them by the seed, queries of one text together.
+                ``disks45/nocr/trec-robust-2004``; null draws them by the seed.
+            groups: ``auto`` draws queries of nearly equal text, or with a relevant document in common, into one fold
+                (see :func:`rerank.lists.neighbours.query_groups`); ``none`` those of one text.
         """
         if folds < 2 + validation or not 1 <= fold <= folds:
-            raise ValueError(f"fold {fold} of {folds}: folds must be at least {2 + validation}, fold from 1 to folds")
+            raise UserError(
+                f"data.fold: {fold} of {folds}: folds must be at least {2 + validation}, fold from 1 to folds"
+            )
         check_range("data.depth", depth)
         self.lists, self.fold, self.folds, self.seed = lists, fold, folds, seed
-        self.validation, self.depth, self.assignment = validation, depth, assignment
+        self.validation, self.depth, self.assignment, self.groups = validation, depth, assignment, groups
 
     def splits(self, seed: int) -> Splits:
         """Training lists see added relevant documents, the others never do."""
@@ -67,7 +93,7 @@ class FoldsData(Data):
         if len(lists) < self.folds:
             raise UserError(f"data.folds: {self.lists} has {len(lists)} judged queries, too few for {self.folds} folds")
         if self.assignment is None:
-            folds = together(fold_of(lists.query_ids, self.folds, self.seed), lists)
+            folds = drawn_folds(lists, self.folds, self.seed, self.groups)
         else:
             folds = self._assigned(self.assignment, lists.query_ids)
         test = folds == self.fold - 1

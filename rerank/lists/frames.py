@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from decimal import Decimal
+from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from rerank import __version__
 from rerank.arrow import Array, flat_batch
-from rerank.collections import Qrels
-from rerank.collections.judgments import FIELDS, found_columns
-from rerank.errors import NotFoundError, UserError
-from rerank.files import plain_name
+from rerank.collections import Qrels, Query
+from rerank.collections.base import checked_id, checked_text
+from rerank.collections.fields import NAMES, found_columns, some_names
+from rerank.collections.qrels import HIGHEST
+from rerank.collections.records import read_csv, read_json_objects
+from rerank.errors import UserError
+from rerank.files import open_parquet, plain_name
 from rerank.lists.columns import Column, as_column, grouped
 from rerank.lists.digests import candidates_hash
+from rerank.lists.judged import JudgedDocuments, check_queries
 from rerank.lists.layout import CANDIDATES, ENDS, VERSION
 from rerank.lists.store import Store
 from rerank.lists.writer import Judgments
@@ -24,27 +33,57 @@ from rerank.lists.writer import Judgments
 if TYPE_CHECKING:
     import pandas as pd
 
-IDS = ("query_id", "doc_id")
-TEXTS = ("query", "text")
-GRADE = "grade"
+log = logging.getLogger("rerank")
+
+FIELDS = some_names("query_id", "doc_id", "query", "text", "grade", "rank")
+"""What a frame has beside columns of numbers."""
+TEXT_OF = {"query_id": "query", "doc_id": "text"}
+"""The texts that ids are made from."""
+IDS = {*NAMES["query_id"], *NAMES["doc_id"], "id", "", "index", "level_0", "Unnamed: 0"}
+"""Columns that are no scores or features, whatever they hold: ids, and the index that pandas makes a column."""
+FEW = 5
+"""Neighbours in lists that have to look like ranks before one can tell."""
+MISSING = {"", "na", "n/a", "#n/a", "nan", "<na>", "null", "none"}
+"""How files write, in small letters, that there is no number."""
+EXACT = 1 << 24
+"""Up to here float32 holds every whole number."""
+RIGHT = '{"query": "…", "text": "…", "grade": 1, "bm25": 9.5}'
 
 
-NAMES: dict[str, tuple[str, ...]] = {
-    "query_id": FIELDS["query_id"],
-    "doc_id": FIELDS["doc_id"],
-    "query": ("query", "question", "anchor"),
-    "text": ("text", "passage", "document", "answer", "docs"),
-    "grade": ("grade", "relevance", "label", "labels"),
-}
-"""What fields are called in the data frames of others, ours first."""
+class Table(NamedTuple):
+    """A data frame with our names for the fields that it has.
+
+    Attributes:
+        frame: a row per candidate, in the order of the lists; its index is what messages call the rows.
+        called: what the given frame calls those fields.
+        name: what messages call it.
+        place: what stands before a row's number in messages.
+    """
+
+    frame: pd.DataFrame
+    called: Mapping[str, str]
+    name: str
+    place: str
+
+    def where(self, row: int) -> str:
+        """The place of a row, by its position."""
+        return f"{self.place}{self.frame.index[row]}"
+
+    def rows(self, chosen: Array) -> Table:
+        """Some rows, by their positions."""
+        return self._replace(frame=self.frame.iloc[chosen])
 
 
-def as_frame(given: Any, columns: Mapping[str, str] | None = None, name: str = "data frame") -> pd.DataFrame:
-    """A data frame with our names, for :func:`store_of`; see :meth:`rerank.lists.view.Lists.from_dataframe`."""
+def as_table(given: Any, columns: Mapping[str, str] | None = None, name: str | None = None) -> Table:
+    """A table of what people have, for :func:`store_of`; see :meth:`rerank.lists.view.Lists.from_dataframe`."""
     import pandas as pd
 
+    source = name or (str(given) if isinstance(given, str | Path) else "data frame")
+    place = f"{source}: row "
     if isinstance(given, str | Path):
-        frame = _read(Path(given))
+        frame, place = _read(Path(given))
+    elif isinstance(given, pa.Table):
+        frame = given.to_pandas(integer_object_nulls=True)
     elif hasattr(given, "to_pandas"):
         frame = given.to_pandas()
     elif isinstance(given, pd.DataFrame):
@@ -52,103 +91,169 @@ def as_frame(given: Any, columns: Mapping[str, str] | None = None, name: str = "
     elif isinstance(given, Mapping | list):
         try:
             frame = pd.DataFrame(given)
-        except ValueError as error:
+        except (ValueError, TypeError) as error:
             raise UserError(
-                f"{name}: is not a table ({error}); give columns of one length, or a list of rows"
+                f"{source}: is not a table ({error}); give columns of one length, or a list of rows"
             ) from error
     else:
         kind = type(given).__name__
-        raise UserError(f"{name}: {kind} is not a table; give a data frame, a dictionary, a data set or a file")
-    there = list(map(str, frame.columns))
-    frame = frame.set_axis(there, axis=1)
-    found = found_columns(there, NAMES, columns, name)
-    frame = frame.rename(columns={column: field for field, column in found.items()})
-    lists = [field for field in ("doc_id", "text", "grade") if field in frame and _holds_lists(frame[field])]
-    if lists:
-        try:
-            frame = frame.explode(lists, ignore_index=True)
-        except ValueError as error:
-            raise UserError(f"{name}: {', '.join(lists)}: {error}") from error
-    if not {*IDS} & {*frame.columns} and {*TEXTS} <= {*frame.columns}:
-        for key, text in zip(IDS, TEXTS, strict=True):
-            codes = pd.factorize(frame[text].fillna("").astype(str))[0]
-            frame = frame.assign(**{key: [f"{key[0]}{code + 1}" for code in codes]})
-    return frame
+        raise UserError(f"{source}: {kind} is not a table; give a data frame, a dictionary, a data set or a file")
+    if not len(frame):
+        raise UserError(f"{source}: has no rows; expected one per candidate")
+    frame = frame.set_axis([str(column) for column in frame.columns], axis=1)
+    told = columns if isinstance(columns, Mapping) else {}
+    ids = {one for field in TEXT_OF for one in (*NAMES[field], told.get(field)) if one is not None}
+    in_index = [level for level in frame.index.names if level in ids and level not in frame.columns]
+    frame = frame.reset_index(in_index) if in_index else frame
+    if not frame.index.is_unique:
+        frame = frame.reset_index(drop=True)
+    called = found_columns(list(frame.columns), FIELDS, columns, source)
+    hidden = [field for field, column in called.items() if column != field and field in frame.columns]
+    frame = frame.drop(columns=hidden).rename(columns={column: field for field, column in called.items()})
+    return Table(_one_a_row(frame, place), called, source, place)
 
 
-def _holds_lists(column: pd.Series) -> bool:
-    return len(column) > 0 and isinstance(column.iloc[0], list | tuple | np.ndarray)
+def _one_a_row(frame: pd.DataFrame, place: str) -> pd.DataFrame:
+    """Rows that hold lists (of documents, their grades, scores) as a row per entry."""
+    holds = {column: frame[column].map(_is_list) for column in frame.columns if frame[column].dtype == object}
+    lists = [column for column, here in holds.items() if here.any()]
+    if not {"doc_id", "text", "grade"} & {*lists}:
+        return frame
+    first = next(column for column in lists if column in ("doc_id", "text", "grade"))
+    lengths = frame[first].map(lambda value: len(value) if _is_list(value) else -1)
+    for column in list(lists):
+        same = holds[column] & (frame[column].map(lambda value: len(value) if _is_list(value) else -1) == lengths)
+        if same.all():
+            continue
+        if column in ("doc_id", "text", "grade"):
+            row = frame.index[int(np.argmin(same.to_numpy()))]
+            raise UserError(f"{place}{row}: {first} and {column} are not lists of one length")
+        lists.remove(column)  # such as vectors
+    return frame.explode(lists)
 
 
-def _read(path: Path) -> pd.DataFrame:
+def _is_list(value: object) -> bool:
+    return isinstance(value, list | tuple | np.ndarray)
+
+
+def _read(path: Path) -> tuple[pd.DataFrame, str]:
+    """A file as a frame whose index has the numbers of its lines or rows, and what stands before those in messages."""
     import pandas as pd
 
-    if not path.is_file():
-        raise NotFoundError(f"{path}: no such file")
     match plain_name(path).suffix:
         case ".parquet":
-            return pd.read_parquet(path)
-        case ".csv" | ".tsv" as suffix:
-            return pd.read_csv(path, sep="\t" if suffix == ".tsv" else ",", dtype=dict.fromkeys(IDS, str))
+            with open_parquet(path) as file:
+                frame = file.read().to_pandas(integer_object_nulls=True)
+            if kept := [name for name in frame.index.names if name is not None and name not in frame.columns]:
+                frame = frame.reset_index(kept)  # an index that pandas wrote
+            return frame.set_axis(range(1, len(frame) + 1)), f"{path}: row "
+        case ".csv" | ".tsv":
+            rows = read_csv(path)
+            _, header = next(rows, (0, [""]))
+            places, cells = _columns_of(rows)
+            frame = pd.DataFrame(cells, index=places, columns=[cell.strip() for cell in header], dtype=object)
+            return frame, f"{path}:"
         case ".jsonl":
-            return pd.read_json(path, lines=True, dtype=dict.fromkeys(IDS, str))
+            places, records = _columns_of(read_json_objects(path, RIGHT, strict=True))
+            return pd.DataFrame(records, index=places, dtype=object), f"{path}:"
     raise UserError(f"{path}: cannot tell the format; the name must end in .parquet, .csv, .tsv or .jsonl")
 
 
-def store_of(frame: pd.DataFrame, qrels: Qrels | None = None, name: str = "data frame") -> Store:
+def _columns_of(pairs: Any) -> tuple[list[int], list[Any]]:
+    listed = list(pairs)
+    return [place for place, _ in listed], [value for _, value in listed]
+
+
+def store_of(table: Table, qrels: Qrels | None = None) -> Store:
     """Lists in memory, for :meth:`rerank.lists.view.Lists.from_dataframe`.
 
     >>> import pandas as pd
-    >>> store = store_of(pd.DataFrame({
-    ...     "query_id": ["q1", "q1", "q2"], "doc_id": ["a", "b", "a"], "grade": [1, 0, 0], "bm25": [9.5, 7.0, 3.0]}))
+    >>> store = store_of(as_table(pd.DataFrame({
+    ...     "query_id": ["q1", "q1", "q2"], "doc_id": ["a", "b", "a"], "grade": [1, 0, 0], "bm25": [9.5, 7.0, 3.0]})))
     >>> store.ends.tolist(), store.column("bm25").tolist(), store.grades.tolist(), store.order
     ([2, 3], [9.5, 7.0, 3.0], [1, 0, 0], 'bm25')
 
     Args:
-        frame: a row per candidate, in the order of the lists: ``query_id`` and ``doc_id``; ``query`` and ``text``
-            (both, or neither); ``grade`` (whole numbers; missing ones are unjudged, negative ones count as 0; where all
-            are missing, nothing is judged). Every other column of numbers becomes a column of the lists, those called
-            ``NAME/NUMBER`` one column together; missing values are NaN there. The first column of a single number is
-            taken for what ordered the lists. Rows of a query may be scattered; queries keep the order in which they
-            come first.
+        table: a row per candidate, in the order of the lists: ``query_id`` and ``doc_id``; ``query`` and ``text``
+            (both, or neither), from which ids are made that are left out; ``grade`` (whole numbers; missing ones are
+            unjudged, negative ones are not relevant; where all are missing, nothing is judged). Every other column of
+            numbers becomes a column of the lists, those called ``NAME/NUMBER`` one column together; missing values are
+            NaN there. What ordered the lists is ``rank``, by which rows are sorted, else the first column of a single
+            number by which they are sorted as they come, best first; else nothing. Rows of a query may be scattered;
+            queries keep the order in which they come first.
         qrels: all judgments; None takes the grades for them, where there are any.
-        name: what messages call the lists.
 
     Raises:
-        UserError: a column that is missing or of another type, a document that a query has twice, two texts of one id.
+        UserError: what is missing, of another type or in contradiction, with its row.
     """
-    import pandas as pd
-
-    for needed in IDS:
-        if needed not in frame.columns:
-            raise UserError(f"{name}: has no column {needed}; there are {', '.join(map(str, frame.columns))}")
-    texts = [column for column in TEXTS if column in frame.columns]
-    if len(texts) == 1:
-        raise UserError(f"{name}: has {texts[0]}, but no {(set(TEXTS) - set(texts)).pop()}; texts need both")
-    codes, ids = pd.factorize(frame["query_id"].astype(str))
-    order = np.argsort(codes, kind="stable")
-    frame, codes = frame.iloc[order], codes[order]
-    documents, doc_ids = pd.factorize(frame["doc_id"].astype(str))
-    if len(twice := np.flatnonzero(pd.DataFrame({"q": codes, "d": documents}).duplicated())):
-        row = int(order[twice[0]])
-        raise UserError(f"{name}: row {row} has document {doc_ids[documents[twice[0]]]!r} a second time for its query")
-    columns = _columns(frame.drop(columns=[*IDS, *TEXTS, GRADE], errors="ignore"), name)
-    judgments: Judgments | None = None if qrels is None else "qrels.trec"
-    grades = np.zeros(len(frame), np.int16)
-    if GRADE in frame.columns and (qrels is not None or frame[GRADE].notna().any()):
-        grades = _grades(frame[GRADE], name)
-        judgments = judgments or "grades"
-    elif qrels is not None:
-        names = zip(ids[codes], doc_ids[documents], strict=True)
-        grades = np.array([max(0, qrels.get(query, {}).get(document, 0)) for query, document in names], np.int16)
+    ids, texts = _identified(table)
+    given_grades = _grades(table)
+    order = _each_once(table, ids, given_grades)
+    codes, queries = _numbered(ids["query_id"][i] for i in order)
+    order = order[np.argsort(codes, kind="stable")]
+    codes = np.sort(codes)
+    documents, known = _numbered(ids["doc_id"][i] for i in order)
+    table, texts = table.rows(order), {field: [given[i] for i in order] for field, given in texts.items()}
+    given_grades = None if given_grades is None else given_grades[order]
+    columns = _columns(table, codes, given_grades)
+    ordered_by, best_first = _ordered(columns, codes, table.name)
+    documents, table = documents[best_first], table.rows(best_first)
+    texts = {field: [given[i] for i in best_first] for field, given in texts.items()}
+    given_grades = None if given_grades is None else given_grades[best_first]
+    columns = {key: replace(column, values=column.values[best_first]) for key, column in columns.items()}
     tables = {
-        "queries": _texts("query_id", ids, frame["query"] if texts else None, codes, name),
-        "documents": _texts("doc_id", doc_ids, frame["text"] if texts else None, documents, name),
+        "queries": _texts(table, "query_id", queries, codes, texts.get("query")),
+        "documents": _texts(table, "doc_id", known, documents, texts.get("text")),
     }
-    lengths = np.bincount(codes, minlength=len(ids))
-    single = (key for key, column in columns.items() if column.names == (key,))
-    manifest = {"collection": {"name": name, "fingerprint": ""}, "retriever": {}, "order": next(single, None)}
+    judgments: Judgments | None = None
+    grades = np.zeros(len(codes), np.int16)
+    if qrels is not None:
+        judgments, grades = "qrels.trec", _judged(table, qrels, tables, codes, documents, given_grades)
+    elif given_grades is not None:
+        grades = np.maximum(np.nan_to_num(given_grades), 0).astype(np.int16)
+        judgments = "grades"
+        if not (given_grades >= 0).all():  # what is unjudged, or judged below 0, is known to judgments alone
+            judgments, qrels = "qrels.trec", {}
+            for i in np.flatnonzero(~np.isnan(given_grades)):
+                qrels.setdefault(queries[codes[i]], {})[known[documents[i]]] = int(given_grades[i])
+    if judgments is not None and (grades > 0).all():
+        log.warning(
+            "%s: every candidate has a grade above 0, so that any order is perfect to AP, RR and the like; 0 is for "
+            "what is not relevant",
+            table.name,
+        )
+    lengths = np.bincount(codes, minlength=len(queries))
+    manifest = {"collection": {"name": table.name, "fingerprint": ""}, "retriever": {}, "order": ordered_by}
     return _memory(manifest, tables, lengths, documents, grades, columns, qrels, judgments)
+
+
+def _ordered(columns: Mapping[str, Column], codes: Array, name: str) -> tuple[str | None, Array]:
+    """The column that ordered the lists, and which rows come one after the other, best first.
+
+    That is ``rank``, by which rows are sorted; else the first column by which they are sorted as they come.
+    """
+    as_they_come = np.arange(len(codes))
+    single = {key: column.values[:, 0] for key, column in columns.items() if column.names == (key,)}
+    sorted_by = {key: np.lexsort((-values, codes)) for key, values in single.items()}  # stable, NaN last
+    if "rank" in sorted_by:
+        return "rank", sorted_by["rank"]
+    for key, rows in sorted_by.items():
+        if (rows == as_they_come).all():
+            return key, as_they_come
+    if single:
+        log.warning(
+            "%s: rows are not sorted by %s, so nothing counts as the first stage; sort the rows of each query by the "
+            "column that ranked them, best first, or give columns={'rank': …}",
+            *(name, " or ".join(single)),
+        )
+    return None, as_they_come
+
+
+def _numbered(ids: Iterable[str]) -> tuple[Array, list[str]]:
+    """The number of each id, ``[n]``, and the distinct ids as they come first."""
+    numbers: dict[str, int] = {}
+    codes = np.array([numbers.setdefault(id, len(numbers)) for id in ids], np.int64)
+    return codes, list(numbers)
 
 
 def memory_store(name: str, lengths: Array, columns: dict[str, Column]) -> Store:
@@ -189,46 +294,235 @@ def _memory(
     return Store(manifest, tables=tables, columns=columns, qrels=qrels)
 
 
-def _columns(frame: pd.DataFrame, name: str) -> dict[str, Column]:
-    """What is left of a data frame as columns, ``NAME/NUMBER`` and others of that name as one."""
-    import pandas as pd
+def _identified(table: Table) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+    """Ids and texts of all rows, by our names.
 
-    frame = frame.set_axis(map(str, frame.columns), axis=1)
-    for key in frame.columns:
-        if frame[key].isna().all():  # nothing but nulls, of which JSON does not say that they were numbers
-            frame[key] = np.nan
-        if not pd.api.types.is_numeric_dtype(frame[key]):
-            raise UserError(f"{name}: column {key} holds no numbers; drop it, or make numbers of it")
+    Ids that are left out are made from the texts, so that equal texts have equal ids in every frame.
+    """
+    there = ", ".join(map(str, table.frame.columns))
+    for id, text in TEXT_OF.items():
+        if id not in table.called and text not in table.called:
+            raise UserError(
+                f"{table.name}: has no column {id}, and no {text} to make ids of; there are {there}; say which it is "
+                f"with columns={{{text!r}: …}}"
+            )
+    given = [text for text in TEXT_OF.values() if text in table.called]
+    if len(given) == 1:
+        lacking = next(text for text in TEXT_OF.values() if text not in given)
+        raise UserError(f"{table.name}: has {given[0]}, but no {lacking}; texts need both")
+    texts = {text: [checked_text(*cell) for cell in _cells(table, text)] for text in given}
+    for text, values in texts.items():
+        if empty := sum(not value.strip() for value in values):
+            log.warning("%s: %d rows have an empty %s (kept)", table.name, empty, table.called[text])
+    ids = {
+        id: [checked_id(*cell) for cell in _cells(table, id)] if id in table.called else _made(id[0], texts[text])
+        for id, text in TEXT_OF.items()
+    }
+    return ids, texts
+
+
+def _cells(table: Table, field: str) -> Iterator[tuple[object, str]]:
+    """The values of a field with their places; refused where one is missing."""
+    column, called = table.frame[field], table.called[field]
+    if (missing := column.isna().to_numpy()).any():
+        raise UserError(f"{table.where(int(missing.argmax()))}: no {called}; give one, or leave the row out")
+    return (
+        (value, f"{table.place}{row}: {called}") for row, value in zip(table.frame.index, column.tolist(), strict=True)
+    )
+
+
+def _made(letter: str, texts: list[str]) -> list[str]:
+    hashes = {text: hashlib.sha256(text.encode()).hexdigest() for text in set(texts)}
+    return [f"{letter}{hashes[text][:16]}" for text in texts]
+
+
+def _grades(table: Table) -> Array | None:
+    """The grade of every row, ``[n]`` float64, NaN where there is none; None where there are none at all."""
+    if "grade" not in table.called:
+        return None
+    given = table.frame["grade"]
+    values, wrong = _numbers(given)
+    wrong |= (np.nan_to_num(values) % 1 != 0) | (np.abs(values) > HIGHEST)
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise UserError(
+            f"{table.where(row)}: grade {str(given.iloc[row])!r}; expected whole numbers up to {HIGHEST}, or "
+            "a column of another name"
+        )
+    return None if np.isnan(values).all() else values
+
+
+def _each_once(table: Table, ids: Mapping[str, list[str]], grades: Array | None) -> Array:
+    """The rows without those that repeat a text of their list, ``[n]``; refused where grades differ, or ids repeat."""
+    codes, queries = _numbered(ids["query_id"])
+    documents, known = _numbered(ids["doc_id"])
+    _, first, pair = np.unique(codes * len(known) + documents, return_index=True, return_inverse=True)
+    first, rows = first[pair], np.arange(len(pair))
+    again = np.flatnonzero(first < rows)
+    if not len(again):
+        return rows
+    called = table.called
+    advice = f"keep one of them, as drop_duplicates({[called.get(id, called.get(TEXT_OF[id])) for id in TEXT_OF]}) does"
+    if "doc_id" in called:
+        row, other = int(again[0]), int(first[again[0]])
+        raise UserError(
+            f"{table.where(row)}: document {known[documents[row]]!r} a second time for query {queries[codes[row]]!r}, "
+            f"as in row {table.frame.index[other]}; {advice}"
+        )
+    if grades is not None:
+        differ = again[
+            ~((grades[again] == grades[first[again]]) | (np.isnan(grades[again]) & np.isnan(grades[first[again]])))
+        ]
+        if len(differ):
+            row, other = int(differ[0]), int(first[differ[0]])
+            raise UserError(
+                f"{table.where(row)}: has the {called['text']} of row {table.frame.index[other]} for this query, but "
+                f"another grade ({grades[row]:g}, {grades[other]:g}); {advice}"
+            )
+    log.warning(
+        "%s: %d rows repeat the %s and %s of an earlier one, such as row %s of row %s; left out",
+        *(table.name, len(again), called.get("query_id", called["query"]), called["text"]),
+        *(table.frame.index[int(again[0])], table.frame.index[int(first[again[0]])]),
+    )
+    return rows[first == rows]
+
+
+def _judged(
+    table: Table, qrels: Qrels, tables: Mapping[str, pa.Table], codes: Array, documents: Array, given: Array | None
+) -> Array:
+    """The grades of all candidates by judgments, which have to be of these queries and documents."""
+    queries, known = tables["queries"].column("query_id").to_pylist(), tables["documents"].column("doc_id").to_pylist()
+    judged_ids = {"query_id": set(qrels), "doc_id": {id for judged in qrels.values() for id in judged}}
+    if not judged_ids["doc_id"]:
+        raise UserError(f"{table.name}: the qrels hold no judgments")
+    for field, ids in (("query_id", queries), ("doc_id", known)):
+        if field not in table.called and judged_ids[field].isdisjoint(ids):
+            raise UserError(f"{table.name}: has no column {field}, so nothing says which one a judgment is of; add it")
+    texts = tables["queries"].column(-1).to_pylist()
+    check_queries([Query(*pair) for pair in zip(queries, texts, strict=True)], qrels, table.name)
+    among = JudgedDocuments(qrels, queries)
+    among.see(known)
+    among.check(table.name, whole=False)
+    pairs = zip(codes.tolist(), documents.tolist(), strict=True)
+    grades = np.array([max(0, qrels.get(queries[q], {}).get(known[d], 0)) for q, d in pairs], np.int16)
+    if given is not None and (differ := ~np.isnan(given) & (np.maximum(given, 0) != grades)).any():
+        row = int(differ.argmax())
+        raise UserError(
+            f"{table.where(row)}: {table.called['grade']} {given[row]:g}, but {grades[row]} by the qrels; leave out one"
+        )
+    return grades
+
+
+def _texts(table: Table, key: str, ids: list[str], codes: Array, texts: list[str] | None) -> pa.Table:
+    """Ids and their texts, each once."""
+    there = pa.table({key: pa.array(ids, pa.string())})
+    if texts is None:
+        return there
+    _, first = np.unique(codes, return_index=True)
+    for row, code in enumerate(codes.tolist()):
+        if texts[row] != texts[first[code]]:
+            raise UserError(
+                f"{table.where(row)}: {table.called.get(key, key)} {ids[code]!r} has another "
+                f"{table.called[TEXT_OF[key]]} than in row {table.frame.index[first[code]]}; each id may have one"
+            )
+    return there.append_column("text", pa.array([texts[row] for row in first.tolist()], pa.string()))
+
+
+def _columns(table: Table, codes: Array, grades: Array | None) -> dict[str, Column]:
+    """What is left of a frame as columns, ``NAME/NUMBER`` and others of that name as one."""
+    left_out, single = [], {}
+    for key in table.frame.columns:
+        if key in table.called and key != "rank":
+            continue
+        values, wrong = _numbers(table.frame[key])
+        there = wrong | ~np.isnan(values)
+        if key in IDS or 2 * wrong.sum() > there.sum():
+            left_out.append(key or "(one without a name)")
+            continue
+        if wrong.any():
+            row = int(wrong.argmax())
+            shown = str(table.frame[key].iloc[row])[:50]
+            raise UserError(f"{table.where(row)}: {key} {shown!r} is no number, as others of this column are")
+        if key == "rank" and (values[there] >= 0).all() and not (values[there] % 1).any():
+            log.info("%s: %s counts from the best and is kept as its negative", table.name, table.called["rank"])
+            values = -values
+        elif counts_from_the_best(values[there], codes[there], None if grades is None else grades[there]):
+            raise UserError(
+                f"{table.name}: column {key} looks like ranks, which count from the best (0 or 1) in every list; in a "
+                f"column higher is better: say columns={{'rank': {key!r}}}, or make it negative"
+            )
+        single[key] = as_column(key, values)
+        _check_exact(table, key, values, there)
+    if left_out:
+        log.warning("%s: columns left out, as texts, ids or row numbers: %s", table.name, ", ".join(left_out))
     columns = {}
-    for column, keys in grouped(frame.columns, name).items():
-        values = [as_column(key, frame[key].to_numpy(dtype=np.float64, na_value=np.nan)) for key in keys]
+    for column, keys in grouped(single, table.name).items():
         numbers = tuple(key.partition("/")[2] or key for key in keys)
-        columns[column] = Column(np.concatenate(values, axis=1), numbers, {"data frame": name})
+        values = np.concatenate([single[key] for key in keys], axis=1)
+        columns[column] = Column(values, numbers, {"data frame": table.name})
     return columns
 
 
-def _grades(given: pd.Series, name: str) -> Array:
-    import pandas as pd
+def _numbers(given: pd.Series) -> tuple[Array, Array]:
+    """A column as numbers, ``[n]`` float64 with NaN where there is none, and which of its values are none, ``[n]``."""
+    from pandas.api.types import is_complex_dtype, is_numeric_dtype
 
-    numbers = pd.to_numeric(given, errors="coerce")
-    values = numbers.to_numpy(dtype=np.float64, na_value=np.nan)
-    wrong = (given.notna() & numbers.isna()).to_numpy() | (np.nan_to_num(values) % 1 != 0) | (np.abs(values) > 32_767)
-    if wrong.any():
-        shown = given.iloc[int(np.flatnonzero(wrong)[0])]
+    wrong = np.zeros(len(given), dtype=bool)
+    if is_numeric_dtype(given.dtype) and not is_complex_dtype(given.dtype):
+        return given.to_numpy(dtype=np.float64, na_value=np.nan), wrong
+    numbers = np.full(len(given), np.nan)
+    for i, (value, missing) in enumerate(zip(given.tolist(), given.isna().tolist(), strict=True)):
+        if missing or (isinstance(value, str) and value.strip().lower() in MISSING):
+            continue
+        try:
+            wrong[i] = not isinstance(value, str | Real | Decimal) or (isinstance(value, str) and "_" in value)
+            numbers[i] = np.nan if wrong[i] else float(value)
+        except (ValueError, OverflowError):
+            wrong[i] = True
+    return numbers, wrong
+
+
+def counts_from_the_best(values: Array, codes: Array, grades: Array | None) -> bool:
+    """Whether numbers look like ranks: in every list distinct whole numbers from 0 or 1, the lower the better.
+
+    The lower is the better where they ascend with the rows, or are as many as the list is long and are not the lower
+    for what is not relevant. A few numbers look like anything.
+
+    >>> numbers, lists = np.array([1.0, 2, 3, 4, 5, 6, 1, 2]), np.array([0, 0, 0, 0, 0, 0, 1, 1])
+    >>> counts_from_the_best(numbers, lists, None), counts_from_the_best(numbers[::-1], lists[::-1], None)
+    (True, False)
+
+    Args:
+        values: ``[n]`` without NaN.
+        codes: ``[n]`` the number of the list of each.
+        grades: ``[n]``, NaN where there is none; None where nothing is judged.
+    """
+    if not len(values) or (values < 0).any() or (values % 1).any():
+        return False
+    order = np.lexsort((values, codes))
+    within = np.diff(codes) == 0
+    steps = np.diff(values[order])[np.diff(codes[order]) == 0]
+    lowest = values[order][np.flatnonzero(np.diff(codes[order], prepend=-1))]
+    if len(steps) < FEW or (steps < 1).any() or (lowest > 1).any():
+        return False
+    along = np.diff(values)[within]
+    if (along > 0).all() or (steps > 1).any() or (along < 0).all():
+        return bool((along > 0).all())
+    relevant = np.zeros(len(values), dtype=bool) if grades is None else grades > 0
+    return bool(relevant.all() or not relevant.any() or values[relevant].mean() < values[~relevant].mean())
+
+
+def _check_exact(table: Table, key: str, values: Array, there: Array) -> None:
+    """Refuse whole numbers of which float32 makes one: their order would be lost."""
+    if not there.any() or np.abs(values[there]).max() <= EXACT or (values[there] % 1).any():
+        return
+    given = table.frame[key]
+    exact = set(values[there].tolist() if given.dtype == object else given[there].tolist())
+    distinct = sorted(exact)
+    same = np.flatnonzero(np.diff(np.array(distinct, np.float64).astype(np.float32)) == 0)
+    if len(same):
+        one, other = distinct[same[0]], distinct[same[0] + 1]
         raise UserError(
-            f"{name}: grade {str(shown)!r}; expected whole numbers up to 32767, or a column of another name"
+            f"{table.name}: column {key}: {int(one)} and {int(other)} are one number in float32, which columns are; "
+            f"rescale it, such as frame[{key!r}].rank()"
         )
-    return np.maximum(np.nan_to_num(values), 0).astype(np.int16)
-
-
-def _texts(key: str, ids: Any, texts: pd.Series | None, codes: Array, name: str) -> pa.Table:
-    """Ids and their texts, each once."""
-    table = pa.table({key: pa.array([str(id) for id in ids], pa.string())})
-    if texts is None:
-        return table
-    import pandas as pd
-
-    distinct = pd.DataFrame({"id": codes, "text": texts.fillna("").astype(str).to_numpy()}).drop_duplicates()
-    if len(again := np.flatnonzero(distinct["id"].duplicated())):
-        raise UserError(f"{name}: {key} {ids[distinct['id'].iloc[again[0]]]!r} has two texts; each id may have one")
-    return table.append_column("text", pa.array(distinct.sort_values("id")["text"].tolist(), pa.string()))

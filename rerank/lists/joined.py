@@ -30,7 +30,9 @@ def concat(parts: Sequence[Lists]) -> Lists:
     for part in parts:
         for query in part.query_ids:
             if query in seen:
-                raise UserError(f"concat: query {query!r} is in {seen[query]} and in {part}; each may come once")
+                raise UserError(
+                    f"concat: query {query!r} is in {seen[query].store} and in {part.store}; each may come once"
+                )
             seen[query] = part
     stores = [part.store for part in parts]
     first_query = np.cumsum([0] + [store.queries.num_rows for store in stores])

@@ -112,7 +112,7 @@ class JudgedDocuments:
             "%s: %d judgments are of documents that %s, e.g. %r",
             name,
             sum(self._left.values()),
-            "the collection lacks" if whole else "are not among the hits",
+            "the collection lacks" if whole else "are no candidates",
             example,
         )
 

@@ -47,8 +47,6 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         version = json.loads(path.read_bytes()).get("version")
     except (ValueError, AttributeError, RecursionError) as error:
         raise UserError(f"{path}: not JSON ({error}); build the lists again with `rerank retrieve`") from error
-    if version == 1:
-        raise UserError(f"{path}: lists of version 1; convert them with `rerank lists {folder} --upgrade`")
     if version != VERSION:
         raise UserError(f"{path}: lists of version {version}, this is version {VERSION}; build them again")
     manifest = read_sealed(path)

@@ -10,6 +10,7 @@ import numpy as np
 
 from rerank.arrow import Array
 from rerank.described import Described
+from rerank.errors import UserError
 
 
 def seed_of(seed: int, epoch: int, query_id: str) -> int:
@@ -60,7 +61,7 @@ class Full(Sampler):
             depth: candidates per list; null takes all that the list has.
         """
         if depth is not None and depth < 1:
-            raise ValueError(f"depth must be at least 1, not {depth}")
+            raise UserError(f"depth must be at least 1, not {depth}")
         self.depth = depth
 
     def sample(self, labels: Array, seed: int) -> Array:
@@ -93,7 +94,7 @@ class PositivesNegatives(Sampler):
                 ``depth`` is less than the lists hold.
         """
         if positives < 1 or negatives < 1 or depth < 1:
-            raise ValueError(
+            raise UserError(
                 f"positives, negatives and depth must be at least 1, not {positives}, {negatives} and {depth}"
             )
         self.positives, self.negatives, self.depth, self.refresh = positives, negatives, depth, refresh
@@ -132,7 +133,7 @@ class Pairs(Sampler):
                 each.
         """
         if n < 1:
-            raise ValueError(f"n must be at least 1, not {n}")
+            raise UserError(f"n must be at least 1, not {n}")
         self.pairs = n if same_query else 1
         self.queries = 1 if same_query else n
         self.distinct = distinct

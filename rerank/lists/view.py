@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from rerank.arrow import Array, blocks
+from rerank.arrow import Array, blocks, taken
 from rerank.collections import Qrels
 from rerank.collections.judgments import as_qrels
-from rerank.errors import UserError
+from rerank.errors import UserError, one_line
 from rerank.lists.store import Store
 from rerank.retrieval.table import RunTable
 
@@ -64,7 +64,7 @@ class Lists:
         cls,
         frame: pd.DataFrame | Any,
         qrels: Qrels | Any | None = None,
-        name: str = "data frame",
+        name: str | None = None,
         columns: Mapping[str, str] | None = None,
     ) -> Lists:
         """Make lists in memory from a data frame that has a row per candidate, in the order of the lists.
@@ -72,46 +72,55 @@ class Lists:
         >>> import pandas as pd
         >>> frame = pd.DataFrame({"query": ["a wing"] * 2, "passage": ["a jet", "lift"], "label": [0, 1]})
         >>> Lists.from_dataframe(frame, columns={"text": "passage", "grade": "label"})
-        Lists('data frame': 1 query, 2 candidates)
+        Lists('data frame': 1 query (1 judged), 2 candidates)
 
         Args:
             frame: a data frame; a dictionary of columns or a list of dictionaries; anything that has ``to_pandas`` (a
                 Hugging Face data set, a Polars frame, an Arrow table); or a ``.parquet``, ``.csv``, ``.tsv`` or
-                ``.jsonl`` file. It has ``query_id``, ``query``, ``doc_id``, ``text``, ``grade``; every other column of
-                numbers becomes a column of the lists. Where there are no ids at all, they are made from the texts. Rows
-                whose text is a list (``query``, ``text``, ``grade`` of the listwise data sets) count as a row per
-                entry.
+                ``.jsonl`` file, the texts compressed or not. It has ``query_id``, ``query``, ``doc_id``, ``text``,
+                ``grade`` (missing where unjudged); every other column of numbers becomes a column of the lists, in
+                which higher is better. ``rank`` counts from the best and becomes its negative. Ids that are left out
+                are made from the texts: equal texts have equal ids, in every frame. Rows whose text is a list
+                (``query``, ``text``, ``grade`` of the listwise data sets) count as a row per entry.
             qrels: all judgments, in any form that :func:`rerank.collections.judgments.as_qrels` takes; None takes the
                 grades for them, where there are any.
-            name: what messages call the lists.
-            columns: what the frame calls ``query_id``, ``query``, ``doc_id``, ``text`` and ``grade``, where it is
-                something else.
+            name: what messages call the lists; None for ``data frame``, or the file.
+            columns: what the frame calls ``query_id``, ``query``, ``doc_id``, ``text``, ``grade`` and ``rank``, where
+                it is something else.
 
         Raises:
-            UserError: a column that is missing or of another type, a document that a query has twice, two texts of one
-                id.
+            UserError: what is missing, of another type or in contradiction, with its row.
         """
-        from rerank.lists.frames import as_frame, store_of
+        from rerank.lists.frames import as_table, store_of
 
         judged = None if qrels is None else as_qrels(qrels, name="qrels")
-        return cls.of(store_of(as_frame(frame, columns, name), judged, name))
+        return cls.of(store_of(as_table(frame, columns, name), judged))
 
-    def save(self, folder: str | Path) -> Lists:
+    def save(self, folder: str | Path, replace: bool = False) -> Lists:
         """Write what these lists show as a folder of their own; returns the lists opened from there.
 
+        Args:
+            folder: where.
+            replace: whether lists that are there give way; anything else in their place is refused.
+
         Raises:
-            UserError: the place is taken.
+            UserError: the place is taken, or a query was selected twice.
         """
         from rerank.lists.save import save
 
-        save(self.store, self.queries, self.lengths, self.row_numbers, self.qrels, folder, str(self))
+        store = self.store
+        run = None
+        if store.order is not None:  # of what was retrieved, not of what was added
+            ends = (store.ends - store.added)[self.queries]
+            run = Lists(store, self.queries, self.starts, np.minimum(self.lengths, ends - self.starts)).run()
+        save(store, self.queries, self.lengths, self.row_numbers, self.qrels, run, folder, replace)
         saved = Lists.open(folder)
         return saved.with_added() if saved.store.added.any() else saved
 
     def to_dataframe(self) -> pd.DataFrame:
         """A row per candidate: ``query_id``, ``doc_id``, of texts ``query`` and ``text``, ``grade``, then the columns.
 
-        The grades are missing where nothing is judged. Columns of several numbers are one column each, called
+        Grades are missing for what is not judged. Columns of several numbers are one column each, called
         ``NAME/NUMBER``.
         """
         import pandas as pd
@@ -121,20 +130,31 @@ class Lists:
         data["doc_id"] = self.document_ids(self.documents)
         if store.has_text:
             data["query"] = np.array(self.query_texts, dtype=object)[of]
-            data["text"] = store.documents.column("text").take(pa.array(self.documents)).to_pylist()
-        data["grade"] = self.grades if self.qrels is not None else pd.array([pd.NA] * self.size, "Int16")
+            rows, where = np.unique(self.documents, return_inverse=True)
+            data["text"] = np.array(taken(store.documents.column("text"), rows).to_pylist(), dtype=object)[where]
+        grades = self.judged_grades()
+        data["grade"] = pd.array(grades, "Int16") if None in grades else np.array(grades, np.int16)
         for name, numbers in store.numbers_by_column().items():
             data |= zip(numbers, self.matrix([name]).T, strict=True)
         return pd.DataFrame(data)
 
+    @property
+    def judged(self) -> Array:
+        """Which queries have a judgment, ``[Q]`` bool; all where grades are the judgments, as in LETOR files."""
+        if self.store.judged_by_grades:
+            return np.ones(len(self), dtype=bool)
+        qrels = self.qrels or {}
+        return np.array([bool(qrels.get(query)) for query in self.query_ids], dtype=bool)
+
     def __len__(self) -> int:
         return len(self.queries)
 
-    def __str__(self) -> str:
-        return str(self.store)
-
     def __repr__(self) -> str:
-        return f"Lists({str(self)!r}: {len(self)} quer{'y' if len(self) == 1 else 'ies'}, {self.size} candidates)"
+        judged = int(self.judged.sum())
+        names = sorted(self.store.column_names, key=lambda name: name != self.store.order)
+        columns = f"; columns {', '.join(names)}" if names else ""
+        queries = f"{len(self)} quer{'y' if len(self) == 1 else 'ies'} ({judged} judged)"
+        return f"Lists({str(self.store)!r}: {queries}, {self.size} candidates{columns})"
 
     def _repr_html_(self) -> str:
         from rerank.html import ROWS, shown
@@ -177,7 +197,7 @@ class Lists:
         return self._of_queries("text")
 
     def _of_queries(self, column: str) -> list[str]:
-        return self.store.queries.column(column).take(pa.array(self.queries)).to_pylist()
+        return taken(self.store.queries.column(column), self.queries).to_pylist()
 
     @property
     def query_keys(self) -> list[str]:
@@ -209,6 +229,14 @@ class Lists:
             return None
         return {query: self.store.qrels[query] for query in self.query_ids if query in self.store.qrels}
 
+    def judged_grades(self) -> list[int | None]:
+        """Each candidate's judgment, ``[T]``, negative ones too; None where there is none."""
+        if self.store.judged_by_grades:
+            return self.grades.tolist()
+        ids, of = self.document_ids(self.documents), np.repeat(np.arange(len(self)), self.lengths).tolist()
+        judged = [(self.qrels or {}).get(query, {}) for query in self.query_ids]
+        return [judged[query].get(id) for query, id in zip(of, ids, strict=True)]
+
     def _grades_as_qrels(self) -> Qrels:
         ids, grades = self.document_ids(self.documents), self.grades.tolist()
         bounds = zip(self.offsets[:-1].tolist(), self.offsets[1:].tolist(), strict=True)
@@ -225,10 +253,28 @@ class Lists:
         """Columns side by side, ``[T, C]`` float32; a view of the mapped file where one holds them, in order."""
         return self.store.matrix(names, self.rows)
 
-    def select(self, lists: Array | Sequence[int]) -> Lists:
-        """The lists at these positions, in this order."""
-        chosen = np.asarray(lists, dtype=np.int64)
-        return Lists(self.store, self.queries[chosen], self.starts[chosen], self.lengths[chosen])
+    def select(self, lists: Array | Sequence[int] | Sequence[bool] | slice) -> Lists:
+        """Some of the lists.
+
+        Args:
+            lists: their positions, in the order that is wanted; a mask, ``[Q]`` bool; or a slice.
+
+        Raises:
+            UserError: what is neither, or positions beyond the lists.
+        """
+        chosen: Any = lists if isinstance(lists, slice) else np.atleast_1d(np.asarray(lists))
+        if not isinstance(chosen, slice) and not chosen.size:
+            chosen = chosen.astype(np.int64)  # an empty list is one of floats to NumPy
+        try:
+            positions = np.arange(len(self))[chosen]
+        except (IndexError, TypeError):
+            positions = None
+        if positions is None or positions.ndim != 1:
+            raise UserError(
+                f"select: expected whole numbers below {len(self)}, or a mask of {len(self)} truth values, not "
+                f"{one_line(lists)[:50]}"
+            )
+        return Lists(self.store, self.queries[positions], self.starts[positions], self.lengths[positions])
 
     def in_blocks(self, rows: int) -> Iterator[Lists]:
         """The lists in blocks of about this many candidates."""
@@ -237,22 +283,24 @@ class Lists:
 
     def top(self, depth: int) -> Lists:
         """The best ``depth`` candidates of every list."""
+        if not isinstance(depth, int | np.integer) or isinstance(depth, bool) or depth < 0:
+            raise UserError(f"top: depth {depth!r}; expected a whole number, 0 or more")
         return replace(self, lengths=np.minimum(self.lengths, depth))
 
     def with_added(self) -> Lists:
         """The same lists with the relevant documents that the first stage missed, at their ends: to train on.
 
         Raises:
-            ValueError: lists that were cut before.
+            UserError: lists that were cut before.
         """
         added = self.store.added[self.queries]
         if (self.starts + self.lengths + added != self.store.ends[self.queries]).any():
-            raise ValueError("with_added: the lists were cut before, or show what was added already")
+            raise UserError("with_added: the lists were cut before, or show what was added already")
         return replace(self, lengths=self.lengths + added)
 
     def document_ids(self, rows: Array) -> list[str]:
         """Ids of documents by their rows in the store."""
-        return self.store.documents.column("doc_id").take(pa.array(rows)).to_pylist()
+        return taken(self.store.documents.column("doc_id"), rows).to_pylist()
 
     def run(self, scores: Array | str | None = None) -> RunTable:
         """A run of these lists, best first.
@@ -263,14 +311,16 @@ class Lists:
                 for the order of the lists, of what the system that ordered them returned.
 
         Raises:
-            UserError: no scores, or not one per candidate, and nothing that ordered the lists.
+            UserError: not one score per candidate, one that is not a number, or none where nothing ordered the lists.
         """
         if scores is None and self.store.order is None:
-            raise UserError(f"{self}: nothing ranked these lists; a run needs scores")
+            raise UserError(f"{self.store}: nothing ranked these lists; a run needs scores")
         column = self.store.order if scores is None else scores
         values: Any = np.asarray(self.column(column) if isinstance(column, str) else column, dtype=np.float32)
         if values.shape != (self.size,):
-            raise UserError(f"scores: have the shape {list(values.shape)}; {self} has {self.size} candidates")
+            raise UserError(f"scores: have the shape {list(values.shape)}; {self.store} has {self.size} candidates")
+        if not isinstance(column, str) and np.isnan(values).any():
+            raise UserError(f"scores: {int(np.isnan(values).sum())} of {self.size} are not a number")
         of = np.repeat(np.arange(len(self)), self.lengths)
         there = np.flatnonzero(~np.isnan(values)) if isinstance(column, str) else np.arange(self.size)
         if scores is None:
@@ -280,7 +330,7 @@ class Lists:
         else:
             order = np.lexsort((-values, of))
         offsets = np.searchsorted(of[order], np.arange(len(self) + 1))
-        ids = self.store.documents.column("doc_id").take(pa.array(self.documents[order])).cast(pa.large_string())
+        ids = taken(self.store.documents.column("doc_id"), self.documents[order]).cast(pa.large_string())
         return RunTable(self.query_ids, offsets, ids, values[order].astype(np.float64))
 
     @cached_property

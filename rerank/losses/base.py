@@ -65,7 +65,11 @@ class Loss(Criterion, ABC):
 
     @abstractmethod
     def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:
-        """The loss of every list, ``[B]``; finite for every list, whatever it holds where not learnable.
+        """The loss of every list, ``[B]``, whatever it holds where not learnable.
+
+        Value and gradient are finite for scores up to 1e12 and grades up to 32,767. Beyond, differences, squares and
+        sums of scores may overflow float32 or lose all digits; training refuses a step of which something is not
+        finite.
 
         Args:
             scores: ``[B, N]`` float32 or float64, zero where padded.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
+from rerank.errors import UserError
 from rerank.losses.balance import balanced
 from rerank.losses.base import Loss, Reduction
 from rerank.measures.base import Measure
@@ -15,9 +16,6 @@ from rerank.relaxations.spread import spread
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-LEAST = 0.01
-"""Added to the measure under its logarithm: no list weighs more than 1/0.01, and none that scores 0 is lost."""
 
 RIGHT = 1e-5
 """A list whose measure is as close as this to 1 is right, but for rounding."""
@@ -30,8 +28,7 @@ class DirectMetric(Loss):
 
     from rank indicators E or soft ranks r. The measure's name decides gain and relevance threshold, as in
     ir-measures: ``nDCG@10`` has the linear gain y, ``nDCG(dcg='exp-log2')@10`` has 2^y - 1, ``AP(rel=2)`` counts
-    grades from 2. ``scale``, ``form`` and ``balance`` change what is minimised, in this order. Shapes: scores and
-    labels ``[B, N]``. A list without a relevant document is left out.
+    grades from 2. Shapes: scores and labels ``[B, N]``. A list without a relevant document is left out.
 
     >>> from rerank.relaxations import TwinSigmoid
     >>> loss = DirectMetric("nDCG@10", TwinSigmoid())  # has the exact value
@@ -46,10 +43,6 @@ class DirectMetric(Loss):
             gain) or "ranks" (the gain of the expected grade); None leaves it to the relaxation.
         reduction: mean or sum over the lists from which something can be learned, or none.
         validate: look at the values of scores and labels, and refuse what is not finite or negative.
-        scale: the least spread (standard deviation) that the scores of a list are given: they are multiplied by
-            ``max(1, scale / sd)``, with sd at least .001, which counts as constant. None leaves them as they are.
-        form: "log" minimises ``-ln((m + .01) / 1.01)`` of the measure m, so that lists far from the top count more;
-            None minimises ``1 - m``.
         balance: gives the gradient on every list's scores the norm ``(1 - exact measure)^balance``: with 0 all lists
             count alike, with 1 a list counts less the better its measure is, and a perfect one not at all. None leaves
             the norms that the measure gives.
@@ -59,6 +52,9 @@ class DirectMetric(Loss):
         ValueError: the relaxation is not defined for the measure.
     """
 
+    shorthand: str = ""
+    """The call of a shorthand that made it, if one did."""
+
     def __init__(
         self,
         measure: str,
@@ -66,19 +62,17 @@ class DirectMetric(Loss):
         gain_of: GainOf | None = None,
         reduction: Reduction = "mean",
         validate: bool = False,
-        scale: float | None = None,
-        form: Literal["log"] | None = None,
         balance: float | None = None,
     ) -> None:
         super().__init__(reduction, validate)
-        if form not in (None, "log"):
-            raise ValueError(f"form must be 'log' or None, not {form!r}")
-        self.scale = scale
-        self.form = form
         self.balance = balance
         self.measure = parse(measure)
         self.measure.check(relaxation)
         self.relaxation = relaxation if gain_of is None else _taking(gain_of, self.measure, relaxation)
+
+    def __repr__(self) -> str:
+        """A call that makes it, as it was written."""
+        return self.shorthand or super().__repr__()
 
     def learnable(self, labels: Tensor, mask: Tensor | None = None) -> Tensor:
         """Lists with a relevant document."""
@@ -86,7 +80,7 @@ class DirectMetric(Loss):
         return (relevant if mask is None else relevant & mask).any(dim=1)
 
     def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:
-        """One minus the relaxed measure, or what the options make of it."""
+        """One minus the relaxed measure, with the gradient that ``balance`` gives it."""
         if self.balance is None:
             return self._loss(scores, labels, mask, seeds)
         import torch
@@ -96,12 +90,7 @@ class DirectMetric(Loss):
         return balanced(lambda s: self._loss(s, labels, mask, seeds), scores, norms, spread(scores, mask))
 
     def _loss(self, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:
-        if self.scale is not None:
-            scores = scores * (self.scale / spread(scores, mask)).clamp(min=1)
-        value = self.measure.compute(self.relaxation, scores, labels, mask, seeds)
-        if self.form == "log":
-            return -((value + LEAST) / (1 + LEAST)).log()
-        return 1 - value
+        return 1 - self.measure.compute(self.relaxation, scores, labels, mask, seeds)
 
     def arguments(self) -> dict[str, Any]:
         """The constructor's arguments, the measure by its name."""
@@ -110,11 +99,9 @@ class DirectMetric(Loss):
 
 def _taking(gain_of: GainOf, measure: Measure, relaxation: Relaxation) -> Relaxation:
     """A copy of the relaxation from which nDCG takes this gain; measures and families that know one gain keep it."""
-    if gain_of not in ("documents", "ranks"):
-        raise ValueError(f"gain_of must be 'documents' or 'ranks', not {gain_of!r}")
     chosen = copy.copy(relaxation)
     if isinstance(measure, nDCG) and isinstance(chosen, RankIndicators) and gain_of in chosen.gains:
         chosen.gain_of = gain_of
     elif gain_of == "ranks":
-        raise ValueError(f"gain_of='ranks' needs nDCG from rank indicators, not {measure} from {relaxation!r}")
+        raise UserError(f"gain_of='ranks' needs nDCG from rank indicators, not {measure} from {relaxation!r}")
     return chosen

@@ -71,18 +71,14 @@ class LambdaLoss(Loss):
         validate: bool = False,
     ) -> None:
         super().__init__(reduction, validate)
-        if weighting not in ("lambdarank", "ndcg1", "ndcg2", "ndcg2++"):
-            raise ValueError(f"weighting must be 'lambdarank', 'ndcg1', 'ndcg2' or 'ndcg2++', not {weighting!r}")
         parsed = parse(measure)
         if not isinstance(parsed, nDCG) and not (isinstance(parsed, P) and parsed.cutoff):
             raise UserError(f"measure {str(parsed)!r}: LambdaLoss knows nDCG, nDCG@k and P@k")
         self.measure: nDCG | P = parsed
-        if truncation not in (None, "both", "either", "all"):
-            raise ValueError(f"truncation must be 'both', 'either' or 'all', not {truncation!r}")
         if truncation == "all" and weighting != "ndcg2":
-            raise ValueError(f"truncation 'all' is defined for the weighting 'ndcg2', not for {weighting!r}")
+            raise UserError(f"truncation 'all' is defined for the weighting 'ndcg2', not for {weighting!r}")
         if truncation is not None and not (isinstance(parsed, nDCG) and parsed.cutoff):
-            raise ValueError(f"truncation is for nDCG with a cut-off, not for {parsed}")
+            raise UserError(f"truncation is for nDCG with a cut-off, not for {parsed}")
         self.truncation: Truncation = truncation or "both"
         self.weighting = weighting
         self.sigma = sigma

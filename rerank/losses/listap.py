@@ -7,6 +7,9 @@ from torch import Tensor
 
 from rerank.losses.base import Loss, Reduction, has_ordered_pair
 
+LEAST = 1e-30
+"""Scores of a list that are all closer together count as tied: the gradient is in units of 1 over their distance."""
+
 
 class ListAP(Loss):
     r"""One minus the quantised average precision.
@@ -51,8 +54,9 @@ class ListAP(Loss):
         highest = scores.masked_fill(~mask, -torch.inf).amax(dim=1, keepdim=True)
         lowest = scores.masked_fill(~mask, torch.inf).amin(dim=1, keepdim=True)
         spread = highest - lowest
-        scaled = (highest - scores) / torch.where(spread > 0, spread, 1.0)
-        place = torch.where(mask & (spread > 0), scaled, 0.0) * (self.bins - 1)  # 0 is the bin of the best score
+        apart = spread > LEAST
+        scaled = (highest - scores) / torch.where(apart, spread, 1.0)
+        place = torch.where(mask & apart, scaled, 0.0) * (self.bins - 1)  # 0 is the bin of the best score
         bin_ = place.detach().long().clamp(0, self.bins - 2)
         right = place - bin_
 

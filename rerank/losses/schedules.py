@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 from rerank.described import Described
+from rerank.errors import UserError
 
 
 class Schedule(Described, ABC):
@@ -49,7 +50,7 @@ class Ramp(Schedule):
 
     def __init__(self, start: float = 0.0, end: float = 1.0, since: float = 0.0, until: float = 1.0) -> None:
         if not 0 <= since <= until <= 1:
-            raise ValueError(f"since and until must be shares of training in this order, not {since:g} and {until:g}")
+            raise UserError(f"since and until must be shares of training in this order, not {since:g} and {until:g}")
         self.start, self.end, self.since, self.until = start, end, since, until
 
     def __call__(self, share: float) -> float:

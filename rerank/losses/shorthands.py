@@ -4,15 +4,16 @@ A shorthand is called like a loss and gives ``DirectMetric(measure, Relaxation(*
 paper trains on: NDCG has gain 2^y - 1 there, so write ``SmoothINDCG("nDCG@10")`` for the linear gain of trec_eval.
 
 >>> from rerank.losses import SmoothINDCG
->>> SmoothINDCG("nDCG@10", alpha=3)
-DirectMetric('nDCG@10', SmoothI(alpha=3))
+>>> loss = SmoothINDCG("nDCG@10", alpha=3)
+>>> loss, loss.relaxation
+(SmoothINDCG('nDCG@10', alpha=3), SmoothI(alpha=3))
 """
 
 from __future__ import annotations
 
 import inspect
 import re
-from typing import Any, Literal
+from typing import Any
 
 from rerank.losses.base import Reduction
 from rerank.losses.direct import DirectMetric
@@ -63,12 +64,15 @@ def _shorthand(name: str, relaxation: type[Relaxation], default: str, about: str
         measure: str = default,
         reduction: Reduction = "mean",
         validate: bool = False,
-        scale: float | None = None,
-        form: Literal["log"] | None = None,
         balance: float | None = None,
         **settings: Any,
     ) -> DirectMetric:
-        return DirectMetric(measure, relaxation(**settings), None, reduction, validate, scale, form, balance)
+        made = DirectMetric(measure, relaxation(**settings), None, reduction, validate, balance)
+        words = [] if measure == default else [repr(measure)]
+        given = {"reduction": reduction, "validate": validate, "balance": balance}
+        given = {key: value for key, value in given.items() if value != shown.parameters[key].default} | settings
+        made.shorthand = f"{name}({', '.join([*words, *(f'{key}={value!r}' for key, value in given.items())])})"
+        return made
 
     own = list(inspect.signature(make, eval_str=True).parameters.values())[:-1]
     settings = list(inspect.signature(relaxation, eval_str=True).parameters.values())
@@ -76,7 +80,7 @@ def _shorthand(name: str, relaxation: type[Relaxation], default: str, about: str
     make.__signature__ = shown  # type: ignore[attr-defined] # what parsers and help read
     said = _arguments(DirectMetric) | _arguments(relaxation)
     lines = [f"    {key}: {said[key]}" for key in shown.parameters if key in said]
-    example = [f">>> {name}()", f"DirectMetric({default!r}, {relaxation.__name__}())"]
+    example = [f">>> {name}()  # DirectMetric({default!r}, {relaxation.__name__}())", f"{name}()"]
     make.__doc__ = "\n".join([about, "", *example, "", "Args:", *lines])
     return type(name, (DirectMetric,), {"__new__": make, "__doc__": make.__doc__, "__module__": __name__})
 

@@ -10,6 +10,7 @@ from rerank.errors import UserError
 from rerank.losses.base import Criterion, Loss
 from rerank.losses.schedules import Schedule
 from rerank.losses.targets import Scaling
+from rerank.ranges import check_types
 
 GRADES = "grades"
 """The target that is no column: the judged grades."""
@@ -41,6 +42,7 @@ class Term:
     scaling: Scaling | None = None
 
     def __post_init__(self) -> None:
+        check_types(Term.__init__, **vars(self))
         if not isinstance(self.weight, Schedule) and not 0 <= self.weight < math.inf:
             raise UserError(f"loss: the weight of {type(self.loss).__name__} must be at least 0, not {self.weight:g}")
         if self.scaling is not None and self.target == GRADES:

@@ -11,6 +11,7 @@ from rerank.losses.base import Loss, Reduction
 from rerank.losses.pair_sums import largest, take
 
 NOTHING = -1e30  # the logarithm of no mass, finite so that no NaN can arise
+MOST = 1e30  # a larger gain counts as this: 4^50 is larger, and from 4^64 on none is a float32
 
 
 class WassRank(Loss):
@@ -67,7 +68,7 @@ class WassRank(Loss):
         changes = labels[:, 1:] != labels[:, :-1]
         grade = torch.nn.functional.pad(changes.long().cumsum(dim=1), (1, 0))
         levels = largest(grade[:, -1] + 1, labels.shape[1])
-        gamma = torch.where(labels > 0, self.gain_base**labels - 1, -self.gap)
+        gamma = torch.where(labels > 0, (self.gain_base**labels - 1).clamp(max=MOST), -self.gap)
         gamma = scores.new_zeros(len(scores), levels).scatter(1, grade, gamma)
         cost = (gamma[:, :, None] - gamma[:, None, :]).abs()
         same = torch.eye(levels, dtype=torch.bool, device=scores.device)

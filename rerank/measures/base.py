@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, ClassVar
 
+from rerank.errors import UserError
 from rerank.measures.smooth import inside
 from rerank.relaxations.base import Batch, RankIndicators, Relaxation, SoftRanks
 from rerank.relaxations.order import places_of
@@ -130,13 +131,13 @@ class Measure(ABC):
             every = rows.shape == mask.shape
             values = [self.from_ranks(relaxation, Batch(draw, labels, mask, rows, seeds, every)) for draw in draws]
         else:
-            raise ValueError(f"{type(relaxation).__name__} must derive from RankIndicators or SoftRanks")
+            raise UserError(f"{type(relaxation).__name__} must derive from RankIndicators or SoftRanks")
         return values[0] if len(values) == 1 else torch.stack(values).mean(dim=0)
 
     def check(self, relaxation: Relaxation) -> None:
         """Raise a ValueError where the relaxation is not defined for this measure."""
         if relaxation.measures is not None and self.name not in relaxation.measures:
-            raise ValueError(f"{relaxation!r} is defined for {', '.join(relaxation.measures)}, not for {self}")
+            raise UserError(f"{relaxation!r} is defined for {', '.join(relaxation.measures)}, not for {self}")
 
     def depth(self, mask: Tensor) -> int:
         """How many ranks to compute for a padded batch: ``min(cutoff, N)``."""

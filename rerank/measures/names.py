@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from dataclasses import fields
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from rerank.described import class_path
@@ -16,11 +15,15 @@ from rerank.measures.nerr import nERR
 from rerank.measures.precision import P
 from rerank.measures.recall import R, Success
 from rerank.measures.rr import RR
+from rerank.named import find_class
 
 if TYPE_CHECKING:
     import ir_measures
 
 MEASURES: dict[str, type[Measure]] = {kind.name: kind for kind in (P, AP, nDCG, nERR, RR, R, Success)}
+LONGEST = 300
+"""Characters of a measure with its parameters; a number of so many digits is still a float."""
+
 _ALIASES = {"MAP": "AP", "MRR": "RR", "NDCG": "nDCG", "NERR": "nERR", "Precision": "P", "Recall": "R"}
 
 
@@ -60,6 +63,8 @@ def parse(measure: str | Measure | ir_measures.Measure) -> Measure:
 
 def read_name(text: str) -> tuple[str, dict[str, Any]]:
     """Name and parameters of ``name(key=value, ...)@cutoff``."""
+    if len(text) > LONGEST:
+        raise UserError(f"measure {text[:40]!r} ...: no measure has {len(text):,} characters")
     problem = UserError(f"measure {text!r} is not of the form nDCG@10 or AP(rel=2)@100")
     try:
         node = ast.parse(text, mode="eval").body
@@ -72,7 +77,7 @@ def read_name(text: str) -> tuple[str, dict[str, Any]]:
                 raise problem
             settings = {str(word.arg): ast.literal_eval(word.value) for word in node.keywords} | settings
             node = node.func
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError, TypeError):  # TypeError: a list as a dictionary's key
         raise problem from None
     if isinstance(node, ast.Attribute):  # a measure of one's own: my_module.MyMeasure@10
         return ast.unparse(node), settings
@@ -92,15 +97,11 @@ def name_of(measure: Measure) -> str:
 
 
 def _own(text: str, path: str, settings: dict[str, Any]) -> Measure:
-    module, _, name = path.rpartition(".")
+    kind = find_class(path, Measure, f"measure {text!r}")
     try:
-        kind = getattr(import_module(module), name)
-        measure: Measure = kind(**settings)
-    except (ImportError, AttributeError, TypeError) as error:
+        return kind(**settings)
+    except TypeError as error:
         raise UserError(f"measure {text!r}: cannot be made ({error})") from error
-    if not isinstance(measure, Measure):
-        raise UserError(f"measure {text!r}: {path} is no rerank.measures.Measure")
-    return measure
 
 
 def _positive(text: str, key: str, value: Any) -> None:

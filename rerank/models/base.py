@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from rerank.described import Described
+from rerank.files import warn_once
 from rerank.kernels.packing import pack
 
 if TYPE_CHECKING:
@@ -61,8 +62,17 @@ class Model(Described, ABC):
     def predict(self, lists: Any, /) -> Array:
         """Scores of every candidate of lists, ``[T]`` float32, in their order.
 
-        An untrained model scores with fresh weights, drawn with seed 42.
+        An untrained model scores with weights drawn with seed 42, and a warning says so.
         """
+
+    def untrained(self) -> str:
+        """What of the model is as it was drawn, so that its scores say nothing; empty for one that was trained."""
+        return ""
+
+    def warn_if_untrained(self) -> None:
+        """Say so, once for each model, where its scores are those of random weights."""
+        if what := self.untrained():
+            warn_once(f"{what}; its scores say nothing, a trained model is rerank.train(…).model")
 
     def predict_batches(self, batches: Iterable[Any]) -> Iterator[Array]:
         """Score batches as they come; each is anything that :meth:`predict` takes.

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rerank.files import atomic_write
+from rerank.html import in_markdown
 from rerank.models.contract import CARD
 
 SPLITS = ("validation", "test")
@@ -50,7 +51,7 @@ def card(
     loss = config.get("loss")
     kind = _short(config["model"]) if not text else "cross-encoder"
     parts = [
-        f"# {name}",
+        f"# {in_markdown(name)}",
         _summary(contract, text, kind),
         "## Training",
         _training(config, data, "trees" not in contract, contract.get("name", "")),
@@ -125,7 +126,8 @@ def _summary(contract: Mapping[str, Any], text: bool, kind: str) -> str:
 
 
 def _training(config: Mapping[str, Any], data: Mapping[str, str], network: bool, name: str) -> str:
-    rows = {f"{split} lists": line for split, line in data.items()}
+    lists = {f"{split} lists": in_markdown(line) for split, line in data.items()}
+    rows = {}
     if config.get("loss"):
         rows["loss"] = f"`{describe(config['loss'])}`"
     else:
@@ -139,7 +141,9 @@ def _training(config: Mapping[str, Any], data: Mapping[str, str], network: bool,
     rows["seed"] = str(config["seed"])
     if "validation" in data:
         rows["chosen by"] = f"{config['monitor']} on the validation lists"
-    return "| | |\n|---|---|\n" + "\n".join(f"| {key} | {_cell(value)} |" for key, value in rows.items())
+    return "| | |\n|---|---|\n" + "\n".join(
+        f"| {key} | {value} |" for key, value in (lists | {key: _cell(value) for key, value in rows.items()}).items()
+    )
 
 
 def _table(measures: Mapping[str, Any]) -> str:
@@ -159,6 +163,7 @@ def _table(measures: Mapping[str, Any]) -> str:
     )
     if mixed:
         caption += f" and the first stage's share of the mixed score, {mixed['first_stage_weight']:g} (z-normalised)"
+        caption += ", so that their own mixed row flatters"
     return "\n".join(lines) + f"\n\n{caption}."
 
 

@@ -6,14 +6,15 @@ It is sealed, and holds the SHA-256 of every file of the model, so that no damag
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from rerank.described import class_path
 from rerank.errors import UserError
-from rerank.hashes import KEY, check_files, hash_files, read_sealed, write_sealed
+from rerank.hashes import check_files, hash_files, read_sealed, write_sealed
 from rerank.identity import is_ours
+from rerank.models.weights import check_names, check_plain
 
 CONTRACT = "rerank.json"
 """Its name."""
@@ -27,6 +28,21 @@ FILES = "files"
 TRAINED_ON = "trained_on"
 """Its key for the queries of the training, see :mod:`rerank.training.in_sample`."""
 
+START = "start"
+"""Its key for the columns that a model starts from."""
+
+PARTS = {
+    **dict.fromkeys(("class", "name", "head", "long", TRAINED_ON), str),
+    **dict.fromkeys(("query_length", "document_length", "positions", "trees", "depth"), int),
+    **dict.fromkeys((START, "template", "base", "settings", "layout", FILES), dict),
+    **dict.fromkeys(("columns", "normalise", "weights"), list),
+    **dict.fromkeys(("first_stage_weight", "elsewhere"), float),
+}
+"""Types of its values, and of those of ``start``."""
+
+LISTS = {"columns": str, "normalise": dict, "weights": float}
+"""Types of what is in its lists."""
+
 AFTERWARDS = ("first_stage_weight", TRAINED_ON)
 """Its keys for what was found out after the model was saved, and decides no score."""
 
@@ -37,16 +53,33 @@ def read_contract(folder: Path) -> dict[str, Any]:
     Raises:
         UserError: it is damaged.
     """
+    check_plain(folder)
     path = folder / CONTRACT
     if not path.is_file():
         return {}
-    try:
-        content = json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{path}: not a JSON object ({error}); copy the model again") from error
-    if isinstance(content, dict) and FILES not in content and KEY not in content:
-        return content  # of version 1, which had neither: one flipped bit cannot take away both
-    return read_sealed(path)
+    content = read_sealed(path)
+    if FILES not in content:
+        raise UserError(f"{path}: names no {FILES}; save the model again")
+    check_parts(path, content)
+    check_names(path, content[FILES])
+    return content
+
+
+def check_parts(where: Path, content: Mapping[str, Any]) -> None:
+    """Refuse values of other types than those that are written.
+
+    Raises:
+        UserError: names the first.
+    """
+    for key, kind in PARTS.items():
+        value = content.get(key)
+        fits = isinstance(value, int | float if kind is float else kind) and not isinstance(value, bool)
+        if key in content and not fits:
+            raise UserError(f"{where}: {key}: expected {kind.__name__}, not {value!r}; save the model again")
+        if isinstance(value, list) and key in LISTS and not all(isinstance(inner, LISTS[key]) for inner in value):
+            raise UserError(f"{where}: {key}: expected a list of {LISTS[key].__name__}; save the model again")
+    if START in content:
+        check_parts(where, content[START])
 
 
 def checked_contract(folder: Path, remembered: bool = True) -> dict[str, Any]:

@@ -43,11 +43,11 @@ def load_model(folder: str | Path) -> Model:
         UserError: no such model, one that is damaged, or one of an unknown class.
     """
     contract = read_contract(Path(folder))
-    path = str(contract["class"] if "class" in contract else _usual_class(str(folder)))
-    if (name := short_name(path)) is None:
-        kind = path.rpartition(".")[2]
+    name = contract.get("class") or _usual_class(str(folder))
+    if "." in name:  # a user's
+        kind = name.rpartition(".")[2]
         raise UserError(
-            f"{folder}/{CONTRACT}: class: {path} is not one of ours, and no file makes us import code; import it "
+            f"{folder}/{CONTRACT}: class: {name} is not one of ours, and no file makes us import code; import it "
             f"yourself, then {kind}.load({str(folder)!r})"
         )
     if name not in MODELS:
@@ -73,16 +73,11 @@ def find_normaliser(path: str, base: type) -> Any:
         UserError: there is none.
     """
     found: Any = None
-    if (name := short_name(path)) is not None:
-        found = getattr(import_module(NORMALISERS[name]), name) if name in NORMALISERS else None
+    module, _, kind = path.rpartition(".")
+    if path in NORMALISERS:
+        found = getattr(import_module(NORMALISERS[path]), path)
     else:
-        module, _, kind = path.rpartition(".")
-        found = getattr(sys.modules.get(module), kind, None)
+        found = vars(sys.modules.get(module, sys)).get(kind)  # a module's own __getattr__ may import more
     if not (isinstance(found, type) and issubclass(found, base)):
         raise UserError(f"normalise: {path} is not one of ours, nor one that you have imported")
     return found
-
-
-def short_name(path: str) -> str | None:
-    """The name of a class of ours, which contracts of version 1 have as an import path; None for a user's."""
-    return path.rpartition(".")[2] if "." not in path or path.startswith("rerank.") else None

@@ -17,7 +17,7 @@ from rerank import stops
 from rerank.arrow import Array, list_numbers, starts_of
 from rerank.errors import UserError
 from rerank.kernels.memory import out_of_memory
-from rerank.kernels.precision import Precision, autocast, resolve
+from rerank.kernels.precision import Precision, autocast, exact_float32, resolve
 from rerank.kernels.products import Halves, halves_of, scoring_with
 from rerank.kernels.transfer import sent
 from rerank.models.base import Inputs
@@ -103,13 +103,14 @@ def score_candidates(
         ``[n]`` float32, in the order given.
 
     Raises:
-        UserError: memory runs out with one pair at a time.
+        UserError: memory runs out with one pair at a time, or a score is not finite.
         Stopped: a signal came during a training, which can resume from its checkpoint.
     """
     with ALONE:
         return _score(scorer, inputs, rows, starts, budget, precision, progress)
 
 
+@exact_float32()
 def _score(
     scorer: Scoring,
     inputs: Inputs,
@@ -159,6 +160,12 @@ def _score(
         with torch.inference_mode():
             joined = scorer.joined(torch.from_numpy(scores).to(device), beside.to(device))
         scores = joined.cpu().numpy()
+    if wrong := int((~np.isfinite(scores)).sum()):
+        wider = "" if precision == "fp32" else ", or set precision to fp32"
+        raise UserError(
+            f"{wrong} of {len(scores)} scores are not finite: the model's weights, or the numbers that it reads, are "
+            f"too large; train it with lower learning rates{wider}"
+        )
     return scores
 
 

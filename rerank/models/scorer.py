@@ -14,6 +14,7 @@ from rerank.kernels.ways import Kernels, Ways
 from rerank.lists.view import Lists
 from rerank.models.base import Inputs, Model
 from rerank.models.score import ALONE, ON_A_CPU, score_lists
+from rerank.ranges import check_range
 
 
 class Scorer(Model, nn.Module):
@@ -43,7 +44,7 @@ class Scorer(Model, nn.Module):
             seed: decides the fresh weights, and nothing else does.
         """
 
-    def settle(self, precision: Precision, kernels: Kernels = "auto", kept: Ways | None = None) -> Ways | None:
+    def settle(self, precision: Precision, kernels: Kernels = "auto") -> Ways | None:
         """Choose the faster among kernels that give the same numbers, for the device that holds the model.
 
         Scoring calls it if nobody has.
@@ -51,7 +52,6 @@ class Scorer(Model, nn.Module):
         Args:
             precision: arithmetic of the encoder, resolved.
             kernels: ``own`` or ``torch`` takes ours, or PyTorch's, wherever there is a choice.
-            kept: an earlier choice, to be used again.
 
         Returns:
             What was chosen; None for a model that has nothing to choose.
@@ -83,6 +83,8 @@ class Scorer(Model, nn.Module):
         Raises:
             UserError: lists that lack what the model reads.
         """
+        check_range("budget", budget)
+        self.warn_if_untrained()
         with ALONE:
             return score_lists(self, self.inputs(lists), lists, budget=budget)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -81,23 +81,49 @@ def _packaged(package: str, sha256: str) -> Path | None:
 
 def _checked(folder: Path) -> Path:
     """The folder, if it has a configuration, its own or an adapter's, and whole safetensors weights."""
+    check_plain(folder)
     adapter, config = folder / "adapter_config.json", folder / "config.json"
     if adapter.is_file() and not config.is_file():
         config = adapter
     if not config.is_file():
         raise NotFoundError(f"{folder}: not a model folder (no config.json)")
-    for path in (config, folder / "tokenizer_config.json"):
+    for path in (config, adapter, folder / "tokenizer_config.json", folder / WEIGHTS[1]):
         try:
             content = json.loads(path.read_bytes()) if path.is_file() else {}
         except (ValueError, RecursionError) as error:
             raise UserError(f"{path}: not JSON ({error})") from error
         if not isinstance(content, dict):
             raise UserError(f"{path}: is {type(content).__name__}, no JSON object; copy the model again")
+        if isinstance(parts := content.get("weight_map"), dict):
+            check_names(path, parts.values())
     if not any((folder / name).is_file() for name in WEIGHTS):
         raise UserError(f"{folder}: a model folder without weights (no {WEIGHTS[0]}; pickled weights are not read)")
     for file in sorted(folder.glob("*.safetensors")):
         check_safetensors(file)
     return folder
+
+
+def check_plain(folder: Path) -> None:
+    """Refuse what is neither file nor folder, which may have no end (a device), or none to come (a pipe).
+
+    Raises:
+        UserError: names it.
+    """
+    if other := next((path for path in sorted(folder.glob("*")) if not (path.is_file() or path.is_dir())), None):
+        raise UserError(f"{other}: no file, nor a link to one; copy the model again")
+
+
+def check_names(path: Path, names: object) -> None:
+    """Refuse a list or dictionary of files that are not beside it, or in folders there.
+
+    Raises:
+        UserError: names the first.
+    """
+    if not isinstance(names, Iterable) or not all(isinstance(name, str) for name in names):
+        raise UserError(f"{path}: expected names of files, not {names!r}; copy the model again")
+    parts = {name: Path(name).parts for name in names}
+    if other := [name for name, of in parts.items() if not of or ".." in of or Path(name).is_absolute()]:
+        raise UserError(f"{path}: names {other[0]!r}, which is not in its folder; copy the model again")
 
 
 VOCABULARIES = ("tokenizer.json", "vocab.*", "*.model")
@@ -164,12 +190,17 @@ def align(network: Module) -> None:
             parameter.data = parameter.data.clone()
 
 
-def check_safetensors(file: Path) -> None:
-    """Refuse a safetensors file that is cut short or is none."""
+def tensor_names(folder: Path) -> set[str]:
+    """The names of all weights in a folder."""
+    return {name for file in folder.glob("*.safetensors") for name in check_safetensors(file)}
+
+
+def check_safetensors(file: Path) -> list[str]:
+    """The names in a safetensors file, which is refused if it is cut short or is none."""
     from safetensors import SafetensorError, safe_open
 
     try:
-        with safe_open(str(file), framework="numpy"):
-            pass
+        with safe_open(str(file), framework="numpy") as tensors:
+            return list(tensors.keys())
     except (SafetensorError, OSError, ValueError) as error:
         raise UserError(f"{file}: not a whole safetensors file ({error})") from error

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from rerank.errors import UserError
 from rerank.relaxations.backward import full_precision
 from rerank.relaxations.base import Batch, SoftRanks
 from rerank.relaxations.isotonic import antitonic_kl, antitonic_l2, block_ids
@@ -51,10 +52,8 @@ class FastSoftSort(SoftRanks):
     def __init__(
         self, strength: float | None = None, regularization: Literal["l2", "kl"] = "l2", beta: float = BETA
     ) -> None:
-        if regularization not in ("l2", "kl"):
-            raise ValueError(f"regularization must be 'l2' or 'kl', not {regularization!r}")
         if strength is None and beta != BETA:
-            raise ValueError("beta is the steepness over ranks, for a strength that is given; give both, or neither")
+            raise UserError("beta is the steepness over ranks, for a strength that is given; give both, or neither")
         self.strength = strength
         self.regularization = regularization
         self.beta = beta

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rerank.errors import UserError
 from rerank.relaxations.backward import full_precision
 from rerank.relaxations.base import RankIndicators
 from rerank.relaxations.order import first, lowest
@@ -55,7 +56,7 @@ class NeuralSort(RankIndicators):
         beta: float = 0.1,
     ) -> None:
         if sinkhorn < (1 if transposed else 0):
-            raise ValueError(f"sinkhorn must be 0 or more, and 1 or more when transposed, not {sinkhorn}")
+            raise UserError(f"sinkhorn must be 0 or more, and 1 or more when transposed, not {sinkhorn}")
         self.tau = tau
         self.sinkhorn = sinkhorn
         self.tolerance = tolerance

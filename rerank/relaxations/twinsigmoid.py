@@ -42,8 +42,6 @@ class TwinSigmoid(SoftRanks):
     exact_ranks = True
 
     def __init__(self, gradient: Gradient = 3, alpha: float | None = None) -> None:
-        if gradient not in (1, 2, 3):
-            raise ValueError(f"gradient must be 1, 2 or 3, not {gradient!r}")
         self.gradient = gradient
         self.alpha = alpha
 

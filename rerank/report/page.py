@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from rerank import __version__
 from rerank.errors import UserError
 from rerank.evaluation.measures import PerQuery, Qrels
-from rerank.files import atomic_write
 from rerank.lists.view import Lists
+from rerank.locks import written
 from rerank.report.charts import Chart, Matrix
 from rerank.report.curves import precision_recall
 from rerank.report.queries import query_data, relevant_from
@@ -108,7 +108,7 @@ def render_page(report: Report) -> str:
 def write_report(report: Report, path: str | Path) -> None:
     """Write the page, whole or not at all."""
     content = render_page(report)
-    with atomic_write(path) as file:
+    with written(path) as file:
         file.write(content)
 
 

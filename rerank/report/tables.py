@@ -76,6 +76,8 @@ def comparison_tables(comparison: Comparison) -> list[PageTable]:
     if comparison.differences:
         about = ["Cohen's d of the paired differences; p-values after the correction."]
         tables.append(page_table(f"Differences from {comparison.baseline}", render.differences(comparison), about))
+    if comparison.parts:
+        tables.append(page_table("Seen and unseen", render.parts(comparison), [render.PARTS]))
     return tables
 
 

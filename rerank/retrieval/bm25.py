@@ -13,10 +13,10 @@ from typing import Any
 
 from rerank.batched import batched
 from rerank.collections.base import Collection, Query
-from rerank.collections.lucene import LuceneCollection, find_index, open_index
+from rerank.collections.lucene import MANIFEST, LuceneCollection, find_index, open_index
 from rerank.errors import UserError
 from rerank.files import atomic_folder, cache_folder, digest, warn_once
-from rerank.hashes import read_sealed, write_sealed
+from rerank.hashes import read_sealed, sha256_of_files, write_sealed
 from rerank.jvm import anserini_jar, java_class
 from rerank.locks import held, tidied
 from rerank.progress import tqdm
@@ -25,7 +25,6 @@ from rerank.retrieval.runs import Run, Scored
 
 __all__ = ["BM25", "build_index", "cache_folder", "find_index"]
 
-MANIFEST = "rerank.json"
 BATCH = 1000
 # Java's trim() takes these away, and Anserini refuses a document without anything else.
 BLANK = "".join(map(chr, range(0x21)))
@@ -53,7 +52,7 @@ def build_index(
     name = analyzer_name(language)
     if isinstance(collection, LuceneCollection):
         return collection.index
-    key = digest(collection.fingerprint(), name, "vectors", anserini_jar().name)
+    key = digest(collection.fingerprint(), name, "vectors, hashed", anserini_jar().name)
     with contextlib.ExitStack() as locks:
         if folder is None:
             indexes = cache_folder() / "indexes"
@@ -76,7 +75,10 @@ def build_index(
         with atomic_folder(folder) as temporary:
             counts = _index(collection, temporary, threads or os.cpu_count() or 1, language)
             about = {"collection": collection.name, "analyzer": name, "anserini": anserini_jar().name, "key": key}
-            write_sealed(temporary / MANIFEST, about | counts)
+            names = sorted(path.name for path in temporary.iterdir())
+            value = sha256_of_files(temporary, [temporary / name for name in names])
+            hashed = {"files": names, "sha256 of files": value}
+            write_sealed(temporary / MANIFEST, about | counts | hashed)
     return folder
 
 

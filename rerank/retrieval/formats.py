@@ -9,6 +9,7 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from rerank.collections.base import checked_id
+from rerank.collections.fields import some_names
 from rerank.collections.rankllm import read_lists
 from rerank.collections.records import read_json_objects
 from rerank.errors import UserError, nearest
@@ -17,12 +18,9 @@ from rerank.files import open_parquet, plain_name, read_lines
 Row: TypeAlias = tuple[str, str, str, object, object]
 """Place in the file, query id, document id, rank, score."""
 
-FIELDS = {
-    "query id": ("query_id", "qid", "query-id"),
-    "document id": ("doc_id", "docid", "docno", "corpus-id"),
-    "score": ("score",),
-}
-"""What fields are called: by ir_datasets and ir-measures first, then by Pyserini, PyTerrier, TIRA and BEIR."""
+FIELDS = some_names("query_id", "doc_id", "score")
+WORDS = {"query_id": "query id", "doc_id": "document id", "score": "score"}
+"""What messages call them."""
 
 
 EXPECTED = {6: "six: query id, Q0, document id, rank, score, tag", 3: "three: query id, document id, rank"}
@@ -105,4 +103,4 @@ def _value(where: str, record: Mapping[str, object], field: str) -> object:
         if key in record:
             return record[key]
     known = nearest(FIELDS[field][0], record) or f"; fields: {', '.join(record) or 'none'}"
-    raise UserError(f"{where}: no {field}{known}; expected {_RIGHT}")
+    raise UserError(f"{where}: no {WORDS[field]}{known}; expected {_RIGHT}")

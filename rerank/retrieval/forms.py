@@ -9,13 +9,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rerank.collections.judgments import named_columns
+from rerank.arrow import Array
+from rerank.collections.base import checked_id, checked_ids
+from rerank.collections.fields import named_columns, some_names
 from rerank.errors import UserError
 from rerank.retrieval.formats import FIELDS
 from rerank.retrieval.runs import read_run
 from rerank.retrieval.table import FLOAT32, RunTable, TwiceError, as_table
 
-Rows = tuple[list[str], list[str], list[Any], list[Any] | None]
+Rows = tuple[list[Any], list[Any], list[Any], list[Any] | None]
 """Query ids, document ids, scores and, where they are told, ranks."""
 
 
@@ -52,9 +54,10 @@ def as_run(given: Any, name: str = "run", columns: Mapping[str, str] | None = No
     empty: list[str] = []
     if isinstance(given, Mapping):
         rows = _of_mapping(given, name)
-        empty = [str(query) for query, ranked in given.items() if not len(ranked)]
+        empty = [checked_id(query, name) for query, ranked in given.items() if not len(ranked)]
     elif hasattr(given, "itertuples"):
-        rows = _of_frame(given, name, columns)
+        found = named_columns(given, FIELDS | some_names("rank"), columns, name, optional=["rank"])
+        rows = found["query_id"], found["doc_id"], found["score"], found.get("rank")
     elif isinstance(given, Iterable):
         rows = _of_objects(given, name)
     else:
@@ -73,25 +76,16 @@ def _of_mapping(given: Mapping[Any, Any], name: str) -> Rows:
                 f"{name}: query {str(query)!r}: expected documents with their scores, not {str(ranked)[:60]!r}"
             ) from error
         for rank, (document, score) in enumerate(pairs):
-            queries.append(str(query))
-            documents.append(str(document))
+            queries.append(query)
+            documents.append(document)
             scores.append(score)
             ranks.append(rank)
     return queries, documents, scores, ranks if ordered else None
 
 
-def _of_frame(frame: Any, name: str, columns: Mapping[str, str] | None) -> Rows:
-    fields = {key.replace(" ", "_").replace("document", "doc"): names for key, names in FIELDS.items()}
-    told = {key: value for key, value in (columns or {}).items() if key != "rank"}
-    found = named_columns(frame, fields, told, name)
-    ids = [[str(value) for value in frame[found[key]]] for key in ("query_id", "doc_id")]
-    rank = (columns or {}).get("rank", "rank")
-    return ids[0], ids[1], frame[found["score"]].tolist(), frame[rank].tolist() if rank in frame.columns else None
-
-
 def _of_objects(given: Iterable[Any], name: str) -> Rows:
     try:
-        listed = [(str(one.query_id), str(one.doc_id), one.score) for one in given]
+        listed = [(one.query_id, one.doc_id, one.score) for one in given]
     except AttributeError as error:
         raise UserError(f"{name}: {error}; expected objects with query_id, doc_id and score") from error
     queries, documents, scores = (list(column) for column in zip(*listed, strict=True)) if listed else ([], [], [])
@@ -99,19 +93,17 @@ def _of_objects(given: Iterable[Any], name: str) -> Rows:
 
 
 def _table(
-    queries: list[str], documents: list[str], scores: list[Any], ranks: list[Any] | None, empty: list[str], name: str
+    given_queries: list[Any],
+    given_documents: list[Any],
+    scores: list[Any],
+    ranks: list[Any] | None,
+    empty: list[str],
+    name: str,
 ) -> RunTable:
-    values = np.empty(len(scores))
-    for i, score in enumerate(scores):
-        try:
-            values[i] = float(score)
-        except (TypeError, ValueError):
-            values[i] = np.nan
-        if not abs(values[i]) <= FLOAT32:
-            raise UserError(
-                f"{name}: query {queries[i]!r}, document {documents[i]!r}: score {score!r}; "
-                "expected a finite number of float32"
-            )
+    queries, documents = (
+        checked_ids(ids, lambda row: f"{name}: pair {row + 1}") for ids in (given_queries, given_documents)
+    )
+    values = _finite(scores, "score", queries, documents, name)
     codes: dict[str, int] = {}
     numbers = np.array([codes.setdefault(query, len(codes)) for query in queries], np.int32)
     ids = np.array(documents, dtype=object)
@@ -119,7 +111,7 @@ def _table(
         order = np.empty(len(ids), np.int64)
         order[np.argsort(ids, kind="stable")] = -np.arange(len(ids))
     else:
-        order = np.array(ranks, np.int64)
+        order = _finite(ranks, "rank", queries, documents, name)
     for query in empty:
         codes.setdefault(query, len(codes))
     column = pa.chunked_array([pa.array(documents, pa.large_string())])
@@ -127,3 +119,19 @@ def _table(
         return as_table(list(codes), numbers, column, order, values)
     except TwiceError as twice:
         raise UserError(f"{name}: query {twice.query!r} has document {twice.document!r} twice; keep one") from twice
+
+
+def _finite(given: list[Any], what: str, queries: list[str], documents: list[str], name: str) -> Array:
+    """Numbers, ``[n]`` float64, of which float32 holds every one."""
+    values = np.empty(len(given))
+    for i, value in enumerate(given):
+        try:
+            values[i] = np.nan if isinstance(value, str) and "_" in value else float(value)
+        except (TypeError, ValueError, OverflowError):
+            values[i] = np.nan
+        if not abs(values[i]) <= FLOAT32:
+            raise UserError(
+                f"{name}: query {queries[i]!r}, document {documents[i]!r}: {what} {value!r}; "
+                "expected a finite number of float32"
+            )
+    return values

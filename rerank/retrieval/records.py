@@ -6,6 +6,7 @@ As in :mod:`rerank.retrieval.trec`, such a file is then read row by row by :mod:
 from __future__ import annotations
 
 import io
+import logging
 import re
 from pathlib import Path
 
@@ -14,11 +15,13 @@ import pyarrow as pa
 from pyarrow import json as arrow_json
 
 from rerank.arrow import Array, numbers
-from rerank.errors import UserError
+from rerank.errors import UserError, one_line
 from rerank.files import read_blocks
 from rerank.retrieval.formats import FIELDS
 from rerank.retrieval.table import FLOAT32, RunTable, TwiceError
 from rerank.retrieval.trec import Lines
+
+log = logging.getLogger("rerank")
 
 NAMES = [name for names in FIELDS.values() for name in names]
 TYPES = (pa.large_string(), pa.large_string(), pa.float64())
@@ -36,7 +39,8 @@ def read_regular_records(path: Path) -> RunTable | None:
         return _parquet(path) if path.suffix == ".parquet" else _json_lines(path)
     except (UserError, TwiceError):
         raise
-    except (pa.ArrowException, ValueError, LookupError, OSError):
+    except (pa.ArrowException, ValueError, LookupError, OSError) as error:
+        log.info("%s: is read row by row, which is slower (%s)", path, one_line(error))
         return None
 
 

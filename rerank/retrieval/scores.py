@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain
@@ -16,18 +15,26 @@ import pyarrow.compute as pc
 
 from rerank.arrow import Array
 from rerank.batched import batched
-from rerank.collections.base import checked_id
-from rerank.collections.records import read_json_objects
+from rerank.collections.base import checked_id, checked_ids
+from rerank.collections.fields import NAMES
+from rerank.collections.records import read_csv, read_json_objects
 from rerank.errors import UserError, nearest
-from rerank.files import open_parquet, read_lines
-from rerank.retrieval.formats import FIELDS, id_array, kind_of, read_rows
+from rerank.files import open_parquet
+from rerank.retrieval.formats import FIELDS, WORDS, id_array, kind_of, read_rows
 from rerank.retrieval.table import TwiceError
 from rerank.retrieval.trec import read_regular
 
 ROWS = 1 << 19
 """Rows in memory at a time."""
 LARGEST = float(np.finfo(np.float32).max)
-NOT_NUMBERS = {"query", "text", "title", "grade", "rank", "iteration", "q0", "tag", "run", "system", "name"}
+NOT_NUMBERS = {*NAMES["query"], *NAMES["text"], "title", "grade", "rank"} | {
+    "iteration",
+    "q0",
+    "tag",
+    "run",
+    "system",
+    "name",
+}
 """What fields of a file are called that are not meant, where none is called ``score``."""
 RIGHT = '{"query_id": "7", "doc_id": "d1", "score": 9.5}'
 
@@ -123,36 +130,17 @@ def _json_lines(path: Path) -> Reader:
 
 
 def _csv(path: Path) -> Reader:
-    places: list[int] = [0]
-
-    def lines() -> Iterator[str]:
-        for number, line in read_lines(path):
-            places[0] = number
-            yield line
-
-    reader = csv.reader(lines(), delimiter="\t" if ".tsv" in path.suffixes[-2:] else ",")
-    header = next(_rows_of(reader, path, places), None)
-    if header is None:
+    lines = read_csv(path)
+    first = next(lines, None)
+    if first is None:
         raise _empty(path)
-    query, document, names = _fields(f"{path}:{places[0]}", header)
+    place, header = first
+    query, document, names = _fields(f"{path}:{place}", header)
     q, d, chosen = header.index(query), header.index(document), [header.index(name) for name in names]
-
-    def rows() -> Iterator[Row]:
-        for cells in _rows_of(reader, path, places):
-            if len(cells) != len(header):
-                raise UserError(
-                    f"{path}:{places[0]}: {len(cells)} columns; expected {len(header)}, as the first line has"
-                )
-            yield f"{path}:{places[0]}", cells[q], cells[d], [cells[i] for i in chosen]
-
-    return names, _in_batches(path, names, rows())
-
-
-def _rows_of(reader: Iterable[list[str]], path: Path, places: list[int]) -> Iterator[list[str]]:
-    try:
-        yield from reader
-    except csv.Error as error:
-        raise UserError(f"{path}:{places[0]}: not CSV ({error})") from error
+    rows: Iterator[Row] = (
+        (f"{path}:{number}", cells[q], cells[d], [cells[i] for i in chosen]) for number, cells in lines
+    )
+    return names, _in_batches(path, names, rows)
 
 
 def _parquet(path: Path) -> Reader:
@@ -205,20 +193,11 @@ def _in_batches(path: Path, names: Sequence[str], rows: Iterator[Row]) -> Iterat
     for some in batched(rows, ROWS):
         there = True
         places = [row[0] for row in some]
-        ids = [_ids([row[i] for row in some], places) for i in (1, 2)]
+        ids = [id_array(checked_ids([row[i] for row in some], places.__getitem__), places) for i in (1, 2)]
         numbers = [_floats([row[3][i] for row in some], places, name) for i, name in enumerate(names)]
         yield Scores(places.__getitem__, ids[0], ids[1], np.stack(numbers, axis=1))
     if not there:
         raise _empty(path)
-
-
-def _ids(given: Sequence[object], places: Sequence[str]) -> pa.Array:
-    checked = [
-        # Most ids are plainly in order, which is quicker to see.
-        value if type(value) is str and value.isalnum() else checked_id(value, where)
-        for value, where in zip(given, places, strict=True)
-    ]
-    return id_array(checked, places)
 
 
 def _floats(given: Sequence[object], places: Sequence[str], name: str) -> Array:
@@ -247,14 +226,14 @@ def _fields(where: str, fields: Sequence[str]) -> tuple[str, str, list[str]]:
         twice = next(field for field in fields if list(fields).count(field) > 1)
         raise UserError(f"{where}: has {twice!r} twice; rename one")
     ids = []
-    for what in ("query id", "document id"):
-        found = next((name for name in FIELDS[what] if name in fields), None)
+    for field in ("query_id", "doc_id"):
+        found = next((name for name in FIELDS[field] if name in fields), None)
         if found is None:
-            known = nearest(FIELDS[what][0], fields) or f"; fields: {', '.join(fields) or 'none'}"
-            raise UserError(f"{where}: no {what}{known}; expected fields as in {RIGHT}")
+            known = nearest(FIELDS[field][0], fields) or f"; fields: {', '.join(fields) or 'none'}"
+            raise UserError(f"{where}: no {WORDS[field]}{known}; expected fields as in {RIGHT}")
         ids.append(found)
     every = {name for names in FIELDS.values() for name in names}
-    names = [name for name in FIELDS["score"] if name in fields]
+    names = [name for name in FIELDS["score"] if name in fields][:1]
     names = names or [name for name in fields if name not in every and name.lower() not in NOT_NUMBERS]
     if not names:
         raise UserError(f"{where}: no score; fields: {', '.join(fields)}; expected fields as in {RIGHT}")

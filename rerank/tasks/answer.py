@@ -3,88 +3,176 @@
 from __future__ import annotations
 
 import json
+import logging
 import reprlib
-from collections.abc import Iterable
-from typing import IO, Any
+from collections.abc import Iterable, Mapping
+from typing import IO, Any, Literal
 
 import numpy as np
 
-from rerank.errors import UserError
+from rerank.arrow import Array
+from rerank.errors import UserError, nearest
 from rerank.models.text.cross_encoder import CrossEncoder
+from rerank.ranges import check_range
 from rerank.tasks.forms import ModelLike
 
-RIGHT = '{"query": "…", "documents": ["…", "…"]}'
+log = logging.getLogger("rerank")
+
+LARGEST = float(np.finfo(np.float32).max)
 
 
-def answer_lines(model: ModelLike, lines: Iterable[str], out: IO[str], token_budget: int | None = None) -> int:
+def answer_lines(
+    model: ModelLike,
+    lines: Iterable[str | bytes],
+    out: IO[str],
+    token_budget: int | None = None,
+    precision: Literal["auto", "bf16", "fp32"] = "auto",
+) -> int:
     """Answer every line with a line, in order, before the next one is read.
 
-    A question has ``query`` and ``documents``, texts or objects with ``text`` (and ``id``); for a model that starts
-    from columns also ``columns`` (``{"bm25": [12.1, 9.8]}``); ``top_k`` limits the answer. For a model of feature
-    vectors it has ``features``, a list of numbers for each document. The answer has ``ranking``, best first: ``index``,
-    ``score``, and the ``id`` where one was given. ``request`` is returned unchanged. A line that cannot be answered
-    gets ``{"error": "…"}``; the lines after it are still answered.
+    A question has ``query`` and ``documents``, texts or objects with ``text`` (and ``id``; other keys are passed over);
+    for a model that starts from columns also ``columns`` (``{"bm25": [12.1, 9.8]}``, null where a system did not return
+    a document). For a model of feature vectors it has ``features``, a list of numbers for each document. ``top_k``
+    limits the answer, ``request`` is returned unchanged. The answer has ``ranking``, best first: ``index``, ``score``,
+    and the ``id`` where one was given. A line that cannot be answered, whatever it holds, gets ``{"error": "…"}``; the
+    lines after it are still answered.
 
     Args:
         model: a model, or its folder.
-        lines: the questions; blank lines are passed over.
+        lines: the questions, as texts or in UTF-8; blank lines are passed over.
         out: where the answers go.
         token_budget: padded tokens (documents, for feature vectors) per forward pass; None for the model's own.
+        precision: arithmetic of the encoder.
 
     Returns:
         How many lines could not be answered.
+
+    Raises:
+        UserError: no such model, or one that does not take these settings.
     """
     from rerank.models.base import Model
     from rerank.models.load import load_model
+    from rerank.models.shared import check_scoring
 
+    check_range("token_budget", token_budget)
     loaded = model if isinstance(model, Model) else load_model(model)
+    check_scoring(loaded, precision, token_budget)
     failed = 0
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
-            answer = _answer(loaded, line, token_budget)
-        except UserError as error:
+            answer = _answer(loaded, line, token_budget, precision)
+        except Exception as error:
+            if not isinstance(error, UserError):  # a fault of ours, or no memory: no reason to leave others waiting
+                log.exception("line %d", number)
             failed += 1
-            answer = {"error": f"line {number}: {error}"}
-        out.write(json.dumps(answer, ensure_ascii=False) + "\n")
+            reason = error if isinstance(error, UserError) else f"{type(error).__name__} ({error})"
+            answer = json.dumps({"error": f"line {number}: {reason}"})
+        out.write(answer + "\n")
         out.flush()
     return failed
 
 
-def _answer(model: Any, line: str, budget: int | None) -> dict[str, Any]:
+def _answer(model: Any, line: str | bytes, budget: int | None, precision: Any) -> str:
+    kind = _Texts(model) if isinstance(model, CrossEncoder) else _Features(model)
     try:
         asked = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise UserError(f"not JSON ({error}); expected a line like {RIGHT}") from error
+        raise UserError(f"not JSON ({error}); expected a line like {kind.example}") from error
     if not isinstance(asked, dict):
-        raise UserError(f"not a JSON object; expected a line like {RIGHT}")
+        raise UserError(f"not a JSON object; expected a line like {kind.example}")
+    for key in asked:
+        if key not in (known := (*kind.keys, "top_k", "request")):
+            raise UserError(f"{key}: this model reads no such key{nearest(key, known)}; a line is like {kind.example}")
     top = asked.get("top_k")
-    if top is not None and (not isinstance(top, int) or top < 1):
-        raise UserError(f"top_k: expected a whole number from 1, not {top!r}")
-    if isinstance(model, CrossEncoder):
-        ids, scores = _texts(model, asked, budget)
-    else:
-        ids, scores = [None] * len(asked.get("features", [])), model.predict(asked.get("features"))
+    if top is not None and (type(top) is not int or top < 1):
+        raise UserError(f"top_k: expected a whole number from 1, not {reprlib.repr(top)}")
+    ids, scores = kind.scored(asked, budget, precision)
+    if not np.isfinite(scores).all():
+        raise UserError(f"document {np.isfinite(scores).argmin()}: its score is {scores[~np.isfinite(scores)][0]}")
     order = np.argsort(-scores, kind="stable")[:top].tolist()
     ranking = [{"index": i, "score": float(scores[i])} | ({} if ids[i] is None else {"id": ids[i]}) for i in order]
-    return ({"request": asked["request"]} if "request" in asked else {}) | {"ranking": ranking}
+    answer = ({"request": asked["request"]} if "request" in asked else {}) | {"ranking": ranking}
+    try:
+        text = json.dumps(answer, ensure_ascii=False, allow_nan=False)
+        text.encode()
+    except ValueError as error:
+        raise UserError(
+            f"request, or an id: cannot be returned, as NaN, Infinity and half characters are no JSON ({error})"
+        ) from error
+    return text
 
 
-def _texts(model: CrossEncoder, asked: dict[str, Any], budget: int | None) -> tuple[list[Any], Any]:
-    query, documents = asked.get("query"), asked.get("documents")
-    if not isinstance(query, str):
-        raise UserError(f"query: expected a text, not {reprlib.repr(query)}; a line is like {RIGHT}")
-    if not isinstance(documents, list):
-        raise UserError(f"documents: expected a list of texts, not {reprlib.repr(documents)}; a line is like {RIGHT}")
-    texts: list[Any] = [document.get("text") if isinstance(document, dict) else document for document in documents]
-    if wrong := [i for i, text in enumerate(texts) if not isinstance(text, str)]:
-        raise UserError(f"documents: number {wrong[0]} has no text")
-    scores = model.text_scores([(query, text) for text in texts], budget)
-    if model.start is not None:
-        columns = {
-            name: [np.nan if value is None else value for value in values]
-            for name, values in (asked.get("columns") or {}).items()
-        }
-        scores = model.add_start(scores, columns)
-    return [document.get("id") if isinstance(document, dict) else None for document in documents], scores
+class _Texts:
+    """Lines for a cross-encoder."""
+
+    example = '{"query": "...", "documents": ["...", "..."]}'
+
+    def __init__(self, model: CrossEncoder) -> None:
+        self.model = model
+        self.keys = ("query", "documents") if model.start is None else ("query", "documents", "columns")
+
+    def scored(self, asked: Mapping[str, Any], budget: int | None, precision: Any) -> tuple[list[Any], Array]:
+        query, documents = _text(asked.get("query"), "query", self.example), asked.get("documents")
+        if not isinstance(documents, list):
+            raise UserError(
+                f"documents: expected a list of texts, not {reprlib.repr(documents)}; a line is like {self.example}"
+            )
+        texts, ids = [], []
+        for i, document in enumerate(documents):
+            text, id = (document.get("text"), document.get("id")) if isinstance(document, dict) else (document, None)
+            texts.append(_text(text, f"documents: number {i}", self.example))
+            ids.append(id)
+        columns = asked.get("columns")
+        if columns is not None:
+            if not isinstance(columns, dict):
+                raise UserError(f'columns: expected an object such as {{"bm25": [12.1]}}, not {reprlib.repr(columns)}')
+            columns = {name: _numbers(values, f"columns: {name}") for name, values in columns.items()}
+        scores = self.model.text_scores([(query, text) for text in texts], budget, precision)
+        return ids, scores if self.model.start is None else self.model.add_start(scores, columns or {})
+
+
+class _Features:
+    """Lines for a model of feature vectors."""
+
+    example = '{"features": [[0.5, 1], [0, 2]]}'
+    keys = ("features",)
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
+    def scored(self, asked: Mapping[str, Any], budget: int | None, precision: Any) -> tuple[list[Any], Array]:
+        features = asked.get("features")
+        if not isinstance(features, list):
+            raise UserError(
+                f"features: expected a list of numbers for each document, not {reprlib.repr(features)}; "
+                f"a line is like {self.example}"
+            )
+        rows = [_numbers(row, f"features: number {i}") for i, row in enumerate(features)]
+        if len({len(row) for row in rows}) > 1:
+            raise UserError("features: expected as many numbers for each document")
+        more = {} if budget is None else {"budget": budget}
+        scores = self.model.predict(np.stack(rows), **more) if rows else np.zeros(0, np.float32)
+        return [None] * len(rows), scores
+
+
+def _text(value: Any, where: str, example: str) -> str:
+    if not isinstance(value, str):
+        raise UserError(f"{where}: expected a text, not {reprlib.repr(value)}; a line is like {example}")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise UserError(f"{where}: has half of a character at {error.start}, {value[error.start]!r}") from error
+    return value
+
+
+def _numbers(values: Any, where: str) -> Array:
+    """``[n]`` float32, NaN where there is null."""
+    if not isinstance(values, list):
+        raise UserError(f"{where}: expected a list of numbers, not {reprlib.repr(values)}")
+    for i, value in enumerate(values):
+        number = type(value) in (int, float) and (value != value or abs(value) <= LARGEST)
+        if not (number or value is None):
+            raise UserError(f"{where}: value {i} is {reprlib.repr(value)}; expected a number of float32, or null")
+    return np.array(values, dtype=np.float32)

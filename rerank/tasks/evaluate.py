@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from rerank.tasks.forms import Judgments, Runs
+from rerank.tasks.forms import Judgments, Runs, Trained
 
 if TYPE_CHECKING:
     from rerank.evaluation.table import Table
@@ -20,12 +20,13 @@ def evaluate(
     tests: list[Literal["t-test", "wilcoxon", "randomisation"]] | None = None,
     correction: Literal["none", "bonferroni", "holm"] = "holm",
     empty: Literal["0", "1", "drop"] = "0",
+    trained_on: Trained = None,
 ) -> Table:
     """Score runs against judgments; with a baseline, test the differences.
 
     From Python ``qrels`` may also be lists or judgments in any form (:func:`rerank.collections.judgments.as_qrels`),
-    ``runs`` a dictionary of runs in any form (:func:`rerank.retrieval.forms.as_run`); of lists also arrays with a score
-    per candidate, and names of columns.
+    ``trained_on`` one of these or a list of them, ``runs`` a dictionary of runs in any form
+    (:func:`rerank.retrieval.forms.as_run`); of lists also arrays with a score per candidate, and names of columns.
 
     Args:
         qrels: judgments: a TREC file, a BEIR TSV, a collection, or a lists folder.
@@ -36,6 +37,8 @@ def evaluate(
         tests: significance tests on the values per query; null runs all of them.
         correction: how p-values are corrected for the number of comparisons in the table.
         empty: what a query without relevant documents scores: 0 as in trec_eval, 1, or drop to leave it out.
+        trained_on: lists folders or judgments that the models were trained on: shows the queries with a relevant
+            document that training has seen apart from the others.
 
     Returns:
         The table; it displays itself in notebooks, and has ``to_dataframe()``.
@@ -47,9 +50,26 @@ def evaluate(
     from rerank.evaluation.table import Table
     from rerank.lists.layout import is_lists_folder
     from rerank.lists.view import Lists
+    from rerank.ranges import check_types, check_unused
 
-    if isinstance(qrels, str | Path) and is_lists_folder(Path(qrels)):
-        qrels = Lists.open(qrels)
+    check_types(evaluate, baseline=baseline, tests=tests, correction=correction, empty=empty)
+    if baseline is None:
+        check_unused("is for differences; say --baseline RUN", evaluate, tests=tests, correction=correction)
 
-    shown = sys.stderr.isatty()
-    return Table.of(compare_runs(qrels, runs, measures, baseline, tests or TESTS, correction, empty, progress=shown))
+    def opened(given: Any) -> Any:
+        return Lists.open(given) if isinstance(given, str | Path) and is_lists_folder(Path(given)) else given
+
+    several = trained_on if isinstance(trained_on, list | tuple) else [] if trained_on is None else [trained_on]
+    return Table.of(
+        compare_runs(
+            opened(qrels),
+            runs,
+            measures,
+            baseline,
+            tests or TESTS,
+            correction,
+            empty,
+            progress=sys.stderr.isatty(),
+            trained_on=list(map(opened, several)),
+        )
+    )

@@ -76,6 +76,7 @@ def export_model(
     """
     from rerank.files import atomic_folder
     from rerank.lists.view import Lists
+    from rerank.locks import held
     from rerank.models.load import load_model
     from rerank.models.text.graphs import FILES, with_origins
     from rerank.ranges import check_ranges
@@ -91,9 +92,9 @@ def export_model(
     judged = any(any(grades.values()) for grades in (opened.qrels or {}).values())
     if not (judged or force) and (small := [kind for kind in kinds if kind.endswith("int8")]):
         raise UserError(
-            f"formats: {small[0]} is judged by nDCG@10, and {lists} has no judgments; give --force to do without"
+            f"formats: {small[0]} is judged by nDCG@10, and {opened.store} has no judgments; give --force to do without"
         )
-    with atomic_folder(output) as folder:
+    with held(output, "rerank export", wait=True), atomic_folder(output) as folder:
         scorer.save(folder)
         written = _write(scorer, folder, kinds, opened, judged, force)
         _describe(folder, scorer, written, Path(output).name)
@@ -130,7 +131,7 @@ def _write(
     """Write a file for each format, and compare it with the model."""
     import numpy as np
 
-    from rerank.evaluation.beside import beside_first_stage
+    from rerank.evaluation.beside import beside_run
     from rerank.models.score import score_candidates, score_lists
     from rerank.models.text.graphs import opened, scores_of, write_graph
     from rerank.models.text.kernels import probe
@@ -154,7 +155,7 @@ def _write(
                 whole = score_lists(scorer, inputs, lists, precision="fp32", progress="float32")
             runs = lists.run(scores_of(run, inputs, rows, progress=kind)), lists.run(whole)
             assert lists.qrels is not None
-            beside = beside_first_stage(*runs, lists.qrels, "nDCG@10")
+            beside = beside_run(*runs, lists.qrels, "nDCG@10")
         size = sum(path.stat().st_size for path in graph.parent.glob(f"{graph.stem}.*"))
         written.append(Exported(name, size, largest, beside))
         log.info("%s", _sentence(written[-1]))
@@ -183,11 +184,8 @@ def _sentence(found: Exported) -> str:
     """
     said = f"{found.file}: {found.size / 1e6:.1f} MB, scores differ by at most {found.largest:.1e}"
     if (beside := found.beside) is not None:
-        low, high = beside.interval
         said += f", {beside.measure} {beside.ours:.4f}, float32 {beside.first:.4f}"
-        said += (
-            f", difference {beside.difference:+.4f} [{low:+.4f}, {high:+.4f}] (95 % interval, {beside.queries} queries)"
-        )
+        said += f", difference {beside.shown} (95 % interval, {beside.queries} queries)"
     return said
 
 
@@ -216,8 +214,7 @@ def _section(written: list[Exported]) -> str:
         beside = found.beside
         cells = ["", ""]
         if beside is not None:
-            low, high = beside.interval
-            cells = [f"{beside.ours:.4f}", f"{beside.difference:+.4f} [{low:+.4f}, {high:+.4f}]"]
+            cells = [f"{beside.ours:.4f}", beside.shown]
         rows.append(f"| `{found.file}` | {found.size / 1e6:.1f} | {found.largest:.1e} | {' | '.join(cells)} |")
         code.append(f'CrossEncoder(path, backend="{backend}", model_kwargs={{"file_name": "{name}"}})\n')
     measured = next((found.beside for found in written if found.beside), None)

@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     Judgments: TypeAlias = str | Path | Mapping[str, Mapping[str, int]] | Lists | Any
     Ranking: TypeAlias = str | Path | Array | Mapping[str, Any] | Any
     Runs: TypeAlias = Mapping[str, Ranking] | Sequence[str | Path]
+    Trained: TypeAlias = Judgments | Sequence[Judgments] | None
     ListsLike: TypeAlias = str | Path | Lists
     ModelLike: TypeAlias = str | Path | Model
 else:
     Source = Queries = Judgments = ListsLike = ModelLike = str
     Runs = list[str]
+    Trained = list[str] | None

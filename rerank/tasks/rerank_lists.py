@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import reprlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from rerank.errors import UserError
-from rerank.ranges import check_ranges
+from rerank.ranges import check_ranges, check_types
 from rerank.tasks.forms import ListsLike, ModelLike
 
 if TYPE_CHECKING:
@@ -41,12 +42,18 @@ def rerank_lists(
     """
     from rerank.models.base import Model
     from rerank.models.load import load_model
-    from rerank.models.shared import scores_by
+    from rerank.models.shared import check_scoring, scores_by
+    from rerank.models.vectors.network import FeatureNetwork
     from rerank.retrieval.forms import as_run
     from rerank.retrieval.fuse import interpolate
 
+    check_types(rerank_lists, precision=precision)
     ranked, weight = ranked_with(model, lists, depth, first_stage_weight, token_budget)
     scorer = model if isinstance(model, Model) else load_model(model)
+    if isinstance(scorer, FeatureNetwork) and not scorer.names:
+        raise UserError(f"model: {scorer.untrained()}; train it first")
+    scorer.warn_if_untrained()
+    check_scoring(scorer, precision, token_budget)
     run = ranked.run(scores_by(scorer, precision, token_budget)(ranked, "reranked"))
     return as_run(interpolate(run, ranked.run(), weight)) if weight else run
 
@@ -68,11 +75,14 @@ def ranked_with(
     from rerank.models.contract import read_contract
 
     check_ranges(depth=depth, token_budget=token_budget)
+    for name, value, kind in (("model", model, Model), ("lists", lists, Lists)):
+        if not isinstance(value, kind | str | Path):
+            raise UserError(f"{name}: expected a rerank.{kind.__name__} or its folder, not {reprlib.repr(value)}")
     contract = {} if isinstance(model, Model) else read_contract(Path(model))
     weight = share_of(first_stage_weight, contract, str(model))
     ranked: Lists = lists if isinstance(lists, Lists) else open_lists(lists, contract.get("layout"))
     if weight and ranked.store.order is None:
-        raise UserError(f"first_stage_weight: nothing ranked {lists}, so there is nothing to mix in")
+        raise UserError(f"first_stage_weight: nothing ranked {lists.store}, so there is nothing to mix in")
     return (ranked if depth is None else ranked.top(depth)), weight
 
 
@@ -106,7 +116,7 @@ def share_of(text: str | float, contract: dict[str, Any], model: str) -> float:
         return float(contract["first_stage_weight"])
     try:
         weight = float(text)
-    except ValueError:
+    except (TypeError, ValueError):
         weight = -1.0
     if not 0 <= weight <= 1:
         raise UserError(f"first_stage_weight: {text!r} is neither a number from 0 to 1 nor 'tuned'")

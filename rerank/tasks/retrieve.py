@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
-from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rerank.errors import UserError
-from rerank.ranges import check_ranges
+from rerank.files import check_apart
+from rerank.ranges import changed, check_ranges
 from rerank.tasks.forms import Judgments, Queries, Runs, Source
 
 if TYPE_CHECKING:
@@ -87,7 +87,8 @@ def retrieve(
     from rerank.collections import open_collection
     from rerank.collections.hits import HitsCollection
     from rerank.collections.judgments import as_qrels
-    from rerank.evaluation.measure_names import parse_measures
+    from rerank.evaluation.measure_names import parse_measure
+    from rerank.evaluation.measures import Evaluator
     from rerank.lists.build import ORDER, build_lists
     from rerank.lists.hits import lists_of_hits
     from rerank.lists.view import Lists
@@ -100,12 +101,16 @@ def retrieve(
     from rerank.retrieval.search import search_stored
     from rerank.retrieval.tune import tune
 
-    searched_with = _changed(retrieve, locals(), SEARCHING)
+    options = locals()
+    searched_with = changed(retrieve, **{name: options[name] for name in SEARCHING})
     check_ranges(depth=depth, threads=threads, k1=k1, b=b)
-    parse_measures(tune_measure)
+    measure = parse_measure(tune_measure, "tune_measure")
     with ExitStack() as opened:
         folder = _place(output, overwrite, opened)
         given = _named(run)
+        for form in given.values():
+            check_apart(folder, run=form)
+        check_apart(folder, collection=collection, queries=queries, qrels=qrels, tune_on=tune_on, index=index)
         if ORDER in given and bm25:
             raise UserError(f"bm25: {given[ORDER]} is a column bm25 already; write --run NAME={given[ORDER]}")
         if given and not bm25 and searched_with:
@@ -149,10 +154,16 @@ def retrieve(
             model = BM25(k1=k1, b=b, rm3=rm3, language=language)
             if tune_on is not None:
                 training = open_collection(tune_on, fields)
-                grades = training.qrels()
-                if grades is None:
-                    raise UserError(f"tune_on: {tune_on} has no judgments")
-                tuned = tune(where, training.queries(), grades, tune_measure, depth, rm3=rm3, language=language)
+                grades = training.qrels() or {}
+                judged = [query for query in training.queries() if query.id in grades]
+                if not judged:
+                    raise UserError(f"tune_on: none of the queries of {tune_on} has judgments")
+                evaluator = Evaluator({query.id: grades[query.id] for query in judged}, measure)
+
+                def mean(found: Run) -> float:
+                    return evaluator(found, "BM25", warn=False).mean[str(measure)]
+
+                tuned = tune(where, judged, mean, depth, rm3=rm3, language=language)
                 model = tuned.best
                 log.info("tuned on %s: k1 %g, b %g, %s %.4f", tune_on, model.k1, model.b, tune_measure, tuned.value)
             runs = {ORDER: search_stored(model, where, asked, searched, depth, threads), **runs}
@@ -217,17 +228,14 @@ def _named(run: Any) -> Mapping[str, Any]:
 
 def _asked(queries: Any, source: Collection, fields: list[str] | None) -> list[Query]:
     from rerank.collections import Query, read_queries
+    from rerank.collections.base import checked_id, checked_text
 
     if isinstance(queries, Mapping):
-        return [Query(str(id), str(text)) for id, text in queries.items()]
+        return [
+            Query(checked_id(id, "queries"), checked_text(text, f"queries: {id!r}")) for id, text in queries.items()
+        ]
     return list(read_queries(source if queries is None else queries, fields))
 
 
 SEARCHING = ("tune_on", "index", "rm3", "k1", "b", "language", "tune_measure", "threads")
 """Options of ``rerank retrieve`` that only BM25's search takes."""
-
-
-def _changed(command: Callable[..., Any], given: Mapping[str, Any], options: Sequence[str]) -> list[str]:
-    """Those of some options that are not at their defaults."""
-    defaults = signature(command).parameters
-    return [name for name in options if given[name] != defaults[name].default]

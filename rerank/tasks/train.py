@@ -6,18 +6,24 @@ import inspect
 import shutil
 from collections.abc import Sequence
 from dataclasses import fields
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from rerank.console import heard
 from rerank.errors import UserError, nearest
 from rerank.lists.data import ListsData, check_weights
+from rerank.lists.neighbours import Grouping
 from rerank.lists.split_hashes import split_hashes
 from rerank.lists.view import Lists
 from rerank.losses.base import Criterion, Loss
 from rerank.losses.terms import Term, Terms, columns_of
 from rerank.models.base import Model
 from rerank.models.vectors.boosting import Trees
-from rerank.training.config import TrainConfig, check_values
+from rerank.ranges import check_range, check_type, check_types
+from rerank.training.config import Optimization, TrainConfig, check_values
 from rerank.training.fit import Training, fit
 from rerank.training.run_folder import GIVEN, IDENTITY
 
@@ -38,6 +44,7 @@ def train(
     test: ListsLike | None = None,
     depth: int = 150,
     weights: Sequence[float] | None = None,
+    groups: Grouping = "auto",
     **settings: Any,
 ) -> Training:
     """Train a model on ranked lists, or resume an interrupted run of the same training.
@@ -57,6 +64,8 @@ def train(
         test: lists to measure the best model on, once, at the end.
         depth: candidates reranked per validation and test query.
         weights: with several training lists, how many times a pass goes over each.
+        groups: ``auto`` keeps queries of nearly equal text, or with a relevant document in common, on one side when a
+            share is kept back; ``none`` those of one text.
         settings: every other field of :class:`rerank.TrainConfig`: ``epochs``, ``batch_size``, ``sampler``,
             ``optimization``, ``seed``, ``monitor``, ``measures`` and so on.
 
@@ -70,9 +79,14 @@ def train(
     known = [field.name for field in fields(TrainConfig) if field.name not in OWN]
     for name in settings:
         if name not in known:
-            raise UserError(f"train: no setting {name!r}{nearest(name, known)}; there are {', '.join(known)}")
+            way = _within(name) or nearest(name, known)
+            raise UserError(f"train: no setting {name!r}{way}; there are {', '.join(known)}")
     if not isinstance(model, Model):
         raise UserError(f"model: expected a model such as rerank.CrossEncoder('…'), not {_kind(model)}")
+    check_types(train, weights=weights)
+    check_range("data.depth", depth)
+    if not isinstance(output, str | Path):
+        raise UserError(f"output: expected a folder, not {_kind(output)}")
     criterion = _criterion(loss)
     several = list(lists) if isinstance(lists, Sequence) and not isinstance(lists, str) else [lists]
     if not several:
@@ -83,15 +97,19 @@ def train(
     if share and not 0 < share < 1:
         raise UserError(f"validation: a share must be above 0 and below 1, not {share:g}; lists validate, too")
     given = {name: [_lists(one, name) for one in some if one is not None] for name, some in named.items()}
+    for name, some in given.items():
+        for number, one in enumerate(some, 1):
+            what = "lists" if name == "train" else name
+            what += f", number {number} of {len(some)}" if len(some) > 1 else ""
+            if not len(one):
+                raise UserError(f"{what}: {one} has no lists")
+            if one.qrels is None and not (name == "train" and columns_of(criterion)):
+                way = ", or learn from a column: rerank.Term(loss, target=…)" if name == "train" else ""
+                raise UserError(f"{what}: {one} has no judgments; give them with qrels={way}")
     config = TrainConfig(ListsData("", validation_share=share, depth=depth), model, criterion, **checked(settings))
     check_values(config, type(criterion) if criterion else None, trees=isinstance(model, Trees))
     check_weights(weights, len(several))
     unjudged = any(one.qrels is None for one in given["train"])
-    if unjudged and not columns_of(criterion):
-        raise UserError(
-            f"lists: {given['train'][0]} has no judgments; give them with qrels=, or learn from a column: "
-            "rerank.Term(loss, target=…)"
-        )
     folders = {
         name: [
             _folder(one, Path(output) / GIVEN / (name if len(some) == 1 else f"{name}-{i}"), model)
@@ -108,8 +126,17 @@ def train(
         depth=depth,
         unjudged=unjudged,
         weights=None if weights is None else [float(weight) for weight in weights],
+        groups=groups,
     )
-    return fit(config, output)
+    with heard():
+        return fit(config, output)
+
+
+def _within(name: str) -> str:
+    """The way to a setting of ``optimization``, under its name or one like it."""
+    names = get_close_matches(name, [field.name for field in fields(Optimization)], 1)
+    names = ["encoder_lr", "head_lr"] if name in ("lr", "learning_rate") else names
+    return f" (it is optimization=rerank.Optimization({', '.join(f'{key}=…' for key in names)}))" if names else ""
 
 
 def _signature() -> inspect.Signature:
@@ -132,19 +159,22 @@ def checked(settings: dict[str, Any]) -> dict[str, Any]:
     """
     from typing import get_type_hints
 
-    from jsonargparse import ArgumentParser
-
-    from rerank.console import parse
+    from rerank.console import make_parser, parse
 
     hints = get_type_hints(TrainConfig)
-    parser = ArgumentParser(prog="rerank train", exit_on_error=False)
+    settings = {name: value.item() if isinstance(value, np.generic) else value for name, value in settings.items()}
+    parser = make_parser("train", TrainConfig)
     plain = [name for name in settings if not isinstance(hints[name], type) or hints[name] in (int, str, bool, float)]
     for name in plain:
         parser.add_argument(f"--{name}", type=hints[name])
     values = vars(parse(parser, {name: settings[name] for name in plain}))
     for name in settings.keys() - values.keys():
         if not isinstance(settings[name], hints[name]):
-            raise UserError(f"{name}: expected a {hints[name].__name__}, not {_kind(settings[name])}")
+            raise UserError(f"{name}: expected a rerank.{hints[name].__name__}(…), not {_kind(settings[name])}")
+    if "optimization" in settings:
+        types = get_type_hints(Optimization)
+        for name, value in vars(settings["optimization"]).items():
+            check_type(f"optimization.{name}", value, types[name])
     return settings | values
 
 
@@ -194,4 +224,6 @@ def _folder(lists: Lists, place: Path, model: Model) -> str:
 
 
 def _kind(value: Any) -> str:
-    return repr(value) if isinstance(value, str | int | float) else f"a {type(value).__name__}"
+    if isinstance(value, type):
+        return f"the class {value.__name__} itself"
+    return repr(value) if isinstance(value, str | int | float) or value is None else f"a {type(value).__name__}"

@@ -102,7 +102,7 @@ class Batches:
         seed = seed_of(self.seed, visit, self.lists.query_ids[query] + f" again {times}" * bool(times))
         labels = self.lists.grades[start:end]
         if self.scores is None:
-            return Group(query, start + self.sampler.sample(labels, seed), seed)
+            return Group(query, start + np.arange(len(labels))[self.sampler.sample(labels, seed)], seed)  # or a mask
         order = np.argsort(-self.scores[start:end], kind="stable")
         return Group(query, start + np.sort(order[self.sampler.sample(labels[order], seed)]), seed)
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import logging
 
 import numpy as np
-import torch
-import torch.distributed as dist
 
 from rerank.arrow import Array
 from rerank.kernels.memory import free_memory, kept
@@ -14,6 +12,7 @@ from rerank.kernels.precision import Precision
 from rerank.lists.view import Lists
 from rerank.models.base import Inputs
 from rerank.models.scorer import Scorer
+from rerank.models.together import together
 from rerank.training.gradient import Chunked
 
 log = logging.getLogger("rerank")
@@ -37,8 +36,7 @@ def tokens_that_fit(
     """How many tokens (documents, for feature vectors) fit the free memory with their graph, and why.
 
     One forward pass over long pairs says what a token costs; the count is rounded down to a power of two, so that it
-    does not follow every change of the memory that other programs leave. All processes get the smallest of their
-    counts.
+    does not follow every change of the memory that other programs leave.
 
     Args:
         model: the scorer, in training mode, where it will train.
@@ -55,11 +53,9 @@ def tokens_that_fit(
     if free is None:
         return None, f"free memory unknown on {device.type}"
     room = SHARE * max(0, free - PER_PARAMETER * sum(p.numel() for p in model.parameters() if p.requires_grad))
-    each = bytes_per_token(model, inputs, lists, usable[:LOOKED_AT], precision)
-    fitting = torch.tensor(2 ** int(np.log2(max(1.0, room / each))), device=device)
-    if dist.is_available() and dist.is_initialized():
-        dist.all_reduce(fitting, dist.ReduceOp.MIN)
-    return int(fitting), f"{room / 1e9:.1f} GB of memory, {each / 1e3:.1f} kB a token"
+    with together():
+        each = bytes_per_token(model, inputs, lists, usable[:LOOKED_AT], precision)
+    return 2 ** int(np.log2(max(1.0, room / each))), f"{room / 1e9:.1f} GB of memory, {each / 1e3:.1f} kB a token"
 
 
 def bytes_per_token(model: Scorer, inputs: Inputs, lists: Lists, among: Array, precision: Precision) -> float:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import shutil
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from rerank.arrow import Array
-from rerank.errors import UserError
+from rerank.errors import UserError, one_line
 from rerank.files import atomic_folder
 from rerank.hashes import check_files, hash_files, read_sealed, write_sealed
 from rerank.models.weights import copied
@@ -100,7 +101,8 @@ def load_checkpoint(run: Path, model: torch.nn.Module, optimizer: torch.optim.Op
     """Load the newest checkpoint into model and optimizer; None where there is none.
 
     Raises:
-        UserError: the checkpoint is damaged; says which folder to remove to resume from the one before.
+        UserError: the checkpoint is damaged, and which folder to remove to resume from the one before; or it is whole,
+            but of another model or version, or its weights are not finite.
     """
     from safetensors.torch import load_file
 
@@ -111,23 +113,46 @@ def load_checkpoint(run: Path, model: torch.nn.Module, optimizer: torch.optim.Op
     before = f"from {folders[-2].name}" if len(folders) > 1 else "from the start"
     try:
         values = check_checkpoint(folder)
-        state = State(**{name: value for name, value in values.items() if name != FILES})
-        if "scores.safetensors" in values[FILES]:
-            state.scores = load_file(str(folder / "scores.safetensors"))["scores"].numpy().copy()
-        weights = load_file(str(folder / "model.safetensors"))
-        if weights.keys() != _changing(model).keys():
-            raise ValueError("its weights are not those of the model")
-        model.load_state_dict(weights, strict=False)
-        moments = load_file(str(folder / "optimizer.safetensors"))
-    except (UserError, OSError, ValueError, TypeError, KeyError, RuntimeError) as error:
-        reason = str(error).splitlines()[0]
-        raise UserError(f"{folder}: damaged checkpoint ({reason}); remove this folder to resume {before}") from error
+    except (UserError, OSError) as error:
+        raise UserError(
+            f"{folder}: damaged checkpoint ({one_line(error)}); remove this folder to resume {before}"
+        ) from error
+    weights, changing = load_file(str(folder / "model.safetensors")), _changing(model)
+    names = [field.name for field in fields(State) if field.name != "scores"]
+    if {*values} != {*names, FILES} or {name: weight.shape for name, weight in weights.items()} != {
+        name: weight.shape for name, weight in changing.items()
+    }:
+        raise UserError(
+            f"{folder}: the checkpoint of another version of rerank or of what it builds on; use the versions in "
+            f"{run / 'provenance.json'}, or remove {run} to train anew"
+        )
+    state = State(**{name: values[name] for name in names})
+    if "scores.safetensors" in values[FILES]:
+        state.scores = load_file(str(folder / "scores.safetensors"))["scores"].numpy().copy()
+    model.load_state_dict(weights, strict=False)
+    check_weights(model, str(folder))
+    moments = load_file(str(folder / "optimizer.safetensors"))
     per_parameter: dict[int, dict[str, torch.Tensor]] = {}
     for key, value in moments.items():
         index, name = key.split(".", 1)
         per_parameter.setdefault(int(index), {})[name] = value.clone()  # not the mapped file
     optimizer.load_state_dict(optimizer.state_dict() | {"state": per_parameter})
     return state
+
+
+def check_weights(model: torch.nn.Module, where: str) -> None:
+    """Refuse weights, running means among them, that are not finite, or so large that their norm is not.
+
+    Raises:
+        UserError: they are; says where, and what to do.
+    """
+    changing = (value for value in _changing(model).values() if value.is_floating_point())
+    norm = sum(float(torch.linalg.vector_norm(value, dtype=torch.float32)) for value in changing)
+    if not math.isfinite(norm):
+        raise UserError(
+            f"{where}: the weights are not finite (their norm is {norm:g}); "
+            "lower optimization.encoder_lr and head_lr, and train anew in another folder"
+        )
 
 
 def check_checkpoint(folder: Path, remembered: bool = True) -> dict[str, Any]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib import import_module
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from rerank.configs import add_config
 from rerank.console import make_parser, parse
 from rerank.errors import UserError
+from rerank.named import find_class
 from rerank.training.classes import import_classes
 
 if TYPE_CHECKING:
@@ -61,11 +61,9 @@ def configured(settings: Mapping[str, Any]) -> TrainConfig:
 
 def data_of(settings: Mapping[str, Any]) -> Data:
     """The data that nested settings name under ``data``; the rest of them is not looked at."""
-    from jsonargparse import ArgumentParser
-
     from rerank.lists.data import Data
 
-    parser = ArgumentParser(exit_on_error=False)
+    parser = make_parser("train", Data)
     parser.add_subclass_arguments(Data, "data")
     options = parse(parser, {"data": settings["data"]}, import_classes())
     with _as_user_errors():
@@ -85,15 +83,12 @@ def check(asked: Sequence[str] | Mapping[str, Any]) -> None:
     words = asked if isinstance(asked, Mapping) else classes_first(asked)
     options = parse(_parser(), words, import_classes())
     model = _named(options.model)
-    check_values(options, _named(options.loss), trees=isinstance(model, type) and issubclass(model, Trees))
+    check_values(options, _named(options.loss), trees=model is not None and issubclass(model, Trees))
 
 
-def _named(chosen: Namespace | None) -> Any:
-    """The class, or the function that makes one, that was chosen for a key."""
-    if chosen is None:
-        return None
-    module, _, name = chosen.class_path.rpartition(".")
-    return getattr(import_module(module), name)
+def _named(chosen: Namespace | None) -> type | None:
+    """The class that was chosen for a key."""
+    return None if chosen is None else find_class(chosen.class_path, object, "class_path")
 
 
 def _parser() -> ArgumentParser:

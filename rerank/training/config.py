@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from argparse import Namespace
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import Any, Literal
 
 from rerank.described import Described
 from rerank.errors import UserError
-from rerank.evaluation.measures import parse_measures
+from rerank.evaluation.measure_names import parse_measure, parse_measures
+from rerank.evaluation.measures import COUNTS
 from rerank.lists.data import Data
 from rerank.lists.sampling import Full, Sampler
 from rerank.losses.base import Criterion
 from rerank.losses.direct import DirectMetric
 from rerank.models.base import Model
+from rerank.named import find_class
 from rerank.ranges import RANGES, STEPS, check_arguments, check_range
 
 
@@ -67,9 +68,8 @@ class TrainConfig:
             full if the tokens of a micro-batch fit in memory, else cached. The gradient is the same.
         precision: arithmetic of the encoder; auto takes bf16 where the hardware is fast at it. Head and loss are
             always float32. fp16 scales the loss, and repeats a step with half the scale if it overflows.
-        kernels: attention and dropout by our kernels (own) or PyTorch's (torch); auto takes the faster on this
-            processor, measured once and remembered in the cache folder. Results differ only by rounding and by which
-            elements dropout draws; a run keeps what it started with.
+        kernels: attention and dropout by our kernels (own) or PyTorch's (torch); auto takes what is faster
+            on this kind of processor. Results differ only by rounding and by which elements dropout draws.
         deterministic: whether attention's backward pass on a GPU always adds up in the same order, which is slower; on
             a CPU it always does.
         seed: decides every random choice.
@@ -125,7 +125,8 @@ def check_values(options: Any, loss: object, *, trees: bool = False) -> None:
             check_range(key, _setting(options, key))
     _check_classes(options)
     parse_measures(options.measures)
-    parse_measures(options.monitor)
+    if (monitor := parse_measure(options.monitor, "monitor")).NAME in COUNTS:
+        raise UserError(f"monitor: {monitor} counts, and does not say how good a ranking is; take another measure")
     if options.fidelity and not trees and isinstance(loss, type) and not issubclass(loss, DirectMetric):
         raise UserError(f"fidelity: {loss.__name__} relaxes nothing; only direct metrics do")
 
@@ -138,9 +139,9 @@ def _check_classes(options: Any) -> None:
     if not hasattr(options, "__dict__") or isinstance(options, type | Described):
         return
     if isinstance(path := getattr(options, "class_path", None), str) and path.startswith("rerank."):
-        kind = getattr(import_module(path.rpartition(".")[0]), path.rpartition(".")[2])
+        kind = find_class(path, object, "class_path")
         # What makes an object of another class leaves it to that one, which has its own name.
-        if isinstance(kind, type) and issubclass(kind, Described) and kind.__module__ != "rerank.losses.shorthands":
+        if issubclass(kind, Described) and kind.__module__ != "rerank.losses.shorthands":
             check_arguments(kind, vars(getattr(options, "init_args", None) or Namespace()))
     for value in vars(options).values():
         _check_classes(value)

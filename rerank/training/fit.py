@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import time
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from rerank.console import log_file
+from rerank.console import is_main, log_file
 from rerank.described import described
 from rerank.errors import NotFoundError, UserError
-from rerank.evaluation.beside import Beside, sentences
-from rerank.evaluation.measures import parse_measures
+from rerank.evaluation.beside import Beside
+from rerank.evaluation.measure_names import parse_measure
 from rerank.locks import held, tidied
 from rerank.models.shared import scores_by
 from rerank.models.vectors.boosting import Trees
@@ -28,7 +29,7 @@ from rerank.training.provenance import add_seconds
 from rerank.training.run_folder import RunFolder
 from rerank.training.trainer import Trainer
 from rerank.training.trees import TreeTrainer
-from rerank.training.validate import BESIDE, known_test, measure_test
+from rerank.training.validate import BASELINE, BESIDE, known_test, measure_test
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -43,6 +44,11 @@ SPLITS = ("validation", "test")
 REPORTED = ("validation", "test", "with_first_stage")
 """What of the measures people see."""
 
+IN_WORDS = {
+    "test seen": "test, a relevant document seen in training",
+    "test unseen": "test, none seen in training",
+}
+
 
 @dataclass(frozen=True)
 class Training:
@@ -53,9 +59,12 @@ class Training:
         settings: what was trained.
         id: the SHA-256 of all that decides its results.
         measures: measures by name for ``validation`` and ``test`` and, for lists that something ranked before, both
-            again in ``with_first_stage``.
+            again in ``with_first_stage``, whose validation flatters: its weight was tuned on these lists.
         beside: for such lists, by ``validation`` and ``test``, the model beside the first stage: both means of the
-            monitor, the difference and its 95 % interval.
+            monitor, the difference and its 95 % interval; also by ``test seen`` and ``test unseen``, the test queries
+            with a relevant document that is relevant to a training query and the others, if there are 20 of both.
+        baseline: likewise beside the columns that the model starts from, or the column that alone is best on
+            validation, where that is not the first stage.
     """
 
     folder: Path
@@ -63,6 +72,7 @@ class Training:
     id: str
     measures: dict[str, Any]
     beside: dict[str, Any]
+    baseline: dict[str, Any] = field(default_factory=dict)
 
     @property
     def config(self) -> str:
@@ -70,20 +80,34 @@ class Training:
         return as_yaml(self.settings)
 
     def __repr__(self) -> str:
-        name, loss = type(self.settings.model).__name__, self.settings.loss
-        return f"Training({str(self.folder)!r}: {name}, {loss!r}{self._shown()})"
+        monitor = str(parse_measure(self.settings.monitor, "monitor"))
+        shown = [f"{split} {monitor} {self.measures[split][monitor]:.4f}" for split in SPLITS if split in self.measures]
+        return f"Training({str(self.folder)!r}: {self._what()}{'; ' if shown else ''}{', '.join(shown)})"
 
-    def _shown(self) -> str:
-        monitor = str(parse_measures(self.settings.monitor)[0])
-        found = []
+    def __str__(self) -> str:
+        """What was trained, what it is worth beside what it has to beat, and where it is."""
+        monitor = str(parse_measure(self.settings.monitor, "monitor"))
+        lines = [self._what()]
         for split in SPLITS:
-            if split in self.measures:
-                first = f" (first stage {self.beside[split]['first']:.4f})" if split in self.beside else ""
-                found.append(f"{split} {monitor} {self.measures[split][monitor]:.4f}{first}")
-        return f"; {', '.join(found)}" if found else ""
+            if split in self.measures and split not in self.beside:
+                lines.append(f"{split}: {monitor} {self.measures[split][monitor]:.4f}")
+        lines += _verdicts(self.beside, self.baseline)
+        mixed = self.measures.get("with_first_stage", {})
+        if share := mixed.get("first_stage_weight"):
+            values = [f"{split} {monitor} {mixed[split][monitor]:.4f}" for split in SPLITS if split in mixed]
+            lines.append(f"with a share of {share:g} of the first stage, chosen on validation: {', '.join(values)}")
+        return "\n".join([*lines, f"model: {self.folder / 'best'}"])
+
+    def _what(self) -> str:
+        loss = "its own objective" if self.settings.loss is None else repr(self.settings.loss)
+        return f"{type(self.settings.model).__name__} trained by {loss}"
 
     def to_dataframe(self) -> DataFrame:
-        """The measures: a row per split, ``with_first_stage`` beside ``validation`` and ``test``."""
+        """The measures: a row per split, and one with the first stage mixed in.
+
+        Its weight was tuned on the validation lists, so that ``validation with first stage`` flatters; the test lists
+        had no part in it.
+        """
         from pandas import DataFrame
 
         rows = {split: self.measures[split] for split in SPLITS if split in self.measures}
@@ -94,7 +118,8 @@ class Training:
     def _repr_html_(self) -> str:
         from rerank.html import shown
 
-        return shown(repr(self), self.to_dataframe())
+        head, *lines = str(self).splitlines()
+        return shown(head, self.to_dataframe()) + "".join(f"<div>{escape(line)}</div>" for line in lines)
 
     @cached_property
     def history(self) -> DataFrame:
@@ -143,26 +168,26 @@ def fit(config: TrainConfig, output: str | Path, *, expected: str | None = None)
     measures = folder.finished()
     if measures is not None:
         log.info("%s is complete; name another output to train again", output)
-        if _is_main():
+        if is_main():
             tidied(folder.path)
         measures = _with_known_test(config, splits, folder, measures)
     if measures is None:
         with ExitStack() as stack:
             stack.enter_context(log_file(folder.path))
-            if _is_main():
+            if is_main():
                 stack.enter_context(held(folder.path, "rerank train"))
             done = folder.finished() is not None
             measures = (_measure if done else _train)(config, splits, folder)
             _report(measures)
     shown = {key: measures[key] for key in REPORTED if key in measures}
-    return Training(folder.path, config, folder.id, shown, measures.get(BESIDE, {}))
+    return Training(folder.path, config, folder.id, shown, measures.get(BESIDE, {}), measures.get(BASELINE, {}))
 
 
 def _train(config: TrainConfig, splits: Splits, folder: RunFolder) -> dict[str, Any]:
     started = time.perf_counter()
     trainer = (TreeTrainer if isinstance(config.model, Trees) else Trainer)(config, splits, folder)
     measures = trainer.run()
-    if _is_main():
+    if is_main():
         add_seconds(folder.path, time.perf_counter() - started)
     return measures
 
@@ -192,23 +217,17 @@ def _measure(config: TrainConfig, splits: Splits, folder: RunFolder) -> dict[str
         )
     score = scores_by(type(config.model).load(folder.best), config.precision, config.token_budget)
     weight = measures.get("with_first_stage", {}).get("first_stage_weight")
-    return _merged(measures, measure_test(folder, splits.test, config, score, weight, _is_main()))
+    return _merged(measures, measure_test(folder, splits.train, splits.test, config, score, weight, is_main()))
 
 
 def _merged(measures: dict[str, Any], test: dict[str, Any]) -> dict[str, Any]:
     """What training found on validation, with what was measured on the test lists as they are now."""
-    mixed = {name: value for name, value in measures.get("with_first_stage", {}).items() if name != "test"}
-    mixed |= test.get("with_first_stage", {})
-    beside = {name: value for name, value in measures.get(BESIDE, {}).items() if name != "test"} | test.get(BESIDE, {})
-    several = "test", "with_first_stage", BESIDE, "measurement"
-    kept = {name: value for name, value in measures.items() if name not in several} | test
-    more = {"with_first_stage": mixed, BESIDE: beside}
-    return kept | {name: value for name, value in more.items() if value}
-
-
-def _is_main() -> bool:
-    """Whether this is the process that writes, of those that ``torchrun`` started."""
-    return os.environ.get("RANK", "0") == "0"
+    result = {name: value for name, value in measures.items() if name not in ("test", "measurement")} | test
+    for key in ("with_first_stage", BESIDE, BASELINE):
+        kept = {name: value for name, value in measures.get(key, {}).items() if not name.startswith("test")}
+        by_split = kept | test.get(key, {})
+        result = {name: value for name, value in result.items() if name != key} | ({key: by_split} if by_split else {})
+    return result
 
 
 def _report(measures: dict[str, Any]) -> None:
@@ -216,6 +235,13 @@ def _report(measures: dict[str, Any]) -> None:
         numbers = {name: value for name, value in measures.get(split, {}).items() if isinstance(value, float)}
         if numbers:
             log.info("%s: %s", split, ", ".join(f"{name} {value:.4f}" for name, value in numbers.items()))
-    for split, found in measures.get(BESIDE, {}).items():
-        for line in sentences(Beside(**found), split):
-            log.info("%s", line)
+    for line in _verdicts(measures.get(BESIDE, {}), measures.get(BASELINE, {})):
+        log.info("%s", line)
+
+
+def _verdicts(*found: Mapping[str, Any]) -> Iterator[str]:
+    """What a model was compared with on validation, on test and on parts of it, a sentence each."""
+    for split in (*SPLITS, *IN_WORDS):
+        yield from (
+            f"{IN_WORDS.get(split, split)}: {Beside(**by_split[split])}" for by_split in found if split in by_split
+        )

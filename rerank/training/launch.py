@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import logging
 import os
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rerank.errors import UserError
+import torch
+
+from rerank.errors import UserError, one_line
 from rerank.kernels.precision import on_cpu
+from rerank.training.step import Limits
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
+
+log = logging.getLogger("rerank")
+
+PATIENCE = timedelta(hours=2)
+"""How long a process that trains waits for another, which may be the only one to measure and to write."""
+
+ANY = 1 << 62
+"""Tokens that stand for any number of them."""
 
 
 def launched(names: list[str], folder: Path) -> Accelerator:
@@ -21,21 +34,50 @@ def launched(names: list[str], folder: Path) -> Accelerator:
         folder: the run folder, where they log to.
 
     Raises:
-        UserError: a tracker that cannot be used.
+        UserError: a tracker that cannot be used, or a launcher's setting that Accelerate refuses.
     """
-    from accelerate import Accelerator
+    from accelerate import Accelerator, InitProcessGroupKwargs
+    from accelerate.tracking import filter_trackers
 
     try:
-        accelerator = Accelerator(cpu=on_cpu(), log_with=names or None, project_dir=str(folder))
+        installed = filter_trackers(names, str(folder))
     except ValueError as error:
-        raise UserError(f"tracker: {str(error).splitlines()[0]}") from error
-    if len(accelerator.log_with) < len(names):
+        raise UserError(f"tracker: {one_line(error)}") from error
+    if len(installed) < len(names):
         raise UserError(f"tracker: not all of {', '.join(names)} are installed")
-    return accelerator
+    patience = InitProcessGroupKwargs(timeout=PATIENCE)
+    try:
+        return Accelerator(cpu=on_cpu(), log_with=names or None, project_dir=str(folder), kwargs_handlers=[patience])
+    except ValueError as error:
+        raise UserError(f"accelerate launch: {one_line(error)}") from error
+
+
+def agree(limits: Limits, device: torch.device) -> None:
+    """Take the least of what the processes found to fit, so that a run that resumes cuts in all of them as before."""
+    if not torch.distributed.is_initialized():
+        return
+    full = ANY if limits.full_tokens is None else limits.full_tokens
+    least = torch.tensor([limits.token_budget, full], device=device)
+    torch.distributed.all_reduce(least, torch.distributed.ReduceOp.MIN)
+    limits.token_budget, full = least.tolist()
+    limits.full_tokens = None if full == ANY else full
+
+
+def check_gpus() -> None:
+    """Refuse more processes than this machine has GPUs, and say so where some are idle."""
+    processes, gpus = int(os.environ.get("LOCAL_WORLD_SIZE", "1")), torch.cuda.device_count()
+    if 0 < gpus < processes:
+        raise UserError(
+            f"LOCAL_WORLD_SIZE: {processes} processes on a machine with {gpus} GPUs; start one for each (accelerate "
+            "launch: --num_processes, over all machines; torchrun: --nproc_per_node)"
+        )
+    if processes < gpus and os.environ.get("RANK", "0") == "0":
+        log.info("%d of %d GPUs are used; configs/accelerate/gpus.yaml starts a process for each", processes, gpus)
 
 
 def check_launcher() -> None:
     """Refuse what shards a model: its processes have to make equally many passes, and ours need not."""
+    check_gpus()
     for name in ("FSDP", "DEEPSPEED", "MEGATRON_LM"):
         if os.environ.get(f"ACCELERATE_USE_{name}", "false").lower() in ("1", "true"):
             raise UserError(

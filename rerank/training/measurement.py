@@ -30,7 +30,7 @@ def write_measurement(
         identity: what `measurement_identity` returned.
         table: the values.
         mixed: means with the first stage mixed in, where that was measured as well.
-        beside: the model beside the first stage, likewise.
+        beside: the model beside the first stage and its baseline, likewise.
     """
     name = id_of(identity)
     content: dict[str, Any] = {
@@ -42,8 +42,8 @@ def write_measurement(
         "values": [[None if np.isnan(value) else value for value in row] for row in table.values.tolist()],
         "without_relevant": table.without_relevant.tolist(),
     }
-    more = {"with_first_stage": mixed, "first_stage": beside}
-    write_sealed(folder / file_of(name), content | {key: dict(value) for key, value in more.items() if value})
+    content |= {"with_first_stage": dict(mixed)} if mixed else {}
+    write_sealed(folder / file_of(name), content | dict(beside or {}))
 
 
 def read_measurement(
@@ -69,7 +69,8 @@ def read_measurement(
         without_relevant=np.array(content["without_relevant"], dtype=bool),
         empty=content["empty"],
     )
-    return table, content.get("with_first_stage", {}), content.get("first_stage", {})
+    beside: dict[str, Any] = {key: content[key] for key in ("first_stage", "baseline") if key in content}
+    return table, content.get("with_first_stage", {}), beside
 
 
 def write_test_run(folder: Path, identity: Mapping[str, Any], run: Run, tag: str = "rerank") -> None:

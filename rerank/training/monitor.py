@@ -38,7 +38,7 @@ class Monitor:
         if known:
             self._padded = Padded(lists)
         elif lists.qrels is None:
-            raise UserError(f"{lists}: has no qrels to compute {measure} from")
+            raise UserError(f"{lists.store}: has no qrels to compute {measure} from")
         else:
             self._evaluator = Evaluator(lists.qrels, measure)
 

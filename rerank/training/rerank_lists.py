@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rerank.evaluation.beside import beside_first_stage, sentences
+from rerank.evaluation.beside import beside_run
 from rerank.kernels.precision import Precision
 from rerank.lists.view import Lists
 from rerank.locks import held
@@ -56,7 +56,6 @@ def write_reranked(
             log.info("%s: %d queries, %d documents scored", output, len(run), len(scores))
             judged = {query: grades for query, grades in (lists.qrels or {}).items() if grades}
             if lists.store.order is not None and judged:
-                found = beside_first_stage(run, lists.run(), judged, "nDCG@10")
-                for line in sentences(found, str(output)) if found else []:
-                    log.info("%s", line)
+                first = f"first stage {lists.store.order}"
+                log.info("%s: %s", output, beside_run(run, lists.run(), judged, "nDCG@10", first))
     scoring.end()

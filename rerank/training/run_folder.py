@@ -7,7 +7,6 @@ import logging
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,6 @@ from rerank.errors import UserError
 from rerank.files import atomic_write
 from rerank.hashes import read_sealed, write_sealed
 from rerank.identity import ABSENT, canonical, first_difference, id_of
-from rerank.kernels.ways import Ways
 from rerank.locks import clear_within
 from rerank.models.card import write_card
 from rerank.models.contract import add_to_contract, read_contract
@@ -40,9 +38,6 @@ CHECKPOINTS = "checkpoints"
 
 GIVEN = "lists"
 """Where lists lie that were given in memory."""
-
-KERNELS = "kernels.json"
-"""Which ways the run took where two lead to the same numbers; it takes them again when it is resumed."""
 
 SPLITS = {"train": "training", "validation": "validation", "test": "test"}
 
@@ -109,26 +104,6 @@ class RunFolder:
         if old.exists() and not self.best.exists():
             os.rename(old, self.best)
         clear_within(self.path, deep=True)
-
-    def kernels(self) -> Ways | None:
-        """The ways that the run started with; None where it has not started, or its model has no choice.
-
-        Raises:
-            UserError: the file is damaged.
-        """
-        path = self.path / KERNELS
-        if not path.is_file():
-            return None
-        try:
-            return Ways.of(read_sealed(path))
-        except UserError:
-            raise
-        except ValueError as error:
-            raise UserError(f"{path}: {error}; remove {self.path} to train again") from error
-
-    def keep_kernels(self, ways: Ways) -> None:
-        """Write down what the run starts with."""
-        write_sealed(self.path / KERNELS, asdict(ways))
 
     @property
     def best(self) -> Path:

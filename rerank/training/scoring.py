@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from itertools import pairwise
@@ -29,8 +29,11 @@ from rerank.models.base import Model
 from rerank.models.load import load_model
 from rerank.models.score import score_lists
 from rerank.models.scorer import Scorer
+from rerank.models.shared import check_scoring
+from rerank.models.together import together
 from rerank.models.vectors.boosting import Trees
 from rerank.models.vectors.inputs import ListInputs
+from rerank.training.launch import check_gpus
 
 log = logging.getLogger("rerank")
 
@@ -73,15 +76,18 @@ class Scoring:
     def __init__(self, shares: Sequence[Share], precision: Precision, budget: int | None) -> None:
         from accelerate import PartialState
 
+        check_gpus()
         self.shares, self.budget = shares, budget
         self._model, self._number = load_model(shares[0].model), 0
+        check_scoring(self._model, precision, budget)
         self._costs = [_costs(self._model, share.lists) for share in shares]
         self._state = PartialState(cpu=on_cpu(), timeout=PATIENCE)
         self.main = self._state.is_main_process
         self.exact: Precision = "fp32"
-        if isinstance(self._model, Scorer):
-            self.exact, _ = resolve(precision, self._state.device, self._model.bf16)
-            self._model.to(self._state.device)
+        with together():
+            if isinstance(self._model, Scorer):
+                self.exact, _ = resolve(precision, self._state.device, self._model.bf16)
+                self._model.to(self._state.device)
 
     @contextmanager
     def parts(self, place: Path, name: str, made: Sequence[Mapping[str, Any]]) -> Iterator[list[Parts]]:
@@ -96,11 +102,14 @@ class Scoring:
         names = getattr(self._model, "names", None) or self._model.columns  # of vectors, what training settled
         read = [name.partition("/")[0].partition(SCALED)[0] for name in names]
         scored = []
-        for about, share in zip(made, self.shares, strict=True):
-            columns = {name: share.lists.store.column_hash(name) for name in read}
-            scored.append(Parts(place, canonical([about, columns]), share.lists))
-        with held(place, f"scoring {name}") if self.main else nullcontext():
-            todo = [(number, part) for number, parts in enumerate(scored) for part in parts.missing(name)]
+        with ExitStack() as stack:
+            with together():
+                for about, share in zip(made, self.shares, strict=True):
+                    columns = {name: share.lists.store.column_hash(name) for name in read}
+                    scored.append(Parts(place, canonical([about, columns]), share.lists))
+                if self.main:
+                    stack.enter_context(held(place, f"scoring {name}"))
+                todo = [(number, part) for number, parts in enumerate(scored) for part in parts.missing(name)]
             if state.num_processes > 1:  # what is stored meanwhile must not change who does what
                 from torch.distributed import broadcast_object_list
 
@@ -108,16 +117,16 @@ class Scoring:
                 broadcast_object_list(agreed, src=0)
                 todo = agreed[0]
             costs = np.array([scored[number].cost(part, self._costs[number]) for number, part in todo])
-            for process, (number, part) in zip(deal(costs, state.num_processes), todo, strict=True):
-                if process == state.process_index:
-                    title = f"{name}, {scored[number].title(part)}"
-                    title += f" of share {number + 1}" if len(scored) > 1 else ""
-                    lists = scored[number].lists(part)
-                    scores = score_all(self._loaded(number), lists, self.exact, self.budget, title)
-                    scored[number].write(part, scores)
-            state.wait_for_everyone()
-            yield scored
-            state.wait_for_everyone()
+            with together():
+                for process, (number, part) in zip(deal(costs, state.num_processes), todo, strict=True):
+                    if process == state.process_index:
+                        title = f"{name}, {scored[number].title(part)}"
+                        title += f" of share {number + 1}" if len(scored) > 1 else ""
+                        lists = scored[number].lists(part)
+                        scores = score_all(self._loaded(number), lists, self.exact, self.budget, title)
+                        scored[number].write(part, scores)
+            with together():
+                yield scored
             if self.main:
                 clear(place)
 

@@ -24,8 +24,9 @@ from rerank.lists.view import Lists
 from rerank.losses.base import Criterion, Loss
 from rerank.models.base import Inputs
 from rerank.models.scorer import Scorer
+from rerank.models.together import together
 from rerank.training.batches import Group
-from rerank.training.gradient import Chunked, Mode, RandomState, backpropagate
+from rerank.training.gradient import ALIKE, Chunked, Mode, RandomState, backpropagate
 from rerank.training.targets import Targets
 
 log = logging.getLogger("rerank")
@@ -36,6 +37,9 @@ A GPU waits for calls, not for scores, so it takes a micro-batch at once."""
 
 LOSS_SCALE, GROW = 65536.0, 2000
 """In fp16 the loss is multiplied by this at first, and by twice as much after so many steps without an overflow."""
+
+NAMED = 5
+"""Queries that an error names at most."""
 
 DEAD = 1e-7
 """A list is dead to its loss, at the scores as they are, where no score's derivative is larger: float32's rounding unit
@@ -79,6 +83,20 @@ class Limits:
     since_overflow: int = 0
 
 
+class Piece(NamedTuple):
+    """A micro-batch that was backpropagated.
+
+    Attributes:
+        groups: its lists.
+        numbers: its loss, its lowest and its highest score, ``[3]`` on the device.
+        pairs: its chunks.
+    """
+
+    groups: list[Group]
+    numbers: Tensor
+    pairs: Chunked
+
+
 class Part(NamedTuple):
     """A term as it counts in one step.
 
@@ -118,6 +136,7 @@ class Gradients:
         why: where ``limits.full_tokens`` comes from, for the log.
         process: index of this process.
         processes: number of processes.
+        norm: norm of the last gradient, over all processes.
     """
 
     model: Scorer
@@ -156,8 +175,8 @@ class Gradients:
             What the step did.
 
         Raises:
-            UserError: the loss is not finite; says the step, the queries and the range of scores. Or memory runs out
-                and nothing can be cut smaller.
+            UserError: scores, loss or gradient are not finite; says the step, the queries and the range of scores. Or
+                memory runs out and nothing can be cut smaller. Where one process fails, all do.
         """
         useful, parts = self._parts(groups, share)
         if not parts:
@@ -166,56 +185,92 @@ class Gradients:
         self._moved, self._pairs = moved, sum(len(group.rows) for group in mine)
         start = RandomState(self._device)
         while True:
-            fits = True
+            failure: Exception | None = None
             try:
-                self._pieces_done: list[tuple[list[Group], Tensor, Tensor, Chunked]] = []
-                self._dead = torch.zeros((), device=self._device)
-                with sparse_embeddings(self.model):
-                    for piece, tokens in self._pieces(mine):
-                        self._piece(piece, tokens, parts)
-                if (done := self._finish(mine, len(useful), step)) is not None:
-                    return done
-            except (RuntimeError, MemoryError) as error:
-                if not out_of_memory(error):
+                own = self._own(mine, parts)
+                if own is None:
+                    self._back_off(step)  # when the error is gone, and with it what its frames held
+            except Exception as error:
+                if self.processes == 1:
                     raise
-                fits = False
-            if not fits:
-                self._back_off(step)  # when the error is gone, and with it what its frames held
+                failure = error  # the others wait for the sum, and learn of it there
+                self._forget()
+                own = self._message(torch.full((4,), torch.nan, device=self._device))
+            if own is not None and (done := self._finish(own, len(useful), step, failure)) is not None:
+                return done
             start.restore()
-            for parameter in self._parameters:
-                parameter.grad = None
+            self._forget()
 
-    def _finish(self, mine: list[Group], lists: int, step: int) -> Step | None:
+    def _forget(self) -> None:
+        """Drop the gradient."""
+        for parameter in self._parameters:
+            parameter.grad = None
+
+    def _own(self, mine: list[Group], parts: list[Part]) -> Tensor | None:
+        """Backpropagate this process's lists; returns its message to the others, None where memory ran out."""
+        try:
+            self._pieces_done: list[Piece] = []
+            self._dead = torch.zeros((), device=self._device)
+            with sparse_embeddings(self.model):
+                for piece, tokens in self._pieces(mine):
+                    self._piece(piece, tokens, parts)
+            offs, numbers = self._numbers()
+            wrong = (~numbers.isfinite()).any() | (offs > ALIKE).any()
+            loss = numbers[0].sum().masked_fill(wrong, torch.nan)  # so that every process notices
+            documents = torch.full((), float(sum(len(group.rows) for group in mine)), device=self._device)
+            stop = torch.full((), float(stops.asked() is not None), device=self._device)
+            return self._message(torch.stack([loss, documents, self._dead, stop]))
+        except (RuntimeError, MemoryError) as error:
+            if not out_of_memory(error):
+                raise
+            return None
+
+    def _numbers(self) -> tuple[Tensor, Tensor]:
+        """Of each piece how far second scores were off, ``[P]``; its loss, lowest and highest score, ``[3, P]``."""
+        none = torch.zeros(3, 0, device=self._device)
+        nothing = none.new_zeros(1)
+        offs = [nothing if piece.pairs.off is None else piece.pairs.off[None] for piece in self._pieces_done]
+        numbers = [piece.numbers[:, None] for piece in self._pieces_done]
+        return torch.cat([none[0], *offs]), torch.cat([none, *numbers], dim=1)
+
+    def _finish(self, own: Tensor, lists: int, step: int, failure: Exception | None) -> Step | None:
         """Sum over the processes, and look at the numbers of the step: here the host waits for the device, once.
+
+        Args:
+            own: the message of this process.
+            lists: lists of the batch from which something can be learned.
+            step: number of the step.
+            failure: what this process failed with.
 
         Returns:
             What the step did; None where its gradient is too large for fp16, and has to be taken again.
         """
-        pieces = self._pieces_done
-        nothing = torch.zeros((), device=self._device)
-        total = torch.stack([value for _, value, _, _ in pieces]).sum() if pieces else nothing
-        documents = torch.full((), float(sum(len(group.rows) for group in mine)), device=self._device)
-        stop = torch.full((), float(stops.asked() is not None), device=self._device)
-        summed = self._all_reduce(total, documents, self._dead, stop)
-        found = [gradient for p in self._parameters if (gradient := p.grad) is not None]
-        finite = nothing + 1
+        summed = self._all_reduce(own)
+        gradients = [gradient for p in self._parameters if (gradient := p.grad) is not None]
         if self._is_scaled:
-            torch._foreach_mul_(found, 1 / self.limits.loss_scale)
-            finite = torch.stack(torch._foreach_norm(found)).sum().isfinite().float()
-        offs = [nothing if pairs.off is None else pairs.off for *_, pairs in pieces]
-        losses = [value for _, value, _, _ in pieces]
-        loss, scored, dead, stop, fits, *rest = torch.stack([*summed, finite, *offs, *losses]).tolist()
-        for (groups, _, scores, pairs), off, value in zip(
-            pieces, rest[: len(pieces)], rest[len(pieces) :], strict=True
-        ):
-            if not np.isfinite(value):
-                raise UserError(self._not_finite(groups, step, value, scores))
-            pairs.check(off)
+            torch._foreach_mul_(gradients, 1 / self.limits.loss_scale)
+        self.norm = torch.nn.utils.get_total_norm(gradients) if gradients else summed.new_zeros(())
+        pieces = self._pieces_done
+        values = torch.cat([summed, self.norm[None], *(part.flatten() for part in self._numbers())])
+        loss, scored, dead, stop, norm, *rest = values.tolist()
+        numbers = np.reshape(rest[len(pieces) :], (3, len(pieces)))
         if not np.isfinite(loss):
-            raise UserError(f"the loss is {loss} at step {step}, in another process")
-        if not fits:
-            self._overflown(step)
-            return None
+            with together():
+                if failure is not None:
+                    raise failure
+                for piece, off in zip(pieces, rest, strict=False):
+                    piece.pairs.check(off)
+                if (wrong := ~np.isfinite(numbers).all(axis=0)).any():
+                    what = "the loss" if np.isfinite(numbers[1:, wrong]).all() else "a score"
+                    raise self._not_finite(what, step, np.flatnonzero(wrong), numbers)
+        if not np.isfinite([loss, norm]).all():
+            if np.isfinite(loss) and self._is_scaled and self.limits.loss_scale > 1:
+                self._overflown(step)
+                return None
+            with together():
+                if pieces:
+                    what = "the gradient" if np.isfinite(loss) else "the loss"
+                    raise self._not_finite(what, step, np.arange(len(pieces)), numbers)
         self.limits.since_overflow += 1
         if self._is_scaled and self.limits.since_overflow >= GROW:
             self.limits.loss_scale, self.limits.since_overflow = self.limits.loss_scale * 2, 0
@@ -226,15 +281,7 @@ class Gradients:
         return self.precision == "fp16"
 
     def _overflown(self, step: int) -> None:
-        """Halve the scale, for the step to be taken again.
-
-        Raises:
-            UserError: the gradient is infinite without any scale.
-        """
-        if self.limits.loss_scale <= 1:
-            raise UserError(
-                f"the gradient is not finite at step {step}; lower the learning rates, or set precision to fp32"
-            )
+        """Halve the scale, for the step to be taken again."""
         self.limits.loss_scale, self.limits.since_overflow = self.limits.loss_scale / 2, 0
         log.info("step %d: the gradient is too large for fp16; loss scale %g from now on", step, self.limits.loss_scale)
 
@@ -309,7 +356,7 @@ class Gradients:
                     totals[i] = totals[i] + part.loss(scores, labels, mask, seeds=seeds)
             shares = [total / part.over * part.weight for total, part in zip(totals, parts, strict=True)]
             total = torch.stack(shares).sum()
-            seen[:] = [total.detach(), flat.detach()]
+            seen[:] = [total.detach(), *flat.detach().aminmax()]
             return total * scale if self._is_scaled else total
 
         budget = self.limits.token_budget
@@ -321,7 +368,7 @@ class Gradients:
         rows, device = self._rows(groups), self._device
         pairs = Chunked(self.model, self.inputs, rows, starts, budget, self.precision, device, scored)
         backpropagate(mode, pairs, loss)
-        self._pieces_done.append((groups, seen[0], seen[1], pairs))
+        self._pieces_done.append(Piece(groups, torch.stack(seen), pairs))
 
     def _mode(self, tokens: int) -> Mode:
         """How the gradient of a micro-batch of so many tokens is taken; what ``auto`` picks is logged once."""
@@ -360,31 +407,51 @@ class Gradients:
         self.limits.token_budget //= 2
         log.warning("out of memory at step %d: token_budget %d from now on", step, self.limits.token_budget)
 
-    def _all_reduce(self, *values: Tensor) -> tuple[Tensor, ...]:
-        """Sum gradients and values over the processes, in one message.
+    def _message(self, values: Tensor) -> Tensor:
+        """What is summed over the processes: values and, where there are several, gradients and which there are."""
+        if self.processes == 1:
+            return values
+        reached = torch.tensor([float(p.grad is not None) for p in self._parameters], device=self._device)
+        for parameter in self._parameters:
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+        gradients = (gradient.flatten().float() for p in self._parameters if (gradient := p.grad) is not None)
+        return torch.cat([*gradients, reached, values])
+
+    def _all_reduce(self, message: Tensor) -> Tensor:
+        """Sum over the processes, leave the gradient in the parameters, and give the values.
 
         A parameter that got no gradient in any process has none afterwards, as with one process: its optimizer would
         let it decay otherwise.
         """
         if self.processes == 1:
-            return values
-        parameters = self._parameters
-        parts = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
-        reached = torch.tensor([float(p.grad is not None) for p in parameters], device=self._device)
-        flat = torch.cat([*(part.flatten().float() for part in parts), reached, torch.stack(values)])
-        dist.all_reduce(flat)
-        sizes = [*(p.numel() for p in parameters), len(parameters), len(values)]
-        *sums, reached, found = flat.split(sizes)
-        for parameter, part, total, by in zip(parameters, parts, sums, reached.tolist(), strict=True):
-            parameter.grad = part.copy_(total.view_as(part)) if by else None
-        return tuple(found)
+            return message
+        dist.all_reduce(message)
+        sizes = [*(p.numel() for p in self._parameters), len(self._parameters)]
+        *sums, reached, values = message.split([*sizes, len(message) - sum(sizes)])
+        for parameter, total, by in zip(self._parameters, sums, reached.tolist(), strict=True):
+            if by and parameter.grad is not None:
+                parameter.grad.copy_(total.view_as(parameter))
+            else:
+                parameter.grad = None
+        return values
 
-    def _not_finite(self, groups: list[Group], step: int, value: float, scores: Tensor) -> str:
-        queries = ", ".join(self.lists.query_ids[group.query] for group in groups)
-        return (
-            f"the loss is {value} at step {step}, queries {queries}, "
-            f"scores from {float(scores.min()):g} to {float(scores.max()):g}; "
-            "lower optimization.encoder_lr and head_lr, or set precision to fp32"
+    def _not_finite(self, what: str, step: int, which: Array, numbers: Array) -> UserError:
+        """The refusal of a step.
+
+        Args:
+            what: what is not finite.
+            step: its number.
+            which: the pieces of this process that are to blame.
+            numbers: of every piece its loss, lowest and highest score, ``[3, P]``.
+        """
+        _, low, high = numbers[:, which]
+        ids = [self.lists.query_ids[group.query] for i in which for group in self._pieces_done[i].groups]
+        more = f" and {len(ids) - NAMED} more" if len(ids) > NAMED else ""
+        other = "" if self.precision == "fp32" else ", or set precision to fp32"
+        return UserError(
+            f"{what} is not finite at step {step}, queries {', '.join(ids[:NAMED])}{more}, "
+            f"scores from {np.min(low):g} to {np.max(high):g}; lower optimization.encoder_lr and head_lr{other}"
         )
 
 

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from rerank.arrow import Array
 from rerank.errors import UserError
-from rerank.lists.data import judged_queries
 from rerank.lists.sampling import Sampler
 from rerank.lists.view import Lists
 from rerank.losses.base import Criterion
@@ -44,7 +43,7 @@ class Targets:
 
     def _of(self, term: Term) -> Array:
         if term.target == GRADES:
-            grades, judged = self.lists.grades, judged_queries(self.lists)
+            grades, judged = self.lists.grades, self.lists.judged
             return grades if judged.all() else np.where(np.repeat(judged, self.lists.lengths), grades, np.nan)
         values = self.lists.column(term.target)
         if term.scaling is not None:
@@ -100,7 +99,7 @@ def check_sampler(lists: Lists, sampler: Sampler) -> None:
     Raises:
         UserError: it does.
     """
-    if sampler.by_grades and (missing := len(lists) - int(judged_queries(lists).sum())):
+    if sampler.by_grades and (missing := len(lists) - int(lists.judged.sum())):
         raise UserError(
             f"sampler: {type(sampler).__name__} chooses by grades, which {missing} of {len(lists)} training queries "
             "do not have; take Full"

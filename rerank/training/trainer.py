@@ -17,8 +17,7 @@ from rerank.evaluation.measures import Evaluator, parse_measures
 from rerank.files import atomic_folder
 from rerank.kernels.flat_attention import DETERMINISTIC
 from rerank.kernels.memory import keep_freed
-from rerank.kernels.precision import resolve
-from rerank.kernels.ways import Ways
+from rerank.kernels.precision import exact_float32, resolve
 from rerank.lists.data import Splits
 from rerank.lists.sampling import seed_of
 from rerank.lists.view import Lists
@@ -27,15 +26,17 @@ from rerank.losses.direct import DirectMetric
 from rerank.models.base import Inputs
 from rerank.models.scorer import Scorer
 from rerank.models.shared import score_shared
+from rerank.models.together import together
 from rerank.progress import tqdm
 from rerank.stops import Stopped
 from rerank.training.batches import Batches
 from rerank.training.budget import tokens_that_fit
-from rerank.training.checkpoint import State, load_checkpoint, save_checkpoint
+from rerank.training.checkpoint import State, check_weights, load_checkpoint, save_checkpoint
 from rerank.training.config import TrainConfig
 from rerank.training.diagnose import fidelity
-from rerank.training.launch import check_launcher, launched
+from rerank.training.launch import agree, check_launcher, launched
 from rerank.training.optimizer import make_optimizer, set_rates
+from rerank.training.pace import Pace
 from rerank.training.run_folder import RunFolder
 from rerank.training.step import Gradients
 from rerank.training.targets import Targets, check_sampler
@@ -80,12 +81,13 @@ class Trainer:
         self._evaluator: Evaluator | None = None
         self._validated: Array | None = None  # the best model's scores of the validation lists, unless resumed since
 
+    @exact_float32()
     def run(self) -> dict[str, Any]:
         """Train to the end; returns what ``measures.json`` holds."""
         config = self.config
         self._prepare()
         self._launch()
-        ways = self._settle()
+        self._settle()
         self._set_arithmetic()
         train, skipped = self.splits.train, len(self.splits.train) - len(self.usable)
         self._say("%d training lists, %d of them without anything to learn from (left out)", len(train), skipped)
@@ -101,9 +103,9 @@ class Trainer:
                 while state.epoch < config.epochs and not self._out_of_patience(state):
                     self._epoch(state, gradients, optimizer)
                 self._prepared.clear()
-                best = type(self.model).load(self.folder.best)
-                if ways is not None:
-                    best.settle(self.precision, kept=ways)
+                with together():
+                    best = type(self.model).load(self.folder.best)
+                    best.settle(self.precision, self.config.kernels)
                 measures = finish(self.folder, self.splits, best, config, self.main, self._validated)
         except Stopped as stop:
             self._stop(stop, state, optimizer)
@@ -138,10 +140,11 @@ class Trainer:
         )
         self.steps = self.batches.steps_per_epoch * config.epochs
         self._written = time.monotonic()
-        self.model.to(self.accelerator.device)
-        if self.main:
-            self.folder.open(self.splits)
-        self.accelerator.wait_for_everyone()
+        self._pace, self._hinted = Pace(self.steps), False
+        with together():
+            self.model.to(self.accelerator.device)
+            if self.main:
+                self.folder.open(self.splits)
         self._say("precision %s (%s)", self.precision, why)
 
     def _set_arithmetic(self) -> None:
@@ -149,8 +152,6 @@ class Trainer:
         if self.accelerator.device.type == "cpu":
             keep_freed()
         DETERMINISTIC.set(self.config.deterministic)
-        if self.accelerator.device.type == "cuda":  # TF32 for what is float32, unless float32 was asked for
-            torch.set_float32_matmul_precision("highest" if self.config.precision == "fp32" else "high")
 
     def _warn_if_idle(self) -> None:
         """Say so where there are more processes than lists in a step."""
@@ -163,9 +164,21 @@ class Trainer:
                 *(idle, self.accelerator.num_processes, lists),
             )
 
+    def _hint_at_threads(self) -> None:
+        """Say so, once, where threads wait for cores that others use, which costs more time than it saves."""
+        threads, cores = torch.get_num_threads(), self._pace.cores
+        if not self._hinted and self.accelerator.device.type == "cpu" and 1 < threads > 2 * cores:
+            self._hinted = True
+            self._say(
+                "%d threads had %.1f cores on average; if other work keeps the cores busy, stop and start again with "
+                "OMP_NUM_THREADS=%d in the environment, which goes on from here",
+                *(threads, cores, max(1, round(cores))),
+            )
+
     def _resume(self, optimizer: torch.optim.Optimizer) -> State:
         """Load the last checkpoint; without one, start with the same weights in every process."""
-        state = load_checkpoint(self.folder.path, self.model, optimizer)
+        with together():
+            state = load_checkpoint(self.folder.path, self.model, optimizer)
         if state is not None:
             self._say("resuming at step %d of %d", state.step, self.steps)
             return state
@@ -190,22 +203,10 @@ class Trainer:
         by = stops.name_of(stop.number)
         raise Stopped(stop.number, f"stopped by {by} at step {state.step} of {self.steps}; {said}") from None
 
-    def _settle(self) -> Ways | None:
-        """Let the model take the ways that the run started with, or choose them; the same in every process."""
-        kept = self.folder.kernels() if self.main else None
-        ways = self.model.settle(self.precision, self.config.kernels, kept) if self.main else None
-        if self.accelerator.num_processes > 1:
-            from accelerate.utils import broadcast_object_list
-
-            (ways,) = broadcast_object_list([ways])
-            if ways is not None:
-                self.model.settle(self.precision, kept=ways)
-        if ways is not None:
-            if self.main and kept is None:
-                self.folder.keep_kernels(ways)
-            why = "as the run started" if kept else "as configured" if self.config.kernels != "auto" else "as measured"
-            self._say("kernels: %s (%s)", ways, why)
-        return ways
+    def _settle(self) -> None:
+        """Let the model choose among kernels that give the same numbers."""
+        if (ways := self.model.settle(self.precision, self.config.kernels)) is not None:
+            self._say("kernels: %s", ways)
 
     def _gradients(self, state: State) -> Gradients:
         """Build the gradient accumulator; a resumed run keeps its memory limits."""
@@ -219,6 +220,7 @@ class Trainer:
                 state.full_tokens = fits
                 if config.token_budget is None and fits is not None:
                     state.token_budget = min(state.token_budget, fits)
+            agree(state, self.accelerator.device)
         return Gradients(
             model=self.model,
             inputs=inputs,
@@ -253,6 +255,7 @@ class Trainer:
         config = self.config
         self._rank_anew(state)
         self.model.train()
+        self._pace.begin()
         bar = tqdm(
             total=self.batches.steps_per_epoch,
             initial=state.epoch_step,
@@ -267,8 +270,8 @@ class Trainer:
             factor = set_rates(optimizer, config.optimization, state.step, self.steps)
             done = gradients.accumulate(groups, state.step + 1, state.step / self.steps, bar.update)
             if done.lists:
-                if config.optimization.max_grad_norm is not None:
-                    torch.nn.utils.clip_grad_norm_(self.model.parameters(), config.optimization.max_grad_norm)
+                if (longest := config.optimization.max_grad_norm) is not None:
+                    torch.nn.utils.clip_grads_with_norm_(self.model.parameters(), longest, gradients.norm)
                 optimizer.step()
                 optimizer.zero_grad(set_to_none=True)
             state.add(done)
@@ -282,6 +285,9 @@ class Trainer:
             counted = {"lists": done.lists, "dead_lists": done.dead}
             told = {"loss": done.loss, **counted} if done.lists else {"skipped": True}
             self._log(state, {**told, "rate": factor, **speed})
+            if (estimate := self._pace.estimate(state.step)) is not None:
+                self._say("%s", estimate)
+                self._hint_at_threads()
             if done.stop:
                 raise Stopped(stops.asked() or signal.SIGTERM)
             if state.step % config.checkpoint_every == 0 and state.epoch_step < self.batches.steps_per_epoch:
@@ -294,6 +300,8 @@ class Trainer:
 
     def _validate(self, state: State) -> None:
         """Measure the validation lists; keep the model if the monitor is better than ever."""
+        with together():
+            check_weights(self.model, f"step {state.step}")
         epoch, mean_loss = state.epoch + 1, state.loss_sum / max(1, state.epoch_step - state.skipped)
         dead = state.dead / max(1, state.lists)
         told = {"epoch": epoch, "mean_loss": mean_loss, "dead_lists": dead, "skipped_steps": state.skipped}
@@ -357,16 +365,18 @@ class Trainer:
         )
 
     def _save_best(self) -> None:
-        if self.main:
-            with atomic_folder(self.folder.best, replace=True) as temporary:
-                self.model.save(temporary)
-        self.accelerator.wait_for_everyone()
+        with together():
+            if self.main:
+                with atomic_folder(self.folder.best, replace=True) as temporary:
+                    self.model.save(temporary)
 
     def _checkpoint(self, state: State, optimizer: torch.optim.Optimizer) -> None:
-        if self.main:
-            save_checkpoint(self.folder.path, state, self.model, optimizer)
-            self._written = time.monotonic()
-        self.accelerator.wait_for_everyone()
+        with together():
+            check_weights(self.model, f"step {state.step}")
+            agree(state, self.accelerator.device)  # memory may have run out in one of them
+            if self.main:
+                save_checkpoint(self.folder.path, state, self.model, optimizer)
+                self._written = time.monotonic()
 
     def _due(self) -> bool:
         """Whether the last checkpoint is old enough for another one to be worth its time, in every process alike."""

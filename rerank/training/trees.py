@@ -12,7 +12,7 @@ import numpy as np
 from rerank.errors import UserError
 from rerank.evaluation.measures import parse_measures
 from rerank.files import atomic_folder, warn_once
-from rerank.lists.data import Splits, judged_queries
+from rerank.lists.data import Splits
 from rerank.measures.names import parse
 from rerank.measures.ndcg import nDCG
 from rerank.models.vectors.boosting import Gain, Trees
@@ -21,6 +21,7 @@ from rerank.stops import Stopped, name_of
 from rerank.training.config import TrainConfig
 from rerank.training.monitor import Monitor
 from rerank.training.objective import Objective
+from rerank.training.pace import Pace
 from rerank.training.run_folder import RunFolder
 from rerank.training.targets import Targets
 from rerank.training.validate import finish
@@ -66,7 +67,7 @@ class TreeTrainer:
         else:
             self.skipped = len(train) - _with_unequal_labels(train)
         if self.skipped == len(train):
-            raise UserError(f"data.train: no list of {train} has anything to learn from")
+            raise UserError(f"data.train: no list of {train.store} has anything to learn from")
 
     def run(self) -> dict[str, Any]:
         """Train to the end; returns what ``measures.json`` holds."""
@@ -93,16 +94,16 @@ class TreeTrainer:
     def _grow(self, train: Monitor | None, validation: Monitor | None) -> None:
         """Grow trees and keep the best number of them."""
         best, best_trees, patience = -1.0, 0, self.config.patience
-        started = time.perf_counter()
+        started, pace = time.perf_counter(), Pace(self.model.trees, "tree")
         bar = tqdm(range(1, self.model.trees + 1), desc="growing", unit=" trees", disable=None)
         for number in bar:
             grown = self.model.grow(self.objective)
             line: dict[str, Any] = {"step": number, "epoch": number}
             if self.objective is not None:
                 line |= {"loss": self.objective.value, "dead_lists": self.objective.dead / self.objective.lists}
-                if not np.isfinite(self.objective.value):
-                    raise UserError(f"the loss is {self.objective.value} at tree {number}; lower model.learning_rate")
             scores = self.model.scores("train")
+            if not np.isfinite(scores).all():
+                raise UserError(f"scores are not finite after tree {number}; lower model.learning_rate")
             if number == 1 and (scores == scores[0]).all():
                 raise UserError(f"model: the first tree finds nothing to split; {_SMALLER}")
             if not grown:
@@ -119,6 +120,8 @@ class TreeTrainer:
                     best, best_trees = value, number
                 bar.set_postfix({self.monitor: f"{value:.4f}", "best": f"{best:.4f} ({best_trees})"})
             self.folder.add_metrics(line | {"seconds": time.perf_counter() - started})
+            if (estimate := pace.estimate(number)) is not None:
+                log.info("%s", estimate)
             if validation is not None and patience is not None and number - best_trees >= patience:
                 log.info("no better %s for %d trees: stopping early", self.monitor, patience)
                 break
@@ -142,7 +145,7 @@ def gain_of(monitor: str) -> Gain:
 
 def _monitor(train: Any, measure: str) -> Monitor | None:
     """The monitor on training lists; None where nothing is judged, or ir-measures is needed and there are no qrels."""
-    if not judged_queries(train).any():
+    if not train.judged.any():
         return None
     try:
         return Monitor(train, measure)

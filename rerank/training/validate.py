@@ -11,15 +11,18 @@ import numpy as np
 
 from rerank.arrow import Array
 from rerank.errors import NoModelError
-from rerank.evaluation.beside import beside_first_stage
-from rerank.evaluation.measures import evaluate
+from rerank.evaluation.beside import beside_run
+from rerank.evaluation.measures import Evaluator, evaluate
 from rerank.evaluation.weights import tune_weight
 from rerank.identity import id_of
 from rerank.lists.data import Splits
+from rerank.lists.neighbours import seen_queries
 from rerank.lists.view import Lists
+from rerank.losses.terms import columns_of
 from rerank.models.base import Model
 from rerank.models.shared import Score, scores_by
 from rerank.models.text.cross_encoder import CrossEncoder
+from rerank.models.together import together
 from rerank.models.vectors.boosting import Trees
 from rerank.retrieval.fuse import interpolate
 from rerank.retrieval.runs import Run
@@ -32,7 +35,21 @@ if TYPE_CHECKING:
     from rerank.training.config import TrainConfig
 
 BESIDE = "first_stage"
-"""Key of ``measures.json``: of validation and test lists the model beside the first stage, in the monitor."""
+"""Key of ``measures.json``: of validation and test lists the model beside the first stage, in the monitor.
+
+Of test lists also, if both are enough: ``test seen``, the queries with a relevant document that is relevant to a
+training query, and ``test unseen``, the others.
+"""
+
+ENOUGH = 20
+"""Queries of which a part of the test lists is reported."""
+
+BASELINE = "baseline"
+"""Key of ``measures.json``: likewise beside the sum of columns that the model starts from, where that is another
+ranking; of other models, beside the column that alone is the best on validation, where that is not the first stage."""
+
+MOST_COLUMNS = 16
+"""Of more columns than these none is looked at alone: they are features."""
 
 TEXT_ALONE = "text_alone"
 """Key of ``measures.json``: what the text part of a model that starts from columns is worth by itself."""
@@ -47,6 +64,9 @@ def finish(
     validated: Array | None = None,
 ) -> dict[str, Any]:
     """Measure the best model on validation and test, with and without the first stage, and write it down.
+
+    The first stage's weight is tuned on the validation lists, so that ``with_first_stage`` of these flatters; that of
+    the test lists does not.
 
     Of a model that starts from columns its text part is measured by itself, too: that is what other libraries load.
 
@@ -79,17 +99,20 @@ def finish(
         result["validation"] = evaluate(run, lists.qrels, names, name="validation").mean
         if lists.store.order is not None:
             first = lists.run()
-            result[BESIDE] = compared("validation", run, first, lists, config)
+            result |= compared("validation", run, lists, config)
+            if BASELINE not in result and (column := best_column(lists, config)):
+                result |= _beside(BASELINE, "validation", run, lists.run(column), lists, config, f"column {column}")
             mixed["first_stage_weight"], _ = tune_weight(run, first, lists.qrels, config.monitor)
             both = interpolate(run, first, mixed["first_stage_weight"])
             mixed["validation"] = evaluate(both, lists.qrels, names, name="validation").mean
     if config.test and splits.test is not None:
         weight = mixed.get("first_stage_weight")
-        found = measure_test(folder, splits.test, config, score, weight, main)
+        found = measure_test(folder, splits.train, splits.test, config, score, weight, main)
         result["measurement"], result["test"] = found["measurement"], found["test"]
         mixed |= found.get("with_first_stage", {})
-        if found.get(BESIDE):
-            result[BESIDE] = result.get(BESIDE, {}) | found[BESIDE]
+        for key in (BESIDE, BASELINE):
+            if key in found:
+                result[key] = result.get(key, {}) | found[key]
     if mixed:
         result["with_first_stage"] = mixed
     if isinstance(model, CrossEncoder) and model.start is not None:
@@ -98,27 +121,28 @@ def finish(
             if lists is not None and lists.qrels is not None and name in scores:
                 alone = lists.run(model.without_start(lists, scores[name]))
                 result[TEXT_ALONE][name] = evaluate(alone, lists.qrels, names, name=name).mean
-    if main:
-        folder.add_to_contract(remember(splits.train, config.model.arguments().get("name")))
-        if mixed:
-            folder.add_to_contract({"first_stage_weight": mixed["first_stage_weight"]})
-        if "features" in (manifest := splits.train.store.manifest):
-            folder.add_to_contract({"layout": manifest["features"]})
-        if isinstance(model, CrossEncoder) and model.loads_elsewhere:
-            folder.add_to_contract({"elsewhere": model.largest_difference(_longest(splits.train))})
-        folder.write_card(splits, result)
-        folder.write_measures(result)
+    with together():
+        if main:
+            folder.add_to_contract(remember(splits.train, config.model.arguments().get("name")))
+            if mixed:
+                folder.add_to_contract({"first_stage_weight": mixed["first_stage_weight"]})
+            if "features" in (manifest := splits.train.store.manifest):
+                folder.add_to_contract({"layout": manifest["features"]})
+            if isinstance(model, CrossEncoder) and model.loads_elsewhere:
+                folder.add_to_contract({"elsewhere": model.largest_difference(_longest(splits.train))})
+            folder.write_card(splits, result)
+            folder.write_measures(result)
     return result
 
 
 def _longest(lists: Lists, count: int = 16) -> list[tuple[str, str]]:
-    """Query and document of some candidates: those with the longest documents, by characters."""
+    """Query and document of some candidates: those with the longest documents, by bytes: no text is read for it."""
     import pyarrow.compute as pc
 
     store = lists.store
     rows = lists.row_numbers
     texts = store.documents.column("text")
-    lengths = pc.fill_null(pc.utf8_length(texts), 0).to_numpy()[store.document[rows]]
+    lengths = pc.fill_null(pc.binary_length(texts), 0).to_numpy()[store.document[rows]]
     chosen = rows[np.argsort(-lengths, kind="stable")[:count]]
     queries = store.queries.column("text").take(store.query[chosen]).to_pylist()
     return list(zip(queries, texts.take(store.document[chosen]).to_pylist(), strict=True))
@@ -130,12 +154,19 @@ def names_of(config: TrainConfig) -> str:
 
 
 def measure_test(
-    folder: RunFolder, lists: Lists, config: TrainConfig, score: Score, weight: float | None = None, main: bool = True
+    folder: RunFolder,
+    train: Lists,
+    lists: Lists,
+    config: TrainConfig,
+    score: Score,
+    weight: float | None = None,
+    main: bool = True,
 ) -> dict[str, Any]:
     """Measure the best model on test lists, and keep the run and the values of every query.
 
     Args:
         folder: the run folder; ``test.trec`` and the file of this measurement are written there.
+        train: the training lists.
         lists: the test lists.
         config: what was trained, and which measures are asked for.
         score: scores the lists.
@@ -143,34 +174,86 @@ def measure_test(
         main: whether this process writes.
 
     Returns:
-        ``measurement`` (its id), ``test`` (the means) and, where something ranked them before, ``first_stage`` and,
-        with a weight, ``with_first_stage``.
+        ``measurement`` (its id), ``test`` (the means) and, where something ranked them before, ``first_stage``,
+        ``baseline`` and, with a weight, ``with_first_stage``.
     """
     assert lists.qrels is not None
     names = names_of(config)
     subject, hashes = {"training": folder.id}, measured_hashes(lists, config.model.columns)
     identity = measurement_identity(subject, hashes, names)
     run = lists.run(score(lists, "test"))
-    if main:
-        write_test_run(folder.path, run_identity(subject, hashes), run)
     table = evaluate(run, lists.qrels, names, name="test")
     mixed: dict[str, float] = {}
     found: dict[str, Any] = {}
     if lists.store.order is not None:
-        first = lists.run()
-        found = compared("test", run, first, lists, config)
+        found = compared("test", run, lists, config)
+        if apart := _seen_apart(run, train, lists, config):
+            found[BESIDE] |= apart
         if weight is not None:
-            mixed = evaluate(interpolate(run, first, weight), lists.qrels, names, name="test").mean
-    if main:
-        write_measurement(folder.path, identity, table, mixed, found)
+            mixed = evaluate(interpolate(run, lists.run(), weight), lists.qrels, names, name="test").mean
+    with together():
+        if main:
+            write_test_run(folder.path, run_identity(subject, hashes), run)
+            write_measurement(folder.path, identity, table, mixed, found)
     return _found(id_of(identity), table.mean, mixed, found)
 
 
-def compared(name: str, run: Run, first: Run, lists: Lists, config: TrainConfig) -> dict[str, Any]:
-    """The model beside the first stage in the monitor, under the name of the lists; empty for measures like NumRel."""
+def compared(name: str, run: Run, lists: Lists, config: TrainConfig) -> dict[str, Any]:
+    """The model beside the first stage, and beside the columns that it starts from where they rank otherwise.
+
+    Args:
+        name: what the lists are: ``validation`` or ``test``.
+        run: the model's.
+        lists: the lists, which something ranked.
+        config: what was trained.
+
+    Returns:
+        By ``first_stage`` and ``baseline``, and by the name of the lists; empty for measures like NumRel.
+    """
+    order, model = lists.store.order, config.model
+    found = _beside(BESIDE, name, run, lists.run(), lists, config, f"first stage {order}")
+    if isinstance(model, CrossEncoder) and model.start is not None and model.start.columns != [order]:
+        start, columns = lists.run(model.start_scores(lists)), " + ".join(model.start.columns)
+        found |= _beside(BASELINE, name, run, start, lists, config, f"start {columns}")
+    return found
+
+
+def _beside(
+    key: str, name: str, run: Run, other: Run, lists: Lists, config: TrainConfig, against: str
+) -> dict[str, Any]:
     assert lists.qrels is not None
-    found = beside_first_stage(run, first, lists.qrels, config.monitor)
-    return {} if found is None else {name: asdict(found)}
+    found = beside_run(run, other, lists.qrels, config.monitor, against)
+    return {} if found is None else {key: {name: asdict(found)}}
+
+
+def best_column(lists: Lists, config: TrainConfig) -> str | None:
+    """The column that alone ranks lists best in the monitor, where it is better than the first stage.
+
+    What the loss is told is left aside: it need not be known when a query is asked.
+    """
+    order, columns = lists.store.order, lists.store.numbers_by_column()
+    names = [name for name, numbers in columns.items() if numbers == [name] and name not in columns_of(config.loss)]
+    if order not in names or not 1 < len(names) <= MOST_COLUMNS:
+        return None
+    evaluator = Evaluator(lists.qrels or {}, config.monitor)
+    means = {name: sum(evaluator(lists.run(name), name, warn=False).mean.values()) for name in names}  # of one measure
+    best = max(names, key=lambda name: means[name])  # of equal ones the first, which is the first stage
+    return None if best == order else best
+
+
+def _seen_apart(run: Run, train: Lists, lists: Lists, config: TrainConfig) -> dict[str, Any]:
+    """The same of the test queries with a relevant document that training has seen, and of the others."""
+    qrels = lists.qrels or {}
+    if not lists.store.has_text:
+        return {}
+    seen = seen_queries(qrels, [train.qrels or {}], [train.store.documents, lists.store.documents])
+    parts = {"test seen": seen, "test unseen": qrels.keys() - seen}
+    if min(map(len, parts.values())) < ENOUGH:
+        return {}
+    judged = {name: {query: qrels[query] for query in qrels if query in part} for name, part in parts.items()}
+    against = f"first stage {lists.store.order}"
+    found = {name: beside_run(run, lists.run(), part, config.monitor, against) for name, part in judged.items()}
+    return {name: asdict(part) for name, part in found.items() if part is not None}
 
 
 def known_test(folder: RunFolder, lists: Lists, config: TrainConfig) -> dict[str, Any] | None:
@@ -184,7 +267,7 @@ def known_test(folder: RunFolder, lists: Lists, config: TrainConfig) -> dict[str
 def _found(
     measurement: str, test: Mapping[str, float], mixed: Mapping[str, float], beside: Mapping[str, Any]
 ) -> dict[str, Any]:
-    result = {"measurement": measurement, "test": dict(test)} | ({BESIDE: dict(beside)} if beside else {})
+    result = {"measurement": measurement, "test": dict(test), **beside}
     return result | ({"with_first_stage": {"test": dict(mixed)}} if mixed else {})
 
 

@@ -7,20 +7,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rerank.evaluation.beside import beside, beside_first_stage, sentences
+from rerank.evaluation.beside import beside, beside_run
 
 VALUES = st.lists(st.floats(0, 1), min_size=2, max_size=30)
 
 
 @given(first=VALUES, shift=st.sampled_from([-0.5, -0.25, 0.25, 0.5]))
-def test_a_constant_difference_is_found_and_is_certain(first: list[float], shift: float) -> None:
+def test_a_constant_difference_is_found_and_not_certain(first: list[float], shift: float) -> None:
     values = np.array([first])
     found = beside(values + shift, values, "AP")
     assert found is not None
     assert found.difference == pytest.approx(shift)
     assert found.ours - found.first == pytest.approx(shift)
-    assert found.interval == pytest.approx((shift, shift))
-    assert ("ranks worse" in " ".join(sentences(found, "test"))) == (shift < 0)
+    assert found.interval is None and not found.verdict
+    assert str(found).endswith(f"difference {shift:+.4f} ({len(first)} queries)")
+
+
+def test_what_is_worse_beyond_chance_is_said() -> None:
+    found = beside(np.linspace(0.3, 0.4, 20)[None], np.full((1, 20), 0.5), "AP")
+    assert found is not None
+    assert found.interval is not None and found.interval[1] < 0
+    assert found.verdict.startswith("worse") and str(found).endswith(found.verdict)
 
 
 def test_a_loss_that_chance_may_do_is_said_as_such() -> None:
@@ -29,17 +36,23 @@ def test_a_loss_that_chance_may_do_is_said_as_such() -> None:
     difference -= difference.mean() + 0.01
     found = beside(0.5 + difference[None], np.full((1, 40), 0.5), "AP")
     assert found is not None
-    assert found.interval[0] < 0 < found.interval[1]
-    said = list(sentences(found, "test"))
-    assert len(said) == 2
-    assert "chance" in said[1]
+    assert found.interval is not None and found.interval[0] < 0 < found.interval[1]
+    assert found.verdict == "too close to call"
+
+
+def test_one_query_has_no_verdict_and_equal_rankings_have_no_difference() -> None:
+    one = beside(np.array([[0.5]]), np.array([[0.25]]), "AP")
+    same = beside(np.array([[0.5, 0.25]]), np.array([[0.5, 0.25]]), "AP", "start bm25 + dense")
+    assert one is not None and same is not None
+    assert not one.verdict and str(one).endswith("difference +0.2500 (1 query)")
+    assert same.verdict == "no difference" and ", start bm25 + dense 0.3750," in str(same)
 
 
 def test_rankings_are_compared_on_the_same_queries() -> None:
     """Reciprocal ranks by hand: 1 and 1/2 against 1/2 and 1/2."""
     qrels = {"a": {"x": 1}, "b": {"x": 1}}
     good, bad = {"x": 2.0, "y": 1.0}, {"x": 1.0, "y": 2.0}
-    found = beside_first_stage({"a": good, "b": bad}, {"a": bad, "b": bad}, qrels, "RR")
+    found = beside_run({"a": good, "b": bad}, {"a": bad, "b": bad}, qrels, "RR")
     assert found is not None
     assert (found.ours, found.first, found.difference, found.queries) == (0.75, 0.5, 0.25, 2)
-    assert beside_first_stage({"a": good}, {"a": bad}, qrels, "NumRet") is None
+    assert beside_run({"a": good}, {"a": bad}, qrels, "NumRet") is None

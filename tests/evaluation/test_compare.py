@@ -8,7 +8,9 @@ import pytest
 from rerank.collections import read_qrels
 from rerank.errors import UserError
 from rerank.evaluation.compare import compare, compare_runs, name_runs
-from rerank.evaluation.measures import evaluate
+from rerank.evaluation.export import to_json
+from rerank.evaluation.measures import PerQuery, evaluate, parse_measures
+from rerank.evaluation.render import text
 from rerank.evaluation.significance import bootstrap_interval, cohens_d, correct, differences, p_value
 from rerank.retrieval.runs import read_run
 from tests.builders import make_lists
@@ -88,6 +90,26 @@ def test_a_run_against_its_copy_has_no_p_value_and_disturbs_no_other(files: Path
     assert all(np.isnan(p) for p in more.differences["copy", "AP"].corrected.values())
     assert more.differences["copy", "AP"].ties == 30
     assert more.differences["model", "AP"] == alone.differences["model", "AP"]
+
+
+def test_a_difference_without_a_p_value_was_compared_all_the_same() -> None:
+    """Equal differences leave t without a variance; Holm's correction of the others is over both."""
+    rng = np.random.default_rng(3)
+    first, lacking = rng.uniform(0.2, 0.5, 12), np.zeros((1, 12), dtype=bool)
+    values = {"first": first, "shifted": first + 0.25, "other": first + rng.normal(0.1, 0.1, 12)}
+    measures = tuple(parse_measures("AP"))
+    tables = {
+        name: PerQuery(measures, tuple(map(str, range(12))), one[None], (), lacking, "0")
+        for name, one in values.items()
+    }
+    found = compare(tables, "first", ["t-test"])
+    shifted, other = found.differences["shifted", "AP"], found.differences["other", "AP"]
+    assert np.isnan(shifted.p["t-test"]) and np.isnan(shifted.interval).all()
+    assert other.corrected["t-test"] == pytest.approx(min(1.0, 2 * other.p["t-test"]))
+    assert found.comparisons == {"t-test": 2}
+    row = next(line for line in text(found).splitlines() if line.startswith("shifted  AP"))
+    assert row.split()[2:] == ["+0.2500", "-", "-", "12/0/0", "-"]
+    assert "NaN" not in to_json(found)
 
 
 def test_names_of_runs(files: Path) -> None:

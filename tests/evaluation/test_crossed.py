@@ -80,16 +80,63 @@ def test_where_only_seeds_differ_the_interval_is_theirs(seeds: int) -> None:
     assert found.interval == pytest.approx((found.mean - half, found.mean + half), abs=0.05 * half)
 
 
+def test_folds_that_are_trained_apart_have_an_error_each() -> None:
+    """Two folds of two queries and three seeds: queries' means 0, .2 | .4, .6; seeds' means around each fold's own."""
+    of_seeds = np.array([[-0.1, 0.03], [0.0, 0.03], [0.1, -0.06]])
+    folds = np.array([0, 0, 1, 1])
+    difference = np.array([0.0, 0.2, 0.4, 0.6]) + of_seeds[:, folds]
+    of_queries = np.var([0.0, 0.2, 0.4, 0.6], ddof=1) / 4
+    of_fold = [0.25 * np.var(column, ddof=1) / 3 for column in of_seeds.T]
+    error, freedom = standard_error(difference, folds)
+    total = of_queries + sum(of_fold)
+    assert error == pytest.approx(np.sqrt(total))
+    assert freedom == pytest.approx(total**2 / (of_queries**2 / 3 + sum(part**2 for part in of_fold) / 2))
+    found = crossed_difference(difference, folds)
+    assert (found.seeds, found.folds) == (3, 2)
+    assert found.training == pytest.approx(np.mean(np.var(of_seeds, axis=0, ddof=1)))
+
+
+def test_folds_with_one_seed_are_the_units() -> None:
+    """Of equal folds it is the t-test of their means: their queries share a training each."""
+    folds = np.repeat(np.arange(5), 40)
+    difference = np.random.default_rng(8).normal(0.03, 0.1, (1, 200)) + np.array([0.01, -0.02, 0.0, 0.03, 0.02])[folds]
+    means = difference.reshape(5, 40).mean(axis=1)
+    found = crossed_difference(difference, folds)
+    expected = stats.ttest_1samp(means, 0.0)
+    assert (found.error, found.freedom) == (pytest.approx(stats.sem(means)), 4)
+    low, high = expected.confidence_interval(0.95)
+    assert found.interval == pytest.approx((low, high), abs=0.05 * (high - low))
+    assert found.p == pytest.approx(expected.pvalue, rel=0.2)
+
+
+def test_one_fold_is_none() -> None:
+    difference = simulated(np.random.default_rng(9), 3, 50, 0.02)
+    assert crossed_difference(difference, np.ones(50)) == crossed_difference(difference)
+
+
+def test_the_order_of_queries_and_the_names_of_folds_change_no_error() -> None:
+    rng = np.random.default_rng(10)
+    difference, folds = simulated(rng, 3, 60, 0.02), rng.integers(0, 4, 60)
+    order = rng.permutation(60)
+    found = standard_error(difference[:, order], np.array(list("dacb"))[folds[order]])
+    assert found == pytest.approx(standard_error(difference, folds))
+
+
 def test_extremes() -> None:
+    """No queries, one, no difference, the same in each: no variance is seen, which is not to say that there is none."""
     assert np.isnan(crossed_difference(np.zeros((3, 0))).mean)
-    none = crossed_difference(np.zeros((2, 4)))
-    assert (none.mean, none.interval) == (0.0, (0.0, 0.0)) and np.isnan(none.p)
-    same = crossed_difference(np.full((2, 4), 0.25))
-    assert (same.mean, same.interval, same.p) == (0.25, (0.25, 0.25), 0.0)
+    for values in (np.zeros((2, 4)), np.full((2, 4), 0.25), np.full((1, 2), 0.25), np.array([[0.1], [0.2], [0.4]])):
+        found = crossed_difference(values)
+        assert found.mean == pytest.approx(values.mean())
+        assert np.isnan([*found.interval, found.p, found.error]).all()
+        assert (found.seeds, found.queries) == values.shape
 
 
 def test_pairs_are_by_query_and_seed() -> None:
     run, first = np.array([[0.5, np.nan, 0.1 + 0.2], [1.0, 0.5, 0.3]]), np.array([[0.25, 0.5, 0.3]])
-    assert paired(run, first).tolist() == [[0.25, 0.0], [0.75, 0.0]]
+    difference, folds = paired(run, first, np.array([1, 1, 2]))
+    assert difference.tolist() == [[0.25, 0.0], [0.75, 0.0]]
+    assert folds.tolist() == [1, 2]
+    assert paired(run, first)[1].tolist() == [0, 0]
     with pytest.raises(ValueError, match="seeds are paired"):
         paired(np.zeros((2, 3)), np.zeros((3, 3)))

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from ir_measures import AP, RR, P, nDCG
 
 from rerank.errors import UserError
-from rerank.evaluation.measures import nERR, parse_measures
+from rerank.evaluation.measures import evaluate, nERR, parse_measures
 
 
 def test_spaces_commas_quotes_and_brackets() -> None:
@@ -67,6 +67,8 @@ def test_agrees_with_the_parser_of_ir_measures() -> None:
         ("ndcg@10", "(did you mean 'nDCG'?)"),
         ("ndcg_cut_10", "(did you mean 'nDCG@10'?)"),
         ("recip_rank", "(did you mean 'RR'?)"),
+        ("Hit@1", "unknown measure 'Hit' (did you mean 'Success'?)"),
+        ("hit_rate@10", "(did you mean 'Success'?)"),
         ("zzzzzz", "unknown measure 'zzzzzz'"),
         ("P", "needs cutoff; write for example P@10"),
         ("INST", "needs max_rel"),
@@ -100,3 +102,31 @@ def test_any_text_is_parsed_or_refused(text: str) -> None:
         assert parse_measures(text)
     except UserError as error:
         assert str(error)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            f"nDCG(gains={{{gains}}})@5"
+            for gains in ("0: 'x'", "'a': 1", "0: 1e400", "1: None", "1: 2.5", "1: []", "[]: 1")
+        ),
+        *(
+            f"nDCG(gains={{{gains}}})@5"
+            for gains in ("True: 1", "1: 32768", f"1: {2**63}", "40000: 1", f"{'9' * 200}: 1")
+        ),
+        *(f"{name}{'9' * 400})" for name in ("AP(rel=", "RBP(p=", "SetF(beta=", "INST(T=", "nDCG(cutoff=")),
+        *("AP(rel=32768)", "nERR(max_rel=99999)@5", f"AP(rel={'-' * 5000}1)", f"nDCG@{'9' * 5000}"),
+    ],
+)
+def test_numbers_that_no_evaluator_takes_are_refused(text: str) -> None:
+    """Of some of them the process would not come back: trec_eval has an array as long as the largest gain."""
+    with pytest.raises(UserError) as caught:
+        parse_measures(text)
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize("grade", [2**15, -(2**15), 2**63, 10**400])
+def test_grades_that_no_evaluator_takes_are_refused(grade: int) -> None:
+    with pytest.raises(UserError, match="the qrels hold a grade beyond 32767"):
+        evaluate({"q": {"a": 1.0}}, {"q": {"a": grade}}, "nDCG AP")

@@ -31,7 +31,9 @@ def judged(draw: st.DrawFn) -> Lists:
         values = st.lists(st.sampled_from([1.0, 2.0, 3.5, float("nan")]), min_size=len(pairs), max_size=len(pairs))
         frame[name] = np.array(draw(values), np.float32)
     grades = st.dictionaries(st.integers(0, 11).map(str), st.integers(0, 3), min_size=1)
-    return Lists.from_dataframe(frame, qrels={query: draw(grades) for query in frame["query_id"].unique()})
+    qrels = {query: draw(grades) for query in frame["query_id"].unique()}
+    qrels[frame["query_id"][0]].setdefault(frame["doc_id"][0], 0)  # of none of the candidates they would be refused
+    return Lists.from_dataframe(frame, qrels=qrels)
 
 
 def runs_of(lists: Lists, name: str) -> dict[str, dict[str, float]]:
@@ -99,8 +101,18 @@ def test_reranking_deeper_reaches_more_and_added_documents_count_for_nothing(tmp
     assert [depth for depth, _, _ in about.tops] == [10, 20]
     recall, best = zip(*(row[1:] for row in about.tops), strict=True)
     assert recall[0] <= recall[1] and best[0] <= best[1]
-    assert recall[1] == pytest.approx(about.alone["bm25"].mean["R@20"]) and about.missed == 1 - recall[1]
+    assert recall[1] == pytest.approx(about.alone["bm25"].mean["R@20"]) and about.missed == pytest.approx(1 - recall[1])
     assert best[1] == about.alone[BEST].mean["nDCG@10"] >= about.alone["bm25"].mean["nDCG@10"]
+
+
+def test_queries_without_relevant_documents_miss_none() -> None:
+    """Of three queries one has both of its documents among the candidates, one a half of them, one has none at all."""
+    frame = pd.DataFrame({"query_id": [*"xxyzz"], "doc_id": [*"ababc"], "bm25": [2.0, 1.0, 2.0, 2.5, 2.0]})
+    about = overview(Lists.from_dataframe(frame, {"x": {"a": 1, "b": 1}, "y": {"a": 1, "e": 1}, "z": {"b": 0, "c": 0}}))
+    assert about.missed == pytest.approx(0.25) and "25.0% of the relevant documents are not candidates" in text(about)
+    none = overview(Lists.from_dataframe(frame.assign(grade=0)))
+    assert np.isnan(none.missed) and "not candidates" not in text(none)
+    assert "Every candidate has a grade above 0" in text(overview(Lists.from_dataframe(frame.assign(grade=2))))
 
 
 def test_a_model_and_a_fusion_find_nothing_themselves(tmp_path: Path) -> None:

@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 from rerank.errors import UserError
 from rerank.evaluation.significance import (
     bootstrap_interval,
+    check_margin,
     cohens_d,
     correct,
     differences,
+    equivalence,
     p_value,
     paired_t,
     randomisation,
@@ -106,7 +108,7 @@ def test_without_any_difference_there_is_nothing_to_test() -> None:
     nothing = np.zeros(10)
     assert all(math.isnan(p_value(test, nothing)) for test in ("t-test", "wilcoxon", "randomisation"))  # type: ignore[arg-type]
     assert cohens_d(nothing) == 0
-    assert bootstrap_interval(nothing) == (0, 0)
+    assert all(map(math.isnan, bootstrap_interval(nothing))), "ten ties do not say that there are no others"
     assert wins_ties_losses(nothing) == (0, 10, 0)
 
 
@@ -118,11 +120,46 @@ def test_one_query_or_none() -> None:
     assert all(math.isnan(p_value(test, np.array([]))) for test in ("t-test", "wilcoxon", "randomisation"))  # type: ignore[arg-type]
 
 
-def test_the_same_difference_everywhere() -> None:
-    constant = np.full(20, 0.1)
-    assert paired_t(constant) == 0
+@pytest.mark.parametrize("count", [2, 3, 20])
+def test_the_same_difference_everywhere_shows_no_variance_and_is_not_certain(count: int) -> None:
+    """t would be infinite, but two equal differences are no proof; signs alone say 2 of 2^n."""
+    constant = np.full(count, 0.1)
+    assert math.isnan(paired_t(constant))
     assert math.isnan(cohens_d(constant))
-    assert bootstrap_interval(constant) == pytest.approx((0.1, 0.1))
+    assert all(map(math.isnan, bootstrap_interval(constant)))
+    assert randomisation(constant) == pytest.approx(max(2 / 2**count, 1 / 10_001), rel=0.5)
+
+
+@given(st.floats(-0.05, 0.05), st.floats(1e-4, 0.05), st.integers(1, 300), st.floats(1e-3, 0.1))
+def test_equivalence_is_that_the_interval_lies_within_the_margin(
+    mean: float, error: float, freedom: int, margin: float
+) -> None:
+    """Two one-sided tests at level 5 % and the interval of level 90 % are the same decision (Schuirmann 1987)."""
+    half = scipy.stats.t.ppf(0.95, freedom) * error
+    distance = margin - (abs(mean) + half)
+    if abs(distance) > 1e-9:
+        assert (equivalence(mean, error, freedom, margin) < 0.05) == (distance > 0)
+    assert equivalence(mean, error, freedom, margin) == equivalence(-mean, error, freedom, margin)
+    assert equivalence(mean, error, freedom, margin * 2) <= equivalence(mean, error, freedom, margin)
+
+
+def test_equivalence_equals_statsmodels() -> None:
+    weightstats = pytest.importorskip("statsmodels.stats.weightstats")
+    difference = np.random.default_rng(1).normal(0.002, 0.05, 80)
+    theirs = weightstats.DescrStatsW(difference).ttost_mean(-0.01, 0.01)[0]
+    error = difference.std(ddof=1) / math.sqrt(80)
+    assert equivalence(difference.mean(), error, 79, 0.01) == pytest.approx(theirs)
+
+
+def test_nothing_is_equivalent_without_an_error() -> None:
+    assert math.isnan(equivalence(0.0, 0.0, 5, 0.01))
+    assert math.isnan(equivalence(0.0, math.nan, math.nan, 0.01))
+
+
+@pytest.mark.parametrize("margin", [0.0, -0.01, math.nan, math.inf])
+def test_a_margin_is_a_number_above_0(margin: float) -> None:
+    with pytest.raises(UserError, match=f"margin {margin:g}: must be a number above 0"):
+        check_margin(margin)
 
 
 def test_cohens_d_is_mean_over_standard_deviation_and_gives_t() -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 from rerank.configs import read_config
 from rerank.experiments.command import experiment
+from tests.builders import make_lists, make_model
 from tests.conftest import ROOT
 
 FILES = sorted(path for path in (ROOT / "configs").rglob("*.yaml") if path.parent.name != "base")
@@ -27,3 +30,18 @@ def test_every_cell_is_a_training_configuration(path: Path, capsys: pytest.Captu
     assert f" cells, {groups} of them measured on test" in capsys.readouterr().out
     assert all(f"{name}.png" in path.read_text() for name in config.get("figures", {})), "it says what is drawn"
     assert f"--config configs/{path.relative_to(ROOT / 'configs')}" in path.read_text(), "it says how to run it"
+
+
+def test_the_whole_configuration_of_the_documentation_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On lists of one's own, with a smaller model: what the page says about folds, seeds and methods comes out."""
+    blocks = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "evaluation.md").read_text(), re.DOTALL)
+    config = yaml.safe_load(next(block for block in blocks if "FoldsData" in block))
+    monkeypatch.chdir(tmp_path)
+    make_lists(tmp_path / "made", [4] * 12).save(tmp_path / "lists" / "mine")
+    small = {"name": str(make_model(tmp_path / "model")), "query_length": 8, "document_length": 24}
+    config["base"]["model"]["init_args"] |= small
+    (tmp_path / "experiment.yaml").write_text(yaml.safe_dump(config | {"seeds": [1], "jobs": 1}))
+    assert experiment(["--config=experiment.yaml"]) == 0
+    table = (tmp_path / config["output"] / "table.md").read_text()
+    assert all(name in table for name in [*config["methods"], *config["measures"].split()])
+    assert len(list((tmp_path / config["output"]).rglob("measures.json"))) == 2 * 3, "methods times folds"

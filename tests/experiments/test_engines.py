@@ -292,6 +292,22 @@ def test_cells_on_ray_equal_those_of_this_machine(here: Path, tmp_path: Path) ->
     assert list((tmp_path / "out" / "workers").glob("worker-*-0.log")), "logs come home"
 
 
+def test_machines_that_compute_otherwise_than_the_first_are_refused() -> None:
+    """In a line that says which, in what, and what to do."""
+    from importlib.metadata import version
+
+    from rerank.experiments.on_ray import arithmetic, unlike
+
+    first = arithmetic(gpus=False, auto=True)
+    assert first["torch"] == version("torch") and first["precision auto"] in ("bf16", "fp32")
+    assert "precision auto" not in arithmetic(gpus=False, auto=False)
+    assert unlike(("b", arithmetic(gpus=False, auto=True)), ("a", first)) == ""
+    for name, told in {"tokenizers": "1.0", "GPU": "Tesla T4", "precision auto": "fp16"}.items():
+        said = unlike(("b", first | {"GPU": "NVIDIA H100"} | {name: told}), ("a", first | {"GPU": "NVIDIA H100"}))
+        assert said.startswith(f"b has {name} {told}, a has ") and "\n" not in said
+        assert said.endswith("set precision") == (name == "precision auto")
+
+
 @pytest.mark.slow
 def test_a_grid_on_two_nodes_equals_this_machine_byte_for_byte(here: Path, tmp_path: Path, cluster: Any) -> None:
     process = on_ray(here, tmp_path / "out", cluster.address)

@@ -272,13 +272,29 @@ def test_what_is_planned_and_not_measured_is_said_when_it_is_pooled(
     assert still_lacking(path, [], [(*key, 1)]) == {(*key, 1)}
     write_kept(path, [first], still_lacking(path, [first], [(*key, 1)]))
     assert read_lacking(path) == []
-    pool_experiments([str(path)])
+    with pytest.raises(UserError, match="nothing to be compared with"):
+        pool_experiments([str(path)])
     assert "unfinished" not in caplog.text
     files = merge(path, [], [])
     write_kept(path, files, still_lacking(path, files, [(*key, 2)]))
     assert read_lacking(path) == [(*key, 2)]
-    pool_experiments([str(path)])
+    with pytest.raises(UserError, match="nothing to be compared with"):
+        pool_experiments([str(path)])
     assert f"unfinished: 1 planned cells are not in {path}, such as a, 2" in caplog.text
     files = merge(path, [], [])
     write_kept(path, files, still_lacking(path, files, [(*key, 3)]))
     assert read_lacking(path) == [(*key, 2), (*key, 3)], "the other part still lacks its own"
+
+
+def test_what_another_part_has_trained_meanwhile_is_not_removed(tmp_path: Path) -> None:
+    from collections import deque
+    from types import SimpleNamespace
+
+    from rerank.experiments.run import Experiment
+
+    for restored in (True, False):
+        (tmp_path / "cell").mkdir(exist_ok=True)
+        own: Any = SimpleNamespace(_ready=deque())
+        cell: Any = SimpleNamespace(folder=tmp_path / "cell", restored=restored)
+        Experiment._train_again(own, cell, "rankings")
+        assert (tmp_path / "cell").exists() != restored and own._ready

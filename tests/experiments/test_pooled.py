@@ -17,11 +17,11 @@ from rerank.cli import main
 from rerank.errors import UserError
 from rerank.evaluation.crossed import crossed_difference, paired
 from rerank.evaluation.pooling import random_effects
-from rerank.evaluation.significance import correct
+from rerank.evaluation.significance import correct, equivalence
 from rerank.experiments.figures.forest import forest
 from rerank.experiments.keep import Kept, write_kept
-from rerank.experiments.pool import named_paths, pool_experiments, read_results
-from rerank.experiments.pool_table import collections_table, pooled_table
+from rerank.experiments.pool import as_json, named_paths, pool_experiments, read_results
+from rerank.experiments.pool_table import caption, collections_table, pooled_table
 
 MEASURES = ["nDCG@10", "AP"]
 METHODS = {"first stage": 0.0, "hinge": 0.03, "ListNet": 0.04, "SmoothI": 0.06}
@@ -87,13 +87,15 @@ def test_a_pair_is_pooled_from_its_differences(folder: Path) -> None:
                     for seed in seeds
                 ]
                 sides.append(np.array(rows))
-            found = crossed_difference(paired(*sides))
+            folds = np.repeat([1, 2, 3], 75) if name == "cranfield" else None
+            found = crossed_difference(*paired(*sides, folds))
             part = one.parts[name].found
             assert part is not None
             assert (part.mean, part.interval) == (pytest.approx(found.mean), pytest.approx(found.interval))
             means.append(found.mean)
             errors.append(found.error)
         assert one.total == random_effects(means, errors)
+        assert one.other == random_effects(means, errors, "Paule-Mandel")
     p = [one.total.p for one in pool.pairs if one.total]
     assert [one.corrected for one in pool.pairs] == pytest.approx(correct(p, "holm").tolist())
 
@@ -130,11 +132,97 @@ def test_rows_that_are_equal_everywhere_have_nothing_to_pool(folder: Path, caplo
     ]
     write_kept(folder / "twins.parquet", [*files, *twins])
     pool = pool_experiments([str(folder / "twins.parquet")], baseline="hinge")
-    assert "twins: twin and hinge differ by 0 on every query in AP" in caplog.text
+    assert "twins: twin and hinge differ by 0 in AP without an error to weigh it by" in caplog.text
     header, rows = pooled_table(pool)
     assert {len(row) for row in rows} == {len(header)}
     shown = {(row[0].text, row[2].text): [cell.text for cell in row[4:]] for row in rows}
-    assert shown["twin", "AP"] == ["-"] * 5 and "-" not in shown["SmoothI", "AP"][:2]
+    assert shown["twin", "AP"] == ["-"] * 6 and "-" not in shown["SmoothI", "AP"][:2]
+
+
+def test_one_experiment_pooled_says_what_it_says_itself(folder: Path) -> None:
+    """Few seeds have few degrees of freedom, alone as in company."""
+    pool = pool_experiments([str(folder / "nfcorpus.parquet")], "AP", baseline="hinge", correction="none")
+    values = read_results("NF", folder / "nfcorpus.parquet").values
+    for one in pool.pairs:
+        found = crossed_difference(*paired(values[one.row]["AP"], values["hinge"]["AP"]))
+        assert one.total is not None
+        assert (one.total.mean, one.total.interval) == (found.mean, found.interval)
+        assert one.total.p == one.corrected == found.p
+    assert "One collection: its own interval and p." in caption(pool)
+
+
+def one_seed(files: list[Kept]) -> list[Kept]:
+    return [file for file in files if file.seed == 1]
+
+
+def test_one_seed_borrows_what_trainings_vary_by(folder: Path) -> None:
+    """Without folds nothing in it tells; else its weight would be that of an error without seeds."""
+    write_kept(folder / "single.parquet", one_seed(made_up(4, 200)))
+    pool = pool_experiments([*paths(folder)[::2], str(folder / "single.parquet")], "AP", baseline="hinge")
+    (one,) = (one for one in pool.pairs if one.row == "SmoothI")
+    parts = {name: part.found for name, part in one.parts.items() if part.found is not None}
+    assert one.lacking == ("single",)
+    assert one.borrowed**2 == pytest.approx((parts["scifact"].training + parts["NF"].training) / 2)
+    errors = [part.error for part in parts.values()]
+    errors[-1] = float(np.hypot(errors[-1], one.borrowed))
+    assert one.total == random_effects([part.mean for part in parts.values()], errors)
+    (said,) = (line for line in caption(pool) if line.startswith("One seed: single; "))
+    assert f"{one.borrowed:.3f}" in said
+    assert json.loads(as_json(pool))["pairs"][0]["one_seed"] == ["single"]
+
+
+def test_one_seed_with_folds_tells_it_by_them(folder: Path) -> None:
+    write_kept(folder / "folded.parquet", one_seed(made_up(5, 60, folds=["1", "2", "3"])))
+    pool = pool_experiments([*paths(folder), str(folder / "folded.parquet")], "AP", baseline="hinge")
+    for one in pool.pairs:
+        found = one.parts["folded"].found
+        assert found is not None and (found.seeds, found.folds, found.freedom) == (1, 3, 2)
+        assert not one.lacking and np.isnan(one.borrowed)
+
+
+def test_one_seed_everywhere_is_said(folder: Path) -> None:
+    names = []
+    for number in (6, 7):
+        names.append(str(folder / f"one-{number}.parquet"))
+        write_kept(names[-1], one_seed(made_up(number, 50 + number)))
+    pool = pool_experiments(names, "AP", baseline="hinge")
+    assert any(
+        "One seed: one-6, one-7; a difference of these trained models, not of the methods." in s for s in caption(pool)
+    )
+
+
+def test_equivalent_within_a_margin_or_undecided(folder: Path) -> None:
+    wide, narrow = (pool_experiments(paths(folder), "AP", baseline="hinge", margin=margin) for margin in (0.5, 1e-6))
+    for pool, one in [(wide, one) for one in wide.pairs] + [(narrow, one) for one in narrow.pairs]:
+        assert one.total is not None and pool.margin is not None
+    p = [equivalence(one.total.mean, one.total.error, one.total.freedom, 0.5) for one in wide.pairs if one.total]
+    assert [one.equivalent for one in wide.pairs] == pytest.approx(correct(p, "holm").tolist())
+    header, rows = pooled_table(wide)
+    assert header[-1] == "verdict"
+    assert all(row[-1].text.startswith("equivalent within 0.5 (p ") for row in rows)
+    for one, row in zip(narrow.pairs, pooled_table(narrow)[1], strict=True):
+        assert one.total is not None
+        different = "better" if one.total.mean > 0 else "worse"
+        assert row[-1].text == (different if one.corrected < 0.05 else "undecided")
+    said = json.loads(as_json(wide))
+    assert said["margin"] == 0.5 and said["pairs"][0]["verdict"].startswith("equivalent")
+
+
+def test_collections_are_corrected_for_each_other(folder: Path) -> None:
+    pool = pool_experiments(paths(folder), "AP", baseline="hinge")
+    for one in pool.pairs:
+        p = [part.p for part in one.parts.values()]
+        assert [part.corrected for part in one.parts.values()] == pytest.approx(correct(p, "holm").tolist())
+
+
+def test_queries_without_relevant_documents_are_told(folder: Path) -> None:
+    files = made_up(8, 40)
+    for file in files:
+        if file.measured:
+            file.content["without_relevant"] = [[i < 5 for i in range(40)] for _ in MEASURES]
+    write_kept(folder / "lacking.parquet", files)
+    said = caption(pool_experiments([*paths(folder), str(folder / "lacking.parquet")], "AP", baseline="hinge"))
+    assert "Queries without relevant documents: lacking 5 of 40 with differences of 0." in said
 
 
 def test_the_forest_of_a_measure_and_the_table_of_collections_say_what_was_pooled(folder: Path) -> None:
@@ -180,7 +268,24 @@ def test_what_cannot_be_pooled_is_said(folder: Path) -> None:
         named_paths(["nowhere"])
     with pytest.raises(UserError, match="name at least one folder"):
         named_paths([])
-    with pytest.raises(UserError, match="given twice"):
-        named_paths([str(folder / "scifact.parquet")] * 2)
+    for twice in ([str(folder / "scifact.parquet")] * 2, [f"{name}={folder / 'scifact.parquet'}" for name in "ab"]):
+        with pytest.raises(UserError, match="given twice"):
+            named_paths(twice)
+    for margin in (0.0, -0.01, np.nan):
+        with pytest.raises(UserError, match="must be a number above 0"):
+            pool_experiments(paths(folder), margin=margin)
+    with pytest.raises(UserError, match="unknown correction 'holms'"):
+        pool_experiments(paths(folder), correction="holms")  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="hinge alone has nothing to be compared with"):
+        pool_experiments(paths(folder), baseline="hinge", methods=["hinge"])
+    write_kept(folder / "query.parquet", made_up(9, 1))
+    alone = pool_experiments([str(folder / "query.parquet")], "AP", baseline="hinge")
+    assert all(one.total is None for one in alone.pairs), "one query is no sample"
+
+
+def test_the_same_queries_are_not_two_collections(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    write_kept(folder / "again.parquet", made_up(11, 300))
+    pool_experiments([str(folder / "scifact.parquet"), str(folder / "again.parquet")], "AP", baseline="hinge")
+    assert "scifact and again have the same queries" in caplog.text
     with pytest.raises(UserError, match="alone has nothing"):
         pool_experiments(paths(folder), groups={"direct": ["SmoothI"]})

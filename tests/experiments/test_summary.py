@@ -11,9 +11,11 @@ import pytest
 from scipy import stats
 
 from rerank.errors import UserError
+from rerank.evaluation.crossed import crossed_difference
 from rerank.evaluation.measures import PerQuery, parse_measures
+from rerank.evaluation.significance import correct, equivalence
 from rerank.experiments import table
-from rerank.experiments.cells import Cell, Group
+from rerank.experiments.cells import Cell, Group, Plan
 from rerank.experiments.config import FIRST_STAGE, ExperimentConfig, Method, Published
 from rerank.experiments.outcome import Failure, Outcome
 from rerank.experiments.planned import planned_pairs
@@ -210,6 +212,77 @@ def test_all_pairs_and_groups_are_one_family() -> None:
         assert summary.compared[place].corrected == pytest.approx(highest)
 
 
+def test_folds_are_trained_apart_in_every_comparison() -> None:
+    """Interval, p and what would have been found are those of seeds within folds."""
+    config = make_config(baseline="bad")
+    outcomes = make_outcomes(config)
+    summary = summarise(config, outcomes)
+    for one in summary.compared:
+        ours, theirs = (values(outcomes, name, summary.measures.index(one.measure)) for name in one.methods)
+        difference = (ours - theirs).transpose(1, 0, 2).reshape(len(SEEDS), -1)
+        found = crossed_difference(difference, np.repeat(FOLDS, QUERIES))
+        assert one.found == found and one.p == found.p
+        for comparisons, finds in ((4, one.finds(4)), (1, one.finds(1))):
+            quantiles = stats.t.ppf([1 - 0.025 / comparisons, 0.8], found.freedom)
+            assert finds == pytest.approx(quantiles.sum() * found.error)
+    header, rows = table.differences(summary)
+    (shown,) = (row for row in rows if (row[0].text, row[2].text) == ("good", "AP"))
+    (one,) = (one for one in summary.compared if (one.row, one.measure) == ("good", "AP"))
+    assert dict(zip(header, shown, strict=True))["finds"].text == f"{one.finds(4):.3f} ({one.finds(1):.3f})"
+    ends = sorted(one.finds(4) for one in summary.compared if one.measure == "AP")
+    assert f"AP {ends[0]:.3f} to {ends[-1]:.3f}" in table.power_sentence(summary)
+
+
+@pytest.mark.parametrize("test", ["bootstrap", "t-test"])
+def test_a_margin_gives_verdicts_and_an_experiment_without_power_is_undecided(test: Any) -> None:
+    config = make_config(baseline="bad", test=test, margin=0.001)
+    outcomes = make_outcomes(config)
+    header, rows = table.differences(summarise(config, outcomes))
+    assert header[-1] == "verdict" and {row[-1].text for row in rows} <= {"undecided", "better"}
+    config = replace(config, margin=2.0)
+    summary = summarise(config, outcomes)
+    p = [equivalence(one.found.mean, one.error, one.freedom, 2.0) for one in summary.compared if one.found]
+    assert [one.equivalent for one in summary.compared] == pytest.approx(correct(p, "holm").tolist())
+    assert all("equivalent within 2 (p " in row[-1].text for row in table.differences(summary)[1])
+    if test == "t-test":
+        one = summary.compared[0]
+        ours, theirs = (values(outcomes, name, 0).mean(axis=1).ravel() for name in one.methods)
+        assert (one.error, one.freedom) == (pytest.approx(stats.sem(ours - theirs)), 59)
+
+
+def test_the_primary_comparison_stands_for_itself() -> None:
+    config = make_config(baseline="bad", primary=["good", "bad", "AP"])
+    outcomes = make_outcomes(config)
+    plain, summary = summarise(replace(config, primary=None), outcomes), summarise(config, outcomes)
+    others = [one for one in summary.compared if (one.row, one.measure) != ("good", "AP")]
+    (one,) = (one for one in summary.compared if one not in others)
+    assert one.corrected == one.p
+    assert [other.corrected for other in others] == correct([other.p for other in others], "holm").tolist()
+    assert (plain.comparisons, summary.comparisons) == (4, 3)
+    assert "good against bad in AP is the primary comparison" in table.differences_caption(summary)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"margin": 0.0}, "margin 0: must be a number above 0"),
+        ({"margin": -0.1}, "margin -0.1: must be a number above 0"),
+        ({"margin": float("nan")}, "margin nan: must be a number above 0"),
+        ({"margin": float("inf")}, "margin inf: must be a number above 0"),
+        ({"primary": ["good", "bad", "AP"]}, "there is none without baseline or groups"),
+        ({"primary": ["good", "bad"], "baseline": "bad"}, r"such as \['first stage', 'bad', 'nDCG@10'\]"),
+        ({"primary": ["bad", "good", "AP"], "baseline": "bad"}, "no planned comparison"),
+        ({"primary": ["good", "bad", "P@5"], "baseline": "bad"}, "no planned comparison"),
+        ({"primary": ["god", "bad", "AP"], "baseline": "bad"}, "no planned comparison"),
+        ({"primary": [], "baseline": "bad"}, "no planned comparison"),
+    ],
+)
+def test_margins_and_primary_comparisons_that_cannot_be(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError, match=said) as caught:
+        Plan(make_config(**changes))
+    assert "\n" not in str(caught.value)
+
+
 def test_of_all_pairs_those_with_the_baseline_come_first_and_end_in_it() -> None:
     pairs = planned_pairs(["a", "base", "c"], "base", every=True)
     assert pairs == [("a", "base"), ("c", "base"), ("c", "a")]
@@ -243,5 +316,32 @@ def test_every_method_stands_beside_the_first_stage() -> None:
         (line,) = (line for line in said if line.startswith(f"{method}: nDCG@10"))
         assert f"nDCG@10 {ours:.4f}, first stage {first:.4f}, difference {ours - first:+.4f}" in line
         assert f"{len(FOLDS) * QUERIES} queries" in line
-    assert any(line.startswith("bad: the model ranks worse") for line in said)
-    assert not any(line.startswith("good: the model ranks worse") for line in said)
+    worse = {line.partition(":")[0] for line in said if line.endswith("worse, do not use it as it is")}
+    assert "bad" in worse and "good" not in worse
+
+
+def test_one_number_for_one_thing_where_folds_differ_in_size() -> None:
+    """Fold 1 has twice as many queries: the table, the sentence and the difference say the mean over queries."""
+    config = make_config(folds=[1, 2], baseline="bad")
+    outcomes = make_outcomes(config)
+    for group, one in outcomes.items():
+        if group.fold == 2:
+            test = one.test
+            kept = {"queries": test.queries[: QUERIES // 2], "values": test.values[:, : QUERIES // 2] / 2}
+            kept["without_relevant"] = test.without_relevant[:, : QUERIES // 2]
+            outcomes[group] = replace(one, test=replace(test, **kept))
+    for seed in SEEDS[:1]:
+        for fold in (1, 2):
+            like = outcomes[Group("middle", fold, seed)]
+            group = Group(FIRST_STAGE, fold, seed)
+            outcomes[group] = replace(like, cell=replace(like.cell, group=group), measured=like.measured)
+    summary = summarise(config, outcomes)
+    value = {name: row.values["nDCG@10"].mean for name, row in summary.rows.items()}
+    for name in ("bad", "good"):
+        every = [outcomes[Group(name, fold, seed)].test.values[0] for seed in SEEDS for fold in (1, 2)]
+        assert value[name] == pytest.approx(np.concatenate(every).mean())
+    (one,) = (one for one in summary.compared if (one.row, one.measure) == ("good", "nDCG@10"))
+    assert one.found is not None and one.found.mean == pytest.approx(value["good"] - value["bad"])
+    (line,) = (line for line in table.beside_sentences(summary) if line.startswith("good: "))
+    assert f"nDCG@10 {value['good']:.4f}, first stage {value[FIRST_STAGE]:.4f}" in line
+    assert f"{value['good']:.4f} ±" in table.text(summary)

@@ -23,7 +23,6 @@ from rerank.features.parse import store_features
 from rerank.hashes import check_seal
 from rerank.lists import Lists
 from rerank.lists.fold_files import read_folds
-from rerank.lists.upgrade import upgrade
 from rerank.retrieval.runs import read_run
 from rerank.retrieval.scores import ScoreFile
 from rerank.verify import verify
@@ -124,15 +123,6 @@ def lists(path: Path) -> Any:
     folder = path.parent.parent if path.parent.name == "columns" else path.parent
     opened = Lists.open(folder)
     return opened.to_dataframe().to_csv(), opened.qrels, verify(folder)
-
-
-def version_1(path: Path) -> Any:
-    """A lists folder of version 1, on its way to version 2."""
-    folder = path.parent.with_name("upgraded")
-    shutil.rmtree(folder, ignore_errors=True)
-    shutil.copytree(path.parent, folder)
-    upgrade(folder)
-    return Lists.open(folder).to_dataframe().to_csv()
 
 
 def training(path: Path) -> Any:
@@ -260,8 +250,6 @@ READERS: Mapping[str, Reader] = {
     "lists, ends": Reader("lists/ends.arrow", lists, hashed=True),
     "lists, judgments": Reader("lists/qrels.trec", lists, hashed=True),
     "lists, column": Reader("lists/columns/bm25.arrow", lists, hashed=True),
-    "lists of version 1, manifest": Reader("old/manifest.json", version_1),
-    "lists of version 1, queries": Reader("old/queries.arrow", version_1),
     "folds of queries": Reader("folds.json", lambda path: read_folds(str(path))),
     "configuration, training": Reader("train.yaml", training),
     "configuration, experiment": Reader("grid.yaml", grid),
@@ -372,11 +360,9 @@ def _write_features(folder: Path) -> None:
 def _write_lists(folder: Path) -> None:
     from rerank.retrieval.search import SCHEMA, StoredRun
     from rerank.retrieval.table import Scored
-    from tests.lists.test_upgrade import as_version_1
 
     made = make_lists_with_added(folder / "making")
     made.store.add_column("teacher", made.store.column("bm25") * 2)
-    as_version_1(made, folder / "old")
     shutil.copytree(folder / "making" / "lists", folder / "lists")
     shutil.rmtree(folder / "making")
     part = StoredRun(folder / "parts", [Query("1", "wing"), Query("2", "heat")], 2)

@@ -23,7 +23,6 @@ from rerank.experiments.keep import read_kept
 from rerank.features.parse import read_sizes
 from rerank.lists.fold_files import read_folds
 from rerank.lists.layout import is_lists_folder, read_manifest
-from rerank.lists.upgrade import upgrade
 from rerank.models.contract import read_contract
 from rerank.models.weights import find_model
 from rerank.report.curves import training_charts
@@ -132,8 +131,7 @@ def test_brackets_without_end(tmp_path: Path) -> None:
         (tmp_path / name).write_text(DEEP)
     assert "manifest.json: not JSON" in says(read_manifest, tmp_path)
     assert not is_lists_folder(tmp_path)
-    assert "not a lists folder" in says(upgrade, tmp_path)
-    assert "rerank.json: not a JSON object" in says(read_contract, tmp_path)
+    assert "rerank.json: damaged, as it is no JSON" in says(read_contract, tmp_path)
     assert "identity.json: damaged" in says(read_identity, tmp_path)
     assert read_provenance(tmp_path) == []
     assert "not JSON" in says(read_folds, str(tmp_path / "folds.json"))
@@ -203,21 +201,6 @@ def test_a_run_folder_whose_configuration_is_no_yaml(folder: Path, tmp_path: Pat
     (tmp_path / "metrics.jsonl").write_bytes((folder / "run" / "metrics.jsonl").read_bytes())
     (tmp_path / "config.yaml").write_text("a: [")
     assert "config.yaml" in says(training_charts, tmp_path)
-
-
-@pytest.mark.parametrize("values", [[-1], [2**31 - 1], [7, 7]])
-def test_lists_of_version_1_that_point_elsewhere(folder: Path, tmp_path: Path, values: list[int]) -> None:
-    from rerank.arrow import read_arrow, write_arrow
-    from tests.lists.test_upgrade import QUERIES
-
-    for path in (folder / "old").iterdir():
-        (tmp_path / path.name).write_bytes(path.read_bytes())
-    rows = read_arrow(folder / "old" / "queries.arrow").to_pylist()
-    rows[0]["documents"] = [*values, *rows[0]["documents"][len(values) + (len(values) > 1) :]]
-    write_arrow(tmp_path / "queries.arrow", QUERIES, [{name: [row[name] for row in rows] for name in QUERIES.names}])
-    before = (tmp_path / "manifest.json").read_bytes()
-    assert "damaged" in says(upgrade, tmp_path)
-    assert (tmp_path / "manifest.json").read_bytes() == before
 
 
 def test_kept_cells_whose_content_is_none(folder: Path, tmp_path: Path) -> None:

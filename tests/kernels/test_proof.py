@@ -12,12 +12,16 @@ import torch
 from transformers.models.bert import modeling_bert
 from transformers.models.distilbert import modeling_distilbert
 
+from rerank.kernels import flat, flat_attention
 from rerank.kernels.cpu_attention import NAME
-from rerank.kernels.flat import reads_flat
+from rerank.kernels.flat import flatten, reads_flat
+from rerank.kernels.proof import works_here
+from rerank.kernels.ways import Ways, ways_of
 from rerank.lists import Lists
 from rerank.models.score import score_lists
 from rerank.models.text.cross_encoder import CrossEncoder
-from tests.builders import make_lists
+from rerank.models.text.kernels import faster_ways
+from tests.builders import make_lists, make_model
 
 LENGTHS: dict[str, Any] = {"query_length": 8, "document_length": 100}
 
@@ -102,7 +106,111 @@ def test_a_release_that_moved_something_only_costs_speed(
     )
 
 
+def test_a_head_with_dropout_proves_itself_without_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """CEDR's, fresh and saved."""
+    folder = make_model(tmp_path / "model", dropout=0.5)
+    for name in (folder, tmp_path / "saved"):
+        model = CrossEncoder(str(name), head="cls", **LENGTHS)
+        assert reads_flat(model.network) and not [record for record in caplog.records if record.levelname == "WARNING"]
+        model.save(tmp_path / "saved")
+
+
 def test_what_is_right_says_nothing(tiny_model: Path, caplog: pytest.LogCaptureFixture) -> None:
     model = CrossEncoder(str(tiny_model), **LENGTHS)
     assert reads_flat(model.network) and model.network.config._attn_implementation == NAME
     assert not caplog.records
+
+
+HALVES = [torch.bfloat16, torch.float16]
+
+
+def proved(model: CrossEncoder, kind: torch.dtype = torch.bfloat16) -> str | None:
+    """What the proof for a device says, on this one, whose own attention and PyTorch's are two ways as well."""
+    batch = flatten(model._probe(), model.network)
+    return works_here(model.network, lambda batch: model.score(batch), batch, kind)
+
+
+def misread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let our way attend to the tokens of other texts."""
+    usual = flat.attend
+
+    def attend(query: Any, key: Any, value: Any, sequences: Any, *rest: Any) -> Any:
+        own = rest[3] == "own"
+        return usual(query, key.roll(5, 0) if own else key, value.roll(5, 0) if own else value, sequences, *rest)
+
+    monkeypatch.setattr(flat, "attend", attend)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+@pytest.mark.parametrize("kind", [torch.float32, *HALVES])
+def test_a_device_is_proved_in_evaluation_mode_and_nothing_stays_of_it(
+    kind: torch.dtype, dropout: float, tmp_path: Path
+) -> None:
+    model = CrossEncoder(str(make_model(tmp_path / "model", dropout=dropout)), **LENGTHS).train()
+    before = torch.get_rng_state()
+    assert proved(model, kind) is None
+    assert all(module.training for module in model.modules())
+    assert torch.equal(torch.get_rng_state(), before)
+    assert ways_of(model.network) is None
+    assert all(parameter.grad is None for parameter in model.parameters())
+    assert not model.network.bert._forward_hooks
+
+
+@pytest.mark.parametrize("kind", HALVES)
+def test_scores_that_are_all_0_or_far_from_0_prove_nothing(
+    kind: torch.dtype, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = str(make_model(tmp_path / "model"))
+    at_zero = CrossEncoder(folder, start=["bm25"], **LENGTHS)
+    assert not at_zero.network.classifier.weight.any()
+    biased = CrossEncoder(folder, **LENGTHS)
+    torch.nn.init.constant_(biased.network.classifier.bias, 50.0)
+    misread(monkeypatch)
+    for model in (at_zero, biased):
+        why = proved(model, kind)
+        assert why is not None and "states differ" in why
+
+
+def test_a_backward_pass_that_is_missing_is_noticed(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = CrossEncoder(str(tiny_model), **LENGTHS)
+
+    def backward(*_: Any) -> None:
+        raise NotImplementedError("no kernel image is available")
+
+    monkeypatch.setattr(flat_attention._Attention, "backward", staticmethod(backward))
+    assert proved(model) == "NotImplementedError: no kernel image is available"
+
+
+def test_a_backward_pass_that_is_wrong_is_noticed(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, usual = CrossEncoder(str(tiny_model), **LENGTHS), flat_attention._Attention.backward
+    monkeypatch.setattr(
+        flat_attention._Attention,
+        "backward",
+        staticmethod(lambda ctx, gradient: (*(2 * g if g is not None else g for g in usual(ctx, gradient)),)),
+    )
+    assert "the gradient of " in str(proved(model))
+
+
+def test_dropout_that_is_missing_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of FlashAttention 3; a network without dropout does not need it."""
+    usual = flat.attend
+
+    def attend(query: Any, key: Any, value: Any, sequences: Any, scale: float, dropout: float, *rest: Any) -> Any:
+        if dropout and rest[1] == "own":
+            raise RuntimeError("dropout_p must be 0")
+        return usual(query, key, value, sequences, scale, dropout, *rest)
+
+    monkeypatch.setattr(flat, "attend", attend)
+    for rate, why in ((0.0, None), (0.1, "RuntimeError: dropout_p must be 0")):
+        model = CrossEncoder(str(make_model(tmp_path / str(rate), dropout=rate)), **LENGTHS)
+        assert proved(model) == why
+
+
+def test_what_a_device_cannot_do_is_pytorchs_with_one_warning(
+    tiny_model: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The meta device has no numbers to compare."""
+    model = CrossEncoder(str(tiny_model), **LENGTHS).to("meta")
+    ways = faster_ways(model.network, model._probe(), torch.device("meta"), torch.bfloat16)
+    assert ways == Ways.all("torch")
+    assert len(caplog.records) == 1 and "PyTorch's is used" in caplog.text

@@ -175,13 +175,13 @@ def test_a_damaged_column_can_be_removed_and_made_again(tmp_path: Path) -> None:
     lists.store.add_column("teacher", np.ones(lists.size))
     path = lists.store.column_path("teacher")
     path.write_bytes(path.read_bytes()[:-1] + b"x")
-    store = Lists.open(str(lists)).store
+    store = Lists.open(str(lists.store)).store
     with pytest.raises(UserError, match=r"teacher\.arrow: damaged"):
         store.column("teacher")
     store.drop_column("teacher")
     assert store.column_names == ["bm25"]
     store.add_column("teacher", np.zeros(lists.size))
-    assert not Lists.open(str(lists)).column("teacher").any()
+    assert not Lists.open(str(lists.store)).column("teacher").any()
     for name, message in (("bm25", "order of column bm25"), ("splade", "no column 'splade'")):
         with pytest.raises(UserError, match=message):
             store.drop_column(name)

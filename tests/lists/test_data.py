@@ -41,7 +41,7 @@ def test_a_weight_for_each_folder(folders: list[str]) -> None:
 def questions(texts: list[str], judged: list[str] | None = None) -> Lists:
     """A query of each text: q0, q1, …; all of them judged unless told otherwise."""
     ids = [f"q{i}" for i in range(len(texts))]
-    rows = {"query_id": ids, "query": texts, "doc_id": "d", "text": "a document", "grade": 1, "bm25": 1.0}
+    rows = {"query_id": ids, "query": texts, "doc_id": "d", "text": "a document", "bm25": 1.0}
     qrels = {query: {"d": 1} for query in (ids if judged is None else judged)}
     return Lists.from_dataframe(pd.DataFrame(rows), qrels=qrels)
 

@@ -70,14 +70,14 @@ def test_a_folder_as_a_data_frame_is_the_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda f: f.drop(columns="doc_id"), "no column doc_id"),
+        (lambda f: f.drop(columns=["doc_id", "text"]), "no column doc_id, and no text to make ids of"),
         (lambda f: f.drop(columns="text"), "no text"),
-        (lambda f: pd.concat([f, f.iloc[:1]]), "row 3 has document 'a' a second time"),
-        (lambda f: f.assign(text=["x", "y", "z"]), "'a' has two texts"),
+        (lambda f: pd.concat([f, f.iloc[:1]]), "row 3: document 'a' a second time for query '1', as in row 0"),
+        (lambda f: f.assign(text=["x", "y", "z"]), "row 2: doc_id 'a' has another text than in row 0"),
         (lambda f: f.assign(grade=[0.5, 1, 0]), "grade '0.5'"),
         (lambda f: f.assign(grade=["one", 1, 0]), "grade 'one'"),
         (lambda f: f.assign(grade=[10**9, 1, 0]), "grade '1000000000'"),
-        (lambda f: f.assign(bm25=["high", "low", "low"]), "column bm25 holds no numbers"),
+        (lambda f: f.assign(bm25=["high", 1, 2]), "row 0: bm25 'high' is no number"),
         (lambda f: f.assign(bm25=[np.inf, 1, 2]), "infinite"),
         (lambda f: f.rename(columns={"bm25": "../x"}), "letters, digits"),
     ],
@@ -156,3 +156,18 @@ def test_a_query_twice_cannot_be_joined(tmp_path: Path) -> None:
         concat([lists, lists])
     with pytest.raises(UserError, match="some lists have texts"):
         concat([lists, Lists.from_dataframe(pd.DataFrame({"query_id": ["x"], "doc_id": ["y"]}))])
+
+
+def test_the_first_stage_is_what_the_rows_are_sorted_by(caplog: pytest.LogCaptureFixture) -> None:
+    """Not a column that happens to come first; and nothing at all where rows are shuffled, which is said."""
+    frame = pd.DataFrame({"query": ["x"] * 3, "text": ["a", "b", "c"], "length": [5, 9, 7], "bm25": [3.0, 2.0, np.nan]})
+    assert Lists.from_dataframe(frame).store.order == "bm25"
+    assert not caplog.records
+    shuffled = Lists.from_dataframe(frame.iloc[[1, 0, 2]])
+    assert shuffled.store.order is None and "not sorted by length or bm25" in caplog.text
+    assert shuffled.to_dataframe()["text"].tolist() == ["b", "a", "c"], "rows stay as they come"
+    ranked = Lists.from_dataframe(frame.assign(rank=[3, 1, 2], grade=[0, 1, 2]))
+    assert ranked.store.order == "rank"
+    back = ranked.to_dataframe()
+    assert back["text"].tolist() == ["b", "c", "a"] and back["grade"].tolist() == [1, 2, 0]
+    assert back["length"].tolist() == [9, 7, 5]

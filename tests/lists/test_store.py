@@ -137,9 +137,9 @@ def test_other_versions_and_broken_folders_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="not a lists folder"):
         Lists.open(tmp_path / "collection")
     manifest = (folder / "manifest.json").read_text()
-    for version, way_out in ((99, "version 99.*build them again"), (1, "version 1; .*rerank lists .* --upgrade")):
+    for version in (1, 99):
         (folder / "manifest.json").write_text(json.dumps(json.loads(manifest) | {"version": version}))
-        with pytest.raises(UserError, match=way_out):
+        with pytest.raises(UserError, match=f"version {version}.*build them again"):
             Lists.open(folder)
     (folder / "manifest.json").write_text(manifest)
     data = (folder / "queries.arrow").read_bytes()

@@ -150,11 +150,9 @@ def grid() -> Iterator[Case]:
 
 
 OPTIONS: dict[str, dict[str, Any]] = {
-    "scale": {"scale": 2.5},
-    "log": {"form": "log"},
     "balance-0": {"balance": 0},
     "balance-1": {"balance": 1},
-    "all": {"scale": 0.5, "form": "log", "balance": 0.5},
+    "balance-0.5": {"balance": 0.5},
 }
 
 

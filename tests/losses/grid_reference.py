@@ -273,18 +273,11 @@ def one_minus(spec: Spec, indicators: Indicators | None = None, soft: SoftRank |
     return loss
 
 
-def with_options(
-    spec: Spec, loss: Plain, scale: float | None = None, form: str | None = None, balance: float | None = None
-) -> Plain:
-    """What DirectMetric's options make of one minus a measure."""
-
-    def changed(s: Tensor, y: Tensor) -> Tensor:
-        apart = s.detach().std(correction=0).clamp(min=1e-3)
-        value = loss(s * (scale / apart).clamp(min=1) if scale else s, y)
-        return -torch.log((1 - value + 0.01) / 1.01) if form == "log" else value
+def with_options(spec: Spec, loss: Plain, balance: float) -> Plain:
+    """What ``balance`` makes of one minus a measure."""
 
     def balanced(s: Tensor, y: Tensor) -> Tensor:
-        value = changed(s, y)
+        value = loss(s, y)
         if not value.requires_grad:
             return value
         (gradient,) = torch.autograd.grad(value, s)
@@ -295,4 +288,4 @@ def with_options(
         gradient = gradient / norm * (1 - exact) ** balance if some else 0 * gradient
         return value.detach() + (gradient.detach() * (s - s.detach())).sum()
 
-    return changed if balance is None else balanced
+    return balanced

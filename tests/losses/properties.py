@@ -184,6 +184,9 @@ def extremes() -> dict[str, tuple[Tensor, Tensor, Tensor | None]]:
         "wrong and far apart": (-grades * 1e4, grades, None),
         "a thousand apart": (wide / 10, grades, None),
         "tiny": (wide * 1e-30, grades, None),
+        "as far apart as is promised": (wide * 1e8, grades, None),
+        "the smallest differences": (wide.sign() * 1e-45, grades, None),
+        "normal, with the smallest differences": (wide.sign() * 1e-45 + 1e-38, grades, None),
         "equal": (torch.full((2, 6), 2.5), grades, None),
         "equal and large": (torch.full((2, 6), 1e4), grades, None),
         "one document": (torch.tensor([[1.0], [2.0]]), torch.tensor([[1.0], [0.0]]), None),
@@ -196,6 +199,10 @@ def extremes() -> dict[str, tuple[Tensor, Tensor, Tensor | None]]:
             torch.tensor([[0.0, 30.0, 1.0, 29.0, 0.0, 3.0], [30.0, 30.0, 0.0, 0.0, 0.0, 0.0]]),
             None,
         ),
+        **{
+            f"a grade of {most}": (usual, torch.tensor([[0, most, 1, most - 1, 0, 0], [most, 2, 0, 0, 0, 0]]), None)
+            for most in (63, 64, 130, 32_767)
+        },
         "only padding in one": (usual, grades, some),
         "only padding": (usual, grades, torch.zeros(2, 6, dtype=torch.bool)),
         "no document": (torch.zeros(2, 0), torch.zeros(2, 0), None),

@@ -92,25 +92,6 @@ def test_a_relevant_document_beyond_the_cutoff_is_drawn_in() -> None:
     assert not gradient_of(DirectMetric("P@1", TwinSigmoid(gradient=1, alpha=3)), scores, labels).any()
 
 
-def test_scale_gives_a_list_no_less_than_this_spread() -> None:
-    scores, labels = fresh()
-    loss = DirectMetric("nDCG@10", SmoothI(), scale=2.0)
-    factors = 2.0 / scores.detach().std(dim=1, correction=0, keepdim=True)
-    plain = DirectMetric("nDCG@10", SmoothI())
-    torch.testing.assert_close(loss(scores, labels), plain(scores * factors, labels))
-    wide = (scores.detach() * 1e4).requires_grad_()  # wide enough already
-    assert torch.equal(loss(wide, labels), plain(wide, labels))
-    assert torch.equal(gradient_of(loss, wide, labels), gradient_of(plain, wide, labels))
-
-
-def test_log_is_the_logarithm() -> None:
-    scores, labels = torch.tensor([[2.0, 1.0]]), torch.tensor([[0, 1]])
-    value = DirectMetric("nDCG", TwinSigmoid(), form="log")(scores, labels)
-    assert float(value) == pytest.approx(-math.log((1 / math.log2(3) + 0.01) / 1.01))
-    missed = DirectMetric("nDCG@1", TwinSigmoid(), form="log")(scores, labels)
-    assert float(missed) == pytest.approx(math.log(1.01 / 0.01))  # a measure of 0 stays finite
-
-
 @pytest.mark.parametrize("power", [0, 1, 2])
 def test_balance_gives_gradients_their_norm(power: float) -> None:
     scores, labels = fresh(spread=1.0)
@@ -127,16 +108,15 @@ def test_balance_gives_gradients_their_norm(power: float) -> None:
 
 
 def test_options_are_refused_where_they_mean_nothing() -> None:
-    for given, said in (({"scale": 0}, "scale"), ({"form": "root"}, "form"), ({"balance": -1}, "balance")):
-        with pytest.raises(ValueError, match=said):
-            DirectMetric("nDCG", SmoothI(), **given)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="balance"):
+        DirectMetric("nDCG", SmoothI(), balance=-1)
 
 
 def test_an_option_that_is_not_used_is_not_in_the_identity() -> None:
     from rerank.identity import identify
 
     found = identify(DirectMetric("nDCG", SmoothI()))
-    assert not {"scale", "form", "balance"} & set(found)
+    assert "balance" not in found
     assert "alpha" not in identify(Approx()) and identify(Approx(alpha=10))["alpha"] == 10
 
 

@@ -29,11 +29,3 @@ def test_five_thousand_documents(loss: Loss) -> None:
     value.backward()
     assert value.isfinite() and scores.grad is not None and scores.grad.isfinite().all() and scores.grad.any()
     assert time.process_time() - start < 20  # a loop over pairs in Python would take minutes
-
-
-def test_figures_are_drawn(tmp_path_factory: pytest.TempPathFactory) -> None:
-    from rerank.pictures import PICTURES, draw
-
-    paths = draw(tmp_path_factory.mktemp("figures") / "new")
-    assert [path.stem for path in paths] == list(PICTURES)
-    assert all(path.read_bytes().startswith(b"\x89PNG") and path.stat().st_size > 10_000 for path in paths)

@@ -59,7 +59,7 @@ def test_settings_reach_the_relaxation() -> None:
     assert repr(losses.NeuralNDCG(transposed=True).relaxation) == repr(NeuralSort(transposed=True))
     with pytest.raises(TypeError, match="alhpa"):
         losses.ApproxNDCG(alhpa=3)
-    with pytest.raises(ValueError, match="gradient must be 1, 2 or 3, not 7"):
+    with pytest.raises(ValueError, match="gradient: expected 1, 2 or 3, not 7"):
         losses.TwinSigmoidNDCG(gradient=7)
 
 

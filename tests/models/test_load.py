@@ -13,6 +13,7 @@ import torch
 
 from rerank.errors import UserError
 from rerank.features.normalise import Normaliser, QueryZScore
+from rerank.hashes import write_sealed
 from rerank.identity import id_of, identify
 from rerank.models.base import Model
 from rerank.models.contract import add_to_contract, checked_contract, read_contract
@@ -44,14 +45,18 @@ def test_the_tables_know_our_classes() -> None:
     assert done.stdout.strip() == "False", "imported at their first use"
 
 
-def test_contracts_say_the_short_name_and_old_ones_are_understood(saved: Path) -> None:
-    assert read_contract(saved)["class"] == "CrossEncoder"
-    assert isinstance(load_model(saved), CrossEncoder)
-    old = {key: value for key, value in read_contract(saved).items() if key != "files"}
-    for path in ("rerank.models.cross_encoder.CrossEncoder", "rerank.CrossEncoder"):
-        (saved / "rerank.json").write_text(json.dumps(old | {"class": path}))
-        model: Model = load_model(saved)
-        assert isinstance(model, CrossEncoder)
+def test_contracts_say_the_short_name_and_which_files_they_are_of(saved: Path) -> None:
+    contract = read_contract(saved)
+    assert contract["class"] == "CrossEncoder"
+    model: Model = load_model(saved)
+    assert isinstance(model, CrossEncoder)
+    del contract["files"]
+    (saved / "rerank.json").write_text(json.dumps(contract))
+    with pytest.raises(UserError, match=r"rerank\.json: no sha256 of its own"):
+        load_model(saved)
+    write_sealed(saved / "rerank.json", contract)
+    with pytest.raises(UserError, match=r"rerank\.json: names no files; save the model again"):
+        load_model(saved)
 
 
 def test_a_users_class_is_asked_for_by_the_user(saved: Path, tiny_model: Path) -> None:
@@ -63,7 +68,7 @@ def test_a_users_class_is_asked_for_by_the_user(saved: Path, tiny_model: Path) -
     for path in ("subprocess.Popen", "antigravity.Doubled", "rerank.features.normalise.Nothing", "CrossEncoder"):
         with pytest.raises(UserError, match="not one of ours"):
             find_normaliser(path, Normaliser)
-    assert find_normaliser("rerank.features.normalise.QueryZScore", Normaliser) is QueryZScore
+    assert find_normaliser("QueryZScore", Normaliser) is QueryZScore
     assert "antigravity" not in sys.modules
 
 

@@ -83,7 +83,7 @@ def threads_of_a_new_thread() -> int:
         return pool.submit(torch.get_num_threads).result()
 
 
-@pytest.mark.parametrize("long", ["truncate", "max", "sum", "first", "cls_mean", "literal_cedr"])
+@pytest.mark.parametrize("long", ["truncate", "max", "sum", "first", "cls_mean"])
 def test_scores_are_those_of_one_thread(model_folder: Path, lists: Lists, threads: int, long: Long) -> None:
     more = LENGTHS if long != "truncate" else {"query_length": 8, "document_length": 12}
     torch.manual_seed(3)

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from rerank.cli import run
 from rerank.collections import read_qrels
 from rerank.errors import UserError
-from rerank.evaluation.measures import Evaluator, PerQuery
+from rerank.evaluation.measures import Evaluator, PerQuery, evaluate
+from rerank.lists.view import Lists
 from rerank.report.page import Report, render_page, safe_json
 from rerank.report.queries import ENTRIES, LENGTH, TOP, choose, cut, query_data
 from rerank.report.tables import PageCell, PageTable
@@ -158,6 +159,17 @@ def test_reports_of_little_are_valid(folder: Path, tmp_path: Path) -> None:
             "Precision and recall",
         ]
         assert not data_of(tree)["texts"]
+
+
+def test_a_lists_folder_is_reported_on_with_its_columns_and_texts(folder: Path, tmp_path: Path) -> None:
+    lists, path = Lists.open(folder / "lists"), tmp_path / "x.html"
+    column = lists.store.order
+    runs = [str(column), str(folder / "b.trec")]
+    run(["evaluate", f"--qrels={folder / 'lists'}", "--runs", *runs, "--measures=AP", f"--html={path}"])
+    data = data_of(parsed(path.read_text()))
+    assert data["runs"] == [column, "b"] and data["texts"]
+    expected = evaluate(lists.run(), lists.qrels or {}, "AP")["AP"]
+    assert data["values"][0][0] == pytest.approx(expected.tolist(), abs=1e-5)
 
 
 def test_options_that_cannot_work_are_told_before_anything_is_read(tmp_path: Path) -> None:

@@ -379,3 +379,36 @@ def test_what_a_killed_build_left_is_cleared_away(tmp_path: Path, home: Path) ->
             lock.touch()
         assert build_index(collection, folder) == index
         assert not [lock for lock in locks[: 2 if folder is None else 1] if lock.exists()]
+
+
+def test_a_flipped_bit_in_any_file_of_an_index_is_refused(fruit: Collection) -> None:
+    index, queries = build_index(fruit), list(fruit.queries())
+    expected = BM25().search(index, queries)
+    for path in sorted(index.iterdir()):
+        data = path.read_bytes()
+        for damaged in [data[:-9] + bytes([data[-9] ^ 1]) + data[-8:], data[:-1]] if data else [b"x"]:
+            path.write_bytes(damaged)
+            with pytest.raises(UserError, match=r"damaged; rm -r \S+, and the same command builds it again"):
+                BM25().search(index, queries)
+        path.unlink()
+        if path.name != "rerank.json":
+            with pytest.raises(UserError, match="damaged"):
+                BM25().search(index, queries)
+        path.write_bytes(data)
+    assert BM25().search(index, queries) == expected
+
+
+def test_another_s_damaged_index_is_one_line(fruit: Collection) -> None:
+    index, queries = build_index(fruit), list(fruit.queries())
+    (index / "rerank.json").unlink()
+    expected, said = BM25().search(index, queries), 0
+    for path in sorted(index.iterdir()):
+        data = path.read_bytes()
+        for at in range(0, len(data), max(1, len(data) // 12)):
+            path.write_bytes(data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :])
+            try:
+                BM25().search(index, queries)  # Lucene has no checksum for all that it reads
+            except UserError as error:
+                said += str(index) in str(error) and "\n" not in str(error)
+        path.write_bytes(data)
+    assert said > 20 and BM25().search(index, queries) == expected

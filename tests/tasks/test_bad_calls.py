@@ -96,7 +96,16 @@ CASES: dict[str, tuple[Callable[[Things], Any], str]] = {
     ),
     "runs without names": (lambda t: rerank.evaluate(t.lists, np.zeros(3)), r"expected runs by name"),
     "a run file that is not there": (lambda t: rerank.evaluate(t.lists, ["x.trec"]), r"x\.trec: no such run file"),
+    "a column or run file that is not there": (
+        lambda t: rerank.evaluate(t.lists, ["bm26"]),
+        r"bm26: no such run file, nor a column \(did you mean 'bm25'\?\); there are bm25",
+    ),
     # train
+    "the second lists are not judged": (
+        lambda t: t.train(lists=[t.lists, t.unjudged]),
+        r"lists, number 2 of 2: .* has no judgments",
+    ),
+    "two monitors": (lambda t: t.train(monitor="nDCG@10 AP"), r"monitor: takes one measure, not nDCG@10 AP"),
     "a name for a model": (lambda t: t.train("MiniLM"), r"model: expected a model .* not 'MiniLM'"),
     "a name for a loss": (lambda t: t.train(loss="SmoothINDCG"), r"loss: expected a loss .* not 'SmoothINDCG'"),
     "a frame for lists": (lambda t: t.train(lists=FRAME), r"lists: expected lists, .* not a DataFrame"),
@@ -104,7 +113,10 @@ CASES: dict[str, tuple[Callable[[Things], Any], str]] = {
     "a word for a number": (lambda t: t.train(batch_size="many"), r"batch_size.*many"),
     "epochs below 1": (lambda t: t.train(epochs=0), r"epochs: must be"),
     "a share of 2": (lambda t: t.train(validation=2), r"a share must be above 0 and below 1, not 2"),
-    "a sampler of no kind": (lambda t: t.train(sampler="Full"), r"sampler: expected a Sampler, not 'Full'"),
+    "a sampler of no kind": (
+        lambda t: t.train(sampler="Full"),
+        r"sampler: expected a rerank\.Sampler.* not 'Full'",
+    ),
     "weights of other lists": (lambda t: t.train(weights=[1, 2]), r"a number above 0 for each of 1 training lists"),
     "nothing to learn": (lambda t: t.train(lists=t.unjudged), r"has no judgments"),
     # models in use
@@ -124,7 +136,12 @@ CASES: dict[str, tuple[Callable[[Things], Any], str]] = {
 }
 """What is wrong, the call, and what its line has to say."""
 
-FILES = ("a file that is not there", "a folder that is not there", "a run file that is not there")
+FILES = (
+    "a file that is not there",
+    "a folder that is not there",
+    "a run file that is not there",
+    "a column or run file that is not there",
+)
 
 
 @pytest.fixture(scope="module")

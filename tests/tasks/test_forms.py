@@ -94,7 +94,8 @@ def test_lists_from_what_people_have(tmp_path: Path) -> None:
 
     frame = pd.DataFrame({"query": ["x", "x", "y"], "passage": ["s", "t", "s"], "label": [1, 0, 2]})
     expected = rerank.Lists.from_dataframe(frame).to_dataframe()
-    assert expected["query_id"].tolist() == ["q1", "q1", "q2"] and expected["grade"].tolist() == [1, 0, 2]
+    assert expected["query"].tolist() == ["x", "x", "y"] and expected["grade"].tolist() == [1, 0, 2]
+    assert expected["query_id"].nunique() == 2 and expected["doc_id"].nunique() == 2
     frame.to_parquet(tmp_path / "f.parquet")
     frame.to_csv(tmp_path / "f.csv", index=False)
     frame.to_json(tmp_path / "f.jsonl", orient="records", lines=True)

@@ -1,7 +1,10 @@
-"""What only a GPU can show; ``pytest -m gpu``."""
+"""What only a GPU can show; ``pytest -m gpu``, or with little more than torch and Transformers what
+``scripts/gpu_evidence.py`` runs: nothing here is from the hub.
+"""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -18,9 +21,25 @@ from rerank.models.text.pairs import FlatInputs
 from rerank.relaxations import SmoothI
 from rerank.training.batches import Batches
 from rerank.training.step import Gradients, Limits
-from tests.builders import make_lists, make_model, train
+from tests.builders import make_lists, train
+from tests.conftest import ROOT
+
+sys.path.insert(0, str(ROOT / "scripts" / "bench"))
+from random_models import random_model
 
 pytestmark = pytest.mark.gpu
+
+
+def make_model(folder: Path, dropout: float = 0.0) -> Path:
+    """A BERT of two tiny layers with random weights, and a vocabulary of a few words."""
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+    rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
+    return Path(random_model("MiniLM-L6", folder, initializer_range=0.2, **sizes, **rates))
+
+
+@pytest.fixture
+def tiny_model(tmp_path: Path) -> Path:
+    return make_model(tmp_path / "tiny")
 
 
 @pytest.fixture
@@ -53,7 +72,7 @@ def test_gradients_on_the_gpu_are_those_of_the_cpu(lists: Lists, tiny_model: Pat
 
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
 def test_chunks_without_padding_agree_with_the_architecture_itself(tmp_path: Path, dropout: float) -> None:
-    """In bf16 by PyTorch's kernel for sequences of varying length; with dropout, which that lacks, over padded ones."""
+    """In bf16 by PyTorch's kernel for sequences of varying length, dropout of its weights included."""
     model = CrossEncoder(str(make_model(tmp_path / "model", dropout=dropout)), query_length=8, document_length=24)
     model.to("cuda").train()
     ids = [np.arange(2000, 2000 + n) for n in (5, 24, 1, 9, 24, 17)]
@@ -129,6 +148,8 @@ def test_cached_takes_the_memory_of_a_chunk(lists: Lists, tiny_model: Path) -> N
 
 
 def test_training_runs_in_bf16(lists: Lists, tiny_model: Path, tmp_path: Path) -> None:
+    for needed in ("jsonargparse", "ir_measures"):
+        pytest.importorskip(needed)
     words = [
         f"--data.train={lists.store.folder}",
         "--data=ListsData",

@@ -17,7 +17,7 @@ from rerank.training.budget import bytes_per_token
 from tests.builders import make_lists
 from tests.conftest import ROOT
 
-sys.path.insert(0, str(ROOT / "scripts"))
+sys.path.insert(0, str(ROOT / "scripts" / "bench"))
 from count_kernels import as_on_a_gpu
 
 HIDDEN, MIDDLE = 64, 160

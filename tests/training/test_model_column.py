@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import sys
@@ -15,6 +14,7 @@ import torch
 from rerank.cli import main
 from rerank.errors import UserError
 from rerank.lists import Lists
+from rerank.models.contract import write_contract
 from rerank.models.score import score_lists
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.vectors.attention import SelfAttention
@@ -169,7 +169,7 @@ def test_the_same_text_under_another_id_is_the_same_query(tmp_path: Path) -> Non
     frame["query_id"] = "n" + frame["query_id"]
     frame["query"] = frame["query"].str.upper() + "  "
     (tmp_path / "m").mkdir()
-    (tmp_path / "m" / "rerank.json").write_text(json.dumps(remember(one.select(np.arange(5)))))
+    write_contract(tmp_path / "m", remember(one.select(np.arange(5))))
     assert shared_queries(Lists.from_dataframe(frame), tmp_path / "m") == ["n" + id for id in one.query_ids[:5]]
 
 
@@ -178,7 +178,7 @@ def test_a_damaged_memory_is_refused(broken: int, tmp_path: Path) -> None:
     """Decoded all the same, it would have forgotten queries."""
     lists = make_lists(tmp_path)
     whole = remember(lists)[TRAINED_ON]
-    (tmp_path / "rerank.json").write_text(json.dumps({TRAINED_ON: "!" * broken + whole[broken:]}))
+    write_contract(tmp_path, {TRAINED_ON: "!" * broken + whole[broken:]})
     with pytest.raises(UserError, match="trained_on: not what training wrote"):
         shared_queries(lists, tmp_path)
 

@@ -80,7 +80,7 @@ def test_shares_of_processes_add_up(model: CrossEncoder, lists: Lists, monkeypat
     """Each of three processes leaves out the others' lists; their gradients sum to that of one."""
     loss = PairwiseHinge()
     whole = gradients(model, lists, loss)
-    monkeypatch.setattr(Gradients, "_all_reduce", lambda self, *values: values)
+    monkeypatch.setattr(torch.distributed, "all_reduce", lambda message: None)
     parts = [gradients(model, lists, loss, process=i, processes=3) for i in range(3)]
     assert sum(value for value, _ in parts) == pytest.approx(whole[0], rel=1e-5)
     for name, gradient in whole[1].items():

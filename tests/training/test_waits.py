@@ -8,14 +8,16 @@ from typing import Any
 
 import pytest
 import torch
+from transformers import AutoTokenizer, ModernBertConfig, ModernBertForSequenceClassification
 
 from rerank import losses
 from rerank.lists import Lists
 from rerank.models.text.cross_encoder import CrossEncoder
-from tests.builders import make_lists, make_model
+from rerank.models.text.decoder import Decoder
+from tests.builders import make_decoder, make_lists, make_model
 from tests.conftest import ROOT
 
-sys.path.insert(0, str(ROOT / "scripts"))
+sys.path.insert(0, str(ROOT / "scripts" / "bench"))
 from count_kernels import Count, count_step
 
 
@@ -37,8 +39,21 @@ def test_waits_are_seen() -> None:
         torch.zeros(3).to("meta")
         torch.zeros(3).to("meta", non_blocking=True)
         torch.ones(3).sum().item()  # on the CPU
+        torch.tensor([1, 2])
     assert count.waits == ["a number", "a copy to the host", "a copy from the host"]
     assert count.kernels["sum"] == 1
+
+
+def test_copies_of_lists_are_seen() -> None:
+    values = torch.zeros(3, 4, device="meta")
+    with Count() as count:
+        torch.tensor([1.0, 2.0], device="meta")
+        values[[0, 2]]
+        values[:, [1]] = 0.0
+        values[:, 1:]
+        values[torch.zeros(2, dtype=torch.long, device="meta")]
+        torch.zeros(4)[[1, 2]]
+    assert count.waits == ["a copy of a list"] * 3
 
 
 @pytest.mark.parametrize("mode", ["full", "cached"])
@@ -52,6 +67,35 @@ def test_a_step_waits_once_at_its_end(name: str, mode: str, lists: Lists, folder
     assert kernels["_flash_attention_forward"] >= kernels["_flash_attention_backward"] > 1
     assert waits[:within] == [], "within the step"
     assert len(waits) == within + 1, "all numbers of the step in one copy"
+
+
+@pytest.mark.parametrize("long", ["max", "sum", "cls_mean"])
+def test_chunks_of_long_documents_come_together_without_a_wait(long: Any, lists: Lists, folder: Path) -> None:
+    lengths = {"query_length": 8, "document_length": 240}
+    model: Any = CrossEncoder(str(folder), head="cls" if long == "cls_mean" else None, long=long, **lengths).train()
+    _, waits, within = count_step(model, model.inputs(lists), lists, losses.ListNet(), 300)
+    assert waits[:within] == []
+
+
+def test_a_mean_of_states_is_taken_without_a_wait(lists: Lists, tiny_model: Path, tmp_path: Path) -> None:
+    """ModernBERT's own head."""
+    ids = {f"{name}_token_id": 0 for name in ("pad", "cls", "sep", "bos", "eos")}
+    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 2}
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
+    config = ModernBertConfig(classifier_pooling="mean", num_labels=1, vocab_size=len(tokenizer), **sizes, **ids)
+    ModernBertForSequenceClassification(config).save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    model: Any = CrossEncoder(str(tmp_path / "model"), query_length=8, document_length=24).train()
+    _, waits, within = count_step(model, model.inputs(lists), lists, losses.ListNet(), 300)
+    assert waits[:within] == []
+
+
+def test_a_decoder_copies_no_list(lists: Lists, tmp_path: Path) -> None:
+    """Of its chunks the host waits for one number each: Transformers looks at positions to choose a mask."""
+    folder = make_decoder(tmp_path / "model")
+    model: Any = Decoder(str(folder), template="plain", query_length=8, document_length=24).train()
+    _, waits, within = count_step(model, model.inputs(lists), lists, losses.ListNet(), 300)
+    assert set(waits[:within]) == {"a number"}
 
 
 def test_larger_chunks_are_fewer_kernels(lists: Lists, folder: Path) -> None:

@@ -101,7 +101,7 @@ def base_of(folder: Path, told: dict[str, str]) -> Path:
         name = json.loads((folder / CONFIG).read_text(encoding="utf-8")).get(BASE)
     except ValueError as error:
         raise UserError(f"{folder / CONFIG}: not JSON ({error})") from error
-    if not name:
+    if not isinstance(name, str) or not name:
         raise UserError(f"{folder}: an adapter that does not name its base; write it as {BASE} into {CONFIG}")
     try:
         base = find_model(name)

@@ -76,9 +76,8 @@ class CrossEncoder(Scorer):
                 rounded to multiples of 1/256, where the bits are cheap.
             long: what becomes of documents beyond the model's positions. ``truncate`` cuts them; the others read equal
                 chunks: ``cls_mean`` scores the mean of their CLS vectors (CEDR), ``max``, ``sum`` and ``first`` are the
-                best chunk's score, the sum of all, the first one's. Chunks are those of the document alone;
-                ``literal_cedr``, for reproduction only, gives CEDR's, which depend on batch mates, and so do its
-                scores. Null takes the saved model's own, else ``truncate``.
+                best chunk's score, the sum of all, the first one's. Chunks are those of the document alone.
+                Null takes the saved model's own, else ``truncate``.
             start: columns of the lists (``bm25``) whose z, times ``w``, is added to the score of the text. A fresh head
                 starts at 0, a head that was trained is kept. Null takes the saved model's own, [] the text part alone.
             start_depth: candidates of a stored list, from the top, whose mean and deviation make z; null takes the
@@ -139,7 +138,7 @@ class CrossEncoder(Scorer):
         self._ways: tuple[tuple[str, Precision] | None, Ways] | None = None
         check_long(self.long, self.network, self.head)
         self._use_kernels()
-        if self.long in ("cls_mean", "literal_cedr"):
+        if self.long == "cls_mean":
             mean_of_cls(self.network)
         if self.start is None:
             return
@@ -188,14 +187,14 @@ class CrossEncoder(Scorer):
         device = next(self.parameters()).device
         return super().budget if device.type != "cuda" else tokens_on_gpu(free_memory(device), self.network.config)
 
-    def settle(self, precision: Precision, kernels: Kernels = "auto", kept: Ways | None = None) -> Ways:
-        """Choose between our attention and dropout and PyTorch's: as told, else by a measurement on this processor."""
+    def settle(self, precision: Precision, kernels: Kernels = "auto") -> Ways:
+        """Choose between our attention and dropout and PyTorch's: as told, else what is faster on this processor."""
         device = next(self.network.parameters()).device
         of = device.type, precision
-        if kept is None and kernels == "auto" and self._ways and self._ways[0] in (None, of):
+        if kernels == "auto" and self._ways and self._ways[0] in (None, of):
             return self._ways[1]
-        if kept is not None or kernels != "auto":
-            self._ways = None, kept or Ways.all("own" if kernels == "own" else "torch")
+        if kernels != "auto":
+            self._ways = None, Ways.all(kernels)
         else:
             self._ways = of, self._faster(device, type_of(precision))
         use_ways(self.network, self._ways[1])
@@ -218,6 +217,12 @@ class CrossEncoder(Scorer):
     def _drawn(self) -> bool:
         """Whether some of the weights are drawn, not read."""
         return bool(self.missing)
+
+    def untrained(self) -> str:
+        """Weights that were drawn and never trained; none where they add 0 to what the columns of ``start`` say."""
+        if not self.missing or self._started or (self.start is not None and self._at_zero):
+            return ""
+        return f"{self.name}: has no trained head ({', '.join(self.missing[:4])} are random)"
 
     def prepare(self, train: Lists, seed: int) -> None:
         """Draw the head from the seed where the folder has none; a model that was trained starts anew.
@@ -340,11 +345,9 @@ class CrossEncoder(Scorer):
         tokens = tokenise(lists.store, self.tokenizer, self.query_length, self.document_length, self._around)
         if tokens.truncated:
             say_once(  # lists are scored in parts, and all parts have these documents
-                f"{lists}: {tokens.truncated} of {len(tokens.documents)} documents are longer than "
+                f"{lists.store}: {tokens.truncated} of {len(tokens.documents)} documents are longer than "
                 f"{self.document_length} word pieces and were cut"
             )
-        if self.long == "literal_cedr":
-            log.warning("literal_cedr: scores depend on which documents are scored together, as in CEDR's code")
         return self._pairs(tokens, lists.store.query, lists.store.document)
 
     def _pairs(self, tokens: Tokens, query: Array, document: Array) -> Inputs:
@@ -375,19 +378,29 @@ class CrossEncoder(Scorer):
         self.tokenizer.model_max_length = before
         write_contract(folder, self.contract())
 
-    def predict(self, pairs: Iterable[tuple[str, str]] | Lists, budget: int | None = None) -> Array:
+    def predict(  # type: ignore[override]  # what others call options is refused with a hint
+        self, pairs: Iterable[tuple[str, str]] | Lists, budget: int | None = None, **others: Any
+    ) -> Array:
         """Raw scores of (query, document) text pairs, or of lists' candidates, whatever their order and batch mates.
+
+        (On a GPU, and in bf16, to rounding: products of other sizes add up in another order.)
 
         Args:
             pairs: the texts, or lists; a document longer than ``document_length`` is cut, as in training.
             budget: padded tokens per forward pass; None for what suits the machine.
+            others: nothing; options of other libraries are refused by name.
 
         Returns:
             ``[n]`` float32.
 
         Raises:
-            UserError: pairs for a model that starts from columns: texts alone do not say what it reads.
+            UserError: an option that there is not; pairs for a model that starts from columns: texts alone do not say
+                what it reads.
         """
+        if others:
+            name = next(iter(others))
+            way = "; budget=… says how many padded tokens go through at once" if "batch" in name else ""
+            raise UserError(f"predict: there is no {name}{way}")
         if isinstance(pairs, Lists):
             return super().predict(pairs, budget)
         if self.start is not None:
@@ -407,7 +420,9 @@ class CrossEncoder(Scorer):
             budget: padded tokens per forward pass; None for what suits the machine.
             precision: arithmetic of the encoder.
         """
+        check_range("budget", budget)
         queries, documents = _sides(pairs)
+        self.warn_if_untrained()
         with ALONE:
             sides = [
                 encode(self.tokenizer, Side(length, *around), texts)[0]
@@ -441,14 +456,24 @@ class CrossEncoder(Scorer):
         Raises:
             UserError: a column that the model starts from is missing, or has not a number for every document.
         """
-        if isinstance(documents, str):
-            raise UserError("rank: expected documents, a list of texts, not one text")
+        check_range("top_k", top_k)
+        if not isinstance(documents, Sequence) or isinstance(documents, str):
+            raise UserError(f"rank: expected documents, a list of texts, not {_short(documents)}")
+        if columns and self.start is None:
+            raise UserError(f"columns: {self.name} starts from none; leave them out")
         scores = self.text_scores([(query, document) for document in documents])
         if self.start is not None:
             scores = self.add_start(scores, columns or {})
         order = np.argsort(-scores, kind="stable")[:top_k]
         ranked: list[dict[str, Any]] = [{"corpus_id": int(i), "score": float(scores[i])} for i in order]
         return [r | {"text": documents[r["corpus_id"]]} for r in ranked] if return_documents else ranked
+
+    def start_scores(self, lists: Lists) -> Array:
+        """What ranks lists before the first step where the head is fresh: the columns' z alone, ``[T]`` float32."""
+        assert self.start is not None
+        equal = [1 / len(self.start.columns)] * len(self.start.columns)
+        weights = torch.tensor(self._saved_start["weights"] if self._starts_as_saved else equal)
+        return (self.start.of_lists(lists, lists.row_numbers) @ weights).numpy()
 
     def without_start(self, lists: Lists, scores: Array) -> Array:
         """The text part's share of the scores of lists, ``[T]`` float32, to rounding."""

@@ -23,7 +23,15 @@ from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.text.head import keep_float32
 from rerank.models.text.lengths import resolve_lengths
 from rerank.models.text.long import Long
-from rerank.models.text.network import IDENTITY, check_found, load_classifier, loading, read_config, read_tokenizer
+from rerank.models.text.network import (
+    IDENTITY,
+    check_found,
+    load_classifier,
+    loading,
+    read_config,
+    read_tokenizer,
+    reading,
+)
 from rerank.models.text.prompt import Prompt
 from rerank.models.text.template import PairTemplate
 from rerank.models.weights import initial_hashes
@@ -146,7 +154,7 @@ class Decoder(CrossEncoder):
             network.config.pad_token_id = self.tokenizer.pad_token_id or 0
         else:
             network, missing = _load_language_model(folder, config), []
-            network.answers = self._answers()
+            network.register_buffer("answers", torch.tensor(self._answers()), persistent=False)  # moves with it
             _check_answers(network, folder)
         network.forward = MethodType(_classify if self.head == "hf" else _compare, network)  # a deep copy has its own
         if self.lora is not None:
@@ -258,11 +266,9 @@ def _load_language_model(folder: Path, config: Any) -> Any:
 
     kind = cast(Any, AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM)
     config.sentence_transformers = IDENTITY
-    try:
+    with reading(folder):
         network, info = kind.from_pretrained(folder, **loading(config))
-    except ValueError as error:
-        raise UserError(f"{folder}: {str(error).splitlines()[0]}") from error
-    check_found(network, info["missing_keys"], folder)
+    check_found(network, info, folder)
     if info["missing_keys"]:
         raise UserError(f"{folder}: lacks {sorted(info['missing_keys'])[0]}, without which it says neither yes nor no")
     return network

@@ -1,4 +1,4 @@
-"""Our kernels in a cross-encoder: proved when it is loaded, chosen by a measurement where it computes."""
+"""Our kernels in a cross-encoder: proved when it is loaded, chosen by the processor where it computes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from rerank.kernels.flat import flatten, reads_flat
-from rerank.kernels.measured import faster
+from rerank.kernels.precision import cpu_flags
+from rerank.kernels.products import works
 from rerank.kernels.proof import use_kernels, works_here
 from rerank.kernels.shapes import remember_code
 from rerank.kernels.ways import Ways
@@ -48,14 +49,32 @@ def prove_kernels(network: Any, batch: Mapping[str, Tensor]) -> None:
 
 
 def faster_ways(network: Any, batch: Mapping[str, Tensor], device: torch.device, kind: torch.dtype) -> Ways:
-    """The faster ways of attention and dropout on a device; PyTorch's on a GPU where ours fail on a probe."""
-    if device.type == "cuda" and reads_flat(network):
+    """The faster ways on a device, by the tables of ``docs/training.md``.
+
+    On a CPU ours are in bf16 and where weights are dropped, but for attention in scoring with AMX, whose products make
+    PyTorch's faster; in float32 without dropout PyTorch's are. On a GPU ours are, where they work on a probe.
+
+    Args:
+        network: the model's.
+        batch: the probe.
+        device: where the network computes.
+        kind: the type that its encoder computes in.
+    """
+    if device.type == "cpu":
+        half, amx = kind == torch.bfloat16, "amx_bf16" in cpu_flags()
+        return Ways(
+            scoring="own" if half and not amx else "torch",
+            training="own" if half else "torch",
+            dropped="own",
+            dropout="own",
+            products="own" if half and works() else "torch",
+        )
+    if reads_flat(network):  # on a CPU they were proved when it was loaded
         flat = {name: value.to(device) for name, value in flatten(batch, network).items()}
         if why := works_here(network, partial(_scores, network), flat, kind):
-            log.warning("our attention does not work on this GPU (%s); PyTorch's is used", why)
+            log.warning("our attention does not work on this GPU (%s); PyTorch's is used, more slowly", why)
             return Ways.all("torch")
-    heads = network.config.num_attention_heads
-    return faster(heads, network.config.hidden_size // heads, kind, device)
+    return Ways.all("own")
 
 
 def tokens_on_gpu(free: int | None, config: Any) -> int:

@@ -25,15 +25,12 @@ from rerank.models.text.template import PairTemplate
 if TYPE_CHECKING:
     from torch import Tensor
 
-Long = Literal["truncate", "first", "max", "sum", "cls_mean", "literal_cedr"]
+Long = Literal["truncate", "first", "max", "sum", "cls_mean"]
 """What becomes of a long document: cut at the model's positions; scored by its first chunk, its best one, or the sum
-over all; scored from the mean of its chunks' CLS vectors; the last exactly as in CEDR's code, batch mates and all."""
+over all; scored from the mean of its chunks' CLS vectors."""
 
 CHUNKS = "chunks"
 """Key of a batch: rows of each pair, ``[n]``; absent where each pair has one."""
-
-CEDR_BATCH = 16
-"""Pairs that CEDR evaluates together; it trains on 4."""
 
 _rows: ContextVar[Tensor | None] = ContextVar("rows", default=None)
 """Rows of each pair in the forward pass that this thread is at, where their CLS vectors are averaged."""
@@ -45,8 +42,6 @@ def make_inputs(
     """The inputs of a strategy; ``room`` is how many tokens a row has for query and chunk together."""
     if long == "truncate":
         return PairInputs(tokens, query, document, template)
-    if long == "literal_cedr":
-        return CedrInputs(tokens, query, document, template, room - query_length, query_length)
     return ChunkInputs(tokens, query, document, template, room - query_length, only_first=long == "first")
 
 
@@ -105,66 +100,6 @@ class ChunkInputs(PairInputs):
         return sorted(parts, key=lambda part: -lengths[part].max() * len(part))
 
 
-class CedrInputs(PairInputs):
-    """CEDR's own rows: a document's chunks depend on the longest document beside it.
-
-    Of a batch whose longest document has ``D`` tokens, every document is padded to ``D`` and cut into
-    ``ceil(D / capacity)`` equal chunks; one that is only padding counts in the mean as well. Queries are padded to
-    their length, so that padding takes positions, and the last special token comes after a chunk's padding. Batches
-    are 16 pairs in the order of the lists; in training, the documents that a micro-batch holds (4 in CEDR's).
-    Scores equal those of ``cls_mean`` where all documents are of one length and all queries of the full one.
-    """
-
-    def __init__(
-        self,
-        tokens: Tokens,
-        query: Array,
-        document: Array,
-        template: PairTemplate,
-        capacity: int,
-        query_length: int,
-    ) -> None:
-        super().__init__(tokens, query, document, template)
-        self.capacity, self.query_length = capacity, query_length
-
-    def lengths(self, rows: Array) -> Array:
-        """Tokens of the rows that every pair would have by itself."""
-        lengths = self.document_lengths[self.document[rows]]
-        counts = np.maximum(1, -(-lengths // self.capacity))
-        return lengths + counts * (self.query_length + self.template.special)
-
-    def chunks(self, rows: Array, starts: Array, budget: int) -> list[Array]:
-        """Pairs in their order, 16 together, whatever the budget: the batch is part of the recipe."""
-        return [np.arange(first, min(first + CEDR_BATCH, len(rows))) for first in range(0, len(rows), CEDR_BATCH)]
-
-    def collate(self, rows: Array, starts: Array) -> dict[str, Tensor]:
-        """Rows of padded queries and padded chunks, pair after pair, equally many for each."""
-        import torch
-
-        queries, documents = self.query[rows], self.document[rows]
-        width = int(self.document_lengths[documents].max())
-        count = max(1, -(-width // self.capacity))
-        size = -(-width // count)
-        texts = _padded([self.documents[d] for d in documents], count * size).reshape(len(documents) * count, size)
-        asked = _padded([self.queries[q] for q in queries], self.query_length).repeat(count, axis=0)
-        batch = self.join(list(np.maximum(asked, 0)), list(np.maximum(texts, 0)))
-        for side, ids in ((0, asked), (self.query_length, texts)):
-            start = len(self.template.prefix) + side + (len(self.template.middle) if side else 0)
-            here = slice(start, start + ids.shape[1])
-            missing = torch.from_numpy(ids < 0)
-            batch["attention_mask"][:, here].masked_fill_(missing, 0)
-            batch["input_ids"][:, here].masked_fill_(missing, self.template.pad)
-        return batch | {CHUNKS: torch.full((len(documents),), count)}
-
-
-def _padded(rows: list[Array], width: int) -> Array:
-    """Ids as ``[n, width]`` int64, -1 where there are none."""
-    padded = np.full((len(rows), width), -1, dtype=np.int64)
-    for row, ids in zip(padded, rows, strict=True):
-        row[: len(ids)] = ids
-    return padded
-
-
 def score_rows(network: Any, batch: Mapping[str, Any], long: Long) -> Tensor:
     """Scores ``[n]`` float32 of a collated batch, one per pair however many rows it has.
 
@@ -181,7 +116,7 @@ def score_rows(network: Any, batch: Mapping[str, Any], long: Long) -> Tensor:
         if counts is None:
             return network(**given).logits[:, 0].float()
         if long in ("max", "sum"):
-            return torch.segment_reduce(network(**given).logits[:, 0].float(), long, lengths=counts)
+            return torch.segment_reduce(network(**given).logits[:, 0].float(), long, lengths=counts, unsafe=True)
         token = _rows.set(counts)
         try:
             return network(**given).logits[:, 0].float()
@@ -203,7 +138,7 @@ def _average(encoder: Any, _inputs: Any, output: Any) -> Any:
 
     if (counts := _rows.get()) is not None:
         cls = output.last_hidden_state[:, 0].float()
-        output.last_hidden_state = torch.segment_reduce(cls, "mean", lengths=counts, axis=0)[:, None]
+        output.last_hidden_state = torch.segment_reduce(cls, "mean", lengths=counts, axis=0, unsafe=True)[:, None]
         if output.get("pooler_output") is not None:
             output.pooler_output = encoder.pooler(output.last_hidden_state)
     return output
@@ -219,8 +154,6 @@ def check_long(long: str, network: Any, head: str) -> None:
 
     if long not in get_args(Long):
         raise UserError(f"model.long is {long!r}; it is one of {', '.join(get_args(Long))}")
-    if long == "literal_cedr" and head != "cls":
-        raise UserError("model.long literal_cedr is CEDR's recipe, which needs model.head cls")
     if long == "cls_mean" and head == "hf":
         pooler = getattr(getattr(network, network.base_model_prefix), "pooler", None)
         pooled = getattr(network.config, "classifier_pooling", "cls") != "cls" or isinstance(pooler, nn.Linear)

@@ -3,20 +3,46 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from rerank.errors import UserError
+from rerank.errors import UserError, one_line
+from rerank.files import say_once
 from rerank.models.text.architecture import is_decoder
 from rerank.models.text.head import ClsHead, keep_float32
-from rerank.models.weights import check_safetensors, check_tokenizer
+from rerank.models.weights import check_tokenizer, tensor_names
 
 FOUND = 0.9
 """Share of an encoder's parameters that a folder has to have the weights of."""
+
+LAYERS = ("num_hidden_layers", "num_decoder_layers", "encoder_layers", "decoder_layers")
+"""Numbers of layers, by the names that configurations of all architectures understand."""
+
+UNREAD = ("position_ids", "inv_freq", "masked_bias", "attn.bias", "._weight")
+"""Ends of names that files have and encoders do not: constants of older versions, DeBERTa's second embeddings."""
+
+
+@contextmanager
+def reading(folder: Path) -> Iterator[None]:
+    """Say in one line what other libraries stumble over in a folder, each with exceptions of its own.
+
+    Raises:
+        UserError: what a library said.
+    """
+    try:
+        yield
+    except (UserError, MemoryError):
+        raise
+    except Exception as error:
+        raise UserError(
+            f"{folder}: cannot be read ({type(error).__name__}: {one_line(error)[:300]}); copy the model again"
+        ) from error
 
 
 def load_encoder(folder: Path, head: str, saved_cls: bool, dropout: float | None) -> tuple[Any, list[str]]:
@@ -39,13 +65,18 @@ def load_encoder(folder: Path, head: str, saved_cls: bool, dropout: float | None
         if saved_cls:
             from safetensors.torch import load_file
 
-            network = ClsHead(AutoModel.from_config(config, **_no_pooler(config)), rate)
-            check_safetensors(folder / "model.safetensors")
-            network.load_state_dict(load_file(str(folder / "model.safetensors")))
+            with reading(folder):
+                weights = load_file(str(folder / "model.safetensors"))
+                with torch.device("meta"):  # what does not fit is found before it takes memory
+                    network = ClsHead(AutoModel.from_config(config, **_no_pooler(config)), rate)
+                    network.load_state_dict({name: weight.to("meta") for name, weight in weights.items()})
+                network = ClsHead(AutoModel.from_config(config, **_no_pooler(config)), rate)
+                network.load_state_dict(weights)
             missing = []
         else:
-            encoder, info = AutoModel.from_pretrained(folder, **keys, **_no_pooler(config))
-            check_found(encoder, info["missing_keys"], folder)
+            with reading(folder):
+                encoder, info = AutoModel.from_pretrained(folder, **keys, **_no_pooler(config))
+            check_found(encoder, info, folder)
             network = ClsHead(encoder, rate)
             nn.init.normal_(network.classifier.weight, std=getattr(config, "initializer_range", 0.02))
             nn.init.zeros_(network.classifier.bias)
@@ -56,7 +87,7 @@ def load_encoder(folder: Path, head: str, saved_cls: bool, dropout: float | None
             keep_float32(module)
         elif pooler := getattr(module, "pooler", None):
             keep_float32(pooler)
-    return network, missing
+    return network.eval(), missing  # as Transformers loads; kernels prove themselves without dropout
 
 
 def read_tokenizer(folder: Path) -> Any:
@@ -64,7 +95,8 @@ def read_tokenizer(folder: Path) -> Any:
     from transformers import AutoTokenizer
 
     check_tokenizer(folder)
-    return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    with reading(folder):
+        return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
 
 
 def read_config(folder: Path, dropout: float | None) -> Any:
@@ -76,7 +108,12 @@ def read_config(folder: Path, dropout: float | None) -> Any:
     hf_logging.disable_progress_bar()
     if not (folder / "config.json").is_file():
         raise UserError(f"{folder}: holds an adapter, no whole model; load it as a Decoder")
-    config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    with reading(folder):
+        config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    weights = len(tensor_names(folder))  # each layer has one at least: 20,000 layers are not even begun
+    for name, most in (*((name, weights) for name in LAYERS), ("num_attention_heads", math.inf)):
+        if isinstance(value := getattr(config, name, None), int) and not 0 <= value <= most:
+            raise UserError(f"{folder}: config.json: {name} is {value}, and there are {weights} weights")
     if dropout is not None:
         for name, value in vars(config).items():
             if ("dropout" in name or name.endswith("pdrop")) and isinstance(value, int | float):
@@ -101,18 +138,30 @@ def load_classifier(folder: Path, config: Any) -> tuple[Any, list[str]]:
     config.num_labels = 1
     config.sentence_transformers = IDENTITY
     try:
-        network, info = AutoModelForSequenceClassification.from_pretrained(folder, **loading(config))
-    except ValueError as error:
-        raise UserError(f"{folder}: {str(error).splitlines()[0]}") from error
-    except RuntimeError as error:
-        raise UserError(f"{folder}: is a classifier of several labels, not a scorer of one") from error
-    missing = sorted(info["missing_keys"])
-    check_found(network, missing, folder)
-    return network, missing
+        with reading(folder):
+            network, info = AutoModelForSequenceClassification.from_pretrained(folder, **loading(config))
+    except UserError as error:
+        if isinstance(error.__cause__, RuntimeError):  # of sizes that do not match
+            raise UserError(f"{folder}: a classifier of several labels, or with another model's config.json") from error
+        raise
+    check_found(network, info, folder)
+    return network, sorted(info["missing_keys"])
 
 
-def check_found(network: Any, missing: Iterable[str], folder: Path) -> None:
-    """Refuse an encoder most of whose weights have other names in the folder: it would start from random ones."""
+def check_found(network: Any, info: dict[str, Any], folder: Path) -> None:
+    """Refuse an encoder that would start from random weights, or whose weights are not all read.
+
+    Heads for other tasks may stay unread.
+
+    Args:
+        network: what Transformers made.
+        info: what it says of the weights.
+        folder: where they are.
+
+    Raises:
+        UserError: most weights of the encoder have other names in the folder, or the folder has more of them.
+    """
+    missing = info["missing_keys"]
     prefix = f"{network.base_model_prefix}."
     inner = getattr(network, network.base_model_prefix, network)
     start = prefix if inner is not network else ""
@@ -124,6 +173,16 @@ def check_found(network: Any, missing: Iterable[str], folder: Path) -> None:
             f"{folder}: lacks {lacking / sum(sizes.values()):.0%} of the encoder's weights, such as {example}; are "
             "they of another architecture, or called otherwise?"
         )
+    parts = {name for name, _ in inner.named_children()}
+    unread = [name for name in sorted(info["unexpected_keys"]) if not name.endswith(UNREAD)]
+    if own := [name for name in unread if name.removeprefix(prefix).partition(".")[0] in parts]:
+        raise UserError(
+            f"{folder}: config.json is of a smaller model, without a place for {len(own)} of the weights, such as "
+            f"{own[0]}; copy both from where the model comes from"
+        )
+    if unread:
+        heads = dict.fromkeys(name.removeprefix(prefix).partition(".")[0] for name in unread)
+        say_once(f"{folder}: has weights for another task, which are not read: {', '.join(heads)}")
 
 
 def _no_pooler(config: Any) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 
 from torch import Tensor, nn
 
+from rerank.errors import UserError
 from rerank.features.normalise import Normaliser
 from rerank.models.vectors.inputs import FeatureInputs, ListInputs
 from rerank.models.vectors.network import FeatureNetwork, activation
@@ -47,7 +48,7 @@ class SelfAttention(FeatureNetwork):
                 null is ``features``, what feature files are parsed to.
         """
         if min(width, hidden, blocks, heads) < 1 or width % heads:
-            raise ValueError(f"model.width {width} must be a multiple of model.heads {heads}, and all of them above 0")
+            raise UserError(f"model.width {width} must be a multiple of model.heads {heads}, and all of them above 0")
         settings = {"width": width, "hidden": hidden, "blocks": blocks, "heads": heads}
         super().__init__(settings | {"dropout": dropout, "output": output}, normalise, columns)
 

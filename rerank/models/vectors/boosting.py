@@ -13,7 +13,6 @@ import numpy as np
 
 from rerank.errors import NotFoundError, UserError
 from rerank.features.parse import FEATURES
-from rerank.files import digest
 from rerank.models.added import check_added, warn_of_added
 from rerank.models.base import Model
 from rerank.models.contract import CONTRACT, checked_contract, class_name, write_contract
@@ -61,12 +60,12 @@ class Trees(Model):
         for name, value in settings.items():
             low, high = _RANGES.get(name, (0, None))
             if isinstance(value, int | float) and (value < low or (high is not None and value > high)):
-                raise ValueError(
+                raise UserError(
                     f"{name} must be at least {low}{'' if high is None else f', at most {high}'}, not {value}"
                 )
         for name in _POSITIVE & settings.keys():
             if settings[name] == 0:
-                raise ValueError(f"{name} must be above 0")
+                raise UserError(f"{name} must be above 0")
         columns = settings.pop("columns")
         self.columns = [FEATURES] if columns is None else list(columns)
         self.settings = settings
@@ -134,6 +133,10 @@ class Trees(Model):
     def count(self) -> int:
         """The number of trees."""
 
+    def untrained(self) -> str:
+        """Whether it has no trees."""
+        return "" if self.booster is not None else f"{type(self).__name__}: has no trees, so that all scores are 0"
+
     def predict(self, lists: Any, groups: Sequence[int] | None = None) -> Array:
         """Scores of every candidate, ``[n]`` float32, in their order; 0 before the first tree.
 
@@ -146,6 +149,7 @@ class Trees(Model):
         """
         given = as_lists(lists, groups, self.columns, self.names)
         if self.booster is None:
+            self.warn_if_untrained()
             columns_of(given, self.columns)
             return zeros(given)
         return np.asarray(self._predict(vectors(given, self.names)), dtype=np.float32)
@@ -175,14 +179,12 @@ class Trees(Model):
         path = folder / cls.file
         if not path.is_file():
             raise NotFoundError(f"{path}: no such file; train again")
-        if "hash" in contract and digest(path) != contract["hash"]:  # of version 1
-            raise UserError(f"{path}: not the file that training wrote; copy the model again, or train again")
         try:
             model = cls(**contract["settings"])
             model.names = [str(name) for name in contract["columns"]]
         except UserError:
             raise
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise UserError(f"{folder / CONTRACT}: not a whole contract ({error}); train again") from error
         model._read(path)
         return model

@@ -39,7 +39,7 @@ def columns_of(lists: Lists, columns: Sequence[str]) -> list[str]:
     if FEATURES in columns and FEATURES not in store.column_names:
         there = ", ".join(store.column_names) or "no columns"
         holds = "holds texts, not feature vectors; use a CrossEncoder, or" if store.has_text else "has no features;"
-        raise UserError(f"{lists}: {holds} name columns to read (model.columns), there are {there}")
+        raise UserError(f"{lists.store}: {holds} name columns to read (model.columns), there are {there}")
     if not columns:
         raise UserError(f"model.columns: is empty; name some of {', '.join(store.column_names)}, or leave it out")
     return list(flat(columns, {file: store.entry(file) for file in {name.partition("/")[0] for name in columns}}))
@@ -54,7 +54,7 @@ def vectors(lists: Lists, names: Sequence[str]) -> Array:
     try:
         return lists.matrix(names)
     except UserError as error:
-        raise UserError(f"{lists}: the model reads {_shortened(names)}; {error}") from error
+        raise UserError(f"{lists.store}: the model reads {_shortened(names)}; {error}") from error
 
 
 def _shortened(names: Sequence[str]) -> str:
@@ -107,8 +107,8 @@ def check_known(lists: Lists, names: Sequence[str], values: Array) -> None:
     if (unknown := np.isnan(values)).any():
         column = int(unknown.any(axis=0).argmax())
         raise UserError(
-            f"{lists}: {names[column]} says nothing of {int(unknown[:, column].sum())} candidates (they were added, or "
-            "that system did not return them); leave the column out, or use trees, which can tell"
+            f"{lists.store}: {names[column]} says nothing of {int(unknown[:, column].sum())} candidates (they were "
+            "added, or that system did not return them); leave the column out, or use trees, which can tell"
         )
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rerank.errors import UserError, one_line
 from rerank.models.vectors.boosting import Gain, Objective, Split, Trees
+from rerank.models.vectors.forest import check_lightgbm
 
 if TYPE_CHECKING:
     from rerank.arrow import Array
@@ -135,7 +137,13 @@ class LightGBM(Trees):
         self.booster.save_model(path)
 
     def _read(self, path: Path) -> None:
-        self.booster = self.module.Booster(model_file=path)
+        text = check_lightgbm(path, len(self.names))
+        try:
+            self.booster = self.module.Booster(model_str=text)
+        except (self.module.basic.LightGBMError, ValueError) as error:  # of the parameters behind the trees
+            raise UserError(
+                f"{path}: cannot be read ({one_line(error)}); copy the model again, or train again"
+            ) from error
 
     @property
     def count(self) -> int:

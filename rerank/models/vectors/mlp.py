@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from torch import Tensor, nn
 
-from rerank.errors import nearest
+from rerank.errors import UserError, nearest
 from rerank.features.normalise import Normaliser
 from rerank.kernels.dropout import Dropout
 from rerank.models.vectors.network import FeatureNetwork, activation
@@ -70,16 +70,16 @@ class MLP(FeatureNetwork):
         given = {"hidden": hidden, "activation": activation, "batch_norm": batch_norm, "input_norm": input_norm}
         given |= {"output": output}
         if preset is not None and preset not in PRESETS:
-            raise ValueError(f"model.preset: there is no {preset!r}{nearest(preset, PRESETS)}")
+            raise UserError(f"model.preset: there is no {preset!r}{nearest(preset, PRESETS)}")
         settings: dict[str, Any] = {"hidden": [1024], "activation": "relu", "batch_norm": "none", "input_norm": False}
         settings |= {"output": "none"}
         settings |= PRESETS[preset] if preset else {}
         settings |= {name: value for name, value in given.items() if value is not None}
         settings |= {"momentum": momentum, "dropout": dropout}
         if any(size < 1 for size in settings["hidden"]):
-            raise ValueError(f"model.hidden: sizes must be at least 1, not {settings['hidden']}")
+            raise UserError(f"model.hidden: sizes must be at least 1, not {settings['hidden']}")
         if not 0 <= dropout < 1 or not 0 < momentum <= 1:
-            raise ValueError(f"model.dropout must be in [0, 1) and momentum in (0, 1], not {dropout} and {momentum}")
+            raise UserError(f"model.dropout must be in [0, 1) and momentum in (0, 1], not {dropout} and {momentum}")
         super().__init__(settings, normalise, columns)
 
     @property

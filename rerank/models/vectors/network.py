@@ -82,6 +82,10 @@ class FeatureNetwork(Scorer):
         """The lists' vectors, normalised, on the model's device."""
         return self.reads(lists, self.normalisers, self.names, next(self.parameters()).device)
 
+    def untrained(self) -> str:
+        """Whether the lists that decide its width have not been seen."""
+        return "" if self.names else f"{type(self).__name__}: was not trained, its weights are random"
+
     def predict(self, lists: Any, budget: int | None = None, groups: Sequence[int] | None = None) -> Array:
         """Scores of every candidate, ``[n]`` float32, in their order; by fresh weights before training.
 
@@ -96,6 +100,7 @@ class FeatureNetwork(Scorer):
         given = as_lists(lists, groups, self.columns, self.names)
         if self.names:
             return super().predict(given, budget)
+        self.warn_if_untrained()
         fresh = deepcopy(self)  # normalisers are fitted to these lists, and this model stays as it is
         fresh.prepare(given, FRESH_SEED)
         return fresh.predict(given, budget=budget)
@@ -144,7 +149,7 @@ class FeatureNetwork(Scorer):
             model.names = [str(name) for name in contract["columns"]]
             model.build(len(model.names))
             model.load_state_dict(load_file(str(folder / "model.safetensors")))
-        except (KeyError, TypeError, RuntimeError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:
             raise UserError(f"{folder}: not a whole model ({str(error).splitlines()[0]}); train it again") from error
         return model
 
@@ -161,5 +166,5 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {
 def activation(name: str) -> nn.Module:
     """A layer by its name."""
     if name not in ACTIVATIONS:
-        raise ValueError(f"{name}: no such activation; one of {', '.join(ACTIVATIONS)}")
+        raise UserError(f"{name}: no such activation; one of {', '.join(ACTIVATIONS)}")
     return ACTIVATIONS[name]()

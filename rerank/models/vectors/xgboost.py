@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from rerank.errors import UserError, one_line
 from rerank.models.vectors.boosting import Gain, Objective, Split, Trees
+from rerank.models.vectors.forest import check_xgboost
 
 if TYPE_CHECKING:
     from rerank.arrow import Array
@@ -124,7 +126,12 @@ class XGBoost(Trees):
         self.booster.save_model(path)
 
     def _read(self, path: Path) -> None:
-        self.booster = self.module.Booster(model_file=path)
+        check_xgboost(path, len(self.names))
+        try:
+            self.booster = self.module.Booster(model_file=path)
+        except self.module.core.XGBoostError as error:
+            reason = one_line(error).partition(" Stack trace")[0]
+            raise UserError(f"{path}: cannot be read ({reason}); copy the model again, or train again") from error
 
     @property
     def count(self) -> int:

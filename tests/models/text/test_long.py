@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +17,10 @@ from rerank.files import say_once
 from rerank.kernels.flat import SEQUENCES
 from rerank.lists import Lists, build_lists
 from rerank.lists.sampling import Full
-from rerank.lists.tokens import Tokens
 from rerank.losses import ListNet
 from rerank.models.load import load_model
 from rerank.models.score import score_candidates, score_lists
 from rerank.models.text.cross_encoder import CrossEncoder
-from rerank.models.text.long import make_inputs
 from rerank.training.batches import Batches
 from rerank.training.step import Gradients, Limits
 from tests.builders import WORDS, make_model, random_run, write_collection
@@ -235,69 +232,10 @@ def test_the_strategy_is_saved(short_model: Path, tmp_path: Path, lists: Lists, 
     np.testing.assert_allclose(again.predict(pairs_of(lists)), model.predict(pairs_of(lists)), atol=1e-6)
 
 
-def cedr(model: CrossEncoder, pairs: Sequence[tuple[str, str]]) -> list[float]:
-    """CEDR's scores of a batch, written down from its recipe: padded queries, chunks of the padded document."""
-    network: Any = model.network
-    cls, sep = model.tokenizer.cls_token_id, model.tokenizer.sep_token_id
-    documents = [pieces(model, document)[:DOCUMENT] for _, document in pairs]
-    width = max(map(len, documents))
-    count = max(1, int(np.ceil(width / CAPACITY)))
-    size = int(np.ceil(width / count))
-    scores = []
-    for (query, _), document in zip(pairs, documents, strict=True):
-        asked = pieces(model, query)[:QUERY]
-        asked = asked + [0] * (QUERY - len(asked))
-        asked_mask = [int(i < len(pieces(model, query))) for i in range(QUERY)]
-        document_mask = [1] * len(document) + [0] * (count * size - len(document))
-        document = document + [0] * (count * size - len(document))
-        vectors = []
-        for start in range(0, max(1, count * size), max(1, size)):
-            chunk, mask = document[start : start + size], document_mask[start : start + size]
-            with torch.no_grad():
-                output = network.encoder(
-                    input_ids=torch.tensor([[cls, *asked, sep, *chunk, sep]]),
-                    attention_mask=torch.tensor([[1, *asked_mask, 1, *mask, 1]]),
-                    token_type_ids=torch.tensor([[0] * (QUERY + 2) + [1] * (size + 1)]),
-                )
-            vectors.append(output.last_hidden_state[0, 0])
-        mean = torch.stack(vectors).mean(0)
-        scores.append((network.classifier.weight[0] @ mean + network.classifier.bias[0]).item())
-    return scores
-
-
-def test_literal_cedr_is_the_recipe_batch_mates_and_all(
-    short_model: Path, lists: Lists, caplog: pytest.LogCaptureFixture
-) -> None:
-    model = model_of(short_model, "literal_cedr")
-    pairs = pairs_of(lists)
-    inputs = model.inputs(lists)
-    assert "depend on which documents are scored together" in caplog.text
-    expected = [score for start in range(0, len(pairs), 16) for score in cedr(model, pairs[start : start + 16])]
-    found = score_lists(model, inputs, lists, precision="fp32")
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
-    alone = [cedr(model, [pair])[0] for pair in pairs]
-    assert np.abs(found - alone).max() > 0.01, "a batch mate adds an empty chunk"
-
-
-def test_literal_cedr_agrees_with_cls_mean_for_full_queries_and_equal_lengths(short_model: Path) -> None:
-    mine, theirs = (model_of(short_model, long) for long in ("cls_mean", "literal_cedr"))
-    rng, rows = np.random.default_rng(5), np.arange(5)
-    for length in (1, CAPACITY, CAPACITY + 1, DOCUMENT):  # one chunk, and equal ones
-        queries, documents = (list(rng.integers(2000, 20000, (5, width))) for width in (QUERY, length))
-        scores = []
-        for model in (mine, theirs):
-            tokens = Tokens.of(queries, documents)
-            inputs = make_inputs(model.long, tokens, rows, rows, model.template, QUERY, model.room)
-            scores.append(score_candidates(model, inputs, rows, rows, precision="fp32"))
-        np.testing.assert_allclose(scores[0], scores[1], atol=1e-5)
-
-
 def test_what_cannot_work_is_refused(short_model: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="cls_mean reads longer"):
         model_of(short_model, "truncate")
-    with pytest.raises(UserError, match="head cls"):
-        model_of(short_model, "literal_cedr", "hf")
-    with pytest.raises(UserError, match="one of truncate, first"):
+    with pytest.raises(UserError, match="expected 'truncate', 'first'"):
         model_of(short_model, "mean")
     with pytest.raises(UserError, match="40 positions"):
         model_of(short_model, "max", query_length=POSITIONS)

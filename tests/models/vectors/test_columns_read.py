@@ -58,7 +58,7 @@ def test_trees_do_not_see_columns_that_they_are_not_told(lists: Lists, tmp_path:
     lists.store.add_column("another", np.ones(lists.size))
     again = load_model(tmp_path)
     assert isinstance(again, Trees)
-    np.testing.assert_array_equal(again.predict(Lists.open(str(lists))), scores)
+    np.testing.assert_array_equal(again.predict(Lists.open(str(lists.store))), scores)
 
 
 def test_a_part_of_a_feature_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,61 @@
+"""Processes that work together end together."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import torch.distributed as dist
+
+from rerank import stops
+from rerank.errors import UserError, one_line
+from rerank.stops import Stopped
+
+
+class _Failure(NamedTuple):
+    """What a process tells the others of its error."""
+
+    stopped: bool
+    message: str
+
+
+@contextmanager
+def together() -> Iterator[None]:
+    """A block that every process of a group works through by itself; each waits at its end for the others.
+
+    Where one process raises, all do, with the same line: none waits for a message that will never be sent. Within the
+    block processes must not talk to each other. A process without a group raises what it raises.
+
+    Raises:
+        Stopped: a signal came to one of them, and none failed.
+        UserError: what another process raised.
+    """
+    error: BaseException | None = None
+    try:
+        yield
+    except (Exception, Stopped) as raised:
+        error = raised
+    if dist.is_available() and dist.is_initialized():
+        failures: list[_Failure | None] = [None] * dist.get_world_size()
+        dist.all_gather_object(failures, None if error is None else _failure(error))
+        _raise_first(failures, error)
+    if error is not None:
+        raise error
+
+
+def _failure(error: BaseException) -> _Failure:
+    known = isinstance(error, UserError | Stopped)
+    said = one_line(error) if known else f"process {dist.get_rank()}: {type(error).__name__}: {one_line(error)}"
+    return _Failure(isinstance(error, Stopped), said)
+
+
+def _raise_first(failures: list[_Failure | None], error: BaseException | None) -> None:
+    """Raise what the first process that failed said; errors of ours that were not foreseen keep their traceback."""
+    there = [failure for failure in failures if failure is not None]
+    if not there or not (error is None or isinstance(error, UserError | Stopped)):
+        return
+    if failed := [failure.message for failure in there if not failure.stopped]:
+        raise error if isinstance(error, UserError) and one_line(error) == failed[0] else UserError(failed[0])
+    raise Stopped(stops.asked() or signal.SIGTERM)

@@ -1,0 +1,231 @@
+"""Kernels and waits of a training step on a GPU, counted without one.
+
+    python scripts/bench/count_kernels.py [--hidden 384] [--layers 6] [--lists 8] [--depth 50] [--tokens 270]
+        [--budgets 8192 65536] [--dropout 0.1]
+
+prints Markdown. The step runs on the meta device, whose tensors have shapes and no numbers, and which takes the ways of
+a GPU (fake CUDA tensors cannot go backwards without CUDA). Every operation that would be launched is counted, and so is
+every one for which the host would wait: a number that Python reads, a shape that depends on values, a copy that is not
+asynchronous. Casts by autocast are not among them, and nothing is said about time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # rerank, where it is not installed
+
+VIEWS = (
+    "view",
+    "_unsafe_view",
+    "reshape",
+    "expand",
+    "slice",
+    "select",
+    "unsqueeze",
+    "squeeze",
+    "transpose",
+    "t",
+    "permute",
+    "unbind",
+    "split",
+    "split_with_sizes",
+    "detach",
+    "alias",
+    "as_strided",
+    "empty",
+    "empty_like",
+    "new_empty",
+    "empty_strided",
+    "unfold",
+    "diagonal",
+)
+"""Operations that launch nothing."""
+
+WAITS = ("_local_scalar_dense", "nonzero", "masked_select", "_unique2", "unique_dim", "equal", "item", "is_nonzero")
+"""Operations for whose result the host waits."""
+
+
+class Count(TorchDispatchMode):
+    """Counts what a GPU would compute, and where the host would wait for it.
+
+    Attributes:
+        kernels: launches by operation.
+        waits: waits by operation, in order.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kernels: Counter[str] = Counter()
+        self.waits: list[str] = []
+        self._lists = _Lists(self.waits)
+
+    def __enter__(self) -> Any:
+        self._lists.__enter__()
+        return super().__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        self._lists.__exit__(*error)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Count one operation."""
+        kwargs = kwargs or {}
+        name = func.overloadpacket.__name__
+        name = name if name.startswith("_") else name.rstrip("_")
+        given = [*_tensors(args), *_tensors(kwargs.values())]
+        there = any(tensor.is_meta for tensor in given)
+        if there and name == "_local_scalar_dense":
+            self.waits.append("a number")
+            return {torch.bool: True, torch.int64: 1}.get(given[0].dtype, 1.0)
+        if there and name == "_to_copy" and torch.device(kwargs.get("device") or "meta").type == "cpu":
+            self.waits.append("a copy to the host")
+            return torch.full(given[0].shape, 1e-3, dtype=kwargs.get("dtype") or given[0].dtype)
+        masks = [tensor for tensor in given[1:] if tensor.is_meta and tensor.dtype == torch.bool]
+        if there and (name in WAITS or (name in ("index", "index_put") and masks)):
+            self.waits.append(name)
+        out = func(*args, **kwargs)
+        arrives = any(tensor.is_meta for tensor in _tensors([out]))
+        comes = name in ("_to_copy", "copy") and arrives and any(not tensor.is_meta for tensor in given)
+        if comes and not (kwargs.get("non_blocking") or (name == "copy" and len(args) > 2 and args[2])):
+            self.waits.append("a copy from the host")
+        if (there or arrives) and name not in VIEWS:
+            self.kernels[name] += 1
+        return out
+
+
+class _Lists(TorchFunctionMode):
+    """Counts lists and arrays of numbers that become tensors of the device: such a copy is no operation of its own."""
+
+    def __init__(self, waits: list[str]) -> None:
+        super().__init__()
+        self.waits = waits
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Count one call."""
+        out = func(*args, **(kwargs or {}))
+        made = func in (torch.tensor, torch.as_tensor) and not isinstance(args[0], torch.Tensor)
+        indexed = func in (torch.Tensor.__getitem__, torch.Tensor.__setitem__) and any(
+            isinstance(index, list | np.ndarray) for index in (args[1] if isinstance(args[1], tuple) else [args[1]])
+        )
+        if (made and out.is_meta) or (indexed and args[0].is_meta):
+            self.waits.append("a copy of a list")
+        return out
+
+
+def _tensors(values: Any) -> Iterator[torch.Tensor]:
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            yield value
+        elif isinstance(value, list | tuple):
+            yield from _tensors(value)
+
+
+@contextmanager
+def as_on_a_gpu() -> Iterator[None]:
+    """Within it the meta device has random numbers, no autocast, and FlashAttention, as far as code asks."""
+
+    class Random:
+        @staticmethod
+        def get_rng_state(_: Any) -> None: ...
+
+        @staticmethod
+        def set_rng_state(*_: Any) -> None: ...
+
+    with (
+        mock.patch("torch.get_device_module", lambda _: Random),
+        mock.patch("torch.autocast", lambda *_, **__: nullcontext()),
+        mock.patch("torch.is_autocast_enabled", lambda *_: False),
+        mock.patch("rerank.kernels.flat_attention._has_kernel", lambda _: True),
+    ):
+        yield
+
+
+def count_step(
+    model: Any, inputs: Any, lists: Any, loss: Any, budget: int, mode: str = "full"
+) -> tuple[Counter[str], list[str], int]:
+    """Kernels of a step without the optimizer, the waits within it, and how many of them come before its end.
+
+    The model is of no use afterwards: its numbers are gone.
+    """
+    from rerank.training.batches import Group
+    from rerank.training.step import Gradients, Limits
+
+    groups = [Group(i, np.arange(lists.offsets[i], lists.offsets[i + 1]), i) for i in range(len(lists))]
+    model.to("meta")
+    gradients = Gradients(model, inputs, lists, loss, "bf16", Limits(budget), gradient=mode)  # type: ignore[arg-type]
+    within: list[int] = []
+    with as_on_a_gpu(), Count() as count:
+        finish = getattr(gradients, "_finish", None)  # versions before had none, and waited where they liked
+
+        def end(*told: Any) -> Any:
+            within.append(len(count.waits))
+            return finish(*told)  # type: ignore[misc]
+
+        if finish:
+            gradients._finish = end  # type: ignore[method-assign]
+        gradients.accumulate(groups, 1)
+    return count.kernels, count.waits, within[0] if within else len(count.waits)
+
+
+def made(options: argparse.Namespace) -> tuple[Any, Any, Any]:
+    """A random BERT, and lists of random words for it."""
+    import pandas as pd
+    from random_models import random_model
+
+    from rerank.lists.tokens import Tokens
+    from rerank.lists.view import Lists
+    from rerank.models.text.cross_encoder import CrossEncoder
+
+    sizes = {"hidden_size": options.hidden, "num_hidden_layers": options.layers}
+    sizes |= {"num_attention_heads": max(1, options.hidden // 32), "intermediate_size": 4 * options.hidden}
+    with tempfile.TemporaryDirectory() as folder:
+        name = random_model("MiniLM-L6", Path(folder), **sizes)
+        model = CrossEncoder(name, query_length=32, document_length=448, dropout=options.dropout)
+    frame = pd.DataFrame(
+        [(f"q{q}", f"d{q}-{d}", int(d < 2)) for q in range(options.lists) for d in range(options.depth)],
+        columns=["query_id", "doc_id", "grade"],
+    ).assign(query="q", text="t")
+    lists = Lists.from_dataframe(frame)
+    rng = np.random.default_rng(0)
+    queries = [rng.integers(1000, 20_000, 12) for _ in range(options.lists)]
+    sizes = np.clip(rng.normal(options.tokens - 15, 30, len(frame)), 8, 440).astype(int)
+    tokens = Tokens.of(queries, [rng.integers(1000, 20_000, size) for size in sizes])
+    return model.train(), model._pairs(tokens, lists.store.query, lists.store.document), lists
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--hidden", type=int, default=384)
+    parser.add_argument("--layers", type=int, default=6)
+    parser.add_argument("--lists", type=int, default=8)
+    parser.add_argument("--depth", type=int, default=50)
+    parser.add_argument("--tokens", type=int, default=270, help="mean tokens of a pair")
+    parser.add_argument("--budgets", type=int, nargs="+", default=[8192, 65536])
+    parser.add_argument("--dropout", type=float, default=0.1)
+    options = parser.parse_args()
+    from rerank.losses import SmoothINDCG
+
+    print("| tokens of a chunk | kernels | of them attention | waits within the step | at its end |")
+    print("|---|---|---|---|---|")
+    for budget in options.budgets:
+        kernels, waits, before = count_step(*made(options), SmoothINDCG(), budget)
+        attention = sum(n for name, n in kernels.items() if "flash" in name or "attention" in name)
+        print(f"| {budget} | {sum(kernels.values())} | {attention} | {before} | {len(waits) - before} |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,373 @@
+"""Data on its way into lists: seconds and memory of collections, look-ups, runs, stored lists and feature files.
+
+    python scripts/bench/data.py retrieve [--passages 1000000] [--queries 50000] [--heap 1g]
+    python scripts/bench/data.py lookup [--passages 1000000] [--queries 43]
+    python scripts/bench/data.py runs [--pairs 10000000] [--depth 1000] [--ranx PYTHON] [--only WORD ...]
+    python scripts/bench/data.py store [--pairs 75000000] [--depth 150]
+    python scripts/bench/data.py letor [--rows 60000]
+
+Each prints a Markdown table. ``--folder DIR`` says where to work (by default the folder of temporary files), and
+``--rounds`` how often each is timed. A row is a process of its own (``common.Cost`` says what is counted).
+
+retrieve: ``rerank retrieve`` for an eighth, a quarter, a half and all of the queries over all passages, and for an
+    eighth of them over an eighth, a quarter and a half of the passages. Linux is asked five times a second what the
+    command holds: *outside the heap* is the most that is its own beside Java's heap, whose limit is ``--heap``.
+lookup: the same for few queries, all documents read or the candidates looked up by id, imports and Java included.
+runs: a run of MS MARCO's shape read, written and made into lists, in every format and by other readers, and the same as
+    hits with texts. ``--ranx`` names an interpreter that has ranx; ``--only`` picks rows by words of their names.
+store: what opening, cutting and adding a column to lists of so many random candidates cost.
+letor: files shaped like MSLR-WEB30K's (136 features, a third counts, a third decimals, a third mostly 0, lists of 120)
+    read by this package and by scikit-learn; *to lists* is all that a user waits for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from common import cost, head, least, make_passages, row, size_of
+
+MARCO_PASSAGES, WEB30K_ROWS, FEATURES, BLOCK = 8_841_823, 2_270_296, 136, 1 << 20
+
+
+def retrieve(options: argparse.Namespace, work: Path) -> None:
+    """Cost of ``rerank retrieve`` over queries and passages."""
+    make_passages(work / "whole", options.passages, options.queries)
+    print(f"depth {options.depth}, {os.cpu_count()} processors, Java's heap up to {options.heap}\n")
+    columns = ["indexing s", "searching s", "queries/s", "lists s", "pairs/s", "processors' s", "outside the heap MiB"]
+    head("passages", "queries", "pairs", *columns, "index MB", "lists MB", "to open s")
+    parts = [(options.passages, options.queries // share) for share in (8, 4, 2, 1)]
+    for passages, queries in parts + [(options.passages // share, options.queries // 8) for share in (8, 4, 2)]:
+        data, home, output = work / "part", work / f"home{passages}", work / "lists"
+        data.mkdir()
+        for name, lines in (("docs.tsv", passages), ("queries.tsv", queries), ("qrels", queries)):
+            with (work / "whole" / name).open() as source, (data / name).open("w") as target:
+                target.writelines(line for _, line in zip(range(lines), source, strict=False))
+        ended, busy, outside = watched(data, home, output, options)
+        opened = least(cost("Lists.open(*arguments)", output, setup="from rerank.lists import Lists") for _ in range(3))
+        pairs = json.loads((output / "manifest.json").read_text())["counts"]["pairs"]
+        indexing, searching = ended["indexing"], ended["searching"] - ended["indexing"]
+        lists = ended["lists"] - ended["searching"]
+        seconds = [f"{indexing:.0f}" if indexing else "-", f"{searching:.0f}", f"{queries / searching:.0f}"]
+        seconds += [f"{lists:.1f}", f"{pairs / lists:,.0f}", f"{busy:.0f}", f"{outside >> 20:,}"]
+        sizes = [f"{size_of(folder) / 1e6:,.0f}" for folder in (home, output)]
+        row(f"{passages:,}", f"{queries:,}", f"{pairs:,}", *seconds, *sizes, f"{opened.seconds:.2f}")
+        shutil.rmtree(output)
+        shutil.rmtree(data)
+
+
+def watched(data: Path, home: Path, output: Path, options: argparse.Namespace) -> tuple[dict[str, float], float, int]:
+    """Run ``rerank retrieve``, whose phases are known by the folders that it makes.
+
+    Returns:
+        Seconds until the end of each phase, the processors' seconds, and the most bytes beside Java's heap.
+    """
+    log = output.parent / "java.log"
+    log.unlink(missing_ok=True)
+    environment = os.environ | {"RERANK_HOME": str(home), "RERANK_JVM_HEAP": options.heap}
+    environment["JAVA_TOOL_OPTIONS"] = f"-Xlog:gc+heap+coops=debug:file={log}"
+    command = [sys.executable, "-m", "rerank.cli", "retrieve", "--collection", f"files:{data}"]
+    command += ["--output", str(output), "--depth", str(options.depth)]
+    ended, outside = dict.fromkeys(("indexing", "searching", "lists"), 0.0), 0
+    started, before = time.perf_counter(), os.times()
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+    while process.poll() is None:
+        building = output.exists() or any(output.parent.glob(f".{output.name}.*.tmp"))
+        indexed = any((home / "indexes").glob("[!.]*"))
+        ended["lists" if building else "searching" if indexed else "indexing"] = time.perf_counter() - started
+        try:
+            outside = max(outside, beside_heap(process.pid, log))
+        except OSError:
+            break  # it has just ended
+        time.sleep(0.2)
+    if errors := process.communicate()[1] * bool(process.returncode):
+        sys.exit(errors)
+    after = os.times()
+    ended["lists"] = time.perf_counter() - started
+    ended["searching"] = max(ended["indexing"], ended["searching"])
+    busy = after.children_user + after.children_system - before.children_user - before.children_system
+    return ended, busy, outside
+
+
+def beside_heap(process: int, log: Path) -> int:
+    """Bytes of a process's own, but for Java's heap, whose addresses Java has written into its log."""
+    address = re.search(r"Heap address: (0x[0-9a-f]+), size: (\d+) MB", log.read_text() if log.exists() else "")
+    begin = int(address[1], 16) if address else 0
+    end = begin + (int(address[2]) << 20) if address else 0
+    own = start = 0
+    for line in Path(f"/proc/{process}/smaps").read_text().splitlines():
+        if area := re.match(r"([0-9a-f]+)-[0-9a-f]+ ", line):
+            start = int(area[1], 16)
+        elif (size := re.match(r"Anonymous: +(\d+) kB", line)) and not begin <= start < end:
+            own += int(size[1]) << 10
+    return own
+
+
+def lookup(options: argparse.Namespace, work: Path) -> None:
+    """Seconds of ``rerank retrieve`` for few queries: everything read, or the candidates looked up."""
+    from rerank.jvm import java_class
+
+    make_passages(work / "tsv", options.passages, options.queries)
+    lines = (work / "tsv" / "docs.tsv").read_text().splitlines()
+    passages = [dict(zip(("id", "contents"), line.split("\t"), strict=True)) for line in lines]
+    (work / "json" / "qrels").mkdir(parents=True)
+    with (work / "json" / "corpus.jsonl").open("w") as file:
+        file.writelines(json.dumps({"_id": p["id"], "title": "", "text": p["contents"]}) + "\n" for p in passages)
+    stored = ["-input", "", "-collection", "JsonCollection", "-storeContents", "-threads", str(os.cpu_count())]
+    indexer = java_class("io.anserini.index.SimpleIndexer")(["-index", str(work / "index"), *stored])
+    for start in range(0, len(passages), 5000):
+        indexer.addRawDocuments([json.dumps(passage) for passage in passages[start : start + 5000]])
+    indexer.close()
+    code = """
+import rerank.lists.build as build
+from rerank.cli import main
+way, *words = arguments
+build.LOOKUPS = 0 if way == "read" else build.LOOKUPS
+assert main(words) == 0
+"""
+    words = ["--index", work / "index", "--queries", work / "tsv" / "queries.tsv", "--qrels", work / "tsv" / "qrels"]
+    head("collection", "all read, s", "looked up, s", "ratio")
+    for kind, name in (("lucene", "index"), ("beir", "json"), ("files", "tsv")):
+        seconds = {"read": [], "look": []}
+        for _ in range(options.rounds):
+            for way, found in seconds.items():
+                command = [way, "retrieve", "--collection", f"{kind}:{work / name}", "--output", work / "lists", *words]
+                found.append(cost(code, *command).seconds)
+                shutil.rmtree(work / "lists")
+        read, looked = min(seconds["read"]), min(seconds["look"])
+        row(f"`{kind}:`", f"{read:.1f}", f"{looked:.1f}", f"{read / looked:.1f}")
+
+
+IMPORTS = """
+import pandas, pyarrow.csv, rerank.lists.build, rerank.lists.hits, rerank.retrieval.tune
+from rerank.cli import main
+from rerank.retrieval.runs import read_run, write_run
+def lists(*words):
+    assert main(["retrieve", *words, "--depth", "1000000", "--overwrite", "--output", "lists"]) == 0
+"""
+RANX = "ranx `Run.from_file`"
+READERS = {  # what a row says: setup, what is timed, the file
+    "`read_run`, TREC": (IMPORTS, "run = read_run(*arguments)", "run.trec"),
+    "`read_run`, TREC, .gz": (IMPORTS, "run = read_run(*arguments)", "run.trec.gz"),
+    "`read_run`, MS MARCO": (IMPORTS, "run = read_run(*arguments)", "run.tsv"),
+    "`read_run`, Parquet": (IMPORTS, "run = read_run(*arguments)", "run.parquet"),
+    "`read_run`, and every query's list": (
+        IMPORTS,
+        "run = read_run(*arguments); sum(len(run[query]) for query in run)",
+        "run.trec",
+    ),
+    "`write_run` of that": (IMPORTS + "run = read_run(*arguments)", "write_run('written.trec', run)", "run.trec"),
+    "pandas `read_csv`, TREC": (
+        IMPORTS,
+        "names = ['query_id', 'Q0', 'doc_id', 'rank', 'score', 'tag']\n"
+        "run = pandas.read_csv(*arguments, sep=' ', names=names, dtype={'query_id': str, 'doc_id': str})",
+        "run.trec",
+    ),
+    "ir_measures `read_trec_run`": (
+        "import ir_measures",
+        "run = list(ir_measures.read_trec_run(*arguments))",
+        "run.trec",
+    ),
+    RANX: ("from ranx import Run", "run = Run.from_file(*arguments, kind='trec')", "run.trec"),
+    "`rerank retrieve --run`, TREC": (IMPORTS, "lists('--collection', 'files:.', '--run', *arguments)", "run.trec"),
+    "`rerank retrieve`, `hits:` JSON lines": (IMPORTS, "lists('--collection', 'hits:' + arguments[0])", "hits.jsonl"),
+    "`rerank retrieve`, `hits:` Parquet": (IMPORTS, "lists('--collection', 'hits:' + arguments[0])", "hits.parquet"),
+}
+
+
+def runs(options: argparse.Namespace, work: Path) -> None:
+    """Cost of reading, writing and building from a run."""
+    make_run(work, options.pairs, options.depth)
+    os.chdir(work)
+    head(f"{options.pairs:,} pairs", "seconds", "us a pair", "processor's us a pair", "bytes a pair held", "at most")
+    for name, (setup, code, file) in READERS.items():
+        if (name == RANX and not options.ranx) or (options.only and not any(word in name for word in options.only)):
+            continue
+        found = cost(code, file, setup=setup, python=options.ranx if name == RANX else sys.executable)
+        us = 1e6 / options.pairs
+        each = [f"{found.seconds:.1f}", f"{found.seconds * us:.2f}", f"{found.busy * us:.2f}"]
+        row(name, *each, f"{found.held / options.pairs:.0f}", f"{found.most / options.pairs:.0f}")
+
+
+def make_run(folder: Path, pairs: int, depth: int) -> None:
+    """``run.trec``, ``.trec.gz``, ``.tsv`` and ``.parquet``; ``hits.jsonl`` and ``.parquet``; a ``files:`` folder."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rng, passages = np.random.default_rng(0), min(MARCO_PASSAGES, max(pairs, depth))
+    schema = pa.schema([("query_id", pa.string()), ("doc_id", pa.string()), ("score", pa.float32())])
+    texts = pa.schema([*schema, ("query", pa.string()), ("text", pa.string())])
+    with (folder / "docs.tsv").open("w") as file:
+        file.writelines(f"{id}\tthe text of passage {id}\n" for id in range(passages))
+    with (
+        (folder / "queries.tsv").open("w") as queries,
+        (folder / "hits.jsonl").open("w") as lines,
+        pq.ParquetWriter(folder / "hits.parquet", texts) as hits,
+        (folder / "run.trec").open("w") as trec,
+        (folder / "run.tsv").open("w") as marco,
+        pq.ParquetWriter(folder / "run.parquet", schema) as parquet,
+    ):
+        batch: list[pa.RecordBatch] = []
+        for query in range(-(-pairs // depth)):
+            documents = rng.choice(passages, depth, replace=False, shuffle=False).astype(str).tolist()
+            scores = -np.sort(-rng.normal(20, 4, depth)).round(6)
+            name, text = str(1_000_000 + query), f"the text of query {1_000_000 + query}"
+            rows = list(enumerate(zip(documents, scores.tolist(), strict=True), 1))
+            trec.writelines(f"{name} Q0 {document} {rank} {score:.6f} made\n" for rank, (document, score) in rows)
+            marco.writelines(f"{name}\t{document}\t{rank}\n" for rank, (document, _) in rows)
+            queries.write(f"{name}\t{text}\n")
+            columns = [[name] * depth, documents, scores.astype(np.float32), [text] * depth]
+            batch.append(pa.record_batch([*columns, [f"the text of passage {one}" for one in documents]], schema=texts))
+            lines.writelines(json.dumps(hit) + "\n" for hit in batch[-1].to_pylist())
+            if len(batch) == 100 or query == -(-pairs // depth) - 1:
+                table = pa.Table.from_batches(batch)
+                parquet.write_table(table.select(schema.names))
+                hits.write_table(table)
+                batch = []
+    with (folder / "run.trec").open("rb") as plain, gzip.open(folder / "run.trec.gz", "wb", 1) as packed:
+        shutil.copyfileobj(plain, packed)
+
+
+STEPS = {
+    "open, hashes computed": "lists = Lists.open(folder)",
+    "open again": "lists = Lists.open(folder)",
+    "open, `top(10)`": "lists = Lists.open(folder).top(10)",
+    "open, `select` 100 lists, their grades and scores": (
+        "lists = Lists.open(folder).select(np.arange(0, 100 * 37, 37)); lists.grades.sum(); lists.column('bm25').sum()"
+    ),
+    "open, all grades": "lists = Lists.open(folder); lists.grades.sum()",
+    "add a column": (
+        "store = Lists.open(folder).store; count = int(store.ends[-1])\n"
+        f"store.add_column('new', (np.ones(min({BLOCK}, count - i), np.float32) for i in range(0, count, {BLOCK})))"
+    ),
+}
+
+
+def store(options: argparse.Namespace, work: Path) -> None:
+    """Cost of opening, cutting and extending stored lists."""
+    make_store(work, options.pairs, options.depth)
+    time.sleep(3)  # time stamps of files that have just been written are not relied on
+    head(f"{options.pairs:,} pairs", "seconds", "own MB", "read MB")
+    for name, step in STEPS.items():
+        setup = "import numpy as np\nfrom rerank.lists import Lists\nfolder = arguments[0]"
+        found = cost(step, work, setup=setup)
+        row(name, f"{found.seconds:.3f}", f"{found.held / 2**20:.0f}", f"{found.mapped / 2**20:.0f}")
+
+
+def make_store(folder: Path, pairs: int, depth: int) -> None:
+    """Lists of random candidates, with a hundredth of as many documents."""
+    from rerank.arrow import write_arrow
+    from rerank.lists.layout import DOCUMENTS, QUERIES
+    from rerank.lists.writer import StoreWriter
+
+    rng = np.random.default_rng(0)
+    documents, queries = max(depth, pairs // 100), -(-pairs // depth)
+
+    def texts(kind: str, count: int) -> Iterator[dict[str, list[str]]]:
+        for start in range(0, count, BLOCK):
+            numbers = range(start, min(start + BLOCK, count))
+            yield {f"{kind}_id": [f"{kind}{i}" for i in numbers], "text": [f"the text of {kind} {i}" for i in numbers]}
+
+    write_arrow(folder / "queries.arrow", QUERIES, texts("query", queries))
+    write_arrow(folder / "documents.arrow", DOCUMENTS, texts("doc", documents))
+    with StoreWriter(folder, {"bm25": ["bm25"]}) as writer:
+        for start in range(0, queries, step := max(1, BLOCK // depth)):
+            some = min(step, queries - start)
+            rows = rng.integers(documents, size=some * depth, dtype=np.int32)
+            scores = np.tile(np.arange(depth, 0, -1, dtype=np.float32), some)
+            grades = (rng.random(len(rows)) < 0.01).astype(np.int16)
+            writer.add(np.full(some, depth), np.zeros(some, np.int32), rows, grades, bm25=scores)
+        counts = {"queries": queries, "documents": documents, "pairs": writer.pairs}
+        about = {"name": "made", "fingerprint": ""}
+        writer.close(collection=about, order="bm25", judgments=None, counts=counts, made={}, retriever={})
+
+
+def letor(options: argparse.Namespace, work: Path) -> None:
+    """Seconds and memory of reading a feature file."""
+    path = work / "train.txt"
+    make_features(path, options.rows)
+    ours = """
+from pathlib import Path
+from rerank.features.parse import parse_file, store_features
+file, folder = map(Path, arguments)
+"""
+    many = os.cpu_count() or 1
+    contenders = {
+        "scikit-learn": (
+            "import numpy\nfrom sklearn.datasets import load_svmlight_file",
+            "load_svmlight_file(arguments[0], query_id=True, dtype=numpy.float32)",
+        ),
+        **{
+            f"parsing, {threads} thread(s)": (ours, f"sum(1 for _ in parse_file(file, threads={threads}))")
+            for threads in dict.fromkeys([1, many])
+        },
+        f"to lists, {many} thread(s)": (ours, "store_features(file, folder, '')"),
+    }
+    rounds = [
+        {
+            name: cost(code, path, work / f"{turn}-{i}", setup=setup)
+            for i, (name, (setup, code)) in enumerate(contenders.items())
+        }
+        for turn in range(options.rounds)
+    ]
+    megabytes = path.stat().st_size / 1e6
+    print(f"{options.rows} rows x {FEATURES} features, {megabytes:.0f} MB; best of {options.rounds}\n")
+    head(
+        "", "s", "of all processors", "MB/s", "rows/s", "times scikit-learn", "a WEB30K fold's training file", "memory"
+    )
+    theirs = least(turn["scikit-learn"] for turn in rounds).seconds
+    for name in contenders:
+        found = least(turn[name] for turn in rounds)
+        rate = options.rows / found.seconds
+        speed = [f"{megabytes / found.seconds:.0f}", f"{rate:.0f}", f"{theirs / found.seconds:.1f}"]
+        whole = [f"{WEB30K_ROWS / rate:.0f} s", f"{found.most >> 20} MiB"]
+        row(name, f"{found.seconds:.2f}", f"{found.busy:.2f}", *speed, *whole)
+
+
+def make_features(path: Path, rows: int) -> None:
+    """A file of feature vectors."""
+    rng = np.random.default_rng(0)
+    kinds = (lambda v: str(int(v)), lambda v: f"{v:.6f}", lambda v: f"{v:.6g}" if v > 10 else "0")
+    with path.open("w") as file:
+        for start in range(0, rows, 10_000):
+            values = rng.lognormal(sigma=2, size=(min(10_000, rows - start), FEATURES)) * 10
+            for i, vector in enumerate(values.tolist(), start):
+                cells = " ".join(f"{j}:{kinds[j % 3](value)}" for j, value in enumerate(vector, start=1))
+                file.write(f"{rng.integers(0, 5)} qid:{i // 120} {cells} \n")
+
+
+def main() -> None:
+    """Measure what was asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["retrieve", "lookup", "runs", "store", "letor"])
+    parser.add_argument("--passages", type=int, default=1_000_000)
+    parser.add_argument("--queries", type=int, help="by default 50000; 43 for lookup")
+    parser.add_argument("--pairs", type=int, help="by default 10000000; 75000000 for store")
+    parser.add_argument("--depth", type=int, help="by default 150; 1000 for runs")
+    parser.add_argument("--rows", type=int, default=60_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--heap", default="1g")
+    parser.add_argument("--ranx")
+    parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("--folder")
+    options = parser.parse_args()
+    options.queries = options.queries or (43 if options.what == "lookup" else 50_000)
+    options.pairs = options.pairs or (75_000_000 if options.what == "store" else 10_000_000)
+    options.depth = options.depth or (1000 if options.what == "runs" else 150)
+    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+        globals()[options.what](options, Path(folder))
+
+
+if __name__ == "__main__":
+    main()

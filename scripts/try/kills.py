@@ -1,0 +1,393 @@
+"""Whether a command that is killed is finished by the next one: the same bytes, and nothing left beside them.
+
+    python scripts/try/kills.py --data DIR [--kills 40] [--operations 20] [--only COMMAND] [--folder DIR]
+
+``DIR`` holds ``dl20`` (a ``files:`` folder with runs), ``scifact`` (BEIR) and ``MQ2008`` (LETOR). Each command is
+killed at random moments (by KILL, TERM and INT in turn; every second time of its whole run, otherwise of the 100 ms
+from its first file on), and by KILL right before operations on files, spread over all that it does: opening a file to
+write, renaming, deleting, making and removing folders. Then it is given again; what is there has to be what it makes
+when it is left alone, but for notes with times in them, and nothing hidden may be left. The processes, an experiment's
+workers included, are forks of one that has imported everything, so that kills meet the work and not the imports.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import hashlib
+import importlib
+import itertools
+import json
+import logging
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+import rerank.experiments.command
+import rerank.lists.add
+import rerank.lists.build
+import rerank.retrieval.bm25
+import rerank.retrieval.tune
+import rerank.training.model_column
+import rerank.training.trainer
+from rerank.cli import main as rerank
+from rerank.experiments import engines, worker
+
+PEEK = os.WEXITED | os.WNOHANG | os.WNOWAIT
+SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
+FREE = ("log.txt", "provenance.json", "README.md", "config.yaml", "metrics.jsonl", "results.json", "table.md")
+"""Files with times and paths in them: that they are there is all that is compared."""
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+PATHS = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate", "os.chmod")
+"""What Python says of operations on files, their path first; ``os.rename`` is ``os.replace`` too."""
+
+
+class Case(NamedTuple):
+    """A command to kill.
+
+    Attributes:
+        name: what the table calls it.
+        words: the command.
+        reset: makes everything as it is before the command.
+    """
+
+    name: str
+    words: Sequence[str]
+    reset: Callable[[], None]
+
+
+class Worker:
+    """A worker of an experiment, forked before the experiment is, which sees it as the process that it would start.
+
+    It is nobody's child, and ends as the real one does when its input does.
+    """
+
+    def __init__(self) -> None:
+        (jobs, give), (take, replies) = os.pipe(), os.pipe()
+        if (child := os.fork()) == 0:
+            if os.fork() == 0:
+                os.close(give)
+                os.close(take)
+                for number, end in enumerate((jobs, replies, os.open(os.devnull, os.O_WRONLY))):
+                    os.dup2(end, number)
+                os.close(jobs)
+                os.close(replies)
+                sys.stdin = os.fdopen(0)
+                worker.main()
+            os._exit(0)
+        os.waitpid(child, 0)
+        os.close(jobs)
+        os.close(replies)
+        self.stdin, self.stdout = os.fdopen(give, "w"), os.fdopen(take)
+
+    def start(self, process: Any) -> Worker:
+        """What `engines.Process` starts."""
+        process._log.parent.mkdir(parents=True, exist_ok=True)
+        process._process = self
+        return self
+
+    def kill(self) -> None:
+        """End it."""
+        self.stdin.close()
+
+    def wait(self) -> int:
+        """Its exit code, when it has ended."""
+        self.stdout.read()
+        return 0
+
+    def close(self) -> None:
+        """Leave it to another process."""
+        self.stdin.close()
+        self.stdout.close()
+
+
+def start(words: Sequence[str], place: Path, stop: int | None = None) -> int:
+    """A command in a process of its own; returns its number.
+
+    Args:
+        words: the command.
+        place: below it operations on files count; beside it are ``said.txt``, what the command says, and, once it is
+            through, ``done.json``: how many operations there were, and what it imported.
+        stop: the operation before which it is killed; None never kills it.
+    """
+    sys.stdout.flush()
+    ready = Worker() if words[0] == "experiment" else None
+    if (child := os.fork()) == 0:
+        code = 1
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+        if ready is not None:
+            engines.Process._start = lambda process: ready.start(process)  # type: ignore[method-assign,return-value]
+        try:
+            counted = itertools.count(1)
+            seen = [0]
+            within = str(place)
+
+            def watch(event: str, arguments: tuple[Any, ...]) -> None:
+                writes = event == "open" and isinstance(arguments[2], int) and arguments[2] & WRITING
+                if (writes or event in PATHS) and str(arguments[0]).startswith(within):
+                    seen[0] = next(counted)
+                    if seen[0] == stop:
+                        os.kill(os.getpid(), signal.SIGKILL)
+
+            sys.addaudithook(watch)
+            logging.getLogger("rerank").setLevel(logging.ERROR)
+            with (
+                (place.parent / "said.txt").open("w") as file,
+                contextlib.redirect_stdout(file),
+                contextlib.redirect_stderr(file),
+            ):
+                try:
+                    code = rerank(words)
+                except BaseException:
+                    traceback.print_exc()
+            (place.parent / "done.json").write_text(json.dumps([seen[0], list(sys.modules)]))
+        finally:
+            os._exit(code)
+    if ready is not None:
+        ready.close()
+    return child
+
+
+def alone(words: Sequence[str], place: Path) -> int:
+    """A command that nobody kills; afterwards its modules are imported here. Returns how many operations it made."""
+    code = ended(start(words, place))
+    assert code == 0, f"{words}: exit code {code}\n{(place.parent / 'said.txt').read_text()}"
+    count, modules = json.loads((place.parent / "done.json").read_text())
+    for name in modules:
+        if name not in sys.modules and name.partition(".")[0] not in ("jnius", "pyserini"):  # Java does not fork
+            with contextlib.suppress(Exception):  # some are made, not imported
+                importlib.import_module(name)
+    return int(count)
+
+
+def ended(child: int) -> int:
+    """Wait for a process; returns its exit code."""
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def content(folder: Path) -> dict[str, str]:
+    """What is below a folder: hashes of files, but for those with times in them; names alone of folders and those."""
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() if _counts(path) else ""
+        for path in sorted(folder.rglob("*"))
+        if not {"home", "workers", "checkpoints"} & {*path.relative_to(folder).parts}
+    }
+
+
+def _counts(path: Path) -> bool:
+    return path.is_file() and path.name not in FREE and path.suffix not in (".parquet", ".png")
+
+
+def hidden(folder: Path) -> list[str]:
+    """What writers use while they write: temporary files, folders that were replaced, locks."""
+    return [str(path.relative_to(folder)) for path in folder.rglob(".*")]
+
+
+def paths(folder: Path) -> set[Path]:
+    """All there is below a folder."""
+    return set(folder.rglob("*"))
+
+
+def at_a_moment(case: Case, place: Path, took: float, number: int, rng: random.Random) -> int:
+    """Start a command and send it a signal some time later; returns its exit code."""
+    names, child = paths(place), start(case.words, place)
+    if number % 2:  # from its first file on; otherwise at any moment
+        while paths(place) == names and not os.waitid(os.P_PID, child, PEEK):
+            time.sleep(0.0005)
+        time.sleep(rng.choice([0.001, 0.01, 0.1]) * rng.random())
+    else:
+        time.sleep(took * rng.random())
+    os.kill(child, signal_of(number))
+    return ended(child)
+
+
+def signal_of(number: int) -> signal.Signals:
+    """The signal of a random moment."""
+    return SIGNALS[number // 2 % len(SIGNALS)]
+
+
+def killed(case: Case, place: Path, kills: int, operations: int, rng: random.Random) -> None:
+    """Kill a command again and again, and print how often the next one did not end as one that is left alone."""
+    case.reset()
+    alone(case.words, place)
+    case.reset()
+    started = time.perf_counter()
+    count = alone(case.words, place)
+    took, whole = time.perf_counter() - started, content(place)
+    assert not hidden(place), f"{case.name}: leaves {hidden(place)}"
+    stops = [1 + i * count // operations for i in range(operations)] if operations < count else range(1, count + 1)
+    counts, signals, wrong, number, missed = Counter[str](), Counter[str](), 0, 0, 0
+    ways: list[int | None] = [*[None] * kills, *stops]
+    while ways and missed < 5 * kills + 5:
+        stop = ways[-1]
+        case.reset()
+        before = content(place)
+        code = at_a_moment(case, place, took, number, rng) if stop is None else ended(start(case.words, place, stop))
+        number += stop is None
+        if code == 0 and stop is None:
+            missed += 1
+            continue  # it was faster
+        ways.pop()
+        if stop is None:
+            signals[signal_of(number - 1).name.removeprefix("SIG")] += 1
+        left = content(place)
+        counts["after its first file" if left != before else "before"] += 1
+        code = ended(start(case.words, place))
+        code = 0 if code == 2 and left == whole else code  # killed behind its last rename: it says that it is there
+        found = content(place)
+        if code or found != whole or hidden(place):
+            wrong += 1
+            changed = [name for name in {**found, **whole} if found.get(name) != whole.get(name)]
+            how = "at a moment" if stop is None else f"before operation {stop} of {count}"
+            print(f"{case.name}, {how}: exit code {code}, {changed[:5]}, {hidden(place)[:5]}", file=sys.stderr)
+            print((place.parent / "said.txt").read_text(), file=sys.stderr)
+    shown = ", ".join(f"{number} {when}" for when, number in sorted(counts.items()))
+    how = ", ".join(f"{signals[name]} {name}" for name in ("KILL", "TERM", "INT"))
+    every = "each" if len(stops) == count else f"{len(stops)} of"
+    print(
+        f"| {case.name} | {how} | {every} {count} | {shown} | {wrong} |" + (" gave up: too fast" if ways else ""),
+        flush=True,
+    )
+
+
+def cases(data: Path, place: Path, made: Path) -> list[Case]:
+    """The commands, on what is prepared in ``made``."""
+    work, home = place / "work", place / "home"
+    dl20, beir, letor = data / "dl20", made / "beir", made / "letor"
+    runs = {name: str(dl20 / "runs" / f"{name}.trec") for name in ("bm25", "rm3", "splade", "tasb")}
+    _cut_beir(data / "scifact", beir)
+    for split, count in (("train", 60), ("vali", 20), ("test", 20)):
+        _cut_letor(data / "MQ2008" / "Fold1" / f"{split}.txt", letor / "Fold1" / f"{split}.txt", count)
+    model = {"class_path": "MLP", "init_args": {"hidden": [16]}}
+    base = {"data": {"class_path": "LetorData", "init_args": {"path": str(letor), "fold": 1}}, "model": model}
+    base |= {"batch_size": 10, "tracker": [], "measures": "nDCG@10", "epochs": 3, "checkpoint_every": 2}
+    base["loss"] = "SmoothINDCG"
+    (made / "train.yaml").write_text(yaml.safe_dump(base))
+    methods = {"SmoothI": {"set": {"loss": "SmoothINDCG"}}, "ListNet": {"set": {"loss": "ListNet"}}}
+    cells = {"base": base | {"epochs": 1}, "methods": methods, "folds": [1], "measures": "nDCG@10", "jobs": 1}
+    (made / "grid.yaml").write_text(yaml.safe_dump(cells | {"test": "t-test"}))
+    retrieve = ["retrieve", "--collection", f"files:{dl20}", "--output"]
+    train = ["train", "--config", str(made / "train.yaml"), "--output"]
+    alone([*retrieve, str(made / "lists"), "--run", runs["bm25"]], place)
+    columns = made / "columns.yaml"
+    over = {"class_path": "ListsData", "init_args": {"train": str(made / "lists")}}
+    reads = {"class_path": "MLP", "init_args": {"hidden": [16], "columns": ["bm25"]}}
+    columns.write_text(yaml.safe_dump(base | {"data": over, "model": reads, "epochs": 1}))
+    code = f"from pathlib import Path; from tests.builders import make_model; make_model(Path({str(made / 'tiny')!r}))"
+    subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parent.parent, check=True)  # forks want no threads
+    texts = {"class_path": "CrossEncoder", "init_args": {"name": str(made / "tiny"), "document_length": 48}}
+    (made / "texts.yaml").write_text(yaml.safe_dump(base | {"data": over, "model": texts, "epochs": 1}))
+    grid = ["experiment", "--config", str(made / "grid.yaml"), "--output"]
+    for words in (
+        [*train, str(made / "run")],
+        ["train", "--config", str(columns), "--output", str(made / "over")],
+        ["train", "--config", str(made / "texts.yaml"), "--output", str(made / "reader")],
+        [*grid, str(made / "one")],
+        [*grid, str(made / "other"), "--seeds=[7]"],
+    ):
+        alone(words, place)
+    shutil.rmtree(made / "lists" / "tokens")  # so that reranking makes them
+
+    def empty() -> None:
+        shutil.rmtree(work, ignore_errors=True)
+        shutil.rmtree(home, ignore_errors=True)
+        work.mkdir()
+
+    def lists() -> None:
+        empty()
+        shutil.copytree(made / "lists", work / "lists")
+
+    def measured() -> None:  # the choice of kernels stays, as another one rounds otherwise
+        shutil.rmtree(work, ignore_errors=True)
+        shutil.copytree(made / "lists", work / "lists")
+
+    files = [runs[name] for name in ("rm3", "splade", "tasb")]
+    add = ["add", "--lists", str(work / "lists")]
+    scored = ["rerank", "--model", str(made / "run" / "best"), "--lists", str(letor / "Fold1" / "test.txt")]
+    search = ["retrieve", "--collection", f"beir:{beir}/test", "--depth", "20", "--threads", "1", "--add-relevant"]
+    reranked = ["rerank", "--model", str(made / "reader" / "best"), "--lists", str(work / "lists")]
+    page = ["--output", str(work / "pooled"), "--html", str(work / "x.html")]
+    evaluated = ["evaluate", "--qrels", str(dl20 / "qrels"), "--runs", runs["rm3"], "--baseline", runs["bm25"]]
+    overwritten = [*retrieve, str(work / "lists"), "--run", runs["rm3"], "--overwrite"]
+    return [
+        Case("`add --run` of three files", [*add, "--run", *files], lists),
+        Case("`retrieve --run` of four files", [*retrieve, str(work / "lists"), "--run", *runs.values()], empty),
+        Case("`retrieve --overwrite`", overwritten, lists),
+        Case("`retrieve` by BM25, its index included", [*search, "--output", str(work / "lists")], empty),
+        Case("`add --model`", [*add, "--model", str(made / "over" / "best"), "--name", "m", "--in-sample"], lists),
+        Case("`train`", [*train, str(work / "run")], empty),
+        Case("`rerank`", [*scored, "--output", str(work / "x.trec")], empty),
+        Case("`experiment`", [*grid, str(work / "out")], empty),
+        Case(
+            "`rerank` of texts, tokens included",
+            [*reranked, "--depth", "20", "--output", str(work / "x.trec")],
+            measured,
+        ),
+        Case("`pool`", ["pool", "--experiments", *map(str, (made / "one", made / "other")), *page], empty),
+        Case("`export`", ["export", "--lists", str(made / "lists"), "--output", str(work / "x.parquet")], empty),
+        Case("`evaluate`", [*evaluated, "--html", str(work / "x.html"), "--per-query", str(work / "x.tsv")], empty),
+    ]
+
+
+def _cut_beir(source: Path, folder: Path, documents: int = 400, queries: int = 20) -> None:
+    """A small part of a BEIR folder: some judged queries, their documents, and others."""
+    lines = (source / "qrels" / "test.tsv").read_text().splitlines()
+    chosen = list(dict.fromkeys(line.split("\t")[0] for line in lines[1:]))[:queries]
+    judged = [line for line in lines[1:] if line.split("\t")[0] in chosen]
+    wanted = {line.split("\t")[1] for line in judged}
+    (folder / "qrels").mkdir(parents=True)
+    (folder / "qrels" / "test.tsv").write_text("\n".join([lines[0], *judged]) + "\n")
+    for name, keep in (("corpus.jsonl", wanted), ("queries.jsonl", {*chosen})):
+        with (source / name).open() as given, (folder / name).open("w") as file:
+            others = documents if name == "corpus.jsonl" else 0
+            for line in given:
+                if json.loads(line)["_id"] in keep or others > 0:
+                    file.write(line)
+                    others -= 1
+
+
+def _cut_letor(source: Path, path: Path, queries: int) -> None:
+    """The first queries of a LETOR file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with source.open() as given, path.open("w") as file:
+        for _, lines in itertools.islice(itertools.groupby(given, lambda line: line.split()[1]), queries):
+            file.writelines(lines)
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--kills", type=int, default=40, help="of each command, at random moments")
+    parser.add_argument("--operations", type=int, default=20, help="of each command, spread over all it does")
+    parser.add_argument("--only", action="append", help="a part of a command's name in the table")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--folder", type=Path)
+    options = parser.parse_args()
+    rng = random.Random(options.seed)
+    with tempfile.TemporaryDirectory(dir=options.folder) as temporary:
+        place, made = Path(temporary).resolve() / "place", Path(temporary) / "made"
+        place.mkdir()
+        made.mkdir()
+        os.environ["RERANK_HOME"] = str(place / "home")
+        print("| | killed at random moments | before operations on files | of these | went wrong |")
+        print("|---|---|---|---|---|")
+        for case in cases(options.data.resolve(), place, made):
+            if options.only is None or any(part in case.name for part in options.only):
+                killed(case, place, options.kills, options.operations, rng)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+"""Queries with a relevant document that training has seen, apart from the others."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from rerank.cli import main
+from rerank.errors import UserError
+from rerank.evaluation.measures import evaluate
+from rerank.evaluation.parts import SEEN, UNSEEN
+from rerank.evaluation.significance import bootstrap_interval
+from rerank.hashes import read_sealed
+from rerank.lists.data import ListsData
+from rerank.lists.neighbours import seen_queries
+from rerank.lists.view import Lists
+from rerank.retrieval.runs import read_run, write_run
+from rerank.tasks import evaluate as evaluate_runs
+from rerank.training import validate
+from tests.builders import WORDS, make_model
+
+
+@pytest.fixture
+def sides(tmp_path: Path) -> tuple[Lists, Lists]:
+    """Training and test lists; some of the test queries have relevant documents that training has seen."""
+    rows = [
+        {"query_id": f"q{i}", "query": WORDS[i], "doc_id": f"d{(i + 3 * j) % 10}", "bm25": 9.0 - j}
+        for i in range(12)
+        for j in range(6)
+    ]
+    frame = pd.DataFrame(rows).assign(text=lambda rows: [f"the {WORDS[int(id[1:])]}" for id in rows["doc_id"]])
+    qrels = {f"q{i}": {"d0" if i % 3 == 0 else f"d{i % 9 + 1}": 1, "x": 0} for i in range(12)}
+    lists, positions = Lists.from_dataframe(frame, qrels=qrels), np.arange(12)
+    return lists.select(positions[:2]).save(tmp_path / "train"), lists.select(positions[2:]).save(tmp_path / "test")
+
+
+def test_each_part_by_itself(sides: tuple[Lists, Lists], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    train, test = sides
+    known = {document for judged in (train.qrels or {}).values() for document, grade in judged.items() if grade > 0}
+    assert test.qrels is not None
+    seen = [q for q, judged in test.qrels.items() if known & {d for d, grade in judged.items() if grade > 0}]
+    assert 0 < len(seen) < len(test), "or this tests nothing"
+    write_run(tmp_path / "other.trec", test.run(-test.column("bm25")))
+    words = ["evaluate", f"--qrels={tmp_path / 'test'}", f"--runs={tmp_path / 'other.trec'}", "--baseline=bm25"]
+    words += ["--measures=nDCG@10 NumRet", "--trained-on", str(tmp_path / "train"), f"--json={tmp_path / 'found.json'}"]
+    words += [f"--table={tmp_path / 'table.md'}", f"--table={tmp_path / 'table.tex'}"]
+    assert main(words) == 0
+    parts = json.loads((tmp_path / "found.json").read_text())["parts"]
+    assert [(part["run"], part["part"]) for part in parts] == [
+        (run, part) for run in ("bm25", "other") for part in (SEEN, UNSEEN)
+    ], "counts are no measures"
+    values = {
+        name: evaluate(run, test.qrels, "nDCG@10").values[0]
+        for name, run in (("bm25", test.run("bm25")), ("other", read_run(tmp_path / "other.trec")))
+    }
+    for part in parts:
+        chosen = np.array([(query in seen) == (part["part"] == SEEN) for query in test.qrels])
+        mine, gain = values[part["run"]][chosen], (values["other"] - values["bm25"])[chosen]
+        assert part["queries"] == chosen.sum()
+        assert part["mean"] == pytest.approx(mine.mean())
+        assert part["interval"] == pytest.approx(bootstrap_interval(mine))
+        expected = None if part["run"] == "bm25" else pytest.approx(gain.mean())
+        assert part["difference"] == expected
+    out = capsys.readouterr().out
+    written = [(tmp_path / f"table.{suffix}").read_text() for suffix in ("md", "tex")]
+    assert all("unseen: the others" in shown for shown in (out, *written))
+
+
+def test_judgments_are_enough_and_several_are_one(sides: tuple[Lists, Lists], tmp_path: Path) -> None:
+    train, test = sides
+    runs = {"bm25": "bm25"}
+    by_lists = evaluate_runs(test, runs, "nDCG@10", trained_on=train)
+    assert train.qrels is not None
+    halves = [{query: judged} for query, judged in train.qrels.items()]
+    for given in (train.qrels, str(tmp_path / "train"), [*halves]):
+        assert repr(evaluate_runs(test, runs, "nDCG@10", trained_on=given).parts) == repr(by_lists.parts)
+    assert evaluate_runs(test, runs, "nDCG@10").parts == ()
+    for shown in (str(by_lists), by_lists._repr_html_()):
+        assert "unseen" in shown
+    with pytest.raises(UserError, match="nowhere"):
+        evaluate_runs(test, runs, "nDCG@10", trained_on="nowhere")
+
+
+def test_a_training_ends_with_both(
+    sides: tuple[Lists, Lists], tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rerank.training.command import configuration
+    from rerank.training.fit import fit
+
+    words = ["--data=ListsData", f"--data.train={tmp_path / 'train'}", f"--data.test={tmp_path / 'test'}"]
+    words += ["--data.validation_share=0", "--model=CrossEncoder", f"--model.name={make_model(tmp_path / 'model')}"]
+    words += ["--model.query_length=8", "--model.document_length=24", "--loss=ListNet", "--epochs=1", "--tracker=[]"]
+    few = fit(*configuration([*words, f"--output={tmp_path / 'few'}"]))
+    assert set(few.beside) == {"test"}, "too few queries in each part"
+    monkeypatch.setattr(validate, "ENOUGH", 1)
+    with caplog.at_level(logging.INFO, "rerank"):
+        run = fit(*configuration([*words, f"--output={tmp_path / 'run'}"]))
+    found = read_sealed(tmp_path / "run" / "measures.json")["first_stage"]
+    assert found == json.loads(json.dumps(run.beside))
+    splits = ListsData(str(tmp_path / "train"), None, str(tmp_path / "test"), 0).splits(42)
+    assert splits.test is not None and splits.test.qrels is not None
+    seen = seen_queries(splits.test.qrels, [splits.train.qrels or {}])
+    assert found["test seen"]["queries"] == len(seen)
+    assert found["test seen"]["queries"] + found["test unseen"]["queries"] == found["test"]["queries"]
+    for key in ("ours", "first", "difference"):
+        total = sum(found[name][key] * found[name]["queries"] for name in ("test seen", "test unseen"))
+        assert total / len(splits.test) == pytest.approx(found["test"][key])
+    assert f"test, a relevant document seen in training: nDCG@10 {found['test seen']['ours']:.4f}" in (caplog.text)
+    assert f"none seen in training: nDCG@10 {found['test unseen']['ours']:.4f}, first stage bm25" in str(run)
+    assert fit(*configuration([*words, f"--output={tmp_path / 'run'}"])).beside == found, "known"
+
+
+def test_what_lists_share_with_those_of_a_training(
+    sides: tuple[Lists, Lists], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train, test = sides
+    assert main(["lists", str(tmp_path / "test"), "--trained-on", str(tmp_path / "train")]) == 0
+    out = capsys.readouterr().out
+    assert f"in common with {tmp_path / 'train'}" in out
+    counts = [len(seen_queries(one.qrels or {}, [other.qrels or {}])) for one, other in ((test, train), (train, test))]
+    line = next(line for line in out.splitlines() if line.startswith("queries with a relevant document in common"))
+    assert line.split()[-2:] == list(map(str, counts))

@@ -1,0 +1,86 @@
+"""Which products are in float32 with all of its digits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.modules import module as modules
+
+from rerank.lists import Lists
+from rerank.losses import DirectMetric
+from rerank.models.score import score_lists
+from rerank.models.text.cross_encoder import CrossEncoder
+from tests.builders import make_lists, make_model, train
+
+LENGTHS: dict[str, Any] = {"query_length": 8, "document_length": 24}
+
+
+@pytest.fixture
+def lists(tmp_path: Path) -> Lists:
+    return make_lists(tmp_path)
+
+
+@pytest.fixture
+def less_precise() -> Iterator[None]:
+    """A process that asked for TF32 on a GPU, and for bf16 on a CPU, in place of float32."""
+    torch.set_float32_matmul_precision("medium")
+    yield
+    torch.set_float32_matmul_precision("highest")
+
+
+def flags() -> tuple[str, str]:
+    backends: Any = torch.backends
+    return backends.cuda.matmul.fp32_precision, backends.mkldnn.matmul.fp32_precision
+
+
+@pytest.mark.usefixtures("less_precise")
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_encoder_head_and_loss_are_exact_forwards_and_backwards(
+    precision: str, lists: Lists, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: dict[tuple[str, str], set[tuple[str, str]]] = {}
+
+    def look(where: str, value: Any) -> None:
+        seen.setdefault((where, "forward"), set()).add(flags())
+        if isinstance(value, torch.Tensor) and value.requires_grad:
+            value.register_hook(lambda _: seen.setdefault((where, "backward"), set()).add(flags()))
+
+    usual, first = DirectMetric.per_list, True
+
+    def per_list(self: DirectMetric, scores: torch.Tensor, *rest: Any, **named: Any) -> torch.Tensor:
+        nonlocal first
+        if first:  # what was before is the first step's pass, and what was computed when the model was loaded
+            seen.clear()
+            first = False
+        look("loss", scores)
+        return usual(self, scores, *rest, **named)
+
+    monkeypatch.setattr(DirectMetric, "per_list", per_list)
+    hook = modules.register_module_forward_hook(lambda module, _, output: look(type(module).__name__, output))
+    try:
+        words = [f"--data.train={lists.store.folder}", "--data=ListsData", "--model=CrossEncoder", "--batch_size=4"]
+        words += [f"--model.name={tiny_model}", "--model.query_length=8", "--model.document_length=24", "--tracker=[]"]
+        words += ["--loss=SmoothINDCG", "--epochs=1", f"--precision={precision}", f"--output={tmp_path / 'run'}"]
+        train(words)
+    finally:
+        hook.remove()
+    named = {"Linear", "BertPooler", "BertIntermediate", "loss"}
+    assert {(name, way) for name in named for way in ("forward", "backward")} <= seen.keys()
+    assert set.union(*seen.values()) == {("ieee", "ieee")}
+    assert torch.get_float32_matmul_precision() == "medium", "the process has its own setting back"
+    assert flags() == ("tf32", "bf16")
+
+
+def test_scores_do_not_depend_on_what_the_process_asked_for(
+    lists: Lists, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """On a CPU that multiplies in bf16 they did."""
+    model = CrossEncoder(str(make_model(tmp_path / "model", hidden=256)), **LENGTHS)
+    alone = score_lists(model, model.inputs(lists), lists, precision="fp32")
+    request.getfixturevalue("less_precise")
+    np.testing.assert_array_equal(score_lists(model, model.inputs(lists), lists, precision="fp32"), alone)

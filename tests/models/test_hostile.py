@@ -1,0 +1,218 @@
+"""Model folders that are damaged, or made to do harm: each is refused in one line, before it takes time or memory."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rerank.errors import UserError
+from rerank.hashes import write_sealed
+from rerank.models.contract import read_contract, write_contract
+from rerank.models.load import load_model
+from rerank.models.text.cross_encoder import CrossEncoder
+from rerank.models.vectors.mlp import MLP
+from tests.builders import make_lists
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> dict[str, Path]:
+    """Saved models by their heads, and one that nobody saved with ours."""
+    found = {}
+    for head in ("hf", "cls"):
+        found[head] = tmp_path_factory.mktemp(head)
+        CrossEncoder(str(tiny_model), head=head, query_length=8, document_length=24).save(found[head])  # type: ignore[arg-type]
+    found["bare"] = tmp_path_factory.mktemp("bare") / "model"
+    shutil.copytree(found["hf"], found["bare"])
+    (found["bare"] / "rerank.json").unlink()
+    return found
+
+
+@pytest.fixture
+def copied(folders: dict[str, Path], tmp_path: Path) -> Callable[[str], Path]:
+    return lambda name: shutil.copytree(folders[name], tmp_path / name)
+
+
+def change(folder: Path, file: str, **values: Any) -> None:
+    """Other values in a JSON file, under hashes that fit."""
+    path = folder / file
+    path.write_text(json.dumps(json.loads(path.read_bytes()) | values))
+    if (folder / "rerank.json").exists():
+        contract = read_contract(folder)
+        del contract["files"]
+        write_contract(folder, contract)
+
+
+def refused(folder: Path, match: str) -> None:
+    with pytest.raises(UserError, match=match) as caught:
+        load_model(folder)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["hf", "cls", "bare"])
+def test_a_configuration_of_another_depth_is_refused(kind: str, copied: Callable[[str], Path]) -> None:
+    folder = copied(kind)
+    change(folder, "config.json", num_hidden_layers=1)
+    refused(
+        folder, "config.json is of a smaller model.*encoder.layer.1" if kind != "cls" else "Unexpected key.*layer.1"
+    )
+    change(folder, "config.json", num_hidden_layers=20_000)
+    refused(folder, r"config\.json: num_hidden_layers is 20000, and there are \d\d weights")
+    change(folder, "config.json", num_hidden_layers=3)
+    if kind == "cls":
+        refused(folder, "Missing key")
+
+
+@pytest.mark.parametrize("kind", ["hf", "cls", "bare"])
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"hidden_size": 1 << 24, "num_attention_heads": 1},
+        {"vocab_size": 1 << 40},
+        {"num_attention_heads": 0},
+        {"num_attention_heads": -1},
+        {"num_attention_heads": "two"},
+        {"hidden_act": "os.system"},
+        {"model_type": "no such"},
+        {"model_type": ["bert"]},
+        {"num_hidden_layers": None},
+    ],
+    ids=str,
+)
+def test_a_configuration_of_something_else_is_refused(
+    kind: str, values: dict[str, Any], copied: Callable[[str], Path]
+) -> None:
+    folder = copied(kind)
+    change(folder, "config.json", **values)
+    refused(folder, str(folder))
+
+
+@pytest.mark.parametrize("file", ["config.json", "tokenizer.json", "tokenizer_config.json"])
+@pytest.mark.parametrize("text", [b"", b"[]", b"{}", b"5", b"\xff", b"[" * 100_000, b'{"model": 5}'])
+def test_files_of_other_things_are_refused(file: str, text: bytes, copied: Callable[[str], Path]) -> None:
+    folder = copied("bare")
+    (folder / file).write_bytes(text)
+    if file == "tokenizer_config.json" and text in (b"{}", b'{"model": 5}'):
+        return  # that says nothing, or nothing that is read
+    refused(folder, str(folder))
+
+
+@pytest.mark.parametrize("file", ["rerank.json", "config.json", "tokenizer.json", "vocab.txt", "model.safetensors"])
+def test_what_has_no_end_is_not_read(file: str, copied: Callable[[str], Path]) -> None:
+    for make in (lambda path: path.symlink_to("/dev/zero"), os.mkfifo):
+        folder = copied("hf")
+        (folder / file).unlink(missing_ok=True)
+        make(folder / file)
+        refused(folder, f"{file}: no file, nor a link to one")
+        shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("name", ["../../x", "/etc/passwd", "a/../../b", "", "..", "."])
+def test_a_contract_names_files_of_its_folder(name: str, copied: Callable[[str], Path]) -> None:
+    folder = copied("hf")
+    contract = read_contract(folder)
+    write_sealed(folder / "rerank.json", contract | {"files": contract["files"] | {name: "0" * 64}})
+    refused(folder, r"rerank\.json: names .* not in its folder")
+
+
+def test_an_index_names_files_of_its_folder(copied: Callable[[str], Path], tmp_path: Path) -> None:
+    folder = copied("bare")
+    (folder / "model.safetensors").rename(tmp_path / "outside.safetensors")
+    index = {"metadata": {}, "weight_map": {"classifier.weight": "../outside.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    refused(folder, "index.json: names '../outside.safetensors', which is not in its folder")
+
+
+OTHERS: list[Any] = [None, 5, True, 1.5, "x", [], [5], {}, {"a": 5}]
+
+
+def test_parts_of_a_contract_have_their_types(copied: Callable[[str], Path]) -> None:
+    folder = copied("hf")
+    contract = read_contract(folder)
+    contract |= {"start": {"columns": ["bm25"], "depth": 10, "weights": [0.5]}}
+    write_sealed(folder / "rerank.json", contract)
+    load_model(folder)
+    nested = [(contract["start"], key) for key in contract["start"]]
+    for parts, key in [*((contract, key) for key in contract if key != "trained_on"), *nested]:
+        for other in OTHERS:
+            if type(other) is type(parts[key]):
+                continue
+            before, parts[key] = parts[key], other
+            write_sealed(folder / "rerank.json", contract)
+            refused(folder, rf"rerank\.json: ({key}: )?expected")
+            parts[key] = before
+
+
+@pytest.mark.parametrize("part", ["settings", "columns", "normalise"])
+def test_parts_of_a_network_have_their_types(part: str, tmp_path: Path) -> None:
+    lists = make_lists(tmp_path)
+    model = MLP(hidden=[3], columns=[next(iter(lists.store.column_names))])
+    model.prepare(lists, 1)
+    (tmp_path / "model").mkdir()
+    model.save(tmp_path / "model")
+    contract = read_contract(tmp_path / "model")
+    for other in [
+        *OTHERS,
+        [{"class": "QueryZScore"}],
+        [{"class": 5, "state": 5}],
+        {"hidden": "x"},
+        {"activation": "y"},
+    ]:
+        write_sealed(tmp_path / "model" / "rerank.json", contract | {part: other})
+        if other != contract[part]:
+            refused(tmp_path / "model", str(tmp_path))
+
+
+def published(name: str, folder: Path, tiny_model: Path) -> None:
+    """A tiny model of an architecture with the head of another task, as the hub has them."""
+    import transformers
+
+    kind = getattr(transformers, name)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+    config = kind.config_class(vocab_size=30522, pad_token_id=0, **sizes)
+    kind(config).save_pretrained(folder)
+    for file in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(tiny_model / file, folder)
+
+
+@pytest.mark.parametrize("head", ["hf", "cls"])
+@pytest.mark.parametrize(
+    ("name", "unread"),
+    [
+        ("BertForMaskedLM", "cls"),
+        ("BertForPreTraining", "cls"),
+        ("BertForQuestionAnswering", "qa_outputs"),
+        ("RobertaForMaskedLM", "lm_head"),
+        ("ElectraForPreTraining", "discriminator_predictions"),
+        ("ModernBertForMaskedLM", "decoder"),
+        ("BertModel", None),
+    ],
+)
+def test_heads_of_other_tasks_are_named_and_left(
+    name: str, unread: str | None, head: str, tmp_path: Path, tiny_model: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    published(name, tmp_path, tiny_model)
+    with caplog.at_level(logging.INFO, "rerank"):
+        CrossEncoder(str(tmp_path), head=head, query_length=8, document_length=24)  # type: ignore[arg-type]
+    lines = [record.getMessage() for record in caplog.records if "another task" in record.getMessage()]
+    if unread is not None:
+        assert len(lines) == 1 and unread in lines[0]
+
+
+def test_constants_of_older_versions_are_left(copied: Callable[[str], Path]) -> None:
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    folder = copied("bare")
+    path = folder / "model.safetensors"
+    weights = load_file(str(path)) | {"bert.embeddings.position_ids": torch.arange(8)[None]}
+    save_file(weights, str(path), metadata={"format": "pt"})
+    load_model(folder)
+    save_file(weights | {"bert.encoder.layer.0.gate": torch.ones(1)}, str(path), metadata={"format": "pt"})
+    refused(folder, "without a place for 1 of the weights, such as bert.encoder.layer.0.gate")

@@ -1,0 +1,250 @@
+"""``rerank rerank --stdin``: every line is answered by one line of JSON, whatever it holds."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import rerank
+from rerank.cli import main
+from rerank.features.letor import letor_lists
+from rerank.models.base import Model
+from rerank.tasks.answer import answer_lines
+from tests.builders import make_model, write_features
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A cross-encoder, one that starts from BM25, an MLP over two features, and trees."""
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    place = tmp_path_factory.mktemp("answers")
+    tiny = make_model(place / "tiny")
+    AutoModelForSequenceClassification.from_pretrained(tiny, num_labels=1).save_pretrained(place / "text")
+    AutoTokenizer.from_pretrained(tiny).save_pretrained(place / "text")
+    lists = letor_lists(write_features(place / "train.txt", features=2))
+    models = {
+        "start": rerank.CrossEncoder(str(place / "text"), query_length=8, document_length=16, start="bm25"),
+        "mlp": rerank.MLP(hidden=[4]),
+        "trees": rerank.LightGBM(trees=2, num_leaves=2),
+    }
+    models["mlp"].prepare(lists, 1)
+    models["trees"].prepare(lists)
+    models["trees"].begin(lists, None, 1, "log2", False)
+    models["trees"].grow(None)
+    models["trees"].keep(1)
+    for name, model in models.items():
+        (place / name).mkdir()
+        model.save(place / name)
+    return {name: place / name for name in ("text", *models)}
+
+
+@pytest.fixture(scope="module")
+def models(folders: dict[str, Path]) -> dict[str, Model]:
+    from rerank.models.load import load_model
+
+    return {name: load_model(folder) for name, folder in folders.items()}
+
+
+def answers(model: Model, *lines: str | bytes) -> list[dict[str, Any]]:
+    """The answers, each of them strict JSON in UTF-8."""
+    out = io.StringIO()
+    failed = answer_lines(model, lines, out)
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is no JSON")
+
+    read = [json.loads(line, parse_constant=refuse) for line in out.getvalue().encode().splitlines()]
+    assert failed == sum("error" in answer for answer in read)
+    return read
+
+
+TEXT = '{"query": "a wing", "documents": ["jet", "wing"]}'
+COLUMN = '{"query": "a wing", "documents": ["jet", "wing"], "columns": {"bm25": [2, 1]}}'
+VECTOR = '{"features": [[1, 0], [0, 1]]}'
+GOOD = {"text": TEXT, "start": COLUMN, "mlp": VECTOR, "trees": VECTOR}
+LARGE = "9" * 400
+LINES: list[tuple[str, str | bytes, str]] = [
+    # what is no line of ours
+    ("text", b"\xff\xfe{}", "not JSON"),
+    ("text", TEXT.encode("utf-16")[:-1], "not JSON"),
+    ("text", TEXT.replace("jet", "caf\xe9").encode("latin-1"), "not JSON"),
+    ("text", "\x00", "not JSON"),
+    ("text", "{", "not JSON"),
+    ("text", TEXT + TEXT, "not JSON"),
+    ("text", "[" * 100_000, "not JSON"),
+    ("text", '{"top_k": ' + "9" * 5000 + "}", "not JSON"),
+    ("text", "null", "not a JSON object"),
+    ("text", "[]", "not a JSON object"),
+    ("text", '"query"', "not a JSON object"),
+    ("text", "NaN", "not a JSON object"),
+    # keys
+    ("text", '{"querry": "a", "documents": []}', "did you mean 'query'"),
+    ("text", '{"query": "a", "documents": [], "topk": 1}', "did you mean 'top_k'"),
+    ("text", COLUMN, "columns: this model reads no such key"),
+    ("text", VECTOR, "features: this model reads no such key"),
+    ("mlp", TEXT, "query: this model reads no such key"),
+    ("mlp", "{}", "features: expected a list"),
+    ("text", "{}", "query: expected a text"),
+    ("text", '{"\\ud800": 1}', "no such key"),
+    # queries and documents
+    ("text", '{"query": null, "documents": []}', "query: expected a text"),
+    ("text", '{"query": ["a"], "documents": []}', "query: expected a text"),
+    ("text", '{"query": "\\ud800", "documents": ["a"]}', "query: has half of a character at 0"),
+    ("text", '{"query": "a"}', "documents: expected a list"),
+    ("text", '{"query": "a", "documents": "b"}', "documents: expected a list"),
+    ("text", '{"query": "a", "documents": {"text": "b"}}', "documents: expected a list"),
+    ("text", '{"query": "a", "documents": [null]}', "documents: number 0: expected a text"),
+    ("text", '{"query": "a", "documents": ["b", 5]}', "documents: number 1: expected a text"),
+    ("text", '{"query": "a", "documents": [["b"]]}', "documents: number 0: expected a text"),
+    ("text", '{"query": "a", "documents": [{"id": 1}]}', "documents: number 0: expected a text"),
+    ("text", '{"query": "a", "documents": [{"text": null}]}', "documents: number 0: expected a text"),
+    ("text", '{"query": "a", "documents": ["x\\udc00"]}', "documents: number 0: has half of a character at 1"),
+    ("text", '{"query": "a", "documents": ["b"], "documents": 5}', "documents: expected a list"),
+    # top_k and what is returned
+    *(
+        ("text", TEXT[:-1] + f', "top_k": {value}}}', "top_k: expected a whole number from 1")
+        for value in ("true", "false", "0", "-1", "1.0", '"1"', "[1]", "{}", "NaN", "1e3")
+    ),
+    ("text", TEXT[:-1] + ', "request": NaN}', "cannot be returned"),
+    ("text", TEXT[:-1] + ', "request": [-Infinity]}', "cannot be returned"),
+    ("text", TEXT[:-1] + ', "request": 1e999}', "cannot be returned"),
+    ("text", TEXT[:-1] + ', "request": "\\ud800"}', "cannot be returned"),
+    ("text", TEXT[:-1] + ', "request": {"\\udfff": 1}}', "cannot be returned"),
+    ("text", '{"query": "a", "documents": [{"id": NaN, "text": "b"}]}', "cannot be returned"),
+    # columns
+    ("start", TEXT, "give its scores"),
+    *(
+        ("start", TEXT[:-1] + f', "columns": {value}}}', message)
+        for value, message in (
+            ("[1]", "columns: expected an object"),
+            ('"bm25"', "columns: expected an object"),
+            ("{}", "give its scores"),
+            ('{"BM25": [1, 2]}', "give its scores"),
+            ('{"bm25": 5}', "columns: bm25: expected a list"),
+            ('{"bm25": "12"}', "columns: bm25: expected a list"),
+            ('{"bm25": {"0": 1}}', "columns: bm25: expected a list"),
+            ('{"bm25": []}', "has 0 numbers"),
+            ('{"bm25": [1]}', "has 1 numbers"),
+            ('{"bm25": [1, "2"]}', "value 1 is '2'"),
+            ('{"bm25": [1, true]}', "value 1 is True"),
+            ('{"bm25": [1, [2]]}', r"value 1 is [2]"),
+            ('{"bm25": [1, Infinity]}', "value 1 is inf"),
+            (f'{{"bm25": [1, {LARGE}]}}', "value 1 is 999"),
+            ('{"bm25": [1, 1e39]}', "value 1 is 1e+39"),
+            ('{"bm25": [1, 2], "other": [1, "x"]}', "columns: other: value 1"),
+        )
+    ),
+    # features
+    *(
+        (name, f'{{"features": {value}}}', message)
+        for name in ("mlp", "trees")
+        for value, message in (
+            ("5", "features: expected a list"),
+            ("null", "features: expected a list"),
+            ('"12"', "features: expected a list"),
+            ("{}", "features: expected a list"),
+            ("[1, 2]", "features: number 0: expected a list"),
+            ("[[1, 2], null]", "features: number 1: expected a list"),
+            ("[[1, 2], [1]]", "as many numbers"),
+            ("[[1]]", "reads 2 features"),
+            ("[[]]", "reads 2 features"),
+            ("[[[1, 2]]]", "features: number 0: value 0"),
+            ('[["1", "2"]]', "features: number 0: value 0"),
+            ("[[1, true]]", "features: number 0: value 1"),
+            (f"[[1, -{LARGE}]]", "features: number 0: value 1"),
+            ("[[1, 1e999]]", "features: number 0: value 1"),
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "line", "message"), LINES, ids=[f"{i}-{case[2]}" for i, case in enumerate(LINES)])
+def test_a_bad_line_is_answered_and_so_is_the_next(
+    models: dict[str, Model], name: str, line: str | bytes, message: str
+) -> None:
+    bad, good = answers(models[name], line, GOOD[name])
+    assert list(bad) == ["error"] and bad["error"].startswith("line 1: ") and message in bad["error"]
+    assert len(bad["error"]) < 500 and [row["index"] for row in good["ranking"]] in ([0, 1], [1, 0])
+
+
+def test_what_may_be_there_is_taken(models: dict[str, Model]) -> None:
+    more = {"query": "é", "documents": [{"text": "ö", "id": 0, "url": "x"}, "b"], "top_k": int(LARGE), "request": "ü"}
+    answer, nothing, marked = answers(
+        models["text"], json.dumps(more), '{"query": "", "documents": []}', b"\xef\xbb\xbf" + TEXT.encode()
+    )
+    assert answer["request"] == "ü" and {row.get("id") for row in answer["ranking"]} == {0, None}
+    assert nothing == {"ranking": []} and len(marked["ranking"]) == 2
+    assert answers(models["mlp"], '{"features": []}') == [{"ranking": []}]
+    lacking = '{"query": "a", "documents": ["b", "c"], "columns": {"bm25": [null, 1], "others": [1, 2]}}'
+    assert len(answers(models["start"], lacking)[0]["ranking"]) == 2
+    assert "says nothing of 1" in answers(models["mlp"], '{"features": [[1, 2], [null, 1]]}')[0]["error"]
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.just("\ud800"),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+KEYS = ("query", "documents", "columns", "features", "top_k", "request", "text")
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.sampled_from(sorted(GOOD)), st.dictionaries(st.sampled_from(KEYS), VALUES), st.booleans())
+def test_no_line_ends_the_process(models: dict[str, Model], name: str, values: dict[str, Any], whole: bool) -> None:
+    line = json.dumps({**json.loads(GOOD[name]), **values} if whole else values)
+    answer, good = answers(models[name], line, GOOD[name])
+    assert "ranking" in good and set(answer) <= {"request", "ranking", "error"}
+
+
+def test_a_fault_of_ours_is_an_answer_too(models: dict[str, Model], caplog: pytest.LogCaptureFixture) -> None:
+    class Broken(rerank.MLP):
+        def predict(self, *_: Any, **__: Any) -> Any:
+            raise MemoryError("too much")
+
+    bad, again = answers(Broken(hidden=[4]), VECTOR, VECTOR)
+    assert bad == {"error": "line 1: MemoryError (too much)"} and "line 2" in again["error"]
+    assert "Traceback" in caplog.text
+
+
+def test_options_of_other_uses_are_refused(folders: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["rerank", "--stdin", "--model", str(folders["text"])]
+    for more, message in (
+        (["--lists", "x"], "lists: --stdin"),
+        (["--output", "x"], "output: --stdin"),
+        (["--depth", "5"], "depth: --stdin scores all"),
+        (["--first-stage-weight", "0.5"], "first_stage_weight: --stdin has no first stage"),
+        (["--token-budget", "0"], "token_budget: must be at least 1"),
+    ):
+        assert main([*words, *more]) == 2
+        assert message in capsys.readouterr().err
+    for more in (["--precision", "bf16"], ["--token-budget", "64"]):
+        assert main(["rerank", "--stdin", "--model", str(folders["trees"]), *more]) == 2
+        assert "LightGBM scores all documents at once" in capsys.readouterr().err
+
+
+def test_precision_is_honoured(models: dict[str, Model]) -> None:
+    def scores(precision: Any) -> list[float]:
+        out = io.StringIO()
+        assert not answer_lines(models["text"], [TEXT], out, precision=precision)
+        return [row["score"] for row in json.loads(out.getvalue())["ranking"]]
+
+    assert scores("fp32") != scores("bf16") == pytest.approx(scores("fp32"), abs=0.1)
+
+
+def test_the_command_reads_and_writes_utf8_in_any_locale(folders: dict[str, Path]) -> None:
+    lines = b'{"query": "\xc3\xa9", "documents": ["a"], "request": "\xc3\xa9"}\n\xff\n' + TEXT.encode() + b"\n"
+    words = [sys.executable, "-m", "rerank.cli", "rerank", "--stdin", "--model", str(folders["text"])]
+    environment = {"PATH": "/usr/bin", "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "HOME": "/tmp"}
+    done = subprocess.run(words, input=lines, capture_output=True, env=environment, check=False)
+    first, second, third = map(json.loads, done.stdout.decode().splitlines())
+    assert first["request"] == "é" and "line 2: not JSON" in second["error"] and "ranking" in third
+    assert done.returncode == 2

@@ -1,0 +1,85 @@
+"""No command writes over what it reads."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rerank.cli import main
+from rerank.files import leftovers
+from tests.builders import make_lists, train, write_features
+
+
+def content(folder: Path) -> dict[Path, str]:
+    return {p: hashlib.sha256(p.read_bytes()).hexdigest() for p in folder.rglob("*") if p.is_file()}
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Lists with a run in their folder, another run, judgments, a trained model."""
+    monkeypatch.chdir(tmp_path)
+    make_lists(tmp_path)
+    assert main(["export", "--lists", "lists", "--output", "x.trec"]) == 0
+    (tmp_path / "lists" / "own.trec").write_bytes((tmp_path / "x.trec").read_bytes())
+    (tmp_path / "qrels").write_text("q0 0 d0 1\n")
+    write_features(tmp_path / "letor" / "train.txt")
+    words = "--data LetorData --data.path letor --data.validation_share 0.3 --model MLP --loss ListNet --epochs 1"
+    train([*words.split(), "--output", "run"])
+    return tmp_path
+
+
+RERANK = ["rerank", "--model", "run/best", "--lists", "letor/train.txt", "--output"]
+EVALUATE = ["evaluate", "--qrels", "qrels", "--runs", "x.trec"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([*RERANK, "run/best/model.safetensors"], "--model"),
+        ([*RERANK, "run/best/rerank.json"], "--model"),
+        ([*RERANK, "run/config.yaml"], "is a part of"),
+        ([*RERANK, "letor/train.txt"], "--lists"),
+        (["retrieve", "--collection", "beir:collection/test", "--run", "lists/own.trec", "--output", "lists",
+          "--overwrite"], "--run"),
+        (["export", "--lists", "lists", "--output", "lists/own.trec"], "--lists"),
+        ([*EVALUATE, "--json", "run/measures.json"], "is a part of"),
+        ([*EVALUATE, "--json", "qrels"], "--qrels"),
+        ([*EVALUATE, "--baseline", "lists/own.trec", "--json", "lists/own.trec"], "--runs"),
+        ([*EVALUATE, "--json", "a.csv", "--per-query", "a.csv"], "two things at once"),
+        ([*EVALUATE, "--html", "a.html", "--table", "a.txt", "a.txt"], "two things at once"),
+    ],
+)  # fmt: skip
+def test_the_inputs_stay(place: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str) -> None:
+    before = content(place)
+    assert main(words) == 2
+    assert message in capsys.readouterr().err and content(place) == before
+
+
+KILLED = """
+import os, signal, sys
+from rerank.cli import main
+def kill(event, arguments):
+    if event == "os.rename" and os.path.basename(arguments[1]) == sys.argv[1]:
+        os.kill(os.getpid(), signal.SIGKILL)
+sys.addaudithook(kill)
+main(sys.argv[2:])
+"""
+
+
+@pytest.mark.parametrize("name", ["x.jsonl", "x.parquet", "x.trec", "t.md", "j.json", "p.tsv"])
+def test_what_a_killed_writer_left_is_cleared_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    make_lists(tmp_path)
+    words = ["export", "--lists", "lists", "--output", name]
+    if name[0] != "x":
+        option = {"t": "--table", "j": "--json", "p": "--per-query"}[name[0]]
+        assert main(["export", "--lists", "lists", "--output", "run.trec"]) == 0
+        words = ["evaluate", "--qrels", "lists", "--runs", "run.trec", option, name]
+    assert subprocess.run([sys.executable, "-c", KILLED, name, *words], check=False).returncode == -9
+    assert len(leftovers(tmp_path / name)) == 1
+    assert main(words) == 0
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")] and (tmp_path / name).is_file()

@@ -1,0 +1,267 @@
+"""Arguments of a wrong type, beyond what they may be, or unknown: each is one line that names it, before any work."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import rerank
+from rerank.cli import main
+from tests.builders import make_lists
+
+NAN, INF = float("nan"), float("inf")
+
+
+class Things:
+    """What the cases use."""
+
+    def __init__(self, folder: Path, model: Path) -> None:
+        self.folder, self.name = folder, str(model)
+        self.frame = make_lists(folder / "made", [4] * 6).to_dataframe()
+        self.lists = rerank.Lists.from_dataframe(self.frame)
+        self.unjudged = rerank.Lists.from_dataframe(self.frame.drop(columns="grade"))
+        self.model = self.text()
+        (folder / "full").mkdir()
+        (folder / "full" / "letter.txt").write_text("dear")
+
+    def text(self, **settings: Any) -> rerank.CrossEncoder:
+        return rerank.CrossEncoder(self.name, **{"query_length": 8, "document_length": 24} | settings)
+
+    def train(self, model: Any = None, lists: Any = None, loss: Any = "usual", **settings: Any) -> Any:
+        loss = rerank.SmoothINDCG() if isinstance(loss, str) and loss == "usual" else loss
+        lists = self.lists if lists is None else lists
+        return rerank.train(model or self.model, lists, loss, **{"output": self.folder / "run"} | settings)
+
+    def step(self, **settings: Any) -> Any:
+        return self.train(optimization=rerank.Optimization(**settings))
+
+    def mlp(self, **settings: Any) -> Any:
+        return self.train(rerank.MLP(**{"hidden": [4], "columns": ["bm25"]} | settings))
+
+    def evaluate(self, run: Any = "bm25", **settings: Any) -> Any:
+        return rerank.evaluate(self.lists, {"x": run}, **settings)
+
+    def rerank(self, lists: Any = None, **settings: Any) -> Any:
+        return rerank.rerank_lists(self.model, self.lists if lists is None else lists, **settings)
+
+
+CASES: dict[str, tuple[Callable[[Things], Any], str]] = {
+    # how the weights move
+    "a rate that is NaN": (lambda t: t.step(encoder_lr=NAN), r"optimization\.encoder_lr: must be at least 0, not nan"),
+    "a rate that is infinite": (lambda t: t.step(head_lr=INF), r"optimization\.head_lr: must be at least 0, not inf"),
+    "a rate below 0": (lambda t: t.step(head_lr=-1), r"optimization\.head_lr: must be at least 0, not -1"),
+    "a rate as text": (lambda t: t.step(head_lr="1e-3"), r"optimization\.head_lr: expected a number, not '1e-3'"),
+    "a schedule of another library": (
+        lambda t: t.step(schedule="cosine"),
+        r"optimization\.schedule: expected 'constant', 'linear' or 'half', not 'cosine'",
+    ),
+    "a warm-up of 2": (lambda t: t.step(warmup=2), r"optimization\.warmup: must be in \[0, 1\], not 2"),
+    "a norm of 0": (lambda t: t.step(max_grad_norm=0), r"optimization\.max_grad_norm: must be above 0"),
+    "a dictionary of rates": (
+        lambda t: t.train(optimization={"head_lr": 1e-3}),
+        r"optimization: expected a rerank\.Optimization\(…\), not a dict",
+    ),
+    # counts and choices
+    "half an epoch": (lambda t: t.train(epochs=1.5), r"epochs: expected a whole number, not 1\.5"),
+    "epochs as a truth": (lambda t: t.train(epochs=True), r"epochs: expected a whole number"),
+    "no epochs": (lambda t: t.train(epochs=None), r"epochs: expected a whole number, not nothing"),
+    "no lists a step": (lambda t: t.train(batch_size=0), r"batch_size: must be at least 1, not 0"),
+    "a patience of 0": (lambda t: t.train(patience=0), r"patience: must be at least 1"),
+    "a seed below 0": (lambda t: t.train(seed=-1), r"seed: must be in \[0"),
+    "a seed of 70 bits": (lambda t: t.train(seed=2**70), r"seed: must be in \[0"),
+    "an unknown way to the gradient": (lambda t: t.train(gradient="ful"), r"gradient: expected auto, full"),
+    "an unknown arithmetic": (lambda t: t.train(precision="fp64"), r"precision: expected auto, bf16"),
+    "a tracker that is text": (lambda t: t.train(tracker="wandb"), r"tracker: expected a list or null, not wandb"),
+    "a class of samplers": (lambda t: t.train(sampler=rerank.Full), r"sampler: .* not the class Full itself"),
+    "a sampler of no depth": (lambda t: t.train(sampler=rerank.Full(depth=0)), r"depth must be at least 1, not 0"),
+    "a sampler of half a candidate": (
+        lambda t: rerank.Full(depth=2.5),
+        r"Full\.depth: expected a whole number",
+    ),
+    # measures
+    "a monitor that is a list": (lambda t: t.train(monitor=["nDCG@10"]), r"monitor: expected text"),
+    "a monitor that counts": (lambda t: t.train(monitor="NumRel"), r"monitor: NumRel counts"),
+    "a cut-off in words": (lambda t: t.train(measures="nDCG@ten"), r"measure 'nDCG@ten' is not of the form"),
+    "no measures": (lambda t: t.train(measures=""), r"no measure given"),
+    # lists
+    "no validation lists": (lambda t: t.train(validation=t.lists.select([])), r"validation: .* has no lists"),
+    "no test lists": (lambda t: t.train(test=t.lists.select([])), r"test: .* has no lists"),
+    "no training lists": (lambda t: t.train(lists=t.lists.select([])), r"lists: .* has no lists"),
+    "an empty list of lists": (lambda t: t.train(lists=[]), r"lists: expected one or more lists"),
+    "validation lists without judgments": (
+        lambda t: t.train(validation=t.unjudged),
+        r"validation: .* has no judgments; give them with qrels=$",
+    ),
+    "test lists without judgments": (lambda t: t.train(test=t.unjudged), r"test: .* has no judgments"),
+    "the training lists to validate on": (
+        lambda t: t.train(validation=t.lists, output=t.folder / "same"),
+        r"queries are in both training and validation lists",
+    ),
+    "a frame to test on": (lambda t: t.train(test=t.frame), r"test: expected lists, .* not a DataFrame"),
+    "a share below 0": (
+        lambda t: t.train(validation=-0.1),
+        r"validation: a share must be above 0 .*, not -0\.1",
+    ),
+    "a share that is NaN": (lambda t: t.train(validation=NAN), r"validation: a share must be .* not nan"),
+    "half a candidate deep": (
+        lambda t: t.train(depth=2.5),
+        r"data\.depth: must be a whole number, .* not 2\.5",
+    ),
+    "a depth in words": (lambda t: t.train(depth="ten"), r"data\.depth: must be a whole number, at least 1, not 'ten'"),
+    "a weight for lists": (lambda t: t.train(weights=2.0), r"weights: expected a list or None, not 2\.0"),
+    "weights in words": (lambda t: t.train(weights=["a"]), r"weights: expected a list or None, not \['a'\]"),
+    "a weight that is NaN": (lambda t: t.train(weights=[NAN]), r"data\.weights: expected a number above 0"),
+    # outputs
+    "no output": (lambda t: t.train(output=None), r"output: expected a folder, not None"),
+    "a folder of letters": (lambda t: t.train(output=t.folder / "full"), r"full exists and is not a run folder"),
+    "a file for a folder": (
+        lambda t: t.train(output=t.folder / "full" / "letter.txt"),
+        r"letter\.txt is a file; name another place",
+    ),
+    # losses
+    "no loss": (lambda t: t.train(loss=None, output=t.folder / "none"), r"loss: a network needs one"),
+    "a class of losses": (lambda t: t.train(loss=rerank.ListNet), r"loss: .* not the class ListNet itself"),
+    "losses without terms": (lambda t: t.train(loss=[rerank.ListNet(), rerank.MSE()]), r"loss: expected a loss"),
+    "no terms": (lambda t: t.train(loss=[]), r"loss\.terms: name one term"),
+    "a term of a name": (lambda t: rerank.Term("MSE"), r"loss: expected a Loss, not 'MSE'"),  # type: ignore[arg-type]
+    "a target that is not there": (
+        lambda t: t.train(loss=rerank.Term(rerank.MSE(), target="teacher"), output=t.folder / "target"),
+        r"has no column 'teacher'; there are bm25",
+    ),
+    "fidelity of what relaxes nothing": (
+        lambda t: t.train(loss=rerank.ListNet(), fidelity=True),
+        r"fidelity: ListNet relaxes nothing",
+    ),
+    "an alpha in words": (lambda t: rerank.SmoothINDCG(alpha="1"), r"SmoothI\.alpha: expected a number, not '1'"),
+    "an alpha that is NaN": (lambda t: rerank.SmoothINDCG(alpha=NAN), r"SmoothI\.alpha: must be above 0, not nan"),
+    "a reduction of torch": (lambda t: rerank.ListNet(reduction="avg"), r"reduction: expected 'mean', 'sum' or 'none'"),
+    # models
+    "a class of models": (lambda t: t.train(rerank.CrossEncoder), r"model: .* not the class CrossEncoder itself"),
+    "a name that nobody has": (
+        lambda t: rerank.CrossEncoder("nobody/such-model"),
+        r"such-model: neither a folder",
+    ),
+    "a folder without a model": (lambda t: rerank.CrossEncoder(str(t.folder / "full")), r"not a model folder"),
+    "a head that there is not": (
+        lambda t: t.text(head="mean"),
+        r"head: expected 'hf', 'cls' or None",
+    ),
+    "half a word piece": (lambda t: t.text(query_length=2.5), r"query_length: must be a whole number, at least 1"),
+    "a column that is a number": (lambda t: t.text(start=5), r"start: expected a list, text or None, not 5"),
+    "a start from nothing": (lambda t: t.train(t.text(start="splade"), output=t.folder / "s"), r"no column 'splade'"),
+    "layers as text": (lambda t: t.mlp(hidden="4"), r"hidden: expected a list or None, not '4'"),
+    "a layer of 0": (lambda t: t.mlp(hidden=[0]), r"model\.hidden: sizes must be at least 1"),
+    "an unknown activation": (lambda t: t.mlp(activation="rel", output=1), r"activation|unexpected"),
+    "a normaliser by its name": (lambda t: t.mlp(normalise=["QueryZScore"]), r"normalise: expected a list or None"),
+    "no trees": (lambda t: rerank.LightGBM(columns=["bm25"], trees=0), r"trees must be at least 1, not 0"),
+    # evaluate
+    "scores in words": (lambda t: t.evaluate(["a"] * 24), r"x: expected numbers, or the name of a column"),
+    "scores that are NaN": (lambda t: t.evaluate(np.full(24, NAN)), r"not a number"),
+    "a policy as a number": (lambda t: t.evaluate(empty=0), r"empty: expected '0', '1' or 'drop', not 0"),
+    "a test by another name": (
+        lambda t: t.evaluate(tests=["ttest"], baseline="x"),
+        r"tests: expected a list or None, not \['ttest'\]|unknown test 'ttest'",
+    ),
+    "an unknown correction": (lambda t: t.evaluate(correction="bonf"), r"correction: expected 'none', 'bonferroni' or"),
+    "a baseline that is a number": (lambda t: t.evaluate(baseline=5), r"baseline: expected text or None, not 5"),
+    "a measure that is a number": (lambda t: t.evaluate(measures=5), r"measures: expected names .* not 5"),
+    "a missing measure": (lambda t: t.evaluate(measures=["AP", None]), r"measures: expected names .* not None"),
+    # models in use
+    "a frame to rerank": (lambda t: t.rerank(t.frame), r"lists: expected a rerank\.Lists or its folder"),
+    "no model": (
+        lambda t: rerank.rerank_lists(None, t.lists),
+        r"model: expected a rerank\.Model .*, not None",
+    ),
+    "an untrained network": (
+        lambda t: rerank.rerank_lists(rerank.MLP(hidden=[2], columns=["bm25"]), t.lists),
+        r"model: MLP: was not trained.*; train it first",
+    ),
+    "a share of the first stage of 2": (lambda t: t.rerank(first_stage_weight=2), r"first_stage_weight: 2 is neither"),
+    "no share of the first stage": (
+        lambda t: t.rerank(first_stage_weight=None),
+        r"weight: None is neither",
+    ),
+    "half precision": (
+        lambda t: t.rerank(precision="half"),
+        r"precision: expected 'auto', .*, not 'half'",
+    ),
+    "a depth as text": (lambda t: t.rerank(depth="5"), r"depth: must be a whole number, at least 1, not '5'"),
+    "a budget of 0": (lambda t: t.model.predict([("a", "b")], budget=0), r"budget: must be at least 1, not 0"),
+    "a document that is NaN": (lambda t: t.model.rank("a", ["b", NAN]), r"pair 1: expected \(query, document\)"),
+    "no documents": (lambda t: t.model.rank("a", None), r"rank: expected documents, a list of texts, not None"),
+    "the best none": (lambda t: t.model.rank("a", ["b"], top_k=0), r"top_k: must be at least 1, not 0"),
+    "columns that are not read": (
+        lambda t: t.model.rank("a", ["b"], columns={"bm25": [1.0]}),
+        r"columns: .*none",
+    ),
+    "columns in words": (
+        lambda t: t.text(start="bm25").rank("a", ["b"], columns={"bm25": ["x"]}),
+        r"columns: bm25 has something else than numbers",
+    ),
+    "columns without an end": (
+        lambda t: t.text(start="bm25").rank("a", ["b", "c"], columns={"bm25": [INF, 1.0]}),
+        r"columns: bm25 has inf; expected finite numbers",
+    ),
+}
+"""What is wrong, the call, and what its line has to say."""
+
+
+@pytest.fixture(scope="module")
+def things(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Things:
+    return Things(tmp_path_factory.mktemp("arguments"), tiny_model)
+
+
+@pytest.mark.parametrize("what", CASES)
+def test_one_line_names_the_argument(what: str, things: Things) -> None:
+    call, message = CASES[what]
+    with pytest.raises(rerank.UserError) as caught:
+        call(things)
+    text = str(caught.value)
+    assert "\n" not in text and re.search(message, text), text
+    assert not any(things.folder.rglob("best")), "nothing was trained"
+
+
+def test_what_is_as_good_as_the_type_is_taken(things: Things, tmp_path: Path) -> None:
+    """NumPy's numbers, tuples, a path."""
+    model = rerank.MLP(hidden=(4,), columns=("bm25",))  # type: ignore[arg-type]
+    run = rerank.train(
+        model,
+        (things.lists,),
+        rerank.ListNet(),
+        output=str(tmp_path / "run"),
+        batch_size=np.int64(3),
+        epochs=np.int32(1),
+    )
+    assert run.settings.batch_size == 3 and isinstance(run.settings.batch_size, int)
+    assert len(pd.read_json(tmp_path / "run" / "metrics.jsonl", lines=True)) == 3
+
+
+OPTIONS = {
+    "an unknown option": (["evaluate", "--qrels=x", "--runs", "y", "--metrics=AP"], r"metrics"),
+    "a depth below 1": (["rerank", "--model=MODEL", "--lists=x", "--output=y", "--depth=0"], r"depth: must be"),
+    "an unknown test": (["evaluate", "--qrels=x", "--runs", "y", "--tests", "anova"], r"tests: expected .*not anova"),
+    "a rate in words": (
+        ["train", "--optimization.head_lr=fast"],
+        r"head_lr: expected a number, not fast",
+    ),
+    "a class without its argument": (["train", "--model=CrossEncoder"], r"model"),
+    "lists that are not there": (["lists", "nowhere"], r"nowhere: not a lists folder"),
+    "a model that is not there": (
+        ["add", "--lists=x", "--model=nowhere", "--name=y"],
+        r"x: not a lists folder|nowhere",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", OPTIONS)
+def test_options_are_refused_in_one_line(what: str, tiny_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words, message = OPTIONS[what]
+    assert main([word.replace("MODEL", str(tiny_model)) for word in words]) == 2
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line]
+    assert line.startswith("rerank: error: ") and re.search(message, line), line

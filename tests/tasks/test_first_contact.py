@@ -1,0 +1,212 @@
+"""What somebody sees who trains on lists of their own for the first time."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import rerank
+from rerank.evaluation.measures import evaluate
+from rerank.hashes import read_sealed
+from rerank.lists.scaled import z_scores
+from tests.builders import make_lists, make_model
+
+SMALL = {"query_length": 8, "document_length": 24}
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(make_model(tmp_path_factory.mktemp("model")))
+
+
+@pytest.fixture(scope="module")
+def lists(tmp_path_factory: pytest.TempPathFactory) -> rerank.Lists:
+    """Two systems; ``dense`` knows the grades but for noise."""
+    frame = make_lists(tmp_path_factory.mktemp("lists"), [12] * 12).to_dataframe()
+    noise = np.random.default_rng(0).normal(0, 0.7, len(frame))
+    return rerank.Lists.from_dataframe(frame.assign(dense=frame["grade"] + noise))
+
+
+@pytest.fixture
+def parts(lists: rerank.Lists) -> dict[str, rerank.Lists]:
+    return {"train": lists.select(range(6)), "validation": lists.select([6, 7, 8]), "test": lists.select([9, 10, 11])}
+
+
+def train(model: rerank.Model, parts: dict[str, rerank.Lists], output: Path, **settings: object) -> rerank.Training:
+    loss = settings.pop("loss", None) or rerank.SmoothINDCG(alpha=2.0)
+    others = {"validation": parts["validation"], "test": parts["test"], "batch_size": 3, "monitor": "nDCG@5"}
+    return rerank.train(model, parts["train"], loss, output=output, **others | settings)  # type: ignore[arg-type]
+
+
+def linear() -> rerank.Model:
+    return rerank.MLP(hidden=[], columns=["bm25"])
+
+
+@contextmanager
+def unconfigured(*handlers: logging.Handler) -> Iterator[logging.Logger]:
+    """Logging as a script finds it, or as a program with handlers of its own: pytest's are not reached."""
+    log = logging.getLogger("rerank")
+    before = log.handlers, log.propagate, log.level
+    log.handlers, log.propagate = list(handlers), False
+    log.setLevel(logging.NOTSET)
+    try:
+        yield log
+    finally:
+        log.handlers, log.propagate = before[:2]
+        log.setLevel(before[2])
+
+
+def test_a_script_sees_what_the_command_shows(
+    parts: dict[str, rerank.Lists], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with unconfigured() as log:
+        run = train(linear(), parts, tmp_path / "run")
+        assert not log.handlers and log.level == logging.NOTSET, "it is as it was"
+        lines = capsys.readouterr().err.splitlines()
+        train(linear(), parts, tmp_path / "run")
+    assert "is complete" in capsys.readouterr().err
+    assert any(line.startswith("epoch 1: loss") for line in lines)
+    assert lines[-1] in str(run).splitlines() and lines[-1].startswith("test: nDCG@5")
+
+
+def test_a_program_that_listens_is_not_spoken_over(
+    parts: dict[str, rerank.Lists], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Kept(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            records.append(record.getMessage())
+
+    records: list[str] = []
+    with unconfigured(Kept()):
+        train(linear(), parts, tmp_path / "run")
+    assert not capsys.readouterr().err and sum(line.startswith("epoch 1: loss") for line in records) == 1
+
+
+def test_the_level_of_the_logger_makes_it_quiet(
+    parts: dict[str, rerank.Lists],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("rerank.progress.in_notebook", lambda: True)  # bars are shown in any case there
+    monkeypatch.setattr("rerank.progress.find_spec", lambda _: None)
+    with unconfigured() as log:
+        train(linear(), parts, tmp_path / "loud")
+        assert "epoch 1/1" in capsys.readouterr().err
+        log.setLevel(logging.WARNING)
+        train(linear(), parts, tmp_path / "quiet")
+    assert not capsys.readouterr().err
+
+
+def test_what_is_printed_of_a_training(encoder: str, parts: dict[str, rerank.Lists], tmp_path: Path) -> None:
+    """Means, differences, intervals, what is mixed in, the loss as it was written, the folder."""
+    run = train(rerank.CrossEncoder(encoder, **SMALL), parts, tmp_path / "run")
+    head, *lines = str(run).splitlines()
+    assert head == "CrossEncoder trained by SmoothINDCG(alpha=2.0)"
+    assert lines[-1] == f"model: {tmp_path / 'run' / 'best'}"
+    for split in ("validation", "test"):
+        ours = run.measures[split]["nDCG@5"]
+        first = evaluate(parts[split].run(), parts[split].qrels or {}, "nDCG@5").mean["nDCG@5"]
+        line = next(line for line in lines if line.startswith(f"{split}: ") and "first stage bm25" in line)
+        assert f"nDCG@5 {ours:.4f}, first stage bm25 {first:.4f}, difference {ours - first:+.4f} [" in line
+        assert line.endswith(run_verdict(run.beside[split]["interval"]))
+        assert line in run._repr_html_()
+    share = run.measures["with_first_stage"]["first_stage_weight"]
+    assert any(line.startswith(f"with a share of {share:g} of the first stage") for line in lines) == (share > 0)
+    assert "SmoothINDCG(alpha=2.0)" in repr(run) and "\n" not in repr(run)
+
+
+def run_verdict(interval: tuple[float, float]) -> str:
+    low, high = interval
+    if low == high == 0:
+        return "no difference"
+    return "better" if low > 0 else "worse, do not use it as it is" if high < 0 else "too close to call"
+
+
+def test_a_model_is_compared_with_the_columns_that_it_starts_from(
+    encoder: str, parts: dict[str, rerank.Lists], tmp_path: Path
+) -> None:
+    """No step moves it (rates of 0), so it is no better than the fusion, whatever it is beside the first stage."""
+    still = rerank.Optimization(encoder_lr=0, head_lr=0)
+    model = rerank.CrossEncoder(encoder, **SMALL, start=["bm25", "dense"])
+    run = train(model, parts, tmp_path / "run", optimization=still)
+    for split in ("validation", "test"):
+        lists = parts[split]
+        none_added = np.zeros(lists.size, dtype=bool)
+        z = sum(z_scores(lists.column(name), lists.offsets, none_added, 100) for name in ("bm25", "dense"))
+        fused = evaluate(lists.run(np.asarray(z)), lists.qrels or {}, "nDCG@5").mean["nDCG@5"]
+        assert run.baseline[split]["against"] == "start bm25 + dense"
+        assert run.baseline[split]["first"] == pytest.approx(fused, abs=1e-12)
+        assert run.baseline[split]["ours"] == pytest.approx(fused, abs=1e-12)
+        assert f"{split}: nDCG@5 {fused:.4f}, start bm25 + dense {fused:.4f}, difference +0.0000" in str(run)
+    stored = read_sealed(tmp_path / "run" / "measures.json")["baseline"]
+    again = train(model, parts, tmp_path / "run", optimization=still)
+    assert set(stored) == {"validation", "test"} and str(again) == str(run)
+    late = rerank.CrossEncoder(encoder, **SMALL, start=["bm25", "dense"])
+    train(late, parts, tmp_path / "late", optimization=still, test=None)
+    assert str(train(late, parts, tmp_path / "late", optimization=still)) == str(run).replace("/run/", "/late/")
+
+
+def test_the_first_stage_alone_is_no_second_baseline(
+    encoder: str, parts: dict[str, rerank.Lists], tmp_path: Path
+) -> None:
+    run = train(rerank.CrossEncoder(encoder, **SMALL, start="bm25"), parts, tmp_path / "run")
+    assert "test" not in run.baseline and str(run).count("\ntest: ") == 1
+
+
+def test_a_column_that_is_better_than_the_first_stage_is_named(parts: dict[str, rerank.Lists], tmp_path: Path) -> None:
+    lists = parts["validation"]
+    means = {name: evaluate(lists.run(name), lists.qrels or {}, "nDCG@5").mean["nDCG@5"] for name in ("bm25", "dense")}
+    assert means["dense"] > means["bm25"], "or the test shows nothing"
+    run = train(linear(), parts, tmp_path / "run")
+    assert set(run.baseline) == {"validation"}
+    assert run.baseline["validation"]["against"] == "column dense"
+    assert run.baseline["validation"]["first"] == pytest.approx(means["dense"])
+    target = rerank.Term(rerank.MSE(), target="dense")  # need not be known when a query is asked
+    assert not train(linear(), parts, tmp_path / "learned", loss=target).baseline
+
+
+def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+def test_scores_of_random_weights_are_warned_of(
+    encoder: str, parts: dict[str, rerank.Lists], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    text, lists = rerank.CrossEncoder(encoder, **SMALL), parts["train"]
+    text.name = "one of this test"  # each is warned of once a process
+    for score in (lambda: text.predict(lists), lambda: text.predict([("a", "b")]), lambda: text.rank("a", ["b"])):
+        score()
+    rerank.rerank_lists(text, lists)
+    (warning,) = warnings_of(caplog)
+    assert "one of this test: has no trained head (classifier" in warning and "rerank.train" in warning
+    caplog.clear()
+    rerank.SelfAttention(columns=["bm25"]).predict(lists)
+    rerank.XGBoost(columns=["bm25"]).predict(lists)
+    assert ["was not trained" in warning or "no trees" in warning for warning in warnings_of(caplog)] == [True, True]
+
+    caplog.clear()
+    run = train(text, parts, tmp_path / "run")
+    text.name = "another of this test"
+    for model in (text, run.model, rerank.CrossEncoder(str(tmp_path / "run" / "best"))):
+        model.predict(lists)  # trained in place, loaded, loaded by name
+    rerank.CrossEncoder(encoder, **SMALL, start="bm25").predict(lists)  # the first stage's order, nothing random
+    assert not warnings_of(caplog)
+
+
+def test_what_other_libraries_call_it_is_led_to_the_name(encoder: str, parts: dict[str, rerank.Lists]) -> None:
+    with pytest.raises(rerank.UserError, match=r"predict: there is no batch_size; budget="):
+        rerank.CrossEncoder(encoder, **SMALL).predict([("a", "b")], batch_size=8)
+    for name, way in {
+        "lr": r"optimization=rerank\.Optimization\(encoder_lr=…, head_lr=…\)",
+        "learning_rate": r"Optimization\(encoder_lr=…, head_lr=…\)",
+        "warmup_ratio": r"Optimization\(warmup=…\)",
+        "num_train_epochs": r"did you mean 'epochs'",
+    }.items():
+        with pytest.raises(rerank.UserError, match=rf"no setting '{name}'.*{way}"):
+            rerank.train(linear(), parts["train"], rerank.MSE(), output="never", **{name: 0.1})

@@ -1,0 +1,34 @@
+"""An option that has no use in the way that a command is called is refused, before anything is read."""
+
+from __future__ import annotations
+
+import pytest
+
+from rerank.cli import main
+
+ADD = ("add", "--lists", "l", "--run", "x.trec")
+EVALUATE = ("evaluate", "--qrels", "q", "--runs", "r")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((*ADD, "--precision", "fp32"), "precision: is for a model's scores"),
+        ((*ADD, "--token-budget", "9"), "token_budget: is for a model's scores"),
+        ((*ADD, "--in-sample"), "in_sample: is for a model's scores"),
+        ((*ADD, "--name", "x"), "name: is for a model's column"),
+        ((*ADD, "--seed", "0"), "seed: is for --out-of-fold"),
+        ((*ADD, "--method", "m"), "method: is for --out-of-fold"),
+        (("add", "--lists", "l", "--drop", "c", "--precision", "bf16"), "precision: is for a model's scores"),
+        (("export", "--lists", "l", "--output", "o.trec", "--depth", "0"), "depth: is for a model"),
+        (("export", "--lists", "l", "--output", "o.trec", "--force"), "force: is for a model"),
+        (("export", "--lists", "l", "--output", "o", "--model", "m", "--column", "c"), "column: is of lists"),
+        ((*EVALUATE, "--tests", "t-test"), "tests: is for differences"),
+        ((*EVALUATE, "--correction", "none"), "correction: is for differences"),
+        (("experiment", "--output", "o", "--base", "{}", "--methods", "{}", "--share", "0/2", "--html", "x.html"),
+         "html: a share makes no report"),
+    ],
+)  # fmt: skip
+def test_it_is_refused(words: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 2
+    assert message in capsys.readouterr().err

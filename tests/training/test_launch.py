@@ -1,0 +1,85 @@
+"""What processes that train together are told, and agree on."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from pathlib import Path
+
+import pytest
+import torch
+from accelerate.state import AcceleratorState
+
+from rerank.errors import UserError
+from rerank.training.launch import agree, check_gpus, check_launcher, launched
+from rerank.training.step import Limits
+from tests.forked import fork
+
+
+def test_more_processes_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "8")
+    with pytest.raises(UserError, match="8 processes on a machine with 2 GPUs; start one for each") as caught:
+        check_launcher()
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "processes", "rank", "said"),
+    [(8, 1, 0, "1 of 8 GPUs are used"), (8, 2, 1, ""), (8, 8, 0, ""), (1, 1, 0, ""), (0, 4, 0, "")],
+)
+def test_idle_gpus_are_said_once(
+    gpus: int,
+    processes: int,
+    rank: int,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", str(processes))
+    monkeypatch.setenv("RANK", str(rank))
+    with caplog.at_level(logging.INFO, "rerank"):
+        check_gpus()
+    assert bool(caplog.records) == bool(said) and said in caplog.text
+
+
+def test_errors_are_told_as_what_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UserError, match=r"^tracker: Unsupported logging capability: nonsense"):
+        launched(["nonsense"], tmp_path)
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "fp8")
+    AcceleratorState._reset_state(True)  # what another test has launched in this process would be kept
+    with pytest.raises(UserError, match=r"^accelerate launch: Using `fp8` precision requires"):
+        launched([], tmp_path)
+    AcceleratorState._reset_state(True)
+
+
+def agreed(rank: int, port: int, limits: Limits, file: Path) -> None:
+    address = f"tcp://127.0.0.1:{port}"
+    torch.distributed.init_process_group("gloo", init_method=address, rank=rank, world_size=2)
+    agree(limits, torch.device("cpu"))
+    file.write_text(f"{limits.token_budget} {limits.full_tokens}")
+
+
+@pytest.mark.parametrize(
+    ("limits", "least"),
+    [
+        ((Limits(4096, 900), Limits(2048, None)), "2048 900"),
+        ((Limits(1024, None), Limits(2048, None)), "1024 None"),
+    ],
+)
+def test_processes_keep_to_the_least_of_their_limits(limits: tuple[Limits, Limits], least: str, tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    files = [tmp_path / str(rank) for rank in (0, 1)]
+    processes = [fork(agreed, rank, port, limits[rank], files[rank]) for rank in (0, 1)]
+    for process in processes:
+        process.join(300)
+    assert [file.read_text() for file in files] == [least, least]
+
+
+def test_one_process_has_its_own_limits() -> None:
+    limits = Limits(4096, None)
+    agree(limits, torch.device("cpu"))
+    assert (limits.token_budget, limits.full_tokens) == (4096, None)

@@ -1,0 +1,248 @@
+"""What is not finite is refused in its step, by every process, and never kept; one process that fails ends them all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed as dist
+from safetensors.torch import load_file
+from torch import Tensor
+from torch.multiprocessing.spawn import start_processes
+
+from rerank import losses
+from rerank.errors import UserError
+from rerank.features.letor import letor_lists
+from rerank.lists import Lists
+from rerank.lists.sampling import Full
+from rerank.losses.base import Loss
+from rerank.models.score import score_lists
+from rerank.models.shared import score_shared
+from rerank.models.together import together
+from rerank.models.vectors.mlp import MLP
+from rerank.training.batches import Batches
+from rerank.training.checkpoint import State, load_checkpoint, save_checkpoint
+from rerank.training.objective import Objective
+from rerank.training.scoring import Scoring, Share
+from rerank.training.step import Gradients, Limits
+from rerank.training.targets import Targets
+from tests.builders import train, write_features
+from tests.forked import fork
+
+REFUSED = r"is not finite at step 3, queries \S+, .*scores from .* to .*; lower optimization\.encoder_lr and head_lr"
+
+
+@pytest.fixture
+def lists(tmp_path: Path) -> Lists:
+    return letor_lists(write_features(tmp_path / "train.txt"))
+
+
+def network(lists: Lists, kind: Callable[..., MLP] = MLP) -> MLP:
+    model = kind(hidden=[4])
+    model.prepare(lists, 42)
+    return model
+
+
+def step(model: MLP, lists: Lists, loss: Loss, **options: Any) -> tuple[Gradients, Any]:
+    gradients = Gradients(model, model.inputs(lists), lists, loss, "fp32", Limits(300), **options)
+    groups = next(Batches(lists, np.arange(len(lists)), Full(), len(lists), None, seed=0).epoch(0))
+    return gradients, partial(gradients.accumulate, groups, 3)
+
+
+@pytest.mark.parametrize("name", sorted(losses.load_all()))
+def test_every_loss_refuses_scores_that_are_not_finite(name: str, lists: Lists) -> None:
+    """One weight of NaN; some losses have a finite value for such scores."""
+    kind = losses.load_all()[name]
+    if not issubclass(kind, Loss):
+        pytest.skip("no loss")
+    try:
+        loss = kind()
+    except TypeError:
+        pytest.skip("needs arguments")
+    model = network(lists)
+    with torch.no_grad():
+        next(model.parameters())[0, 0] = torch.nan
+    with pytest.raises(UserError, match="a score " + REFUSED):
+        step(model, lists, loss)[1]()
+
+
+class Steep(losses.ListNet):
+    """Has a finite value, and a gradient that is not."""
+
+    def weighted(self, scores: Tensor, *rest: Any) -> Tensor:
+        value: Tensor = super().weighted(scores, *rest)
+        return value + (scores * 0).abs().sqrt().sum()  # the root's slope at 0 is infinite, times 0
+
+
+def test_a_gradient_that_is_not_finite_is_refused(lists: Lists) -> None:
+    """Clipping it, to a norm of NaN, would not show it."""
+    with pytest.raises(UserError, match="the gradient " + REFUSED):
+        step(network(lists), lists, Steep())[1]()
+
+
+def test_the_norm_is_that_of_the_gradient(lists: Lists) -> None:
+    model = network(lists)
+    gradients, take = step(model, lists, losses.ListNet())
+    take()
+    flat = torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
+    assert float(gradients.norm) == pytest.approx(float(flat.double().norm()), rel=1e-5)
+
+
+@pytest.mark.parametrize("loss", ["TwinSigmoidNDCG", "ListAP", "SmoothINDCG"])
+@pytest.mark.parametrize("batch", [2, 100], ids=["more steps", "one step an epoch"])
+@pytest.mark.parametrize("share", [0, 0.3])
+def test_rates_far_too_high_leave_no_model(loss: str, batch: int, share: float, lists: Lists, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    words = ["--data=ListsData", f"--data.train={tmp_path / 'lists'}", f"--data.validation_share={share}"]
+    lists.save(tmp_path / "lists")
+    words += ["--model=MLP", f"--loss={loss}", "--optimization.head_lr=1e38", "--epochs=3", f"--output={run}"]
+    for _ in range(2):  # the same command again ends in the same way
+        with pytest.raises(UserError, match=r"finite.*lower optimization\.encoder_lr and head_lr"):
+            train([*words, f"--batch_size={batch}", "--checkpoint_every=1", "--tracker=[]"])
+        assert not (run / "best").exists() and not (run / "measures.json").exists()
+        for file in run.glob("checkpoints/*/model.safetensors"):
+            assert all(value.isfinite().all() for value in load_file(file).values())
+
+
+def test_a_checkpoint_whose_weights_are_not_finite_is_refused(lists: Lists, tmp_path: Path) -> None:
+    model = network(lists)
+    with torch.no_grad():
+        next(model.parameters())[0, 0] = torch.nan
+    save_checkpoint(tmp_path, State(step=3), model, torch.optim.AdamW(model.parameters()))
+    with pytest.raises(UserError, match=r"step-00000003: the weights are not finite .*lower .*train anew"):
+        load_checkpoint(tmp_path, model, torch.optim.AdamW(model.parameters()))
+
+
+class Short(torch.nn.Linear):
+    """Runs out of memory as its weights are loaded."""
+
+    def load_state_dict(self, *_: Any, **__: Any) -> Any:
+        raise torch.OutOfMemoryError
+
+
+def test_what_is_no_damage_is_not_called_so(tmp_path: Path) -> None:
+    network = torch.nn.Linear(2, 1)
+    save_checkpoint(tmp_path, State(step=3), network, torch.optim.AdamW(network.parameters()))
+    for other in (torch.nn.Linear(3, 1), torch.nn.Sequential(torch.nn.Linear(2, 1))):
+        with pytest.raises(UserError, match="another version") as refused:
+            load_checkpoint(tmp_path, other, torch.optim.AdamW(other.parameters()))
+        assert "damaged" not in str(refused.value)
+    short = Short(2, 1)
+    with pytest.raises(torch.OutOfMemoryError):
+        load_checkpoint(tmp_path, short, torch.optim.AdamW(short.parameters()))
+
+
+def test_scores_that_are_not_finite_make_no_run(lists: Lists) -> None:
+    model = network(lists)
+    with torch.no_grad():
+        next(model.parameters())[0, 0] = torch.nan
+    with pytest.raises(UserError, match=f"{lists.size} of {lists.size} scores are not finite"):
+        score_lists(model, model.inputs(lists), lists, precision="fp32")
+    scores = np.zeros(lists.size)
+    scores[3] = np.nan
+    with pytest.raises(UserError, match=f"scores: 1 of {lists.size} are not a number"):
+        lists.run(scores)
+
+
+@pytest.mark.parametrize("kind", ["LightGBM", "XGBoost"])
+def test_trees_refuse_a_gradient_that_is_not_finite(kind: str, lists: Lists, tmp_path: Path) -> None:
+    lists.save(tmp_path / "lists")
+    words = ["--data=ListsData", f"--data.train={tmp_path / 'lists'}", "--data.validation_share=0"]
+    words += [f"--model={kind}", "--loss=tests.training.test_not_finite.Steep", f"--output={tmp_path / 'run'}"]
+    with pytest.raises(UserError, match=r"the gradient is not finite at tree 1, scores from .*lower model\.learning_"):
+        train(words)
+    assert not (tmp_path / "run" / "best").exists()
+
+
+def test_the_objective_refuses_scores_that_overflow(lists: Lists) -> None:
+    targets = Targets(lists, losses.ListNet())
+    with pytest.raises(UserError, match="not finite at tree 1"):
+        Objective(targets, targets.usable(), 0)(np.full(lists.size, np.inf))
+
+
+class Failing(MLP):
+    """The second process gets a score of NaN, no memory, or an error; the first nothing."""
+
+    how = ""
+
+    def score(self, batch: Mapping[str, Tensor]) -> Tensor:
+        if self.how == "nan":
+            return super().score(batch) * torch.nan
+        if self.how == "memory":
+            torch.empty(2**60, dtype=torch.uint8)
+        if self.how == "bug":
+            raise AssertionError
+        return super().score(batch)
+
+
+def _both(process: int, folder: Path, lists: Lists, how: str, do: str) -> None:
+    dist.init_process_group("gloo", init_method=f"file://{folder / 'meeting'}", rank=process, world_size=2)
+    model = network(lists, Failing)
+    model.how = how if process else ""
+    try:
+        if do == "step":
+            step(model, lists, losses.ListNet(), process=process, processes=2)[1]()
+        else:
+            score_shared(model, model.inputs(lists), lists, precision="fp32", budget=None)
+    except Exception as error:
+        (folder / f"said-{process}").write_text(f"{type(error).__name__}: {error}")
+    dist.barrier()  # they are still in step: no message waits
+    dist.destroy_process_group()
+
+
+@pytest.mark.parametrize("do", ["step", "scores"])
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [("nan", "finite"), ("memory", "out of memory"), ("bug", "process 1: AssertionError")],
+)
+def test_where_one_process_fails_both_end(how: str, said: str, do: str, lists: Lists, tmp_path: Path) -> None:
+    start_processes(_both, (tmp_path, lists, how, do), nprocs=2, start_method="fork")
+    first, second = ((tmp_path / f"said-{process}").read_text() for process in range(2))
+    assert first.startswith("UserError: ") and said in first
+    assert second == ("AssertionError: " if how == "bug" else first)
+
+
+def _parts(process: int, folder: Path) -> None:
+    """The first of two processes cannot score, then it cannot write."""
+    dist.init_process_group("gloo", init_method=f"file://{folder / 'meeting'}", rank=process, world_size=2)
+    scoring = Scoring([Share(folder / "model", Lists.open(folder / "lists"))], "fp32", None)
+    for turn in range(2):
+        try:
+            with pytest.MonkeyPatch.context() as patch:
+                if turn == 0 and scoring.main:  # the only part is its
+                    patch.setattr("rerank.training.scoring.score_all", _no_memory)
+                with scoring.parts(folder / "parts", "reranking", [{}]):
+                    if scoring.main:
+                        raise OSError(28, "No space left on device")
+        except Exception as error:
+            (folder / f"said-{turn}-{process}").write_text(f"{type(error).__name__}: {error}")
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def _no_memory(*_: Any) -> None:
+    raise UserError("out of memory with one document at a time")
+
+
+def test_a_process_that_cannot_score_its_parts_keeps_nobody_waiting(lists: Lists, tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    network(lists).save(tmp_path / "model")
+    lists.save(tmp_path / "lists")
+    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "0"}
+    ranks = [shared | {"RANK": str(process), "LOCAL_RANK": str(process)} for process in range(2)]
+    processes = [fork(_parts, process, tmp_path, environment=ranks[process]) for process in range(2)]
+    for process in processes:
+        process.join(300)
+    said = {(turn, process): (tmp_path / f"said-{turn}-{process}").read_text() for turn in (0, 1) for process in (0, 1)}
+    assert said[0, 0] == said[0, 1] == "UserError: out of memory with one document at a time"
+    assert said[1, 0].startswith("OSError") and said[1, 1].startswith("UserError: process 0: OSError")
+
+
+def test_a_process_by_itself_raises_what_it_raises() -> None:
+    with pytest.raises(KeyError), together():
+        raise KeyError
