@@ -78,6 +78,8 @@ def test_what_fails_is_in_the_report_and_the_rest_is_measured(tmp_path: Path) ->
 
 
 def test_a_section_that_takes_too_long_is_stopped_and_the_next_one_left_out(tmp_path: Path) -> None:
+    """pandas takes a minute to be imported here."""
+    (tmp_path / "pandas.py").write_text("import time\n\ntime.sleep(60)\n")
     code, _, ended = reported(tmp_path, "--only", "training", "losses", "--minutes", "0.1")
     assert code == 1
     assert ended["training"] == "FAILED, stopped after 6 s" and ended["losses"] == "left out, no time"
