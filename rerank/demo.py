@@ -16,17 +16,17 @@ import numpy as np
 from rerank.collections import Collection, Document, Query
 from rerank.collections.demo import DemoCollection, summary
 from rerank.collections.texts import Texts
-from rerank.console import working
 from rerank.errors import UserError
-from rerank.files import atomic_folder, atomic_write
 from rerank.lists.build import build_lists
 from rerank.lists.data import Data, ListsData
 from rerank.lists.folds import FoldsData
 from rerank.lists.sampling import PositivesNegatives, Sampler
 from rerank.lists.view import Lists
 from rerank.lists.writer import write_qrels
+from rerank.progress import working
 from rerank.retrieval.bm25 import BM25, build_index
 from rerank.retrieval.runs import Run, Scored, read_run, write_run
+from rerank.storage.files import atomic_folder, atomic_write
 
 if TYPE_CHECKING:
     from rerank.evaluation.compare import Comparison

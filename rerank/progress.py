@@ -1,13 +1,19 @@
-"""Progress bars: in a terminal, in notebooks as a widget where there are any, nowhere else."""
+"""What people see while work goes on: bars, seconds, and what is logged, by the process that speaks."""
 
 from __future__ import annotations
 
 import logging
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm as terminal
+
+log = logging.getLogger("rerank")
 
 
 def in_notebook() -> bool:
@@ -37,3 +43,64 @@ def tqdm(*args: Any, disable: bool | None = None, **options: Any) -> Any:
 
         kind = widget
     return kind(*args, disable=bool(disable), **options)
+
+
+def is_main() -> bool:
+    """Whether this is the process that speaks and writes, of those that ``torchrun`` started."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+@contextmanager
+def heard() -> Iterator[None]:
+    """Write what is logged to stderr, as a command does, if the program that calls has not configured any logging."""
+    if log.hasHandlers() or not is_main():
+        yield
+        return
+    handler, level = logging.StreamHandler(), log.level
+    log.addHandler(handler)
+    log.setLevel(level or logging.INFO)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
+        log.removeHandler(handler)
+
+
+@contextmanager
+def log_file(folder: Path) -> Iterator[None]:
+    """Write what the command says to ``log.txt`` as well, with the time, once the folder is there."""
+    handler = logging.FileHandler(folder / "log.txt", delay=True)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    handler.addFilter(lambda _: folder.is_dir())
+    log.addHandler(handler)
+    level = log.level
+    log.setLevel(level or (logging.INFO if is_main() else logging.WARNING))
+    try:
+        yield
+    finally:
+        log.setLevel(level)
+        log.removeHandler(handler)
+        handler.close()
+
+
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """Show on a terminal what is being done, and for how many seconds, where nothing else would move."""
+    from threading import Event, Thread
+
+    done = Event()
+    with terminal(desc=what, bar_format="{desc} ... {elapsed}", disable=None, leave=False) as bar:
+
+        def tick() -> None:
+            while not done.wait(0.5):
+                bar.refresh()
+
+        ticking = Thread(target=tick, daemon=True)
+        if not bar.disable:
+            ticking.start()
+        try:
+            yield
+        finally:
+            done.set()
+            if not bar.disable:
+                ticking.join()

@@ -18,10 +18,10 @@ from pathlib import Path
 
 import numpy as np
 
-from rerank.arrow import Array
 from rerank.lists import Lists
 from rerank.models.weights import find_model
 from rerank.retrieval.runs import Scored, write_run
+from rerank.storage.arrow import Array
 
 
 def scored(lists: Lists, known: Mapping[str, Array], depth: int | None) -> Iterator[tuple[str, list[Scored]]]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from rerank.files import atomic_folder
 from rerank.models.weights import find_model
+from rerank.storage.files import atomic_folder
 
 
 def main() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from rerank.cli import main
+from rerank.commands.cli import main
 
 if __name__ == "__main__":
     sys.exit(main(["train", *sys.argv[1:]]))

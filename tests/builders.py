@@ -22,7 +22,7 @@ WORDS = [
 
 def train(words: list[str]) -> dict[str, Any]:
     """Train by the words of ``rerank train``; returns the measures."""
-    from rerank.training.command import configuration
+    from rerank.training.configuration import configuration
     from rerank.training.fit import fit
 
     config, output = configuration(words)

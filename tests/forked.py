@@ -101,7 +101,7 @@ class Command:
 
 
 def _command(words: list[str], said: str) -> None:
-    from rerank.cli import main
+    from rerank.commands.cli import main
 
     multiprocessing.process._parent_process = None  # type: ignore[attr-defined] # a command is no worker: it may start Java
     with open(said, "a", buffering=1) as file:

@@ -12,18 +12,18 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from rerank import arrow
-from rerank.arrow import ArrowWriter, read_arrow
-from rerank.cli import main
+from rerank.collections.jvm import _heap
+from rerank.commands.cli import main
 from rerank.errors import UserError
 from rerank.features.parse import store_features
-from rerank.jvm import _heap
+from rerank.storage import arrow
+from rerank.storage.arrow import ArrowWriter, read_arrow
 from tests.builders import write_collection
 
 
 def rerank(*words: str, timeout: float = 120, **environment: str) -> subprocess.CompletedProcess[bytes]:
     """A process of its own: it may crash, hang, or be in another place."""
-    command = [sys.executable, "-m", "rerank.cli", *words]
+    command = [sys.executable, "-m", "rerank.commands.cli", *words]
     return subprocess.run(command, capture_output=True, timeout=timeout, env=os.environ | environment, check=False)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rerank.cli import main
+from rerank.commands.cli import main
 from rerank.lists import Lists
 from tests.builders import make_lists
 

@@ -11,15 +11,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rerank.cli import COMMANDS, main
 from rerank.collections import open_collection
+from rerank.commands.cli import COMMANDS, main
 from rerank.retrieval import read_run, write_run
 from tests.builders import make_lists, random_run, write_collection, write_features
 
 
 def test_help_imports_nothing_heavy() -> None:
     """torch alone takes a second; without it help answers at once."""
-    code = "import sys; from rerank.cli import main; main({}); print('torch' in sys.modules, file=sys.stderr)"
+    code = "import sys; from rerank.commands.cli import main; main({}); print('torch' in sys.modules, file=sys.stderr)"
     for command in ("", "train", "retrieve", "evaluate", "experiment", "verify"):
         words = [command, "--help"] if command else ["--help"]
         done = subprocess.run([sys.executable, "-c", code.format(words)], capture_output=True, text=True, check=False)
@@ -86,7 +86,7 @@ def test_two_processes_write_the_run_of_one(tmp_path: Path, tiny_model: Path) ->
     assert main([*words, "--output", str(tmp_path / "one.trec")]) == 0
     launch = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--standalone"]
     subprocess.run(
-        [*launch, "-m", "rerank.cli", *words, "--output", str(tmp_path / "two.trec")], check=True, timeout=300
+        [*launch, "-m", "rerank.commands.cli", *words, "--output", str(tmp_path / "two.trec")], check=True, timeout=300
     )
     one, two = read_run(tmp_path / "one.trec"), read_run(tmp_path / "two.trec")
     assert list(one) == list(two)
@@ -163,7 +163,7 @@ def test_a_full_disk_is_said_so_and_leaves_nothing_half_written(tmp_path: Path, 
     train += [f"--model.name={tiny_model}", "--model.query_length=8", "--model.document_length=8", "--loss=ListNet"]
     train += ["--batch_size=64", "--checkpoint_every=1"]  # a step, then the best model, then a checkpoint
     limited = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit})); "
-    code = limited + "import sys; from rerank.cli import main; sys.exit(main({}))"
+    code = limited + "import sys; from rerank.commands.cli import main; sys.exit(main({}))"
     done = subprocess.run([sys.executable, "-c", code.format(retrieve)], capture_output=True, text=True, check=False)
     if limit > 2_000:
         assert done.returncode == 0, done.stderr
@@ -182,7 +182,7 @@ def test_a_full_disk_under_the_cache_is_said_so(tmp_path: Path) -> None:
     features = write_features(tmp_path / "train.txt", lengths=[100] * 20, features=20)
     code = (
         "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000)); "
-        "from pathlib import Path; from rerank.console import exit_code; "
+        "from pathlib import Path; from rerank.commands.exits import exit_code; "
         "from rerank.features.letor import letor_lists; "
         f"sys.exit(exit_code(lambda: letor_lists(Path({str(features)!r}))))"
     )
@@ -194,7 +194,7 @@ def test_a_full_disk_under_the_cache_is_said_so(tmp_path: Path) -> None:
 
 def test_a_working_directory_that_was_removed_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "gone").mkdir()
-    code = "import os, sys; os.rmdir(os.getcwd()); from rerank.cli import main; sys.exit(main(['losses']))"
+    code = "import os, sys; os.rmdir(os.getcwd()); from rerank.commands.cli import main; sys.exit(main(['losses']))"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path / "gone"
     )

@@ -12,10 +12,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rerank.cli import main
-from rerank.configs import NAMES, assign, merged, read_config
+from rerank.commands.cli import main
 from rerank.errors import UserError
-from rerank.training.command import configuration
+from rerank.settings.configs import NAMES, assign, merged, read_config
+from rerank.training.configuration import configuration
 from tests.conftest import ROOT
 
 BY_HAND = sorted(path for path in (ROOT / "configs").rglob("*.yaml") if path.parent.name != "accelerate")
@@ -279,7 +279,7 @@ def test_what_the_parser_calls_is_not_taken_for_a_value(
         raise fault("of the code")
 
     (tmp_path / "a.yaml").write_text("epochs: 1\n")
-    monkeypatch.setattr("rerank.configs.read_config", fail)
+    monkeypatch.setattr("rerank.settings.configs.read_config", fail)
     with pytest.raises(fault, match=r"^'?of the code'?$"):
         configuration(["--config", str(tmp_path / "a.yaml"), "--output", "x"])
 

@@ -10,7 +10,7 @@ from rerank.demo import run_demo, weak_collection
 from rerank.errors import UserError
 from rerank.lists import Lists
 from rerank.retrieval import read_run
-from rerank.training.in_sample import shared_queries
+from rerank.scoring.in_sample import shared_queries
 
 
 def test_weak_queries_are_not_in_their_documents() -> None:

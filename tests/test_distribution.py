@@ -45,14 +45,21 @@ def test_the_wheel_holds_every_file_of_the_package_and_the_command(built: Path) 
     assert wanted == {name for name in names if ".dist-info/" not in name}
     assert {"rerank/collections/demo/queries.tsv", "rerank/collections/demo/qrels.tsv", "rerank/py.typed"} <= names
     (entry,) = (name for name in names if name.endswith("entry_points.txt"))
-    assert "rerank = rerank.cli:main" in zipfile.ZipFile(wheel).read(entry).decode()
+    assert "rerank = rerank.commands.cli:main" in zipfile.ZipFile(wheel).read(entry).decode()
 
 
 def test_the_sdist_can_be_built_from(built: Path) -> None:
     (archive,) = built.glob("*.tar.gz")
     with tarfile.open(archive) as opened:
         names = {name.partition("/")[2] for name in opened.getnames()}
-    assert {"pyproject.toml", "README.md", "LICENSE", "constraints.txt", "rerank/cli.py", "tests/conftest.py"} <= names
+    assert {
+        "pyproject.toml",
+        "README.md",
+        "LICENSE",
+        "constraints.txt",
+        "rerank/commands/cli.py",
+        "tests/conftest.py",
+    } <= names
 
 
 def test_the_wheel_alone_finds_what_the_demo_reads(built: Path, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ MATHEMATICS = [
     for module in iter_modules(room.__path__)
 ]
 OTHERS = [
-    "rerank.described",
+    "rerank.settings.described",
     "rerank.losses",
     "rerank.relaxations",
     "rerank.collections.names",

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rerank.errors import UserError
-from rerank.files import (
+from rerank.storage.files import (
     atomic_file,
     atomic_folder,
     atomic_write,
@@ -61,7 +61,7 @@ def test_names_without_what_says_that_they_are_compressed() -> None:
 def test_files_are_utf_8_whatever_the_locale(tmp_path: Path) -> None:
     script = """
 import locale, sys
-from rerank.files import atomic_write, open_text
+from rerank.storage.files import atomic_write, open_text
 assert locale.getpreferredencoding(False).lower() not in ("utf-8", "utf8")
 with atomic_write(sys.argv[1]) as file:
     file.write(chr(0x20ac))
@@ -197,7 +197,7 @@ def test_no_file_stays_open(tmp_path: Path) -> None:
 def test_a_killed_writer_leaves_nothing_in_place(tmp_path: Path) -> None:
     script = """
 import os, signal, sys
-from rerank.files import atomic_folder, atomic_write
+from rerank.storage.files import atomic_folder, atomic_write
 with atomic_folder(sys.argv[1] + "/folder") as folder, atomic_write(sys.argv[1] + "/file") as file:
     (folder / "a").touch()
     file.write("half")
@@ -290,7 +290,9 @@ def test_devices_are_written_to(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("to_file", [False, True])
 def test_standard_output_is_written_to(tmp_path: Path, to_file: bool) -> None:
-    script = "from rerank.files import atomic_write\nwith atomic_write('/dev/stdout') as file: file.write('text')"
+    script = (
+        "from rerank.storage.files import atomic_write\nwith atomic_write('/dev/stdout') as file: file.write('text')"
+    )
     with (tmp_path / "out").open("wb") as out:
         before = os.fstat(out.fileno()).st_ino
         done = subprocess.run(

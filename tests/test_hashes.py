@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rerank import hashes
 from rerank.errors import UserError
-from rerank.hashes import (
+from rerank.storage import hashes
+from rerank.storage.hashes import (
     LARGE,
     UNSEALED,
     ZEROS,

@@ -8,17 +8,17 @@ from dataclasses import fields
 
 import pytest
 
-from rerank.catalogue import collections, measures, models
-from rerank.cli import main
 from rerank.collections.names import PREFIXES
+from rerank.commands.catalogue import collections, measures, models
+from rerank.commands.cli import main
+from rerank.commands.losses import listing
+from rerank.commands.train_help import GROUPS, page
 from rerank.losses import load_all, load_parts
-from rerank.losses.listing import listing
 from rerank.measures.names import MEASURES
 from rerank.models.load import MODELS, NORMALISERS
 from rerank.relaxations import load_all as load_relaxations
 from rerank.training.classes import DATA, SAMPLERS, import_classes
 from rerank.training.config import Optimization, TrainConfig
-from rerank.training.help import GROUPS, page
 
 
 def first_words(text: str) -> list[str]:
@@ -52,7 +52,8 @@ def test_the_help_of_training_fits_a_screen_and_names_every_option_once() -> Non
     ],
 )
 def test_help_comes_without_torch(words: list[str], shown: str) -> None:
-    code = f"import sys; from rerank.cli import main\ntry: main({words!r})\nfinally: print('torch' in sys.modules)"
+    run = f"from rerank.commands.cli import main\ntry: main({words!r})"
+    code = f"import sys\n{run}\nfinally: print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     *lines, torch = done.stdout.splitlines()
     assert shown in "\n".join(lines)

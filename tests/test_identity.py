@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rerank.described import Described
-from rerank.identity import canonical, first_difference, id_of, identify
 from rerank.losses import DirectMetric, SmoothINDCG
 from rerank.relaxations import SmoothI
+from rerank.settings.described import Described
+from rerank.storage.identity import canonical, first_difference, id_of, identify
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(10**6), 10**6) | st.floats() | st.text(),
@@ -92,8 +92,8 @@ def test_a_raised_revision_is_another_id(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_class_without_a_file_counts_by_its_functions() -> None:
     code = """
-from rerank.described import Described
-from rerank.identity import id_of, identify
+from rerank.settings.described import Described
+from rerank.storage.identity import id_of, identify
 def made(body):
     names = {"Described": Described, "__name__": "__main__"}
     exec("class Mine(Described):\\n  def f(self):\\n    return " + body, names)

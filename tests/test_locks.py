@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 
 from rerank.errors import UserError
-from rerank.files import atomic_folder
-from rerank.locks import held
+from rerank.storage.files import atomic_folder
+from rerank.storage.locks import held
 
 HOLD = """
 import sys, time
-from rerank.locks import held
+from rerank.storage.locks import held
 with held(sys.argv[1], "rerank train"):
     print("held", flush=True)
     sys.stdin.read()
@@ -131,7 +131,7 @@ def test_a_forked_child_does_not_hold_what_its_parent_holds(tmp_path: Path) -> N
 def test_a_forked_child_that_leaves_the_block_leaves_the_lock(tmp_path: Path) -> None:
     script = """
 import os, sys
-from rerank.locks import held
+from rerank.storage.locks import held
 with held(sys.argv[1], "parent"):
     child = os.fork()
     if child == 0:
@@ -172,7 +172,7 @@ def holder_in_thread(path: Path) -> Iterator[None]:
 COUNT = """
 import sys
 from pathlib import Path
-from rerank.locks import held
+from rerank.storage.locks import held
 path = Path(sys.argv[1])
 for _ in range(60):
     with held(path, "count", wait=True):
@@ -193,8 +193,8 @@ def test_no_two_ever_hold_although_the_lock_file_comes_and_goes(tmp_path: Path) 
 def test_what_killed_writers_left_is_cleared_away(tmp_path: Path) -> None:
     script = """
 import os, signal, sys
-from rerank.files import atomic_folder, atomic_write
-from rerank.locks import held
+from rerank.storage.files import atomic_folder, atomic_write
+from rerank.storage.locks import held
 with held(sys.argv[1], "test"), atomic_folder(sys.argv[1], replace=True) as folder:
     (folder / "a").touch()
     os.kill(os.getpid(), signal.SIGKILL)
@@ -224,7 +224,7 @@ def test_a_folder_that_was_about_to_be_replaced_is_put_back(
         (folder / "first").touch()
     script = """
 import os, signal, sys
-from rerank.files import atomic_folder
+from rerank.storage.files import atomic_folder
 rename = os.rename
 def rename_and_die(*names):
     rename(*names)

@@ -13,13 +13,13 @@ import pytest
 import yaml
 
 import rerank
-from rerank.cli import main
 from rerank.collections import open_collection, read_qrels, read_queries
+from rerank.commands.cli import main
 from rerank.errors import UserError
 from rerank.features.normalise import Normaliser
 from rerank.models.load import find_normaliser
-from rerank.named import find_class
-from rerank.training.command import check, configured, data_of
+from rerank.settings.named import find_class
+from rerank.training.configuration import check, configured, data_of
 from tests.builders import make_lists
 
 HOSTILE = '''

@@ -14,45 +14,33 @@ from tests.builders import make_lists
 from tests.conftest import ROOT
 
 FLOORS = {
-    "batched": 0,
     "errors": 0,
     "lazy": 0,
-    "described": 2,
-    "ranges": 1,
-    "refused": 1,
-    "named": 1,
-    "identity": 3,
-    "files": 1,
+    "stops": 0,
     "html": 1,
     "progress": 1,
-    "hashes": 2,
-    "locks": 2,
-    "arrow": 2,
-    "jvm": 2,
-    "console": 3,
-    "stops": 0,
-    "configs": 2,
-    "relaxations": 3,
-    "kernels": 3,
-    "collections": 3,
-    "measures": 4,
-    "retrieval": 4,
-    "losses": 5,
-    "lists": 5,
-    "features": 6,
-    "evaluation": 6,
-    "report": 7,
-    "models": 7,
-    "models.text": 8,
-    "models.vectors": 8,
-    "training": 9,
-    "pyterrier": 9,
-    "experiments": 10,
-    "demo": 10,
-    "catalogue": 10,
-    "verify": 10,
-    "tasks": 11,
-    "cli": 12,
+    "settings": 2,
+    "storage": 3,
+    "kernels": 4,
+    "relaxations": 4,
+    "collections": 4,
+    "measures": 5,
+    "retrieval": 5,
+    "losses": 6,
+    "lists": 6,
+    "features": 7,
+    "evaluation": 7,
+    "report": 8,
+    "models": 8,
+    "models.text": 9,
+    "models.vectors": 9,
+    "scoring": 10,
+    "pyterrier": 10,
+    "training": 11,
+    "experiments": 12,
+    "demo": 12,
+    "tasks": 13,
+    "commands": 14,
 }
 """What a room may import: rooms with a smaller number. Rooms of one number know nothing of each other."""
 
@@ -114,7 +102,7 @@ def test_training_and_reranking_need_no_retrieval_packages(tmp_path: Path, tiny_
 import sys
 for name in {absent!r}:
     sys.modules[name] = None
-from rerank.cli import main
+from rerank.commands.cli import main
 lists, run = {str(tmp_path / "lists")!r}, {str(tmp_path / "run")!r}
 words = ["--data=ListsData", "--data.train=" + lists, "--model=CrossEncoder", "--model.name={tiny_model}"]
 words += ["--model.query_length=8", "--model.document_length=24", "--loss=NeuralNDCG", "--output=" + run]

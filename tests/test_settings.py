@@ -17,8 +17,7 @@ import pytest
 import yaml
 
 from rerank import losses, relaxations
-from rerank.cli import main
-from rerank.described import Described
+from rerank.commands.cli import main
 from rerank.errors import UserError
 from rerank.features import normalise
 from rerank.lists import sampling
@@ -31,10 +30,11 @@ from rerank.models.vectors.attention import SelfAttention
 from rerank.models.vectors.lightgbm import LightGBM
 from rerank.models.vectors.mlp import MLP
 from rerank.models.vectors.xgboost import XGBoost
-from rerank.ranges import FINITE, RANGES, Range
+from rerank.settings.described import Described
+from rerank.settings.ranges import FINITE, RANGES, Range
 from rerank.training.classes import import_classes
-from rerank.training.command import check
 from rerank.training.config import TrainConfig, check_values
+from rerank.training.configuration import check
 
 COMMANDS = ("depth", "threads", "k1", "b")
 OF_PYTHON = ("budget", "top_k")

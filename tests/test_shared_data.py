@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rerank.cli import main
+from rerank.commands.cli import main
 from rerank.lists import Lists
 from rerank.retrieval import read_run
 
@@ -67,7 +67,7 @@ def test_dl19_lists_with_their_own_texts(shared_data: Path, home: Path) -> None:
 def test_cranfield_through_ir_datasets(shared_data: Path, home: Path) -> None:
     """In a process of its own: ir_datasets reads its home when it is imported."""
     environment = os.environ | {"IR_DATASETS_HOME": str(shared_data / "ir_datasets")}
-    command = [sys.executable, "-m", "rerank.cli", "retrieve", "--collection", "cranfield"]
+    command = [sys.executable, "-m", "rerank.commands.cli", "retrieve", "--collection", "cranfield"]
     done = subprocess.run(
         [*command, "--output", str(home / "cranfield")], env=environment, check=True, capture_output=True, text=True
     )

@@ -9,13 +9,13 @@ import torch.utils.tensorboard  # noqa: F401
 import transformers.models.auto.tokenization_auto
 import transformers.models.bert.modeling_bert  # noqa: F401
 
-import rerank.cli
+import rerank.commands.cli
 import rerank.experiments.worker
 import rerank.lists.build
 import rerank.models.text.cross_encoder
 import rerank.models.vectors.lightgbm
+import rerank.scoring.column
 import rerank.training.classes
-import rerank.training.model_column
 import rerank.training.trainer
 
 rerank.training.classes.import_classes()

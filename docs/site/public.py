@@ -11,7 +11,7 @@ from docutils.statemachine import StringList
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from rerank.described import Described
+from rerank.settings.described import Described
 
 ROOMS = (
     "rerank.losses",

@@ -9,8 +9,8 @@ from typing import Any
 
 from rerank.collections.hits import BATCH, HitsCollection, Record
 from rerank.errors import UserError, nearest, one_line
-from rerank.files import digest
-from rerank.hashes import sha256_of
+from rerank.storage.files import digest
+from rerank.storage.hashes import sha256_of
 
 
 class DatasetHits(HitsCollection):

@@ -12,8 +12,8 @@ from rerank.collections.queries import read_queries_file
 from rerank.collections.records import ChosenFields, is_json, json_documents, keep_json, keep_tab, tab_documents
 from rerank.collections.tagged import tagged_documents
 from rerank.errors import NotFoundError, UserError, nearest
-from rerank.files import COMPRESSED, digest, open_binary, warn_once
-from rerank.hashes import sha256_of, sha256_of_files
+from rerank.storage.files import COMPRESSED, digest, open_binary, warn_once
+from rerank.storage.hashes import sha256_of, sha256_of_files
 
 QUERIES = r"(queries|topics)(\.[\w-]+)*"
 QRELS = r"qrels(\.[\w-]+)*"

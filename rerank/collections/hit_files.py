@@ -10,8 +10,8 @@ from pathlib import Path
 from rerank.collections.hits import BATCH, RIGHT, HitsCollection, Record
 from rerank.collections.records import read_json_objects
 from rerank.errors import NotFoundError, UserError
-from rerank.files import COMPRESSED, digest, open_parquet, open_text, plain_name, read_lines
-from rerank.hashes import sha256_of_files
+from rerank.storage.files import COMPRESSED, digest, open_parquet, open_text, plain_name, read_lines
+from rerank.storage.hashes import sha256_of_files
 
 
 class HitsFiles(HitsCollection):

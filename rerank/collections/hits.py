@@ -6,12 +6,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from rerank.batched import batched
 from rerank.collections.base import Document, Qrels, Query, checked_id, encodable
 from rerank.collections.distinct import Distinct
 from rerank.collections.fields import NAMES
 from rerank.collections.records import json_text
 from rerank.errors import UserError
+from rerank.storage.batched import batched
 
 Record: TypeAlias = dict[str, Any]
 

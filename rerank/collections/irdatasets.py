@@ -10,8 +10,8 @@ from typing import Any
 
 from rerank.collections.base import Document, Qrels, Query, joined
 from rerank.errors import UserError, nearest
-from rerank.files import digest, warn_once
-from rerank.hashes import sha256_of_files
+from rerank.storage.files import digest, warn_once
+from rerank.storage.hashes import sha256_of_files
 
 READ = 1 << 38
 """Bytes (256 GiB) up to which a corpus is hashed by its contents; indexing it takes many times as long."""

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from rerank.collections.base import Document, Qrels, Query, some_of
+from rerank.collections.jvm import java_class, start_jvm
 from rerank.collections.records import ChosenFields, json_text
 from rerank.collections.tagged import tag_names, tagged_text
 from rerank.errors import UserError, nearest, one_line
-from rerank.files import digest
-from rerank.hashes import read_sealed, sha256_of_files
-from rerank.jvm import java_class, start_jvm
+from rerank.storage.files import digest
+from rerank.storage.hashes import read_sealed, sha256_of_files
 
 MANIFEST = "rerank.json"
 """What an index of ours was built from, and the hash of its files."""

@@ -17,7 +17,7 @@ from rerank.collections.queries import read_queries_file
 from rerank.collections.rankllm import RankLlmFile
 from rerank.collections.smart import SmartFolder
 from rerank.errors import NotFoundError, UserError, nearest, one_line
-from rerank.named import find_class
+from rerank.settings.named import find_class
 
 OWN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
 """An import path."""

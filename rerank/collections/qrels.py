@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rerank.collections.base import Qrels
 from rerank.errors import UserError
-from rerank.files import read_lines
+from rerank.storage.files import read_lines
 
 WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
 HIGHEST = 2**15 - 1

@@ -9,7 +9,7 @@ from rerank.collections.base import Query, joined
 from rerank.collections.records import field_text, is_json, read_json_lines, read_tab_lines
 from rerank.collections.tagged import topics
 from rerank.errors import UserError
-from rerank.files import read_lines
+from rerank.storage.files import read_lines
 
 
 def read_queries_file(path: Path, fields: Sequence[str] | None = None) -> Iterator[Query]:

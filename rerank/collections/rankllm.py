@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from rerank.collections.base import Query, checked_id, joined
 from rerank.collections.hits import NOT_COLUMNS, HitsCollection, Record, finite
 from rerank.errors import NotFoundError, UserError
-from rerank.files import can_be_decompressed, digest, open_text
-from rerank.hashes import sha256_of
+from rerank.storage.files import can_be_decompressed, digest, open_text
+from rerank.storage.hashes import sha256_of
 
 RIGHT = '[{"query": "…", "hits": [{"qid": 7, "docid": "…", "content": "…", "rank": 1, "score": 9.5}]}]'
 

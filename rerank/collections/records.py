@@ -12,7 +12,7 @@ from typing import TypeAlias
 from rerank.collections.base import Document, checked_id, joined
 from rerank.collections.fields import NAMES
 from rerank.errors import UserError, nearest
-from rerank.files import LONGEST_LINE, decoded, raw_lines, read_lines
+from rerank.storage.files import LONGEST_LINE, decoded, raw_lines, read_lines
 
 ID_KEYS = tuple(dict.fromkeys(("_id", "id", *NAMES["doc_id"], *NAMES["query_id"])))
 TEXT_KEYS = NAMES["text"]

@@ -12,8 +12,8 @@ from rerank.collections.qrels import grade_of
 from rerank.collections.queries import unique_queries
 from rerank.collections.records import ChosenFields
 from rerank.errors import UserError
-from rerank.files import digest, read_lines
-from rerank.hashes import sha256_of
+from rerank.storage.files import digest, read_lines
+from rerank.storage.hashes import sha256_of
 
 NUMBER = re.compile(r"\.I\s+(\S+)\s*")
 FIELD = re.compile(r"\.([A-Z])\s*")

@@ -10,7 +10,7 @@ from pathlib import Path
 from rerank.collections.base import Document, checked_id
 from rerank.collections.records import ChosenFields
 from rerank.errors import UserError
-from rerank.files import read_lines
+from rerank.storage.files import read_lines
 
 TAG = re.compile(r"<!--.*?-->|</?([a-zA-Z][^\s<>]*)[^<>]*>", re.DOTALL)
 DOCNO = re.compile(r"<DOCNO>(.*?)</DOCNO>", re.DOTALL | re.IGNORECASE)

@@ -10,7 +10,7 @@ from rerank.collections.base import Document, Qrels, Query, checked_id, checked_
 from rerank.collections.fields import NAMES, named_columns
 from rerank.collections.judgments import as_qrels
 from rerank.errors import UserError
-from rerank.files import digest
+from rerank.storage.files import digest
 
 USUAL = {
     "doc_id": {"doc_id": (*NAMES["doc_id"], "id"), "text": (*NAMES["text"], "body", "title")},

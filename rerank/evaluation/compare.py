@@ -25,12 +25,12 @@ from rerank.evaluation.significance import (
     p_value,
     wins_ties_losses,
 )
-from rerank.files import plain_name
 from rerank.lists.neighbours import seen_queries
 from rerank.lists.view import Lists
 from rerank.progress import tqdm
 from rerank.retrieval.forms import as_run
 from rerank.retrieval.runs import Run, Scored, as_float32, best_first
+from rerank.storage.files import plain_name
 
 TESTS: tuple[Test, ...] = get_args(Test)
 

@@ -14,7 +14,7 @@ from typing import Any
 from rerank.errors import UserError
 from rerank.evaluation import render
 from rerank.evaluation.compare import Comparison
-from rerank.locks import written
+from rerank.storage.locks import written
 
 TABLE_SUFFIXES = (".md", ".tex", ".csv", ".txt")
 PER_QUERY_SUFFIXES = (".tsv", ".csv", ".jsonl")

@@ -13,7 +13,7 @@ from rerank.collections.qrels import HIGHEST
 from rerank.errors import UserError, nearest
 from rerank.evaluation.measure_names import parse_measures
 from rerank.evaluation.providers import PIPELINE, nERR
-from rerank.files import warn_once
+from rerank.storage.files import warn_once
 
 if TYPE_CHECKING:
     import pandas as pd

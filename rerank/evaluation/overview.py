@@ -9,7 +9,6 @@ import ir_measures
 import numpy as np
 from ir_measures import Measure
 
-from rerank.arrow import Array
 from rerank.evaluation.folds import pool
 from rerank.evaluation.measures import Evaluator, PerQuery, parse_measures
 from rerank.evaluation.render import Cell, number, queries_sentence, text_table
@@ -18,6 +17,7 @@ from rerank.lists.view import Lists
 from rerank.progress import tqdm
 from rerank.retrieval.fuse import RRF, K, reciprocal_ranks
 from rerank.retrieval.runs import Scored, best_first
+from rerank.storage.arrow import Array
 
 ROWS = 65_536
 """Candidates looked at together."""

@@ -9,7 +9,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from rerank.configs import Settings, assign, merged
 from rerank.errors import UserError, nearest
 from rerank.evaluation.compare import check_choices
 from rerank.evaluation.measures import parse_measures
@@ -18,7 +17,8 @@ from rerank.experiments.config import ExperimentConfig, first_stage_names, folds
 from rerank.experiments.planned import best_of, check_groups, planned_pairs
 from rerank.experiments.search import Point, check_space
 from rerank.experiments.settings import file_name, point_name
-from rerank.identity import SHOWN
+from rerank.settings.configs import Settings, assign, merged
+from rerank.storage.identity import SHOWN
 from rerank.training.provenance import read_provenance
 from rerank.training.run_folder import finished
 

@@ -8,7 +8,7 @@ from rerank.errors import UserError
 from rerank.experiments.cells import Plan
 from rerank.experiments.config import ExperimentConfig
 from rerank.experiments.figures.data import check_figures
-from rerank.training.command import check
+from rerank.training.configuration import check
 
 
 def checked(config: ExperimentConfig) -> Plan:

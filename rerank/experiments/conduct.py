@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rerank.configs import read_config
-from rerank.console import log_file, make_parser, parse
 from rerank.errors import UserError
 from rerank.experiments.checks import checked
 from rerank.experiments.config import ExperimentConfig
@@ -21,7 +19,10 @@ from rerank.experiments.rows import Rows
 from rerank.experiments.run import Experiment
 from rerank.experiments.summary import Summary, summarise
 from rerank.experiments.table import text
-from rerank.locks import clear_within, held
+from rerank.progress import log_file
+from rerank.settings.configs import read_config
+from rerank.settings.parser import make_parser, parse
+from rerank.storage.locks import clear_within, held
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rerank.experiments.cells import Cell
-from rerank.identity import canonical, id_of
 from rerank.lists.data import Splits
 from rerank.losses.terms import columns_of
-from rerank.training.command import configured, data_of
+from rerank.storage.identity import canonical, id_of
+from rerank.training.configuration import configured, data_of
 from rerank.training.ids import Identity, config_identity, data_identity, measured_hashes, training_identity
 
 

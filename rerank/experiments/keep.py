@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from rerank.errors import NotFoundError, UserError, one_line
 from rerank.experiments.cells import Cell, Group
-from rerank.files import atomic_file, atomic_write
-from rerank.hashes import read_sealed, sealed_text, write_sealed
-from rerank.locks import clear_within, held, tidied
+from rerank.storage.files import atomic_file, atomic_write
+from rerank.storage.hashes import read_sealed, sealed_text, write_sealed
+from rerank.storage.locks import clear_within, held, tidied
 from rerank.training.provenance import PROVENANCE, read_provenance
 from rerank.training.run_folder import IDENTITY, MEASURES
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import rerank
 from rerank.errors import UserError
 from rerank.experiments.engines import Process, Reply, Workers
-from rerank.files import temporary_beside
+from rerank.storage.files import temporary_beside
 
 log = logging.getLogger("rerank")
 

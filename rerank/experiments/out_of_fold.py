@@ -11,21 +11,21 @@ from typing import Any
 import numpy as np
 import yaml
 
-from rerank.arrow import Array
 from rerank.errors import UserError, nearest
-from rerank.identity import canonical, first_difference, id_of
 from rerank.kernels.precision import Precision
 from rerank.lists.add import Coverage
 from rerank.lists.columns import as_name, check_name
 from rerank.lists.data import Splits
 from rerank.lists.store import Store
 from rerank.lists.view import Lists
-from rerank.training.command import configured
+from rerank.scoring.column import model_hash, score_column
+from rerank.scoring.in_sample import query_hashes, shared_queries
+from rerank.scoring.parts import Share
+from rerank.storage.arrow import Array
+from rerank.storage.identity import canonical, first_difference, id_of
+from rerank.training.configuration import configured
 from rerank.training.ids import identity_of
-from rerank.training.in_sample import query_hashes, shared_queries
-from rerank.training.model_column import model_hash, score_column
 from rerank.training.run_folder import difference, finished, read_identity
-from rerank.training.scoring import Share
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from rerank.experiments.outcome import Failure, Outcome
 from rerank.experiments.planned import Compared
 from rerank.experiments.run import Experiment
 from rerank.experiments.summary import Summary, Value
-from rerank.files import atomic_file, atomic_write
+from rerank.storage.files import atomic_file, atomic_write
 
 
 def write_results(experiment: Experiment, summary: Summary) -> None:

@@ -12,10 +12,10 @@ from rerank.experiments.cells import Cell, Group, Plan
 from rerank.experiments.config import FIRST_STAGE, mixed_name
 from rerank.experiments.identities import Identities, splits_of
 from rerank.experiments.outcome import Outcome
-from rerank.identity import id_of
 from rerank.lists.view import Lists
 from rerank.retrieval.fuse import ensemble, interpolate
 from rerank.retrieval.runs import Run
+from rerank.storage.identity import id_of
 from rerank.training.ids import file_of, measurement_identity, run_identity
 from rerank.training.measurement import kept_test_run, read_measurement, write_measurement, write_test_run
 from rerank.training.run_folder import finished

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
-from rerank.configs import merged
 from rerank.errors import NoModelError
 from rerank.evaluation.measures import PerQuery
 from rerank.experiments.cells import Cell, Group, Job, Plan
@@ -26,11 +25,12 @@ from rerank.experiments.progress import Progress
 from rerank.experiments.rows import Rows, test_lists
 from rerank.experiments.search import Search, make_search
 from rerank.experiments.worker import note
-from rerank.identity import id_of
-from rerank.locks import held, tidied
 from rerank.retrieval.runs import Run
+from rerank.settings.configs import merged
 from rerank.stops import Stopped, name_of
-from rerank.training.command import configured
+from rerank.storage.identity import id_of
+from rerank.storage.locks import held, tidied
+from rerank.training.configuration import configured
 from rerank.training.ids import Identity, file_of, measurement_identity, run_identity
 from rerank.training.measurement import kept_test_run, read_measurement
 from rerank.training.validate import test_run

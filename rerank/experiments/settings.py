@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from rerank.files import digest
+from rerank.storage.files import digest
 
 
 def point_name(point: Mapping[str, Any]) -> str:

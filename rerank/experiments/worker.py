@@ -23,13 +23,13 @@ from pathlib import Path
 from typing import Any
 
 from rerank import stops
-from rerank.console import find_own_classes
 from rerank.errors import UserError
 from rerank.evaluation.measures import Empty
 from rerank.experiments.cells import Job
-from rerank.identity import id_of
-from rerank.locks import held
+from rerank.settings.named import find_own_classes
 from rerank.stops import Stopped
+from rerank.storage.identity import id_of
+from rerank.storage.locks import held
 
 log = logging.getLogger("rerank")
 
@@ -42,7 +42,7 @@ def train_cell(settings: dict[str, Any], folder: Path, id: str) -> None:
 
     What is finished has no use for its checkpoints, three times the weights each, which would fill the disk of a grid.
     """
-    from rerank.training.command import configured
+    from rerank.training.configuration import configured
     from rerank.training.fit import fit
     from rerank.training.run_folder import CHECKPOINTS
 
@@ -56,7 +56,7 @@ def measure_cell(
 ) -> None:
     """Measure a chosen cell on its test lists, and keep the values per query."""
     from rerank.evaluation.measures import evaluate
-    from rerank.training.command import configured
+    from rerank.training.configuration import configured
     from rerank.training.ids import measured_hashes, measurement_identity
     from rerank.training.measurement import write_measurement
     from rerank.training.validate import test_run

@@ -9,14 +9,14 @@ from pathlib import Path
 from rerank.errors import NotFoundError, UserError
 from rerank.features.parse import sizes_file, store_features
 from rerank.features.svmlight import Layout
-from rerank.files import COMPRESSED, cache_folder, digest
-from rerank.hashes import sha256_of
 from rerank.lists.data import Data, Splits, check_disjoint, keep_back
 from rerank.lists.joined import concat
 from rerank.lists.layout import VERSION
 from rerank.lists.view import Lists
-from rerank.locks import held
-from rerank.ranges import check_range
+from rerank.settings.ranges import check_range
+from rerank.storage.files import COMPRESSED, cache_folder, digest
+from rerank.storage.hashes import sha256_of
+from rerank.storage.locks import held
 
 log = logging.getLogger("rerank")
 

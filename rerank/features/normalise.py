@@ -8,9 +8,9 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from rerank.arrow import Array, blocks
-from rerank.described import Described
 from rerank.errors import UserError
+from rerank.settings.described import Described
+from rerank.storage.arrow import Array, blocks
 
 ROWS = 16_384
 """Rows in float64 at a time."""

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rerank.arrow import Array, blocks, write_arrow
 from rerank.errors import UserError
 from rerank.features.svmlight import EXAMPLE, Block, Layout, has_qid, parse_block
-from rerank.files import COMPRESSED, atomic_folder, plain_name, read_blocks, read_lines
 from rerank.lists import Lists
 from rerank.lists.writer import StoreWriter
 from rerank.progress import tqdm
+from rerank.storage.arrow import Array, blocks, write_arrow
+from rerank.storage.files import COMPRESSED, atomic_folder, plain_name, read_blocks, read_lines
 
 ROWS = 1 << 16
 """Rows of features that are copied at a time."""

@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import csv
 
-from rerank.arrow import Array
 from rerank.errors import UserError
+from rerank.storage.arrow import Array
 
 MAX_GRADE = 30
 """The largest grade that is read: gains are ``2^grade - 1``."""

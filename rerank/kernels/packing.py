@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rerank.arrow import Array
+from rerank.storage.arrow import Array
 
 ENOUGH = 8
 """A chunk has at least this part (an eighth) of the budget before it ends for the sake of shorter pairs."""

@@ -12,15 +12,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rerank.arrow import Array
 from rerank.errors import UserError
-from rerank.hashes import sha256_of
 from rerank.lists.columns import check_name
 from rerank.lists.store import Store
 from rerank.lists.view import Lists
-from rerank.locks import tidied
 from rerank.progress import tqdm
 from rerank.retrieval.scores import ScoreFile
+from rerank.storage.arrow import Array
+from rerank.storage.hashes import sha256_of
+from rerank.storage.locks import tidied
 
 log = logging.getLogger("rerank")
 

@@ -13,8 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from rerank.arrow import Array, read_arrow, write_arrow
-from rerank.batched import batched
 from rerank.collections import Collection, Document, Qrels, Query
 from rerank.collections.base import ById
 from rerank.collections.hits import HitsCollection
@@ -30,6 +28,8 @@ from rerank.retrieval.fuse import Pool
 from rerank.retrieval.known import ScoreKnown
 from rerank.retrieval.runs import Run, write_run
 from rerank.retrieval.search import PAIRS
+from rerank.storage.arrow import Array, read_arrow, write_arrow
+from rerank.storage.batched import batched
 
 log = logging.getLogger("rerank")
 

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rerank.arrow import Array, FlatFile, numbers, read_arrow
 from rerank.errors import NotFoundError, UserError, nearest
-from rerank.files import plain_name
-from rerank.hashes import KEY, ZEROS, check_seal, seal
+from rerank.storage.arrow import Array, FlatFile, numbers, read_arrow
+from rerank.storage.files import plain_name
+from rerank.storage.hashes import KEY, ZEROS, check_seal, seal
 
 NAME = re.compile(r"[A-Za-z0-9][\w.+-]{0,99}")
 """What a column may be called: it is a file's name, and stands in configurations."""

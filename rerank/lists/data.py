@@ -11,14 +11,14 @@ from pathlib import Path
 
 import numpy as np
 
-from rerank.arrow import Array
-from rerank.described import Described
 from rerank.errors import UserError
-from rerank.files import say_once
 from rerank.lists.joined import concat
 from rerank.lists.neighbours import Grouping, query_groups
 from rerank.lists.view import Lists
-from rerank.ranges import check_range
+from rerank.settings.described import Described
+from rerank.settings.ranges import check_range
+from rerank.storage.arrow import Array
+from rerank.storage.files import say_once
 
 log = logging.getLogger("rerank")
 

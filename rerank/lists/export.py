@@ -12,13 +12,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from rerank.arrow import Array, taken
 from rerank.errors import UserError
-from rerank.files import atomic_file, atomic_folder
 from rerank.lists.view import Lists
-from rerank.locks import held
 from rerank.progress import tqdm
 from rerank.retrieval.runs import write_run
+from rerank.storage.arrow import Array, taken
+from rerank.storage.files import atomic_file, atomic_folder
+from rerank.storage.locks import held
 
 log = logging.getLogger("rerank")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from rerank.collections import read_queries
 from rerank.collections.irdatasets import known_ids
 from rerank.errors import UserError
-from rerank.files import read_lines
+from rerank.storage.files import read_lines
 
 RIGHT = "a JSON list of lists of query ids, a folder with f1.test.run, f2.test.run, … or an ir_datasets id with folds"
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from rerank.arrow import Array
 from rerank.errors import UserError
 from rerank.lists.data import Data, Splits, check_disjoint, judged_lists
 from rerank.lists.fold_files import read_folds
 from rerank.lists.neighbours import Grouping, query_groups
 from rerank.lists.sampling import seed_of
 from rerank.lists.view import Lists
-from rerank.ranges import check_range
+from rerank.settings.ranges import check_range
+from rerank.storage.arrow import Array
 
 
 def fold_of(query_ids: list[str], folds: int, seed: int) -> Array:

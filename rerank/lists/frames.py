@@ -15,20 +15,20 @@ import numpy as np
 import pyarrow as pa
 
 from rerank import __version__
-from rerank.arrow import Array, flat_batch
 from rerank.collections import Qrels, Query
 from rerank.collections.base import checked_id, checked_text
 from rerank.collections.fields import NAMES, found_columns, some_names
 from rerank.collections.qrels import HIGHEST
 from rerank.collections.records import read_csv, read_json_objects
 from rerank.errors import UserError
-from rerank.files import open_parquet, plain_name
 from rerank.lists.columns import Column, as_column, grouped
 from rerank.lists.digests import candidates_hash
 from rerank.lists.judged import JudgedDocuments, check_queries
 from rerank.lists.layout import CANDIDATES, ENDS, VERSION
 from rerank.lists.store import Store
 from rerank.lists.writer import Judgments
+from rerank.storage.arrow import Array, flat_batch
+from rerank.storage.files import open_parquet, plain_name
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -11,7 +11,6 @@ from typing import IO, Any
 import numpy as np
 import pyarrow as pa
 
-from rerank.arrow import Array, ArrowWriter, FlatFile, blocks, read_arrow
 from rerank.collections import Qrels
 from rerank.collections.base import Query
 from rerank.collections.distinct import Distinct
@@ -25,6 +24,7 @@ from rerank.lists.place import new_lists
 from rerank.lists.view import Lists
 from rerank.lists.writer import StoreWriter, write_qrels
 from rerank.retrieval.runs import Scored, write_run
+from rerank.storage.arrow import Array, ArrowWriter, FlatFile, blocks, read_arrow
 
 log = logging.getLogger("rerank")
 

@@ -25,7 +25,7 @@ from typing import Any
 import pyarrow as pa
 
 from rerank.errors import NotFoundError, UserError
-from rerank.hashes import read_sealed
+from rerank.storage.hashes import read_sealed
 
 VERSION = 2
 """Version of the folder's layout; a folder of another version is refused."""

@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rerank.arrow import Array
-from rerank.files import say_once
 from rerank.lists.view import Lists
+from rerank.storage.arrow import Array
+from rerank.storage.files import say_once
 
 NEAR = (4, 5)
 """Nearly equal texts have four of five words in common: Jaccard's coefficient of their sets."""

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rerank.errors import UserError
-from rerank.files import atomic_folder
 from rerank.lists.layout import is_lists_folder
 from rerank.lists.store import Store
+from rerank.storage.files import atomic_folder
 
 
 @contextmanager

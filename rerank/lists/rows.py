@@ -8,8 +8,8 @@ from itertools import compress
 import numpy as np
 import pyarrow as pa
 
-from rerank.arrow import Array
 from rerank.errors import UserError
+from rerank.storage.arrow import Array
 
 PENDING = 1 << 20
 """Hashes that wait to be sorted in with those that are known; more where more are known."""

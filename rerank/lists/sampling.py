@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from rerank.arrow import Array
-from rerank.described import Described
 from rerank.errors import UserError
+from rerank.settings.described import Described
+from rerank.storage.arrow import Array
 
 
 def seed_of(seed: int, epoch: int, query_id: str) -> int:

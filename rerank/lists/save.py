@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from rerank.arrow import Array, by_first_appearance, taken, write_arrow
 from rerank.collections import Qrels
 from rerank.errors import UserError
 from rerank.lists.layout import DOCUMENTS, QUERIES
@@ -16,6 +15,7 @@ from rerank.lists.store import Store
 from rerank.lists.writer import StoreWriter, write_qrels
 from rerank.retrieval.runs import write_run
 from rerank.retrieval.table import RunTable
+from rerank.storage.arrow import Array, by_first_appearance, taken, write_arrow
 
 
 def save(

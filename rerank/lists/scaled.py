@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from rerank.arrow import Array, blocks, list_numbers
+from rerank.storage.arrow import Array, blocks, list_numbers
 
 LARGEST = 1e30
 """Where z ends: what would be infinite in float32 stays a number."""

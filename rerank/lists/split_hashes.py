@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rerank.arrow import by_first_appearance
+from rerank.storage.arrow import by_first_appearance
 
 if TYPE_CHECKING:
-    from rerank.arrow import Array
     from rerank.lists.view import Lists
+    from rerank.storage.arrow import Array
 
 BLOCK = 65_536
 """Documents or candidates that are hashed at a time."""

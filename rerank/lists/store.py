@@ -11,17 +11,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rerank.arrow import Array, numbers, read_arrow
 from rerank.collections import Qrels, read_qrels
 from rerank.errors import UserError, nearest
-from rerank.files import atomic_file, cannot_be_written
-from rerank.hashes import check_files, check_seal
 from rerank.lists.columns import Column, as_column, check_name, column_file, load_column, write_column
 from rerank.lists.columns import flat as flat_names
 from rerank.lists.digests import texts_hash
 from rerank.lists.layout import MANIFEST, TABLES, read_manifest
 from rerank.lists.scaled import scaled_rows
-from rerank.locks import held
+from rerank.storage.arrow import Array, numbers, read_arrow
+from rerank.storage.files import atomic_file, cannot_be_written
+from rerank.storage.hashes import check_files, check_seal
+from rerank.storage.locks import held
 
 
 class Store:

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from rerank.arrow import Array, ArrowWriter, Ragged, read_arrow
 from rerank.errors import UserError
-from rerank.files import atomic_folder, digest
-from rerank.hashes import check_files, hash_files, read_sealed, write_sealed
 from rerank.lists.store import Store
-from rerank.locks import held, tidied
 from rerank.progress import tqdm
+from rerank.storage.arrow import Array, ArrowWriter, Ragged, read_arrow
+from rerank.storage.files import atomic_folder, digest
+from rerank.storage.hashes import check_files, hash_files, read_sealed, write_sealed
+from rerank.storage.locks import held, tidied
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

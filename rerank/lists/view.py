@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from rerank.arrow import Array, blocks, taken
 from rerank.collections import Qrels
 from rerank.collections.judgments import as_qrels
 from rerank.errors import UserError, one_line
 from rerank.lists.store import Store
 from rerank.retrieval.table import RunTable
+from rerank.storage.arrow import Array, blocks, taken
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,12 +10,12 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from rerank import __version__
-from rerank.arrow import Array, FlatFile, read_arrow
 from rerank.collections import Qrels
-from rerank.hashes import hash_files, write_sealed
 from rerank.lists.columns import as_column, check_name, column_file, write_column
 from rerank.lists.digests import candidates_hash
 from rerank.lists.layout import CANDIDATES, ENDS, MANIFEST, TABLES, VERSION
+from rerank.storage.arrow import Array, FlatFile, read_arrow
+from rerank.storage.hashes import hash_files, write_sealed
 
 Judgments = Literal["qrels.trec", "grades"]
 """Where the judgments are: in a file, or all of them in the candidates' grades; None where there are none."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from rerank.described import Described
 from rerank.errors import UserError
+from rerank.settings.described import Described
 
 
 class Schedule(Described, ABC):

@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-from rerank.arrow import Array
-from rerank.described import Described
+from rerank.settings.described import Described
+from rerank.storage.arrow import Array
 
 
 class Scaling(Described, ABC):

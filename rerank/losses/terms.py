@@ -10,7 +10,7 @@ from rerank.errors import UserError
 from rerank.losses.base import Criterion, Loss
 from rerank.losses.schedules import Schedule
 from rerank.losses.targets import Scaling
-from rerank.ranges import check_types
+from rerank.settings.ranges import check_types
 
 GRADES = "grades"
 """The target that is no column: the judged grades."""

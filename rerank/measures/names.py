@@ -6,7 +6,6 @@ import ast
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from rerank.described import class_path
 from rerank.errors import UserError, nearest
 from rerank.measures.ap import AP
 from rerank.measures.base import Measure
@@ -15,7 +14,8 @@ from rerank.measures.nerr import nERR
 from rerank.measures.precision import P
 from rerank.measures.recall import R, Success
 from rerank.measures.rr import RR
-from rerank.named import find_class
+from rerank.settings.described import class_path
+from rerank.settings.named import find_class
 
 if TYPE_CHECKING:
     import ir_measures

@@ -8,14 +8,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from rerank.described import Described
-from rerank.files import warn_once
 from rerank.kernels.packing import pack
+from rerank.settings.described import Described
+from rerank.storage.files import warn_once
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from rerank.arrow import Array
+    from rerank.storage.arrow import Array
 
 
 FRESH_SEED = 42

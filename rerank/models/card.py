@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rerank.files import atomic_write
 from rerank.html import in_markdown
 from rerank.models.contract import CARD
+from rerank.storage.files import atomic_write
 
 SPLITS = ("validation", "test")
 

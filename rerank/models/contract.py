@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rerank.described import class_path
 from rerank.errors import UserError
-from rerank.hashes import check_files, hash_files, read_sealed, write_sealed
-from rerank.identity import is_ours
 from rerank.models.weights import check_names, check_plain
+from rerank.settings.described import class_path
+from rerank.storage.hashes import check_files, hash_files, read_sealed, write_sealed
+from rerank.storage.identity import is_ours
 
 CONTRACT = "rerank.json"
 """Its name."""
@@ -26,7 +26,7 @@ FILES = "files"
 """Its key for the hashes of the model's files."""
 
 TRAINED_ON = "trained_on"
-"""Its key for the queries of the training, see :mod:`rerank.training.in_sample`."""
+"""Its key for the queries of the training, see :mod:`rerank.scoring.in_sample`."""
 
 START = "start"
 """Its key for the columns that a model starts from."""
@@ -87,7 +87,7 @@ def checked_contract(folder: Path, remembered: bool = True) -> dict[str, Any]:
 
     Args:
         folder: the model's folder.
-        remembered: see `rerank.hashes.sha256_of`.
+        remembered: see `rerank.storage.hashes.sha256_of`.
 
     Raises:
         UserError: a file is missing or damaged; names it.

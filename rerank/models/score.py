@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 
 from rerank import stops
-from rerank.arrow import Array, list_numbers, starts_of
 from rerank.errors import UserError
 from rerank.kernels.memory import out_of_memory
 from rerank.kernels.precision import Precision, autocast, exact_float32, resolve
@@ -22,6 +21,7 @@ from rerank.kernels.products import Halves, halves_of, scoring_with
 from rerank.kernels.transfer import sent
 from rerank.models.base import Inputs
 from rerank.progress import tqdm
+from rerank.storage.arrow import Array, list_numbers, starts_of
 
 if TYPE_CHECKING:
     from rerank.lists.view import Lists

@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from rerank.arrow import Array
 from rerank.kernels.precision import Precision
 from rerank.kernels.ways import Kernels, Ways
 from rerank.lists.view import Lists
 from rerank.models.base import Inputs, Model
 from rerank.models.score import ALONE, ON_A_CPU, score_lists
-from rerank.ranges import check_range
+from rerank.settings.ranges import check_range
+from rerank.storage.arrow import Array
 
 
 class Scorer(Model, nn.Module):

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rerank.errors import NotFoundError, UserError, nearest
-from rerank.hashes import sha256_of
-from rerank.identity import id_of
+from rerank.storage.hashes import sha256_of
+from rerank.storage.identity import id_of
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from rerank.described import Described
+from rerank.settings.described import Described
 
 if TYPE_CHECKING:  # torch is imported where it is used, so that `rerank train --help` answers at once
     from torch import Tensor

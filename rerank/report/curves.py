@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from rerank.collections.records import read_json_objects
-from rerank.configs import read_config
 from rerank.errors import UserError
 from rerank.evaluation.measures import Empty, Evaluator, Qrels
 from rerank.measures.names import parse
 from rerank.report.charts import Chart, Series
 from rerank.retrieval.runs import Run
+from rerank.settings.configs import read_config
 
 RECALLS = [i / 10 for i in range(11)]
 NAMES = {"train": "training lists", "validation": "validation lists", "test": "test lists"}

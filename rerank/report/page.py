@@ -16,12 +16,12 @@ from rerank import __version__
 from rerank.errors import UserError
 from rerank.evaluation.measures import PerQuery, Qrels
 from rerank.lists.view import Lists
-from rerank.locks import written
 from rerank.report.charts import Chart, Matrix
 from rerank.report.curves import precision_recall
 from rerank.report.queries import query_data, relevant_from
 from rerank.report.tables import PageTable
 from rerank.retrieval.runs import Run
+from rerank.storage.locks import written
 
 if TYPE_CHECKING:
     from jinja2 import Template

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from rerank.collections.jvm import start_jvm
 from rerank.collections.lucene import prebuilt_index
-from rerank.jvm import start_jvm
 from rerank.retrieval.bm25 import BM25, build_index
 from rerank.retrieval.runs import Run, Scored, read_run, write_run
 from rerank.retrieval.tune import Tuned, tune

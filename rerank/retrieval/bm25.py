@@ -11,17 +11,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rerank.batched import batched
 from rerank.collections.base import Collection, Query
+from rerank.collections.jvm import anserini_jar, java_class
 from rerank.collections.lucene import MANIFEST, LuceneCollection, find_index, open_index
 from rerank.errors import UserError
-from rerank.files import atomic_folder, cache_folder, digest, warn_once
-from rerank.hashes import read_sealed, sha256_of_files, write_sealed
-from rerank.jvm import anserini_jar, java_class
-from rerank.locks import held, tidied
 from rerank.progress import tqdm
 from rerank.retrieval.languages import ENGLISH, analyzer, analyzer_name
 from rerank.retrieval.runs import Run, Scored
+from rerank.storage.batched import batched
+from rerank.storage.files import atomic_folder, cache_folder, digest, warn_once
+from rerank.storage.hashes import read_sealed, sha256_of_files, write_sealed
+from rerank.storage.locks import held, tidied
 
 __all__ = ["BM25", "build_index", "cache_folder", "find_index"]
 

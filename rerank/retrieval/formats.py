@@ -13,7 +13,7 @@ from rerank.collections.fields import some_names
 from rerank.collections.rankllm import read_lists
 from rerank.collections.records import read_json_objects
 from rerank.errors import UserError, nearest
-from rerank.files import open_parquet, plain_name, read_lines
+from rerank.storage.files import open_parquet, plain_name, read_lines
 
 Row: TypeAlias = tuple[str, str, str, object, object]
 """Place in the file, query id, document id, rank, score."""

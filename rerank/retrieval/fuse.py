@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rerank.arrow import Array
 from rerank.errors import UserError, nearest
 from rerank.retrieval.runs import Run, Scored, as_float32
+from rerank.storage.arrow import Array
 
 K = 60
 """RRF's constant, as Cormack, Clarke and Büttcher (SIGIR 2009) chose it."""

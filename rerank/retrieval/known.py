@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from rerank.collections.base import Query
+from rerank.collections.jvm import java_class
 from rerank.collections.lucene import id_query, open_index
-from rerank.jvm import java_class
 from rerank.retrieval.bm25 import BM25
 
 ScoreKnown: TypeAlias = Callable[[Query, Sequence[str]], list[float]]

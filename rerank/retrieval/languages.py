@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from rerank.collections.jvm import java_class
 from rerank.errors import UserError, nearest
-from rerank.jvm import java_class
 
 ENGLISH = "DefaultEnglishAnalyzer(porter)"
 """Anserini's own, which all its published numbers have: Porter stemming, Lucene's stop words."""

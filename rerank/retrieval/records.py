@@ -14,12 +14,12 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import json as arrow_json
 
-from rerank.arrow import Array, numbers
 from rerank.errors import UserError, one_line
-from rerank.files import read_blocks
 from rerank.retrieval.formats import FIELDS
 from rerank.retrieval.table import FLOAT32, RunTable, TwiceError
 from rerank.retrieval.trec import Lines
+from rerank.storage.arrow import Array, numbers
+from rerank.storage.files import read_blocks
 
 log = logging.getLogger("rerank")
 

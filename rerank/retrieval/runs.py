@@ -9,14 +9,14 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from rerank.batched import batched
 from rerank.errors import UserError
-from rerank.files import COMPRESSED, atomic_write
 from rerank.progress import tqdm
 from rerank.retrieval.formats import id_array, kind_of, read_rows
 from rerank.retrieval.records import read_regular_records
 from rerank.retrieval.table import FLOAT32, RunTable, Scored, TwiceError, as_float32
 from rerank.retrieval.trec import Lines, read_regular
+from rerank.storage.batched import batched
+from rerank.storage.files import COMPRESSED, atomic_write
 
 __all__ = ["Run", "RunTable", "Scored", "as_float32", "best_first", "read_run", "strictly_decreasing", "write_run"]
 

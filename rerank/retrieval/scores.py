@@ -13,16 +13,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rerank.arrow import Array
-from rerank.batched import batched
 from rerank.collections.base import checked_id, checked_ids
 from rerank.collections.fields import NAMES
 from rerank.collections.records import read_csv, read_json_objects
 from rerank.errors import UserError, nearest
-from rerank.files import open_parquet
 from rerank.retrieval.formats import FIELDS, WORDS, id_array, kind_of, read_rows
 from rerank.retrieval.table import TwiceError
 from rerank.retrieval.trec import read_regular
+from rerank.storage.arrow import Array
+from rerank.storage.batched import batched
+from rerank.storage.files import open_parquet
 
 ROWS = 1 << 19
 """Rows in memory at a time."""

@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from rerank.arrow import read_arrow, write_arrow
 from rerank.collections import Query
+from rerank.collections.jvm import anserini_jar
 from rerank.errors import UserError
-from rerank.files import atomic_file, digest
-from rerank.hashes import UNSEALED, check_seal, seal
-from rerank.jvm import anserini_jar
-from rerank.locks import held
 from rerank.progress import tqdm
 from rerank.retrieval.bm25 import BM25
 from rerank.retrieval.runs import Scored
+from rerank.storage.arrow import read_arrow, write_arrow
+from rerank.storage.files import atomic_file, digest
+from rerank.storage.hashes import UNSEALED, check_seal, seal
+from rerank.storage.locks import held
 
 log = logging.getLogger("rerank")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from rerank.arrow import Array
+from rerank.storage.arrow import Array
 
 if TYPE_CHECKING:
     import pandas as pd

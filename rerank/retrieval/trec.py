@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import csv
 
-from rerank.arrow import Array
-from rerank.files import read_blocks
 from rerank.retrieval.table import FLOAT32, RunTable, as_table
+from rerank.storage.arrow import Array
+from rerank.storage.files import read_blocks
 
 ODD = re.compile(r"[^\S \t\n\r]")
 """What Python takes for white space between words, and Arrow does not."""

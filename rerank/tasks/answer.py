@@ -10,10 +10,10 @@ from typing import IO, Any, Literal
 
 import numpy as np
 
-from rerank.arrow import Array
 from rerank.errors import UserError, nearest
 from rerank.models.text.cross_encoder import CrossEncoder
-from rerank.ranges import check_range
+from rerank.settings.ranges import check_range
+from rerank.storage.arrow import Array
 from rerank.tasks.forms import ModelLike
 
 log = logging.getLogger("rerank")
@@ -52,7 +52,7 @@ def answer_lines(
     """
     from rerank.models.base import Model
     from rerank.models.load import load_model
-    from rerank.models.shared import check_scoring
+    from rerank.scoring.shared import check_scoring
 
     check_range("token_budget", token_budget)
     loaded = model if isinstance(model, Model) else load_model(model)

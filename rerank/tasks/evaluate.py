@@ -50,7 +50,7 @@ def evaluate(
     from rerank.evaluation.table import Table
     from rerank.lists.layout import is_lists_folder
     from rerank.lists.view import Lists
-    from rerank.ranges import check_types, check_unused
+    from rerank.settings.ranges import check_types, check_unused
 
     check_types(evaluate, baseline=baseline, tests=tests, correction=correction, empty=empty)
     if baseline is None:

@@ -11,10 +11,10 @@ from rerank.errors import UserError, nearest
 from rerank.tasks.forms import ListsLike
 
 if TYPE_CHECKING:
-    from rerank.arrow import Array
     from rerank.evaluation.beside import Beside
     from rerank.lists.view import Lists
     from rerank.models.text.cross_encoder import CrossEncoder
+    from rerank.storage.arrow import Array
 
 log = logging.getLogger("rerank")
 
@@ -74,12 +74,12 @@ def export_model(
     Raises:
         UserError: a model that no other library could run, a package that is missing, or a file that fails.
     """
-    from rerank.files import atomic_folder
     from rerank.lists.view import Lists
-    from rerank.locks import held
     from rerank.models.load import load_model
     from rerank.models.text.graphs import FILES, with_origins
-    from rerank.ranges import check_ranges
+    from rerank.settings.ranges import check_ranges
+    from rerank.storage.files import atomic_folder
+    from rerank.storage.locks import held
 
     check_ranges(depth=depth)
     for kind in formats or ():
@@ -191,8 +191,8 @@ def _sentence(found: Exported) -> str:
 
 def _describe(folder: Path, scorer: CrossEncoder, written: list[Exported], name: str) -> None:
     """Let contract and card say what was written, and how it is loaded."""
-    from rerank.hashes import hash_files
     from rerank.models.contract import CARD, FILES, add_to_contract, read_contract
+    from rerank.storage.hashes import hash_files
 
     source, made = read_contract(scorer.folder), read_contract(folder)
     graphs = sorted(str(path.relative_to(folder)) for path in folder.glob("*/*"))

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import TypeAlias
 
-    from rerank.arrow import Array
     from rerank.collections import Collection
     from rerank.lists.view import Lists
     from rerank.models.base import Model
+    from rerank.storage.arrow import Array
 
     Source: TypeAlias = str | Collection
     Queries: TypeAlias = str | Path | Mapping[str, str]

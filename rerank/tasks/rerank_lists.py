@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from rerank.errors import UserError
-from rerank.ranges import check_ranges, check_types
+from rerank.settings.ranges import check_ranges, check_types
 from rerank.tasks.forms import ListsLike, ModelLike
 
 if TYPE_CHECKING:
@@ -42,10 +42,10 @@ def rerank_lists(
     """
     from rerank.models.base import Model
     from rerank.models.load import load_model
-    from rerank.models.shared import check_scoring, scores_by
     from rerank.models.vectors.network import FeatureNetwork
     from rerank.retrieval.forms import as_run
     from rerank.retrieval.fuse import interpolate
+    from rerank.scoring.shared import check_scoring, scores_by
 
     check_types(rerank_lists, precision=precision)
     ranked, weight = ranked_with(model, lists, depth, first_stage_weight, token_budget)

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rerank.errors import UserError
-from rerank.files import check_apart
-from rerank.ranges import changed, check_ranges
+from rerank.settings.ranges import changed, check_ranges
+from rerank.storage.files import check_apart
 from rerank.tasks.forms import Judgments, Queries, Runs, Source
 
 if TYPE_CHECKING:
@@ -92,7 +92,6 @@ def retrieve(
     from rerank.lists.build import ORDER, build_lists
     from rerank.lists.hits import lists_of_hits
     from rerank.lists.view import Lists
-    from rerank.locks import held
     from rerank.retrieval.bm25 import BM25, build_index, find_index
     from rerank.retrieval.forms import as_run
     from rerank.retrieval.fuse import Pool
@@ -100,6 +99,7 @@ def retrieve(
     from rerank.retrieval.runs import Run
     from rerank.retrieval.search import search_stored
     from rerank.retrieval.tune import tune
+    from rerank.storage.locks import held
 
     options = locals()
     searched_with = changed(retrieve, **{name: options[name] for name in SEARCHING})

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rerank.console import heard
 from rerank.errors import UserError, nearest
 from rerank.lists.data import ListsData, check_weights
 from rerank.lists.neighbours import Grouping
@@ -22,7 +21,8 @@ from rerank.losses.base import Criterion, Loss
 from rerank.losses.terms import Term, Terms, columns_of
 from rerank.models.base import Model
 from rerank.models.vectors.boosting import Trees
-from rerank.ranges import check_range, check_type, check_types
+from rerank.progress import heard
+from rerank.settings.ranges import check_range, check_type, check_types
 from rerank.training.config import Optimization, TrainConfig, check_values
 from rerank.training.fit import Training, fit
 from rerank.training.run_folder import GIVEN, IDENTITY
@@ -159,7 +159,7 @@ def checked(settings: dict[str, Any]) -> dict[str, Any]:
     """
     from typing import get_type_hints
 
-    from rerank.console import make_parser, parse
+    from rerank.settings.parser import make_parser, parse
 
     hints = get_type_hints(TrainConfig)
     settings = {name: value.item() if isinstance(value, np.generic) else value for name, value in settings.items()}

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rerank.arrow import Array
 from rerank.lists.sampling import Sampler, seed_of
 from rerank.lists.view import Lists
+from rerank.storage.arrow import Array
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,13 @@ import logging
 
 import numpy as np
 
-from rerank.arrow import Array
 from rerank.kernels.memory import free_memory, kept
 from rerank.kernels.precision import Precision
 from rerank.lists.view import Lists
 from rerank.models.base import Inputs
 from rerank.models.scorer import Scorer
-from rerank.models.together import together
+from rerank.scoring.together import together
+from rerank.storage.arrow import Array
 from rerank.training.gradient import Chunked
 
 log = logging.getLogger("rerank")

@@ -10,11 +10,11 @@ from typing import Any
 
 import torch
 
-from rerank.arrow import Array
 from rerank.errors import UserError, one_line
-from rerank.files import atomic_folder
-from rerank.hashes import check_files, hash_files, read_sealed, write_sealed
 from rerank.models.weights import copied
+from rerank.storage.arrow import Array
+from rerank.storage.files import atomic_folder
+from rerank.storage.hashes import check_files, hash_files, read_sealed, write_sealed
 from rerank.training.run_folder import CHECKPOINTS
 from rerank.training.step import Limits, Step
 

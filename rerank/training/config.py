@@ -6,7 +6,6 @@ from argparse import Namespace
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from rerank.described import Described
 from rerank.errors import UserError
 from rerank.evaluation.measure_names import parse_measure, parse_measures
 from rerank.evaluation.measures import COUNTS
@@ -15,8 +14,9 @@ from rerank.lists.sampling import Full, Sampler
 from rerank.losses.base import Criterion
 from rerank.losses.direct import DirectMetric
 from rerank.models.base import Model
-from rerank.named import find_class
-from rerank.ranges import RANGES, STEPS, check_arguments, check_range
+from rerank.settings.described import Described
+from rerank.settings.named import find_class
+from rerank.settings.ranges import RANGES, STEPS, check_arguments, check_range
 
 
 @dataclass

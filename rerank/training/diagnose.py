@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from rerank.arrow import Array
 from rerank.lists.view import Lists
 from rerank.losses.direct import DirectMetric
 from rerank.relaxations.fidelity import fidelity as closeness
+from rerank.storage.arrow import Array
 from rerank.training.batches import pad
 
 ELEMENTS = 2**22

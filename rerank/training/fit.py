@@ -15,20 +15,20 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from rerank.console import is_main, log_file
-from rerank.described import described
 from rerank.errors import NotFoundError, UserError
 from rerank.evaluation.beside import Beside
 from rerank.evaluation.measure_names import parse_measure
-from rerank.locks import held, tidied
-from rerank.models.shared import scores_by
 from rerank.models.vectors.boosting import Trees
+from rerank.progress import is_main, log_file
+from rerank.scoring.shared import scores_by
+from rerank.settings.described import described
+from rerank.storage.locks import held, tidied
 from rerank.training.config import TrainConfig, check_values
 from rerank.training.ids import identity_of
 from rerank.training.provenance import add_seconds
 from rerank.training.run_folder import RunFolder
 from rerank.training.trainer import Trainer
-from rerank.training.trees import TreeTrainer
+from rerank.training.trees.grow import TreeTrainer
 from rerank.training.validate import BASELINE, BESIDE, known_test, measure_test
 
 if TYPE_CHECKING:

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from rerank.arrow import Array, list_numbers, starts_of
 from rerank.kernels.precision import Precision, autocast
 from rerank.kernels.transfer import sent
 from rerank.models.base import Inputs
 from rerank.models.scorer import Scorer
+from rerank.storage.arrow import Array, list_numbers, starts_of
 
 Mode = Literal["full", "checkpoint", "cached"]
 

@@ -7,9 +7,9 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from rerank.evaluation.measures import Empty, parse_measures
-from rerank.identity import SHOWN, id_of, identify
 from rerank.lists.split_hashes import split_hashes
 from rerank.losses.terms import columns_of
+from rerank.storage.identity import SHOWN, id_of, identify
 
 if TYPE_CHECKING:
     from rerank.lists.data import Splits

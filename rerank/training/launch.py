@@ -12,6 +12,7 @@ import torch
 
 from rerank.errors import UserError, one_line
 from rerank.kernels.precision import on_cpu
+from rerank.scoring.together import check_gpus
 from rerank.training.step import Limits
 
 if TYPE_CHECKING:
@@ -61,18 +62,6 @@ def agree(limits: Limits, device: torch.device) -> None:
     torch.distributed.all_reduce(least, torch.distributed.ReduceOp.MIN)
     limits.token_budget, full = least.tolist()
     limits.full_tokens = None if full == ANY else full
-
-
-def check_gpus() -> None:
-    """Refuse more processes than this machine has GPUs, and say so where some are idle."""
-    processes, gpus = int(os.environ.get("LOCAL_WORLD_SIZE", "1")), torch.cuda.device_count()
-    if 0 < gpus < processes:
-        raise UserError(
-            f"LOCAL_WORLD_SIZE: {processes} processes on a machine with {gpus} GPUs; start one for each (accelerate "
-            "launch: --num_processes, over all machines; torchrun: --nproc_per_node)"
-        )
-    if processes < gpus and os.environ.get("RANK", "0") == "0":
-        log.info("%d of %d GPUs are used; configs/accelerate/gpus.yaml starts a process for each", processes, gpus)
 
 
 def check_launcher() -> None:

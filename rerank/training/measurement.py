@@ -10,9 +10,9 @@ import numpy as np
 
 from rerank.errors import UserError
 from rerank.evaluation.measures import PerQuery, parse_measures
-from rerank.hashes import read_sealed, sha256_of, write_sealed
-from rerank.identity import id_of
 from rerank.retrieval.runs import Run, read_run, write_run
+from rerank.storage.hashes import read_sealed, sha256_of, write_sealed
+from rerank.storage.identity import id_of
 from rerank.training.ids import file_of
 
 

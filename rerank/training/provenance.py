@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import rerank
-from rerank.files import atomic_write
 from rerank.kernels.precision import cpu_flags
+from rerank.storage.files import atomic_write
 
 if TYPE_CHECKING:
     from rerank.lists.data import Splits

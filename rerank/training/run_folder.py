@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from rerank.errors import UserError
-from rerank.files import atomic_write
-from rerank.hashes import read_sealed, write_sealed
-from rerank.identity import ABSENT, canonical, first_difference, id_of
-from rerank.locks import clear_within
 from rerank.models.card import write_card
 from rerank.models.contract import add_to_contract, read_contract
+from rerank.storage.files import atomic_write
+from rerank.storage.hashes import read_sealed, write_sealed
+from rerank.storage.identity import ABSENT, canonical, first_difference, id_of
+from rerank.storage.locks import clear_within
 from rerank.training.provenance import add_provenance
 
 if TYPE_CHECKING:

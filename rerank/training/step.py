@@ -14,7 +14,6 @@ import torch.distributed as dist
 from torch import Tensor
 
 from rerank import stops
-from rerank.arrow import Array
 from rerank.errors import UserError
 from rerank.kernels.memory import out_of_memory
 from rerank.kernels.precision import Precision
@@ -24,7 +23,8 @@ from rerank.lists.view import Lists
 from rerank.losses.base import Criterion, Loss
 from rerank.models.base import Inputs
 from rerank.models.scorer import Scorer
-from rerank.models.together import together
+from rerank.scoring.together import together
+from rerank.storage.arrow import Array
 from rerank.training.batches import Group
 from rerank.training.gradient import ALIKE, Chunked, Mode, RandomState, backpropagate
 from rerank.training.targets import Targets

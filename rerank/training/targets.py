@@ -8,12 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rerank.arrow import Array
 from rerank.errors import UserError
 from rerank.lists.sampling import Sampler
 from rerank.lists.view import Lists
 from rerank.losses.base import Criterion
 from rerank.losses.terms import GRADES, Term, terms_of
+from rerank.storage.arrow import Array
 from rerank.training.batches import pad
 
 AT_ONCE = 1024

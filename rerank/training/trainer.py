@@ -11,10 +11,8 @@ from typing import Any, NoReturn
 import torch
 
 from rerank import stops
-from rerank.arrow import Array
 from rerank.errors import UserError
 from rerank.evaluation.measures import Evaluator, parse_measures
-from rerank.files import atomic_folder
 from rerank.kernels.flat_attention import DETERMINISTIC
 from rerank.kernels.memory import keep_freed
 from rerank.kernels.precision import exact_float32, resolve
@@ -25,10 +23,12 @@ from rerank.losses.base import Criterion
 from rerank.losses.direct import DirectMetric
 from rerank.models.base import Inputs
 from rerank.models.scorer import Scorer
-from rerank.models.shared import score_shared
-from rerank.models.together import together
 from rerank.progress import tqdm
+from rerank.scoring.shared import score_shared
+from rerank.scoring.together import together
 from rerank.stops import Stopped
+from rerank.storage.arrow import Array
+from rerank.storage.files import atomic_folder
 from rerank.training.batches import Batches
 from rerank.training.budget import tokens_that_fit
 from rerank.training.checkpoint import State, check_weights, load_checkpoint, save_checkpoint

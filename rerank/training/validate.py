@@ -9,25 +9,25 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rerank.arrow import Array
 from rerank.errors import NoModelError
 from rerank.evaluation.beside import beside_run
 from rerank.evaluation.measures import Evaluator, evaluate
 from rerank.evaluation.weights import tune_weight
-from rerank.identity import id_of
 from rerank.lists.data import Splits
 from rerank.lists.neighbours import seen_queries
 from rerank.lists.view import Lists
 from rerank.losses.terms import columns_of
 from rerank.models.base import Model
-from rerank.models.shared import Score, scores_by
 from rerank.models.text.cross_encoder import CrossEncoder
-from rerank.models.together import together
 from rerank.models.vectors.boosting import Trees
 from rerank.retrieval.fuse import interpolate
 from rerank.retrieval.runs import Run
+from rerank.scoring.in_sample import remember
+from rerank.scoring.shared import Score, scores_by
+from rerank.scoring.together import together
+from rerank.storage.arrow import Array
+from rerank.storage.identity import id_of
 from rerank.training.ids import measured_hashes, measurement_identity, run_identity
-from rerank.training.in_sample import remember
 from rerank.training.measurement import kept_test_run, read_measurement, write_measurement, write_test_run
 from rerank.training.run_folder import RunFolder
 

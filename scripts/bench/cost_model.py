@@ -107,9 +107,9 @@ def go(folder: Path, model: str, scale: float) -> dict[str, Any]:
     from rerank.lists.hits import lists_of_hits
     from rerank.lists.sampling import Full
     from rerank.losses.listnet import ListNet
+    from rerank.scoring.run import write_reranked
     from rerank.training.config import TrainConfig
     from rerank.training.fit import fit
-    from rerank.training.rerank_lists import write_reranked
 
     folder.mkdir()
     seconds: dict[str, float] = {}

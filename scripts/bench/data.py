@@ -77,7 +77,7 @@ def watched(data: Path, home: Path, output: Path, options: argparse.Namespace) -
     log.unlink(missing_ok=True)
     environment = os.environ | {"RERANK_HOME": str(home), "RERANK_JVM_HEAP": options.heap}
     environment["JAVA_TOOL_OPTIONS"] = f"-Xlog:gc+heap+coops=debug:file={log}"
-    command = [sys.executable, "-m", "rerank.cli", "retrieve", "--collection", f"files:{data}"]
+    command = [sys.executable, "-m", "rerank.commands.cli", "retrieve", "--collection", f"files:{data}"]
     command += ["--output", str(output), "--depth", str(options.depth)]
     ended, outside = dict.fromkeys(("indexing", "searching", "lists"), 0.0), 0
     started, before = time.perf_counter(), os.times()
@@ -116,7 +116,7 @@ def beside_heap(process: int, log: Path) -> int:
 
 def lookup(options: argparse.Namespace, work: Path) -> None:
     """Seconds of ``rerank retrieve`` for few queries: everything read, or the candidates looked up."""
-    from rerank.jvm import java_class
+    from rerank.collections.jvm import java_class
 
     make_passages(work / "tsv", options.passages, options.queries)
     lines = (work / "tsv" / "docs.tsv").read_text().splitlines()
@@ -131,7 +131,7 @@ def lookup(options: argparse.Namespace, work: Path) -> None:
     indexer.close()
     code = """
 import rerank.lists.build as build
-from rerank.cli import main
+from rerank.commands.cli import main
 way, *words = arguments
 build.LOOKUPS = 0 if way == "read" else build.LOOKUPS
 assert main(words) == 0
@@ -151,7 +151,7 @@ assert main(words) == 0
 
 IMPORTS = """
 import pandas, pyarrow.csv, rerank.lists.build, rerank.lists.hits, rerank.retrieval.tune
-from rerank.cli import main
+from rerank.commands.cli import main
 from rerank.retrieval.runs import read_run, write_run
 def lists(*words):
     assert main(["retrieve", *words, "--depth", "1000000", "--overwrite", "--output", "lists"]) == 0
@@ -267,9 +267,9 @@ def store(options: argparse.Namespace, work: Path) -> None:
 
 def make_store(folder: Path, pairs: int, depth: int) -> None:
     """Lists of random candidates, with a hundredth of as many documents."""
-    from rerank.arrow import write_arrow
     from rerank.lists.layout import DOCUMENTS, QUERIES
     from rerank.lists.writer import StoreWriter
+    from rerank.storage.arrow import write_arrow
 
     rng = np.random.default_rng(0)
     documents, queries = max(depth, pairs // 100), -(-pairs // depth)

@@ -47,7 +47,7 @@ def seconds(processes: int, threads: int, words: list[str]) -> float:
     launch = ["-m", "torch.distributed.run", f"--nproc_per_node={processes}", "--standalone"] if processes > 1 else []
     started = time.perf_counter()
     environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
-    command = [sys.executable, *launch, "-m", "rerank.cli", "rerank", *words]
+    command = [sys.executable, *launch, "-m", "rerank.commands.cli", "rerank", *words]
     done = subprocess.run(command, env=environment, stderr=subprocess.PIPE, text=True)
     if done.returncode:
         sys.exit(done.stderr)

@@ -21,7 +21,6 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from rerank.arrow import Array
 from rerank.evaluation.measures import evaluate
 from rerank.kernels.precision import Precision
 from rerank.lists.tokens import Tokens
@@ -30,6 +29,7 @@ from rerank.models.base import Inputs
 from rerank.models.score import score_candidates
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.text.graphs import opened, scores_of
+from rerank.storage.arrow import Array
 
 Texts = list[tuple[str, str]]
 

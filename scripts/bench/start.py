@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 
-from rerank.cli import COMMANDS
+from rerank.commands.cli import COMMANDS
 
 QUESTION = "run a command and get its output"
 
@@ -26,11 +26,19 @@ def main() -> None:
     options = parser.parse_args()
     commands = {"python -c pass": ["-c", "pass"], "import rerank": ["-c", "import rerank"]}
     commands |= {
-        f"rerank {' '.join(words)}": ["-m", "rerank.cli", *words]
+        f"rerank {' '.join(words)}": ["-m", "rerank.commands.cli", *words]
         for words in [["--help"], *([name, "--help"] for name in COMMANDS)]
     }
     if options.demo:
-        commands["rerank demo --ask"] = ["-m", "rerank.cli", "demo", "--output", options.demo, "--ask", QUESTION]
+        commands["rerank demo --ask"] = [
+            "-m",
+            "rerank.commands.cli",
+            "demo",
+            "--output",
+            options.demo,
+            "--ask",
+            QUESTION,
+        ]
     print("| | median, s | least | most |\n|---|---:|---:|---:|")
     for name, words in commands.items():
         times = [seconds(words) for _ in range(options.repeats + 1)][1:]

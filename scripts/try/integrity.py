@@ -31,7 +31,7 @@ FREE = ("log.txt", "provenance.json", "README.md", "config.yaml", "metrics.jsonl
 
 def command(*words: str) -> list[str]:
     """A command of ours as the words of a process."""
-    return [sys.executable, "-m", "rerank.cli", *words]
+    return [sys.executable, "-m", "rerank.commands.cli", *words]
 
 
 def content(folder: Path) -> dict[str, str]:

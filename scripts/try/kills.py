@@ -35,14 +35,14 @@ from typing import Any, NamedTuple
 
 import yaml
 
-import rerank.experiments.command
+import rerank.commands.experiment
 import rerank.lists.add
 import rerank.lists.build
 import rerank.retrieval.bm25
 import rerank.retrieval.tune
-import rerank.training.model_column
+import rerank.scoring.column
 import rerank.training.trainer
-from rerank.cli import main as rerank
+from rerank.commands.cli import main as rerank
 from rerank.experiments import engines, worker
 
 PEEK = os.WEXITED | os.WNOHANG | os.WNOWAIT

@@ -20,8 +20,8 @@ from pathlib import Path
 
 import numpy as np
 
-from rerank.hashes import sha256_of
 from rerank.lists.view import Lists
+from rerank.storage.hashes import sha256_of
 
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<think>", "</think>"]
 APART = r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -86,7 +86,7 @@ def training(lists: Path, model: Path, output: Path, steps: int, seed: int) -> l
     return [
         sys.executable,
         "-c",
-        "import sys; from rerank.cli import main; sys.exit(main(sys.argv[1:]))",
+        "import sys; from rerank.commands.cli import main; sys.exit(main(sys.argv[1:]))",
         "train",
         *words,
     ]

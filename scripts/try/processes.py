@@ -24,8 +24,8 @@ import torch
 from safetensors.torch import load_file
 from torch.multiprocessing import start_processes
 
-from rerank.cli import main as rerank
-from rerank.training.command import configured
+from rerank.commands.cli import main as rerank
+from rerank.training.configuration import configured
 from rerank.training.fit import fit
 
 BATCH = 16

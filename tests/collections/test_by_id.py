@@ -16,12 +16,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rerank.cli import main
 from rerank.collections import Collection, open_collection
 from rerank.collections.base import ById
+from rerank.collections.jvm import java_class
 from rerank.collections.records import keep_json
+from rerank.commands.cli import main
 from rerank.errors import UserError
-from rerank.jvm import java_class
 
 TEXTS = {
     "d10": "red apple",

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from datasets import Dataset, DatasetDict, Features, Sequence, Value
 
-from rerank.cli import main
 from rerank.collections import Query, open_collection
 from rerank.collections.hits import HitsCollection
+from rerank.commands.cli import main
 from rerank.errors import UserError
 from rerank.lists import Lists
 

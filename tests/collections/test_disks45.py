@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 from ir_measures import AP, P, nDCG
 
-from rerank.configs import read_config
 from rerank.experiments.cells import Plan
 from rerank.experiments.config import ExperimentConfig, Method
 from rerank.experiments.identities import Identities
@@ -24,6 +23,7 @@ from rerank.lists import Lists
 from rerank.lists.fold_files import read_folds
 from rerank.lists.folds import FoldsData
 from rerank.retrieval import read_run
+from rerank.settings.configs import read_config
 from rerank.training.ids import measurement_identity
 from rerank.training.measurement import read_measurement
 from tests.collections.disks45 import FILES, make_text, write_disks
@@ -33,7 +33,7 @@ NAME = "disks45/nocr/trec-robust-2004"
 DEPTH = 4
 RETRIEVE = """
 import json, sys
-from rerank.cli import main
+from rerank.commands.cli import main
 from rerank.lists.fold_files import read_folds
 name, run, depth, output = sys.argv[1:]
 words = ["--collection", name, "--run", run, "--depth", depth, "--output", output]

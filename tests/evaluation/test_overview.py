@@ -12,7 +12,7 @@ import pytrec_eval
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rerank.cli import main
+from rerank.commands.cli import main
 from rerank.errors import UserError
 from rerank.evaluation import overview as module
 from rerank.evaluation.overview import BEST, overview, systems_table, text

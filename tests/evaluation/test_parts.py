@@ -10,16 +10,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rerank.cli import main
+from rerank.commands.cli import main
 from rerank.errors import UserError
 from rerank.evaluation.measures import evaluate
 from rerank.evaluation.parts import SEEN, UNSEEN
 from rerank.evaluation.significance import bootstrap_interval
-from rerank.hashes import read_sealed
 from rerank.lists.data import ListsData
 from rerank.lists.neighbours import seen_queries
 from rerank.lists.view import Lists
 from rerank.retrieval.runs import read_run, write_run
+from rerank.storage.hashes import read_sealed
 from rerank.tasks import evaluate as evaluate_runs
 from rerank.training import validate
 from tests.builders import WORDS, make_model
@@ -89,7 +89,7 @@ def test_judgments_are_enough_and_several_are_one(sides: tuple[Lists, Lists], tm
 def test_a_training_ends_with_both(
     sides: tuple[Lists, Lists], tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from rerank.training.command import configuration
+    from rerank.training.configuration import configuration
     from rerank.training.fit import fit
 
     words = ["--data=ListsData", f"--data.train={tmp_path / 'train'}", f"--data.test={tmp_path / 'test'}"]

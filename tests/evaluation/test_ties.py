@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import pytrec_eval
 
-from rerank.cli import main
 from rerank.collections import read_qrels
+from rerank.commands.cli import main
 from rerank.evaluation.compare import compare_runs, ties_by_id
 from rerank.retrieval.runs import Scored, read_run
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rerank.configs import read_config
-from rerank.experiments.command import experiment
+from rerank.commands.experiment import experiment
+from rerank.settings.configs import read_config
 from tests.builders import make_lists, make_model
 from tests.conftest import ROOT
 

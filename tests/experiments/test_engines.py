@@ -18,10 +18,10 @@ import psutil
 import pytest
 import yaml
 
-from rerank.cli import main
+from rerank.commands.cli import main
 from rerank.experiments.engines import Reply, Workers
 from rerank.experiments.worker import train_cell
-from rerank.hashes import read_sealed
+from rerank.storage.hashes import read_sealed
 from tests.builders import write_folds
 from tests.conftest import ROOT
 
@@ -76,7 +76,8 @@ def test_a_cell_that_somebody_else_still_trains_is_waited_for(here: Path) -> Non
     cell = next((here / "here").glob("cells/**/measures.json")).parent
     settings, training = yaml.safe_load((cell / "config.yaml").read_text()), read_sealed(cell / "measures.json")["id"]
     holds = (
-        "import sys; from rerank.locks import held\nwith held(sys.argv[1], 'x'): print(flush=True), sys.stdin.read()"
+        "import sys\nfrom rerank.storage.locks import held\n"
+        "with held(sys.argv[1], 'x'): print(flush=True), sys.stdin.read()"
     )
     with (
         subprocess.Popen(
@@ -174,7 +175,7 @@ def submitted(workers: Workers, **options: Any) -> Reply:
 def test_a_cell_whose_process_was_killed_is_tried_once_more(here: Path, tmp_path: Path) -> None:
     """The first process that trains is killed, as when memory runs out."""
     output = tmp_path / "out"
-    command = [sys.executable, "-m", "rerank.cli", "experiment", "--config", str(here / "experiment.yaml")]
+    command = [sys.executable, "-m", "rerank.commands.cli", "experiment", "--config", str(here / "experiment.yaml")]
     command += ["--output", str(output), "--seeds=[1]", "--jobs=1", "--base.epochs=100"]
     process = subprocess.Popen([*command, "--base.checkpoint_every=10"], stderr=subprocess.PIPE, text=True)
     waiting = time.monotonic()
@@ -234,7 +235,7 @@ def test_engines_refuse(words: list[str], message: str, tmp_path: Path, capsys: 
 
 def test_without_ray_the_engine_says_what_to_install(here: Path, tmp_path: Path) -> None:
     words = ["experiment", "--config", str(here / "experiment.yaml"), "--engine=ray", "--output", str(tmp_path / "out")]
-    code = f"import sys; sys.modules['ray'] = None; from rerank.cli import main; sys.exit(main({words!r}))"
+    code = f"import sys; sys.modules['ray'] = None; from rerank.commands.cli import main; sys.exit(main({words!r}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 2
     assert done.stderr.endswith("rerank: error: engine: Ray is not installed; pip install 'rerank-direct[ray]'\n")
@@ -242,7 +243,7 @@ def test_without_ray_the_engine_says_what_to_install(here: Path, tmp_path: Path)
 
 def test_ray_is_imported_only_where_it_is_asked_for(here: Path) -> None:
     words = ["experiment", "--config", str(here / "experiment.yaml"), "--dry-run"]
-    code = f"import sys; from rerank.cli import main; main({words!r}); sys.exit('ray' in sys.modules)"
+    code = f"import sys; from rerank.commands.cli import main; main({words!r}); sys.exit('ray' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], stdout=subprocess.DEVNULL).returncode == 0
 
 
@@ -263,7 +264,7 @@ def cluster() -> Iterator[Any]:
 
 
 def on_ray(here: Path, output: Path, address: str, *words: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "rerank.cli", "experiment", "--config", str(here / "experiment.yaml")]
+    command = [sys.executable, "-m", "rerank.commands.cli", "experiment", "--config", str(here / "experiment.yaml")]
     command += ["--engine=ray", "--jobs=null", "--output", str(output), *words]
     environment = os.environ | {"RAY_ADDRESS": address}
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -11,9 +11,9 @@ import pytest
 import yaml
 from scipy import stats
 
-from rerank.cli import main
+from rerank.commands.cli import main
+from rerank.commands.experiment import experiment
 from rerank.evaluation.measures import evaluate
-from rerank.experiments.command import experiment
 from rerank.features.letor import letor_lists
 from rerank.retrieval.runs import read_run
 from tests.builders import write_folds

@@ -11,9 +11,9 @@ import pytest
 import yaml
 from scipy import stats
 
+from rerank.commands.experiment import experiment
 from rerank.errors import UserError
 from rerank.evaluation.measures import evaluate
-from rerank.experiments.command import experiment
 from rerank.experiments.settings import file_name
 from rerank.lists.view import Lists
 from rerank.retrieval.runs import read_run

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 import yaml
 
+from rerank.commands.experiment import experiment
 from rerank.errors import UserError
 from rerank.experiments.cells import Plan
-from rerank.experiments.command import experiment
 from rerank.experiments.config import ExperimentConfig, Futility, Method
 from rerank.experiments.keep import read_kept, write_kept
 from rerank.experiments.run import Experiment
-from rerank.hashes import read_sealed
+from rerank.storage.hashes import read_sealed
 from tests.builders import make_lists, make_model
 from tests.experiments.test_keep import write_config
 

@@ -20,10 +20,10 @@ from markdown_it import MarkdownIt
 from matplotlib.image import imread
 from scipy import stats
 
-from rerank.cli import main
-from rerank.experiments.command import experiment
+from rerank.commands.cli import main
+from rerank.commands.experiment import experiment
 from rerank.experiments.engines import Process, environments
-from rerank.hashes import read_sealed
+from rerank.storage.hashes import read_sealed
 from tests.builders import make_lists, make_model
 
 MEASURES = ["nDCG@5", "AP", "P@1"]
@@ -265,7 +265,7 @@ def test_what_is_finished_is_not_done_again(folder: Path, results: dict[str, Any
 
 def test_a_killed_experiment_goes_on_and_ends_as_one_left_alone(folder: Path, results: dict[str, Any]) -> None:
     output = folder / "killed"
-    command = [sys.executable, "-m", "rerank.cli", "experiment", f"--config={folder / 'experiment.yaml'}"]
+    command = [sys.executable, "-m", "rerank.commands.cli", "experiment", f"--config={folder / 'experiment.yaml'}"]
     command += [f"--output={output}"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     waited = time.monotonic()

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 import yaml
 
-from rerank.cli import main
 from rerank.collections import open_collection
+from rerank.commands.cli import main
+from rerank.commands.experiment import experiment
 from rerank.errors import UserError
-from rerank.experiments.command import experiment
 from rerank.lists import Lists, build_lists
 from rerank.lists.folds import FoldsData, fold_of
-from rerank.locks import held
-from rerank.training.command import check
+from rerank.storage.locks import held
+from rerank.training.configuration import check
 from tests.builders import make_lists, make_model, random_run, write_folds
 
 LENGTHS = [20, 1, 7, 13, 20, 2, 16, 5, 20, 11, 3, 18]
@@ -193,7 +193,7 @@ def test_two_experiments_do_not_share_a_folder(made: Path, copied: Path, capsys:
     import sys
 
     with held(copied / "out", "rerank experiment"):
-        command = [sys.executable, "-m", "rerank.cli", "experiment", f"--config={made / 'experiment.yaml'}"]
+        command = [sys.executable, "-m", "rerank.commands.cli", "experiment", f"--config={made / 'experiment.yaml'}"]
         done = subprocess.run([*command, f"--output={copied / 'out'}"], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "in use by process" in done.stderr.splitlines()[-1]

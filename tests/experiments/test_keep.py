@@ -17,12 +17,12 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
+from rerank.commands.experiment import experiment
+from rerank.commands.verify import verify
 from rerank.errors import UserError
-from rerank.experiments.command import experiment
 from rerank.experiments.keep import Kept, merge, read_kept, read_lacking, restore, still_lacking, write_kept
 from rerank.experiments.pool import pool_experiments
-from rerank.hashes import write_sealed
-from rerank.verify import verify
+from rerank.storage.hashes import write_sealed
 from tests.builders import make_lists, make_model
 from tests.forked import fork
 

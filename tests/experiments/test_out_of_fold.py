@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 import yaml
 
-from rerank.cli import main
 from rerank.collections import open_collection
+from rerank.commands.cli import main
+from rerank.commands.experiment import experiment
 from rerank.errors import UserError
-from rerank.experiments.command import experiment
 from rerank.experiments.out_of_fold import add_out_of_fold
 from rerank.lists import Lists, build_lists
 from rerank.lists.folds import fold_of
@@ -25,8 +25,8 @@ from rerank.models.load import load_model
 from rerank.models.score import score_lists
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.retrieval import Scored
-from rerank.training import scoring
-from rerank.training.in_sample import remember, shared_queries
+from rerank.scoring import parts as scoring
+from rerank.scoring.in_sample import remember, shared_queries
 from tests.builders import make_lists, make_lists_with_added, make_model, random_run, write_collection
 
 ENCODER = {

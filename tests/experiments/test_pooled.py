@@ -13,7 +13,7 @@ from lxml import html
 from matplotlib.image import imread
 from matplotlib.text import Text
 
-from rerank.cli import main
+from rerank.commands.cli import main
 from rerank.errors import UserError
 from rerank.evaluation.crossed import crossed_difference, paired
 from rerank.evaluation.pooling import random_effects

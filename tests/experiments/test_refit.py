@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import yaml
 
+from rerank.commands.experiment import experiment
 from rerank.errors import UserError
 from rerank.evaluation.measures import evaluate
-from rerank.experiments.command import experiment
 from rerank.features.letor import LetorData
 from rerank.retrieval.runs import read_run
 from tests.builders import train, write_folds

@@ -11,10 +11,10 @@ from hypothesis.extra.numpy import arrays
 from scipy.stats import rankdata, zscore
 from sklearn.preprocessing import MinMaxScaler, QuantileTransformer, StandardScaler
 
-from rerank.arrow import Array, blocks
 from rerank.errors import UserError
 from rerank.features import normalise
 from rerank.features.normalise import Normaliser, Quantile, QueryMinMax, QueryZScore, SignedLog1p, Standardise
+from rerank.storage.arrow import Array, blocks
 
 ALL = [QueryZScore, QueryMinMax, Standardise, SignedLog1p, Quantile, lambda: Quantile("normal", 7)]
 PER_QUERY = [QueryZScore, QueryMinMax]

@@ -17,15 +17,15 @@ import yaml
 
 from rerank.collections import Query, open_collection, read_qrels, read_queries
 from rerank.collections.hits import HitsCollection
+from rerank.commands.verify import verify
 from rerank.experiments.keep import Kept, read_kept, write_kept
 from rerank.features.letor import LetorData
 from rerank.features.parse import store_features
-from rerank.hashes import check_seal
 from rerank.lists import Lists
 from rerank.lists.fold_files import read_folds
 from rerank.retrieval.runs import read_run
 from rerank.retrieval.scores import ScoreFile
-from rerank.verify import verify
+from rerank.storage.hashes import check_seal
 from tests.builders import make_lists_with_added, write_collection, write_features
 
 HITS = [
@@ -127,18 +127,18 @@ def lists(path: Path) -> Any:
 
 def training(path: Path) -> Any:
     """A configuration of a training."""
-    from rerank.training.command import check
+    from rerank.training.configuration import check
 
     check(["--config", str(path)])
 
 
 def grid(path: Path) -> Any:
     """A configuration of an experiment."""
-    from rerank.configs import add_config
-    from rerank.console import make_parser, parse
     from rerank.experiments.cells import Plan
     from rerank.experiments.checks import check_cells
     from rerank.experiments.config import ExperimentConfig
+    from rerank.settings.configs import add_config
+    from rerank.settings.parser import make_parser, parse
 
     parser = make_parser("experiment", ExperimentConfig)
     add_config(parser)
@@ -183,7 +183,7 @@ def curves(path: Path) -> Any:
 
 def arrow(path: Path) -> Any:
     """A part of a search that was stopped."""
-    from rerank.arrow import read_arrow
+    from rerank.storage.arrow import read_arrow
 
     check_seal(path)
     return read_arrow(path).to_pylist()

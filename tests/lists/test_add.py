@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rerank.cli import main
+from rerank.commands.cli import main
 from rerank.errors import UserError
 from rerank.lists import Lists
 from rerank.lists.add import add_runs

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rerank.cli import main
+from rerank.commands.cli import main
 from rerank.lists import Lists, export
 from rerank.retrieval import read_run
 from tests.builders import make_lists, make_lists_with_added

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rerank.cli import main
 from rerank.collections import Query, open_collection
 from rerank.collections.hits import HitsCollection
+from rerank.commands.cli import main
 from rerank.errors import UserError
 from rerank.lists import Lists
 from rerank.lists.hits import lists_of_hits

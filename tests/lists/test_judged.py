@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rerank.cli import main
 from rerank.collections import Qrels, Query, open_collection
+from rerank.commands.cli import main
 from rerank.errors import UserError
 from rerank.lists import build_lists
 from rerank.lists.judged import JudgedDocuments, check_queries, plain

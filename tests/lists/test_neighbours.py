@@ -18,7 +18,6 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from rerank.errors import UserError
-from rerank.files import say_once
 from rerank.lists import Lists
 from rerank.lists.data import ListsData, keep_back
 from rerank.lists.folds import FoldsData, drawn_folds, fold_of
@@ -34,6 +33,7 @@ from rerank.lists.neighbours import (
     seen_queries,
     words,
 )
+from rerank.storage.files import say_once
 
 TEXTS = st.lists(st.lists(st.sampled_from("abcdefgh"), max_size=8).map(" ".join), max_size=25)
 """Many have most of their words in common; some have none."""
@@ -211,7 +211,7 @@ def test_the_option_and_what_the_log_says(tmp_path: Path, caplog: pytest.LogCapt
     assert one is not None
     assert one.query_ids == [f"q{i}" for i in np.flatnonzero(fold_of(lists.query_ids, 3, 0) == 0)]
     with pytest.raises(UserError, match="some of it"):
-        from rerank.training.command import check
+        from rerank.training.configuration import check
 
         check(["--data=ListsData", f"--data.train={tmp_path / 'lists'}", "--data.groups=some of it"])
 

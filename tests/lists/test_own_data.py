@@ -23,8 +23,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rerank
-from rerank import files
-from rerank.arrow import taken
 from rerank.collections import open_collection, read_qrels
 from rerank.collections.judgments import as_qrels
 from rerank.errors import UserError
@@ -35,6 +33,8 @@ from rerank.lists.export import export
 from rerank.lists.joined import concat
 from rerank.lists.sampling import Full
 from rerank.retrieval.runs import read_run
+from rerank.storage import files
+from rerank.storage.arrow import taken
 from rerank.training.batches import Batches
 from tests.builders import make_lists_with_added
 

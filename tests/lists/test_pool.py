@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pytrec_eval import RelevanceEvaluator
 
-from rerank.cli import main
 from rerank.collections import Qrels, open_collection
+from rerank.commands.cli import main
 from rerank.errors import UserError
 from rerank.evaluation.measures import evaluate
 from rerank.lists import Lists, build_lists

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rerank.identity import identify
 from rerank.lists.folds import fold_of
 from rerank.lists.sampling import Full, Pairs, PositivesNegatives, Sampler, seed_of
+from rerank.storage.identity import identify
 
 grades = st.lists(st.integers(0, 4), min_size=1, max_size=40).map(np.asarray)
 

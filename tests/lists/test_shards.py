@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rerank.cli import main
+from rerank.commands.cli import main
 from rerank.errors import UserError
 from rerank.lists.data import ListsData
 from rerank.lists.view import Lists
@@ -50,7 +50,7 @@ def told(lists: Lists) -> list[tuple[str, str, str, int, float]]:
 
 def test_shards_together_are_the_whole(tmp_path: Path) -> None:
     write_shards(tmp_path)
-    command = [sys.executable, "-m", "rerank.cli", "retrieve", "--collection"]
+    command = [sys.executable, "-m", "rerank.commands.cli", "retrieve", "--collection"]
     side_by_side = [
         subprocess.Popen([*command, f"hits:{tmp_path}/{shard}.parquet", "--output", f"{tmp_path}/lists/part-{shard}"])
         for shard in range(SHARDS)

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rerank.arrow import Ragged, read_arrow, write_arrow
 from rerank.collections import open_collection
 from rerank.errors import UserError
 from rerank.lists import Lists, build_lists
 from rerank.retrieval import Scored, read_run
+from rerank.storage.arrow import Ragged, read_arrow, write_arrow
 from tests.builders import make_lists, random_run, write_collection
 
 

@@ -113,7 +113,7 @@ def test_options_are_refused_where_they_mean_nothing() -> None:
 
 
 def test_an_option_that_is_not_used_is_not_in_the_identity() -> None:
-    from rerank.identity import identify
+    from rerank.storage.identity import identify
 
     found = identify(DirectMetric("nDCG", SmoothI()))
     assert "balance" not in found

@@ -13,13 +13,13 @@ import jsonargparse
 import pytest
 
 import rerank.losses
-from rerank.described import described
+from rerank.commands.losses import listing
 from rerank.errors import UserError
 from rerank.losses import BCE, DirectMetric, LambdaLoss, Loss, PairwiseHinge, RankNet, load_all
-from rerank.losses.listing import listing
 from rerank.measures import nDCG
 from rerank.relaxations import Approx, FastSoftSort, NeuralSort, OptimalTransport, SmoothI, SoftSort, TwinSigmoid
 from rerank.relaxations import load_all as load_relaxations
+from rerank.settings.described import described
 
 RELAXATIONS = [
     Approx(2, beta=5),
@@ -34,7 +34,7 @@ RELAXATIONS = [
 
 def test_torch_is_not_imported_before_a_loss_is() -> None:
     code = (
-        "import sys, rerank.losses, rerank.losses.listing; assert 'torch' not in sys.modules; "
+        "import sys, rerank.losses, rerank.commands.losses; assert 'torch' not in sys.modules; "
         "rerank.losses.MSE; assert 'torch' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

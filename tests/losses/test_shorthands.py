@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from rerank import losses
-from rerank.console import make_parser, parse
-from rerank.described import described
 from rerank.errors import UserError
 from rerank.losses import DirectMetric, Loss, load_all
 from rerank.losses.shorthands import TABLE
 from rerank.relaxations import Approx, FastSoftSort, NeuralSort, OptimalTransport, SmoothI, SoftSort, TwinSigmoid
+from rerank.settings.described import described
+from rerank.settings.parser import make_parser, parse
 
 EXP = "nDCG(dcg='exp-log2')"
 MEANT = {

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from rerank.errors import UserError
-from rerank.hashes import write_sealed
 from rerank.models.contract import read_contract, write_contract
 from rerank.models.load import load_model
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.vectors.mlp import MLP
+from rerank.storage.hashes import write_sealed
 from tests.builders import make_lists
 
 

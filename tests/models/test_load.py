@@ -13,13 +13,13 @@ import torch
 
 from rerank.errors import UserError
 from rerank.features.normalise import Normaliser, QueryZScore
-from rerank.hashes import write_sealed
-from rerank.identity import id_of, identify
 from rerank.models.base import Model
 from rerank.models.contract import add_to_contract, checked_contract, read_contract
 from rerank.models.load import MODELS, NORMALISERS, find_normaliser, load_model
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.weights import find_model
+from rerank.storage.hashes import write_sealed
+from rerank.storage.identity import id_of, identify
 from tests.builders import make_lists
 
 

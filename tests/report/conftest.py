@@ -80,7 +80,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def report(folder: Path) -> Path:
     """The page of all that, by the command."""
-    from rerank.cli import run
+    from rerank.commands.cli import run
 
     path = folder / "report.html"
     options = {"qrels": folder / "lists" / "qrels.trec", "measures": "nDCG@5 AP", "baseline": "a", "html": path}

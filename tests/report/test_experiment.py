@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from rerank.commands.experiment import experiment
 from rerank.errors import UserError
-from rerank.experiments.command import experiment
 from rerank.retrieval.runs import read_run
 from tests.builders import make_lists, make_model
 from tests.experiments.test_grid import write_config

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rerank.cli import run
 from rerank.collections import read_qrels
+from rerank.commands.cli import run
 from rerank.errors import UserError
 from rerank.evaluation.measures import Evaluator, PerQuery, evaluate
 from rerank.lists.view import Lists

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from rerank.collections import Collection, Document, Query, open_collection
+from rerank.collections.jvm import java_class
 from rerank.errors import UserError
-from rerank.jvm import java_class
 from rerank.retrieval import BM25, build_index, prebuilt_index
 
 TOKENS = {

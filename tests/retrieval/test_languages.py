@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from rerank.cli import main
 from rerank.collections import Query, open_collection
+from rerank.collections.jvm import java_class
+from rerank.commands.cli import main
 from rerank.errors import UserError
-from rerank.jvm import java_class
 from rerank.retrieval import BM25, build_index
 from rerank.retrieval.languages import ANALYZERS, analyzer, analyzer_name
 from rerank.retrieval.tune import tune

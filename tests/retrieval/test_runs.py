@@ -19,9 +19,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rerank.errors import UserError
-from rerank.files import read_lines
 from rerank.retrieval import Scored, read_run, runs, trec, write_run
 from rerank.retrieval.runs import as_float32, strictly_decreasing
+from rerank.storage.files import read_lines
 
 LARGEST = float(np.finfo(np.float32).max)
 TINY = float(np.finfo(np.float32).smallest_subnormal)

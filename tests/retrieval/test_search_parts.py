@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from rerank.cli import main
 from rerank.collections import Query, open_collection
+from rerank.commands.cli import main
 from rerank.lists import build_lists
 from rerank.retrieval import BM25, Scored, build_index
 from rerank.retrieval.search import PAIRS, StoredRun, search_stored

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import rerank
-from rerank.cli import main
+from rerank.commands.cli import main
 from rerank.features.letor import letor_lists
 from rerank.models.base import Model
 from rerank.tasks.answer import answer_lines
@@ -242,7 +242,7 @@ def test_precision_is_honoured(models: dict[str, Model]) -> None:
 
 def test_the_command_reads_and_writes_utf8_in_any_locale(folders: dict[str, Path]) -> None:
     lines = b'{"query": "\xc3\xa9", "documents": ["a"], "request": "\xc3\xa9"}\n\xff\n' + TEXT.encode() + b"\n"
-    words = [sys.executable, "-m", "rerank.cli", "rerank", "--stdin", "--model", str(folders["text"])]
+    words = [sys.executable, "-m", "rerank.commands.cli", "rerank", "--stdin", "--model", str(folders["text"])]
     environment = {"PATH": "/usr/bin", "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "HOME": "/tmp"}
     done = subprocess.run(words, input=lines, capture_output=True, env=environment, check=False)
     first, second, third = map(json.loads, done.stdout.decode().splitlines())

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from rerank.cli import main
-from rerank.files import leftovers
+from rerank.commands.cli import main
+from rerank.storage.files import leftovers
 from tests.builders import make_lists, train, write_features
 
 
@@ -61,7 +61,7 @@ def test_the_inputs_stay(place: Path, capsys: pytest.CaptureFixture[str], words:
 
 KILLED = """
 import os, signal, sys
-from rerank.cli import main
+from rerank.commands.cli import main
 def kill(event, arguments):
     if event == "os.rename" and os.path.basename(arguments[1]) == sys.argv[1]:
         os.kill(os.getpid(), signal.SIGKILL)

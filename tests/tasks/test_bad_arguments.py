@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 import rerank
-from rerank.cli import main
+from rerank.commands.cli import main
 from tests.builders import make_lists
 
 NAN, INF = float("nan"), float("inf")

@@ -20,13 +20,13 @@ from transformers import (
 )
 
 import rerank
-from rerank.cli import main
+from rerank.commands.cli import main
+from rerank.commands.verify import verify
 from rerank.errors import UserError
 from rerank.lists import Lists
 from rerank.models.text import graphs
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.text.decoder import Decoder
-from rerank.verify import verify
 from tests.builders import make_decoder, make_lists, make_model
 
 

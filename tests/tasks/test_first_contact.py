@@ -12,8 +12,8 @@ import pytest
 
 import rerank
 from rerank.evaluation.measures import evaluate
-from rerank.hashes import read_sealed
 from rerank.lists.scaled import z_scores
+from rerank.storage.hashes import read_sealed
 from tests.builders import make_lists, make_model
 
 SMALL = {"query_length": 8, "document_length": 24}

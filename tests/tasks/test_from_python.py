@@ -15,8 +15,8 @@ import pytest
 import yaml
 
 import rerank
-from rerank.cli import main
-from rerank.configs import read_config
+from rerank.commands.cli import main
+from rerank.settings.configs import read_config
 from rerank.tasks.answer import answer_lines
 from rerank.training.batches import Batches
 from tests.builders import make_lists, make_model

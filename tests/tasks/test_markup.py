@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rerank.cli import main
+from rerank.commands.cli import main
 from tests.builders import make_lists, train
 
 EVIL = "<script>alert(1)</script>&\"'<img src=x onerror=alert(2)><b>"

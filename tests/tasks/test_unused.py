@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rerank.cli import main
+from rerank.commands.cli import main
 
 ADD = ("add", "--lists", "l", "--run", "x.trec")
 EVALUATE = ("evaluate", "--qrels", "q", "--runs", "r")

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from rerank.cli import main
+from rerank.commands.cli import main
 from rerank.evaluation.measures import evaluate
-from rerank.hashes import read_sealed
 from rerank.lists.folds import FoldsData
 from rerank.lists.view import Lists
 from rerank.retrieval.fuse import interpolate
 from rerank.retrieval.runs import read_run
+from rerank.storage.hashes import read_sealed
 from tests.builders import make_lists, make_model
 
 

@@ -16,7 +16,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rerank.cli import main
+from rerank.commands.cli import main
 from rerank.errors import UserError
 from rerank.evaluation.measures import evaluate
 from rerank.features.letor import letor_lists
@@ -30,7 +30,7 @@ from rerank.models.vectors.network import FeatureNetwork
 from rerank.relaxations import SmoothI
 from rerank.retrieval.runs import read_run
 from rerank.training.batches import Batches
-from rerank.training.command import configured
+from rerank.training.configuration import configured
 from rerank.training.step import ELEMENTS, Gradients, Limits, alike
 from tests.builders import train, write_features, write_folds
 from tests.conftest import ROOT

@@ -29,11 +29,11 @@ from rerank.lists.sampling import Full
 from rerank.losses import DirectMetric, ListNet, PairwiseHinge
 from rerank.losses.base import Loss
 from rerank.models.score import score_lists
-from rerank.models.shared import score_shared
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.vectors.attention import SelfAttention
 from rerank.models.vectors.mlp import MLP
 from rerank.relaxations import SmoothI
+from rerank.scoring.shared import score_shared
 from rerank.training.batches import Batches
 from rerank.training.budget import bytes_per_token, tokens_that_fit
 from rerank.training.step import Gradients, Limits

@@ -11,7 +11,8 @@ import torch
 from accelerate.state import AcceleratorState
 
 from rerank.errors import UserError
-from rerank.training.launch import agree, check_gpus, check_launcher, launched
+from rerank.scoring.together import check_gpus
+from rerank.training.launch import agree, check_launcher, launched
 from rerank.training.step import Limits
 from tests.forked import fork
 

@@ -15,8 +15,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from rerank.cli import main
-from rerank.training.scoring import deal
+from rerank.commands.cli import main
+from rerank.scoring.parts import deal
 from tests.builders import make_lists, make_model, write_features
 from tests.conftest import ROOT
 from tests.forked import together
@@ -165,7 +165,7 @@ def test_processes_that_torchrun_started_write_the_same_run_over_texts(tmp_path:
     parts = tmp_path / "parts.py"
     parts.write_text(
         "import sys; from rerank.training import scoring; scoring.PAIRS = 10; "
-        "from rerank.cli import main; sys.exit(main(sys.argv[1:]))"
+        "from rerank.commands.cli import main; sys.exit(main(sys.argv[1:]))"
     )
     assert main(["train", *words_of(tmp_path, dropout=0.0), "--epochs=1", f"--output={tmp_path / 'run'}"]) == 0
     for processes in (1, 2, 4):
@@ -182,8 +182,8 @@ def test_a_killed_reranking_resumes_and_writes_the_same_run(tmp_path: Path) -> N
     code = """
 import os, signal, sys
 from pathlib import Path
-from rerank.cli import main
-from rerank.training import scoring
+from rerank.commands.cli import main
+from rerank.scoring import parts as scoring
 scoring.PAIRS = 10
 write = scoring.Parts.write
 def killed_after_two(self, part, scores):

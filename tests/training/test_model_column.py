@@ -11,17 +11,17 @@ import numpy as np
 import pytest
 import torch
 
-from rerank.cli import main
+from rerank.commands.cli import main
 from rerank.errors import UserError
 from rerank.lists import Lists
 from rerank.models.contract import write_contract
 from rerank.models.score import score_lists
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.vectors.attention import SelfAttention
-from rerank.training import scoring
-from rerank.training.in_sample import TRAINED_ON, remember, shared_queries
-from rerank.training.model_column import add_model, score_column
-from rerank.training.scoring import Share
+from rerank.scoring import parts as scoring
+from rerank.scoring.column import add_model, score_column
+from rerank.scoring.in_sample import TRAINED_ON, remember, shared_queries
+from rerank.scoring.parts import Share
 from tests.builders import make_lists, make_lists_with_added, train
 
 
@@ -90,8 +90,8 @@ def test_added_documents_change_nothing_for_the_others(tmp_path: Path) -> None:
 KILLED = """
 import os, random, signal, sys, time
 from pathlib import Path
-from rerank.cli import main
-from rerank.training import scoring
+from rerank.commands.cli import main
+from rerank.scoring import parts as scoring
 import rerank.models.text.cross_encoder
 scoring.PAIRS = 10
 folder, model, seed, wanted = sys.argv[1:]
@@ -126,7 +126,7 @@ def test_kills_end_with_the_same_bytes(wanted: int, cross_encoder: Path, tmp_pat
     words = [sys.executable, "-c", KILLED, str(tmp_path / "killed" / "lists"), str(cross_encoder), "1", str(wanted)]
     done = subprocess.run(words, check=True, capture_output=True, text=True, timeout=1800)
     code = "import sys; from rerank.training import scoring; scoring.PAIRS = 10; "
-    code += "from rerank.cli import main; sys.exit(main(sys.argv[1:]))"
+    code += "from rerank.commands.cli import main; sys.exit(main(sys.argv[1:]))"
     subprocess.run([sys.executable, "-c", code, *here], check=True, capture_output=True)
     columns = [tmp_path / name / "lists" / "columns" for name in ("whole", "killed")]
     assert [sorted(p.name for p in c.iterdir()) for c in columns] == [["bm25.arrow", "ce.arrow"]] * 2
@@ -217,7 +217,7 @@ def test_two_processes_write_the_column_of_one(cross_encoder: Path, tmp_path: Pa
     for name in ("one", "two"):
         make_lists(tmp_path / name)
     code = "import sys; from rerank.training import scoring; scoring.PAIRS = 10; "
-    code += "from rerank.cli import main; sys.exit(main(sys.argv[1:]))"
+    code += "from rerank.commands.cli import main; sys.exit(main(sys.argv[1:]))"
     (tmp_path / "parts.py").write_text(code)
     for name, count in (("one", 1), ("two", 2)):
         launch = [sys.executable, "-m", "torch.distributed.run", f"--nproc_per_node={count}", "--standalone"]

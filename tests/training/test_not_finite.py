@@ -22,15 +22,15 @@ from rerank.lists import Lists
 from rerank.lists.sampling import Full
 from rerank.losses.base import Loss
 from rerank.models.score import score_lists
-from rerank.models.shared import score_shared
-from rerank.models.together import together
 from rerank.models.vectors.mlp import MLP
+from rerank.scoring.parts import Scoring, Share
+from rerank.scoring.shared import score_shared
+from rerank.scoring.together import together
 from rerank.training.batches import Batches
 from rerank.training.checkpoint import State, load_checkpoint, save_checkpoint
-from rerank.training.objective import Objective
-from rerank.training.scoring import Scoring, Share
 from rerank.training.step import Gradients, Limits
 from rerank.training.targets import Targets
+from rerank.training.trees.objective import Objective
 from tests.builders import train, write_features
 from tests.forked import fork
 
@@ -215,7 +215,7 @@ def _parts(process: int, folder: Path) -> None:
         try:
             with pytest.MonkeyPatch.context() as patch:
                 if turn == 0 and scoring.main:  # the only part is its
-                    patch.setattr("rerank.training.scoring.score_all", _no_memory)
+                    patch.setattr("rerank.scoring.parts.score_all", _no_memory)
                 with scoring.parts(folder / "parts", "reranking", [{}]):
                     if scoring.main:
                         raise OSError(28, "No space left on device")

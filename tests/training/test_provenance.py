@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-from rerank.hashes import read_sealed
+from rerank.storage.hashes import read_sealed
 from rerank.training.provenance import packages, revision
 from rerank.training.tracking import settings
 from tests.builders import make_lists, train, write_folds

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import yaml
 
-from rerank.configs import assign
 from rerank.errors import UserError
 from rerank.evaluation.measures import parse_measures
 from rerank.lists.data import ListsData
-from rerank.ranges import RANGES, Range, check_range
-from rerank.training.command import check
+from rerank.settings.configs import assign
+from rerank.settings.ranges import RANGES, Range, check_range
 from rerank.training.config import Optimization, check_values
+from rerank.training.configuration import check
 
 INF, NAN = float("inf"), float("nan")
 BAD = [

@@ -14,15 +14,15 @@ from pathlib import Path
 import pytest
 from pandas import DataFrame
 
-from rerank.cli import main
+from rerank.commands.cli import main
 from rerank.errors import UserError
 from rerank.features.letor import LetorData
 from rerank.lists.data import ListsData
-from rerank.locks import held
 from rerank.losses import ListNet, SmoothINDCG
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.vectors.lightgbm import LightGBM
 from rerank.models.vectors.mlp import MLP
+from rerank.storage.locks import held
 from rerank.training.config import Optimization, TrainConfig
 from rerank.training.fit import Training, fit
 from rerank.training.run_folder import difference

@@ -19,8 +19,8 @@ from safetensors.torch import load_file
 from torch import Tensor
 from torch.multiprocessing.spawn import start_processes
 
-from rerank.cli import main
 from rerank.collections import open_collection
+from rerank.commands.cli import main
 from rerank.errors import UserError
 from rerank.evaluation.measures import evaluate
 from rerank.lists import Lists, build_lists

@@ -161,7 +161,7 @@ def test_an_experiment_that_is_stopped_lets_its_cells_write_checkpoints(tmp_path
     config = {"base": base, "seeds": [1, 2], "jobs": 2, "measures": "nDCG", "test": "t-test"}
     config["methods"] = {name: {"set": {"loss": name}} for name in ("PairwiseHinge", "ListNet")}
     (tmp_path / "experiment.yaml").write_text(yaml.safe_dump(config))
-    command = [sys.executable, "-m", "rerank.cli", "experiment", f"--config={tmp_path / 'experiment.yaml'}"]
+    command = [sys.executable, "-m", "rerank.commands.cli", "experiment", f"--config={tmp_path / 'experiment.yaml'}"]
     alone, output = tmp_path / "alone", tmp_path / "output"
     subprocess.run([*command, f"--output={alone}"], check=True, capture_output=True)
 

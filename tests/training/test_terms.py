@@ -15,10 +15,8 @@ import yaml
 from safetensors.torch import load_file
 
 from rerank.collections import open_collection
-from rerank.described import described
+from rerank.commands.experiment import experiment
 from rerank.errors import UserError
-from rerank.experiments.command import experiment
-from rerank.identity import identify
 from rerank.lists import Lists, build_lists
 from rerank.lists.data import ListsData
 from rerank.lists.sampling import Full, Pairs
@@ -43,14 +41,16 @@ from rerank.models.score import score_lists
 from rerank.models.vectors.mlp import MLP
 from rerank.relaxations import Approx
 from rerank.retrieval import Scored
+from rerank.settings.described import described
+from rerank.storage.identity import identify
 from rerank.training.batches import Batches, pad
-from rerank.training.command import configuration
 from rerank.training.config import Optimization, TrainConfig
+from rerank.training.configuration import configuration
 from rerank.training.fit import Training, fit
 from rerank.training.ids import data_identity
-from rerank.training.objective import Objective
 from rerank.training.step import Gradients, Limits
 from rerank.training.targets import Targets
+from rerank.training.trees.objective import Objective
 from tests.builders import make_lists
 from tests.forked import together
 

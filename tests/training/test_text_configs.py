@@ -10,11 +10,11 @@ import ir_measures
 import pytest
 from ir_measures import AP, RR, nDCG
 
-from rerank.cli import main
-from rerank.configs import read_config
+from rerank.commands.cli import main
 from rerank.models.load import load_model
 from rerank.retrieval import read_run
-from rerank.training.command import check
+from rerank.settings.configs import read_config
+from rerank.training.configuration import check
 from tests.builders import make_lists, train
 from tests.conftest import ROOT
 

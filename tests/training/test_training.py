@@ -21,9 +21,9 @@ from accelerate.utils import DistributedType
 from safetensors.torch import load_file
 
 from rerank.errors import UserError
-from rerank.hashes import read_sealed
 from rerank.models.text.cross_encoder import CrossEncoder
-from rerank.training.command import classes_first
+from rerank.storage.hashes import read_sealed
+from rerank.training.configuration import classes_first
 from tests.builders import make_lists, make_model, train
 from tests.conftest import ROOT
 from tests.forked import Command, together

@@ -15,7 +15,6 @@ from torch import Tensor
 from rerank.errors import UserError
 from rerank.evaluation.measures import evaluate
 from rerank.features.letor import letor_lists
-from rerank.hashes import read_sealed
 from rerank.lists.view import Lists
 from rerank.losses import BCE, ApproxNDCG, DirectMetric, LambdaLoss, ListMLE, ListNet, NeuralNDCG, RankNet, SmoothINDCG
 from rerank.losses import TwinSigmoidNDCG as TwinSigmoid
@@ -23,9 +22,10 @@ from rerank.losses.base import Loss
 from rerank.models.load import load_model
 from rerank.models.vectors.boosting import Trees
 from rerank.relaxations import SmoothI
-from rerank.training.monitor import Monitor
-from rerank.training.objective import Objective
+from rerank.storage.hashes import read_sealed
 from rerank.training.targets import Targets
+from rerank.training.trees.monitor import Monitor
+from rerank.training.trees.objective import Objective
 from tests.builders import train, write_features, write_folds
 
 LENGTHS = [20, 1, 7, 13, 20, 2, 16, 5, 20, 11, 3, 18] * 3

@@ -12,7 +12,7 @@ from pathlib import Path
 from rerank.collections.base import Document, Qrels, Query
 from rerank.collections.qrels import read_qrels_file
 from rerank.collections.queries import read_queries_file
-from rerank.files import digest
+from rerank.storage.files import digest
 
 FOLDER = Path(__file__).parent
 

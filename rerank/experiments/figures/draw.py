@@ -16,7 +16,7 @@ from rerank.experiments.run import Experiment
 from rerank.experiments.settings import file_name
 from rerank.experiments.summary import Summary
 from rerank.experiments.table import over
-from rerank.files import atomic_file
+from rerank.storage.files import atomic_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,9 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rerank.arrow import Array
 from rerank.errors import UserError
-from rerank.files import say_once
 from rerank.kernels.flat import reads_flat
 from rerank.kernels.memory import free_memory
 from rerank.kernels.precision import Precision, type_of
@@ -33,7 +31,9 @@ from rerank.models.text.pairs import FlatInputs
 from rerank.models.text.start import DEPTH, WEIGHT, Start, StartInputs, last_layer, spread, start_at_zero
 from rerank.models.text.template import PairTemplate
 from rerank.models.weights import align, find_model, initial_hashes
-from rerank.ranges import check_range
+from rerank.settings.ranges import check_range
+from rerank.storage.arrow import Array
+from rerank.storage.files import say_once
 
 log = logging.getLogger("rerank")
 

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from rerank.arrow import Array
 from rerank.errors import UserError, one_line
 from rerank.models.base import Inputs
 from rerank.models.score import ON_A_CPU
 from rerank.models.text.network import load_classifier, read_config
 from rerank.models.text.pairs import FlatInputs
 from rerank.progress import tqdm
+from rerank.storage.arrow import Array
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

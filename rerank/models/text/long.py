@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from rerank.arrow import Array
 from rerank.errors import UserError
 from rerank.kernels.flat import SEQUENCES, rows
 from rerank.kernels.packing import pack
 from rerank.lists.tokens import Tokens
 from rerank.models.text.pairs import PairInputs
 from rerank.models.text.template import PairTemplate
+from rerank.storage.arrow import Array
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -13,10 +13,10 @@ import torch
 from torch import nn
 
 from rerank.errors import UserError, one_line
-from rerank.files import say_once
 from rerank.models.text.architecture import is_decoder
 from rerank.models.text.head import ClsHead, keep_float32
 from rerank.models.weights import check_tokenizer, tensor_names
+from rerank.storage.files import say_once
 
 FOUND = 0.9
 """Share of an encoder's parameters that a folder has to have the weights of."""

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rerank.arrow import Array, ranges
 from rerank.kernels.flat import flatten, lay
 from rerank.lists.tokens import Tokens
 from rerank.models.base import Inputs
 from rerank.models.text.template import PairTemplate
+from rerank.storage.arrow import Array, ranges
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -23,9 +23,9 @@ from rerank.models.base import Inputs
 from rerank.models.score import score_candidates
 
 if TYPE_CHECKING:
-    from rerank.arrow import Array
     from rerank.lists.view import Lists
     from rerank.models.scorer import Scorer
+    from rerank.storage.arrow import Array
 
 DEPTH = 100
 """Default number of candidates of a list whose mean and deviation make z."""

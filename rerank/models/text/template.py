@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rerank.arrow import Array, ranges
 from rerank.errors import UserError
+from rerank.storage.arrow import Array, ranges
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from rerank.arrow import Array
 from rerank.errors import UserError
 from rerank.features.parse import FEATURES
 from rerank.lists.columns import Column, as_column
 from rerank.lists.frames import memory_store
 from rerank.lists.view import Lists
+from rerank.storage.arrow import Array
 
 
 def as_lists(given: Any, groups: Sequence[int] | None, columns: Sequence[str], names: Sequence[str]) -> Lists:

@@ -20,8 +20,8 @@ from rerank.models.vectors.arrays import as_lists, zeros
 from rerank.models.vectors.inputs import columns_of, vectors
 
 if TYPE_CHECKING:
-    from rerank.arrow import Array
     from rerank.lists.view import Lists
+    from rerank.storage.arrow import Array
 
 Objective = Callable[["Array"], tuple["Array", "Array"]]
 """Gradient and diagonal of the Hessian, ``[T]`` each, at the scores ``[T]`` of the training documents."""

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from rerank.arrow import Array
 from rerank.errors import UserError, one_line
+from rerank.storage.arrow import Array
 
 HEAD = {"version", "num_class", "num_tree_per_iteration", "label_index", "max_feature_idx", "objective"} | {
     *("feature_names", "feature_infos", "tree_sizes")

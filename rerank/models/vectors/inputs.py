@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 from torch import device as Device
 
-from rerank.arrow import Array, blocks
 from rerank.errors import UserError
 from rerank.features.parse import FEATURES
 from rerank.kernels.packing import pack
 from rerank.lists.columns import flat
 from rerank.models.base import Inputs
+from rerank.storage.arrow import Array, blocks
 
 if TYPE_CHECKING:
     from rerank.features.normalise import Normaliser

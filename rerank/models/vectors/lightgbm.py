@@ -10,8 +10,8 @@ from rerank.models.vectors.boosting import Gain, Objective, Split, Trees
 from rerank.models.vectors.forest import check_lightgbm
 
 if TYPE_CHECKING:
-    from rerank.arrow import Array
     from rerank.lists.view import Lists
+    from rerank.storage.arrow import Array
 
 
 class LightGBM(Trees):
@@ -26,7 +26,7 @@ class LightGBM(Trees):
 
     (the division by the difference of scores and a normalisation per list are LightGBM's, Burges' report has neither).
     The gain G of a grade is the monitor's: y under ``nDCG@10``, 2^y - 1 under ``nDCG(dcg='exp-log2')@10`` and under
-    measures other than nDCG. With a ``loss`` see :class:`rerank.training.objective.Objective`.
+    measures other than nDCG. With a ``loss`` see :class:`rerank.training.trees.objective.Objective`.
 
     Settings of the papers: Yu 2020 ``learning_rate=0.05, num_leaves=400, min_data_in_leaf=50,
     min_sum_hessian_in_leaf=200, trees=1000`` with the training's ``patience: 200``; Bruch et al. 2019

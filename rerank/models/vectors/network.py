@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from torch import Tensor, nn
 
-from rerank.arrow import Array
 from rerank.errors import UserError
 from rerank.features.parse import FEATURES
 from rerank.models.added import warn_of_added
@@ -20,6 +19,7 @@ from rerank.models.scorer import Scorer
 from rerank.models.vectors.arrays import as_lists
 from rerank.models.vectors.inputs import FeatureInputs, check_known, columns_of, vectors
 from rerank.models.weights import check_safetensors
+from rerank.storage.arrow import Array
 
 if TYPE_CHECKING:
     from rerank.features.normalise import Normaliser

@@ -10,8 +10,8 @@ from rerank.models.vectors.boosting import Gain, Objective, Split, Trees
 from rerank.models.vectors.forest import check_xgboost
 
 if TYPE_CHECKING:
-    from rerank.arrow import Array
     from rerank.lists.view import Lists
+    from rerank.storage.arrow import Array
 
 
 class XGBoost(Trees):
@@ -19,8 +19,8 @@ class XGBoost(Trees):
 
     Without a ``loss`` in the configuration one of XGBoost's objectives is trained: ``rank:ndcg`` weights pairs by the
     change of nDCG, with the monitor's gain as for LightGBM; ``rank:pairwise`` is RankNet's logistic loss over
-    pairs. With a ``loss`` see :class:`rerank.training.objective.Objective`. The same seed gives the same trees with
-    the same number of threads.
+    pairs. With a ``loss`` see :class:`rerank.training.trees.objective.Objective`. The same seed gives the same trees
+    with the same number of threads.
     """
 
     package = "xgboost"

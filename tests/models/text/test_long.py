@@ -13,7 +13,6 @@ import torch
 
 from rerank.collections import open_collection
 from rerank.errors import UserError
-from rerank.files import say_once
 from rerank.kernels.flat import SEQUENCES
 from rerank.lists import Lists, build_lists
 from rerank.lists.sampling import Full
@@ -21,6 +20,7 @@ from rerank.losses import ListNet
 from rerank.models.load import load_model
 from rerank.models.score import score_candidates, score_lists
 from rerank.models.text.cross_encoder import CrossEncoder
+from rerank.storage.files import say_once
 from rerank.training.batches import Batches
 from rerank.training.step import Gradients, Limits
 from tests.builders import WORDS, make_model, random_run, write_collection

@@ -8,11 +8,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rerank.arrow import Ragged
 from rerank.kernels.flat import SEQUENCES, flatten
 from rerank.lists.tokens import Tokens
 from rerank.models.text.pairs import FlatInputs, PairInputs
 from rerank.models.text.template import PairTemplate
+from rerank.storage.arrow import Ragged
 from tests.kernels.test_flat import network_of
 
 SPECIAL = np.array([2]), np.array([3, 3]), np.array([3])

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 import torch
 
-from rerank.arrow import Array
 from rerank.errors import UserError
 from rerank.lists import Lists
 from rerank.models.load import load_model
 from rerank.models.score import score_lists
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.text.start import last_layer
+from rerank.storage.arrow import Array
 from tests.builders import make_lists, make_lists_with_added
 from tests.models.text.test_cross_encoder import exact
 

@@ -13,7 +13,6 @@ from torch import nn
 from rerank.errors import UserError
 from rerank.features.letor import letor_lists
 from rerank.features.normalise import QueryZScore, Standardise
-from rerank.hashes import write_sealed
 from rerank.lists import Lists
 from rerank.models.contract import read_contract
 from rerank.models.load import load_model
@@ -21,6 +20,7 @@ from rerank.models.score import score_lists
 from rerank.models.vectors.attention import SelfAttention
 from rerank.models.vectors.mlp import MLP, PRESETS
 from rerank.models.vectors.network import FeatureNetwork
+from rerank.storage.hashes import write_sealed
 from tests.builders import make_lists, write_features
 
 

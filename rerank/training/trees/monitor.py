@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from rerank.arrow import Array
 from rerank.errors import UserError
 from rerank.evaluation.measures import Evaluator
 from rerank.lists.view import Lists
 from rerank.measures.names import parse
-from rerank.training.padded import Padded
+from rerank.storage.arrow import Array
+from rerank.training.trees.padded import Padded
 
 
 class Monitor:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rerank.errors import NotFoundError, UserError
-from rerank.files import atomic_write, cache_folder, digest
+from rerank.storage.files import atomic_write, cache_folder, digest
 
 KEY = "sha256"
 """Where sealed files keep their hash: the last key of a JSON object, or a key in the metadata of an Arrow schema."""

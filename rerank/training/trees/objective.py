@@ -8,12 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rerank.arrow import Array
 from rerank.errors import UserError
 from rerank.lists.sampling import seed_of
-from rerank.training.padded import Batch, Padded
+from rerank.storage.arrow import Array
 from rerank.training.step import DEAD
 from rerank.training.targets import Targets, known
+from rerank.training.trees.padded import Batch, Padded
 
 
 class Objective:

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rerank.errors import NotFoundError, UserError
-from rerank.hashes import check_files, read_sealed
 from rerank.models.contract import CONTRACT, checked_contract
+from rerank.storage.hashes import check_files, read_sealed
 from rerank.training.ids import file_of
 
 log = logging.getLogger("rerank")

@@ -11,19 +11,19 @@ import numpy as np
 
 from rerank.errors import UserError
 from rerank.evaluation.measures import parse_measures
-from rerank.files import atomic_folder, warn_once
 from rerank.lists.data import Splits
 from rerank.measures.names import parse
 from rerank.measures.ndcg import nDCG
 from rerank.models.vectors.boosting import Gain, Trees
 from rerank.progress import tqdm
 from rerank.stops import Stopped, name_of
+from rerank.storage.files import atomic_folder, warn_once
 from rerank.training.config import TrainConfig
-from rerank.training.monitor import Monitor
-from rerank.training.objective import Objective
 from rerank.training.pace import Pace
 from rerank.training.run_folder import RunFolder
 from rerank.training.targets import Targets
+from rerank.training.trees.monitor import Monitor
+from rerank.training.trees.objective import Objective
 from rerank.training.validate import finish
 
 log = logging.getLogger("rerank")

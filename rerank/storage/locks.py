@@ -21,7 +21,15 @@ from typing import IO
 from filelock import FileLock, Timeout
 
 from rerank.errors import UserError
-from rerank.files import atomic_write, cannot_be_written, is_stream, leftovers, make_parent, old_beside, warn_once
+from rerank.storage.files import (
+    atomic_write,
+    cannot_be_written,
+    is_stream,
+    leftovers,
+    make_parent,
+    old_beside,
+    warn_once,
+)
 
 log = logging.getLogger("rerank")
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
-from rerank.configs import add_config
-from rerank.console import make_parser, parse
 from rerank.errors import UserError
-from rerank.named import find_class
+from rerank.settings.configs import add_config
+from rerank.settings.named import find_class
+from rerank.settings.parser import make_parser, parse
 from rerank.training.classes import import_classes
 
 if TYPE_CHECKING:
@@ -29,33 +28,16 @@ def configuration(argv: Sequence[str]) -> tuple[TrainConfig, str]:
     Raises:
         UserError: words that are not understood.
     """
-    parser = _parser()
+    parser = train_parser()
     options = parse(parser, classes_first(argv), import_classes())
     if not options.output:
         raise UserError("output: name a run folder, such as --output runs/x")
     return _instantiated(parser, options), options.output
 
 
-def help_for(argv: Sequence[str]) -> str | None:
-    """What ``--help``, ``--help all`` and ``--model.help`` print, without importing torch; None where none is asked.
-
-    Args:
-        argv: the words of ``rerank train``.
-    """
-    from rerank.training.help import KINDS, kinds_of, page
-
-    for word, after in zip_longest(argv, argv[1:]):
-        key, dot, last = word.removeprefix("--").rpartition(".")
-        if word in ("-h", "--help"):
-            return _parser().format_help() if after == "all" else page()
-        if dot and last == "help" and key in (*KINDS, "loss") and (after is None or after.startswith("-")):
-            return kinds_of(key)
-    return None
-
-
 def configured(settings: Mapping[str, Any]) -> TrainConfig:
     """The configuration that nested settings describe, as a YAML file has them."""
-    parser = _parser()
+    parser = train_parser()
     return _instantiated(parser, parse(parser, settings, import_classes()))
 
 
@@ -81,7 +63,7 @@ def check(asked: Sequence[str] | Mapping[str, Any]) -> None:
     from rerank.training.config import check_values
 
     words = asked if isinstance(asked, Mapping) else classes_first(asked)
-    options = parse(_parser(), words, import_classes())
+    options = parse(train_parser(), words, import_classes())
     model = _named(options.model)
     check_values(options, _named(options.loss), trees=model is not None and issubclass(model, Trees))
 
@@ -91,7 +73,8 @@ def _named(chosen: Namespace | None) -> type | None:
     return None if chosen is None else find_class(chosen.class_path, object, "class_path")
 
 
-def _parser() -> ArgumentParser:
+def train_parser() -> ArgumentParser:
+    """The parser of ``rerank train``."""
     from rerank.training.config import TrainConfig
 
     parser = make_parser("train", TrainConfig)

@@ -8,12 +8,13 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from rerank.configs import add_config
-from rerank.console import log_file, make_parser, parse
 from rerank.errors import UserError
 from rerank.experiments.config import ExperimentConfig
-from rerank.files import check_apart
-from rerank.locks import held
+from rerank.progress import log_file
+from rerank.settings.configs import add_config
+from rerank.settings.parser import make_parser, parse
+from rerank.storage.files import check_apart
+from rerank.storage.locks import held
 
 log = logging.getLogger("rerank")
 
@@ -29,7 +30,7 @@ def experiment(argv: Sequence[str]) -> int:
     Returns:
         The number of cells that failed.
     """
-    from rerank.training.command import classes_first
+    from rerank.training.configuration import classes_first
 
     parser = make_parser("experiment", experiment)
     add_config(parser)
@@ -143,8 +144,8 @@ def set_inside(config: ExperimentConfig, options: Sequence[tuple[str, str]]) -> 
     """
     import yaml
 
-    from rerank.configs import assign
     from rerank.errors import nearest
+    from rerank.settings.configs import assign
 
     for key, text in options:
         try:

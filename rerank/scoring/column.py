@@ -9,18 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from rerank.arrow import Array
-from rerank.identity import id_of
 from rerank.kernels.precision import Precision
 from rerank.lists.add import Coverage, is_there
 from rerank.lists.columns import as_name, check_name
 from rerank.lists.store import Store
 from rerank.lists.view import Lists
-from rerank.locks import tidied
 from rerank.models.contract import AFTERWARDS, FILES, read_contract
 from rerank.models.weights import find_model, initial_hashes
-from rerank.training.in_sample import check_out_of_sample
-from rerank.training.scoring import Parts, Scoring, Share, clear
+from rerank.scoring.in_sample import check_out_of_sample
+from rerank.scoring.parts import Parts, Scoring, Share, clear
+from rerank.storage.arrow import Array
+from rerank.storage.identity import id_of
+from rerank.storage.locks import tidied
 
 log = logging.getLogger("rerank")
 

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rerank import __version__, tasks
-from rerank.console import call, exit_code, find_own_classes
+from rerank.commands.exits import exit_code
 from rerank.errors import UserError, nearest
-from rerank.ranges import check_unused
+from rerank.settings.named import find_own_classes
+from rerank.settings.parser import call
+from rerank.settings.ranges import check_unused
 
 log = logging.getLogger("rerank")
 
@@ -64,9 +66,9 @@ def lists(
     from rerank.evaluation.overview import overview, text
 
     if html:
-        from rerank.files import check_apart
         from rerank.report.lists import shows_runs, write_overview
         from rerank.report.page import check_suffix
+        from rerank.storage.files import check_apart
 
         check_suffix(html)
         check_apart(html, lists=folder)
@@ -129,7 +131,7 @@ def add(
     if files:
         add_runs(lists, files)
     if model is not None:
-        from rerank.training.model_column import add_model
+        from rerank.scoring.column import add_model
 
         add_model(lists, model, name, precision=precision, budget=token_budget, in_sample=in_sample)
     if out_of_fold is not None:
@@ -156,9 +158,9 @@ def export(lists: str, output: str, column: str | None = None, model: str | None
         tasks.export_model(model, lists, output, **asked)
         return
     check_unused("is for a model; name one with --model FOLDER", tasks.export_model, **asked)
-    from rerank.files import check_apart
     from rerank.lists.export import export as write
     from rerank.lists.view import Lists
+    from rerank.storage.files import check_apart
 
     check_apart(output, lists=lists)
     write(Lists.open(lists), output, column)
@@ -194,9 +196,9 @@ def rerank(lists: str | None = None, output: str | None = None, stdin: bool = Fa
     for name, value in (("lists", lists), ("output", output)):
         if value is None:
             raise UserError(f"{name}: is missing; say --{name}, or --stdin")
-    from rerank.files import check_apart
+    from rerank.scoring.run import write_reranked
+    from rerank.storage.files import check_apart
     from rerank.tasks.rerank_lists import ranked_with
-    from rerank.training.rerank_lists import write_reranked
 
     check_apart(str(output), lists=lists, model=asked["model"])
     precision, budget = asked.pop("precision"), asked["token_budget"]
@@ -206,7 +208,8 @@ def rerank(lists: str | None = None, output: str | None = None, stdin: bool = Fa
 
 def train(argv: Sequence[str]) -> None:
     """Train a reranker, from options or a YAML file; resume where an interrupted run stopped."""
-    from rerank.training.command import configuration, help_for
+    from rerank.commands.train_help import help_for
+    from rerank.training.configuration import configuration
 
     if (text := help_for(argv)) is not None:
         print(text)
@@ -219,7 +222,7 @@ def train(argv: Sequence[str]) -> None:
 
 def experiment(argv: Sequence[str]) -> None:
     """Compare methods over folds and seeds, from a YAML file to the tables of a paper."""
-    from rerank.experiments.command import experiment as run_experiment
+    from rerank.commands.experiment import experiment as run_experiment
 
     if run_experiment(argv):
         sys.exit(1)
@@ -227,7 +230,7 @@ def experiment(argv: Sequence[str]) -> None:
 
 def pool(argv: Sequence[str]) -> None:
     """Pool experiments on several collections: a random-effects difference per pair of methods, and a forest plot."""
-    from rerank.experiments.pool_command import command
+    from rerank.commands.pool import command
 
     command(argv)
 
@@ -238,7 +241,7 @@ def verify(path: str) -> None:
     Args:
         path: the folder; every file in it that has a hash is read.
     """
-    from rerank.verify import verify as verified
+    from rerank.commands.verify import verify as verified
 
     print(*(f"{line}, whole" for line in verified(path)), sep="\n")
 
@@ -249,28 +252,28 @@ def losses(name: str | None = None) -> None:
     Args:
         name: the loss to explain.
     """
-    from rerank.losses.listing import listing
+    from rerank.commands.losses import listing
 
     print(listing(name))
 
 
 def measures() -> None:
     """List the measures that can be trained on, a line each."""
-    from rerank import catalogue
+    from rerank.commands import catalogue
 
     print(catalogue.measures())
 
 
 def models() -> None:
     """List the models, a line each."""
-    from rerank import catalogue
+    from rerank.commands import catalogue
 
     print(catalogue.models())
 
 
 def collections() -> None:
     """List the collections that `rerank retrieve` reads, a line each."""
-    from rerank import catalogue
+    from rerank.commands import catalogue
 
     print(catalogue.collections())
 
@@ -296,7 +299,7 @@ def evaluate(
         asked: what :func:`rerank.evaluate` takes.
     """
     from rerank.evaluation import export, render
-    from rerank.files import check_apart
+    from rerank.storage.files import check_apart
 
     if html:
         from rerank.report.evaluation import write_evaluation

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from rerank.ranges import check_arguments
+from rerank.settings.ranges import check_arguments
 
 
 class Described:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 from dataclasses import MISSING, Field, fields
+from itertools import zip_longest
 from typing import Any
 
 from rerank.models.load import MODELS, NORMALISERS
 from rerank.training.classes import DATA, SAMPLERS, first_lines
 from rerank.training.config import Optimization, TrainConfig
+from rerank.training.configuration import train_parser
 
 WIDTH = 100
 GROUPS = {
@@ -30,6 +33,21 @@ EXAMPLES = (
     "rerank train --config configs/scifact/smoothi.yaml --epochs 3       # a file, and what differs from it",
     "rerank train --config runs/x/config.yaml --output runs/y            # the same training again",
 )
+
+
+def help_for(argv: Sequence[str]) -> str | None:
+    """What ``--help``, ``--help all`` and ``--model.help`` print, without importing torch; None where none is asked.
+
+    Args:
+        argv: the words of ``rerank train``.
+    """
+    for word, after in zip_longest(argv, argv[1:]):
+        key, dot, last = word.removeprefix("--").rpartition(".")
+        if word in ("-h", "--help"):
+            return train_parser().format_help() if after == "all" else page()
+        if dot and last == "help" and key in (*KINDS, "loss") and (after is None or after.startswith("-")):
+            return kinds_of(key)
+    return None
 
 
 def page() -> str:
@@ -73,7 +91,7 @@ def page() -> str:
 def kinds_of(key: str) -> str:
     """The classes that a key takes, a line each."""
     if key == "loss":
-        from rerank.losses.listing import listing
+        from rerank.commands.losses import listing
 
         return listing()
     lines = [f"  {name:<20} {text.replace('``', '')}" for name, text in first_lines(KINDS[key]).items()]

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from rerank.configs import add_config
-from rerank.console import make_parser, parse, shell_like
-from rerank.files import atomic_file, atomic_write, check_apart
 from rerank.html import in_markdown
-from rerank.locks import clear_within, held
+from rerank.settings.configs import add_config
+from rerank.settings.parser import make_parser, parse, shell_like
+from rerank.storage.files import atomic_file, atomic_write, check_apart
+from rerank.storage.locks import clear_within, held
 
 log = logging.getLogger("rerank")
 

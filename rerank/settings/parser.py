@@ -1,37 +1,28 @@
-"""What all commands share: options from signatures, one-line errors, exit codes, logging."""
+"""From options or nested settings to values, with errors of one line: what all commands share."""
 
 from __future__ import annotations
 
 import copy
-import errno
 import functools
 import inspect
-import io
 import json
 import logging
-import os
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from itertools import takewhile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rerank.described import Described
-from rerank.errors import NotFoundError, UserError, one_line
-from rerank.named import find_class
-from rerank.refused import refused
-from rerank.stops import Stopped, listening, name_of
+from rerank.errors import UserError, one_line
+from rerank.settings.described import Described
+from rerank.settings.named import find_class
+from rerank.settings.refused import refused
 
 if TYPE_CHECKING:
     from jsonargparse import ArgumentParser, Namespace
 
 log = logging.getLogger("rerank")
-
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""No space on the disk, none in the quota, a file larger than allowed; Rust libraries say ``(os error N)``."""
 
 
 def make_parser(name: str, documented: Callable[..., Any]) -> ArgumentParser:
@@ -175,115 +166,3 @@ def shell_like(functions: Sequence[Callable[..., Any]], argv: Sequence[str]) -> 
 def _one_line(message: str, parser: ArgumentParser, classes: Sequence[str]) -> str:
     known = [option for action in parser._actions for option in action.option_strings]
     return f"{refused(message, known, classes)}; see {parser.prog} --help"
-
-
-def is_main() -> bool:
-    """Whether this is the process that speaks and writes, of those that ``torchrun`` started."""
-    return os.environ.get("RANK", "0") == "0"
-
-
-@contextmanager
-def heard() -> Iterator[None]:
-    """Write what is logged to stderr, as a command does, if the program that calls has not configured any logging."""
-    if log.hasHandlers() or not is_main():
-        yield
-        return
-    handler, level = logging.StreamHandler(), log.level
-    log.addHandler(handler)
-    log.setLevel(level or logging.INFO)
-    try:
-        yield
-    finally:
-        log.setLevel(level)
-        log.removeHandler(handler)
-
-
-@contextmanager
-def log_file(folder: Path) -> Iterator[None]:
-    """Write what the command says to ``log.txt`` as well, with the time, once the folder is there."""
-    handler = logging.FileHandler(folder / "log.txt", delay=True)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    handler.addFilter(lambda _: folder.is_dir())
-    log.addHandler(handler)
-    level = log.level
-    log.setLevel(level or (logging.INFO if is_main() else logging.WARNING))
-    try:
-        yield
-    finally:
-        log.setLevel(level)
-        log.removeHandler(handler)
-        handler.close()
-
-
-@contextmanager
-def working(what: str) -> Iterator[None]:
-    """Show on a terminal what is being done, and for how many seconds, where nothing else would move."""
-    from threading import Event, Thread
-
-    from tqdm import tqdm
-
-    done = Event()
-    with tqdm(desc=what, bar_format="{desc} ... {elapsed}", disable=None, leave=False) as bar:
-
-        def tick() -> None:
-            while not done.wait(0.5):
-                bar.refresh()
-
-        ticking = Thread(target=tick, daemon=True)
-        if not bar.disable:
-            ticking.start()
-        try:
-            yield
-        finally:
-            done.set()
-            if not bar.disable:
-                ticking.join()
-
-
-def find_own_classes() -> None:
-    """Let classes of the working directory be named by their import path, behind all that is installed."""
-    try:
-        here = os.getcwd()
-    except FileNotFoundError as error:
-        raise NotFoundError("the working directory was removed; change to one that is there") from error
-    if here not in sys.path:
-        sys.path.append(here)
-
-
-def exit_code(command: Callable[[], Any]) -> int:
-    """Run a command.
-
-    Returns:
-        0 done, 2 for user errors (one line on stderr), 1 for internal errors, 130 and 143 stopped by Ctrl-C or SIGTERM.
-    """
-    logging.basicConfig(format="%(message)s", stream=sys.stderr, level=logging.WARNING)
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a terminal of another encoding shows what it can
-    log.setLevel(logging.INFO if is_main() else logging.WARNING)
-    try:
-        with listening(command=True):
-            command()
-    except UserError as error:
-        print(f"rerank: error: {error}", file=sys.stderr)
-        return 2
-    except BrokenPipeError:
-        sys.stderr.close()
-        return 0
-    except Stopped as stop:
-        if is_main():
-            said = stop.said or f"stopped by {name_of(stop.number)}; the same command does the rest"
-            print(f"rerank: {said}", file=sys.stderr)
-        return 128 + stop.number
-    except KeyboardInterrupt:
-        print("rerank: interrupted", file=sys.stderr)
-        return 130
-    except Exception as error:
-        if getattr(error, "errno", None) in FULL or any(f"os error {number})" in str(error) for number in FULL):
-            print(f"rerank: error: no space left on the disk ({error}); free some and run again", file=sys.stderr)
-            return 2
-        if isinstance(error, OSError) and error.filename is not None and error.strerror:
-            print(f"rerank: error: {error.filename}: {error.strerror}", file=sys.stderr)
-            return 2
-        raise
-    return 0

@@ -350,7 +350,7 @@ def atomic_folder(path: str | Path, replace: bool = False) -> Iterator[Path]:
     Args:
         path: where the folder shall be; through a symbolic link, the folder behind it.
         replace: whether a folder that is there already gives way. It is moved aside, then deleted; if the process is
-            killed in between, the next `rerank.locks.held` of this path puts it back.
+            killed in between, the next `rerank.storage.locks.held` of this path puts it back.
 
     Yields:
         The temporary folder to fill; it is deleted when the block raises.

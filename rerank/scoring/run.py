@@ -11,11 +11,11 @@ import numpy as np
 from rerank.evaluation.beside import beside_run
 from rerank.kernels.precision import Precision
 from rerank.lists.view import Lists
-from rerank.locks import held
 from rerank.retrieval.fuse import interpolate
 from rerank.retrieval.runs import Run, write_run
-from rerank.training.model_column import model_hash
-from rerank.training.scoring import Scoring, Share
+from rerank.scoring.column import model_hash
+from rerank.scoring.parts import Scoring, Share
+from rerank.storage.locks import held
 
 log = logging.getLogger("rerank")
 

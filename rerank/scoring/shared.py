@@ -7,14 +7,14 @@ from collections.abc import Callable
 import numpy as np
 import torch.distributed as dist
 
-from rerank.arrow import Array
 from rerank.errors import UserError
 from rerank.kernels.precision import Precision, on_cpu, resolve
 from rerank.lists.view import Lists
 from rerank.models.base import Inputs, Model
 from rerank.models.score import score_lists
 from rerank.models.scorer import Scorer
-from rerank.models.together import together
+from rerank.scoring.together import together
+from rerank.storage.arrow import Array
 
 Score = Callable[[Lists, str], Array]
 """Gives a score per candidate of lists of this name, in every process."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from importlib import import_module
 from typing import Any
 
-from rerank.errors import UserError, one_line
+from rerank.errors import NotFoundError, UserError, one_line
 
 
 def find_class(path: str, base: type, where: str) -> type[Any]:
@@ -35,3 +37,13 @@ def find_class(path: str, base: type, where: str) -> type[Any]:
     if not issubclass(found, base):
         raise UserError(f"{where}: {path} is no {base.__module__}.{base.__qualname__}")
     return found
+
+
+def find_own_classes() -> None:
+    """Let classes of the working directory be named by their import path, behind all that is installed."""
+    try:
+        here = os.getcwd()
+    except FileNotFoundError as error:
+        raise NotFoundError("the working directory was removed; change to one that is there") from error
+    if here not in sys.path:
+        sys.path.append(here)

@@ -11,8 +11,8 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rerank.described import Described, class_path, described
-from rerank.hashes import sha256_of
+from rerank.settings.described import Described, class_path, described
+from rerank.storage.hashes import sha256_of
 
 SHOWN = 12
 """Characters of an id that names of files and folders end in."""

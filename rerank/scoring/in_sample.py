@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from rerank.arrow import Array
 from rerank.errors import UserError
 from rerank.lists.view import Lists
 from rerank.models.contract import CONTRACT, TRAINED_ON, read_contract
+from rerank.storage.arrow import Array
 
 BYTES = 6
 """Of a query's hash: half a million queries against as many others share one by chance in one of a thousand cases."""

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rerank.arrow import Array
 from rerank.lists.view import Lists
+from rerank.storage.arrow import Array
 
 CELLS = 1 << 20
 """Numbers in the pairwise matrices of a batch at most (a longer list is a batch of its own)."""

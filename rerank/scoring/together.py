@@ -1,17 +1,22 @@
-"""Processes that work together end together."""
+"""Processes that work together: a GPU for each, and they end together."""
 
 from __future__ import annotations
 
+import logging
+import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
+import torch
 import torch.distributed as dist
 
 from rerank import stops
 from rerank.errors import UserError, one_line
 from rerank.stops import Stopped
+
+log = logging.getLogger("rerank")
 
 
 class _Failure(NamedTuple):
@@ -59,3 +64,15 @@ def _raise_first(failures: list[_Failure | None], error: BaseException | None) -
     if failed := [failure.message for failure in there if not failure.stopped]:
         raise error if isinstance(error, UserError) and one_line(error) == failed[0] else UserError(failed[0])
     raise Stopped(stops.asked() or signal.SIGTERM)
+
+
+def check_gpus() -> None:
+    """Refuse more processes than this machine has GPUs, and say so where some are idle."""
+    processes, gpus = int(os.environ.get("LOCAL_WORLD_SIZE", "1")), torch.cuda.device_count()
+    if 0 < gpus < processes:
+        raise UserError(
+            f"LOCAL_WORLD_SIZE: {processes} processes on a machine with {gpus} GPUs; start one for each (accelerate "
+            "launch: --num_processes, over all machines; torchrun: --nproc_per_node)"
+        )
+    if processes < gpus and os.environ.get("RANK", "0") == "0":
+        log.info("%d of %d GPUs are used; configs/accelerate/gpus.yaml starts a process for each", processes, gpus)

@@ -15,25 +15,24 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rerank.arrow import Array, blocks, numbers, read_arrow, write_arrow
 from rerank.errors import UserError
-from rerank.files import atomic_file, digest
-from rerank.hashes import UNSEALED, check_seal, seal
-from rerank.identity import canonical
 from rerank.kernels.precision import Precision, on_cpu, resolve
 from rerank.lists.split_hashes import SCALED
 from rerank.lists.view import Lists
-from rerank.locks import held
 from rerank.models.added import check_added
 from rerank.models.base import Model
 from rerank.models.load import load_model
 from rerank.models.score import score_lists
 from rerank.models.scorer import Scorer
-from rerank.models.shared import check_scoring
-from rerank.models.together import together
 from rerank.models.vectors.boosting import Trees
 from rerank.models.vectors.inputs import ListInputs
-from rerank.training.launch import check_gpus
+from rerank.scoring.shared import check_scoring
+from rerank.scoring.together import check_gpus, together
+from rerank.storage.arrow import Array, blocks, numbers, read_arrow, write_arrow
+from rerank.storage.files import atomic_file, digest
+from rerank.storage.hashes import UNSEALED, check_seal, seal
+from rerank.storage.identity import canonical
+from rerank.storage.locks import held
 
 log = logging.getLogger("rerank")
 

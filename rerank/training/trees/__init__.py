@@ -1,0 +1,1 @@
+"""Trees, grown on the same lists as networks are trained on, by any loss."""
