@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 import re
-import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -191,59 +190,22 @@ def _hash_with_zeros(path: Path, place: int) -> str:
 
 
 def _seal_of(path: Path) -> tuple[int, str]:
-    """Where the seal's digits are in an Arrow stream, and which they are.
+    """Where the seal's digits are in an Arrow stream, and which they are."""
+    import pyarrow as pa
 
-    The schema's flatbuffer is walked to the very value, as the same bytes may stand elsewhere: in the name of a
-    column, in the metadata of a column, in a text.
-    """
-    with path.open("rb") as file:
-        start = file.read(8)
-        length = struct.unpack("<i", start[4:])[0] if len(start) == 8 and start[:4] == b"\xff" * 4 else -1
-        data = file.read(length) if length > 0 else b""
     try:
-        found = [value for key, value in _schema_metadata(data) if data[slice(*key)] == KEY.encode()]
-    except (struct.error, OverflowError):
-        found = []
-    if len(found) == 1:
-        first, last = found[0]
-        digits = data[first:last]
-        if re.fullmatch(rb"[0-9a-f]{64}", digits):
-            return len(start) + first, digits.decode()
+        with path.open("rb") as file:
+            seal = (pa.ipc.open_stream(file).schema.metadata or {}).get(KEY.encode(), b"")
+            size = file.tell()  # of the schema, which is all that has been read
+            file.seek(0)
+            head = file.read(size)
+    except (pa.ArrowException, OSError, ValueError):  # of no stream, or of a damaged schema
+        seal = head = b""
+    if re.fullmatch(rb"[0-9a-f]{64}", seal) and head.count(seal) == 1:
+        return head.index(seal), seal.decode()
     raise UserError(
         f"{path}: damaged, as it does not start as a sealed Arrow file; copy the folder again or make it again"
     )
-
-
-def _schema_metadata(data: bytes) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
-    """Where keys and values of the schema's metadata are (first and last byte), in an Arrow message of a schema.
-
-    A flatbuffer's table points back to its list of fields; fields that are not numbers are relative pointers. See
-    Arrow's Message.fbs and Schema.fbs for the numbers of the fields.
-    """
-
-    def read(kind: str, at: int) -> int:
-        if at < 0:
-            raise struct.error
-        return int(struct.unpack_from(kind, data, at)[0])
-
-    def follow(table: int, field: int) -> int | None:
-        fields = table - read("<i", table)
-        entry = 4 + 2 * field
-        offset = read("<H", fields + entry) if entry < read("<H", fields) else 0
-        return table + offset + read("<I", table + offset) if offset else None
-
-    def text(table: int, field: int) -> tuple[int, int]:
-        at = follow(table, field)
-        return (0, 0) if at is None else (at + 4, at + 4 + read("<I", at))
-
-    schema = follow(read("<I", 0), 2)
-    pairs = None if schema is None else follow(schema, 2)
-    if pairs is None:
-        return
-    for number in range(read("<I", pairs)):
-        entry = pairs + 4 + 4 * number
-        pair = entry + read("<I", entry)
-        yield text(pair, 0), text(pair, 1)
 
 
 def _content_hash(path: Path) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import shutil
 import tempfile
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -138,7 +137,6 @@ def retrieve(
         asked = _asked(queries, source, query_fields)
         if judgments is None:
             judgments = source.qrels()
-        searched = folder.parent / f".{folder.name}.search"
         searching = bm25 or not given
         Pool(
             {name: {} for name in [ORDER] * searching + list(given)}, order
@@ -166,7 +164,7 @@ def retrieve(
                 tuned = tune(where, judged, mean, depth, rm3=rm3, language=language)
                 model = tuned.best
                 log.info("tuned on %s: k1 %g, b %g, %s %.4f", tune_on, model.k1, model.b, tune_measure, tuned.value)
-            runs = {ORDER: search_stored(model, where, asked, searched, depth, threads), **runs}
+            runs = {ORDER: search_stored(model, where, asked, folder.parent, depth, threads), **runs}
             retriever |= {"bm25": vars(model), "tuned_on": tune_on}
             if add_relevant:
                 score_added = opened.enter_context(score_known(model, where, complete=index is None))
@@ -182,7 +180,6 @@ def retrieve(
             score_added=score_added,
             replace=overwrite,
         )
-        shutil.rmtree(searched, ignore_errors=True)
         return lists if output is not None else Lists.of(lists.store.in_memory())
 
 

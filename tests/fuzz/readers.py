@@ -261,7 +261,6 @@ READERS: Mapping[str, Reader] = {
     "cell, measures": Reader("run/measures.json", verified, hashed=True),
     "cell, identity": Reader("run/identity.json", verified, hashed=True),
     "run, logged measures": Reader("run/metrics.jsonl", curves),
-    "search, a part": Reader("part.arrow", arrow, hashed=True),
     "kept cells": Reader("kept.parquet", kept),
 }
 """By what they read; the file that is damaged, and the others that it needs, are those of `write_files`."""
@@ -358,18 +357,10 @@ def _write_features(folder: Path) -> None:
 
 
 def _write_lists(folder: Path) -> None:
-    from rerank.retrieval.search import SCHEMA, StoredRun
-    from rerank.retrieval.table import Scored
-
     made = make_lists_with_added(folder / "making")
     made.store.add_column("teacher", made.store.column("bm25") * 2)
     shutil.copytree(folder / "making" / "lists", folder / "lists")
     shutil.rmtree(folder / "making")
-    part = StoredRun(folder / "parts", [Query("1", "wing"), Query("2", "heat")], 2)
-    assert "documents" in SCHEMA.names
-    (folder / "parts").mkdir()
-    part.write(0, [[Scored("d1", 2.0)], [Scored("d1", 3.0), Scored("d2", 1.5)]])
-    part.path(0).rename(folder / "part.arrow")
 
 
 def _write_configurations(folder: Path) -> None:
