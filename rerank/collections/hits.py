@@ -7,11 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from rerank.collections.base import Document, Qrels, Query, checked_id, encodable
-from rerank.collections.distinct import Distinct
 from rerank.collections.fields import NAMES
+from rerank.collections.qrels import HIGHEST
 from rerank.collections.records import json_text
 from rerank.errors import UserError
-from rerank.storage.batched import batched
 
 Record: TypeAlias = dict[str, Any]
 
@@ -228,13 +227,9 @@ class HitsCollection(ABC):
     def documents(self) -> Iterator[Document]:
         """Stream each document once, in the order of its first list."""
         distinct = Distinct()
-        hits = (hit for ranked in self.lists() for hit in ranked.hits)
-        for batch in batched(hits, BATCH):
-            _, new, wrong = distinct.place([hit.id for hit in batch], [hit.text for hit in batch])
-            if wrong is not None:
-                raise another_text(batch[wrong])
-            for position in new.tolist():
-                yield Document(batch[position].id, batch[position].text)
+        for ranked in self.lists():
+            for hit in distinct.place(ranked.hits)[1]:
+                yield Document(hit.id, hit.text)
 
     def queries(self) -> Iterator[Query]:
         """The queries in the order of the lists."""
@@ -251,6 +246,33 @@ class HitsCollection(ABC):
     def document_count(self) -> int | None:
         """Not known before all lists are read."""
         return None
+
+
+class Distinct:
+    """Documents that come many times, each given one row at its first: some 200 bytes a document, whatever its text."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, tuple[int, int]] = {}  # with a hash of the text
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows)
+
+    def place(self, hits: Sequence[Hit]) -> tuple[list[int], list[Hit]]:
+        """The row of each hit's document, and the hits whose documents are new, in the order of their rows.
+
+        Raises:
+            UserError: another text than that of the same id before.
+        """
+        rows, new = [], []
+        for hit in hits:
+            count, text = len(self._rows), hash(hit.text)
+            row, first_text = self._rows.setdefault(hit.id, (count, text))
+            if text != first_text:
+                raise UserError(f"{hit.where}: document {hit.id!r} has another text than before; an id may have one")
+            rows.append(row)
+            if row == count:
+                new.append(hit)
+        return rows, new
 
 
 def parse_columns(columns: Sequence[str]) -> dict[str, str]:
@@ -275,11 +297,6 @@ def finite(value: object, where: str, name: str) -> float:
     if isinstance(value, int | float) and not isinstance(value, bool) and not abs(value) > LARGEST:
         return float(value)
     raise UserError(f"{where}: {name} {str(value)[:50]!r}; expected a finite number, or null")
-
-
-def another_text(hit: Hit) -> UserError:
-    """What is said of a document with two texts."""
-    return UserError(f"{hit.where}: document {hit.id!r} has another text than before; an id may have one")
 
 
 def _answer(where: str, record: Record) -> list[Record] | None:
@@ -335,9 +352,9 @@ def _grade(where: str, record: Record) -> int | None:
     grade = None if key is None else record[key]
     if grade is None or grade != grade:
         return None
-    if isinstance(grade, bool) or not isinstance(grade, int | float) or grade % 1 or abs(grade) > 32_767:
+    if isinstance(grade, bool) or not isinstance(grade, int | float) or grade % 1 or abs(grade) > HIGHEST:
         shown = f"{where}: {key} {str(grade)[:50]!r}"
-        raise UserError(f"{shown}; expected a whole number up to 32767, or another name: --columns clicks={key}")
+        raise UserError(f"{shown}; expected a whole number up to {HIGHEST}, or another name: --columns clicks={key}")
     return int(grade)
 
 

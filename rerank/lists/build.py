@@ -11,16 +11,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
 from rerank.collections import Collection, Document, Qrels, Query
 from rerank.collections.base import ById
 from rerank.collections.hits import HitsCollection
+from rerank.collections.qrels import HIGHEST
 from rerank.errors import UserError, nearest
 from rerank.lists.judged import JudgedDocuments, check_queries
 from rerank.lists.layout import DOCUMENTS, QUERIES
 from rerank.lists.place import new_lists
-from rerank.lists.rows import Rows
 from rerank.lists.view import Lists
 from rerank.lists.writer import StoreWriter, write_qrels
 from rerank.progress import tqdm
@@ -28,7 +27,7 @@ from rerank.retrieval.fuse import Pool
 from rerank.retrieval.known import ScoreKnown
 from rerank.retrieval.runs import Run, write_run
 from rerank.retrieval.search import PAIRS
-from rerank.storage.arrow import Array, read_arrow, write_arrow
+from rerank.storage.arrow import Array, write_arrow
 from rerank.storage.batched import batched
 
 log = logging.getLogger("rerank")
@@ -37,7 +36,8 @@ BATCH = 4096
 """Documents written at a time."""
 LOOKUPS = 1 << 20
 """Documents looked up by their ids at the most, as memory holds these ids."""
-LARGEST_GRADE = 32_767
+LACKING = -1
+"""In the place of the row of a candidate that the collection has not given."""
 ORDER = "bm25"
 """Default name of the column by which lists are ordered."""
 COUNTS = (
@@ -105,18 +105,23 @@ def build_lists(
     with new_lists(folder, replace) as temporary:
         size = max(1, PAIRS // (depth * len(pool.runs)))
         ranked = tqdm(lists(), desc="candidates", total=len(queries), unit=" queries", disable=None)
-        rows = Rows([id for query in batch for id in query.documents] for batch in batched(ranked, size))
-        found = _found(collection, len(rows), (id for query in lists() for id in query.documents), judged.ids)
+        rows = {id: LACKING for query in ranked for id in query.documents}
+        found = _found(collection, rows, judged.ids)
         texts = _documents(found, rows, counts, judged)
         counts["documents"] = write_arrow(temporary / "documents.arrow", DOCUMENTS, texts)
         judged.check(collection.name, whole=not isinstance(collection, HitsCollection))
-        stored = read_arrow(temporary / "documents.arrow").column("doc_id")
         asked = ({"query_id": [q.id for q in some], "text": [q.text for q in some]} for some in batched(queries, BATCH))
         write_arrow(temporary / "queries.arrow", QUERIES, asked)
         ranked = tqdm(lists(score_added), desc="lists", total=len(queries), unit=" queries", disable=None)
         with StoreWriter(temporary, {name: [name] for name in pool.columns}) as writer:
             for batch in batched(ranked, size):
-                _write(writer, pool.columns, _locate(batch, rows, stored, collection.name), qrels or {}, counts)
+                _write(
+                    writer,
+                    pool.columns,
+                    [_present(query, rows, collection.name) for query in batch],
+                    qrels or {},
+                    counts,
+                )
             ranking = ((query.id, pool.ranking(query.id, depth)) for query in queries)
             write_run(temporary / "run.trec", ranking, tag=pool.ordered_by)
             if qrels is not None:
@@ -161,10 +166,8 @@ def _check_grades(qrels: Qrels) -> None:
     """Refuse grades that the store has no room for; the largest that anybody judges by is 10."""
     for query, judged in qrels.items():
         for document, grade in judged.items():
-            if grade > LARGEST_GRADE:
-                raise UserError(
-                    f"qrels: query {query}, document {document}: grade {grade}; expected {LARGEST_GRADE} at most"
-                )
+            if grade > HIGHEST:
+                raise UserError(f"qrels: query {query}, document {document}: grade {grade}; expected {HIGHEST} at most")
 
 
 def _missed(documents: list[str], judged: Mapping[str, int]) -> list[str]:
@@ -173,51 +176,55 @@ def _missed(documents: list[str], judged: Mapping[str, int]) -> list[str]:
     return [id for id, grade in judged.items() if grade > 0 and id not in there]
 
 
-def _found(collection: Collection, candidates: int, ids: Iterable[str], judged: Collected[str]) -> Iterable[Document]:
-    """The documents of some ids, judged ones too, or all, whichever is cheaper; the order is the same."""
+def _found(collection: Collection, candidates: Collected[str], judged: Collected[str]) -> Iterable[Document]:
+    """The candidates and what is judged, or all documents, whichever is cheaper; the order is the same."""
     found, total = collection.documents, collection.document_count
-    wanted = candidates + len(judged)
+    wanted = len(candidates) + len(judged)
     if wanted <= LOOKUPS and isinstance(collection, ById) and collection.cheaper_by_id(wanted):
         log.info("%s: looking up %d documents by their ids", collection.name, wanted)
-        found, total = partial(collection.documents_by_id, {*ids, *judged}), lambda: wanted
+        found, total = partial(collection.documents_by_id, {*candidates, *judged}), lambda: wanted
     else:
-        log.info("%s: reading all documents, of which %d are candidates", collection.name, candidates)
+        log.info("%s: reading all documents, of which %d are candidates", collection.name, len(candidates))
     return tqdm(found(), desc="documents", total=total(), unit=" documents", disable=None)
 
 
 def _documents(
-    documents: Iterable[Document], rows: Rows, counts: dict[str, int], judged: JudgedDocuments
+    documents: Iterable[Document], rows: dict[str, int], counts: dict[str, int], judged: JudgedDocuments
 ) -> Iterator[dict[str, list[str]]]:
     """The documents that the lists need, given their rows, and how many of them are empty; which judged ones pass."""
 
     def wanted() -> Iterator[Document]:
-        for batch in batched(documents, BATCH):
-            ids = [document.id for document in batch]
-            judged.see(ids)
-            yield from compress(batch, rows.place(ids))
+        count = 0
+        for document in documents:
+            judged.see(document.id)
+            row = rows.get(document.id)
+            if row is None:
+                continue
+            if row != LACKING:
+                raise UserError(f"document {document.id!r} comes a second time; ids are unique")
+            rows[document.id] = count
+            count += 1
+            yield document
 
     for batch in batched(wanted(), BATCH):
         counts["empty_documents"] += sum(not document.text.strip() for document in batch)
         yield {"doc_id": [document.id for document in batch], "text": [document.text for document in batch]}
 
 
-def _locate(batch: list[_List], rows: Rows, stored: pa.ChunkedArray, name: str) -> list[tuple[_List, Array]]:
-    """Lists with the rows of their documents, for which the ids stored there are compared."""
-    found = rows.of([id for ranked in batch for id in ranked.documents], stored)
-    ends = np.cumsum([len(ranked.documents) for ranked in batch])
-    return [_present(*pair, name) for pair in zip(batch, np.split(found, ends[:-1]), strict=True)]
+def _present(ranked: _List, rows: Mapping[str, int], name: str) -> tuple[_List, Array]:
+    """A list with the rows of its documents.
 
-
-def _present(ranked: _List, rows: Array, name: str) -> tuple[_List, Array]:
-    """Judged documents that the collection does not have cannot be added; retrieved ones must be there."""
+    Judged documents that the collection does not have cannot be added; retrieved ones must be there.
+    """
     query, documents, scores, added = ranked
-    lost = np.flatnonzero(rows < 0)
+    places = np.array([rows[id] for id in documents], np.int32)
+    lost = np.flatnonzero(places == LACKING)
     if not len(lost):
-        return ranked, rows
+        return ranked, places
     if lost[0] < len(documents) - added:
         raise UserError(f"query {query.id}: the run's document {documents[lost[0]]!r} is not in {name}")
-    there = rows >= 0
-    return _List(query, list(compress(documents, there)), scores[there], added - len(lost)), rows[there]
+    there = places != LACKING
+    return _List(query, list(compress(documents, there)), scores[there], added - len(lost)), places[there]
 
 
 def _write(

@@ -401,7 +401,8 @@ def _judged(
     texts = tables["queries"].column(-1).to_pylist()
     check_queries([Query(*pair) for pair in zip(queries, texts, strict=True)], qrels, table.name)
     among = JudgedDocuments(qrels, queries)
-    among.see(known)
+    for id in known:
+        among.see(id)
     among.check(table.name, whole=False)
     pairs = zip(codes.tolist(), documents.tolist(), strict=True)
     grades = np.array([max(0, qrels.get(queries[q], {}).get(known[d], 0)) for q, d in pairs], np.int16)

@@ -1,4 +1,4 @@
-"""From lists of hits to a lists folder, in one pass over them: memory holds some lists, and 20 bytes a document."""
+"""From lists of hits to a lists folder, in one pass over them: memory holds some lists, and 200 bytes a document."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ import pyarrow as pa
 
 from rerank.collections import Qrels
 from rerank.collections.base import Query
-from rerank.collections.distinct import Distinct
-from rerank.collections.hits import Hit, HitList, HitsCollection, another_text
+from rerank.collections.hits import Distinct, Hit, HitList, HitsCollection
 from rerank.errors import UserError, nearest
 from rerank.lists.build import COUNTS, warn
 from rerank.lists.columns import grouped
@@ -86,7 +85,7 @@ def lists_of_hits(
 
 
 class _Collected:
-    """What was read so far: texts and numbers in files, ids of queries and hashes of documents in memory."""
+    """What was read so far: texts and numbers in files, ids of queries and documents in memory."""
 
     def __init__(self, folder: Path, depth: int, qrels: Qrels | None, order: str | None) -> None:
         self.folder, self.depth, self.qrels, self.order = folder, depth, qrels, order
@@ -115,11 +114,9 @@ class _Collected:
         for query, _ in kept:
             self.queries[query.id] = len(self.queries)
         hits = [hit for _, best in kept for hit in best]
-        rows, new, wrong = self._distinct.place([hit.id for hit in hits], [hit.text for hit in hits])
-        if wrong is not None:
-            raise another_text(hits[wrong])
-        self.counts["empty_documents"] += sum(not hits[i].text.strip() for i in new.tolist())
-        self._texts.add({"doc_id": [hits[i].id for i in new], "text": [hits[i].text for i in new]})
+        rows, new = self._distinct.place(hits)
+        self.counts["empty_documents"] += sum(not hit.text.strip() for hit in new)
+        self._texts.add({"doc_id": [hit.id for hit in new], "text": [hit.text for hit in new]})
         self._asked.add({"query_id": [q.id for q, _ in kept], "text": [q.text for q, _ in kept]})
         self._lengths.extend(len(best) for _, best in kept)
         for name in dict.fromkeys(name for hit in hits for name in hit.scores):
@@ -130,7 +127,7 @@ class _Collected:
         unknown = float("nan")
         for name, file in self._columns.items():
             file.add(values=np.array([hit.scores.get(name, unknown) for hit in hits], np.float32))
-        self._rows.add(document=rows, grade=self._labels(batch, kept))
+        self._rows.add(document=np.array(rows, np.int32), grade=self._labels(batch, kept))
 
     def _best(self, hits: list[Hit]) -> list[Hit]:
         """The best of a list, in order; ties keep theirs."""
@@ -175,8 +172,8 @@ class _Collected:
         check_queries([Query(*pair) for pair in zip(*ids_and_texts, strict=True)], self.qrels, source.name)
         if self.qrels is not None:
             documents = JudgedDocuments(self.qrels, self.queries)
-            for chunk in read_arrow(self.folder / "documents.arrow").column("doc_id").chunks:
-                documents.see(chunk.to_pylist())
+            for id in self._distinct:
+                documents.see(id)
             documents.check(source.name, whole=False)
             judged = {query: self.qrels[query] for query in self.queries if query in self.qrels}
             self.counts["negative_grades"] = sum(grade < 0 for given in judged.values() for grade in given.values())

@@ -13,19 +13,7 @@ from rerank.errors import UserError
 log = logging.getLogger("rerank")
 
 SHARE = 10
-"""One in so many judged ids has to be known; and one in so many unknown ones has to look like a known one, since in a
-part of a large collection a few do by chance."""
-BLANKS = dict.fromkeys(map(ord, "\u00a0\u200b\u2060\ufeff \t"))
-
-
-def plain(id: str) -> str:
-    r"""An id without what gets lost on the way: leading zeros, case, blanks.
-
-    >>> plain("007"), plain("FT911-3"), plain("\ufeff0")
-    ('7', 'ft911-3', '0')
-    """
-    id = id.translate(BLANKS).casefold()
-    return id.lstrip("0") or id[-1:]
+"""One in so many judged ids has to be known."""
 
 
 def check_queries(queries: Sequence[Query], qrels: Qrels | None, name: str) -> None:
@@ -34,7 +22,7 @@ def check_queries(queries: Sequence[Query], qrels: Qrels | None, name: str) -> N
     Judgments of many queries are fine for a few of them, and a few judgments for many queries.
 
     Raises:
-        UserError: hardly any query is judged and hardly any judged query is known, or ids differ in their spelling.
+        UserError: hardly any query is judged and hardly any judged query is known.
     """
     if empty := [query.id for query in queries if not query.text.strip()]:
         log.warning("%s: %d queries have no text, e.g. %r", name, len(empty), empty[0])
@@ -45,7 +33,6 @@ def check_queries(queries: Sequence[Query], qrels: Qrels | None, name: str) -> N
     common = len(qrels) - len(unknown)
     if not unknown:
         return
-    _check_spelling("queries", unknown, _alike(unknown, known), name)
     if not common:
         raise UserError(f"no query of {name} is judged in the qrels; are they of another collection?")
     if SHARE * common < min(len(qrels), len(known)):
@@ -68,22 +55,15 @@ class JudgedDocuments:
         judged = (qrels or {}).get
         self._left = Counter(id for query in queries for id in judged(query, ()))
         self._total = len(self._left)
-        self._plain = set(map(plain, self._left))
-        self._met: dict[str, str] = {}  # what looks like a judged document, or is one
 
     @property
     def ids(self) -> Ids[str]:
         """The judged ids that were not seen so far."""
         return self._left.keys()
 
-    def see(self, ids: Iterable[str]) -> None:
-        """Take notice of documents that there are."""
-        if not self._left:
-            return
-        for id in ids:
-            self._left.pop(id, None)
-            if (key := plain(id)) in self._plain:
-                self._met[key] = id
+    def see(self, id: str) -> None:
+        """Take notice of a document that there is."""
+        self._left.pop(id, None)
 
     def check(self, name: str, *, whole: bool = True) -> None:
         """Count the judgments of documents that were not seen; refuse judgments of another collection.
@@ -94,14 +74,11 @@ class JudgedDocuments:
                 than their hits, of which it is enough that one is judged.
 
         Raises:
-            UserError: hardly any judged document was seen, or ids differ in their spelling.
+            UserError: hardly any judged document was seen.
         """
         if not self._left:
             return
         known = self._total - len(self._left)
-        alike = _alike(self._left, self._met.values())
-        if 100 * len(alike) >= known:  # fewer, among so many that are known, are documents of their own
-            _check_spelling("documents", self._left, alike, name)
         example = min(self._left)
         if SHARE * known < self._total if whole else not known:
             raise UserError(
@@ -114,18 +91,4 @@ class JudgedDocuments:
             sum(self._left.values()),
             "the collection lacks" if whole else "are no candidates",
             example,
-        )
-
-
-def _alike(unknown: Iterable[str], known: Iterable[str]) -> list[tuple[str, str]]:
-    """Unknown ids with the known ids that they look like."""
-    spelt = {plain(id): id for id in known}
-    return [(id, spelt[plain(id)]) for id in unknown if plain(id) in spelt]
-
-
-def _check_spelling(what: str, unknown: Ids[str], alike: Sequence[tuple[str, str]], name: str) -> None:
-    if alike and SHARE * len(alike) >= len(unknown):
-        raise UserError(
-            f"{name}: {len(alike)} of {len(unknown)} judged {what} that it lacks are there but for leading zeros, case "
-            f"or blanks; these are not the same ids, for example {alike[0][0]!r} and {alike[0][1]!r}"
         )

@@ -9,11 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from rerank.collections import Document, Query, open_collection
-from rerank.collections.distinct import Distinct
 from rerank.collections.hits import HitsCollection
 from rerank.errors import UserError
 
@@ -242,21 +239,3 @@ def test_documents_queries_and_judgments_for_others_runs(tmp_path: Path) -> None
     before = collection.fingerprint()
     write(tmp_path / "h.jsonl", ROWS[:2])
     assert open_collection(f"hits:{tmp_path / 'h.jsonl'}").fingerprint() != before
-
-
-@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(st.lists(st.tuples(st.integers(0, 30), st.booleans()), max_size=20), max_size=12))
-def test_distinct_gives_rows_as_a_dictionary_does(batches: list[list[tuple[int, bool]]]) -> None:
-    distinct, rows, texts = Distinct(), dict[str, int](), dict[str, str]()
-    for batch in batches:
-        ids = [str(id) for id, _ in batch]
-        said = [f"{id}{' again' if other and id > 25 else ''}" for id, other in batch]
-        new = [i for i, id in enumerate(ids) if id not in rows and id not in ids[:i]]
-        wrong = None
-        for i, (id, text) in enumerate(zip(ids, said, strict=True)):
-            rows.setdefault(id, len(rows))
-            if texts.setdefault(id, text) != text and wrong is None:
-                wrong = i
-        found, first, conflict = distinct.place(ids, said)
-        assert (found.tolist(), first.tolist(), conflict) == ([rows[id] for id in ids], new, wrong)
-    assert distinct.count == len(rows)
