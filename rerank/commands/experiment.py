@@ -60,17 +60,13 @@ def experiment(argv: Sequence[str]) -> int:
 
         print(yaml.safe_dump(asdict(config), sort_keys=False, allow_unicode=True), end="")
         return 0
-    from rerank.experiments.checks import checked  # the help has to come without importing torch
+    from rerank.experiments.conduct import checked  # the help has to come without importing torch
     from rerank.experiments.run import Experiment, search_of
     from rerank.experiments.table import beside_sentences, listing, text
 
-    part = None if share is None else parse_share(share, config)
+    part = None if share is None else parse_share(share)
     plan = checked(config)
     if dry_run:
-        try:
-            log.info("%s", Experiment(plan).power())
-        except UserError as error:  # on a machine without the lists a configuration can be checked all the same
-            log.info("what it could find is not known here: %s", error)
         print(listing(plan, [(group, search_of(plan, group).size) for group in plan.groups]))
         return 0
     if part is not None:
@@ -88,28 +84,26 @@ def experiment(argv: Sequence[str]) -> int:
     print(text(found.summary, bold=sys.stdout.isatty()), end="")
     for line in beside_sentences(found.summary):
         print(line)
-    stems = ("results", "points", "queries", "cells")
-    files = ["results.json", *(f"{stem}.parquet" for stem in stems), "table.md", "table.tex"]
+    files = ["results.json", "results.parquet", "points.parquet", "queries.parquet", "cells.jsonl.xz"]
+    files += ["table.md", "table.tex"]
     log.info("%s: %s", plan.output, ", ".join([*files, *(path.name for path in found.pictures)]))
     if found.failures:
         log.warning("%d cells failed; run again to try them again", len(found.failures))
     return len(found.failures)
 
 
-def parse_share(text: str, config: ExperimentConfig) -> tuple[int, int]:
+def parse_share(text: str) -> tuple[int, int]:
     """The share of an experiment that ``NUMBER/COUNT`` means.
 
-    >>> parse_share("0/16", ExperimentConfig("out", {}, {}))
+    >>> parse_share("0/16")
     (0, 16)
 
     Raises:
-        UserError: it means none, or the experiment has a rule that looks at all methods.
+        UserError: it means none.
     """
     found = re.fullmatch(r"(\d+)/(\d+)", text)
     if found is None or int(found[1]) >= int(found[2]):
         raise UserError(f"share: {text!r} is no NUMBER/COUNT with numbers from 0, such as 0/16 to 15/16")
-    if config.futility is not None:
-        raise UserError("share: the rule of futility compares all methods; leave it out, or let one process do all")
     return int(found[1]), int(found[2])
 
 

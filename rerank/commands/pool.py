@@ -49,7 +49,7 @@ def pool(
     from rerank.experiments.figures.forest import forest, picture
     from rerank.experiments.pool import as_json, pool_experiments
     from rerank.experiments.pool_table import COLLECTIONS, caption, collections_table, pooled_table
-    from rerank.experiments.settings import file_name
+    from rerank.experiments.search import file_name
     from rerank.experiments.table import CORRECTED
 
     if html:

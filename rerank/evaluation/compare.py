@@ -126,8 +126,7 @@ def compare(
 ) -> Comparison:
     """Compare runs that were scored in the same measures on the same queries.
 
-    The correction is over the whole table: all runs but the baseline, times all measures, per test. The units need
-    not be queries: over :func:`rerank.evaluation.folds.per_fold` the tests compare folds.
+    The correction is over the whole table: all runs but the baseline, times all measures, per test.
 
     Args:
         tables: per-query values by run name.

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from rerank.errors import UserError, nearest
 from rerank.evaluation.compare import check_choices
-from rerank.evaluation.measures import parse_measures
+from rerank.evaluation.measures import PerQuery, parse_measures
 from rerank.evaluation.significance import check_margin
 from rerank.experiments.config import ExperimentConfig, first_stage_names, folds_of
 from rerank.experiments.planned import best_of, check_groups, planned_pairs
-from rerank.experiments.search import Point, check_space
-from rerank.experiments.settings import file_name, point_name
+from rerank.experiments.search import Point, check_space, file_name, point_name
+from rerank.retrieval.runs import Run
 from rerank.settings.configs import Settings, assign, merged
 from rerank.storage.identity import SHOWN
 from rerank.training.provenance import read_provenance
@@ -101,6 +101,44 @@ class Cell:
         return float(starts[-1].get("seconds", "nan")) if starts else float("nan")
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """A method on a fold with a seed.
+
+    Attributes:
+        cell: the cell that validation chose.
+        measured: the cell whose model was measured: the same, or its second training.
+        tried: how many points of the search were trained.
+        validation: its validation measures, by name.
+        test: its test measures per query.
+        seconds: what the training took, the second one included; NaN where nothing tells.
+        run: its rankings of the test lists, read or made again when they are asked for.
+        file: where the values per query are.
+    """
+
+    cell: Cell
+    measured: Cell
+    tried: int
+    validation: dict[str, float]
+    test: PerQuery
+    seconds: float
+    run: Callable[[], Run] = field(default=dict, compare=False)
+    file: Path | None = None
+
+    @property
+    def group(self) -> Group:
+        """Its method, fold and seed."""
+        return self.cell.group
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A cell that could not be trained or measured, with the last line of its log."""
+
+    cell: Cell
+    message: str
+
+
 class Plan:
     """What an experiment will do.
 
@@ -180,6 +218,8 @@ def _check(config: ExperimentConfig, known: Mapping[str, Any]) -> None:
     for name, values in (("folds", config.folds), ("seeds", config.seeds)):
         if values is not None and (not values or len({str(value) for value in values}) < len(values)):
             raise UserError(f"{name}: {values!r} must name each once, and at least one")
+    if config.keep is not None and not config.keep.endswith(".jsonl.xz"):
+        raise UserError(f"keep: {config.keep}: the name must end in .jsonl.xz")
     if config.jobs is not None and config.jobs < 1:
         raise UserError(f"jobs: must be at least 1, not {config.jobs}")
     if config.num_cpus < 1 or config.num_gpus < 0:
@@ -199,8 +239,6 @@ def _check(config: ExperimentConfig, known: Mapping[str, Any]) -> None:
                 raise UserError(f"ensembles.{name}: no method {member!r}{nearest(member, config.methods)}")
         if len(members) * len(config.seeds) < 2:
             raise UserError(f"ensembles.{name}: needs two methods, or two seeds")
-    if (rule := config.futility) is not None and not (1 <= rule.after < len(config.seeds) and rule.difference > 0):
-        raise UserError(f"futility: after must be from 1 to {len(config.seeds) - 1} seeds, difference above 0")
     check_groups(config.groups, list(config.methods))
     _check_primary(config)
     _check_keys("base", config.base, known)

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rerank.errors import UserError
-from rerank.experiments.checks import checked
+from rerank.experiments.cells import Failure, Plan
 from rerank.experiments.config import ExperimentConfig
+from rerank.experiments.figures.data import check_figures
 from rerank.experiments.figures.draw import write_figures
-from rerank.experiments.outcome import Failure
 from rerank.experiments.report import write_experiment
 from rerank.experiments.results import flat_rows, write_results
-from rerank.experiments.rows import Rows
+from rerank.experiments.rows import UntrainedRows
 from rerank.experiments.run import Experiment
 from rerank.experiments.summary import Summary, summarise
 from rerank.experiments.table import text
@@ -23,6 +23,7 @@ from rerank.progress import log_file
 from rerank.settings.configs import read_config
 from rerank.settings.parser import make_parser, parse
 from rerank.storage.locks import clear_within, held
+from rerank.training.configuration import check
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -80,18 +81,17 @@ def experiment(config: ExperimentConfig | Mapping[str, Any] | str | Path, html: 
     Raises:
         UserError: a configuration that cannot work, before anything is trained.
     """
-    told = config if isinstance(config, ExperimentConfig) else configured(config)
-    plan = checked(told)
+    plan = checked(config if isinstance(config, ExperimentConfig) else configured(config))
     with held(plan.output, "rerank experiment"), log_file(plan.output):
         plan.output.mkdir(parents=True, exist_ok=True)
         clear_within(plan.output)
         done = Experiment(plan)
         done.run()
-        rows = Rows(plan, done.identities)
+        rows = UntrainedRows(plan, done.identities)
         alone, mixed = rows.first_stage(done.outcomes)
         together = rows.ensembles(done.outcomes)
         done.outcomes = {**alone, **done.outcomes, **together, **mixed}
-        summary = summarise(told, done.outcomes, done.stopped)
+        summary = summarise(plan.config, done.outcomes)
         write_results(done, summary)
         if html:
             write_experiment(done, summary, html)
@@ -111,3 +111,40 @@ def configured(settings: Mapping[str, Any] | str | Path) -> ExperimentConfig:
     parser.add_class_arguments(ExperimentConfig)
     read = settings if isinstance(settings, Mapping) else read_config(settings)
     return ExperimentConfig(**vars(parser.instantiate(parse(parser, read))))
+
+
+def checked(config: ExperimentConfig) -> Plan:
+    """The plan of an experiment whose cells and pictures there can be.
+
+    Raises:
+        UserError: what cannot be, with its key.
+    """
+    plan = Plan(config)
+    check_cells(plan)
+    check_figures(plan)
+    return plan
+
+
+def check_cells(plan: Plan) -> None:
+    """Let training's own parser read every method, and every value of its search.
+
+    Raises:
+        UserError: what it refuses, with the method.
+    """
+    for group in {group.method: group for group in plan.groups}.values():
+        for point in _corners(plan.config.methods[group.method].search):
+            cell = plan.cell(group, point)
+            told = {f"methods.{group.method}": cell} | ({"refit": plan.refitted(cell)} if plan.config.refit else {})
+            for where, one in told.items():
+                try:
+                    check(one.settings)
+                except UserError as error:
+                    shown = ", ".join(f"{key}: {value}" for key, value in point.items())
+                    raise UserError(f"{where}{f' ({shown})' if shown else ''}: {error}") from error
+
+
+def _corners(space: dict[str, Any]) -> list[dict[str, Any]]:
+    """A smallest set of points that covers every value of every key; of a range that is its ends."""
+    values = {key: given if isinstance(given, list) else [given["low"], given["high"]] for key, given in space.items()}
+    count = max(map(len, values.values()), default=1)
+    return [{key: options[min(i, len(options) - 1)] for key, options in values.items()} for i in range(count)]

@@ -64,20 +64,6 @@ class Figure:
 
 
 @dataclass
-class Futility:
-    """When a method is given up, written before anything is trained.
-
-    Attributes:
-        after: seeds that every method is trained with first, on all folds.
-        difference: a method whose mean validation measure is then this much below the best one's, or more, is not
-            trained with the other seeds; the baseline always is. Test values have no part in it.
-    """
-
-    after: int
-    difference: float
-
-
-@dataclass
 class ExperimentConfig:
     """An experiment: methods x folds x seeds, each searched over its own points.
 
@@ -115,9 +101,8 @@ class ExperimentConfig:
         level: p-values below it are marked.
         published: numbers to print beside ours.
         figures: figures to draw, by name.
-        keep: a Parquet file for the results of finished cells (measures, values per query). It is read at the start, so
-            that no cell in it is trained again, and written as cells finish. Null keeps them in ``output`` only.
-        futility: a rule to give methods up after some of the seeds; null trains all methods with all seeds.
+        keep: a file (``.jsonl.xz``) for the results of finished cells (measures, values per query). It is read at the
+            start, so that no cell in it is trained again, and written as cells finish. Null keeps them in ``output``.
         jobs: cells trained side by side; null takes one per core, or one per GPU if there are any. They share the
             cores as threads, unless OMP_NUM_THREADS says how many each has. On a cluster this is the maximum; null uses
             all the room there is, as machines join and leave.
@@ -151,7 +136,6 @@ class ExperimentConfig:
     published: Published | None = None
     figures: dict[str, Figure] = field(default_factory=dict)
     keep: str | None = None
-    futility: Futility | None = None
     jobs: int | None = None
     engine: Literal["local", "ray"] = "local"
     num_cpus: int = 1

@@ -21,7 +21,7 @@ from rerank.evaluation.pooling import RandomEffects, random_effects, single
 from rerank.evaluation.render import verdict
 from rerank.evaluation.significance import Correction, check_margin, correct, equivalence
 from rerank.experiments.config import FIRST_STAGE
-from rerank.experiments.keep import Kept, read_kept, read_lacking
+from rerank.experiments.keep import SUFFIX, KeptFile, read_kept
 from rerank.experiments.planned import (
     Compared,
     best_of,
@@ -229,9 +229,9 @@ def named_paths(experiments: Sequence[str]) -> list[tuple[str, Path]]:
     for given in experiments:
         name, equals, path = given.partition("=")
         place = Path(path if equals and not Path(given).exists() else given)
-        name = name if equals and not Path(given).exists() else place.name.removesuffix(".parquet")
+        name = name if equals and not Path(given).exists() else place.name.removesuffix(SUFFIX)
         if place.is_dir():
-            place = place / "cells.parquet"
+            place = place / f"cells{SUFFIX}"
         if same := next((known for known, taken in found.items() if taken.resolve() == place.resolve()), None):
             raise UserError(f"experiments: {place} is given twice, as {same!r} and as {name!r}")
         if not place.is_file():
@@ -244,13 +244,13 @@ def named_paths(experiments: Sequence[str]) -> list[tuple[str, Path]]:
 
 def read_results(name: str, path: Path) -> Results:
     """The values of an experiment from its kept cells; methods that lack a seed or fold of the others are left out."""
-    files = read_kept(path)
-    if lacking := read_lacking(path):
+    files, lacking = read_kept(path)
+    if lacking:
         example = ", ".join(str(part) for part in lacking[0] if part is not None)
         log.warning("%s: unfinished: %d planned cells are not in %s, such as %s", name, len(lacking), path, example)
     validation: dict[str, dict[tuple[str | None, int], float]] = {}
     trained: set[str] = set()
-    measured: dict[str, dict[tuple[str | None, int], Kept]] = {}
+    measured: dict[str, dict[tuple[str | None, int], KeptFile]] = {}
     for file in files:
         place = file.fold, file.seed
         if file.measured:
@@ -298,7 +298,7 @@ def read_results(name: str, path: Path) -> Results:
 
 
 def _by_seed(
-    where: str, places: Mapping[tuple[str | None, int], Kept], folds: Iterable[str | None]
+    where: str, places: Mapping[tuple[str | None, int], KeptFile], folds: Iterable[str | None]
 ) -> tuple[list[dict[str, Any]], dict[str, np.ndarray]]:
     """What is kept of each fold with the first seed, and by measure the values of all queries with each seed."""
     order = sorted(folds, key=lambda fold: fold or "")

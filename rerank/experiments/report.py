@@ -9,8 +9,7 @@ from pathlib import Path
 from rerank.errors import UserError
 from rerank.evaluation.measures import Qrels
 from rerank.experiments import table
-from rerank.experiments.cells import Group
-from rerank.experiments.outcome import Outcome
+from rerank.experiments.cells import Group, Outcome
 from rerank.experiments.rows import test_lists
 from rerank.experiments.run import Experiment
 from rerank.experiments.summary import Summary

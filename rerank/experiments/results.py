@@ -9,9 +9,8 @@ from typing import Any
 
 from rerank.evaluation.export import finite
 from rerank.experiments import table
-from rerank.experiments.cells import Cell, Group, Plan
+from rerank.experiments.cells import Cell, Failure, Group, Outcome, Plan
 from rerank.experiments.keep import write_kept
-from rerank.experiments.outcome import Failure, Outcome
 from rerank.experiments.planned import Compared
 from rerank.experiments.run import Experiment
 from rerank.experiments.summary import Summary, Value
@@ -23,7 +22,7 @@ def write_results(experiment: Experiment, summary: Summary) -> None:
 
     ``results.json``: everything but the values per query. ``results.parquet``: a row per method, fold and seed.
     ``points.parquet``: a row per trained cell, chosen or not, with its validation measures. ``queries.parquet``: the
-    test measures of every query. ``cells.parquet``: what resumes the experiment elsewhere. ``table.md`` and
+    test measures of every query. ``cells.jsonl.xz``: what resumes the experiment elsewhere. ``table.md`` and
     ``table.tex``. Paths in them start from the folder, which may be moved.
     """
     folder, outcomes = experiment.plan.output, experiment.outcomes
@@ -35,7 +34,7 @@ def write_results(experiment: Experiment, summary: Summary) -> None:
     points = [_point(folder, *trained, trained[0].folder in chosen) for trained in experiment.trained]
     _write_parquet(folder / "points.parquet", points)
     _write_parquet(folder / "queries.parquet", [row for outcome in outcomes.values() for row in _queries(outcome)])
-    write_kept(folder / "cells.parquet", experiment.kept())
+    write_kept(folder / "cells.jsonl.xz", experiment.kept_files())
     experiment.keep()
     with atomic_write(folder / "table.md") as file:
         file.write(table.markdown(summary, outcomes, experiment.failures))

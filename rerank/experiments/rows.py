@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from rerank.errors import UserError
-from rerank.evaluation.measures import evaluate
-from rerank.experiments.cells import Cell, Group, Plan
+from rerank.evaluation.measures import PerQuery, evaluate
+from rerank.experiments.cells import Cell, Group, Outcome, Plan
 from rerank.experiments.config import FIRST_STAGE, mixed_name
 from rerank.experiments.identities import Identities, splits_of
-from rerank.experiments.outcome import Outcome
 from rerank.lists.view import Lists
 from rerank.retrieval.fuse import ensemble, interpolate
 from rerank.retrieval.runs import Run
 from rerank.storage.identity import id_of
-from rerank.training.ids import file_of, measurement_identity, run_identity
+from rerank.training.ids import Identity, file_of, measurement_identity, run_identity
 from rerank.training.measurement import kept_test_run, read_measurement, write_measurement, write_test_run
 from rerank.training.run_folder import finished
 
@@ -24,7 +24,7 @@ Outcomes = dict[Group, Outcome]
 
 
 @dataclass(frozen=True)
-class Rows:
+class UntrainedRows:
     """The rows of an experiment that are not trained; what is kept of them is found again.
 
     Attributes:
@@ -130,19 +130,24 @@ class Rows:
             return made
 
         identity = measurement_identity(subject, hashes, config.measures, config.empty)
-        if (found := read_measurement(folder, identity)) is not None:
-            table = found[0]
-        else:
+        table, file = stored_measurement(folder, identity)
+        if table is None:
             qrels = test_lists(like.measured).qrels
             assert qrels is not None
             table = evaluate(run(), qrels, config.measures, config.empty, name=str(group))
             write_measurement(folder, identity, table)
         cell = Cell(group, {}, folder, {}, like.cell.select)
-        return Outcome(cell, cell, 0, {}, table, seconds, run, folder / file_of(id_of(identity)))
+        return Outcome(cell, cell, 0, {}, table, seconds, run, file)
 
 
 def _first_stage_of(outcome: Outcome) -> Callable[[], Run]:
     return lambda: test_lists(outcome.measured).run()
+
+
+def stored_measurement(folder: Path, identity: Identity) -> tuple[PerQuery | None, Path]:
+    """The values per query that a folder holds under an identity, None where it has none; their file."""
+    stored = read_measurement(folder, identity)
+    return None if stored is None else stored[0], folder / file_of(id_of(identity))
 
 
 def test_lists(cell: Cell) -> Lists:

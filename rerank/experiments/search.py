@@ -1,14 +1,17 @@
-"""Which points of a search are tried: all of a grid, or what Optuna suggests."""
+"""Which points of a search are tried: all of a grid, or what Optuna suggests; and what they are called."""
 
 from __future__ import annotations
 
 import itertools
+import json
 import math
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
 from rerank.errors import UserError, nearest
+from rerank.storage.files import digest
 
 Point = dict[str, Any]
 """Values by dotted key."""
@@ -117,3 +120,30 @@ def check_space(name: str, space: Mapping[str, Any], trials: int | None) -> None
             raise UserError(f"{where}: {options!r} is not a range; low must not be above high, and above 0 if log")
         if trials is None:
             raise UserError(f"{where}: a range needs a number of trials; set trials")
+
+
+def point_name(point: Mapping[str, Any]) -> str:
+    """A folder's name for a point of a search: the last words of the keys with their values.
+
+    The name of a point without keys is ``point``. Names of different points differ: what a name cannot show (a class
+    with arguments, signs that no file name should have) is told apart by a digest.
+    """
+    if not point:
+        return "point"
+    whole = json.dumps(point, sort_keys=True)
+    last = [key.rpartition(".")[2] for key in point]
+    keys = last if len(set(last)) == len(last) else list(point)
+    text = ",".join(f"{key}={shown(value)}" for key, value in zip(keys, point.values(), strict=True))
+    plain = all(isinstance(value, int | float | bool | None) for value in point.values())
+    safe = file_name(text)
+    return safe if plain and safe == text and len(safe) <= 100 else f"{safe[:80]}-{digest(whole)[:8]}"
+
+
+def file_name(text: str) -> str:
+    """The text with signs replaced that make trouble in file names."""
+    return re.sub(r"[^\w.,=@+-]+", "_", text)
+
+
+def shown(value: Any) -> str:
+    """A value in a word: a class by its name."""
+    return str(value.get("class_path", "set")) if isinstance(value, dict) else str(value)

@@ -12,9 +12,8 @@ from rerank.errors import UserError
 from rerank.evaluation.folds import pool
 from rerank.evaluation.measures import COUNTS, PerQuery, parse_measures
 from rerank.evaluation.significance import correct
-from rerank.experiments.cells import Group
+from rerank.experiments.cells import Group, Outcome
 from rerank.experiments.config import FIRST_STAGE, ExperimentConfig, folds_of
-from rerank.experiments.outcome import Outcome
 from rerank.experiments.planned import Compared, best_of, choose_of_groups, compare_all, planned_pairs
 from rerank.training.provenance import read_provenance
 
@@ -86,7 +85,6 @@ class Summary:
         compared: the planned comparisons, in every measure; none where each measure is tested against its best row.
         folds: the fold of each query of the rows that are whole.
         finds: by measure, the smallest difference that each comparison would have found.
-        stopped: methods that were given up, with their mean on validation and the best one's.
         versions: the versions of each package of which the trainings had several.
     """
 
@@ -97,7 +95,6 @@ class Summary:
     compared: list[Compared] = field(default_factory=list)
     folds: np.ndarray | None = None
     finds: dict[str, list[float]] = field(default_factory=dict)
-    stopped: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     versions: dict[str, list[str]] = field(default_factory=dict)
 
     @property
@@ -115,11 +112,7 @@ class Summary:
         return max((row.values[measure].mean for row in self.rows.values() if row.whole), default=float("nan"))
 
 
-def summarise(
-    config: ExperimentConfig,
-    outcomes: Mapping[Group, Outcome],
-    stopped: Mapping[str, tuple[float, float]] | None = None,
-) -> Summary:
+def summarise(config: ExperimentConfig, outcomes: Mapping[Group, Outcome]) -> Summary:
     """The numbers of the table of an experiment."""
     measures = parse_measures(config.measures)
     names = [str(measure) for measure in measures]
@@ -175,7 +168,7 @@ def summarise(
         if not np.isnan(smallest := one.finds(count)):
             finds.setdefault(one.measure, []).append(smallest)
     versions = mixed_versions(outcomes.values())
-    return Summary(config, rows, against, count, compared, folds, finds, stopped or {}, versions)
+    return Summary(config, rows, against, count, compared, folds, finds, versions)
 
 
 def _folds(config: ExperimentConfig, outcomes: Mapping[Group, Outcome]) -> np.ndarray:

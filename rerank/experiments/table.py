@@ -24,9 +24,8 @@ from rerank.evaluation.render import (
     verdict,
 )
 from rerank.evaluation.significance import TEST_NAMES, Correction
-from rerank.experiments.cells import Group, Plan
+from rerank.experiments.cells import Failure, Group, Outcome, Plan
 from rerank.experiments.config import FIRST_STAGE, ExperimentConfig
-from rerank.experiments.outcome import Failure, Outcome
 from rerank.experiments.summary import Row, Summary, Value
 from rerank.html import in_markdown
 
@@ -150,14 +149,6 @@ def caption(summary: Summary) -> list[str]:
         )
         if summary.finds:
             sentences.append(power_sentence(summary))
-    if summary.stopped and config.futility is not None:
-        methods = ", ".join(f"{method} {mean:.4f}" for method, (mean, _) in summary.stopped.items())
-        best = next(iter(summary.stopped.values()))[1]
-        sentences.append(
-            f"Stopped for futility after {config.futility.after} seed{'s' if config.futility.after > 1 else ''}, being "
-            f"{config.futility.difference:g} or more below the best on validation ({best:.4f}), as was planned: "
-            f"{methods}."
-        )
     if summary.versions:
         mixed = "; ".join(f"{package} {', '.join(versions)}" for package, versions in summary.versions.items())
         sentences.append(f"Trained with different versions: {mixed}.")

@@ -221,7 +221,6 @@ def test_shares_do_it_side_by_side(here: Path, tmp_path: Path) -> None:
     [
         (["--share=3/3"], "share: '3/3' is no NUMBER/COUNT"),
         (["--share=1"], "share: '1' is no NUMBER/COUNT"),
-        (["--share=0/2", "--futility={after: 1, difference: 0.1}"], "share: the rule of futility"),
         (["--num_gpus=1"], "num_cpus, num_gpus: are for engine: ray"),
         (["--engine=ray", "--num_cpus=0"], "a cell takes one CPU or more"),
         (["--engine=rey"], "rey"),

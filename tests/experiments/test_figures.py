@@ -15,11 +15,10 @@ from scipy import stats
 
 from rerank.errors import UserError
 from rerank.evaluation.measures import PerQuery, parse_measures
-from rerank.experiments.cells import Cell, Group, Plan
+from rerank.experiments.cells import Cell, Group, Outcome, Plan
 from rerank.experiments.config import ExperimentConfig, Figure, Method
 from rerank.experiments.figures.data import check_figures, curves, measures_of, search_lines
 from rerank.experiments.figures.draw import COLOURS, data_name, write_figures
-from rerank.experiments.outcome import Outcome
 from rerank.experiments.run import Experiment
 from rerank.experiments.summary import summarise
 

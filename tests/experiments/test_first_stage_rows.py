@@ -14,7 +14,7 @@ from scipy import stats
 from rerank.commands.experiment import experiment
 from rerank.errors import UserError
 from rerank.evaluation.measures import evaluate
-from rerank.experiments.settings import file_name
+from rerank.experiments.search import file_name
 from rerank.lists.view import Lists
 from rerank.retrieval.runs import read_run
 from tests.builders import make_lists, make_model

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import signal
-import struct
 import sys
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 import yaml
 
 from rerank.commands.experiment import experiment
 from rerank.commands.verify import verify
 from rerank.errors import UserError
-from rerank.experiments.keep import Kept, merge, read_kept, read_lacking, restore, still_lacking, write_kept
+from rerank.experiments.keep import KeptFile, read_kept, restore, update_kept, write_kept
 from rerank.experiments.pool import pool_experiments
+from rerank.experiments.run import remove_restored
 from rerank.storage.hashes import write_sealed
 from tests.builders import make_lists, make_model
 from tests.forked import fork
@@ -43,7 +42,7 @@ def write_config(folder: Path, **changes: Any) -> str:
         },
         "first_stage": "mix",
         "measures": "nDCG AP",
-        "keep": str(folder / "kept" / "small.parquet"),
+        "keep": str(folder / "kept" / "small.jsonl.xz"),
         "jobs": 1,
     }
     (folder / "experiment.yaml").write_text(yaml.safe_dump(config | changes, sort_keys=False))
@@ -65,12 +64,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_kept_cells_resume_an_experiment_byte_by_byte(
-    folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_kept_cells_resume_an_experiment_byte_by_byte(folder: Path, tmp_path: Path) -> None:
     """On another machine nothing is trained, and tables and kept files come out as they were."""
-    output, kept = folder / "out", folder / "kept" / "small.parquet"
-    assert kept.read_bytes() == (output / "cells.parquet").read_bytes()
+    output, kept = folder / "out", folder / "kept" / "small.jsonl.xz"
+    assert kept.read_bytes() == (output / "cells.jsonl.xz").read_bytes()
     before = contents(output)
     assert sum(name.endswith("measures.json") for name in before) == 2 * (1 + 2)
     other = tmp_path / "elsewhere"
@@ -79,10 +76,9 @@ def test_kept_cells_resume_an_experiment_byte_by_byte(
     assert contents(other) == before
     assert not [*other.rglob("best"), *other.rglob("metrics.jsonl")], "nothing was trained"
     assert (other / "table.md").read_text() == (output / "table.md").read_text()
-    assert (other / "cells.parquet").read_bytes() == kept.read_bytes()
+    assert (other / "cells.jsonl.xz").read_bytes() == kept.read_bytes()
     assert verify(other)
     compared = json.loads((other / "results.json").read_text())["comparisons"]
-    assert f"8 queries, 1 seed and {compared} comparisons find, with power 0.8" in caplog.text, "said before, too"
     assert compared == (5 - 1) * 2, "the first stage, two methods, two mixed: all but the best, in two measures"
 
 
@@ -90,8 +86,8 @@ def test_what_is_measured_anew_is_trained_again(folder: Path, tmp_path: Path) ->
     """Values per query in a new measure need a model, which is not kept."""
     other = tmp_path / "elsewhere"
     assert experiment([write_config(folder, output=str(other), measures="RR", first_stage="hide", keep=None)]) == 0
-    mine, kept = json.loads((other / "results.json").read_text()), tmp_path / "kept.parquet"
-    shutil.copy(folder / "out" / "cells.parquet", kept)
+    mine, kept = json.loads((other / "results.json").read_text()), tmp_path / "kept.jsonl.xz"
+    shutil.copy(folder / "out" / "cells.jsonl.xz", kept)
     restored = tmp_path / "restored"
     changes = {"output": str(restored), "measures": "RR", "first_stage": "hide", "keep": str(kept)}
     assert experiment([write_config(folder, **changes)]) == 0
@@ -102,14 +98,14 @@ def test_what_is_measured_anew_is_trained_again(folder: Path, tmp_path: Path) ->
 
 def test_an_experiment_that_was_cut_short_before_it_mixed_is_gone_on_with(folder: Path, tmp_path: Path) -> None:
     """A mixture needs rankings, which are not kept: those cells are trained again, and the table is the same."""
-    output, kept = folder / "out", tmp_path / "kept.parquet"
-    files = read_kept(folder / "kept" / "small.parquet")
+    output, kept = folder / "out", tmp_path / "kept.jsonl.xz"
+    files, _ = read_kept(folder / "kept" / "small.jsonl.xz")
     write_kept(kept, [file for file in files if not (file.method == "hinge + first stage" and file.fold == "1")])
     other = tmp_path / "elsewhere"
     assert experiment([write_config(folder, output=str(other), keep=str(kept))]) == 0
     assert len([*other.rglob("best")]) == 1, "one cell lacked its mixture"
     assert contents(other) == contents(output)
-    assert {file.path for file in read_kept(kept)} == {file.path for file in files}
+    assert {file.path for file in read_kept(kept)[0]} == {file.path for file in files}
 
 
 def test_what_is_finished_is_kept_with_its_mixture_before_the_end(
@@ -118,25 +114,25 @@ def test_what_is_finished_is_kept_with_its_mixture_before_the_end(
     seen = []
 
     def stopped(*_: object) -> None:
-        seen.extend(read_kept(tmp_path / "kept.parquet"))
+        seen.extend(read_kept(tmp_path / "kept.jsonl.xz")[0])
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("rerank.experiments.rows.Rows.first_stage", stopped)  # what comes after the trainings
+    monkeypatch.setattr("rerank.experiments.rows.UntrainedRows.first_stage", stopped)  # what comes after the trainings
     with pytest.raises(KeyboardInterrupt):
-        experiment([write_config(folder, output=str(tmp_path / "out"), keep=str(tmp_path / "kept.parquet"))])
+        experiment([write_config(folder, output=str(tmp_path / "out"), keep=str(tmp_path / "kept.jsonl.xz"))])
     assert any(file.method.endswith("+ first stage") for file in seen)
 
 
 def test_a_part_of_an_experiment_leaves_the_other_parts(folder: Path, tmp_path: Path) -> None:
-    kept = tmp_path / "kept.parquet"
-    shutil.copy(folder / "kept" / "small.parquet", kept)
-    before = {file.path for file in read_kept(kept)}
+    kept = tmp_path / "kept.jsonl.xz"
+    shutil.copy(folder / "kept" / "small.jsonl.xz", kept)
+    before = {file.path for file in read_kept(kept)[0]}
     changes = {"output": str(tmp_path / "out"), "folds": [2], "keep": str(kept), "first_stage": "hide"}
     assert experiment([write_config(folder, **changes)]) == 0
-    assert {file.path for file in read_kept(kept)} == before
+    assert {file.path for file in read_kept(kept)[0]} == before
 
 
-def made_up(values: list[list[float | None]], path: str = "cells/a/all/seed-1/point-1/test-2.json") -> Kept:
+def made_up(values: list[list[float | None]], path: str = "cells/a/all/seed-1/point-1/test-2.json") -> KeptFile:
     content = {
         "id": "2",
         "measures": [f"m{i}" for i in range(len(values))],
@@ -147,25 +143,27 @@ def made_up(values: list[list[float | None]], path: str = "cells/a/all/seed-1/po
         "without_relevant": [[value is None for value in row] for row in values],
         "with_first_stage": {"m0": 0.1 + 0.2},
     }
-    return Kept("a", None, 1, path, content)
+    return KeptFile("a", None, 1, path, content)
 
 
 def test_bytes_do_not_depend_on_the_order_and_come_back(tmp_path: Path) -> None:
     files = [
         made_up([[0.1, None], [1 / 3, 1e-17]]),
         made_up([[1.0], [0.0], [0.5]], "cells/b/fold-1/seed-2/point-3/test-4.json"),
-        Kept("b", "1", 2, "cells/b/fold-1/seed-2/point-3/measures.json", {"id": "3", "validation": {"AP": 0.2}}, 0.2),
-        Kept("b", "1", 2, "cells/b/fold-1/seed-2/point-3/provenance.json", [{"seconds": 1.5}]),
+        KeptFile(
+            "b", "1", 2, "cells/b/fold-1/seed-2/point-3/measures.json", {"id": "3", "validation": {"AP": 0.2}}, 0.2
+        ),
+        KeptFile("b", "1", 2, "cells/b/fold-1/seed-2/point-3/provenance.json", [{"seconds": 1.5}]),
     ]
-    write_kept(tmp_path / "one.parquet", files)
-    write_kept(tmp_path / "two.parquet", reversed(files))
-    assert (tmp_path / "one.parquet").read_bytes() == (tmp_path / "two.parquet").read_bytes()
-    assert {file.path: file for file in read_kept(tmp_path / "one.parquet")} == {file.path: file for file in files}
-    assert restore(tmp_path / "one.parquet", tmp_path / "out") == 4
+    write_kept(tmp_path / "one.jsonl.xz", files)
+    write_kept(tmp_path / "two.jsonl.xz", reversed(files))
+    assert (tmp_path / "one.jsonl.xz").read_bytes() == (tmp_path / "two.jsonl.xz").read_bytes()
+    assert {file.path: file for file in read_kept(tmp_path / "one.jsonl.xz")[0]} == {file.path: file for file in files}
+    assert restore(tmp_path / "one.jsonl.xz", tmp_path / "out") == 4
     for file in files[:3]:
         write_sealed(tmp_path / "expected.json", file.content)
         assert (tmp_path / "out" / file.path).read_bytes() == (tmp_path / "expected.json").read_bytes()
-    assert restore(tmp_path / "one.parquet", tmp_path / "out") == 0, "what is there stays"
+    assert restore(tmp_path / "one.jsonl.xz", tmp_path / "out") == 0, "what is there stays"
 
 
 def _killed(path: str, output: str, number: int) -> None:
@@ -187,9 +185,9 @@ def _killed(path: str, output: str, number: int) -> None:
 
 def test_a_killed_restoring_leaves_nothing_behind_and_is_ended_by_the_next(tmp_path: Path) -> None:
     """Whatever operation on files it is killed before."""
-    kept, place = tmp_path / "kept.parquet", "cells/a/all/seed-1/point-1"
-    measures = Kept("a", None, 1, f"{place}/measures.json", {"id": "3"})
-    write_kept(kept, [measures, Kept("a", None, 1, f"{place}/provenance.json", [{}]), made_up([[0.5]])])
+    kept, place = tmp_path / "kept.jsonl.xz", "cells/a/all/seed-1/point-1"
+    measures = KeptFile("a", None, 1, f"{place}/measures.json", {"id": "3"})
+    write_kept(kept, [measures, KeptFile("a", None, 1, f"{place}/provenance.json", [{}]), made_up([[0.5]])])
     for number in count(1):
         output = tmp_path / str(number)
         process = fork(_killed, str(kept), str(output), number)
@@ -206,95 +204,68 @@ def test_a_killed_restoring_leaves_nothing_behind_and_is_ended_by_the_next(tmp_p
 
 
 def test_what_was_stopped_before_its_first_cell_goes_on(tmp_path: Path) -> None:
-    path = tmp_path / "kept.parquet"
+    path = tmp_path / "kept.jsonl.xz"
     write_kept(path, [], lacking=[("a", None, 1)])
-    assert read_kept(path) == []
-    assert read_lacking(path) == [("a", None, 1)]
+    assert read_kept(path) == ([], [("a", None, 1)])
     assert restore(path, tmp_path / "experiment") == 0
 
 
 def test_a_cell_that_is_half_trained_here_resumes(tmp_path: Path) -> None:
     """Its best model so far must not stand beside the measures of the finished training."""
     folders = ["cells/a/all/seed-1/point-1", "cells/a/all/seed-2/point-1"]
-    kept = [Kept("a", None, 1 + i, f"{folder}/measures.json", {"id": "3"}) for i, folder in enumerate(folders)]
-    write_kept(tmp_path / "kept.parquet", [*kept, made_up([[0.5]], f"{folders[0]}/test-2.json")])
+    kept = [KeptFile("a", None, 1 + i, f"{folder}/measures.json", {"id": "3"}) for i, folder in enumerate(folders)]
+    write_kept(tmp_path / "kept.jsonl.xz", [*kept, made_up([[0.5]], f"{folders[0]}/test-2.json")])
     half = tmp_path / "out" / folders[0]
     half.mkdir(parents=True)
     (half / "identity.json").write_text("{}")
-    assert restore(tmp_path / "kept.parquet", tmp_path / "out") == 1
+    assert restore(tmp_path / "kept.jsonl.xz", tmp_path / "out") == 1
     assert [path.name for path in half.iterdir()] == ["identity.json"]
     assert (tmp_path / "out" / folders[1] / "measures.json").is_file()
 
 
 def test_damage_and_strange_files_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "kept.parquet"
+    """A bit that flips in the middle, too: what is compressed has a checksum."""
+    path = tmp_path / "kept.jsonl.xz"
     write_kept(path, [made_up([[0.25, 0.5]])])
-    table = pq.read_table(path)
-    changed = table["value"].to_pylist()
-    changed[1] = 0.26
-    pq.write_table(table.set_column(table.column_names.index("value"), table.schema.field("value"), [changed]), path)
-    with pytest.raises(UserError, match=r"damaged at cells/a/all/seed-1/point-1/test-2\.json"):
-        restore(path, tmp_path / "out")
+    whole = path.read_bytes()
+    for place in range(0, len(whole), 3):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        with pytest.raises(UserError, match="not the kept cells of an experiment, or damaged"):
+            read_kept(path)
+    path.write_bytes(whole[:-20])
+    with pytest.raises(UserError, match="damaged"):
+        read_kept(path)
     write_kept(path, [made_up([[0.5]], "cells/../../test-2.json")])
     with pytest.raises(UserError, match="outside an experiment's cells"):
         restore(path, tmp_path / "out")
-    path.write_bytes(b"PAR1")
-    with pytest.raises(UserError, match="damaged, or no Parquet file"):
-        read_kept(path)
-    pq.write_table(table.select(["path"]), path)
-    with pytest.raises(UserError, match="not the kept cells"):
-        read_kept(path)
-
-
-def test_a_bit_that_flips_where_no_seal_is_is_noticed(tmp_path: Path) -> None:
-    """Seals are of files; the value that validation chose by lies beside them, and pages have checksums."""
-    path = tmp_path / "kept.parquet"
-    write_kept(path, [Kept("a", None, 1, "cells/a/all/seed-1/point-1/measures.json", {"AP": 0.5}, 0.123)])
-    whole, kept = path.read_bytes(), read_kept(path)
-    places = [place.start() for place in re.finditer(re.escape(struct.pack("<d", 0.123)), whole)]
-    refused = 0
-    for place in places:
-        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
-        try:
-            assert read_kept(path) == kept, "only Parquet's statistics are changed"
-        except UserError:
-            refused += 1
-    assert refused
 
 
 def test_what_is_planned_and_not_measured_is_said_when_it_is_pooled(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Two parts of an experiment, of seeds 1 and 2; the second one is stopped before its cell is measured."""
-    path, key = tmp_path / "kept.parquet", ("a", None)
+    path, key = tmp_path / "kept.jsonl.xz", ("a", None)
     first = made_up([[0.5, 0.25]])
     first.content["measures"] = ["AP"]
-    assert still_lacking(path, [], [(*key, 1)]) == {(*key, 1)}
-    write_kept(path, [first], still_lacking(path, [first], [(*key, 1)]))
-    assert read_lacking(path) == []
+    update_kept(path, [], [(*key, 1)], through=False)
+    assert read_kept(path)[1] == [(*key, 1)]
+    update_kept(path, [first], [(*key, 1)], through=False)
+    assert read_kept(path)[1] == []
     with pytest.raises(UserError, match="nothing to be compared with"):
         pool_experiments([str(path)])
     assert "unfinished" not in caplog.text
-    files = merge(path, [], [])
-    write_kept(path, files, still_lacking(path, files, [(*key, 2)]))
-    assert read_lacking(path) == [(*key, 2)]
+    update_kept(path, [], [(*key, 2)], through=False)
+    assert read_kept(path)[1] == [(*key, 2)]
     with pytest.raises(UserError, match="nothing to be compared with"):
         pool_experiments([str(path)])
     assert f"unfinished: 1 planned cells are not in {path}, such as a, 2" in caplog.text
-    files = merge(path, [], [])
-    write_kept(path, files, still_lacking(path, files, [(*key, 3)]))
-    assert read_lacking(path) == [(*key, 2), (*key, 3)], "the other part still lacks its own"
+    update_kept(path, [], [(*key, 3)], through=True)
+    assert read_kept(path) == ([first], [(*key, 2), (*key, 3)]), "the other part still lacks its own"
 
 
 def test_what_another_part_has_trained_meanwhile_is_not_removed(tmp_path: Path) -> None:
-    from collections import deque
-    from types import SimpleNamespace
-
-    from rerank.experiments.run import Experiment
-
     for restored in (True, False):
         (tmp_path / "cell").mkdir(exist_ok=True)
-        own: Any = SimpleNamespace(_ready=deque())
         cell: Any = SimpleNamespace(folder=tmp_path / "cell", restored=restored)
-        Experiment._train_again(own, cell, "rankings")
-        assert (tmp_path / "cell").exists() != restored and own._ready
+        remove_restored(cell)
+        assert (tmp_path / "cell").exists() != restored

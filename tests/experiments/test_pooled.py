@@ -19,7 +19,7 @@ from rerank.evaluation.crossed import crossed_difference, paired
 from rerank.evaluation.pooling import random_effects
 from rerank.evaluation.significance import correct, equivalence
 from rerank.experiments.figures.forest import forest
-from rerank.experiments.keep import Kept, write_kept
+from rerank.experiments.keep import KeptFile, write_kept
 from rerank.experiments.pool import as_json, named_paths, pool_experiments, read_results
 from rerank.experiments.pool_table import caption, collections_table, pooled_table
 
@@ -28,7 +28,7 @@ METHODS = {"first stage": 0.0, "hinge": 0.03, "ListNet": 0.04, "SmoothI": 0.06}
 SEEDS = [1, 2, 3]
 
 
-def made_up(seed: int, queries: int, effect: float = 1.0, folds: list[str] | None = None) -> list[Kept]:
+def made_up(seed: int, queries: int, effect: float = 1.0, folds: list[str] | None = None) -> list[KeptFile]:
     """Kept cells of four rows: methods that help more or less, on every query, with each seed."""
     rng = np.random.default_rng(seed)
     hard = {fold: rng.uniform(0.1, 0.6, (len(MEASURES), queries)) for fold in folds or [None]}
@@ -51,22 +51,24 @@ def made_up(seed: int, queries: int, effect: float = 1.0, folds: list[str] | Non
                 }
                 if method != "first stage":
                     validation = {"hinge": 0.5, "ListNet": 0.4, "SmoothI": 0.6}[method] + number / 100
-                    files.append(Kept(method, fold, number, f"{place}/point-1/measures.json", {"id": "1"}, validation))
-                files.append(Kept(method, fold, number, f"{place}/point-1/test-1.json", content))
+                    files.append(
+                        KeptFile(method, fold, number, f"{place}/point-1/measures.json", {"id": "1"}, validation)
+                    )
+                files.append(KeptFile(method, fold, number, f"{place}/point-1/test-1.json", content))
     return files
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("pool")
-    write_kept(folder / "scifact.parquet", made_up(1, 300))
-    write_kept(folder / "cranfield" / "cells.parquet", made_up(2, 75, 0.5, ["1", "2", "3"]))
-    write_kept(folder / "nfcorpus.parquet", made_up(3, 323, 0.2))
+    write_kept(folder / "scifact.jsonl.xz", made_up(1, 300))
+    write_kept(folder / "cranfield" / "cells.jsonl.xz", made_up(2, 75, 0.5, ["1", "2", "3"]))
+    write_kept(folder / "nfcorpus.jsonl.xz", made_up(3, 323, 0.2))
     return folder
 
 
 def paths(folder: Path) -> list[str]:
-    return [str(folder / "scifact.parquet"), str(folder / "cranfield"), f"NF={folder / 'nfcorpus.parquet'}"]
+    return [str(folder / "scifact.jsonl.xz"), str(folder / "cranfield"), f"NF={folder / 'nfcorpus.jsonl.xz'}"]
 
 
 def test_a_pair_is_pooled_from_its_differences(folder: Path) -> None:
@@ -116,8 +118,8 @@ def test_a_method_that_lacks_a_seed_is_left_out(folder: Path, caplog: pytest.Log
     again = [replace(file, seed=2, path=file.path.replace("seed-1", "seed-2")) for file in files[:1]]
     assert again[0].method == "first stage"
     files += again
-    write_kept(folder / "partial.parquet", files)
-    found = read_results("partial", folder / "partial.parquet")
+    write_kept(folder / "partial.jsonl.xz", files)
+    found = read_results("partial", folder / "partial.jsonl.xz")
     assert {*found.values} == {*METHODS} - {"ListNet"}
     assert "ListNet has 2 of 3 cells" in caplog.text
     assert found.values["hinge"]["AP"].shape == (3, 50) and found.values["first stage"]["AP"].shape == (1, 50)
@@ -130,8 +132,8 @@ def test_rows_that_are_equal_everywhere_have_nothing_to_pool(folder: Path, caplo
         for file in files
         if file.method == "hinge"
     ]
-    write_kept(folder / "twins.parquet", [*files, *twins])
-    pool = pool_experiments([str(folder / "twins.parquet")], baseline="hinge")
+    write_kept(folder / "twins.jsonl.xz", [*files, *twins])
+    pool = pool_experiments([str(folder / "twins.jsonl.xz")], baseline="hinge")
     assert "twins: twin and hinge differ by 0 in AP without an error to weigh it by" in caplog.text
     header, rows = pooled_table(pool)
     assert {len(row) for row in rows} == {len(header)}
@@ -141,8 +143,8 @@ def test_rows_that_are_equal_everywhere_have_nothing_to_pool(folder: Path, caplo
 
 def test_one_experiment_pooled_says_what_it_says_itself(folder: Path) -> None:
     """Few seeds have few degrees of freedom, alone as in company."""
-    pool = pool_experiments([str(folder / "nfcorpus.parquet")], "AP", baseline="hinge", correction="none")
-    values = read_results("NF", folder / "nfcorpus.parquet").values
+    pool = pool_experiments([str(folder / "nfcorpus.jsonl.xz")], "AP", baseline="hinge", correction="none")
+    values = read_results("NF", folder / "nfcorpus.jsonl.xz").values
     for one in pool.pairs:
         found = crossed_difference(*paired(values[one.row]["AP"], values["hinge"]["AP"]))
         assert one.total is not None
@@ -151,14 +153,14 @@ def test_one_experiment_pooled_says_what_it_says_itself(folder: Path) -> None:
     assert "One collection: its own interval and p." in caption(pool)
 
 
-def one_seed(files: list[Kept]) -> list[Kept]:
+def one_seed(files: list[KeptFile]) -> list[KeptFile]:
     return [file for file in files if file.seed == 1]
 
 
 def test_one_seed_borrows_what_trainings_vary_by(folder: Path) -> None:
     """Without folds nothing in it tells; else its weight would be that of an error without seeds."""
-    write_kept(folder / "single.parquet", one_seed(made_up(4, 200)))
-    pool = pool_experiments([*paths(folder)[::2], str(folder / "single.parquet")], "AP", baseline="hinge")
+    write_kept(folder / "single.jsonl.xz", one_seed(made_up(4, 200)))
+    pool = pool_experiments([*paths(folder)[::2], str(folder / "single.jsonl.xz")], "AP", baseline="hinge")
     (one,) = (one for one in pool.pairs if one.row == "SmoothI")
     parts = {name: part.found for name, part in one.parts.items() if part.found is not None}
     assert one.lacking == ("single",)
@@ -172,8 +174,8 @@ def test_one_seed_borrows_what_trainings_vary_by(folder: Path) -> None:
 
 
 def test_one_seed_with_folds_tells_it_by_them(folder: Path) -> None:
-    write_kept(folder / "folded.parquet", one_seed(made_up(5, 60, folds=["1", "2", "3"])))
-    pool = pool_experiments([*paths(folder), str(folder / "folded.parquet")], "AP", baseline="hinge")
+    write_kept(folder / "folded.jsonl.xz", one_seed(made_up(5, 60, folds=["1", "2", "3"])))
+    pool = pool_experiments([*paths(folder), str(folder / "folded.jsonl.xz")], "AP", baseline="hinge")
     for one in pool.pairs:
         found = one.parts["folded"].found
         assert found is not None and (found.seeds, found.folds, found.freedom) == (1, 3, 2)
@@ -183,7 +185,7 @@ def test_one_seed_with_folds_tells_it_by_them(folder: Path) -> None:
 def test_one_seed_everywhere_is_said(folder: Path) -> None:
     names = []
     for number in (6, 7):
-        names.append(str(folder / f"one-{number}.parquet"))
+        names.append(str(folder / f"one-{number}.jsonl.xz"))
         write_kept(names[-1], one_seed(made_up(number, 50 + number)))
     pool = pool_experiments(names, "AP", baseline="hinge")
     assert any(
@@ -220,8 +222,8 @@ def test_queries_without_relevant_documents_are_told(folder: Path) -> None:
     for file in files:
         if file.measured:
             file.content["without_relevant"] = [[i < 5 for i in range(40)] for _ in MEASURES]
-    write_kept(folder / "lacking.parquet", files)
-    said = caption(pool_experiments([*paths(folder), str(folder / "lacking.parquet")], "AP", baseline="hinge"))
+    write_kept(folder / "lacking.jsonl.xz", files)
+    said = caption(pool_experiments([*paths(folder), str(folder / "lacking.jsonl.xz")], "AP", baseline="hinge"))
     assert "Queries without relevant documents: lacking 5 of 40 with differences of 0." in said
 
 
@@ -268,7 +270,7 @@ def test_what_cannot_be_pooled_is_said(folder: Path) -> None:
         named_paths(["nowhere"])
     with pytest.raises(UserError, match="name at least one folder"):
         named_paths([])
-    for twice in ([str(folder / "scifact.parquet")] * 2, [f"{name}={folder / 'scifact.parquet'}" for name in "ab"]):
+    for twice in ([str(folder / "scifact.jsonl.xz")] * 2, [f"{name}={folder / 'scifact.jsonl.xz'}" for name in "ab"]):
         with pytest.raises(UserError, match="given twice"):
             named_paths(twice)
     for margin in (0.0, -0.01, np.nan):
@@ -278,14 +280,14 @@ def test_what_cannot_be_pooled_is_said(folder: Path) -> None:
         pool_experiments(paths(folder), correction="holms")  # type: ignore[arg-type]
     with pytest.raises(UserError, match="hinge alone has nothing to be compared with"):
         pool_experiments(paths(folder), baseline="hinge", methods=["hinge"])
-    write_kept(folder / "query.parquet", made_up(9, 1))
-    alone = pool_experiments([str(folder / "query.parquet")], "AP", baseline="hinge")
+    write_kept(folder / "query.jsonl.xz", made_up(9, 1))
+    alone = pool_experiments([str(folder / "query.jsonl.xz")], "AP", baseline="hinge")
     assert all(one.total is None for one in alone.pairs), "one query is no sample"
 
 
 def test_the_same_queries_are_not_two_collections(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
-    write_kept(folder / "again.parquet", made_up(11, 300))
-    pool_experiments([str(folder / "scifact.parquet"), str(folder / "again.parquet")], "AP", baseline="hinge")
+    write_kept(folder / "again.jsonl.xz", made_up(11, 300))
+    pool_experiments([str(folder / "scifact.jsonl.xz"), str(folder / "again.jsonl.xz")], "AP", baseline="hinge")
     assert "scifact and again have the same queries" in caplog.text
     with pytest.raises(UserError, match="alone has nothing"):
         pool_experiments(paths(folder), groups={"direct": ["SmoothI"]})

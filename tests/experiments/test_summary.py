@@ -15,9 +15,8 @@ from rerank.evaluation.crossed import crossed_difference
 from rerank.evaluation.measures import PerQuery, parse_measures
 from rerank.evaluation.significance import correct, equivalence
 from rerank.experiments import table
-from rerank.experiments.cells import Cell, Group, Plan
+from rerank.experiments.cells import Cell, Failure, Group, Outcome, Plan
 from rerank.experiments.config import FIRST_STAGE, ExperimentConfig, Method, Published
-from rerank.experiments.outcome import Failure, Outcome
 from rerank.experiments.planned import planned_pairs
 from rerank.experiments.summary import summarise
 

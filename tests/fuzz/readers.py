@@ -18,7 +18,7 @@ import yaml
 from rerank.collections import Query, open_collection, read_qrels, read_queries
 from rerank.collections.hits import HitsCollection
 from rerank.commands.verify import verify
-from rerank.experiments.keep import Kept, read_kept, write_kept
+from rerank.experiments.keep import KeptFile, read_kept, write_kept
 from rerank.features.letor import LetorData
 from rerank.features.parse import store_features
 from rerank.lists import Lists
@@ -135,7 +135,7 @@ def training(path: Path) -> Any:
 def grid(path: Path) -> Any:
     """A configuration of an experiment."""
     from rerank.experiments.cells import Plan
-    from rerank.experiments.checks import check_cells
+    from rerank.experiments.conduct import check_cells
     from rerank.experiments.config import ExperimentConfig
     from rerank.settings.configs import add_config
     from rerank.settings.parser import make_parser, parse
@@ -261,7 +261,7 @@ READERS: Mapping[str, Reader] = {
     "cell, measures": Reader("run/measures.json", verified, hashed=True),
     "cell, identity": Reader("run/identity.json", verified, hashed=True),
     "run, logged measures": Reader("run/metrics.jsonl", curves),
-    "kept cells": Reader("kept.parquet", kept),
+    "kept cells": Reader("kept.jsonl.xz", kept),
 }
 """By what they read; the file that is damaged, and the others that it needs, are those of `write_files`."""
 
@@ -418,10 +418,10 @@ def _write_training(folder: Path) -> None:
     }
     cell = "cells/a/fold-1/seed-1/point-1"
     write_kept(
-        folder / "kept.parquet",
+        folder / "kept.jsonl.xz",
         [
-            Kept("a", "1", 1, f"{cell}/measures.json", {"id": "3", "validation": {"AP": 0.2}}, 0.2),
-            Kept("a", "1", 1, f"{cell}/test-2.json", content),
-            Kept("a", "1", 1, f"{cell}/provenance.json", [{"seconds": 1.5}]),
+            KeptFile("a", "1", 1, f"{cell}/measures.json", {"id": "3", "validation": {"AP": 0.2}}, 0.2),
+            KeptFile("a", "1", 1, f"{cell}/test-2.json", content),
+            KeptFile("a", "1", 1, f"{cell}/provenance.json", [{"seconds": 1.5}]),
         ],
     )

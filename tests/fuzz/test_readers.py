@@ -5,13 +5,12 @@ from __future__ import annotations
 import gzip
 import json
 import logging
+import lzma
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
@@ -164,13 +163,6 @@ def test_sizes_of_lists_are_digits_and_nothing_else(tmp_path: Path, size: str) -
     assert "rank.train.query:2" in says(read_sizes, tmp_path / "rank.train", 3)
 
 
-def test_kept_cells_whose_columns_are_named_in_no_utf8(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"NAMENAME": [1]}), tmp_path / "kept.parquet", store_schema=False)
-    whole = (tmp_path / "kept.parquet").read_bytes()
-    (tmp_path / "kept.parquet").write_bytes(whole.replace(b"NAMENAME", b"NAME\xa3AME"))
-    assert "kept.parquet: damaged" in says(read_kept, tmp_path / "kept.parquet")
-
-
 @pytest.mark.parametrize("number", ["0x2", "0X2"])
 def test_features_are_numbered_in_digits(folder: Path, tmp_path: Path, number: str) -> None:
     (tmp_path / "train.txt").write_text(f"1 qid:1 1:0.5\n0 qid:1 {number}:1\n")
@@ -203,13 +195,11 @@ def test_a_run_folder_whose_configuration_is_no_yaml(folder: Path, tmp_path: Pat
     assert "config.yaml" in says(training_charts, tmp_path)
 
 
-def test_kept_cells_whose_content_is_none(folder: Path, tmp_path: Path) -> None:
-    table = pq.read_table(folder / "kept.parquet")
-    for content in ("{", "[]", DEEP, '{"measures": []}'):
-        told = pa.array([content if text is not None else None for text in table["content"].to_pylist()])
-        place = table.column_names.index("content")
-        pq.write_table(table.set_column(place, "content", told), tmp_path / "kept.parquet", write_page_checksum=True)
-        assert "damaged" in says(read_kept, tmp_path / "kept.parquet")
+def test_kept_cells_whose_lines_are_none(tmp_path: Path) -> None:
+    for line in ("{", "[]", DEEP, '{"measures": []}', "\xa3"):
+        for lines in (line, '{"lacking": []}\n' + line):
+            (tmp_path / "kept.jsonl.xz").write_bytes(lzma.compress(lines.encode("latin-1")))
+            assert "damaged" in says(read_kept, tmp_path / "kept.jsonl.xz")
 
 
 def test_a_value_that_the_parser_stumbles_over(folder: Path, tmp_path: Path) -> None:

@@ -12,10 +12,9 @@ import numpy as np
 
 from rerank.errors import UserError, nearest
 from rerank.evaluation.measures import parse_measures
-from rerank.experiments.cells import Cell, Group, Plan
+from rerank.experiments.cells import Cell, Group, Outcome, Plan
 from rerank.experiments.config import Figure, first_stage_names
-from rerank.experiments.outcome import Outcome
-from rerank.experiments.settings import file_name, shown
+from rerank.experiments.search import file_name, shown
 from rerank.experiments.summary import over_folds
 
 NAMES = ("methods", "measures")
