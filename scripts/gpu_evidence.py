@@ -33,8 +33,7 @@ import torch
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "scripts" / "bench"), str(ROOT)]  # rerank may not be installed
 
-from random_models import SHAPES, WORDS, random_model, tiny  # noqa: E402
-from rates import operations, product_rate  # noqa: E402
+from models import SHAPES, WORDS, operations, product_rate, random_model, tiny  # noqa: E402
 
 LOSSES = ("SmoothINDCG", "ApproxNDCG", "NeuralNDCG", "LambdaLoss", "RankNet", "ListMLE", "ListNet")
 

@@ -11,10 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from scripts.gpu_evidence import SECTIONS, Here
 from tests.conftest import ROOT
-
-sys.path.insert(0, str(ROOT / "scripts"))
-from gpu_evidence import SECTIONS, Here
 
 SCRIPT = ROOT / "scripts" / "gpu_evidence.py"
 

@@ -1,18 +1,15 @@
-"""What the benchmarks share: what a piece of code costs in a process of its own, made passages, Markdown tables."""
+"""What the benchmarks share: what code costs in a process of its own, turns that contenders take, Markdown tables."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import sys
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
-
-import numpy as np
-
-WORDS, COMMON = 200_000, 60
-"""Size of the made vocabulary, and what flattens the top of Zipf's law: stop words are not indexed."""
 
 PROGRAM = """
 import json, re, sys, threading, time
@@ -72,6 +69,29 @@ def least(costs: Iterable[Cost]) -> Cost:
     return min(costs)._replace(most=max(one.most for one in costs))
 
 
+def best_of(
+    contenders: Mapping[str, Callable[[], object]], rounds: int, clock: Callable[[], float] = time.perf_counter
+) -> dict[str, float]:
+    """The least seconds of each, in turns, so that a busy machine slows all of them alike."""
+    seconds = dict.fromkeys(contenders, float("inf"))
+    for _ in range(rounds):
+        for name, work in contenders.items():
+            started = clock()
+            work()
+            seconds[name] = min(seconds[name], clock() - started)
+    return seconds
+
+
+def rerank_command(*words: str | Path) -> list[str]:
+    """``rerank WORDS``, for a process of its own."""
+    return [sys.executable, "-m", "rerank.commands.cli", *map(str, words)]
+
+
+def parser_of(doc: str | None) -> argparse.ArgumentParser:
+    """A parser whose help is a script's docstring, as it stands."""
+    return argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+
+
 def head(*columns: str) -> None:
     """Print the first two lines of a table, names on the left and numbers on the right."""
     print(f"| {' | '.join(columns)} |\n|---|{'---:|' * (len(columns) - 1)}", flush=True)
@@ -85,28 +105,3 @@ def row(*cells: object) -> None:
 def size_of(folder: Path) -> int:
     """Bytes of all files below a folder."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-
-
-def make_passages(folder: Path, passages: int, queries: int) -> None:
-    """``docs.tsv``, ``queries.tsv`` and ``qrels``: some 55 words a passage, as MS MARCO's have, and 6 of one a query.
-
-    The relevant passages are among the first eighth, so that the first part of the passages is a collection, too.
-    """
-    rng = np.random.default_rng(0)
-    shares = 1 / (COMMON + np.arange(WORDS))
-    borders = np.cumsum(shares) / shares.sum()
-    names = np.array([f"w{number}" for number in range(WORDS)])
-    sources: list[list[str]] = []
-    folder.mkdir(parents=True)
-    with (folder / "docs.tsv").open("w") as file:
-        for start in range(0, passages, 10_000):
-            lengths = np.maximum(rng.poisson(55, size=min(10_000, passages - start)), 6)
-            words = names[np.searchsorted(borders, rng.random(lengths.sum())).clip(max=WORDS - 1)]
-            for i, passage in enumerate(np.split(words, np.cumsum(lengths)[:-1]), start):
-                file.write(f"{i}\t{' '.join(passage)}\n")
-                if i < passages // 8:
-                    sources.append(rng.permutation(passage)[:6].tolist())
-    relevant = rng.integers(0, len(sources), queries)
-    with (folder / "queries.tsv").open("w") as file:
-        file.writelines(f"{q}\t{' '.join(rng.permutation(sources[i]))}\n" for q, i in enumerate(relevant))
-    (folder / "qrels").write_text("".join(f"{q} 0 {i} 1\n" for q, i in enumerate(relevant)))

@@ -3,10 +3,11 @@
     python scripts/bench/count_kernels.py [--hidden 384] [--layers 6] [--lists 8] [--depth 50] [--tokens 270]
         [--budgets 8192 65536] [--dropout 0.1]
 
-prints Markdown. The step runs on the meta device, whose tensors have shapes and no numbers, and which takes the ways of
-a GPU (fake CUDA tensors cannot go backwards without CUDA). Every operation that would be launched is counted, and so is
-every one for which the host would wait: a number that Python reads, a shape that depends on values, a copy that is not
-asynchronous. Casts by autocast are not among them, and nothing is said about time.
+prints the Markdown table of docs/training.md. The step runs on the meta device, whose tensors have shapes and no
+numbers, and which takes the ways of a GPU (fake CUDA tensors cannot go backwards without CUDA). Every operation that
+would be launched is counted, and so is every one for which the host would wait: a number that Python reads, a shape
+that depends on values, a copy that is not asynchronous. Casts by autocast are not among them, and nothing is said about
+time.
 """
 
 from __future__ import annotations
@@ -26,32 +27,12 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # rerank, where it is not installed
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))  # rerank, where it is not installed
 
 VIEWS = (
-    "view",
-    "_unsafe_view",
-    "reshape",
-    "expand",
-    "slice",
-    "select",
-    "unsqueeze",
-    "squeeze",
-    "transpose",
-    "t",
-    "permute",
-    "unbind",
-    "split",
-    "split_with_sizes",
-    "detach",
-    "alias",
-    "as_strided",
-    "empty",
-    "empty_like",
-    "new_empty",
-    "empty_strided",
-    "unfold",
-    "diagonal",
+    *("view", "_unsafe_view", "reshape", "expand", "slice", "select", "unsqueeze", "squeeze", "transpose", "t"),
+    *("permute", "unbind", "split", "split_with_sizes", "detach", "alias", "as_strided", "unfold", "diagonal"),
+    *("empty", "empty_like", "new_empty", "empty_strided"),
 )
 """Operations that launch nothing."""
 
@@ -184,7 +165,7 @@ def count_step(
 def made(options: argparse.Namespace) -> tuple[Any, Any, Any]:
     """A random BERT, and lists of random words for it."""
     import pandas as pd
-    from random_models import random_model
+    from models import random_model
 
     from rerank.lists.tokens import Tokens
     from rerank.lists.view import Lists

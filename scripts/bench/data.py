@@ -1,18 +1,18 @@
-"""Data on its way into lists: seconds and memory of collections, look-ups, runs, stored lists and feature files.
+"""Data on its way into lists: seconds and memory of collections, runs, stored lists and feature files.
 
     python scripts/bench/data.py retrieve [--passages 1000000] [--queries 50000] [--heap 1g]
-    python scripts/bench/data.py lookup [--passages 1000000] [--queries 43]
     python scripts/bench/data.py runs [--pairs 10000000] [--depth 1000] [--ranx PYTHON] [--only WORD ...]
     python scripts/bench/data.py store [--pairs 75000000] [--depth 150]
     python scripts/bench/data.py letor [--rows 60000]
 
-Each prints a Markdown table. ``--folder DIR`` says where to work (by default the folder of temporary files), and
-``--rounds`` how often each is timed. A row is a process of its own (``common.Cost`` says what is counted).
+Each prints a Markdown table: retrieve that of docs/recipes.md, runs those of docs/scale.md and docs/collections.md,
+store that of docs/lists.md, letor that of docs/letor.md. ``--folder DIR`` says where to work (by default the folder of
+temporary files), and ``--rounds`` how often each is timed. A row is a process of its own (``common.Cost`` says what is
+counted).
 
 retrieve: ``rerank retrieve`` for an eighth, a quarter, a half and all of the queries over all passages, and for an
     eighth of them over an eighth, a quarter and a half of the passages. Linux is asked five times a second what the
     command holds: *outside the heap* is the most that is its own beside Java's heap, whose limit is ``--heap``.
-lookup: the same for few queries, all documents read or the candidates looked up by id, imports and Java included.
 runs: a run of MS MARCO's shape read, written and made into lists, in every format and by other readers, and the same as
     hits with texts. ``--ranx`` names an interpreter that has ranx; ``--only`` picks rows by words of their names.
 store: what opening, cutting and adding a column to lists of so many random candidates cost.
@@ -36,9 +36,37 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from common import cost, head, least, make_passages, row, size_of
+from common import cost, head, least, parser_of, rerank_command, row, size_of
+
+WORDS, COMMON = 200_000, 60
+"""Size of the made vocabulary, and what flattens the top of Zipf's law: stop words are not indexed."""
 
 MARCO_PASSAGES, WEB30K_ROWS, FEATURES, BLOCK = 8_841_823, 2_270_296, 136, 1 << 20
+
+
+def make_passages(folder: Path, passages: int, queries: int) -> None:
+    """``docs.tsv``, ``queries.tsv`` and ``qrels``: some 55 words a passage, as MS MARCO's have, and 6 of one a query.
+
+    The relevant passages are among the first eighth, so that the first part of the passages is a collection, too.
+    """
+    rng = np.random.default_rng(0)
+    shares = 1 / (COMMON + np.arange(WORDS))
+    borders = np.cumsum(shares) / shares.sum()
+    names = np.array([f"w{number}" for number in range(WORDS)])
+    sources: list[list[str]] = []
+    folder.mkdir(parents=True)
+    with (folder / "docs.tsv").open("w") as file:
+        for start in range(0, passages, 10_000):
+            lengths = np.maximum(rng.poisson(55, size=min(10_000, passages - start)), 6)
+            words = names[np.searchsorted(borders, rng.random(lengths.sum())).clip(max=WORDS - 1)]
+            for i, passage in enumerate(np.split(words, np.cumsum(lengths)[:-1]), start):
+                file.write(f"{i}\t{' '.join(passage)}\n")
+                if i < passages // 8:
+                    sources.append(rng.permutation(passage)[:6].tolist())
+    relevant = rng.integers(0, len(sources), queries)
+    with (folder / "queries.tsv").open("w") as file:
+        file.writelines(f"{q}\t{' '.join(rng.permutation(sources[i]))}\n" for q, i in enumerate(relevant))
+    (folder / "qrels").write_text("".join(f"{q} 0 {i} 1\n" for q, i in enumerate(relevant)))
 
 
 def retrieve(options: argparse.Namespace, work: Path) -> None:
@@ -77,8 +105,8 @@ def watched(data: Path, home: Path, output: Path, options: argparse.Namespace) -
     log.unlink(missing_ok=True)
     environment = os.environ | {"RERANK_HOME": str(home), "RERANK_JVM_HEAP": options.heap}
     environment["JAVA_TOOL_OPTIONS"] = f"-Xlog:gc+heap+coops=debug:file={log}"
-    command = [sys.executable, "-m", "rerank.commands.cli", "retrieve", "--collection", f"files:{data}"]
-    command += ["--output", str(output), "--depth", str(options.depth)]
+    words = ["--collection", f"files:{data}", "--output", output, "--depth", str(options.depth)]
+    command = rerank_command("retrieve", *words)
     ended, outside = dict.fromkeys(("indexing", "searching", "lists"), 0.0), 0
     started, before = time.perf_counter(), os.times()
     process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
@@ -112,41 +140,6 @@ def beside_heap(process: int, log: Path) -> int:
         elif (size := re.match(r"Anonymous: +(\d+) kB", line)) and not begin <= start < end:
             own += int(size[1]) << 10
     return own
-
-
-def lookup(options: argparse.Namespace, work: Path) -> None:
-    """Seconds of ``rerank retrieve`` for few queries: everything read, or the candidates looked up."""
-    from rerank.collections.jvm import java_class
-
-    make_passages(work / "tsv", options.passages, options.queries)
-    lines = (work / "tsv" / "docs.tsv").read_text().splitlines()
-    passages = [dict(zip(("id", "contents"), line.split("\t"), strict=True)) for line in lines]
-    (work / "json" / "qrels").mkdir(parents=True)
-    with (work / "json" / "corpus.jsonl").open("w") as file:
-        file.writelines(json.dumps({"_id": p["id"], "title": "", "text": p["contents"]}) + "\n" for p in passages)
-    stored = ["-input", "", "-collection", "JsonCollection", "-storeContents", "-threads", str(os.cpu_count())]
-    indexer = java_class("io.anserini.index.SimpleIndexer")(["-index", str(work / "index"), *stored])
-    for start in range(0, len(passages), 5000):
-        indexer.addRawDocuments([json.dumps(passage) for passage in passages[start : start + 5000]])
-    indexer.close()
-    code = """
-import rerank.lists.build as build
-from rerank.commands.cli import main
-way, *words = arguments
-build.LOOKUPS = 0 if way == "read" else build.LOOKUPS
-assert main(words) == 0
-"""
-    words = ["--index", work / "index", "--queries", work / "tsv" / "queries.tsv", "--qrels", work / "tsv" / "qrels"]
-    head("collection", "all read, s", "looked up, s", "ratio")
-    for kind, name in (("lucene", "index"), ("beir", "json"), ("files", "tsv")):
-        seconds = {"read": [], "look": []}
-        for _ in range(options.rounds):
-            for way, found in seconds.items():
-                command = [way, "retrieve", "--collection", f"{kind}:{work / name}", "--output", work / "lists", *words]
-                found.append(cost(code, *command).seconds)
-                shutil.rmtree(work / "lists")
-        read, looked = min(seconds["read"]), min(seconds["look"])
-        row(f"`{kind}:`", f"{read:.1f}", f"{looked:.1f}", f"{read / looked:.1f}")
 
 
 IMPORTS = """
@@ -349,10 +342,10 @@ def make_features(path: Path, rows: int) -> None:
 
 def main() -> None:
     """Measure what was asked for."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["retrieve", "lookup", "runs", "store", "letor"])
+    parser = parser_of(__doc__)
+    parser.add_argument("what", choices=["retrieve", "runs", "store", "letor"])
     parser.add_argument("--passages", type=int, default=1_000_000)
-    parser.add_argument("--queries", type=int, help="by default 50000; 43 for lookup")
+    parser.add_argument("--queries", type=int, default=50_000)
     parser.add_argument("--pairs", type=int, help="by default 10000000; 75000000 for store")
     parser.add_argument("--depth", type=int, help="by default 150; 1000 for runs")
     parser.add_argument("--rows", type=int, default=60_000)
@@ -362,7 +355,6 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--folder")
     options = parser.parse_args()
-    options.queries = options.queries or (43 if options.what == "lookup" else 50_000)
     options.pairs = options.pairs or (75_000_000 if options.what == "store" else 10_000_000)
     options.depth = options.depth or (1000 if options.what == "runs" else 150)
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:

@@ -1,32 +1,76 @@
-"""Time and memory of the losses, forward + backward, next to allRank, sentence-transformers and the plain formulas.
+"""Losses: their time and memory, what they learn from a fresh head, and what an epoch of feature vectors takes.
 
-    python scripts/bench/losses.py [--quick] [--threads 2] [--seconds 3] [--device cuda] [--only NAME ...]
+    python scripts/bench/losses.py time [--quick] [--threads 1] [--seconds 3] [--device cuda] [--only NAME ...]
+    python scripts/bench/losses.py fresh --output runs/cutoffs.jsonl [--settings 150 32 8 grades] [--balance]
+    python scripts/bench/losses.py epoch [--queries 18919] [--threads 2] [--precision fp32] [--only ListNet]
 
-prints Markdown: the targets with what was reached, then every loss over list lengths. Contenders of a row take short
-turns, many times over, so that a busy machine slows all of them alike. Times are the least of all repetitions (and
-their median), by the clock on the wall; with ``--threads 1`` by that of the processor, which other programs disturb
-less. Memory is what the graph keeps for the backward pass ("kept") and the most that is allocated at any time ("peak").
+Each prints Markdown tables: time those of docs/losses.md, fresh those of docs/relaxations.md, epoch that of
+docs/letor.md.
+
+time: forward + backward over list lengths, next to allRank, sentence-transformers and the plain formulas. Contenders
+    of a row take short turns, many times over, so that a busy machine slows all of them alike. Times are the least of
+    all repetitions (and their median), by the clock on the wall; with ``--threads 1`` by that of the processor, which
+    other programs disturb less. Memory is what the graph keeps for the backward pass ("kept") and the most that is
+    allocated at any time ("peak").
+fresh: every relaxation, with and without a cut-off, on made lists. A linear scorer over 32 features starts with all
+    scores of a list within about .014 of each other (--start). It takes 300 steps of Adam (learning rate .003) on 16 of
+    512 lists each; relevant documents are shifted along one direction, in some lists further than in others. Quality is
+    nDCG@10 on 300 new lists. A list is alive where the norm of the gradient on its scores is above a thousandth of the
+    largest in its batch (and above 1e-8). Seeds train side by side, in one batch. Every line of the output is a run; a
+    second call does only what is missing.
+epoch: seconds on made lists of WEB30K's shape, next to the bare matrix products: 136 features, lengths
+    log-normal around 120, up to 1,251, all of them whole. The network is an MLP of 136-1024-1, a step takes 128 lists,
+    as rerank's trainer does it (batches, scores, loss, gradient, Adam). *Products* are the network's matrix products
+    alone, forward and weight gradients, on the same rows, timed before and after each loss (the mean is taken).
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import platform
+import resource
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
 from weakref import WeakSet
 
+import numpy as np
 import peers
+import pyarrow as pa
 import torch
+from common import head, parser_of, row
 from torch import Tensor
 from tqdm import tqdm
 
-from rerank.losses import DirectMetric, LambdaLoss, Loss, RankNet, load_all
+from rerank import losses
+from rerank.lists import Lists
+from rerank.lists.columns import Column
+from rerank.lists.sampling import Full
+from rerank.lists.store import Store
+from rerank.losses import (
+    ApproxNDCG,
+    DirectMetric,
+    LambdaLoss,
+    ListNet,
+    Loss,
+    NeuralNDCG,
+    SmoothINDCG,
+    TwinSigmoidNDCG,
+    load_all,
+)
+from rerank.measures import parse
+from rerank.models.vectors.mlp import MLP
 from rerank.relaxations import Approx, FastSoftSort, NeuralSort, OptimalTransport, SmoothI, SoftSort, TwinSigmoid
+from rerank.relaxations import load_all as load_relaxations
+from rerank.training.batches import Batches
+from rerank.training.step import Gradients, Limits
 
 EXP = "nDCG(dcg='exp-log2')"
 SHAPES = {10: 64, 40: 64, 150: 64, 240: 64, 1000: 16, 5000: 1}  # length -> lists in a batch
@@ -39,8 +83,6 @@ class Measured:
     seconds: list[float] = field(default_factory=list)
     kept: int = 0
     peak: int = 0
-    value: float = 0.0
-    gradient: Tensor = field(default_factory=lambda: torch.zeros(0))
 
     @property
     def least(self) -> float:
@@ -59,7 +101,7 @@ def _mb(size: int) -> str:
     return f"{size / 1e6:.3g} MB"
 
 
-def lists(batch: int, length: int, relevant: int | None, device: str) -> tuple[Tensor, Tensor]:
+def batch_of(batch: int, length: int, relevant: int | None, device: str) -> tuple[Tensor, Tensor]:
     """Normal scores; grades of MSLR-WEB30K's proportions, or so many relevant documents of grades 1 to 4."""
     generator = torch.Generator().manual_seed(length)
     if relevant is None:
@@ -129,12 +171,9 @@ def measure(
         leaf = scores.clone().requires_grad_()
         _wait(device)
         start = clock()
-        value = contenders[name](leaf, labels)
-        value.backward()
+        contenders[name](leaf, labels).backward()
         _wait(device)
-        took = clock() - start
-        results[name].value, results[name].gradient = float(value), leaf.grad
-        return took
+        return clock() - start
 
     first = {name: turn(name) for name in contenders}
     bursts = {name: max(1, min(20, int(BURST / took))) for name, took in first.items()}
@@ -150,137 +189,9 @@ def measure(
     return results
 
 
-def _same(ours: Measured, other: Measured, factor: float = 1.0, offset: float = 0.0) -> str:
-    """How far two contenders agree: ``ours = factor * other + offset``."""
-    value = abs(ours.value - factor * other.value - offset) / max(abs(ours.value), 1e-12)
-    gradient = (ours.gradient - factor * other.gradient).abs().max() / ours.gradient.abs().max()
-    return f"value {value:.0e}, gradient {float(gradient):.0e}"
-
-
-@dataclass
-class Target:
-    """A row of the table of targets."""
-
-    title: str
-    goal: str
-    batch: int
-    length: int
-    relevant: int | None
-    ours: peers.Step
-    other: peers.Step | None
-    against: str
-    faster: float | None = None
-    smaller: float | None = None
-    offset: float = 0.0
-    factor: float = 1.0
-    value_too: bool = True
-
-
-def targets(allrank: dict[str, peers.Step], plain: dict[str, peers.Step]) -> Iterator[Target]:
-    """What was promised, one row each."""
-
-    def peer(name: str) -> tuple[peers.Step, str]:
-        return (allrank[name], "allRank") if name in allrank else (plain[name], "plain")
-
-    step, against = peer("NeuralNDCG")
-    neural = DirectMetric(EXP, NeuralSort(sinkhorn=50))
-    offset = 1.0 if against == "allRank" else 0.0
-    yield Target("NeuralNDCG", "≥ 20 × faster, ≤ 1/20 memory", 64, 240, None, neural, step, against, 20, 20, offset)
-    approx = DirectMetric(EXP, Approx(alpha=10))
-    step, against = peer("ApproxNDCG")
-    offset = 1.0 if against == "allRank" else 0.0
-    yield Target("ApproxNDCG", "≥ 20 × faster, ≤ 1/40 memory", 64, 150, 4, approx, step, against, 20, 40, offset)
-    smooth = DirectMetric(EXP, SmoothI())
-    yield Target("SmoothI-nDCG", "≥ 5 × faster", 64, 240, None, smooth, plain["SmoothINDCG"], "authors' form", 5)
-    pairs = LambdaLoss("ndcg2++", f"{EXP}@10", reduction="sum")
-    if "LambdaLoss@10" in allrank:
-        step = allrank["LambdaLoss@10"]
-        yield Target("LambdaLoss ndcg2++@10", "≥ 20 × faster", 16, 150, None, pairs, step, "allRank", 20)
-    step, against = peer("RankNet")
-    yield Target("RankNet", "≥ 50 × faster", 16, 150, None, RankNet(), step, against, 50)
-    twin = DirectMetric(EXP, TwinSigmoid(alpha=1))
-    step = plain["TwinSigmoidNDCG"]
-    yield Target("TwinSigmoid nDCG", "see below", 16, 1251, 180, twin, step, "Yu's equations")
-
-
 def wanted(name: str, options: argparse.Namespace) -> bool:
     """Whether a row was asked for."""
     return not options.only or any(part in name for part in options.only)
-
-
-def print_targets(options: argparse.Namespace) -> None:
-    allrank, plain = peers.allrank(), peers.plain()
-    print("| loss | batch × N | against | to reach | faster | memory kept | peak | ours | theirs | difference |")
-    print("|---|---|---|---|---|---|---|---|---|---|")
-    rows = [row for row in targets(allrank, plain) if wanted(row.title, options)]
-    for row in tqdm(rows, desc="targets", disable=None):
-        batch, length = (min(row.batch, 2), min(row.length, 40)) if options.quick else (row.batch, row.length)
-        relevant = None if row.relevant is None else min(row.relevant, length // 4)
-        scores, labels = lists(batch, length, relevant, options.device)
-        both = measure({"ours": row.ours, "other": row.other}, scores, labels, options.seconds, options.device)
-        ours, other = both["ours"], both["other"]
-        faster, smaller = other.least / ours.least, other.kept / max(ours.kept, 1)
-        reached = "" if row.faster is None else " ✓" if faster >= row.faster else " ✗"
-        kept = "" if row.smaller is None else " ✓" if smaller >= row.smaller else " ✗"
-        print(
-            f"| {row.title} | {batch} × {length} | {row.against} | {row.goal} | {faster:.1f} ×{reached} "
-            f"| 1/{smaller:.0f}{kept} ({_mb(ours.kept)}) | 1/{other.peak / ours.peak:.1f} ({_mb(ours.peak)}) "
-            f"| {ours} | {other} | {_same(ours, other, row.factor, row.offset)} |"
-        )
-
-
-def print_growth(options: argparse.Namespace) -> None:
-    """What must not grow: SmoothI's memory with the cut-off, twin-sigmoid's with anything but relevant × N."""
-    print("\n| loss | batch × N | | time | kept | peak |\n|---|---|---|---|---|---|")
-    small = options.quick
-    scores, labels = lists(2 if small else 64, 40 if small else 240, None, options.device)
-    for k in (10, 20, scores.shape[1]) if wanted("SmoothI-nDCG growth", options) else ():
-        loss = DirectMetric(f"{EXP}@{k}", SmoothI())
-        found = measure({"": loss}, scores, labels, options.seconds, options.device)[""]
-        shape = f"{len(scores)} × {scores.shape[1]}"
-        print(f"| SmoothI-nDCG | {shape} | K = {k} | {found} | {_mb(found.kept)} | {_mb(found.peak)} |")
-    shapes = ((1251, 45), (1251, 90), (1251, 180), (2502, 180))
-    for length, relevant in shapes if wanted("TwinSigmoid nDCG growth", options) else ():
-        if small:
-            length, relevant = length // 30, relevant // 10
-        scores, labels = lists(2 if small else 16, length, relevant, options.device)
-        found = measure({"": DirectMetric(EXP, TwinSigmoid(alpha=1))}, scores, labels, options.seconds, options.device)[
-            ""
-        ]
-        block, square = 4 * len(scores) * relevant * length, 4 * len(scores) * length**2
-        print(
-            f"| TwinSigmoid nDCG | {len(scores)} × {length} | {relevant} relevant | {found} | {_mb(found.kept)} "
-            f"| {_mb(found.peak)} (a relevant × N tensor: {_mb(block)}, an N × N tensor: {_mb(square)}) |"
-        )
-
-
-def grid() -> Iterator[tuple[str, Loss]]:
-    """Direct metrics: every measure × every relaxation, as far as defined."""
-    relaxations = {
-        "Approx": Approx(alpha=10),
-        "TwinSigmoid": TwinSigmoid(alpha=1),
-        "SmoothI": SmoothI(),
-        "SmoothI(stop_gradient=False)": SmoothI(stop_gradient=False),
-        "NeuralSort": NeuralSort(),
-        "NeuralSort(sinkhorn=0)": NeuralSort(sinkhorn=0),
-        "SoftSort": SoftSort(tau=1),
-        "FastSoftSort": FastSoftSort(strength=1),
-        "OptimalTransport": OptimalTransport(),
-    }
-    for name, relaxation in relaxations.items():
-        for measure_name in ("nDCG", "nDCG@10", "AP", "P@10", "nERR@10", "RR@10"):
-            yield f"{measure_name} × {name}", DirectMetric(measure_name, relaxation)
-
-
-def print_long_lists(options: argparse.Namespace) -> None:
-    """Every direct metric on one list of 5,000 documents with 20 relevant: under 1 GiB, under 1 s."""
-    length = 100 if options.quick else 5000
-    scores, labels = lists(1, length, 20, options.device)
-    print(f"\n| 1 × {length}, 20 relevant | time | kept | peak | < 1 s, < 1 GiB |\n|---|---|---|---|---|")
-    for name, loss in tqdm([row for row in grid() if wanted(row[0], options)], desc="long lists", disable=None):
-        found = measure({"": loss}, scores, labels, 0, options.device)[""]
-        good = found.least < 1 and found.peak < 2**30
-        print(f"| {name} | {found} | {_mb(found.kept)} | {_mb(found.peak)} | {'✓' if good else '✗'} |")
 
 
 def contenders() -> dict[str, dict[str, peers.Step]]:
@@ -321,9 +232,13 @@ def _bytes_of(who: str, name: str, batch: int, length: int) -> int:
     return 4 * batch * length**2 * rounds + tuples
 
 
-def print_lengths(options: argparse.Namespace) -> None:
+def time_and_memory(options: argparse.Namespace) -> None:
     """Every loss over list lengths; ratios are the contender's over ours."""
-    print("\n| loss | batch × N | ours | kept | peak | others: time ratio (kept ratio) |\n|---|---|---|---|---|---|")
+    options.seconds = 0.0 if options.quick else options.seconds
+    names = ("torch", "allRank", "sentence-transformers", "rerank-direct")
+    packages = ", ".join(f"{name} {_version(name)}" for name in names)
+    print(f"{_hardware(options.device)}; {packages}; {datetime.now(UTC):%Y-%m-%d}.\n")
+    head("loss", "batch × N", "ours", "kept", "peak", "others: time ratio (kept ratio)")
     shapes = {10: 4, 40: 2} if options.quick else SHAPES
     rows = {name: everyone for name, everyone in contenders().items() if wanted(name, options)}
     for name, everyone in tqdm(rows.items(), desc="lengths", disable=None):
@@ -331,15 +246,14 @@ def print_lengths(options: argparse.Namespace) -> None:
             fitting = {who: step for who, step in everyone.items() if _bytes_of(who, name, batch, length) < HEAVY}
             if "ours" not in fitting:
                 continue
-            scores, labels = lists(batch, length, None, options.device)
-            found = measure(fitting, scores, labels, options.seconds, options.device)
-            ours = found.pop("ours")
+            scores, labels = batch_of(batch, length, None, options.device)
+            others = measure(fitting, scores, labels, options.seconds, options.device)
+            ours = others.pop("ours")
             ratios = [
                 f"{who} {other.least / ours.least:.1f} ({other.kept / max(ours.kept, 1):.1f})"
-                for who, other in found.items()
+                for who, other in others.items()
             ]
-            row = [name, f"{batch} × {length}", str(ours), _mb(ours.kept), _mb(ours.peak), ", ".join(ratios) or "–"]
-            print(f"| {' | '.join(row)} |", flush=True)
+            row(name, f"{batch} × {length}", ours, _mb(ours.kept), _mb(ours.peak), ", ".join(ratios) or "–")
 
 
 def _version(package: str) -> str:
@@ -360,23 +274,264 @@ def _hardware(device: str) -> str:
         return f"{platform.processor() or platform.machine()}, {torch.get_num_threads()} threads"
 
 
+FEATURES, DRAWN, POOL, TEST, RATE, FIRST, START = 32, 16, 512, 300, 0.003, 200, 0.014
+SHOWN = (0, 20, 50, 100, 200, 300)
+
+PAPERS = ("Approx(alpha=10)", "FastSoftSort(strength=1)", "TwinSigmoid(gradient=3, alpha=1)", "SoftSort(tau=1)")
+DEFAULTS = ("Approx()", "FastSoftSort()", "TwinSigmoid()", "SmoothI()", "SoftSort()")
+SLOW = ("NeuralSort()", "OptimalTransport()")
+BALANCED = tuple(
+    f"{relaxation} {balance}"
+    for relaxation in ("SmoothI()", "SoftSort()", "Approx()", "TwinSigmoid()")
+    for balance in ("balance=0", "balance=1")
+)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What lists look like.
+
+    Attributes:
+        size: documents of a list.
+        grades: the grades above 0 of a list.
+        shift: how far a document of grade 1 is shifted, in standard deviations of the features.
+        cutoff: of the measure that is trained on.
+    """
+
+    size: int
+    grades: tuple[int, ...]
+    shift: float
+    cutoff: int = 10
+
+    def draw(self, count: int, seeds: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """Features ``[seeds, count, size, FEATURES]`` and grades ``[count, size]``."""
+        labels = torch.zeros(count, self.size)
+        labels[:, : len(self.grades)] = torch.tensor(self.grades, dtype=torch.float32)
+        direction = torch.randn(FEATURES, generator=torch.Generator().manual_seed(1))
+        drawn = []
+        for seed in seeds:
+            generator = torch.Generator().manual_seed(1000 * count + seed)
+            clear = 0.5 + torch.rand(count, 1, generator=generator)  # how easy a list is
+            noise = torch.randn(count, self.size, FEATURES, generator=generator)
+            drawn.append(noise + (self.shift * clear * labels)[:, :, None] * (direction / direction.norm()))
+        return torch.stack(drawn), labels
+
+
+SETTINGS = {
+    "150": Setting(150, (1, 1, 1, 1), 2.7),
+    "32": Setting(32, (1, 1, 1, 1), 1.8),
+    "8": Setting(8, (1, 1), 1.2, cutoff=3),
+    "grades": Setting(150, (3, 2, 2, 1, 1, 1), 1.5),
+}
+
+
+def make(name: str, measure: str) -> losses.Loss:
+    """A loss from the text of a row: "ListNet()", "Approx()", or "Approx() balance=1"."""
+    call, _, options = name.partition(") ")
+    built = eval(call if call.endswith(")") else f"{call})", dict(load_relaxations() | {"ListNet": ListNet}))
+    if isinstance(built, losses.Loss):
+        built.reduction = "none"
+        return built
+    return losses.DirectMetric(measure, built, reduction="none", **eval(f"dict({options})"))
+
+
+def train(name: str, measure: str, setting: Setting, start: float, seeds: int, steps: int) -> dict[str, Any]:
+    """By step, then by seed: the share of lists that are alive, the spread of scores, and nDCG@10 on new lists."""
+    (features, labels), (new, new_labels) = setting.draw(POOL, range(seeds)), setting.draw(TEST, range(seeds))
+    generator = torch.Generator().manual_seed(0)
+    weights = torch.randn(seeds, FEATURES, 1, generator=generator) * (start / 5 / FEATURES**0.5)
+    optimizer = torch.optim.Adam([weights.requires_grad_()], lr=RATE)
+    loss, shown = make(name, measure), parse("nDCG@10")
+    targets = labels[:DRAWN].repeat(seeds, 1)  # the same in every list
+    alive, spread, quality = [], [], []
+    for step in range(steps + 1):
+        if step % 10 == 0:
+            with torch.no_grad():
+                scores = (new.flatten(1, 2) @ weights).view(seeds, TEST, setting.size)
+                values = shown.exact(scores.flatten(0, 1), new_labels.repeat(seeds, 1)).view(seeds, TEST)
+            quality.append([round(v, 4) for v in values.mean(dim=1).tolist()])
+            spread.append([float(f"{v:.3g}") for v in scores.std(dim=2).mean(dim=1).tolist()])
+        chosen = torch.randperm(POOL, generator=generator)[:DRAWN]
+        scores = (features[:, chosen].flatten(1, 2) @ weights).view(seeds * DRAWN, setting.size)
+        scores.retain_grad()
+        optimizer.zero_grad()
+        (loss(scores, targets, seeds=chosen.repeat(seeds) + step * POOL).sum() / DRAWN).backward()
+        assert scores.grad is not None
+        norms = scores.grad.norm(dim=1).view(seeds, DRAWN) * DRAWN
+        living = (norms > 1e-3 * norms.amax(dim=1, keepdim=True)) & (norms > 1e-8)
+        alive.append([round(v, 4) for v in living.float().mean(dim=1).tolist()])
+        optimizer.step()
+    return {"alive": alive, "spread": spread, "quality": quality}
+
+
+def print_quality(runs: list[dict[str, Any]]) -> None:
+    """Means over seeds, for the last step the standard deviation over seeds too."""
+    steps = [step for step in SHOWN if step <= runs[0]["steps"]]
+    head("lists", "start", "measure", "loss", "alive", *(f"step {step}" for step in steps), "spread")
+    for run in runs:
+        alive = mean(mean(step) for step in run["alive"][:FIRST])
+        cells = [f"{mean(run['quality'][step // 10]):.3f}".lstrip("0") for step in steps]
+        if run["seeds"] > 1:
+            cells[-1] += f" ± {stdev(run['quality'][steps[-1] // 10]):.3f}".replace("0.", ".")
+        how = run["setting"], f"{run['start']:g}", run["measure"], run["loss"], f"{100 * alive:.0f} %"
+        row(*how, *cells, f"{mean(run['spread'][-1]):.2g}")
+
+
+def read_runs(path: Path) -> dict[tuple[Any, ...], dict[str, Any]]:
+    """The runs that are done, the last of each kind."""
+    lines = path.read_text().splitlines() if path.is_file() else []
+    return {key(run): run for run in map(json.loads, lines)}
+
+
+def key(run: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(run[name] for name in ("setting", "start", "measure", "loss", "seeds", "steps"))
+
+
+def fresh(options: argparse.Namespace) -> None:
+    """Do direct metrics learn from a fresh head?"""
+    wanted_runs = [
+        {"setting": setting, "start": options.start, "measure": measure, "loss": loss}
+        | {"seeds": options.seeds, "steps": options.steps}
+        for setting in options.settings
+        for measure in options.measures or [f"nDCG@{SETTINGS[setting].cutoff}", "nDCG"]
+        for loss in (BALANCED if options.balance else options.only or ["ListNet()", *PAPERS, *DEFAULTS, *SLOW])
+    ]
+    done = read_runs(options.output)
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    with options.output.open("a") as file:
+        for run in wanted_runs:
+            if key(run) not in done:
+                how = (run["start"], run["seeds"], run["steps"])
+                done[key(run)] = run | train(run["loss"], run["measure"], SETTINGS[run["setting"]], *how)
+                print(json.dumps(done[key(run)]), file=file, flush=True)
+    print_quality([done[key(run)] for run in wanted_runs])
+
+
+WIDTH, HIDDEN, BATCH = 136, 1024, 128
+EPOCHS: dict[str, Loss] = {
+    "ListNet": ListNet(),
+    "ApproxNDCG": ApproxNDCG(alpha=10),
+    "TwinSigmoid-nDCG": TwinSigmoidNDCG(alpha=1),
+    "SmoothI-nDCG@10": SmoothINDCG("nDCG(dcg='exp-log2')@10"),
+    "SmoothI-nDCG": SmoothINDCG(),
+    "NeuralNDCG": NeuralNDCG(),
+}
+GOALS = {"SmoothI-nDCG": 4, "NeuralNDCG": 10}
+"""Times the products; 2 for the others."""
+
+
+def web30k(queries: int, seed: int = 0) -> Lists:
+    """Lists of WEB30K's shape: lengths from 1 to 1,251, grades 0 to 4 in its proportions."""
+    rng = np.random.default_rng(seed)
+    lengths = np.clip(rng.lognormal(4.6, 0.62, queries), 1, 1251).astype(np.int64)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    rows = int(offsets[-1])
+    values = rng.standard_normal(rows * WIDTH, dtype=np.float32)
+    grades = rng.choice(5, size=rows, p=[0.52, 0.23, 0.18, 0.05, 0.02]).astype(np.int16)
+    ids = pa.array(np.arange(rows)).cast(pa.string())
+    candidates = {"query": np.repeat(np.arange(queries), lengths), "document": np.arange(rows), "grade": grades}
+    store = Store(
+        {"collection": {"name": "made"}, "order": None, "judgments": "grades", "candidates": "made"},
+        tables={
+            "queries": pa.table({"query_id": [f"q{i}" for i in range(queries)]}),
+            "documents": pa.table({"doc_id": ids}),
+            "candidates": pa.table(candidates | {"added": np.zeros(rows, np.uint8)}),
+            "ends": pa.table({"end": offsets[1:], "added": np.zeros(queries, np.int32)}),
+        },
+        columns={"features": Column(values.reshape(rows, WIDTH), tuple(map(str, range(1, WIDTH + 1))))},
+    )
+    return Lists.of(store)
+
+
+def seconds_on(device: torch.device, work: Callable[[], object]) -> float:
+    """Seconds of some work, the device's included."""
+    _wait(device.type)
+    started = time.perf_counter()
+    work()
+    _wait(device.type)
+    return time.perf_counter() - started
+
+
+def products(features: torch.Tensor, rows: int, precision: str) -> float:
+    """Seconds of the network's matrix products over all documents, ``rows`` at a time."""
+    device = features.device
+    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+    first, last = (torch.randn(shape, device=device).to(dtype) for shape in ((WIDTH, HIDDEN), (HIDDEN, 1)))
+    features = features if dtype == torch.float32 else features.to(dtype)
+
+    def work() -> None:
+        for start in range(0, len(features), rows):
+            x = features[start : start + rows]
+            hidden = x @ first
+            hidden @ last
+            x.t() @ hidden
+
+    return seconds_on(device, work)
+
+
+def seconds_of_epoch(lists: Lists, model: MLP, loss: Loss, precision: str) -> float:
+    """Seconds of an epoch of training, without validation."""
+    inputs = model.inputs(lists)
+    gradients = Gradients(model, inputs, lists, loss, precision, Limits(model.budget))  # type: ignore[arg-type]
+    batches = Batches(lists, np.arange(len(lists)), Full(), BATCH, None, 0)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+
+    def work() -> None:
+        for number, groups in enumerate(batches.epoch(0)):
+            gradients.accumulate(groups, number)
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+
+    return seconds_on(next(model.parameters()).device, work)
+
+
+def epoch(options: argparse.Namespace) -> None:
+    """Seconds of an epoch per loss."""
+    device = torch.device(options.device)
+    lists = web30k(options.queries)
+    print(f"{len(lists):,} lists, {lists.size:,} documents, longest {lists.lengths.max():,}", end="; ")
+    print(
+        f"{options.precision}, {options.threads} threads, {device}, torch {torch.__version__}, {platform.machine()}\n"
+    )
+    head("loss", "products", "rerank", "ratio", "to reach")
+    rows = int(lists.lengths.mean() * BATCH)
+    for name, loss in EPOCHS.items():
+        if not wanted(name, options):
+            continue
+        torch.manual_seed(0)
+        model = MLP(hidden=[HIDDEN])
+        model.prepare(lists, 42)
+        model.to(device)
+        values = model.inputs(lists).values
+        seconds_of_epoch(lists.select(np.arange(min(BATCH, len(lists)))), model, loss, options.precision)  # warm
+        before = products(values, rows, options.precision)
+        ours = seconds_of_epoch(lists, model, loss, options.precision)
+        floor = (before + products(values, rows, options.precision)) / 2
+        row(name, f"{floor:.2f} s", f"{ours:.2f} s", f"{ours / floor:.2f}", GOALS.get(name, 2))
+    print(f"\npeak memory of the process: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.1f} GiB")
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="tiny lists and few steps: does it run?")
-    parser.add_argument("--threads", type=int, default=2, help="CPU threads")
-    parser.add_argument("--seconds", type=float, default=3.0, help="about how long a contender of a row is timed")
+    """Measure what was asked for."""
+    parser = parser_of(__doc__)
+    parser.add_argument("what", choices=["time", "fresh", "epoch"])
+    parser.add_argument("--threads", type=int, default=2, help="CPU threads of time and epoch")
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
-    parser.add_argument("--only", nargs="*", help="only the rows whose name has one of these in it")
+    parser.add_argument("--only", nargs="*", help="rows whose name has one of these in it; fresh: these losses")
+    parser.add_argument("--quick", action="store_true", help="time: tiny lists and few steps: does it run?")
+    parser.add_argument("--seconds", type=float, default=3.0, help="time: about how long a contender of a row is timed")
+    parser.add_argument("--output", type=Path, default=Path("runs/cutoffs.jsonl"), help="fresh: runs, a line each")
+    parser.add_argument("--settings", nargs="+", default=["150"], choices=[*SETTINGS], help="fresh")
+    parser.add_argument("--measures", nargs="+", help="fresh: by default nDCG with the setting's cut-off, and without")
+    parser.add_argument("--start", type=float, default=START, help="fresh: how far apart a list's scores lie at first")
+    parser.add_argument("--balance", action="store_true", help="fresh: rows for balance instead")
+    parser.add_argument("--seeds", type=int, default=3, help="fresh")
+    parser.add_argument("--steps", type=int, default=300, help="fresh")
+    parser.add_argument("--queries", type=int, default=18_919, help="epoch: lists; WEB30K's fold has 18,919")
+    parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32", help="epoch")
     options = parser.parse_args()
-    if options.quick:
-        options.seconds = 0.0
-    torch.set_num_threads(options.threads)
-    packages = ", ".join(f"{name} {_version(name)}" for name in ("torch", "allRank", "sentence-transformers", "rerank"))
-    print(f"{_hardware(options.device)}; {packages}; {datetime.now(UTC):%Y-%m-%d}.\n")
-    print_targets(options)
-    print_growth(options)
-    print_long_lists(options)
-    print_lengths(options)
+    torch.set_num_threads(1 if options.what == "fresh" else options.threads)
+    {"time": time_and_memory, "fresh": fresh, "epoch": epoch}[options.what](options)
 
 
 if __name__ == "__main__":

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import math
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from types import ModuleType
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
-
-from rerank.lists import Lists
 
 Step = Callable[[Tensor, Tensor], Tensor]
 """Scores and labels ``[B, N]`` -> a scalar loss."""
@@ -58,48 +54,6 @@ def allrank() -> dict[str, Step]:
         "RMSE": lambda scores, labels: losses.pointwise_rmse(scores.sigmoid(), labels, 5),
         "BCE": lambda scores, labels: losses.bce(scores.sigmoid(), (labels > 0).float()),
     }
-
-
-def allrank_steps(lists: Lists, hidden: int, batch: int, cut: int, steps: int) -> dict[str, Callable[[], float]]:
-    """Seconds of a training step of allRank, by loss; empty where it is not installed.
-
-    Its own dataset (lists padded, or sampled down, to ``cut``), loader, network and losses, and the step of its
-    training loop, over the first lists; the first batch of a loader is not counted.
-    """
-    known = allrank()
-    if not known:
-        return {}
-    with _unneeded_modules():
-        from allrank.data.dataset_loading import FixLength, LibSVMDataset, ToTensor
-        from allrank.models.model import make_model
-    from scipy.sparse import csr_matrix
-
-    queries = min(len(lists), (steps + 1) * batch)
-    end = int(lists.offsets[queries])
-    of_row = np.repeat(np.arange(queries), lists.lengths[:queries])
-    to_tensor, fix = ToTensor(), FixLength(cut)
-    data = LibSVMDataset(
-        csr_matrix(lists.matrix(["features"])[:end]),
-        lists.grades[:end].astype(np.float32),
-        of_row,
-        transform=lambda sample: to_tensor(fix(sample)),
-    )
-
-    def seconds(loss: Step) -> float:
-        layers = {"sizes": [hidden], "input_norm": False, "activation": "ReLU", "dropout": 0.0}
-        model = make_model(
-            layers, None, {"d_output": 1, "output_activation": None}, lists.matrix(["features"]).shape[1]
-        )
-        optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-        start, count = 0.0, -1
-        for features, labels, indices in torch.utils.data.DataLoader(data, batch, shuffle=True, num_workers=1):
-            loss(model(features, labels == -1, indices), labels).backward()
-            optimizer.step()
-            optimizer.zero_grad()
-            start, count = start or time.perf_counter(), count + 1
-        return (time.perf_counter() - start) / count
-
-    return {name: partial(seconds, known[name]) for name in ("ListNet", "ApproxNDCG", "NeuralNDCG")}
 
 
 class _GivenScores(torch.nn.Module):

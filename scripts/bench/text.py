@@ -1,32 +1,44 @@
-"""Scoring and training on real lists, side by side with sentence-transformers.
+"""Texts: speed beside sentence-transformers, the ranking in each arithmetic, and what a training step costs.
 
-    python scripts/bench/text.py --lists lists/scifact-train [--model sentence-transformers/all-MiniLM-L6-v2]
-        [--scored 600] [--trained 4] [--depth 50] [--length 256] [--threads 2] [--rounds 3] [--compile]
-    python scripts/bench/text.py --tokens 64 128 256 512 [--random base] [--only rerank "Hugging Face"] …
+    python scripts/bench/text.py pairs --lists lists/scifact-train [--scored 600] [--trained 4] [--threads 2]
+    python scripts/bench/text.py pairs --tokens 64 128 256 512 [--random base] [--only rerank "Hugging Face"] …
+    OMP_NUM_THREADS=1 python scripts/bench/text.py ranking --model runs/x/best --lists LISTS [--exported exported]
+    python scripts/bench/text.py step [--lists lists/scifact-train] [--trained 8] [--dropout 0.1]
+    python scripts/bench/text.py gradient [--lengths 12 50 150] [--tokens 192] [--modes full cached]
 
-prints Markdown. *Scoring*: the same texts (documents cut to ``--length`` word pieces beforehand, so that both read the
-same tokens), tokenisation included; theirs at its defaults, and in bf16; ours with the usual ways of attention and
-dropout, with our own, with PyTorch's; with padding and all of the last layer, and that compiled. *Hugging Face* is the
-architecture's own forward pass over our sorted chunks, nothing of it replaced.
-*Training*: the same whole lists, one list a step, AdamW; theirs by ``CrossEncoderTrainer`` with ``LambdaLoss`` in
-micro-batches of 16, which tokenises in each step; ours with SmoothI-nDCG on token ids that were cached before, as it
-always trains; ours in one process, theirs in another. The first step is left out (of theirs it is another list, of as
-many documents). Contenders take turns; a row has the best of its rounds by the clock. *Of the best* is what all of the
-encoder's products and attention need (two operations a weight and token, four a dimension and pair of tokens, thrice
-that in training; padding is not counted as work) over what a product of 4096 x 4096 matrices in bf16 reaches before and
-after. ``--tokens`` takes pairs of random words in place of lists, all of one length, so that padding costs nobody
-anything; ``--random`` a model of random weights, with MiniLM's vocabulary: ``base`` has the sizes of BERT-base,
-``modern`` 6 layers of ModernBERT-base's.
+Each prints a Markdown table: pairs, step and gradient those of docs/training.md, ranking that of docs/export.md.
+
+pairs: scoring the same texts (documents cut to ``--length`` word pieces beforehand, so that all read the same tokens),
+    tokenisation included; theirs at its defaults, and in bf16; ours with its own and with PyTorch's kernels, and
+    padded. *Hugging Face* is the architecture's own forward pass over our sorted chunks. Training on the same whole
+    lists, one list a step, AdamW; theirs by ``CrossEncoderTrainer`` with ``LambdaLoss`` in micro-batches of 16, which
+    tokenises in each step; ours with SmoothI-nDCG on token ids that were cached before, in a process of its own. The
+    first step is left out. Contenders take turns; a row has the best of its rounds by the clock. *Of the best* is what
+    all of the encoder's products and attention need (thrice in training; padding is not counted as work) over what a
+    product of 4096 x 4096 matrices in bf16 reaches before and after. ``--tokens`` takes pairs of random words of one
+    length, so that padding costs nobody anything; ``--random`` a model of random weights: ``base`` has the sizes of
+    BERT-base, ``modern`` 6 layers of ModernBERT-base's.
+ranking: float32, bf16 and every file that ``rerank export --model`` put into ``--exported``: seconds of the processor,
+    the best of the rounds; nDCG@10 of ``--queries`` lists (``--skip`` goes on where another call stopped), and the
+    distance of the scores from float32's.
+step: milliseconds that PyTorch's profiler sees of each kind of operation, per step, over all lists but the first;
+    *Python and launches* is the clock's time less that.
+gradient: seconds (of the processor; by the clock on a GPU) and the most memory of the gradient on one long list, by
+    ``gradient`` mode: medians over the rounds.
 """
 
 from __future__ import annotations
 
 import argparse
 import copy
+import ctypes
 import logging
 import os
+import re
+import statistics
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
@@ -37,29 +49,41 @@ from typing import Any
 
 import numpy as np
 import torch
-from rates import operations, product_rate
-from scoring import Texts, ours, texts_of
+from common import best_of, head, parser_of, row
+from models import MINILM, minilm_tokenizer, operations, product_rate, random_model
 
+from rerank.evaluation.measures import evaluate
 from rerank.kernels.flat import stop_reading_flat
 from rerank.kernels.memory import keep_freed
 from rerank.kernels.packing import pack
-from rerank.kernels.precision import resolve
+from rerank.kernels.precision import Precision, resolve
 from rerank.kernels.ways import Kernels
+from rerank.lists.tokens import Tokens
 from rerank.lists.view import Lists
 from rerank.losses import SmoothINDCG
+from rerank.models.base import Inputs
+from rerank.models.score import score_candidates
 from rerank.models.text.cross_encoder import CrossEncoder
+from rerank.models.text.graphs import opened, scores_of
 from rerank.models.text.network import read_config, read_tokenizer
 from rerank.models.weights import find_model
+from rerank.storage.arrow import Array
 from rerank.training.batches import Group
 from rerank.training.step import Gradients, Limits
+
+Texts = list[tuple[str, str]]
+Score = Callable[[Texts], Any]
 
 QUERY = 64
 """Word pieces of a query at the most."""
 
-ASKED = 8
+QUERY_WORDS = 8
 """Words of a random query."""
 
-MINILM = "sentence-transformers/all-MiniLM-L6-v2"
+RANDOM: dict[str, tuple[str, dict[str, int]]] = {
+    "base": ("BERT-base", {}),
+    "modern": ("ModernBERT-base", {"num_hidden_layers": 6}),
+}
 
 WAYS: dict[str, tuple[Kernels, bool]] = {
     "rerank": ("auto", True),
@@ -69,46 +93,53 @@ WAYS: dict[str, tuple[Kernels, bool]] = {
 }
 """What is compared in training: the ways of attention and dropout, and whether chunks are flat."""
 
-
-def random_model(kind: str, folder: Path) -> str:
-    """Write a model of random weights, with MiniLM's vocabulary."""
-    from transformers import AutoModelForSequenceClassification, BertConfig, ModernBertConfig
-
-    tokenizer = read_tokenizer(find_model(MINILM))
-    ids = {f"{name}_token_id": getattr(tokenizer, f"{name}_token_id") for name in ("pad", "cls", "sep")}
-    sizes: dict[str, Any] = {"vocab_size": len(tokenizer), "num_labels": 1} | ids
-    sizes |= {"bos_token_id": ids["cls_token_id"], "eos_token_id": ids["sep_token_id"]}
-    config = BertConfig(**sizes) if kind == "base" else ModernBertConfig(num_hidden_layers=6, **sizes)
-    torch.manual_seed(0)
-    AutoModelForSequenceClassification.from_config(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return str(folder)
+KINDS = {
+    "optimizer": r"_fused_adam|adamw|Optimizer|_foreach|clip_grad",
+    "attention": r"scaled_dot|flash|bmm|baddbmm|softmax|exp_|aminmax",
+    "products": r"addmm|\bmm\b|linear|mkldnn",
+    "dropout": r"dropout|bernoulli|random_|bitwise",
+    "GELU and norms": r"gelu|layer_norm|tanh",
+    "copies, casts, sums": r"copy|clone|cat|add|mul|div|sub|fill|zero|index|embedding|sum|gather|scatter",
+}
+"""Operations of a step by their names; the first that fits."""
 
 
-def random_lists(options: argparse.Namespace, tokens: int) -> Lists:
+def random_lists(model: str, queries: int, depth: int, tokens: int) -> Lists:
     """Lists of pairs of random words, each of which is a token, all pairs of so many tokens."""
     import pandas as pd
 
-    rng, vocabulary = np.random.default_rng(0), read_tokenizer(Path(options.model)).get_vocab()
+    rng, vocabulary = np.random.default_rng(0), read_tokenizer(Path(model)).get_vocab()
     words = np.array(sorted(word for word in vocabulary if word.isascii() and word.isalpha() and word.islower()))
     rows = [
-        (f"q{q}", " ".join(asked), f"d{q}-{d}", " ".join(rng.choice(words, tokens - ASKED - 3)), int(d < 2))
-        for q in range(max(options.trained, -(-options.scored // options.depth)))
-        for asked in [rng.choice(words, ASKED)]
-        for d in range(options.depth)
+        (f"q{q}", " ".join(query), f"d{q}-{d}", " ".join(rng.choice(words, tokens - QUERY_WORDS - 3)), int(d < 2))
+        for q in range(queries)
+        for query in [rng.choice(words, QUERY_WORDS)]
+        for d in range(depth)
     ]
     return Lists.from_dataframe(pd.DataFrame(rows, columns=["query_id", "query", "doc_id", "text", "grade"]))
 
 
 def lists_of(options: argparse.Namespace) -> Lists:
-    """The lists that were asked for."""
-    return random_lists(options, options.of_tokens) if options.of_tokens else Lists.open(options.lists)
+    """The lists that were named, or random ones."""
+    if options.lists:
+        return Lists.open(options.lists)
+    queries = max(options.trained, -(-options.scored // options.depth))
+    return random_lists(options.model, queries, options.depth, options.of_tokens)
 
 
-def padding(parts: list[np.ndarray], budget: int) -> float:
-    """Padded over real tokens, less one, where each part is cut into chunks by itself."""
-    padded = sum(part[chunk].max() * len(chunk) for part in parts for chunk in pack(part, budget))
-    return float(padded / sum(part.sum() for part in parts) - 1)
+def usable_lists(options: argparse.Namespace) -> Lists:
+    """The lists to train on."""
+    lists = lists_of(options)
+    some = lists.select(np.flatnonzero(np.add.reduceat(lists.grades > 0, lists.offsets[:-1]) > 0)).top(options.depth)
+    return some.select(np.arange(min(options.trained, len(some))))
+
+
+def texts_of(lists: Lists, documents: list[str] | None = None) -> Texts:
+    """The texts of all pairs; ``documents``, by row of the store, may stand in for the stored ones."""
+    queries = lists.store.queries.column("text").to_pylist()
+    documents = documents or lists.store.documents.column("text").to_pylist()
+    of_row = np.repeat(lists.queries, lists.lengths)
+    return [(queries[q], documents[d]) for q, d in zip(of_row, lists.documents, strict=True)]
 
 
 def cut(lists: Lists, model: CrossEncoder) -> Texts:
@@ -120,41 +151,100 @@ def cut(lists: Lists, model: CrossEncoder) -> Texts:
     return texts_of(lists, short)
 
 
-def their_scoring(name: str, length: int, device: torch.device, dtype: str) -> Callable[[Texts], object]:
+def padding(parts: list[np.ndarray], budget: int) -> float:
+    """Padded over real tokens, less one, where each part is cut into chunks by itself."""
+    padded = sum(part[chunk].max() * len(chunk) for part in parts for chunk in pack(part, budget))
+    return float(padded / sum(part.sum() for part in parts) - 1)
+
+
+def read(model: CrossEncoder, pairs: Texts) -> tuple[Inputs, Array]:
+    """The tokens of pairs, and their rows."""
+    sides = []
+    for texts, limit in zip(zip(*pairs, strict=True), (model.query_length, model.document_length), strict=True):
+        ids = model.tokenizer(list(texts), add_special_tokens=False, verbose=False)["input_ids"]
+        sides.append([np.asarray(row[:limit], dtype=np.int64) for row in ids])
+    rows = np.arange(len(pairs))
+    return model._pairs(Tokens.of(*sides), rows, rows), rows
+
+
+def our_scoring(model: CrossEncoder, precision: Precision) -> Score:
+    """Our length-sorted chunks, in some arithmetic."""
+
+    def score(pairs: Texts) -> Array:
+        inputs, rows = read(model, pairs)
+        return score_candidates(model, inputs, rows, rows, precision=precision)
+
+    return score
+
+
+def exported_scoring(model: CrossEncoder, graph: Path) -> Score:
+    """The same tokens by an exported file."""
+    run = opened(graph)
+    return lambda pairs: scores_of(run, *read(model, pairs))
+
+
+def their_scoring(name: str, length: int, device: str, dtype: str) -> Score:
+    """sentence-transformers' ``predict``."""
     from sentence_transformers import CrossEncoder as Theirs
 
-    model = Theirs(name, max_length=length, num_labels=1, device=str(device), model_kwargs={"dtype": dtype})
+    model = Theirs(name, max_length=length, num_labels=1, device=device, model_kwargs={"dtype": dtype})
     return lambda pairs: model.predict(pairs, show_progress_bar=False)
 
 
-def ours_training(
-    options: argparse.Namespace, lists: Lists, dropout: float, kernels: Kernels = "auto", flat: bool = True
-) -> float:
-    """Seconds of all lists but the first; ours."""
-    torch.set_num_threads(options.threads)
-    device = torch.device(options.device)
-    if device.type == "cpu":
-        keep_freed()  # as the trainer does
-    model = CrossEncoder(options.model, query_length=options.query, document_length=options.length, dropout=dropout)
-    model.to(device).train()
-    precision, _ = resolve("auto", device)
-    if not flat:
-        stop_reading_flat(model.network)
-    model.settle(precision, kernels)
-    inputs = model.inputs(lists)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-5, fused=True)
-    gradients = Gradients(model, inputs, lists, SmoothINDCG(), precision, Limits(model.budget, 32_768), gradient="auto")
-    times = []
-    for i in range(len(lists)):
-        started = time.perf_counter()
-        rows = np.arange(lists.offsets[i], lists.offsets[i + 1])
-        gradients.accumulate([Group(i, rows, 0)], i)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        if device.type == "cuda":
+class Training:
+    """A training of ours: one list a step, SmoothI-nDCG, AdamW."""
+
+    def __init__(
+        self,
+        options: argparse.Namespace,
+        lists: Lists,
+        dropout: float,
+        kernels: Kernels = "auto",
+        flat: bool = True,
+        gradient: Any = "auto",
+    ) -> None:
+        torch.set_num_threads(options.threads)
+        self.device, self.lists = torch.device(options.device), lists
+        if self.device.type == "cpu":
+            keep_freed()  # as the trainer does
+        torch.manual_seed(0)
+        lengths = {"query_length": options.query, "document_length": options.length}
+        self.model = CrossEncoder(options.model, **lengths, dropout=dropout)
+        self.model.to(self.device).train()
+        precision, _ = resolve("auto", self.device)
+        if not flat:
+            stop_reading_flat(self.model.network)
+        self.model.settle(precision, kernels)
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=2e-5, fused=True)
+        limits = Limits(self.model.budget, 32_768)
+        inputs = self.model.inputs(lists)
+        self.gradients = Gradients(self.model, inputs, lists, SmoothINDCG(), precision, limits, gradient=gradient)
+
+    def add_gradient(self, i: int) -> None:
+        """The gradient of a list."""
+        self.gradients.accumulate([Group(i, np.arange(self.lists.offsets[i], self.lists.offsets[i + 1]), 0)], i)
+
+    def step(self, i: int) -> None:
+        """A step on a list."""
+        self.add_gradient(i)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.wait()
+
+    def wait(self) -> None:
+        """Until the device has done what it was given."""
+        if self.device.type == "cuda":
             torch.cuda.synchronize()
-        times.append(time.perf_counter() - started)
-    return sum(times[1:])
+
+
+def our_training(options: argparse.Namespace, lists: Lists, dropout: float, kernels: Kernels, flat: bool) -> float:
+    """Seconds of all lists but the first; ours."""
+    training = Training(options, lists, dropout, kernels, flat)
+    training.step(0)
+    started = time.perf_counter()
+    for i in range(1, len(lists)):
+        training.step(i)
+    return time.perf_counter() - started
 
 
 def their_training(options: argparse.Namespace, lists: Lists, dropout: float, bf16: bool) -> float:
@@ -218,45 +308,24 @@ def their_training(options: argparse.Namespace, lists: Lists, dropout: float, bf
     return clock.ends[-1] - clock.ends[0]
 
 
-def usable_lists(options: argparse.Namespace) -> Lists:
-    """The lists to train on."""
-    lists = lists_of(options)
-    some = lists.select(np.flatnonzero(np.add.reduceat(lists.grades > 0, lists.offsets[:-1]) > 0)).top(options.depth)
-    return some.select(np.arange(options.trained))
-
-
-def _train(train: Callable[..., float], options: argparse.Namespace, *rest: Any) -> float:
+def _in_process(train: Callable[..., float], options: argparse.Namespace, *rest: Any) -> float:
     return train(options, usable_lists(options), *rest)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--lists", help="lists folder with judgments")
-    parser.add_argument("--tokens", type=int, nargs="+", help="random pairs of so many tokens in place of lists")
-    parser.add_argument("--model", default=MINILM)
-    parser.add_argument("--random", choices=["base", "modern"], help="random weights in place of a model")
-    parser.add_argument("--scored", type=int, default=600, help="pairs to score, drawn from all lists; 0 leaves it out")
-    parser.add_argument("--trained", type=int, default=4, help="lists, the first not timed; 0 leaves it out")
-    parser.add_argument("--depth", type=int, default=50, help="documents of a list to train on")
-    parser.add_argument("--length", type=int, default=256, help="word pieces of a document at the most")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--only", nargs="+", default=[""], help="contenders whose names hold one of these")
-    parser.add_argument("--compile", action="store_true", help="score with torch.compile as well (minutes to compile)")
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    options = parser.parse_args()
+def pairs(options: argparse.Namespace) -> None:
+    """Speed of scoring and training."""
     if bool(options.lists) == bool(options.tokens):
-        parser.error("either --lists or --tokens")
-    torch.set_num_threads(options.threads)
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+        raise SystemExit("either --lists or --tokens")
     spawned = partial(ProcessPoolExecutor, 1, mp_context=get_context("spawn"))  # how ours keeps memory is not theirs
     options.named = f"random {options.random}" if options.random else options.model
     with tempfile.TemporaryDirectory() as folder, spawned() as mine, spawned() as theirs:
-        options.model = random_model(options.random, Path(folder)) if options.random else str(find_model(options.model))
+        if options.random:
+            shape, settings = RANDOM[options.random]
+            options.model = random_model(shape, Path(folder), minilm_tokenizer(), **settings)
         for tokens in options.tokens or [None]:
-            options.of_tokens, options.query = tokens, QUERY
+            options.of_tokens = tokens
             if tokens:
-                options.query, options.length = ASKED, tokens - ASKED - 3
+                options.query, options.length = QUERY_WORDS, tokens - QUERY_WORDS - 3
             compare(options, mine, theirs)
 
 
@@ -269,85 +338,236 @@ def compare(options: argparse.Namespace, mine: ProcessPoolExecutor, theirs: Proc
     lists = lists_of(options)
     drawn = np.random.default_rng(0).permutation(lists.size)[: options.scored]
     everything = cut(lists, model)
-    pairs = [everything[i] for i in drawn]
+    texts = [everything[i] for i in drawn]
     inputs = model.inputs(lists)
     lengths = inputs.lengths(lists.row_numbers)
+
+    scorers = all_scorers(options, model, precision)
+    scorers = {name: make for name, make in scorers.items() if options.scored and _wanted(name, options)}
+    scoring = {name: make() for name, make in scorers.items()}
+    training = {name: train for name, train in all_trainings(options, mine, theirs).items() if _wanted(name, options)}
+    training = training if options.trained else {}
+    for score in scoring.values():
+        score(texts[:32])  # nothing is timed the first time
+    seconds = best_of({name: partial(score, texts) for name, score in scoring.items()}, options.rounds)
+    for _ in range(options.rounds):
+        for name, train in training.items():
+            seconds[name] = min(seconds.get(name, np.inf), train())
+    best = max(best, product_rate(device))
+
+    apart = padding([lengths[a:b] for a, b in pairwise(lists.offsets)], model.budget)
+    together = f", {padding([lengths[drawn]], model.budget):.1%} of those of the scored pairs" if len(drawn) else ""
+    print(f"\n{options.named}, {options.threads} threads, {device}, torch {torch.__version__}", end="; ")
+    print(f"bf16 product {best / 1e12:.2f} TFLOP/s", end="; ")
+    print(f"padding: {apart:.1%} of the tokens of a list by itself{together}; taken: {model.settle(precision)}\n")
+    head("work", "tokens", "pairs/s", "against", "of the best")
+    some = usable_lists(options)
+    trained_lengths = inputs.lengths(some.row_numbers)[int(some.lengths[0]) :] if training else lengths[:0]
+    for name, took in seconds.items():
+        scored = name in scoring
+        work = lengths[drawn] if scored else trained_lengths
+        need = operations(model.network, work) * (1 if scored else 3)
+        against = seconds[next(iter(scoring))] if scored else _their_best(name, seconds)
+        rates = f"{len(work) / took:.1f}", f"{against / took:.2f}", f"{need / took / best:.0%}"
+        row(f"{'scoring' if scored else 'training'}, {name}", f"{len(work)} x {work.mean():.0f}", *rates)
+
+
+def _wanted(name: str, options: argparse.Namespace) -> bool:
+    return any(part in name for part in options.only)
+
+
+def _their_best(name: str, seconds: dict[str, float]) -> float:
+    """Seconds of the faster of sentence-transformers' precisions with the same dropout, else of the first contender."""
+    alike = {other: took for other, took in seconds.items() if other.endswith(name.rpartition(", ")[2])}
+    theirs = [took for other, took in alike.items() if other.startswith("sentence")]
+    return min(theirs or alike.values())
+
+
+def all_scorers(
+    options: argparse.Namespace, model: CrossEncoder, precision: Precision
+) -> dict[str, Callable[[], Score]]:
+    """What makes each contender in scoring, by its name."""
     length = options.query + options.length + 3
 
-    def told(kernels: Kernels, flat: bool) -> CrossEncoder:
+    def ours(kernels: Kernels, flat: bool) -> Score:
         copied = copy.deepcopy(model)
         if not flat:
             stop_reading_flat(copied.network)
         copied.settle(precision, kernels)
-        return copied
+        return our_scoring(copied, precision)
 
-    every: dict[str, Callable[[], Callable[[Texts], object]]] = {
-        "sentence-transformers `predict`": lambda: their_scoring(options.model, length, device, "float32"),
-        "sentence-transformers bf16": lambda: their_scoring(options.model, length, device, "bfloat16"),
-        "rerank fp32": lambda: ours(copy.deepcopy(model), "fp32"),
-        f"rerank {precision}": lambda: ours(model, precision),
-        f"rerank {precision}, own kernels": lambda: ours(told("own", True), precision),
-        f"rerank {precision}, torch's kernels": lambda: ours(told("torch", True), precision),
-        f"rerank {precision}, padded": lambda: ours(told("auto", False), precision),
-        f"Hugging Face {precision}, padded": lambda: ours(told("torch", False), precision),
+    return {
+        "sentence-transformers `predict`": lambda: their_scoring(options.model, length, options.device, "float32"),
+        "sentence-transformers bf16": lambda: their_scoring(options.model, length, options.device, "bfloat16"),
+        "rerank fp32": lambda: our_scoring(copy.deepcopy(model), "fp32"),
+        f"rerank {precision}": lambda: our_scoring(model, precision),
+        f"rerank {precision}, own kernels": lambda: ours("own", True),
+        f"rerank {precision}, torch's kernels": lambda: ours("torch", True),
+        f"rerank {precision}, padded": lambda: ours("auto", False),
+        f"Hugging Face {precision}, padded": lambda: ours("torch", False),
     }
-    if options.compile:
 
-        def compiled() -> Callable[[Texts], object]:
-            padded = told("auto", False)
-            padded.network = torch.compile(padded.network, dynamic=True)  # type: ignore[assignment]
-            return ours(padded, precision)
 
-        every[f"rerank {precision}, padded, compiled"] = compiled
-    asked = [name for name in every if options.scored and any(part in name for part in options.only)]
-    scoring = {name: every[name]() for name in asked}
-    some = usable_lists(options)
-    training: dict[str, Callable[[], float]] = {}
+def all_trainings(
+    options: argparse.Namespace, mine: ProcessPoolExecutor, theirs: ProcessPoolExecutor
+) -> dict[str, Callable[[], float]]:
+    """What times each contender in training, by its name."""
+    trainings: dict[str, Callable[[], float]] = {}
     for words, rate in {"dropout 0.1": 0.1, "no dropout": 0.0}.items():
         for bf16 in (False, True):
             who = f"sentence-transformers {'bf16' if bf16 else 'fp32'}, {words}"
-            training[who] = partial(trained, theirs, their_training, options, rate, bf16)
+            trainings[who] = lambda rate=rate, bf16=bf16: theirs.submit(
+                _in_process, their_training, options, rate, bf16
+            ).result()
         for way, how in WAYS.items():
-            training[f"{way}, {words}"] = partial(trained, mine, ours_training, options, rate, *how)
-    asked = [name for name in training if options.trained and any(part in name for part in options.only)]
-    training = {name: training[name] for name in asked}
+            trainings[f"{way}, {words}"] = lambda rate=rate, how=how: mine.submit(
+                _in_process, our_training, options, rate, *how
+            ).result()
+    return trainings
 
-    seconds = dict.fromkeys([*scoring, *training], np.inf)
-    for score in scoring.values():
-        score(pairs[:32])  # nothing is timed the first time
-    for _ in range(options.rounds):
-        for name, score in scoring.items():
-            started = time.perf_counter()
-            score(pairs)
-            seconds[name] = min(seconds[name], time.perf_counter() - started)
-        for name, train in training.items():
-            seconds[name] = min(seconds[name], train())
-    best = max(best, product_rate(device))
 
-    parts = [lengths[a:b] for a, b in pairwise(lists.offsets)]
-    apart = padding(parts, model.budget)
-    together = f", {padding([lengths[drawn]], model.budget):.1%} of those of the scored pairs" if len(drawn) else ""
-    machine = f"{options.named}, {options.threads} threads, {device}, torch {torch.__version__}"
-    print(f"\n{machine}; bf16 product {best / 1e12:.2f} TFLOP/s; ", end="")
-    print(f"padding: {apart:.1%} of the tokens of a list by itself{together}; ", end="")
-    print(f"taken: {model.settle(precision)}\n")
-    print("| work | tokens | pairs/s | against | of the best |\n|---|---|---|---|---|")
-    timed = slice(int(some.offsets[1]), None) if options.trained else slice(0)
-    kept = inputs.lengths(some.row_numbers)[timed]
+def ranking(options: argparse.Namespace) -> None:
+    """Speed and nDCG@10 of float32, bf16 and exported files."""
+    model = CrossEncoder(options.model)
+    length = model.query_length + model.document_length + model.template.special
+    lists = Lists.open(options.lists).top(options.depth)
+    texts = texts_of(lists)
+    texts = [texts[i] for i in np.random.default_rng(0).permutation(len(texts))[: options.scored]]
+    makers: dict[str, Callable[[], Score]] = {
+        "sentence-transformers `predict`": lambda: their_scoring(options.model, length, "cpu", "float32"),
+        "rerank fp32": lambda: our_scoring(model, "fp32"),
+        "rerank bf16": lambda: our_scoring(model, "bf16"),
+    }
+    for pattern in ("*/*.onnx", "*/*.xml") if options.exported else ():
+        for graph in sorted(options.exported.glob(pattern)):
+            makers[graph.name] = partial(exported_scoring, model, graph)
+    contenders = {name: make() for name, make in makers.items() if _wanted(name, options)}
+    for score in contenders.values():
+        score(texts[:32])
+    works = {name: partial(score, texts) for name, score in contenders.items()}
+    seconds = best_of(works, options.rounds, time.process_time)
+    quality = {name: ["", "", ""] for name in contenders}
+    if options.queries:
+        some = lists.select(np.arange(options.skip, min(options.skip + options.queries, len(lists))))
+        quality = qualities(some, contenders)
+    first = next(iter(seconds))
+    head("contender", "pairs/s", f"against {first}", "nDCG@10", "largest change of a score", "Kendall's τ")
     for name, took in seconds.items():
-        work, kind = (lengths[drawn], scoring) if name in scoring else (kept, training)
-        alike = [n for n in kind if name in scoring or n.endswith(name.rpartition(", ")[2])]
-        first = alike[0] if name in scoring else min(alike, key=lambda n: (not n.startswith("sent"), seconds[n]))
-        need = operations(model.network, work) * (1 if name in scoring else 3)
-        row = f"{len(work)} x {work.mean():.0f} | {len(work) / took:.1f} | {seconds[first] / took:.2f}"
-        print(
-            f"| {'scoring' if name in scoring else 'training'}, {name} | {row} | {need / took / best:.0%} |", flush=True
-        )
+        row(name, f"{len(texts) / took:.0f}", f"{seconds[first] / took:.2f}", *quality[name])
 
 
-def trained(pool: ProcessPoolExecutor, train: Callable[..., float], options: argparse.Namespace, *rest: Any) -> float:
-    """Seconds that training takes in another process."""
-    return pool.submit(_train, train, options, *rest).result()
+def qualities(lists: Lists, contenders: dict[str, Score]) -> dict[str, list[str]]:
+    """nDCG@10 of each, the largest difference from float32's scores, and Kendall's tau with them."""
+    from scipy.stats import kendalltau
+
+    assert lists.qrels is not None, "lists without judgments"
+    texts, ends = texts_of(lists), [(a, b) for a, b in pairwise(lists.offsets) if b - a > 1]
+    exact, cells = None, {}
+    for name in sorted(contenders, key=lambda name: name != "rerank fp32"):
+        scores = np.asarray(contenders[name](texts), dtype=np.float32)
+        exact = scores if exact is None else exact
+        mean = evaluate(lists.run(scores), lists.qrels, "nDCG@10", name=name).mean["nDCG@10"]
+        tau = np.mean([kendalltau(scores[a:b], exact[a:b]).statistic for a, b in ends])
+        cells[name] = [f"{mean:.4f}", f"{np.abs(scores - exact).max():.3f}", f"{tau:.4f}"]
+    return cells
+
+
+def step(options: argparse.Namespace) -> None:
+    """Where a step's time goes."""
+    options.of_tokens, options.scored = options.tokens[0] if options.tokens else 270, 0
+    lists = usable_lists(options)
+    training, steps = Training(options, lists, options.dropout, options.kernels), len(lists) - 1
+    training.step(0)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
+        started = time.perf_counter()
+        for i in range(1, len(lists)):
+            training.step(i)
+        whole = 1e3 * (time.perf_counter() - started) / steps
+    milliseconds = Counter[str]()
+    for event in profiler.key_averages():
+        kind = next((kind for kind, names in KINDS.items() if re.search(names, event.key)), "other operations")
+        milliseconds[kind] += event.self_cpu_time_total / 1e3 / steps
+    milliseconds["Python and launches"] = max(0.0, whole - sum(milliseconds.values()))
+    head("a step's", "ms", "share")
+    for kind, took in milliseconds.most_common():
+        row(kind, f"{took:.1f}", f"{took / whole:.0%}")
+    row("all", f"{whole:.1f}", "")
+
+
+def resident(key: str) -> int:
+    """Bytes that Linux gives this process: now (VmRSS), or at most since the last reset (VmHWM)."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(key))
+
+
+def costs_of_gradient(training: Training) -> tuple[float, int]:
+    """Seconds and peak memory of the gradient of the second list, into gradients that are there."""
+    training.optimizer.zero_grad(set_to_none=False)
+    training.wait()
+    cuda = training.device.type == "cuda"
+    if cuda:
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+    else:
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
+        Path("/proc/self/clear_refs").write_text("5")
+        before = resident("VmRSS")
+    clock = time.perf_counter if cuda else time.process_time
+    started = clock()
+    training.add_gradient(1)
+    training.wait()
+    seconds = clock() - started
+    return seconds, (torch.cuda.max_memory_allocated() if cuda else resident("VmHWM")) - before
+
+
+def gradient(options: argparse.Namespace) -> None:
+    """Seconds and memory of each way to a gradient."""
+    tokens = options.tokens[0] if options.tokens else 192
+    options.query, options.length = QUERY_WORDS, tokens - QUERY_WORDS - 3
+    head("documents", "gradient", "seconds", "documents/s", "peak memory")
+    for length in options.lengths:
+        lists = random_lists(options.model, 2, length, tokens)
+        trainings = {mode: Training(options, lists, options.dropout, gradient=mode) for mode in options.modes}
+        costs: dict[str, list[tuple[float, int]]] = {mode: [] for mode in trainings}
+        for training in trainings.values():
+            training.add_gradient(0)
+        for _ in range(options.rounds):
+            for mode, training in trainings.items():
+                costs[mode].append(costs_of_gradient(training))
+        for mode, measured in costs.items():
+            seconds, peak = (statistics.median(numbers) for numbers in zip(*measured, strict=True))
+            row(length, mode, f"{seconds:.2f}", f"{length / seconds:.1f}", f"{peak / 1e6:.0f} MB")
+
+
+def main() -> None:
+    """Measure what was asked for."""
+    parser = parser_of(__doc__)
+    parser.add_argument("what", choices=["pairs", "ranking", "step", "gradient"])
+    parser.add_argument("--lists", help="lists folder with judgments")
+    parser.add_argument("--tokens", type=int, nargs="+", help="random pairs of so many tokens in place of lists")
+    parser.add_argument("--model", default=MINILM)
+    parser.add_argument("--random", choices=RANDOM, help="random weights in place of a model")
+    parser.add_argument("--scored", type=int, default=600, help="pairs to score, drawn from all lists; 0 leaves it out")
+    parser.add_argument("--trained", type=int, default=4, help="lists, the first not timed; 0 leaves it out")
+    parser.add_argument("--depth", type=int, default=50, help="documents of a list")
+    parser.add_argument("--length", type=int, default=256, help="word pieces of a document at the most")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", nargs="+", default=[""], help="contenders whose names hold one of these")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--exported", type=Path, help="ranking: folder that rerank export --model made")
+    parser.add_argument("--queries", type=int, default=30, help="ranking: lists that are measured; 0 leaves it out")
+    parser.add_argument("--skip", type=int, default=0, help="ranking: lists left out before those")
+    parser.add_argument("--dropout", type=float, default=0.1, help="step, gradient")
+    parser.add_argument("--kernels", default="auto", choices=["auto", "own", "torch"], help="step")
+    parser.add_argument("--lengths", type=int, nargs="+", default=[12, 50, 150], help="gradient: documents of the list")
+    parser.add_argument("--modes", nargs="+", default=["full", "cached"], help="gradient")
+    options = parser.parse_args()
+    options.query = QUERY
+    options.model = str(find_model(options.model))
+    torch.set_num_threads(options.threads)
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    globals()[options.what](options)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,30 @@
-"""Whether a command that is killed is finished by the next one: the same bytes, and nothing left beside them.
+"""What commands make of interruption, company and damage: each is started, disturbed, and what is there compared.
 
-    python scripts/try/kills.py --data DIR [--kills 40] [--operations 20] [--only COMMAND] [--folder DIR]
+    python scripts/try/kills.py kills --data DIR [--times 40] [--operations 20] [--only COMMAND]
+    python scripts/try/kills.py pairs --data DIR [--times 20]
+    python scripts/try/kills.py bits --data DIR [--times 40]
+    python scripts/try/kills.py pieces --data DIR
 
-``DIR`` holds ``dl20`` (a ``files:`` folder with runs), ``scifact`` (BEIR) and ``MQ2008`` (LETOR). Each command is
-killed at random moments (by KILL, TERM and INT in turn; every second time of its whole run, otherwise of the 100 ms
-from its first file on), and by KILL right before operations on files, spread over all that it does: opening a file to
-write, renaming, deleting, making and removing folders. Then it is given again; what is there has to be what it makes
-when it is left alone, but for notes with times in them, and nothing hidden may be left. The processes, an experiment's
-workers included, are forks of one that has imported everything, so that kills meet the work and not the imports.
+Each prints a Markdown table: kills and pieces those of docs/reliability.md, pairs and bits that of docs/identity.md.
+``DIR`` holds ``dl20`` (a ``files:`` folder with runs), ``scifact`` (BEIR) and ``MQ2008`` (LETOR). The processes are
+forks of one that has imported everything, so that they are disturbed at work and not while they import; an experiment's
+workers are started as always.
+
+kills: each command is killed at random moments (by KILL, TERM and INT in turn; every second time of its whole run,
+    otherwise of the 100 ms from its first file on), and by KILL right before operations on files, spread over all that
+    it does: opening a file to write, renaming, deleting, making and removing folders. Then it is given again; what is
+    there has to be what it makes when it is left alone, but for notes with times in them, and nothing hidden may be
+    left.
+pairs: a command is given twice at the same moment, on one folder; one has to leave with a line, and what is there has
+    to be what one alone makes.
+bits: one bit is flipped, somewhere in a file of a checkpoint, a trained model, lists, their columns or an experiment's
+    cells, and the folder is used: resumed, loaded, verified, or read for the table. It has to be refused with the
+    file's name.
+pieces: four trainings by 1, 2 and 4 processes, each process's share of a batch in 1, 2 and 4 pieces, in float32 and
+    without dropout (whose random numbers are each process's own). An entry has the largest difference of a weight, and
+    of a validation measure after any epoch, from the training by one process in one piece. Biases that neither a
+    softmax nor a ranking loss sees have no gradient but rounding errors, of which Adam makes steps of full length:
+    their differences are in brackets. With batch norm one process has the whole batch.
 """
 
 from __future__ import annotations
@@ -23,6 +40,7 @@ import os
 import random
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -43,12 +61,12 @@ import rerank.retrieval.tune
 import rerank.scoring.column
 import rerank.training.trainer
 from rerank.commands.cli import main as rerank
-from rerank.experiments import engines, worker
 
+ROOT = Path(__file__).resolve().parent.parent.parent
 PEEK = os.WEXITED | os.WNOHANG | os.WNOWAIT
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 FREE = ("log.txt", "provenance.json", "README.md", "config.yaml", "metrics.jsonl", "results.json", "table.md")
-"""Files with times and paths in them: that they are there is all that is compared."""
+"""Files with times and paths in them: that they are there is all that is compared, and a flipped bit is no damage."""
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 PATHS = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate", "os.chmod")
 """What Python says of operations on files, their path first; ``os.rename`` is ``os.replace`` too."""
@@ -68,67 +86,20 @@ class Case(NamedTuple):
     reset: Callable[[], None]
 
 
-class Worker:
-    """A worker of an experiment, forked before the experiment is, which sees it as the process that it would start.
-
-    It is nobody's child, and ends as the real one does when its input does.
-    """
-
-    def __init__(self) -> None:
-        (jobs, give), (take, replies) = os.pipe(), os.pipe()
-        if (child := os.fork()) == 0:
-            if os.fork() == 0:
-                os.close(give)
-                os.close(take)
-                for number, end in enumerate((jobs, replies, os.open(os.devnull, os.O_WRONLY))):
-                    os.dup2(end, number)
-                os.close(jobs)
-                os.close(replies)
-                sys.stdin = os.fdopen(0)
-                worker.main()
-            os._exit(0)
-        os.waitpid(child, 0)
-        os.close(jobs)
-        os.close(replies)
-        self.stdin, self.stdout = os.fdopen(give, "w"), os.fdopen(take)
-
-    def start(self, process: Any) -> Worker:
-        """What `engines.Process` starts."""
-        process._log.parent.mkdir(parents=True, exist_ok=True)
-        process._process = self
-        return self
-
-    def kill(self) -> None:
-        """End it."""
-        self.stdin.close()
-
-    def wait(self) -> int:
-        """Its exit code, when it has ended."""
-        self.stdout.read()
-        return 0
-
-    def close(self) -> None:
-        """Leave it to another process."""
-        self.stdin.close()
-        self.stdout.close()
-
-
-def start(words: Sequence[str], place: Path, stop: int | None = None) -> int:
+def start(words: Sequence[str], place: Path, stop: int | None = None, said: str = "said.txt") -> int:
     """A command in a process of its own; returns its number.
 
     Args:
         words: the command.
-        place: below it operations on files count; beside it are ``said.txt``, what the command says, and, once it is
+        place: below it operations on files count; beside it are ``said``, what the command says, and, once it is
             through, ``done.json``: how many operations there were, and what it imported.
         stop: the operation before which it is killed; None never kills it.
+        said: the file of what it says.
     """
     sys.stdout.flush()
-    ready = Worker() if words[0] == "experiment" else None
     if (child := os.fork()) == 0:
         code = 1
         signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
-        if ready is not None:
-            engines.Process._start = lambda process: ready.start(process)  # type: ignore[method-assign,return-value]
         try:
             counted = itertools.count(1)
             seen = [0]
@@ -144,7 +115,7 @@ def start(words: Sequence[str], place: Path, stop: int | None = None) -> int:
             sys.addaudithook(watch)
             logging.getLogger("rerank").setLevel(logging.ERROR)
             with (
-                (place.parent / "said.txt").open("w") as file,
+                (place.parent / said).open("w") as file,
                 contextlib.redirect_stdout(file),
                 contextlib.redirect_stderr(file),
             ):
@@ -155,8 +126,6 @@ def start(words: Sequence[str], place: Path, stop: int | None = None) -> int:
             (place.parent / "done.json").write_text(json.dumps([seen[0], list(sys.modules)]))
         finally:
             os._exit(code)
-    if ready is not None:
-        ready.close()
     return child
 
 
@@ -190,6 +159,11 @@ def _counts(path: Path) -> bool:
     return path.is_file() and path.name not in FREE and path.suffix not in (".parquet", ".png")
 
 
+def text_of(place: Path, said: str = "said.txt") -> str:
+    """What a command said."""
+    return (place.parent / said).read_text()
+
+
 def hidden(folder: Path) -> list[str]:
     """What writers use while they write: temporary files, folders that were replaced, locks."""
     return [str(path.relative_to(folder)) for path in folder.rglob(".*")]
@@ -218,7 +192,7 @@ def signal_of(number: int) -> signal.Signals:
     return SIGNALS[number // 2 % len(SIGNALS)]
 
 
-def killed(case: Case, place: Path, kills: int, operations: int, rng: random.Random) -> None:
+def killed(case: Case, place: Path, times: int, operations: int, rng: random.Random) -> None:
     """Kill a command again and again, and print how often the next one did not end as one that is left alone."""
     case.reset()
     alone(case.words, place)
@@ -229,8 +203,8 @@ def killed(case: Case, place: Path, kills: int, operations: int, rng: random.Ran
     assert not hidden(place), f"{case.name}: leaves {hidden(place)}"
     stops = [1 + i * count // operations for i in range(operations)] if operations < count else range(1, count + 1)
     counts, signals, wrong, number, missed = Counter[str](), Counter[str](), 0, 0, 0
-    ways: list[int | None] = [*[None] * kills, *stops]
-    while ways and missed < 5 * kills + 5:
+    ways: list[int | None] = [*[None] * times, *stops]
+    while ways and missed < 5 * times + 5:
         stop = ways[-1]
         case.reset()
         before = content(place)
@@ -246,13 +220,13 @@ def killed(case: Case, place: Path, kills: int, operations: int, rng: random.Ran
         counts["after its first file" if left != before else "before"] += 1
         code = ended(start(case.words, place))
         code = 0 if code == 2 and left == whole else code  # killed behind its last rename: it says that it is there
-        found = content(place)
-        if code or found != whole or hidden(place):
+        after = content(place)
+        if code or after != whole or hidden(place):
             wrong += 1
-            changed = [name for name in {**found, **whole} if found.get(name) != whole.get(name)]
+            changed = [name for name in {**after, **whole} if after.get(name) != whole.get(name)]
             how = "at a moment" if stop is None else f"before operation {stop} of {count}"
             print(f"{case.name}, {how}: exit code {code}, {changed[:5]}, {hidden(place)[:5]}", file=sys.stderr)
-            print((place.parent / "said.txt").read_text(), file=sys.stderr)
+            print(text_of(place), file=sys.stderr)
     shown = ", ".join(f"{number} {when}" for when, number in sorted(counts.items()))
     how = ", ".join(f"{signals[name]} {name}" for name in ("KILL", "TERM", "INT"))
     every = "each" if len(stops) == count else f"{len(stops)} of"
@@ -260,6 +234,79 @@ def killed(case: Case, place: Path, kills: int, operations: int, rng: random.Ran
         f"| {case.name} | {how} | {every} {count} | {shown} | {wrong} |" + (" gave up: too fast" if ways else ""),
         flush=True,
     )
+
+
+def twice(case: Case, place: Path, times: int) -> None:
+    """Give a command twice at once, again and again, and print what became of it."""
+    case.reset()
+    alone(case.words, place)
+    case.reset()
+    alone(case.words, place)
+    expected, outcomes, mixed = content(place), Counter[str](), 0
+    for _ in range(times):
+        case.reset()
+        names = ("one.txt", "other.txt")
+        children = [start(case.words, place, said=name) for name in names]
+        codes = [ended(child) for child in children]
+        lines = [text_of(place, name).strip().splitlines() for name in names]
+        refused = [said[-1] for said, code in zip(lines, codes, strict=True) if code == 2 and said]
+        named = len(refused) == 1 and ("in use by process" in refused[0] or "exists already" in refused[0])
+        outcomes["one left with a line" if sorted(codes) == [0, 2] and named else f"exit codes {sorted(codes)}"] += 1
+        mixed += content(place) != expected or bool(hidden(place))
+    shown = ", ".join(f"{count} times {what}" for what, count in outcomes.items())
+    print(f"| two of {case.name} at once, {times} times | {shown} | {mixed} |", flush=True)
+
+
+def flipped(name: str, files: list[Path], words: list[str], times: int, place: Path, rng: random.Random) -> None:
+    """Flip a bit, use the folder, put the bit back; print how often that was refused."""
+    refused = 0
+    for _ in range(times):
+        path = rng.choice(files)
+        whole, stat = path.read_bytes(), path.stat()
+        damaged = bytearray(whole)
+        damaged[rng.randrange(len(damaged))] ^= 1 << rng.randrange(8)
+        path.write_bytes(damaged)
+        code, said = ended(start(words, place)), text_of(place)
+        good = code == 2 and path.name in said and "Traceback" not in said
+        refused += good
+        if not good:
+            print(f"  {path}: exit code {code}: {said[-300:]}", file=sys.stderr)
+        path.write_bytes(whole)
+        os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    outcome = f"{refused} refused, the file named | {times - refused}"
+    print(f"| a flipped bit in {name}, {times} times | {outcome} |", flush=True)
+
+
+def flip_all(made: Path, place: Path, times: int, rng: random.Random) -> None:
+    """Damage every kind of folder that was made."""
+
+    def files(folder: Path, pattern: str) -> list[Path]:
+        paths = [path for path in folder.rglob(pattern) if path.is_file() and path.name not in (*FREE, "run.trec")]
+        return [path for path in paths if not {"tokens", "workers"} & {*path.parts}]
+
+    run, lists, cells = made / "run", made / "lists", made / "one"
+    (run / "measures.json").rename(made / "measures.json")  # as if it had been killed before its end
+    newest = sorted((run / "checkpoints").iterdir())[-1]
+    train = ["train", "--config", str(made / "train.yaml"), "--output", str(run)]
+    flipped("a checkpoint", files(newest, "*"), train, times, place, rng)
+    (made / "measures.json").rename(run / "measures.json")
+    test = str(made / "letor" / "Fold1" / "test.txt")
+    score = ["rerank", "--model", str(run / "best"), "--output", str(made / "x.trec"), "--lists", test]
+    flipped("`best/`", files(run / "best", "*"), score, times, place, rng)
+    verify = ["verify", str(lists)]
+    flipped("lists", files(lists, "*.[aj]*"), verify, times, place, rng)
+    flipped("columns", files(lists / "columns", "*"), verify, times, place, rng)
+    table = [*files(cells / "cells", "measures.json"), *files(cells / "cells", "test-*.json")]
+    grid = ["experiment", "--config", str(made / "grid.yaml"), "--output", str(cells)]
+    flipped("what an experiment's table is made of", table, grid, times, place, rng)
+    flipped("an experiment's cells", files(cells / "cells", "*"), ["verify", str(cells)], times, place, rng)
+
+
+def make_bert(folder: Path, hidden: int = 32) -> None:
+    """A tiny BERT, by another process: forks want no threads."""
+    code = "import sys; from pathlib import Path; from tests.builders import make_model\n"
+    code += "make_model(Path(sys.argv[1]), hidden=int(sys.argv[2]))"
+    subprocess.run([sys.executable, "-c", code, str(folder), str(hidden)], cwd=ROOT, check=True)
 
 
 def cases(data: Path, place: Path, made: Path) -> list[Case]:
@@ -285,8 +332,7 @@ def cases(data: Path, place: Path, made: Path) -> list[Case]:
     over = {"class_path": "ListsData", "init_args": {"train": str(made / "lists")}}
     reads = {"class_path": "MLP", "init_args": {"hidden": [16], "columns": ["bm25"]}}
     columns.write_text(yaml.safe_dump(base | {"data": over, "model": reads, "epochs": 1}))
-    code = f"from pathlib import Path; from tests.builders import make_model; make_model(Path({str(made / 'tiny')!r}))"
-    subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parent.parent, check=True)  # forks want no threads
+    make_bert(made / "tiny")
     texts = {"class_path": "CrossEncoder", "init_args": {"name": str(made / "tiny"), "document_length": 48}}
     (made / "texts.yaml").write_text(yaml.safe_dump(base | {"data": over, "model": texts, "epochs": 1}))
     grid = ["experiment", "--config", str(made / "grid.yaml"), "--output"]
@@ -366,27 +412,139 @@ def _cut_letor(source: Path, path: Path, queries: int) -> None:
             file.writelines(lines)
 
 
+BATCH = 16
+Trained = tuple[dict[str, Any], list[dict[str, float]]]
+"""Weights, and the validation measures of every epoch."""
+UNSEEN = ("key.bias", "classifier.bias", "layers.2.bias", "classifier.out_proj.bias")
+"""Ends of the names of parameters whose gradient is 0 but for rounding."""
+
+
+def trainings(data: Path, place: Path) -> dict[str, dict[str, Any]]:
+    """The four configurations, by what the table calls them."""
+    lists = place / "lists"
+    words = ["retrieve", "--collection", f"files:{data / 'dl20'}", "--output", str(lists), "--depth", "20"]
+    alone([*words, "--run", f"bm25={data / 'dl20' / 'runs' / 'bm25.trec'}"], place)
+    make_bert(place / "bert", hidden=64)
+    folds = {"class_path": "FoldsData", "init_args": {"lists": str(lists), "fold": 1, "folds": 3, "depth": 20}}
+    letor = {"class_path": "LetorData", "init_args": {"path": str(data / "MQ2008"), "fold": 1}}
+    lengths = {"name": str(place / "bert"), "query_length": 16, "document_length": 48, "dropout": 0.0}
+    smoothi = {"class_path": "DirectMetric", "init_args": {"measure": "nDCG@10", "relaxation": "SmoothI"}}
+    common = {"batch_size": BATCH, "precision": "fp32", "loss": smoothi, "tracker": [], "test": False}
+    common |= {"checkpoint_every": 1, "monitor": "nDCG@10", "measures": "AP", "optimization": {"encoder_lr": 1e-4}}
+
+    def text(head: str) -> dict[str, Any]:
+        return {"data": folds, "model": {"class_path": "CrossEncoder", "init_args": {**lengths, "head": head}}}
+
+    some = {"class_path": "PositivesNegatives", "init_args": {"positives": 2, "negatives": 6}}
+    full = {"class_path": "Full", "init_args": {"depth": 5}}
+    network = {"class_path": "MLP", "init_args": {"hidden": [32, 16], "batch_norm": "before"}}
+    return {
+        "cross-encoder, head cls, whole lists": common | text("cls") | {"epochs": 3},
+        "cross-encoder, `Full(5)`": common | text("hf") | {"epochs": 3, "sampler": full},
+        "cross-encoder, `PositivesNegatives(2, 6)`": common | text("hf") | {"epochs": 3, "sampler": some},
+        "MLP with batch norm": common | {"data": letor, "model": network, "epochs": 1},
+    }
+
+
+def one(process: int, processes: int, port: int, settings: dict[str, Any], output: str) -> None:
+    """What one process of a training does."""
+    import torch
+
+    from rerank.training.configuration import configured
+    from rerank.training.fit import fit
+
+    logging.getLogger("rerank").setLevel(logging.ERROR)
+    torch.set_num_threads(1)
+    numbers = {"RANK": process, "LOCAL_RANK": process, "WORLD_SIZE": processes, "MASTER_PORT": port}
+    if processes > 1:
+        os.environ.update({name: str(value) for name, value in numbers.items()}, MASTER_ADDR="127.0.0.1")
+    fit(configured(settings), output)
+    if processes > 1:
+        torch.distributed.destroy_process_group()
+
+
+def trained(folder: Path) -> Trained:
+    """The last weights, and the validation measures of every epoch."""
+    from safetensors.torch import load_file
+
+    weights = load_file(max((folder / "checkpoints").glob("step-*")) / "model.safetensors")
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    return weights, [line["validation"] for line in lines if "validation" in line]
+
+
+def difference(cut: Trained, alone: Trained) -> str:
+    """How far a training is from another, as the table has it."""
+    keys = [key for key in alone[0] if not key.endswith("num_batches_tracked")]
+    off = {key: float((cut[0][key] - alone[0][key]).abs().max()) for key in keys}
+    seen = max(value for key, value in off.items() if not key.endswith(UNSEEN))
+    unseen = max((value for key, value in off.items() if key.endswith(UNSEEN)), default=0.0)
+    pairs = zip(cut[1], alone[1], strict=True)
+    measures = max(abs(ours[key] - theirs[key]) for ours, theirs in pairs for key in theirs)
+    return f"{seen:.1e} ({unseen:.1e}); {measures:.4f}"
+
+
+def free_port() -> int:
+    """A port that nobody listens at."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def pieces(data: Path, place: Path) -> None:
+    """Print how far trainings that are cut otherwise end from one another."""
+    from torch.multiprocessing import start_processes
+
+    print("| training | processes | 1 piece | 2 pieces | 4 pieces |\n|---|---|---|---|---|")
+    for number, (name, settings) in enumerate(trainings(data, place).items()):
+        whole = None
+        for processes in (1, 2, 4):
+            entries = []
+            shares = processes if "batch_norm" not in settings["model"]["init_args"] else 1
+            for count in (1, 2, 4):
+                folder = place / f"{number}-{processes}-{count}"
+                cut = settings | {"micro_batch_size": BATCH // shares // count}
+                start_processes(one, (processes, free_port(), cut, str(folder)), processes, start_method="fork")
+                ends = trained(folder)
+                whole = whole or ends
+                entries.append(difference(ends, whole))
+            print(f"| {name} | {processes} | {' | '.join(entries)} |", flush=True)
+
+
 def main() -> None:
-    """Print the table."""
+    """Print the table that was asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["kills", "pairs", "bits", "pieces"])
     parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--kills", type=int, default=40, help="of each command, at random moments")
-    parser.add_argument("--operations", type=int, default=20, help="of each command, spread over all it does")
+    parser.add_argument("--times", type=int, default=40, help="of each command, or each kind of folder")
+    parser.add_argument("--operations", type=int, default=20, help="kills: of each command, spread over all it does")
     parser.add_argument("--only", action="append", help="a part of a command's name in the table")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--folder", type=Path)
     options = parser.parse_args()
-    rng = random.Random(options.seed)
+    rng, data = random.Random(options.seed), options.data.resolve()
     with tempfile.TemporaryDirectory(dir=options.folder) as temporary:
-        place, made = Path(temporary).resolve() / "place", Path(temporary) / "made"
+        place, made = Path(temporary).resolve() / "place", Path(temporary).resolve() / "made"
         place.mkdir()
         made.mkdir()
         os.environ["RERANK_HOME"] = str(place / "home")
-        print("| | killed at random moments | before operations on files | of these | went wrong |")
-        print("|---|---|---|---|---|")
-        for case in cases(options.data.resolve(), place, made):
-            if options.only is None or any(part in case.name for part in options.only):
-                killed(case, place, options.kills, options.operations, rng)
+        logging.getLogger("rerank").setLevel(logging.ERROR)
+        if options.what == "pieces":
+            pieces(data, place)
+            return
+        wanted = [case for case in cases(data, place, made) if any(part in case.name for part in options.only or [""])]
+        if options.what == "kills":
+            print("| | killed at random moments | before operations on files | of these | went wrong |")
+            print("|---|---|---|---|---|")
+            for case in wanted:
+                killed(case, place, options.times, options.operations, rng)
+            return
+        print("| | | went wrong |\n|---|---|---|")
+        if options.what == "bits":
+            flip_all(made, place, options.times, rng)
+            return
+        for case in wanted:
+            if case.name in ("`retrieve` by BM25, its index included", "`train`", "`experiment`"):
+                twice(case, place, options.times)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Whether damaged files are refused in one line: every reader, thousands of small files, damage by seed.
+"""Whether damaged files are refused in one line: every reader, thousands of small files (docs/reliability.md).
 
     python scripts/try/readers.py [--files 50000] [--first 0] [--only READER] [--keep DIR]
 
@@ -31,7 +31,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))  # for the tests
 
 from rerank.errors import UserError
 from tests.fuzz.mutations import mutated_file
@@ -57,13 +57,13 @@ def damaged(folder: Path, reader: Reader, name: str, number: int) -> bytes:
 def outcome(folder: Path, reader: Reader, expected: Any) -> tuple[str, str]:
     """What a reader makes of its file as it is now: one word, and what there is to say."""
     try:
-        found = reader.read(folder / reader.file)
+        result = reader.read(folder / reader.file)
     except UserError as error:
         return ("several lines" if "\n" in str(error) or not str(error) else "refused"), str(error)
     except BaseException as error:
         last = traceback.extract_tb(error.__traceback__)[-1]
         return "traceback", f"{type(error).__name__}: {str(error)[:200]} ({Path(last.filename).name}:{last.lineno})"
-    if found == expected:
+    if result == expected:
         return "same", ""
     return ("differs" if reader.hashed else "otherwise"), ""
 
@@ -79,10 +79,10 @@ def work(folder: Path, names: list[str], expected: dict[str, Any], numbers: rang
         whole = path.read_bytes()
         path.write_bytes(damaged(folder, READERS[name], name, number))
         signal.setitimer(signal.ITIMER_PROF, SECONDS)  # unhandled: the process dies, wherever it hangs
-        found = outcome(folder, READERS[name], expected[name])
+        read = outcome(folder, READERS[name], expected[name])
         signal.setitimer(signal.ITIMER_PROF, 0)
         path.write_bytes(whole)
-        message = pickle.dumps(found)
+        message = pickle.dumps(read)
         os.write(pipe, struct.pack("<I", len(message)) + message)
 
 
@@ -123,14 +123,12 @@ def outcomes(folder: Path, names: list[str], expected: dict[str, Any], numbers: 
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", action="append", choices=READERS)
+    parser.add_argument("--folder", type=Path, help="where files lie that are read; best in memory, such as /dev/shm")
     parser.add_argument("--files", type=int, default=50_000)
     parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--only", action="append", choices=READERS)
     parser.add_argument("--keep", type=Path, help="folder for the files that something went wrong with")
-    parser.add_argument("--folder", type=Path)
     options = parser.parse_args()
-    names = options.only or list(READERS)
-    started = time.perf_counter()
     with tempfile.TemporaryDirectory(dir=options.folder) as temporary:
         folder = Path(temporary) / "files"
         folder.mkdir()
@@ -138,6 +136,8 @@ def main() -> None:
         logging.disable(logging.WARNING)
         with open(os.devnull, "w") as quiet, contextlib.redirect_stderr(quiet):
             write_files(folder)
+        names = options.only or list(READERS)
+        started = time.perf_counter()
         expected = {name: READERS[name].read(folder / READERS[name].file) for name in names}
         counts = {name: Counter[str]() for name in names}
         numbers = range(options.first, options.first + options.files)
@@ -153,15 +153,12 @@ def main() -> None:
             if (number + 1 - numbers.start) % 1000 == 0:
                 wrong = sum(count[word] for count in counts.values() for word in WRONG)
                 print(f"{number + 1} read, {wrong} wrong, {time.perf_counter() - started:.0f} s", file=sys.stderr)
-    print("| reader | files | refused | the same | another result | went wrong |\n|---|---|---|---|---|---|")
-    for name, count in counts.items():
-        wrong = sum(count[word] for word in WRONG)
-        print(f"| {name} | {count.total()} | {count['refused']} | {count['same']} | {count['otherwise']} | {wrong} |")
-    total = Counter[str]()
-    for count in counts.values():
-        total.update(count)
-    wrong = sum(total[word] for word in WRONG)
-    print(f"| all | {total.total()} | {total['refused']} | {total['same']} | {total['otherwise']} | {wrong} |")
+        print("| reader | files | refused | the same | another result | went wrong |\n|---|---|---|---|---|---|")
+        for name, count in [*counts.items(), ("all", sum(counts.values(), Counter[str]()))]:
+            wrong = sum(count[word] for word in WRONG)
+            print(
+                f"| {name} | {count.total()} | {count['refused']} | {count['same']} | {count['otherwise']} | {wrong} |"
+            )
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -21,11 +20,8 @@ from rerank.models.text.pairs import FlatInputs
 from rerank.relaxations import SmoothI
 from rerank.training.batches import Batches
 from rerank.training.step import Gradients, Limits
+from scripts.bench.models import random_model
 from tests.builders import make_lists, train
-from tests.conftest import ROOT
-
-sys.path.insert(0, str(ROOT / "scripts" / "bench"))
-from random_models import random_model
 
 pytestmark = pytest.mark.gpu
 

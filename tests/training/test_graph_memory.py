@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +13,8 @@ from rerank.kernels.flat import reads_flat
 from rerank.lists import Lists
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.training.budget import bytes_per_token
+from scripts.bench.count_kernels import as_on_a_gpu
 from tests.builders import make_lists
-from tests.conftest import ROOT
-
-sys.path.insert(0, str(ROOT / "scripts" / "bench"))
-from count_kernels import as_on_a_gpu
 
 HIDDEN, MIDDLE = 64, 160
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +13,8 @@ from rerank import losses
 from rerank.lists import Lists
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.text.decoder import Decoder
+from scripts.bench.count_kernels import Count, count_step
 from tests.builders import make_decoder, make_lists, make_model
-from tests.conftest import ROOT
-
-sys.path.insert(0, str(ROOT / "scripts" / "bench"))
-from count_kernels import Count, count_step
 
 
 @pytest.fixture(scope="module")

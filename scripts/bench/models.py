@@ -1,11 +1,18 @@
-"""Models of random weights and of any size, with a tokenizer of a few words: for scripts and tests without the hub."""
+"""Models of random weights and of any size, for scripts and tests without the hub, and the work that they are.
+
+Rates are told as a share of what a large product reaches on the same device.
+"""
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+
+MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 
 WORDS = ["wing", "flow", "pressure", "heat", "shock", "layer", "plate", "cone", "jet", "drag", "lift", "wave", "theory"]
 
@@ -27,12 +34,13 @@ def tiny(shape: str) -> dict[str, Any]:
     return small | ({"num_key_value_heads": 1, "head_dim": 16} if SHAPES[shape][0] == "qwen3" else {})
 
 
-def random_model(shape: str, folder: Path, **settings: Any) -> str:
+def random_model(shape: str, folder: Path, tokenizer: Any = None, **settings: Any) -> str:
     """Write a classifier of random weights, the same every time; returns its folder.
 
     Args:
         shape: one of :data:`SHAPES`.
         folder: where it goes.
+        tokenizer: its tokenizer; None for one of :data:`WORDS`.
         settings: of its configuration, over the shape's.
     """
     from transformers import AutoConfig, AutoModelForSequenceClassification
@@ -41,12 +49,23 @@ def random_model(shape: str, folder: Path, **settings: Any) -> str:
     logging.disable_progress_bar()
     kind, sizes = SHAPES[shape]
     sizes = {"num_attention_heads": sizes["hidden_size"] // (32 if shape == "MiniLM-L6" else 64), **sizes}
-    ids = {"pad_token_id": 0, "cls_token_id": 2, "bos_token_id": 2, "sep_token_id": 3, "eos_token_id": 3}
+    tokenizer = tokenizer or word_tokenizer(pairs=kind != "qwen3")
+    ids = {f"{name}_token_id": getattr(tokenizer, f"{name}_token_id") for name in ("pad", "cls", "sep")}
+    ids |= {"bos_token_id": ids["cls_token_id"], "eos_token_id": ids["sep_token_id"]}
     config = AutoConfig.for_model(kind, vocab_size=30_522, num_labels=1, **ids | sizes | settings)
     torch.manual_seed(0)
     AutoModelForSequenceClassification.from_config(config).save_pretrained(folder)
-    word_tokenizer(pairs=kind != "qwen3").save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
     return str(folder)
+
+
+def minilm_tokenizer() -> Any:
+    """MiniLM's own tokenizer, where its files are."""
+    from transformers import AutoTokenizer
+
+    from rerank.models.weights import find_model
+
+    return AutoTokenizer.from_pretrained(find_model(MINILM))
 
 
 def word_tokenizer(pairs: bool) -> Any:
@@ -64,3 +83,32 @@ def word_tokenizer(pairs: bool) -> Any:
     names = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
     names |= {} if pairs else {"eos_token": "[SEP]"}
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=512, **names)
+
+
+def product_rate(device: torch.device, size: int = 4096) -> float:
+    """Operations a second of a large matrix product in bf16."""
+    one, other = (torch.randn(size, size, device=device).bfloat16() for _ in range(2))
+    best = np.inf
+    for _ in range(4):
+        started = time.perf_counter()
+        one @ other
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        best = min(best, time.perf_counter() - started)
+    return 2 * size**3 / best
+
+
+def operations(network: Any, lengths: np.ndarray) -> float:
+    """What scoring pairs of so many tokens needs: two for a weight and token, four for a dimension and pair of tokens.
+
+    A token of a decoder sees half of the others.
+    """
+    layers = [p.numel() for n, p in network.named_parameters() if ".layer" in n and p.ndim == 2]
+    config = network.config
+    wide = config.num_attention_heads * (
+        getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    )
+    near = sum(kind == "sliding_attention" for kind in getattr(config, "layer_types", None) or [])
+    seen = (config.num_hidden_layers - near) * lengths * (0.5 if hasattr(config, "num_key_value_heads") else 1)
+    seen = seen + near * np.minimum(lengths, getattr(config, "local_attention", 0) + 1)
+    return float((2 * sum(layers) * lengths + 4 * wide * seen * lengths).sum())
