@@ -119,7 +119,7 @@ def trained(
 ) -> tuple[float, ...]:
     """Pairs a second, operations a second, and the most memory."""
     from rerank.losses import ListNet
-    from rerank.training.batches import Group
+    from rerank.training.batches import ListSample
     from rerank.training.budget import tokens_that_fit
     from rerank.training.step import Gradients, Limits
 
@@ -130,7 +130,7 @@ def trained(
     fits, _ = tokens_that_fit(model, inputs, lists, np.arange(len(lists)), precision)
     limits = Limits(min(model.budget, fits or model.budget), fits)
     step = Gradients(model, inputs, lists, ListNet(), precision, limits, gradient=gradient)
-    groups = [Group(i, np.arange(lists.offsets[i], lists.offsets[i + 1]), i) for i in range(len(lists))]
+    groups = [ListSample(i, np.arange(lists.offsets[i], lists.offsets[i + 1]), i) for i in range(len(lists))]
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
 
     def train() -> None:
@@ -150,7 +150,7 @@ def agreement(here: Here) -> Iterator[str]:
     """Scores, and the gradient of a step, on the device and on the CPU."""
     from rerank.losses import ListNet
     from rerank.models.score import score_lists
-    from rerank.training.batches import Group
+    from rerank.training.batches import ListSample
     from rerank.training.step import Gradients, Limits
 
     yield "| | scores, of their spread | gradient, of its length |\n|---|---|---|"
@@ -159,7 +159,7 @@ def agreement(here: Here) -> Iterator[str]:
         settings = {"num_hidden_layers": 3, "initializer_range": 0.1}
         plain = here.model(shape, **settings).cpu()
         lists, inputs = here.pairs(plain, 4, 10)
-        groups = [Group(i, np.arange(lists.offsets[i], lists.offsets[i + 1]), i) for i in range(len(lists))]
+        groups = [ListSample(i, np.arange(lists.offsets[i], lists.offsets[i + 1]), i) for i in range(len(lists))]
         found = {}
         for name, device, precision in (
             ("cpu", torch.device("cpu"), "fp32"),
@@ -238,14 +238,14 @@ def precisions(here: Here) -> Iterator[str]:
 def memory(here: Here) -> Iterator[str]:
     """What a token's graph keeps, by our estimate and as allocated; and a step that has too little memory."""
     from rerank.losses import ListNet
-    from rerank.training.batches import Group
+    from rerank.training.batches import ListSample
     from rerank.training.budget import bytes_per_token
     from rerank.training.step import Gradients, Limits
 
     model = here.model("MiniLM-L6").train()
     lists, inputs = here.pairs(model, *here.of((2, 5), (16, 50)))
     model.settle("bf16", "own")
-    groups = [Group(i, np.arange(lists.offsets[i], lists.offsets[i + 1]), i) for i in range(len(lists))]
+    groups = [ListSample(i, np.arange(lists.offsets[i], lists.offsets[i + 1]), i) for i in range(len(lists))]
     tokens = int(inputs.lengths(lists.row_numbers).sum())
     each = bytes_per_token(model, inputs, lists, np.arange(len(lists)), "bf16")
     yield f"A token's graph is taken to keep {each / 1e3:.1f} kB."
@@ -293,7 +293,7 @@ def member(here: Here) -> Iterator[str]:
     import torch.distributed as dist
 
     from rerank.losses import ListNet
-    from rerank.training.batches import Group
+    from rerank.training.batches import ListSample
     from rerank.training.launch import agree, launched
     from rerank.training.step import Gradients, Limits
 
@@ -301,7 +301,7 @@ def member(here: Here) -> Iterator[str]:
     model = here.model("MiniLM-L6").train()
     model.settle("fp32", "torch")
     lists, inputs = here.pairs(model, *here.of((2, 5), (8, 50)))
-    groups = [Group(i, np.arange(lists.offsets[i], lists.offsets[i + 1]), i) for i in range(len(lists))]
+    groups = [ListSample(i, np.arange(lists.offsets[i], lists.offsets[i + 1]), i) for i in range(len(lists))]
     found = []
     for processes in (1, 2):
         mine = groups[::2] if processes == 1 else groups

@@ -11,12 +11,12 @@ from typing import Any
 from rerank.errors import UserError, nearest
 
 WIDTH = 110
-COMMON = ("reduction", "validate")
+COMMON = ("reduction",)
 DIRECT = "A DirectMetric is a measure (`rerank measures`) made differentiable by one of these relaxations:"
 SUM = "Terms are a sum of losses, each with a target (the grades, or a column), a weight and a scaling:"
 FOOT = (
     "`rerank losses NAME` says what one computes, its parameters and its paper.\n"
-    "Every loss also takes reduction='mean' ('sum', 'none') and validate=False."
+    "Every loss also takes reduction='mean' ('sum', 'none')."
 )
 
 

@@ -23,13 +23,10 @@ class Sampler(Described, ABC):
     """Chooses candidates of a list.
 
     Attributes:
-        refresh: whether the list is ranked by the first stage in the first epoch only, and by the model itself, scored
-            anew when an epoch starts, after that.
         queries: lists of different queries that one list of ``batch_size`` stands for.
         by_grades: whether grades decide what is chosen, so that queries without judgments cannot be sampled.
     """
 
-    refresh: bool = False
     queries: int = 1
     by_grades: bool = False
 
@@ -82,22 +79,19 @@ class PositivesNegatives(Sampler):
 
     by_grades = True
 
-    def __init__(self, positives: int = 2, negatives: int = 10, depth: int = 150, refresh: bool = False) -> None:
+    def __init__(self, positives: int = 2, negatives: int = 10, depth: int = 150) -> None:
         """Set the numbers.
 
         Args:
             positives: relevant candidates (grade above 0) per list at most.
             negatives: other candidates per list at most.
             depth: how deep in the ranking the others are looked for; relevant ones may lie deeper.
-            refresh: look for them in the model's own ranking, made anew when an epoch starts (the first has the first
-                stage's). It costs a pass over the training lists an epoch, and makes negatives hard only where
-                ``depth`` is less than the lists hold.
         """
         if positives < 1 or negatives < 1 or depth < 1:
             raise UserError(
                 f"positives, negatives and depth must be at least 1, not {positives}, {negatives} and {depth}"
             )
-        self.positives, self.negatives, self.depth, self.refresh = positives, negatives, depth, refresh
+        self.positives, self.negatives, self.depth = positives, negatives, depth
 
     def sample(self, labels: Array, seed: int) -> Array:
         """Draw relevant candidates, then others."""

@@ -53,11 +53,10 @@ class Loss(Criterion, ABC):
     target: ClassVar[Target] = "grades"
     always_masked: ClassVar[bool] = True
 
-    def __init__(self, reduction: Reduction = "mean", validate: bool = False) -> None:
+    def __init__(self, reduction: Reduction = "mean") -> None:
         if reduction not in ("mean", "sum", "none"):
             raise ValueError(f"reduction must be 'mean', 'sum' or 'none', not {reduction!r}")
         self.reduction = reduction
-        self.validate = validate
 
     def learnable(self, labels: Tensor, mask: Tensor | None = None) -> Tensor:
         """Which lists teach something, from labels alone, ``[B]`` bool: those of unequal labels, unless overridden."""
@@ -77,27 +76,6 @@ class Loss(Criterion, ABC):
             mask: ``[B, N]`` bool, True for real documents.
             seeds: ``[B]`` int64, one seed per list for random choices, or None (torch's own generator).
         """
-
-    def weighted(
-        self, scores: Tensor, labels: Tensor, mask: Tensor | None, seeds: Tensor | None, shares: Tensor
-    ) -> Tensor:
-        """The losses of lists times their shares: their sum, or each where the reduction is none.
-
-        Args:
-            scores: as :meth:`per_list` takes them, and the next three; the mask is None when all documents are real.
-            labels: ``[B, N]``.
-            mask: ``[B, N]`` or None.
-            seeds: ``[B]`` or None.
-            shares: ``[B]`` of the dtype of scores.
-        """
-        import torch
-
-        if mask is None and self.always_masked:
-            mask = torch.ones_like(scores, dtype=torch.bool)
-        losses = self.per_list(scores, labels, mask, seeds)  # type: ignore[arg-type]  # None where a loss can take it
-        if scores.requires_grad and not losses.requires_grad:  # a loss that scores cannot change
-            losses = losses + scores.sum(dim=1) * 0.0
-        return losses * shares if self.reduction == "none" else losses.dot(shares)
 
     def __call__(
         self,
@@ -120,8 +98,7 @@ class Loss(Criterion, ABC):
             A scalar, or ``[B]`` with reduction ``"none"``; float32 (float64 for float64 scores).
 
         Raises:
-            ValueError: a wrong shape or type, naming the argument; with ``validate`` also non-finite scores and
-                negative or non-finite labels.
+            ValueError: a wrong shape or type, naming the argument.
         """
         import torch
 
@@ -143,7 +120,12 @@ class Loss(Criterion, ABC):
                 shares = shares / shares.sum().clamp_(min=1)
             if weights is not None:
                 shares = shares * weights.to(dtype)
-            return self.weighted(clean_scores, clean_labels, mask, seeds, shares)
+            if mask is None and self.always_masked:
+                mask = torch.ones_like(clean_scores, dtype=torch.bool)
+            losses = self.per_list(clean_scores, clean_labels, mask, seeds)  # type: ignore[arg-type]  # None, if it can
+            if scores.requires_grad and not losses.requires_grad:  # a loss that scores cannot change
+                losses = losses + clean_scores.sum(dim=1) * 0.0
+            return losses * shares if self.reduction == "none" else losses.dot(shares)
 
     def _check(
         self, scores: Tensor, labels: Tensor, mask: Tensor | None, weights: Tensor | None, seeds: Tensor | None
@@ -163,12 +145,6 @@ class Loss(Criterion, ABC):
                 raise ValueError(f"{name} must be [{scores.shape[0]}], one per list, not {list(value.shape)}")
         if seeds is not None and seeds.dtype != torch.int64:
             raise ValueError(f"seeds must be int64, not {seeds.dtype}")
-        if self.validate:
-            given, real = (scores, labels) if mask is None else (scores[mask], labels[mask])
-            if not torch.isfinite(given).all():
-                raise ValueError("scores must be finite")
-            if not torch.isfinite(real.double()).all() or (self.target == "grades" and (real < 0).any()):
-                raise ValueError("labels must be finite" + (" and at least 0" if self.target == "grades" else ""))
 
 
 def has_ordered_pair(labels: Tensor, mask: Tensor | None) -> Tensor:

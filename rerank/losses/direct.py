@@ -6,7 +6,6 @@ import copy
 from typing import TYPE_CHECKING, Any
 
 from rerank.errors import UserError
-from rerank.losses.balance import balanced
 from rerank.losses.base import Loss, Reduction
 from rerank.measures.base import Measure
 from rerank.measures.names import name_of, parse
@@ -42,7 +41,6 @@ class DirectMetric(Loss):
         gain_of: what nDCG takes the gain of when it is computed from rank indicators: "documents" (the expected
             gain) or "ranks" (the gain of the expected grade); None leaves it to the relaxation.
         reduction: mean or sum over the lists from which something can be learned, or none.
-        validate: look at the values of scores and labels, and refuse what is not finite or negative.
         balance: gives the gradient on every list's scores the norm ``(1 - exact measure)^balance``: with 0 all lists
             count alike, with 1 a list counts less the better its measure is, and a perfect one not at all. None leaves
             the norms that the measure gives.
@@ -61,10 +59,9 @@ class DirectMetric(Loss):
         relaxation: Relaxation,
         gain_of: GainOf | None = None,
         reduction: Reduction = "mean",
-        validate: bool = False,
         balance: float | None = None,
     ) -> None:
-        super().__init__(reduction, validate)
+        super().__init__(reduction)
         self.balance = balance
         self.measure = parse(measure)
         self.measure.check(relaxation)
@@ -81,16 +78,33 @@ class DirectMetric(Loss):
 
     def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:
         """One minus the relaxed measure, with the gradient that ``balance`` gives it."""
-        if self.balance is None:
-            return self._loss(scores, labels, mask, seeds)
         import torch
 
+        leaf = scores
+        if balanced := self.balance is not None and torch.is_grad_enabled() and scores.requires_grad:
+            leaf = scores.detach().requires_grad_()
+        losses = 1 - self.measure.compute(self.relaxation, leaf, labels, mask, seeds)
+        if not balanced or not losses.requires_grad:
+            return losses
+        gradient = self._balanced(losses, leaf, labels, mask)
+        return losses.detach() + ((scores - scores.detach()) * gradient).sum(dim=1)
+
+    def _balanced(self, losses: Tensor, scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
+        """The gradient of the losses on the scores, each list's of its norm; 0 where it is but rounding: ``[B, N]``.
+
+        It is taken list by list, so that batch mates, padding and weights of lists count as ever. One that changes the
+        loss by less than rounding does, over the distance between scores, has no direction.
+        """
+        import torch
+
+        assert self.balance is not None
+        (gradient,) = torch.autograd.grad(losses.sum(), scores)
         missing = 1 - self.measure.exact(scores, labels, mask)
         norms = torch.where(missing > RIGHT, missing, 0.0) ** self.balance * (missing > RIGHT)
-        return balanced(lambda s: self._loss(s, labels, mask, seeds), scores, norms, spread(scores, mask))
-
-    def _loss(self, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:
-        return 1 - self.measure.compute(self.relaxation, scores, labels, mask, seeds)
+        largest = gradient.abs().amax(dim=1, keepdim=True)
+        some = largest * spread(scores, mask) > 4 * torch.finfo(gradient.dtype).eps
+        gradient = torch.where(some, gradient / torch.where(some, largest, 1.0), 0.0)  # squares must not overflow
+        return gradient * (norms[:, None] / gradient.norm(dim=1, keepdim=True).clamp(min=1))
 
     def arguments(self) -> dict[str, Any]:
         """The constructor's arguments, the measure by its name."""

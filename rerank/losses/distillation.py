@@ -30,7 +30,6 @@ class MarginMSE(KnownGradient):
 
     Args:
         reduction: mean or sum over the lists from which something can be learned, or none.
-        validate: look at the values of scores and labels, and refuse what is not finite.
     """
 
     target: ClassVar[Target] = "values"
@@ -75,7 +74,6 @@ class KLDivergence(Loss):
     Args:
         temperature: divides scores and targets; larger ones also teach the order among documents of small targets.
         reduction: mean or sum over the lists from which something can be learned, or none.
-        validate: look at the values of scores and labels, and refuse what is not finite.
 
     Raises:
         ValueError: a temperature that is not above 0.
@@ -84,8 +82,8 @@ class KLDivergence(Loss):
     target: ClassVar[Target] = "values"
     always_masked: ClassVar[bool] = False
 
-    def __init__(self, temperature: float = 1.0, reduction: Reduction = "mean", validate: bool = False) -> None:
-        super().__init__(reduction, validate)
+    def __init__(self, temperature: float = 1.0, reduction: Reduction = "mean") -> None:
+        super().__init__(reduction)
         self.temperature = temperature
 
     def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor | None, seeds: Tensor | None) -> Tensor:

@@ -46,15 +46,6 @@ class KnownGradient(Loss):
         """The loss of every list."""
         return Known.apply(scores, *self.value_and_gradient(scores.detach(), labels, mask, seeds))
 
-    def weighted(
-        self, scores: Tensor, labels: Tensor, mask: Tensor | None, seeds: Tensor | None, shares: Tensor
-    ) -> Tensor:
-        """The losses of lists times their shares, with one node on the graph."""
-        losses, gradient = self.value_and_gradient(scores.detach(), labels, mask, seeds)
-        if self.reduction == "none":
-            return Known.apply(scores, losses.mul_(shares), gradient.mul_(shares[:, None]))
-        return Known.apply(scores, losses.dot(shares), gradient.mul_(shares[:, None]))
-
 
 def logits(values: Tensor, mask: Tensor | None, temperature: float = 1.0) -> Tensor:
     """Values over the temperature, the lowest number where padded: finite, or a list of pads would become NaN."""

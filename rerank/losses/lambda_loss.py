@@ -57,7 +57,6 @@ class LambdaLoss(Loss):
         truncation: which pairs ``nDCG@k`` keeps: ``both`` of the ranks at most k, ``either``, or ``all``; None is
             ``both``.
         reduction: mean or sum over the lists from which something can be learned, or none.
-        validate: look at the values of scores and labels, and refuse what is not finite or negative.
     """
 
     def __init__(
@@ -68,9 +67,8 @@ class LambdaLoss(Loss):
         mu: float = 10.0,
         truncation: Truncation | None = None,
         reduction: Reduction = "mean",
-        validate: bool = False,
     ) -> None:
-        super().__init__(reduction, validate)
+        super().__init__(reduction)
         parsed = parse(measure)
         if not isinstance(parsed, nDCG) and not (isinstance(parsed, P) and parsed.cutoff):
             raise UserError(f"measure {str(parsed)!r}: LambdaLoss knows nDCG, nDCG@k and P@k")

@@ -36,11 +36,10 @@ class ListAP(Loss):
         bins: the number of bins ``M``, at least 2.
         rel: the smallest grade that counts as relevant.
         reduction: mean or sum over the lists from which something can be learned, or none.
-        validate: look at the values of scores and labels, and refuse what is not finite or negative.
     """
 
-    def __init__(self, bins: int = 25, rel: float = 1.0, reduction: Reduction = "mean", validate: bool = False) -> None:
-        super().__init__(reduction, validate)
+    def __init__(self, bins: int = 25, rel: float = 1.0, reduction: Reduction = "mean") -> None:
+        super().__init__(reduction)
         self.bins = bins
         self.rel = rel
 

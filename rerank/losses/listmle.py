@@ -31,7 +31,6 @@ class ListMLE(Loss):
 
     Args:
         reduction: mean or sum over the lists from which something can be learned, or none.
-        validate: look at the values of scores and labels, and refuse what is not finite.
     """
 
     target: ClassVar[Target] = "values"

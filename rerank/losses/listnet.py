@@ -27,14 +27,13 @@ class ListNet(Loss):
     Args:
         temperature: divides the scores; 1 in the paper.
         reduction: mean or sum over the lists from which something can be learned, or none.
-        validate: look at the values of scores and labels, and refuse what is not finite.
     """
 
     target: ClassVar[Target] = "values"
     always_masked: ClassVar[bool] = False
 
-    def __init__(self, temperature: float = 1.0, reduction: Reduction = "mean", validate: bool = False) -> None:
-        super().__init__(reduction, validate)
+    def __init__(self, temperature: float = 1.0, reduction: Reduction = "mean") -> None:
+        super().__init__(reduction)
         self.temperature = temperature
 
     def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor | None, seeds: Tensor | None) -> Tensor:

@@ -49,13 +49,10 @@ class RankNet(_Pairwise):
             top ``k`` holds no ordered pair counts with loss 0.
         sigma: steepness of the logistic function.
         reduction: mean or sum over the lists from which something can be learned, or none.
-        validate: look at the values of scores and labels, and refuse what is not finite.
     """
 
-    def __init__(
-        self, k: int | None = None, sigma: float = 1.0, reduction: Reduction = "mean", validate: bool = False
-    ) -> None:
-        super().__init__(reduction, validate)
+    def __init__(self, k: int | None = None, sigma: float = 1.0, reduction: Reduction = "mean") -> None:
+        super().__init__(reduction)
         self.k = k
         self.sigma = sigma
 
@@ -97,11 +94,10 @@ class PairwiseHinge(_Pairwise):
     Args:
         margin: the difference of scores beyond which a pair costs nothing.
         reduction: mean or sum over the lists from which something can be learned, or none.
-        validate: look at the values of scores and labels, and refuse what is not finite.
     """
 
-    def __init__(self, margin: float = 1.0, reduction: Reduction = "mean", validate: bool = False) -> None:
-        super().__init__(reduction, validate)
+    def __init__(self, margin: float = 1.0, reduction: Reduction = "mean") -> None:
+        super().__init__(reduction)
         self.margin = margin
 
     def pair(self, behind: Tensor, spare: Tensor) -> tuple[Tensor, Tensor]:
@@ -126,7 +122,6 @@ class PairwiseSoftmax(_Pairwise):
 
     Args:
         reduction: mean or sum over the lists from which something can be learned, or none.
-        validate: look at the values of scores and labels, and refuse what is not finite.
     """
 
     def pair(self, behind: Tensor, spare: Tensor) -> tuple[Tensor, Tensor]:

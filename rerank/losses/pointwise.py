@@ -50,7 +50,6 @@ class MSE(_Pointwise):
 
     Args:
         reduction: mean or sum over the lists that hold a document, or none.
-        validate: look at the values of scores and labels, and refuse what is not finite.
     """
 
     target: ClassVar[Target] = "values"
@@ -78,11 +77,10 @@ class RMSE(_Pointwise):
     Args:
         levels: the factor ``L`` of the sigmoid.
         reduction: mean or sum over the lists that hold a document, or none.
-        validate: look at the values of scores and labels, and refuse what is not finite or negative.
     """
 
-    def __init__(self, levels: float = 5.0, reduction: Reduction = "mean", validate: bool = False) -> None:
-        super().__init__(reduction, validate)
+    def __init__(self, levels: float = 5.0, reduction: Reduction = "mean") -> None:
+        super().__init__(reduction)
         self.levels = levels
 
     def each_document(self, scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -129,7 +127,6 @@ class BCE(_Pointwise):
         pos_weight: how many times a relevant document counts; None: once.
         prior: the probability that a document of score 0 is relevant; None: 1/2, no offset.
         reduction: mean or sum over the lists that hold a document, or none.
-        validate: look at the values of scores and labels, and refuse what is not finite or negative.
 
     Raises:
         ValueError: a weight that is not above 0, or a prior that is not between 0 and 1.
@@ -141,9 +138,8 @@ class BCE(_Pointwise):
         pos_weight: float | None = None,
         prior: float | None = None,
         reduction: Reduction = "mean",
-        validate: bool = False,
     ) -> None:
-        super().__init__(reduction, validate)
+        super().__init__(reduction)
         self.rel = rel
         self.pos_weight = pos_weight
         self.prior = prior

@@ -63,13 +63,12 @@ def _shorthand(name: str, relaxation: type[Relaxation], default: str, about: str
         cls: type,
         measure: str = default,
         reduction: Reduction = "mean",
-        validate: bool = False,
         balance: float | None = None,
         **settings: Any,
     ) -> DirectMetric:
-        made = DirectMetric(measure, relaxation(**settings), None, reduction, validate, balance)
+        made = DirectMetric(measure, relaxation(**settings), None, reduction, balance)
         words = [] if measure == default else [repr(measure)]
-        given = {"reduction": reduction, "validate": validate, "balance": balance}
+        given = {"reduction": reduction, "balance": balance}
         given = {key: value for key, value in given.items() if value != shown.parameters[key].default} | settings
         made.shorthand = f"{name}({', '.join([*words, *(f'{key}={value!r}' for key, value in given.items())])})"
         return made

@@ -38,7 +38,6 @@ class SoftmaxCE(Loss):
         negatives_only: let each relevant document compete with the documents of grade 0 only.
         temperature: divides the scores; InfoNCE over cosines uses small ones, logits 1.
         reduction: mean or sum over the lists from which something can be learned, or none.
-        validate: look at the values of scores and labels, and refuse what is not finite or negative.
 
     Raises:
         ValueError: a temperature that is not above 0.
@@ -51,9 +50,8 @@ class SoftmaxCE(Loss):
         negatives_only: bool = False,
         temperature: float = 1.0,
         reduction: Reduction = "mean",
-        validate: bool = False,
     ) -> None:
-        super().__init__(reduction, validate)
+        super().__init__(reduction)
         self.negatives_only = negatives_only
         self.temperature = temperature
 

@@ -42,7 +42,6 @@ class WassRank(Loss):
         lam: inverse strength ``λ`` of the entropic regularisation.
         iterations: Sinkhorn rounds.
         reduction: mean or sum over the lists from which something can be learned, or none.
-        validate: look at the values of scores and labels, and refuse what is not finite or negative.
     """
 
     def __init__(
@@ -53,9 +52,8 @@ class WassRank(Loss):
         lam: float = 0.1,
         iterations: int = 20,
         reduction: Reduction = "mean",
-        validate: bool = False,
     ) -> None:
-        super().__init__(reduction, validate)
+        super().__init__(reduction)
         self.gain_base = gain_base
         self.gap = gap
         self.penalty = penalty

@@ -123,15 +123,17 @@ class Measure(ABC):
         """What :meth:`relaxed` does, for checked arguments that are zero where padded and of one dtype."""
         import torch
 
-        draws = relaxation.draws(scores, mask, seeds)
-        if isinstance(relaxation, RankIndicators):
-            values = [self.from_indicators(relaxation, draw, labels, mask) for draw in draws]
-        elif isinstance(relaxation, SoftRanks):
-            rows = places_of(self.relevant(labels) & mask)
-            every = rows.shape == mask.shape
-            values = [self.from_ranks(relaxation, Batch(draw, labels, mask, rows, seeds, every)) for draw in draws]
-        else:
-            raise UserError(f"{type(relaxation).__name__} must derive from RankIndicators or SoftRanks")
+        values = []
+        for draw in relaxation.draws(scores, mask, seeds):
+            if isinstance(relaxation, RankIndicators):
+                values.append(self.from_indicators(relaxation, draw, labels, mask))
+            elif isinstance(relaxation, SoftRanks):
+                rows = places_of(self.relevant(labels) & mask)
+                values.append(
+                    self.from_ranks(relaxation, Batch(draw, labels, mask, rows, seeds, rows.shape == mask.shape))
+                )
+            else:
+                raise UserError(f"{type(relaxation).__name__} must derive from RankIndicators or SoftRanks")
         return values[0] if len(values) == 1 else torch.stack(values).mean(dim=0)
 
     def check(self, relaxation: Relaxation) -> None:

@@ -15,7 +15,7 @@ from rerank.storage.arrow import Array
 
 
 @dataclass(frozen=True)
-class Group:
+class ListSample:
     """What a step sees of one list.
 
     Attributes:
@@ -40,9 +40,6 @@ class Batches:
         steps_per_epoch: steps of an epoch; None passes once over the lists, the last batch being smaller.
         seed: decides order and samples.
         weights: ``[Q]`` how many times a pass goes over each list, on average; None for once.
-
-    Attributes:
-        scores: ``[T]`` scores that rank the candidates before a sampler sees them; None leaves them as they are.
     """
 
     def __init__(
@@ -57,13 +54,12 @@ class Batches:
     ) -> None:
         self.lists, self.usable, self.sampler, self.seed = lists, usable, sampler, seed
         self.batch_size = batch_size = batch_size * sampler.queries
-        self.scores: Array | None = None
         self.single_pass = steps_per_epoch is None
         self._weights = None if weights is None else weights[usable]
         self.visited = len(self._pass(0)[0])
         self.steps_per_epoch = steps_per_epoch or -(-self.visited // batch_size)
 
-    def epoch(self, epoch: int, start: int = 0) -> Iterator[list[Group]]:
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[list[ListSample]]:
         """The batches of an epoch from step ``start`` on."""
         for step in range(start, self.steps_per_epoch):
             if self.single_pass:
@@ -72,7 +68,7 @@ class Batches:
             else:
                 first = (epoch * self.steps_per_epoch + step) * self.batch_size
                 last = first + self.batch_size
-            yield [self._group(*divmod(position, self.visited)) for position in range(first, last)]
+            yield [self._sample(*divmod(position, self.visited)) for position in range(first, last)]
 
     def _pass(self, visit: int) -> tuple[Array, Array]:
         """The lists of the ``visit``-th pass, and how many times each was in it before.
@@ -90,7 +86,7 @@ class Batches:
         before = np.arange(times.sum()) - np.repeat(np.cumsum(times) - times, times)
         return np.repeat(self.usable, times), before
 
-    def _group(self, visit: int, position: int) -> Group:
+    def _sample(self, visit: int, position: int) -> ListSample:
         """The list at a position of the ``visit``-th pass over all lists."""
         if getattr(self, "_shuffled", None) != visit:
             self._shuffled = visit
@@ -101,17 +97,7 @@ class Batches:
         start, end = self.lists.offsets[query], self.lists.offsets[query + 1]
         seed = seed_of(self.seed, visit, self.lists.query_ids[query] + f" again {times}" * bool(times))
         labels = self.lists.grades[start:end]
-        if self.scores is None:
-            return Group(query, start + np.arange(len(labels))[self.sampler.sample(labels, seed)], seed)  # or a mask
-        order = np.argsort(-self.scores[start:end], kind="stable")
-        return Group(query, start + np.sort(order[self.sampler.sample(labels[order], seed)]), seed)
-
-    def spread(self, scores: Array) -> Array:
-        """Scores of the usable lists' candidates as ``[T]``, one of every candidate (0 elsewhere)."""
-        starts, lengths = self.lists.offsets[self.usable], self.lists.lengths[self.usable]
-        whole = np.zeros(self.lists.size, dtype=np.float32)
-        whole[np.repeat(starts - np.cumsum(lengths) + lengths, lengths) + np.arange(len(scores))] = scores
-        return whole
+        return ListSample(query, start + np.arange(len(labels))[self.sampler.sample(labels, seed)], seed)  # or a mask
 
 
 def pad(values: list[Array], dtype: torch.dtype) -> tuple[Tensor, Tensor]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,6 @@ import torch
 
 from rerank.errors import UserError, one_line
 from rerank.models.weights import copied
-from rerank.storage.arrow import Array
 from rerank.storage.files import atomic_folder
 from rerank.storage.hashes import check_files, hash_files, read_sealed, write_sealed
 from rerank.training.run_folder import CHECKPOINTS
@@ -29,7 +28,7 @@ FILES = "files"
 
 
 @dataclass
-class State(Limits):
+class State:
     """Where a run stands. Random numbers are not in it: each step seeds them from (seed, step, process).
 
     Attributes:
@@ -43,7 +42,7 @@ class State(Limits):
         dead: those of them without a gradient.
         skipped: steps of it without any list that could.
         metrics_lines: lines of metrics.jsonl that belong to the steps completed.
-        scores: ``[T]`` the model's scores at the start of the epoch under way, where its samples depend on them.
+        limits: what memory and fp16 allow.
     """
 
     epoch: int = 0
@@ -56,7 +55,7 @@ class State(Limits):
     dead: int = 0
     skipped: int = 0
     metrics_lines: int = 0
-    scores: Array | None = None
+    limits: Limits = field(default_factory=Limits)
 
     def add(self, done: Step) -> None:
         """Count a step."""
@@ -71,7 +70,7 @@ class State(Limits):
         """Start counting anew."""
         self.epoch += 1
         self.epoch_step = self.lists = self.dead = self.skipped = 0
-        self.loss_sum, self.scores = 0.0, None
+        self.loss_sum = 0.0
 
 
 def save_checkpoint(run: Path, state: State, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
@@ -87,12 +86,8 @@ def save_checkpoint(run: Path, state: State, model: torch.nn.Module, optimizer: 
             for name, value in values.items()
         }
         save_file(copied(moments), str(temporary / "optimizer.safetensors"))
-        if state.scores is not None:
-            save_file({"scores": torch.from_numpy(state.scores)}, str(temporary / "scores.safetensors"))
-        values = asdict(replace(state, scores=None))
-        del values["scores"]
         names = sorted(file.name for file in temporary.iterdir())
-        write_sealed(temporary / STATE, values | {FILES: hash_files(temporary, names)})
+        write_sealed(temporary / STATE, asdict(state) | {FILES: hash_files(temporary, names)})
     for old in sorted(folder.parent.glob("step-*"))[:-KEEP]:
         shutil.rmtree(old)
 
@@ -117,18 +112,15 @@ def load_checkpoint(run: Path, model: torch.nn.Module, optimizer: torch.optim.Op
         raise UserError(
             f"{folder}: damaged checkpoint ({one_line(error)}); remove this folder to resume {before}"
         ) from error
-    weights, changing = load_file(str(folder / "model.safetensors")), _changing(model)
-    names = [field.name for field in fields(State) if field.name != "scores"]
-    if {*values} != {*names, FILES} or {name: weight.shape for name, weight in weights.items()} != {
-        name: weight.shape for name, weight in changing.items()
-    }:
+    weights = load_file(str(folder / "model.safetensors"))
+    known, limits = asdict(State()).keys(), values.get("limits", {})
+    same_keys = {*values} == {*known, FILES} and {*limits} == {*asdict(Limits())}
+    if not same_keys or _shapes(weights) != _shapes(_changing(model)):
         raise UserError(
             f"{folder}: the checkpoint of another version of rerank or of what it builds on; use the versions in "
             f"{run / 'provenance.json'}, or remove {run} to train anew"
         )
-    state = State(**{name: values[name] for name in names})
-    if "scores.safetensors" in values[FILES]:
-        state.scores = load_file(str(folder / "scores.safetensors"))["scores"].numpy().copy()
+    state = State(**{name: values[name] for name in known} | {"limits": Limits(**limits)})
     model.load_state_dict(weights, strict=False)
     check_weights(model, str(folder))
     moments = load_file(str(folder / "optimizer.safetensors"))
@@ -170,3 +162,7 @@ def _changing(model: torch.nn.Module) -> dict[str, torch.Tensor]:
     """What training changes of a model: buffers that are saved, and parameters that are not frozen."""
     frozen = {name for name, parameter in model.named_parameters(remove_duplicate=False) if not parameter.requires_grad}
     return {name: value for name, value in model.state_dict().items() if name not in frozen}
+
+
+def _shapes(weights: dict[str, torch.Tensor]) -> dict[str, torch.Size]:
+    return {name: weight.shape for name, weight in weights.items()}

@@ -64,8 +64,8 @@ class TrainConfig:
             what fits in memory if that is less. Halved, with a warning, if memory runs out.
         gradient: full keeps the graph of a micro-batch, with whole lists, in memory. cached scores without a graph,
             takes the loss's gradient on the scores and goes through the model again, which needs the memory of one
-            forward pass however long a list is; checkpoint does the same with torch's activation checkpointing. auto is
-            full if the tokens of a micro-batch fit in memory, else cached. The gradient is the same.
+            forward pass however long a list is. auto is full if the tokens of a micro-batch fit in memory, else cached.
+            The gradient is the same.
         precision: arithmetic of the encoder; auto takes bf16 where the hardware is fast at it. Head and loss are
             always float32. fp16 scales the loss, and repeats a step with half the scale if it overflows.
         kernels: attention and dropout by our kernels (own) or PyTorch's (torch); auto takes what is faster
@@ -95,7 +95,7 @@ class TrainConfig:
     batch_size: int = 16
     micro_batch_size: int | None = None
     token_budget: int | None = None
-    gradient: Literal["auto", "full", "checkpoint", "cached"] = "auto"
+    gradient: Literal["auto", "full", "cached"] = "auto"
     precision: Literal["auto", "bf16", "fp16", "fp32"] = "auto"
     kernels: Literal["auto", "own", "torch"] = "auto"
     deterministic: bool = False

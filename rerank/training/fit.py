@@ -18,6 +18,7 @@ import yaml
 from rerank.errors import NotFoundError, UserError
 from rerank.evaluation.beside import Beside
 from rerank.evaluation.measure_names import parse_measure
+from rerank.kernels.precision import exact_float32
 from rerank.models.vectors.boosting import Trees
 from rerank.progress import is_main, log_file
 from rerank.scoring.shared import scores_by
@@ -176,20 +177,17 @@ def fit(config: TrainConfig, output: str | Path, *, expected: str | None = None)
             stack.enter_context(log_file(folder.path))
             if is_main():
                 stack.enter_context(held(folder.path, "rerank train"))
-            done = folder.finished() is not None
-            measures = (_measure if done else _train)(config, splits, folder)
+            if folder.finished() is not None:
+                measures = _measure(config, splits, folder)
+            else:
+                stack.enter_context(exact_float32())
+                started = time.perf_counter()
+                measures = (TreeTrainer if isinstance(config.model, Trees) else Trainer)(config, splits, folder).run()
+                if is_main():
+                    add_seconds(folder.path, time.perf_counter() - started)
             _report(measures)
     shown = {key: measures[key] for key in REPORTED if key in measures}
     return Training(folder.path, config, folder.id, shown, measures.get(BESIDE, {}), measures.get(BASELINE, {}))
-
-
-def _train(config: TrainConfig, splits: Splits, folder: RunFolder) -> dict[str, Any]:
-    started = time.perf_counter()
-    trainer = (TreeTrainer if isinstance(config.model, Trees) else Trainer)(config, splits, folder)
-    measures = trainer.run()
-    if is_main():
-        add_seconds(folder.path, time.perf_counter() - started)
-    return measures
 
 
 def _with_known_test(

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from rerank.kernels.precision import Precision, autocast
 from rerank.kernels.transfer import sent
@@ -17,7 +16,7 @@ from rerank.models.base import Inputs
 from rerank.models.scorer import Scorer
 from rerank.storage.arrow import Array, list_numbers, starts_of
 
-Mode = Literal["full", "checkpoint", "cached"]
+Mode = Literal["full", "cached"]
 
 ALIKE = 0.01
 """How far a score may be from that of the first pass, as a share of the largest score; other dropout is further."""
@@ -116,13 +115,12 @@ def backpropagate(mode: Mode, pairs: Chunked, loss: Callable[[Tensor], Tensor]) 
 
     With scores :math:`s(\theta) \in R^N`, the gradient is :math:`\sum_i \frac{\partial \ell}{\partial s_i}
     \nabla_\theta s_i`: the loss needs all scores, but no more than one chunk's graph at a time is needed for the
-    rest. All modes compute this sum, with the same random numbers.
+    rest. Both modes compute this sum, with the same random numbers.
 
     Args:
-        mode: ``full`` keeps the graph of every chunk. ``checkpoint`` keeps none of them, and lets torch compute each
-            again when the backward pass arrives there. ``cached`` scores all chunks without a graph, takes the
-            gradient of the loss on the scores, then scores each chunk again, and backpropagates its share (Gao et
-            al. 2021). The last chunk keeps its graph at once: a list of one chunk is scored once.
+        mode: ``full`` keeps the graph of every chunk. ``cached`` scores all chunks without a graph, takes the gradient
+            of the loss on the scores, then scores each chunk again, and backpropagates its share (Gao et al. 2021). The
+            last chunk keeps its graph at once: a list of one chunk is scored once.
         pairs: what is scored.
         loss: a scalar of scores ``[N]`` in the order of the pairs.
 
@@ -132,23 +130,11 @@ def backpropagate(mode: Mode, pairs: Chunked, loss: Callable[[Tensor], Tensor]) 
     """
     if mode == "cached":
         return _cached(pairs, loss)
-    if mode == "checkpoint":
-        parts = [_checkpointed(pairs, pairs.collate(chunk)) for chunk in pairs.chunks]
-    else:
-        with autocast(pairs.precision, pairs.device):  # one for all: weights are cast once
-            parts = [pairs.score(pairs.collate(chunk)) for chunk in pairs.chunks]
+    with autocast(pairs.precision, pairs.device):  # one for all: weights are cast once
+        parts = [pairs.score(pairs.collate(chunk)) for chunk in pairs.chunks]
     value = loss(pairs.joined(pairs.in_order(parts)))
     value.backward()
     return value.detach()
-
-
-def _checkpointed(pairs: Chunked, batch: dict[str, Tensor]) -> Tensor:
-    """Scores whose graph is made when it is needed; torch finds the device's generator by the batch it is given."""
-
-    def again() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
-        return nullcontext(), _statistics_kept(pairs.model)
-
-    return checkpoint(pairs.score, batch, use_reentrant=False, preserve_rng_state=True, context_fn=again)
 
 
 def _cached(pairs: Chunked, loss: Callable[[Tensor], Tensor]) -> Tensor:

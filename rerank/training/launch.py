@@ -1,14 +1,17 @@
-"""The processes that train together."""
+"""The processes that train together, and the trackers that they log to."""
 
 from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
+import yaml
 
 from rerank.errors import UserError, one_line
 from rerank.kernels.precision import on_cpu
@@ -74,3 +77,23 @@ def check_launcher() -> None:
                 "lists are of any length. Let every process hold the model (configs/accelerate/gpus.yaml, "
                 "machines.yaml); where memory is short, say gradient: cached or model.lora, or take a smaller model"
             )
+
+
+def trackers(names: list[str] | None) -> list[str]:
+    """Accelerate's trackers; without names, TensorBoard if it is installed."""
+    if names is not None:
+        return names
+    return ["tensorboard"] if find_spec("tensorboard") else []
+
+
+def flat_settings(config: str) -> dict[str, Any]:
+    """A configuration (YAML) as trackers show it: ``{"loss.init_args.measure": "nDCG@10", ...}``."""
+    return dict(_leaves(yaml.safe_load(config), ""))
+
+
+def _leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _leaves(inner, f"{name}.{key}" if name else str(key))
+    else:
+        yield name, value if isinstance(value, bool | int | float | str) else str(value)

@@ -8,8 +8,8 @@ import platform
 import re
 import subprocess
 import sys
-import tomllib
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -92,27 +92,16 @@ def provenance(training: str, identity: Mapping[str, Any], splits: Splits) -> di
 
 
 def packages() -> dict[str, str]:
-    """Versions of rerank and of what it needs (tools for tests apart), as far as they are installed."""
-    names = {match[0] for line in _requirements() if (match := re.match(r"[\w.-]+", line))}
-    found = {"rerank": rerank.__version__}
-    for name in sorted({*names, "pytrec-eval-terrier"}, key=str.lower):
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
-
-
-def _requirements() -> list[str]:
-    """What the package requires, of the extras all but those for tests, documentation and benchmarks."""
-    try:
+    """Versions of rerank and of what it needs (extras for tests, documentation and benchmarks apart), if installed."""
+    versions = {"rerank": rerank.__version__}
+    with suppress(metadata.PackageNotFoundError):  # a checkout on the path that was never installed
         lines = metadata.requires(DISTRIBUTION) or []
-    except metadata.PackageNotFoundError:  # a checkout on the path that was never installed
-        project = Path(rerank.__file__).parents[1] / "pyproject.toml"
-        about = tomllib.loads(project.read_text(encoding="utf-8"))["project"]
-        extras = about["optional-dependencies"].items()
-        lines = [*about["dependencies"], *(f'{one} ; extra == "{name}"' for name, ones in extras for one in ones)]
-    return [line for line in lines if not re.search(r"extra\s*==\s*.(test|docs|bench)", line)]
+        needed = [line for line in lines if not re.search(r"extra\s*==\s*.(test|docs|bench)", line)]
+        names = {match[0] for line in needed if (match := re.match(r"[\w.-]+", line))}
+        for name in sorted({*names, "pytrec-eval-terrier"}, key=str.lower):
+            with suppress(metadata.PackageNotFoundError):
+                versions[name] = metadata.version(name)
+    return versions
 
 
 def hardware() -> dict[str, Any]:

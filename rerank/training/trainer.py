@@ -8,6 +8,7 @@ import signal
 import time
 from typing import Any, NoReturn
 
+import numpy as np
 import torch
 
 from rerank import stops
@@ -15,7 +16,7 @@ from rerank.errors import UserError
 from rerank.evaluation.measures import Evaluator, parse_measures
 from rerank.kernels.flat_attention import DETERMINISTIC
 from rerank.kernels.memory import keep_freed
-from rerank.kernels.precision import exact_float32, resolve
+from rerank.kernels.precision import resolve
 from rerank.lists.data import Splits
 from rerank.lists.sampling import seed_of
 from rerank.lists.view import Lists
@@ -24,29 +25,31 @@ from rerank.losses.direct import DirectMetric
 from rerank.models.base import Inputs
 from rerank.models.scorer import Scorer
 from rerank.progress import tqdm
+from rerank.relaxations.fidelity import fidelity
 from rerank.scoring.shared import score_shared
 from rerank.scoring.together import together
 from rerank.stops import Stopped
 from rerank.storage.arrow import Array
 from rerank.storage.files import atomic_folder
-from rerank.training.batches import Batches
+from rerank.training.batches import Batches, pad
 from rerank.training.budget import tokens_that_fit
 from rerank.training.checkpoint import State, check_weights, load_checkpoint, save_checkpoint
 from rerank.training.config import TrainConfig
-from rerank.training.diagnose import fidelity
-from rerank.training.launch import agree, check_launcher, launched
+from rerank.training.launch import agree, check_launcher, flat_settings, launched, trackers
 from rerank.training.optimizer import make_optimizer, set_rates
 from rerank.training.pace import Pace
 from rerank.training.run_folder import RunFolder
 from rerank.training.step import Gradients
 from rerank.training.targets import Targets, check_sampler
-from rerank.training.tracking import settings, trackers
 from rerank.training.validate import finish
 
 log = logging.getLogger("rerank")
 
 BAR = "{desc}: {percentage:3.0f}%|{bar}| {n:.1f}/{total_fmt} [{elapsed}<{remaining}, {rate_fmt}{postfix}]"
 """Steps with a digit: one may take minutes."""
+
+ELEMENTS = 2**22
+"""Rank indicators ``[B, N, N]`` held at a time, to see how close they are to sorting."""
 
 CHECKPOINT_SECONDS = 5.0
 """Skip the checkpoint at the end of an epoch if the last one is newer than this: training again is cheaper."""
@@ -81,7 +84,6 @@ class Trainer:
         self._evaluator: Evaluator | None = None
         self._validated: Array | None = None  # the best model's scores of the validation lists, unless resumed since
 
-    @exact_float32()
     def run(self) -> dict[str, Any]:
         """Train to the end; returns what ``measures.json`` holds."""
         config = self.config
@@ -211,23 +213,23 @@ class Trainer:
     def _gradients(self, state: State) -> Gradients:
         """Build the gradient accumulator; a resumed run keeps its memory limits."""
         config, train, why = self.config, self.splits.train, "found before"
-        inputs = self._inputs(train)
-        if not state.token_budget:
-            state.token_budget = config.token_budget or self.model.budget
+        inputs, limits = self._inputs(train), state.limits
+        if not limits.token_budget:
+            limits.token_budget = config.token_budget or self.model.budget
             if config.gradient == "auto" or config.token_budget is None:
                 self.model.train()
                 fits, why = tokens_that_fit(self.model, inputs, train, self.usable, self.precision)
-                state.full_tokens = fits
+                limits.full_tokens = fits
                 if config.token_budget is None and fits is not None:
-                    state.token_budget = min(state.token_budget, fits)
-            agree(state, self.accelerator.device)
+                    limits.token_budget = min(limits.token_budget, fits)
+            agree(limits, self.accelerator.device)
         return Gradients(
             model=self.model,
             inputs=inputs,
             lists=train,
             loss=self.loss,
             precision=self.precision,
-            limits=state,
+            limits=limits,
             micro_batch_size=config.micro_batch_size,
             gradient=config.gradient,
             why=why,
@@ -235,25 +237,8 @@ class Trainer:
             processes=self.accelerator.num_processes,
         )
 
-    def _rank_anew(self, state: State) -> None:
-        """Rank the training lists by the model as it is, for samplers that want it so, after the first epoch."""
-        if self.config.sampler.refresh and state.epoch and state.scores is None:
-            lists = self.splits.train.select(self.usable)
-            scores = score_shared(
-                self.model,
-                self._inputs(self.splits.train),
-                lists,
-                precision=self.precision,
-                budget=self.config.token_budget,
-                progress="training lists",
-            )
-            state.scores = self.batches.spread(scores)
-            self._say("epoch %d: %d training lists ranked by the model itself", state.epoch + 1, len(lists))
-        self.batches.scores = state.scores
-
     def _epoch(self, state: State, gradients: Gradients, optimizer: torch.optim.Optimizer) -> None:
         config = self.config
-        self._rank_anew(state)
         self.model.train()
         self._pace.begin()
         bar = tqdm(
@@ -327,8 +312,8 @@ class Trainer:
         logged = told | {"validation": values, "seconds": seconds} | self.model.logged()
         if self.config.fidelity:
             assert isinstance(self.loss, DirectMetric)
-            logged["fidelity"] = found = fidelity(self.loss, lists, scores)
-            self._say("fidelity: %s", ", ".join(f"{name} {value:.3f}" for name, value in found.items()))
+            logged["fidelity"] = means = mean_fidelity(self.loss, lists, scores)
+            self._say("fidelity: %s", ", ".join(f"{name} {mean:.3f}" for name, mean in means.items()))
         self._log(state, logged)
         better = state.best is None or value > state.best
         best = " (best)" if better else ""
@@ -373,7 +358,7 @@ class Trainer:
     def _checkpoint(self, state: State, optimizer: torch.optim.Optimizer) -> None:
         with together():
             check_weights(self.model, f"step {state.step}")
-            agree(state, self.accelerator.device)  # memory may have run out in one of them
+            agree(state.limits, self.accelerator.device)  # memory may have run out in one of them
             if self.main:
                 save_checkpoint(self.folder.path, state, self.model, optimizer)
                 self._written = time.monotonic()
@@ -404,7 +389,7 @@ class Trainer:
         """Start them; TensorBoard forgets what it saw after the checkpoint that the run resumes from."""
         if not self.trackers:
             return
-        told = None if self.trackers == ["tensorboard"] else settings(self.folder.config)
+        told = None if self.trackers == ["tensorboard"] else flat_settings(self.folder.config)
         purge = {"purge_step": state.step + 1} if state.step else {}
         self.accelerator.init_trackers("rerank", told, {"tensorboard": purge})
 
@@ -424,3 +409,30 @@ def network_and_loss(config: TrainConfig) -> tuple[Scorer, Criterion]:
     if not isinstance(config.model, Scorer):
         raise UserError(f"model: {type(config.model).__name__} is not a network")
     return config.model, config.loss
+
+
+def mean_fidelity(loss: DirectMetric, lists: Lists, scores: Array) -> dict[str, float]:
+    """Means over lists of what :class:`rerank.relaxations.fidelity.Fidelity` says, at these scores.
+
+    Args:
+        loss: its relaxation is looked at, and the gap of its measure.
+        lists: the lists; those without documents are left out.
+        scores: ``[T]`` a score per candidate.
+
+    Returns:
+        ``rank_error``, ``gap`` and, for rank indicators, ``sharpness`` and ``hits``.
+    """
+    sums: dict[str, float] = {}
+    order = np.argsort(-lists.lengths, kind="stable")
+    order = order[lists.lengths[order] > 0]
+    start = 0
+    while start < len(order):
+        count = max(1, ELEMENTS // int(lists.lengths[order[start]]) ** 2)
+        rows = [slice(int(lists.offsets[i]), int(lists.offsets[i + 1])) for i in order[start : start + count]]
+        padded, mask = pad([scores[row] for row in rows], torch.float32)
+        labels, _ = pad([lists.grades[row] for row in rows], torch.float32)
+        for name, values in vars(fidelity(loss.relaxation, padded, mask, labels, loss.measure)).items():
+            if values is not None:
+                sums[name] = sums.get(name, 0.0) + float(values.sum())
+        start += count
+    return {name: total / max(1, len(order)) for name, total in sums.items()}

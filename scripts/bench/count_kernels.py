@@ -142,10 +142,10 @@ def count_step(
 
     The model is of no use afterwards: its numbers are gone.
     """
-    from rerank.training.batches import Group
+    from rerank.training.batches import ListSample
     from rerank.training.step import Gradients, Limits
 
-    groups = [Group(i, np.arange(lists.offsets[i], lists.offsets[i + 1]), i) for i in range(len(lists))]
+    groups = [ListSample(i, np.arange(lists.offsets[i], lists.offsets[i + 1]), i) for i in range(len(lists))]
     model.to("meta")
     gradients = Gradients(model, inputs, lists, loss, "bf16", Limits(budget), gradient=mode)  # type: ignore[arg-type]
     within: list[int] = []

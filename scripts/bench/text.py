@@ -68,7 +68,7 @@ from rerank.models.text.graphs import opened, scores_of
 from rerank.models.text.network import read_config, read_tokenizer
 from rerank.models.weights import find_model
 from rerank.storage.arrow import Array
-from rerank.training.batches import Group
+from rerank.training.batches import ListSample
 from rerank.training.step import Gradients, Limits
 
 Texts = list[tuple[str, str]]
@@ -222,7 +222,7 @@ class Training:
 
     def add_gradient(self, i: int) -> None:
         """The gradient of a list."""
-        self.gradients.accumulate([Group(i, np.arange(self.lists.offsets[i], self.lists.offsets[i + 1]), 0)], i)
+        self.gradients.accumulate([ListSample(i, np.arange(self.lists.offsets[i], self.lists.offsets[i + 1]), 0)], i)
 
     def step(self, i: int) -> None:
         """A step on a list."""

@@ -90,7 +90,7 @@ def again(thing: object) -> object:
 
 def test_what_a_loss_prints_makes_it_again() -> None:
     examples = [kind() for name, kind in load_all().items() if name != "DirectMetric"]
-    examples += [LambdaLoss("ndcg1", "nDCG@5", mu=3), RankNet(k=4, reduction="sum"), BCE(2.0, validate=True)]
+    examples += [LambdaLoss("ndcg1", "nDCG@5", mu=3), RankNet(k=4, reduction="sum"), BCE(2.0)]
     examples += [DirectMetric("AP(rel=2)@7", relaxation) for relaxation in RELAXATIONS]
     examples += [DirectMetric("nDCG", SmoothI(), "documents", "none")]
     for loss in examples:
@@ -106,7 +106,7 @@ def test_what_a_relaxation_prints_makes_it_again() -> None:
 
 def test_a_description_has_every_argument() -> None:
     said = described(RankNet(3))
-    settings = {"k": 3, "sigma": 1.0, "reduction": "mean", "validate": False}
+    settings = {"k": 3, "sigma": 1.0, "reduction": "mean"}
     assert said == {"class_path": "rerank.losses.pairwise.RankNet", "init_args": settings}
     for name, kind in load_all().items():
         if not issubclass(kind, DirectMetric):

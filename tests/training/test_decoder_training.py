@@ -81,7 +81,7 @@ def test_every_way_gives_the_same_gradient_in_memory_that_does_not_grow_when_it_
         if "lora_B" in name:
             torch.nn.init.normal_(parameter, std=0.1)
     inputs, found, peaks = model.inputs(lists), {}, {}
-    for mode in ("full", "checkpoint", "cached"):
+    for mode in ("full", "cached"):
         for count in (10, 40):
             model.zero_grad(set_to_none=True)
             pairs = Chunked(model, inputs, np.arange(count), np.zeros(1, int), 256, "fp32", torch.device("cpu"))
@@ -90,7 +90,6 @@ def test_every_way_gives_the_same_gradient_in_memory_that_does_not_grow_when_it_
             peaks[mode, count] = graphs.peak
         found[mode] = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
     assert found["full"] and all("lora" in name or "score" in name for name in found["full"])
-    for mode in ("checkpoint", "cached"):
-        for name, gradient in found["full"].items():
-            torch.testing.assert_close(found[mode][name], gradient, rtol=1e-4, atol=1e-5, msg=name)
+    for name, gradient in found["full"].items():
+        torch.testing.assert_close(found["cached"][name], gradient, rtol=1e-4, atol=1e-5, msg=name)
     assert peaks["cached", 40] < 1.2 * peaks["cached", 10] < peaks["full", 40] / 2

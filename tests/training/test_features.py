@@ -31,11 +31,12 @@ from rerank.relaxations import SmoothI
 from rerank.retrieval.runs import read_run
 from rerank.training.batches import Batches
 from rerank.training.configuration import configured
-from rerank.training.step import ELEMENTS, Gradients, Limits, alike
+from rerank.training.piece import ELEMENTS, alike
+from rerank.training.step import Gradients, Limits
 from tests.builders import train, write_features, write_folds
 from tests.conftest import ROOT
 from tests.forked import together
-from tests.training.test_training import assert_near, assert_same, metrics, weights
+from tests.training.helpers import assert_near, assert_same, metrics, weights
 
 
 @pytest.fixture(autouse=True)
@@ -83,7 +84,7 @@ def test_cutting_a_batch_changes_nothing(
     model.prepare(lists, 42)
 
     def gradient(budget: int, micro: int | None, elements: int) -> tuple[float, dict[str, torch.Tensor]]:
-        monkeypatch.setattr("rerank.training.step.ELEMENTS", elements)
+        monkeypatch.setattr("rerank.training.piece.ELEMENTS", elements)
         model.zero_grad(set_to_none=True)
         step = Gradients(model, model.inputs(lists), lists, loss, "fp32", Limits(budget), micro)
         batch = next(Batches(lists, np.arange(len(lists)), Full(), len(lists), None, seed=0).epoch(0))

@@ -109,7 +109,7 @@ def test_the_second_pass_has_the_dropout_of_the_first(lists: Lists, tmp_path: Pa
     model.network.forward = forward
     batch = next(Batches(lists, np.arange(len(lists)), Full(), len(lists), None, seed=0).epoch(0))
     found = {}
-    for mode in ("full", "cached", "checkpoint"):
+    for mode in ("full", "cached"):
         torch.manual_seed(1)
         model.zero_grad(set_to_none=True)
         loss = DirectMetric("nDCG@10", SmoothI())
@@ -123,15 +123,14 @@ def test_the_second_pass_has_the_dropout_of_the_first(lists: Lists, tmp_path: Pa
                 assert torch.equal(one, other)
         del seen[:]
     tolerance = 1e-5 if precision == "fp32" else 2e-2
-    for mode in ("cached", "checkpoint"):
-        assert (found[mode] - found["full"]).norm() <= tolerance * found["full"].norm(), mode
+    assert (found["cached"] - found["full"]).norm() <= tolerance * found["full"].norm()
 
 
 def test_cached_takes_the_memory_of_a_chunk(lists: Lists, tiny_model: Path) -> None:
     model = CrossEncoder(str(tiny_model), query_length=8, document_length=24).to("cuda")
     batch = next(Batches(lists, np.arange(len(lists)), Full(), len(lists), None, seed=0).epoch(0))
     peaks = {}
-    for mode in ("cached", "checkpoint", "full"):
+    for mode in ("cached", "full"):
         loss = DirectMetric("nDCG@10", SmoothI())
         step = Gradients(model, model.inputs(lists), lists, loss, "fp32", Limits(100), len(lists), gradient=mode)  # type: ignore[arg-type]
         for _ in range(2):  # the first has the parameters' gradients to make
@@ -140,7 +139,7 @@ def test_cached_takes_the_memory_of_a_chunk(lists: Lists, tiny_model: Path) -> N
             before = torch.cuda.memory_allocated()
             step.accumulate(batch, 1)
             peaks[mode] = torch.cuda.max_memory_allocated() - before
-    assert max(peaks["cached"], peaks["checkpoint"]) < 0.5 * peaks["full"]
+    assert peaks["cached"] < 0.5 * peaks["full"]
 
 
 def test_training_runs_in_bf16(lists: Lists, tiny_model: Path, tmp_path: Path) -> None:

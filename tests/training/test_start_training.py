@@ -35,9 +35,7 @@ from rerank.training.config import Optimization
 from rerank.training.optimizer import make_optimizer
 from tests.builders import make_lists, make_model, random_run, train, write_collection
 from tests.forked import Command, together
-from tests.training.test_gradient import assert_equal
-from tests.training.test_step import gradients
-from tests.training.test_training import assert_near, assert_same, metrics, weights
+from tests.training.helpers import assert_equal, assert_near, assert_same, gradients, metrics, newest, weights
 
 LENGTHS: dict[str, Any] = {"query_length": 8, "document_length": 24}
 LOSS = DirectMetric("nDCG@10", SmoothI())
@@ -65,7 +63,7 @@ def make(folder: Path) -> CrossEncoder:
 
 
 @pytest.mark.parametrize("loss", [LOSS, PairwiseHinge()])
-@pytest.mark.parametrize("gradient", ["full", "cached", "checkpoint"])
+@pytest.mark.parametrize("gradient", ["full", "cached"])
 @pytest.mark.parametrize("options", [{"token_budget": 300}, {"token_budget": 900, "micro_batch_size": 2}])
 def test_the_gradient_of_w_is_the_same_in_every_mode(
     tiny_model: Path, lists: Lists, loss: Loss, gradient: str, options: dict[str, int]
@@ -77,10 +75,9 @@ def test_the_gradient_of_w_is_the_same_in_every_mode(
     assert_equal(found[1], whole[1])
 
 
-@pytest.mark.parametrize("gradient", ["cached", "checkpoint"])
-def test_under_dropout_too(dropping: Path, lists: Lists, gradient: str) -> None:
+def test_under_dropout_too(dropping: Path, lists: Lists) -> None:
     whole = gradients(make(dropping), lists, LOSS, micro_batch_size=2, token_budget=300)
-    found = gradients(make(dropping), lists, LOSS, micro_batch_size=2, token_budget=300, gradient=gradient)
+    found = gradients(make(dropping), lists, LOSS, micro_batch_size=2, token_budget=300, gradient="cached")
     assert_equal(found[1], whole[1])
 
 
@@ -245,8 +242,8 @@ def test_killed_and_resumed_it_ends_the_same(words: list[str], tmp_path: Path) -
     train([*words, f"--output={alone}"])
     for kills in range(2):
         process = Command(["train", *words, f"--output={killed}"])
-        before, waited = _newest(killed), time.monotonic()
-        while process.poll() is None and _newest(killed) == before and time.monotonic() - waited < 120:
+        before, waited = newest(killed), time.monotonic()
+        while process.poll() is None and newest(killed) == before and time.monotonic() - waited < 120:
             time.sleep(0.01)
         os.kill(process.pid, signal.SIGKILL)
         process.communicate()
@@ -257,7 +254,3 @@ def test_killed_and_resumed_it_ends_the_same(words: list[str], tmp_path: Path) -
     assert metrics(killed) == metrics(alone)
     contracts = [json.loads((run / "best" / "rerank.json").read_text())["start"] for run in (killed, alone)]
     assert contracts[0] == contracts[1] and contracts[0]["weights"][0] != 1
-
-
-def _newest(run: Path) -> str:
-    return max((path.name for path in (run / "checkpoints").glob("step-*")), default="")

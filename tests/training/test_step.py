@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import re
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -9,17 +7,16 @@ import pytest
 import torch
 
 from rerank.lists import Lists
-from rerank.lists.sampling import Full, Pairs, PositivesNegatives
+from rerank.lists.sampling import Full, Pairs
 from rerank.losses import DirectMetric, ListNet, PairwiseHinge
 from rerank.losses.base import Loss
-from rerank.models.scorer import Scorer
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.relaxations import SmoothI
 from rerank.training.batches import Batches, pad
 from rerank.training.step import Gradients, Limits
 from rerank.training.targets import Targets
-from tests.builders import make_lists, train
-from tests.training.test_training import assert_same, metrics, weights
+from tests.builders import make_lists
+from tests.training.helpers import gradients
 
 
 @pytest.fixture(scope="module")
@@ -31,18 +28,6 @@ def lists(tmp_path_factory: pytest.TempPathFactory) -> Lists:
 def model(tiny_model: Path) -> CrossEncoder:
     torch.manual_seed(0)
     return CrossEncoder(str(tiny_model), query_length=8, document_length=24)
-
-
-def gradients(model: Scorer, lists: Lists, loss: Loss, **options: object) -> tuple[float, dict[str, torch.Tensor]]:
-    """The gradient of one batch of all lists, those without relevant documents included."""
-    limits = Limits(options.pop("token_budget", 8192), options.pop("full_tokens", None))  # type: ignore[arg-type]
-    model.zero_grad(set_to_none=True)
-    model.train()
-    torch.manual_seed(1)
-    accumulator = Gradients(model, model.inputs(lists), lists, loss, "fp32", limits, **options)  # type: ignore[arg-type]
-    batch = next(Batches(lists, np.arange(len(lists)), Full(), len(lists), None, seed=0).epoch(0))
-    value = accumulator.accumulate(batch, 1).loss
-    return value, {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
 
 
 @pytest.mark.parametrize(
@@ -121,53 +106,6 @@ def test_pairs_of_different_queries_take_the_place_of_lists(lists: Lists) -> Non
         own = lists.grades[lists.offsets[group.query] : lists.offsets[group.query + 1]]
         kinds = sorted(set((own > 0).tolist()))  # some lists have relevant documents only
         assert sorted(lists.grades[group.rows] > 0) == kinds
-
-
-def test_samplers_see_the_ranking_that_they_are_given(lists: Lists) -> None:
-    """Negatives are the best by the scores; rows stay in the first stage's order."""
-    usable = Targets(lists, PairwiseHinge()).usable()
-    batches = Batches(lists, usable, PositivesNegatives(1, 3, depth=3), len(usable), None, seed=0)
-    flat = np.random.default_rng(0).normal(size=lists.lengths[usable].sum()).astype(np.float32)
-    batches.scores = batches.spread(flat)
-    rows = [np.arange(lists.offsets[i], lists.offsets[i + 1]) for i in usable]
-    np.testing.assert_array_equal(batches.scores[np.concatenate(rows)], flat)
-    for group in next(batches.epoch(0)):
-        own = np.arange(lists.offsets[group.query], lists.offsets[group.query + 1])
-        best = own[np.argsort(-batches.scores[own], kind="stable")][:3]
-        expected = [row for row in best if lists.grades[row] == 0]
-        assert sorted(row for row in group.rows if lists.grades[row] == 0) == sorted(expected)
-        assert (np.diff(group.rows) > 0).all()
-
-
-def test_negatives_from_the_models_own_ranking(lists: Lists, tiny_model: Path, tmp_path: Path) -> None:
-    """The first epoch draws from the first stage's, the others from the model's, also where a run is taken up again."""
-    options = [
-        "--data=ListsData",
-        f"--data.train={lists.store.folder}",
-        "--data.validation_share=0",
-        "--model=CrossEncoder",
-    ]
-    options += [f"--model.name={tiny_model}", "--model.query_length=8", "--model.document_length=24"]
-    options += ["--loss=SmoothINDCG", "--batch_size=3", "--precision=fp32", "--monitor=nDCG", "--epochs=3"]
-    options += ["--checkpoint_every=1", "--sampler=PositivesNegatives", "--sampler.depth=4"]
-    options += ["--optimization.encoder_lr=1e-3"]
-    train([*options, f"--output={tmp_path / 'first'}"])
-    run = tmp_path / "refreshed"
-    train([*options, "--sampler.refresh=true", f"--output={run}"])
-    assert re.search("epoch 2: .* ranked by the model itself", (run / "log.txt").read_text())
-    one, other = metrics(tmp_path / "first"), metrics(run)
-    steps = len(other) // 3
-    assert one[:steps] == other[:steps]
-    assert one[steps]["loss"] != other[steps]["loss"]
-
-    whole, lines = weights(run), metrics(run)
-    (run / "measures.json").unlink()
-    within, end = sorted((run / "checkpoints").glob("step-*"))
-    assert (within / "scores.safetensors").is_file() and not (end / "scores.safetensors").exists()
-    shutil.rmtree(end)
-    train([*options, "--sampler.refresh=true", f"--output={run}"])
-    assert_same(weights(run), whole)
-    assert metrics(run) == lines
 
 
 def test_the_gradient_of_embeddings_is_dense_and_that_of_a_whole_pass(tmp_path: Path, tiny_model: Path) -> None:

@@ -21,7 +21,7 @@ from safetensors.torch import load_file
 from rerank.training.checkpoint import State, load_checkpoint, save_checkpoint
 from tests.builders import make_lists, make_model
 from tests.forked import Command
-from tests.training.test_training import assert_same, metrics, progress, weights
+from tests.training.helpers import assert_same, metrics, newest, weights
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def test_a_training_that_is_stopped_resumes_bit_for_bit(
         assert all(code in (128 + number, 143) for code in codes)
         step = re.search(r"at step (\d+) of 90; a checkpoint is written; the same command resumes", said)
         assert step is not None, said
-        assert progress(run) == f"step-{int(step[1]):08d}"
+        assert newest(run) == f"step-{int(step[1]):08d}"
         logged = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
         assert logged[-1]["step"] == int(step[1])
     assert Trainings(options, run, processes).wait()[0] == [0] * processes

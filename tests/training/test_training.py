@@ -14,7 +14,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 import yaml
 from accelerate.commands.config.config_args import load_config_from_file
 from accelerate.utils import DistributedType
@@ -27,6 +26,7 @@ from rerank.training.configuration import classes_first
 from tests.builders import make_lists, make_model, train
 from tests.conftest import ROOT
 from tests.forked import Command, together
+from tests.training.helpers import assert_near, assert_same, metrics, newest, weights
 
 SCRIPT = str(ROOT / "scripts" / "train.py")
 
@@ -54,38 +54,6 @@ def options(tmp_path: Path, tiny_model: Path) -> list[str]:
         "--optimization.encoder_lr=1e-3",
         "--monitor=nDCG",
     ]
-
-
-def weights(run: Path) -> dict[str, torch.Tensor]:
-    newest = sorted((run / "checkpoints").glob("step-*"))[-1]
-    moments = {f"moment {name}": value for name, value in load_file(newest / "optimizer.safetensors").items()}
-    return {name: value.clone() for name, value in (load_file(newest / "model.safetensors") | moments).items()}
-
-
-def assert_same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> None:
-    """Bit for bit."""
-    assert one.keys() == other.keys()
-    for name in one:
-        torch.testing.assert_close(one[name], other[name], rtol=0, atol=0, msg=name)
-
-
-def assert_near(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor], last: str = "classifier.bias") -> None:
-    """To what float32 sums in another order, and Adam after them, allow.
-
-    The biases of keys and of the last layer have no gradient (neither softmax nor nDCG sees a shift) but rounding
-    errors, which Adam makes into steps of full length; moments of other parameters are compared through the weights
-    that they moved.
-    """
-    assert one.keys() == other.keys()
-    for name in one:
-        if not name.startswith("moment") and not name.endswith(("key.bias", last)):
-            torch.testing.assert_close(one[name], other[name], rtol=1e-3, atol=2e-4, msg=name)
-
-
-def metrics(run: Path) -> list[dict[str, object]]:
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    timing = ("lists/s", "documents/s", "seconds")
-    return [{key: value for key, value in line.items() if key not in timing} for line in lines]
 
 
 def test_a_run_folder_holds_what_the_readme_says(options: list[str], tmp_path: Path) -> None:
@@ -176,9 +144,9 @@ def test_a_run_killed_at_any_moment_ends_as_one_left_alone(wanted: int, tmp_path
     killed, rng, kills, moments = tmp_path / "killed", random.Random(0), 0, set()
     while kills < wanted:
         process = Command([*command, f"--output={killed}"])
-        before = progress(killed)
+        before = newest(killed)
         waited = time.monotonic()
-        while process.poll() is None and progress(killed) == before and time.monotonic() - waited < 120:
+        while process.poll() is None and newest(killed) == before and time.monotonic() - waited < 120:
             time.sleep(0.01)  # until it has done something: start-up is not what is tested
         time.sleep(rng.uniform(0, 0.4))
         process.send_signal(signal.SIGKILL)
@@ -186,7 +154,7 @@ def test_a_run_killed_at_any_moment_ends_as_one_left_alone(wanted: int, tmp_path
         if process.returncode != -signal.SIGKILL:
             pytest.fail(f"ended with {process.returncode} before it was killed for the {kills + 1}. time: {errors}")
         kills += 1
-        moments.add(progress(killed))
+        moments.add(newest(killed))
     assert len(moments) == wanted, "each attempt got further than the one before"
     assert Command([*command, f"--output={killed}"]).wait(600) == 0
     assert_same(weights(killed), weights(alone))
@@ -195,10 +163,6 @@ def test_a_run_killed_at_any_moment_ends_as_one_left_alone(wanted: int, tmp_path
     assert (killed / "measures.json").read_text() == (alone / "measures.json").read_text()
     left = [path for path in killed.rglob("*") if path.name.endswith((".tmp", ".old"))]
     assert left == []
-
-
-def progress(run: Path) -> str:
-    return max((path.name for path in (run / "checkpoints").glob("step-*")), default="")
 
 
 def test_a_damaged_checkpoint_is_named(options: list[str], tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ from torch import Tensor
 from rerank.errors import UserError
 from rerank.lists.sampling import seed_of
 from rerank.storage.arrow import Array
-from rerank.training.step import DEAD
+from rerank.training.piece import DEAD
 from rerank.training.targets import Targets, known
-from rerank.training.trees.padded import Batch, Padded
+from rerank.training.trees.padded import Padded, PaddedLists
 
 
 class Objective:
@@ -139,6 +139,6 @@ class Objective:
         return np.where(self.taught, np.abs(gradient[self.taught]).mean(), np.float32(0))
 
 
-def _at(values: Array, batch: Batch) -> Tensor:
+def _at(values: Array, batch: PaddedLists) -> Tensor:
     """Values of a batch's documents, ``[B, N]`` float32."""
     return torch.from_numpy(values[batch.rows.numpy()]).float()

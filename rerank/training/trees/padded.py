@@ -16,7 +16,7 @@ CELLS = 1 << 20
 """Numbers in the pairwise matrices of a batch at most (a longer list is a batch of its own)."""
 
 
-class Batch(NamedTuple):
+class PaddedLists(NamedTuple):
     """Some lists.
 
     Attributes:
@@ -52,8 +52,10 @@ class Padded:
             mask = np.arange(longest) < lengths[part][:, None]
             rows = np.where(mask, lists.offsets[part][:, None] + np.arange(longest), 0)
             labels = np.where(mask, lists.grades[rows], 0).astype(np.float32)
-            self._batches.append(Batch(part, torch.from_numpy(rows), torch.from_numpy(mask), torch.from_numpy(labels)))
+            self._batches.append(
+                PaddedLists(part, torch.from_numpy(rows), torch.from_numpy(mask), torch.from_numpy(labels))
+            )
             start += len(part)
 
-    def __iter__(self) -> Iterator[Batch]:
+    def __iter__(self) -> Iterator[PaddedLists]:
         return iter(self._batches)

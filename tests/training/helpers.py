@@ -1,0 +1,74 @@
+"""What tests of training compare: gradients of one batch, and what runs leave."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors.torch import load_file
+
+from rerank.lists import Lists
+from rerank.lists.sampling import Full
+from rerank.losses.base import Loss
+from rerank.models.scorer import Scorer
+from rerank.training.batches import Batches
+from rerank.training.step import Gradients, Limits
+
+
+def gradients(model: Scorer, lists: Lists, loss: Loss, **options: object) -> tuple[float, dict[str, torch.Tensor]]:
+    """The gradient of one batch of all lists, those without relevant documents included."""
+    limits = Limits(options.pop("token_budget", 8192), options.pop("full_tokens", None))  # type: ignore[arg-type]
+    model.zero_grad(set_to_none=True)
+    model.train()
+    torch.manual_seed(1)
+    accumulator = Gradients(model, model.inputs(lists), lists, loss, "fp32", limits, **options)  # type: ignore[arg-type]
+    batch = next(Batches(lists, np.arange(len(lists)), Full(), len(lists), None, seed=0).epoch(0))
+    value = accumulator.accumulate(batch, 1).loss
+    return value, {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+
+def assert_equal(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> None:
+    """Every parameter's gradient to 1e-5 of its length; those that are zero but for rounding, to 1e-6 of all."""
+    assert found.keys() == expected.keys()
+    whole = torch.stack([gradient.norm() for gradient in expected.values()]).norm()
+    for name, gradient in expected.items():
+        assert (found[name] - gradient).norm() <= 1e-5 * gradient.norm() + 1e-6 * whole, name
+
+
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    newest = sorted((run / "checkpoints").glob("step-*"))[-1]
+    moments = {f"moment {name}": value for name, value in load_file(newest / "optimizer.safetensors").items()}
+    return {name: value.clone() for name, value in (load_file(newest / "model.safetensors") | moments).items()}
+
+
+def assert_same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> None:
+    """Bit for bit."""
+    assert one.keys() == other.keys()
+    for name in one:
+        torch.testing.assert_close(one[name], other[name], rtol=0, atol=0, msg=name)
+
+
+def assert_near(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor], last: str = "classifier.bias") -> None:
+    """To what float32 sums in another order, and Adam after them, allow.
+
+    The biases of keys and of the last layer have no gradient (neither softmax nor nDCG sees a shift) but rounding
+    errors, which Adam makes into steps of full length; moments of other parameters are compared through the weights
+    that they moved.
+    """
+    assert one.keys() == other.keys()
+    for name in one:
+        if not name.startswith("moment") and not name.endswith(("key.bias", last)):
+            torch.testing.assert_close(one[name], other[name], rtol=1e-3, atol=2e-4, msg=name)
+
+
+def metrics(run: Path) -> list[dict[str, object]]:
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    timing = ("lists/s", "documents/s", "seconds")
+    return [{key: value for key, value in line.items() if key not in timing} for line in lines]
+
+
+def newest(run: Path) -> str:
+    """The name of the last checkpoint."""
+    return max((path.name for path in (run / "checkpoints").glob("step-*")), default="")
