@@ -362,6 +362,7 @@ def usage() -> str:
 
 def run(argv: Sequence[str]) -> None:
     """Run one command."""
+    find_own_classes()
     if not argv or argv[0] in ("-h", "--help"):
         print(usage())
     elif argv[0] == "--version":
@@ -379,12 +380,7 @@ def run(argv: Sequence[str]) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of the ``rerank`` command."""
-
-    def command() -> None:
-        find_own_classes()
-        run(sys.argv[1:] if argv is None else argv)
-
-    return exit_code(command)
+    return exit_code(run, sys.argv[1:] if argv is None else argv)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """No space on the disk, none in the quota, a file larger than allowed; Rust libraries say ``(os error N)``."""
 
 
-def exit_code(command: Callable[[], Any]) -> int:
+def exit_code(command: Callable[..., Any], *arguments: Any) -> int:
     """Run a command.
 
     Returns:
@@ -32,7 +32,7 @@ def exit_code(command: Callable[[], Any]) -> int:
     log.setLevel(logging.INFO if is_main() else logging.WARNING)
     try:
         with listening(command=True):
-            command()
+            command(*arguments)
     except UserError as error:
         print(f"rerank: error: {error}", file=sys.stderr)
         return 2

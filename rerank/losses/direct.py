@@ -107,7 +107,6 @@ class DirectMetric(Loss):
         return gradient * (norms[:, None] / gradient.norm(dim=1, keepdim=True).clamp(min=1))
 
     def arguments(self) -> dict[str, Any]:
-        """The constructor's arguments, the measure by its name."""
         return super().arguments() | {"measure": name_of(self.measure)}
 
 

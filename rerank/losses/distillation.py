@@ -43,7 +43,6 @@ class MarginMSE(KnownGradient):
     def value_and_gradient(
         self, scores: Tensor, labels: Tensor, mask: Tensor | None, seeds: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """Twice the sample variance of the differences."""
         difference = scores - labels  # 0 where padded
         if mask is None:
             centred = difference - difference.mean(dim=1, keepdim=True)
@@ -87,7 +86,6 @@ class KLDivergence(Loss):
         self.temperature = temperature
 
     def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor | None, seeds: Tensor | None) -> Tensor:
-        """The divergence of a list."""
         wanted = logits(labels, mask, self.temperature).log_softmax(dim=1)
         found = logits(scores, mask, self.temperature).log_softmax(dim=1)
         losses = kl_div(found, wanted, reduction="none", log_target=True).sum(dim=1)

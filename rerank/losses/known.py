@@ -43,7 +43,6 @@ class KnownGradient(Loss):
         """
 
     def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor | None, seeds: Tensor | None) -> Tensor:
-        """The loss of every list."""
         return Known.apply(scores, *self.value_and_gradient(scores.detach(), labels, mask, seeds))
 
 
@@ -65,13 +64,11 @@ class Known(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, scores: Tensor, value: Tensor, gradient: Tensor) -> Tensor:
-        """The value as it is."""
         ctx.save_for_backward(gradient)
         return value
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, None, None]:
-        """The gradient, times that of the value."""
         (gradient,) = ctx.saved_tensors
         return gradient * (slope[:, None] if slope.dim() else slope), None, None

@@ -83,7 +83,6 @@ class LambdaLoss(Loss):
         self.mu = mu
 
     def arguments(self) -> dict[str, Any]:
-        """The constructor's arguments, the measure by its name."""
         return super().arguments() | {"measure": str(self.measure)}
 
     def learnable(self, labels: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -91,7 +90,6 @@ class LambdaLoss(Loss):
         return has_ordered_pair(self.measure.relevant(labels) if isinstance(self.measure, P) else labels, mask)
 
     def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:
-        """The weighted sum over pairs."""
         measure = self.measure
         if isinstance(measure, nDCG):
             gains, depth = _normalised_gains(measure, labels, mask), measure.depth(mask)

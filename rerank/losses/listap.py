@@ -48,7 +48,6 @@ class ListAP(Loss):
         return has_ordered_pair(labels >= self.rel, mask)
 
     def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:
-        """One minus the quantised AP."""
         real, relevant = mask.to(scores.dtype), ((labels >= self.rel) & mask).to(scores.dtype)
         highest = scores.masked_fill(~mask, -torch.inf).amax(dim=1, keepdim=True)
         lowest = scores.masked_fill(~mask, torch.inf).amin(dim=1, keepdim=True)

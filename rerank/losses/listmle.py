@@ -37,7 +37,6 @@ class ListMLE(Loss):
     always_masked: ClassVar[bool] = False
 
     def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor | None, seeds: Tensor | None) -> Tensor:
-        """Minus the log-likelihood of a list."""
         real = torch.ones_like(labels, dtype=torch.bool) if mask is None else mask
         order, pads = order_of(labels, real, seeds, shuffle=True), None if mask is None else ~first(mask)  # pads last
         own = scores.detach().gather(1, order).double()

@@ -37,6 +37,5 @@ class ListNet(Loss):
         self.temperature = temperature
 
     def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor | None, seeds: Tensor | None) -> Tensor:
-        """The cross-entropy of a list."""
         target = logits(labels, mask).softmax(dim=1)
         return cross_entropy(logits(scores, mask, self.temperature), target, reduction="none")

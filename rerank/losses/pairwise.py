@@ -26,7 +26,6 @@ class _Pairwise(KnownGradient):
     def value_and_gradient(
         self, scores: Tensor, labels: Tensor, mask: Tensor | None, seeds: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """The mean over ordered pairs, 0 where there is none."""
         return ordered_mean(scores, labels, mask, self.pair)
 
 
@@ -57,7 +56,6 @@ class RankNet(_Pairwise):
         self.sigma = sigma
 
     def pair(self, behind: Tensor, spare: Tensor) -> tuple[Tensor, Tensor]:
-        """Logistic loss and its derivative."""
         return logistic_sum(behind, spare)
 
     def value_and_gradient(
@@ -101,7 +99,6 @@ class PairwiseHinge(_Pairwise):
         self.margin = margin
 
     def pair(self, behind: Tensor, spare: Tensor) -> tuple[Tensor, Tensor]:
-        """Hinge and its derivative."""
         value = behind.add_(self.margin).clamp_(min=0)
         return value.sum(dim=(1, 2)), value.sign()
 
@@ -125,6 +122,5 @@ class PairwiseSoftmax(_Pairwise):
     """
 
     def pair(self, behind: Tensor, spare: Tensor) -> tuple[Tensor, Tensor]:
-        """The sigmoid and its derivative."""
         value = behind.sigmoid_()
         return value.sum(dim=(1, 2)), value * (1 - value)

@@ -28,7 +28,6 @@ class _Pointwise(KnownGradient):
     def value_and_gradient(
         self, scores: Tensor, labels: Tensor, mask: Tensor | None, seeds: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """The mean over documents."""
         values, slopes = self.each_document(scores, labels)
         if mask is None:
             return values.mean(dim=1), slopes.div_(scores.shape[1])
@@ -55,7 +54,6 @@ class MSE(_Pointwise):
     target: ClassVar[Target] = "values"
 
     def each_document(self, scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """The squared error."""
         error = scores - labels
         return error.square(), error.mul_(2)
 
@@ -84,7 +82,6 @@ class RMSE(_Pointwise):
         self.levels = levels
 
     def each_document(self, scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """The squared error."""
         chance = scores.sigmoid()
         error = (chance * self.levels).sub_(labels)
         return error.square(), chance.addcmul_(chance, chance, value=-1).mul_(error).mul_(2 * self.levels)
@@ -92,7 +89,6 @@ class RMSE(_Pointwise):
     def value_and_gradient(
         self, scores: Tensor, labels: Tensor, mask: Tensor | None, seeds: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """The root of the mean over documents."""
         mean, gradient = super().value_and_gradient(scores, labels, mask, seeds)
         root = mean.clamp_(min=torch.finfo(mean.dtype).tiny).sqrt_()  # the root has no derivative at 0
         return root, gradient.div_(2 * root[:, None])
@@ -145,7 +141,6 @@ class BCE(_Pointwise):
         self.prior = prior
 
     def each_document(self, scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """The cross-entropy."""
         target = (labels >= self.rel).to(scores.dtype)
         logits = scores if self.prior is None else scores + math.log(self.prior / (1 - self.prior))
         values = binary_cross_entropy_with_logits(logits, target, reduction="none")

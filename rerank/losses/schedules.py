@@ -54,7 +54,6 @@ class Ramp(Schedule):
         self.start, self.end, self.since, self.until = start, end, since, until
 
     def __call__(self, share: float) -> float:
-        """The weight."""
         if share >= self.until:
             return self.end
         if share <= self.since:

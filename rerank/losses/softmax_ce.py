@@ -60,7 +60,6 @@ class SoftmaxCE(Loss):
         return has_ordered_pair(labels > 0 if self.negatives_only else labels, mask)
 
     def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor | None, seeds: Tensor | None) -> Tensor:
-        """The cross-entropy of a list."""
         target = labels / labels.sum(dim=1, keepdim=True).clamp_(min=torch.finfo(labels.dtype).tiny)
         found = logits(scores, mask, self.temperature)
         if not self.negatives_only:

@@ -50,7 +50,6 @@ class MinMax(Scaling):
         self.top = top
 
     def __call__(self, values: Array) -> Array:
-        """The scaled values."""
         known = values[~np.isnan(values)]
         if not len(known):
             return values
@@ -75,7 +74,6 @@ class Sigmoid(Scaling):
         self.centre, self.scale = centre, scale
 
     def __call__(self, values: Array) -> Array:
-        """The probabilities."""
         return 0.5 + 0.5 * np.tanh((values - self.centre) / (2 * self.scale))  # a sigmoid that cannot overflow
 
 
@@ -98,7 +96,6 @@ class ReciprocalRank(Scaling):
         self.k = k
 
     def __call__(self, values: Array) -> Array:
-        """The gains."""
         return (self.k + 1) / (self.k + ranks(values))
 
 

@@ -61,7 +61,6 @@ class WassRank(Loss):
         self.iterations = iterations
 
     def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:
-        """The transport cost of a list."""
         scores, labels, mask = take(labels.argsort(dim=1), scores, labels, mask)
         changes = labels[:, 1:] != labels[:, :-1]
         grade = torch.nn.functional.pad(changes.long().cumsum(dim=1), (1, 0))

@@ -37,7 +37,6 @@ class AP(BinaryMeasure):
     name: ClassVar[str] = "AP"
 
     def from_indicators(self, relaxation: RankIndicators, scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
-        """Relevance expected at each rank times the precision expected there."""
         relevant = self.relevant(labels).to(scores.dtype)
         depth = self.depth(mask)
         hits = relaxation.expected(scores, relevant, mask, depth) * first(mask, depth)
@@ -45,7 +44,6 @@ class AP(BinaryMeasure):
         return ratio((hits * precision).sum(dim=1), relevant.sum(dim=1))
 
     def from_ranks(self, relaxation: SoftRanks, batch: Batch) -> Tensor:
-        """The precision at each relevant document, as far as it is within the cut-off."""
         ranks = relaxation.ranks(batch)
         relevant = batch.at_rows(self.relevant(batch.labels).to(ranks.dtype))
         hits = relevant * inside(relaxation, batch, ranks, self.cutoff)

@@ -162,7 +162,6 @@ class BinaryMeasure(Measure):
     rel: int = 1
 
     def relevant(self, labels: Tensor) -> Tensor:
-        """Documents of grade ``rel`` or above."""
         return labels >= self.rel
 
     def within(self, relaxation: SoftRanks, batch: Batch) -> Tensor:

@@ -45,11 +45,9 @@ class nDCG(Measure):
         return labels > 0
 
     def gain(self, labels: Tensor) -> Tensor:
-        """G, elementwise."""
         return _powers(labels).exp2() - 1 if self.dcg == "exp-log2" else labels
 
     def from_indicators(self, relaxation: RankIndicators, scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
-        """Discounted gain at the ranks, over the ideal."""
         depth = self.depth(mask)
         gains = self.gain(labels)
         weights = ratio(_discounts(depth, labels) * first(mask, depth), _ideal(gains, depth)[:, None])
@@ -59,7 +57,6 @@ class nDCG(Measure):
         return relaxation.weighted(scores, gains, weights, mask)
 
     def from_ranks(self, relaxation: SoftRanks, batch: Batch) -> Tensor:
-        """Gain of the relevant documents discounted by their soft ranks, over the ideal."""
         import torch
 
         ranks = relaxation.ranks(batch)

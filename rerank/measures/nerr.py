@@ -53,7 +53,6 @@ class nERR(Measure):
         return _err(stops.topk(depth, dim=1).values)
 
     def from_indicators(self, relaxation: RankIndicators, scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
-        """ERR of the probabilities expected at the ranks, over the ideal."""
         depth = self.depth(mask)
         stops = self._stops(labels)
         expected = relaxation.expected(scores, stops, mask, depth) * first(mask, depth)

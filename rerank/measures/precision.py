@@ -43,10 +43,8 @@ class P(BinaryMeasure):
         return labels.new_full((labels.shape[0], 1), self.cutoff)
 
     def from_indicators(self, relaxation: RankIndicators, scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
-        """The mean relevance expected at the ranks."""
         weights = first(mask, self.depth(mask)) / self._size(labels, mask)
         return relaxation.weighted(scores, self.relevant(labels).to(scores.dtype), weights, mask)
 
     def from_ranks(self, relaxation: SoftRanks, batch: Batch) -> Tensor:
-        """The relevant documents, as far as they are within the cut-off."""
         return (self.within(relaxation, batch) / self._size(batch.labels, batch.mask)).sum(dim=1)

@@ -42,7 +42,6 @@ class R(BinaryMeasure):
         return relaxation.weighted(scores, relevant, weights, mask)
 
     def from_ranks(self, relaxation: SoftRanks, batch: Batch) -> Tensor:
-        """The relevant documents, as far as they are within the cut-off."""
         relevant = self.relevant(batch.labels).to(batch.labels.dtype)
         return ratio(self.within(relaxation, batch).sum(dim=1), relevant.sum(dim=1))
 

@@ -37,14 +37,12 @@ class RR(BinaryMeasure):
     name: ClassVar[str] = "RR"
 
     def from_indicators(self, relaxation: RankIndicators, scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
-        """Reciprocal rank of the relevance expected at the ranks."""
         depth = self.depth(mask)
         relevant = self.relevant(labels).to(scores.dtype)
         hits = relaxation.expected(scores, relevant, mask, depth) * first(mask, depth)
         return (hits * survival(hits) / positions(depth, scores)).sum(dim=1)
 
     def from_ranks(self, relaxation: SoftRanks, batch: Batch) -> Tensor:
-        """Reciprocal soft rank of the relevant document that no other is ahead of."""
         import torch
 
         ranks = relaxation.ranks(batch)

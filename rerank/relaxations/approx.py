@@ -45,7 +45,6 @@ class Approx(SoftRanks):
             self.beta = given
 
     def ranks(self, batch: Batch) -> Tensor:
-        """The soft ranks, ``[B, R]``."""
         return sigmoid_ranks(batch, steepness(batch.spread) if self.alpha is None else self.alpha)
 
     def score_steepness(self, batch: Batch) -> Tensor | None:

@@ -21,12 +21,10 @@ class Exact(RankIndicators):
     """
 
     def indicators(self, scores: Tensor, mask: Tensor, depth: int) -> Tensor:
-        """One-hot rows, ``[B, depth, N]``."""
         import torch
 
         order = order_of(scores, mask)[:, :depth]
         return torch.nn.functional.one_hot(order, scores.shape[1]).to(scores.dtype)
 
     def expected(self, scores: Tensor, values: Tensor, mask: Tensor, depth: int) -> Tensor:
-        """The values in the exact order, ``[B, depth]``."""
         return values.gather(1, order_of(scores, mask)[:, :depth])

@@ -59,7 +59,6 @@ class FastSoftSort(SoftRanks):
         self.beta = beta
 
     def ranks(self, batch: Batch) -> Tensor:
-        """The soft ranks, ``[B, R]``."""
         order = order_of(-batch.scores, batch.mask)  # ascending scores, so that -s / strength descends
         strength: float | Tensor
         if self.strength is None:

@@ -75,14 +75,12 @@ class NeuralSort(RankIndicators):
         return [(scores + self.beta * noise).masked_fill(~mask, 0.0) for noise in noises]
 
     def indicators(self, scores: Tensor, mask: Tensor, depth: int) -> Tensor:
-        """``[B, depth, N]``."""
         if not self.sinkhorn:
             return self._logits(scores, mask, depth).softmax(dim=2)
         every = torch.diag_embed(mask.to(scores.dtype))
         return by_lists(self._balanced, scores, every, mask)[:, :, :depth].transpose(1, 2)
 
     def expected(self, scores: Tensor, values: Tensor, mask: Tensor, depth: int) -> Tensor:
-        """``[B, depth]``."""
         if not self.sinkhorn:
             return super().expected(scores, values, mask, depth)
         return by_lists(self._balanced, scores, values[:, None, :], mask)[:, 0, :depth]

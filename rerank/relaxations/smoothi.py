@@ -200,12 +200,10 @@ class _Late:
     shares: Tensor
 
     def expected(self, values: Tensor) -> Tensor:
-        """As for a chunk."""
         values = values * self.shares
         return values.sum(dim=1, keepdim=True) + self.factors * (values * self.apart).sum(dim=1, keepdim=True)
 
     def add(self, sums: Tensor, weights: Tensor) -> None:
-        """As for a chunk."""
         weights = weights * self.factors[:, None, :]
         steep = (weights * self.factors[:, None, :]).sum(dim=2, keepdim=True)
         sums += self.kept[:, None, :] * (weights.sum(dim=2, keepdim=True) + steep * self.apart[:, None, :])

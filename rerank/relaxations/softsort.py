@@ -39,18 +39,15 @@ class SoftSort(RankIndicators):
         self.tau = tau
 
     def indicators(self, scores: Tensor, mask: Tensor, depth: int) -> Tensor:
-        """``[B, depth, N]``."""
         scaled = self._scaled(scores, mask)
         weights = _weights(_largest(scaled, mask, depth), scaled.masked_fill(~mask, torch.inf))
         return weights / weights.sum(dim=2, keepdim=True).clamp(min=1)  # at least 1 unless the list is empty
 
     def expected(self, scores: Tensor, values: Tensor, mask: Tensor, depth: int) -> Tensor:
-        """``[B, depth]``."""
         scaled = self._scaled(scores, mask)
         return _Expected.apply(_largest(scaled, mask, depth), scaled, values, mask)
 
     def _scaled(self, scores: Tensor, mask: Tensor) -> Tensor:
-        """The scores over tau."""
         return scores * steepness(spread(scores, mask)) if self.tau is None else scores / self.tau
 
 

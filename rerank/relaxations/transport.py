@@ -42,12 +42,10 @@ class OptimalTransport(RankIndicators):
         self.iterations = iterations
 
     def indicators(self, scores: Tensor, mask: Tensor, depth: int) -> Tensor:
-        """``[B, depth, N]``."""
         every = torch.diag_embed(mask.to(scores.dtype))
         return by_lists(self._product, scores, every, mask)[:, :, :depth].transpose(1, 2)
 
     def expected(self, scores: Tensor, values: Tensor, mask: Tensor, depth: int) -> Tensor:
-        """``[B, depth]``."""
         return by_lists(self._product, scores, values[:, None, :], mask)[:, 0, :depth]
 
     def weighted(

@@ -46,7 +46,6 @@ class TwinSigmoid(SoftRanks):
         self.alpha = alpha
 
     def ranks(self, batch: Batch) -> Tensor:
-        """The exact ranks, ``[B, R]``, with the gradient of the second sigmoid."""
         return twin_ranks(batch, steepness(batch.spread) if self.alpha is None else self.alpha, self.gradient)
 
     def score_steepness(self, batch: Batch) -> Tensor | None:

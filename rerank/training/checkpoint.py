@@ -58,7 +58,6 @@ class State:
     limits: Limits = field(default_factory=Limits)
 
     def add(self, done: Step) -> None:
-        """Count a step."""
         self.step += 1
         self.epoch_step += 1
         self.loss_sum += done.loss
@@ -67,7 +66,6 @@ class State:
         self.skipped += not done.lists
 
     def end_epoch(self) -> None:
-        """Start counting anew."""
         self.epoch += 1
         self.epoch_step = self.lists = self.dead = self.skipped = 0
         self.loss_sum = 0.0

@@ -69,7 +69,6 @@ def check(asked: Sequence[str] | Mapping[str, Any]) -> None:
 
 
 def _named(chosen: Namespace | None) -> type | None:
-    """The class that was chosen for a key."""
     return None if chosen is None else find_class(chosen.class_path, object, "class_path")
 
 

@@ -74,12 +74,10 @@ class Chunked:
         self.off: Tensor | None = None
 
     def collate(self, chunk: Array) -> dict[str, Tensor]:
-        """The model's input for the pairs at some positions."""
         batch = self.inputs.collate(self.rows[chunk], starts_of(self._of[chunk]))
         return {name: sent(value, self.device) for name, value in batch.items()}
 
     def score(self, batch: dict[str, Tensor]) -> Tensor:
-        """Scores of a collated chunk."""
         with autocast(self.precision, self.device):
             scores = self.model.score(batch)
         self._scored(len(scores))

@@ -141,5 +141,4 @@ def _processor() -> str:
 
 
 def _data(lists: Lists) -> dict[str, Any]:
-    """Which lists, and how many."""
     return {"lists": str(lists.store), "queries": len(lists), "candidates": lists.size}

@@ -107,7 +107,6 @@ class RunFolder:
 
     @property
     def best(self) -> Path:
-        """The best model by the monitor."""
         return self.path / "best"
 
     def keep_metrics(self, lines: int) -> int:
@@ -125,7 +124,6 @@ class RunFolder:
         return len(kept)
 
     def add_metrics(self, values: dict[str, Any]) -> None:
-        """Append one line to ``metrics.jsonl``."""
         with (self.path / "metrics.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(values) + "\n")
 
@@ -134,7 +132,6 @@ class RunFolder:
         add_to_contract(self.best, values)
 
     def write_card(self, splits: Splits, measures: dict[str, Any]) -> None:
-        """Write the best model's card."""
         named = {"train": splits.train, "validation": splits.validation, "test": splits.test}
         data = {name: _describe(lists) for name, lists in named.items() if lists is not None}
         config = yaml.safe_load(self.config)

@@ -122,6 +122,7 @@ class Gradients:
         self._parameters = [p for p in self.model.parameters() if p.requires_grad]
         self._device = self._parameters[0].device
         self._logged_modes: set[Mode] = set()
+        self._pieces: list[PieceLoss] = []
 
     def accumulate(
         self,
@@ -148,16 +149,23 @@ class Gradients:
         mine = self._of_this_process(useful)
         start = RandomState(self._device)
         while True:
+            message: Tensor | None = None
             failure: Exception | None = None
             try:
-                message = self._backpropagate(mine, terms, moved)
-                if message is None:
-                    self._back_off(step)  # when the error is gone, and with it what its frames held
+                self._pieces = []
+                with sparse_embeddings(self.model):
+                    for piece, mode in self._cut(mine, terms, moved):
+                        backpropagate(mode, piece.chunked, piece)
+                        self._pieces.append(piece)
+                message = self._message(self._summary(mine))
             except Exception as error:
+                failure = None if out_of_memory(error) else error
+            if message is None and failure is None:  # the error is gone, and with it what its frames held
+                failure = self._back_off(step)
+            if failure is not None:
                 if self.processes == 1:
-                    raise
-                failure = error  # the others wait for the sum, and learn of it there
-                self._forget()
+                    raise failure
+                self._forget()  # the others wait for the sum, and learn of it there
                 message = self._message(torch.full((4,), torch.nan, device=self._device))
             if message is not None and (done := self._finish(message, len(useful), step, failure)) is not None:
                 return done
@@ -181,37 +189,19 @@ class Gradients:
             return useful if self.process == 0 else []
         return useful[self.process :: self.processes]
 
-    def _backpropagate(
+    def _cut(
         self, mine: list[ListSample], terms: list[ActiveTerm], moved: Callable[[float], object] | None
-    ) -> Tensor | None:
-        """Backpropagate this process's lists; returns its message to the others, None where memory ran out.
-
-        Loss, documents, dead lists and whether to stop are on the device: the host does not wait for it.
-        """
+    ) -> Iterator[tuple[PieceLoss, Mode]]:
+        """The micro-batches of this process, and how the gradient of each is taken."""
         documents = sum(len(group.rows) for group in mine)
-        try:
-            self._pieces: list[PieceLoss] = []
-            with sparse_embeddings(self.model):
-                for groups, tokens in self._cut(mine):
-                    scale = self.limits.loss_scale if self._is_scaled else None
-                    self._piece = piece = PieceLoss(groups, tokens, terms, self.targets, self._device, scale)
-                    mode = self._mode(tokens)
-                    piece.chunked = self._chunked(piece, mode, documents, moved)
-                    backpropagate(mode, piece.chunked, piece)
-                    self._pieces.append(piece)
-            offs, *numbers = self._numbers()
-            wrong = (~torch.stack(numbers).isfinite()).any() | (offs > ALIKE).any()
-            total = numbers[0].sum().masked_fill(wrong, torch.nan)  # so that every process notices
-            dead = sum((piece.dead for piece in self._pieces), torch.zeros((), device=self._device))
-            counts = torch.tensor([documents, stops.asked() is not None], dtype=total.dtype)
-            scored, stop = sent(counts, self._device)
-            return self._message(torch.stack([total, scored, dead, stop]))
-        except (RuntimeError, MemoryError) as error:
-            if not out_of_memory(error):
-                raise
-            return None
+        scale = self.limits.loss_scale if self._is_scaled else None
+        for groups, tokens in self._micro_batches(mine):
+            self._piece = piece = PieceLoss(groups, tokens, terms, self.targets, self._device, scale)
+            mode = self._mode(tokens)
+            piece.chunked = self._chunked(piece, mode, documents, moved)
+            yield piece, mode
 
-    def _cut(self, groups: list[ListSample]) -> Iterator[tuple[list[ListSample], int]]:
+    def _micro_batches(self, groups: list[ListSample]) -> Iterator[tuple[list[ListSample], int]]:
         """Cut lists into micro-batches; gives each with its number of tokens."""
         if not groups:
             return
@@ -260,11 +250,11 @@ class Gradients:
             )
         return mode
 
-    def _back_off(self, step: int) -> None:
+    def _back_off(self, step: int) -> UserError | None:
         """Cut smaller after memory ran out: the micro-batch where its graph is kept, else the chunk.
 
-        Raises:
-            UserError: there is nothing to cut.
+        Returns:
+            What to say where there is nothing to cut.
         """
         groups, tokens = self._piece.groups, self._piece.tokens
         mode = self._mode(tokens)
@@ -274,15 +264,27 @@ class Gradients:
             fits = self.limits.full_tokens = tokens // 2
             self.why = "memory ran out with more"
             log.warning("out of memory at step %d: gradient cached from %d tokens on", step, fits + 1)
-            return
+            return None
         if mode == "full" and (len(groups) == 1 or self.micro_batch_size is not None):
-            raise UserError(
+            return UserError(
                 f"out of memory at step {step}, {tokens} tokens in {len(groups)} lists; set gradient to auto or cached"
             )
         if self.limits.token_budget <= int(self.inputs.lengths(self._rows(groups)).max()):
-            raise UserError(f"out of memory at step {step}, with one document at a time; shorten the documents")
+            return UserError(f"out of memory at step {step}, with one document at a time; shorten the documents")
         self.limits.token_budget //= 2
         log.warning("out of memory at step %d: token_budget %d from now on", step, self.limits.token_budget)
+        return None
+
+    def _summary(self, mine: list[ListSample]) -> Tensor:
+        """Loss, documents, dead lists and whether to stop, ``[4]`` on the device: the host does not wait for it."""
+        offs, *numbers = self._numbers()
+        wrong = (~torch.stack(numbers).isfinite()).any() | (offs > ALIKE).any()
+        loss = numbers[0].sum().masked_fill(wrong, torch.nan)  # so that every process notices
+        dead = sum((piece.dead for piece in self._pieces), torch.zeros((), device=self._device))
+        documents = sum(len(group.rows) for group in mine)
+        counts = torch.tensor([documents, stops.asked() is not None], dtype=loss.dtype)
+        scored, stop = sent(counts, self._device)
+        return torch.stack([loss, scored, dead, stop])
 
     def _message(self, values: Tensor) -> Tensor:
         """What is summed over the processes: values and, where there are several, gradients and which there are."""
@@ -370,12 +372,10 @@ class Gradients:
         return self.precision == "fp16"
 
     def _overflown(self, step: int) -> None:
-        """Halve the scale, for the step to be taken again."""
         self.limits.loss_scale, self.limits.since_overflow = self.limits.loss_scale / 2, 0
         log.info("step %d: the gradient is too large for fp16; loss scale %g from now on", step, self.limits.loss_scale)
 
     def _forget(self) -> None:
-        """Drop the gradient."""
         for parameter in self._parameters:
             parameter.grad = None
 

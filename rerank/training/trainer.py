@@ -206,7 +206,6 @@ class Trainer:
         raise Stopped(stop.number, f"stopped by {by} at step {state.step} of {self.steps}; {said}") from None
 
     def _settle(self) -> None:
-        """Let the model choose among kernels that give the same numbers."""
         if (ways := self.model.settle(self.precision, self.config.kernels)) is not None:
             self._say("kernels: %s", ways)
 

@@ -74,9 +74,9 @@ def test_every_loss_refuses_scores_that_are_not_finite(name: str, lists: Lists) 
 class Steep(losses.ListNet):
     """Has a finite value, and a gradient that is not."""
 
-    def weighted(self, scores: Tensor, *rest: Any) -> Tensor:
-        value: Tensor = super().weighted(scores, *rest)
-        return value + (scores * 0).abs().sqrt().sum()  # the root's slope at 0 is infinite, times 0
+    def per_list(self, scores: Tensor, *rest: Any) -> Tensor:
+        value: Tensor = super().per_list(scores, *rest)
+        return value + (scores * 0).abs().sqrt().sum(dim=1)  # the root's slope at 0 is infinite, times 0
 
 
 def test_a_gradient_that_is_not_finite_is_refused(lists: Lists) -> None:

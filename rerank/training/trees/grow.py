@@ -92,7 +92,6 @@ class TreeTrainer:
         return finish(self.folder, self.splits, best, self.config)
 
     def _grow(self, train: Monitor | None, validation: Monitor | None) -> None:
-        """Grow trees and keep the best number of them."""
         best, best_trees, patience = -1.0, 0, self.config.patience
         started, pace = time.perf_counter(), Pace(self.model.trees, "tree")
         bar = tqdm(range(1, self.model.trees + 1), desc="growing", unit=" trees", disable=None)

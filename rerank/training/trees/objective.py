@@ -140,5 +140,4 @@ class Objective:
 
 
 def _at(values: Array, batch: PaddedLists) -> Tensor:
-    """Values of a batch's documents, ``[B, N]`` float32."""
     return torch.from_numpy(values[batch.rows.numpy()]).float()
