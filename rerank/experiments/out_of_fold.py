@@ -18,9 +18,8 @@ from rerank.lists.columns import as_name, check_name
 from rerank.lists.data import Splits
 from rerank.lists.store import Store
 from rerank.lists.view import Lists
-from rerank.scoring.column import model_hash, score_column
+from rerank.scoring.column import Share, model_hash, score_column
 from rerank.scoring.in_sample import query_hashes, shared_queries
-from rerank.scoring.parts import Share
 from rerank.storage.arrow import Array
 from rerank.storage.identity import canonical, first_difference, id_of
 from rerank.training.configuration import configured

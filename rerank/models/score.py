@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from functools import partial
 from threading import Barrier, RLock
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import torch
-from torch import Tensor, nn
 
 from rerank import stops
 from rerank.errors import UserError
@@ -25,6 +24,7 @@ from rerank.storage.arrow import Array, list_numbers, starts_of
 
 if TYPE_CHECKING:
     from rerank.lists.view import Lists
+    from rerank.models.scorer import Scorer
 
 log = logging.getLogger("rerank")
 
@@ -36,45 +36,12 @@ ALONE = RLock()
 threads of this process that score wait."""
 
 
-Found: TypeAlias = list[tuple[Array, Array]]
+Scored: TypeAlias = list[tuple[Array, Array]]
 """Chunks, each with its scores."""
 
 
-class Scoring(Protocol):
-    """What scoring needs from a network; :class:`rerank.models.scorer.Scorer` has it."""
-
-    training: bool
-    bf16: ClassVar[bool]
-    alone: bool
-
-    @property
-    def budget(self) -> int:
-        """Default number of rows of its matrix products per forward pass."""
-
-    def settle(self, precision: Precision) -> Any:
-        """Choose among kernels that give the same numbers."""
-
-    def score(self, batch: Mapping[str, Tensor]) -> Tensor:
-        """Scores of a collated batch."""
-
-    def joined(self, scores: Tensor, beside: Tensor) -> Tensor:
-        """The final scores, where its inputs have something beside."""
-
-    def parameters(self) -> Iterator[nn.Parameter]:
-        """Its weights."""
-
-    def modules(self) -> Iterator[nn.Module]:
-        """It and what it is made of."""
-
-    def eval(self) -> Any:
-        """Set it to evaluation."""
-
-    def train(self, mode: bool = True) -> Any:
-        """Set it to training, or back to evaluation."""
-
-
 def score_candidates(
-    scorer: Scoring,
+    scorer: Scorer,
     inputs: Inputs,
     rows: Array,
     starts: Array,
@@ -106,67 +73,55 @@ def score_candidates(
         UserError: memory runs out with one pair at a time, or a score is not finite.
         Stopped: a signal came during a training, which can resume from its checkpoint.
     """
-    with ALONE:
-        return _score(scorer, inputs, rows, starts, budget, precision, progress)
+    with ALONE, exact_float32():
+        device = next(scorer.parameters()).device
+        precision, _ = resolve(precision, device, scorer.bf16)
+        scorer.settle(precision)
+        of = list_numbers(len(rows), starts)
+        budget, workers = budget or scorer.budget, 1
+        if device.type == "cpu":
+            budget, workers = min(budget, ON_A_CPU), 1 if scorer.alone else torch.get_num_threads()
+        bar = tqdm(total=len(rows), desc=progress, unit=" documents", disable=None if progress else True, leave=False)
+
+        def batch_of(chunk: Array) -> dict[str, Any]:
+            batch = inputs.collate(rows[chunk], starts_of(of[chunk]))
+            return {name: sent(value, device) for name, value in batch.items()}
+
+        scores, left = np.empty(len(rows), dtype=np.float32), np.arange(len(rows))
+        training = scorer.training
+        scorer.eval()
+        halves = halves_of(scorer.modules()) if device.type == "cpu" and precision == "bf16" else {}
+        try:
+            with bar:
+                while len(left):
+                    chunks = Chunks([left[chunk] for chunk in inputs.chunks(rows[left], starts_of(of[left]), budget)])
+                    workers = min(workers, len(chunks.all))
+                    work = partial(_work, scorer, batch_of, chunks, bar, precision, device, halves)
+                    for chunk, values in work() if workers <= 1 else _in_threads(work, chunks, workers):
+                        scores[chunk] = values
+                    stops.check()
+                    left = chunks.left()
+                    if len(left) and workers > 1:
+                        workers = 1
+                        log.warning("out of memory: continuing with one thread")
+                    elif len(left):  # the error is gone, and with it what its frames held
+                        budget = _smaller(budget, inputs.lengths(rows[chunks.too_large[0]]), device)
+        finally:
+            scorer.train(training)
+        if (beside := inputs.beside(rows)) is not None:
+            with torch.inference_mode():
+                scores = scorer.joined(torch.from_numpy(scores).to(device), beside.to(device)).cpu().numpy()
+        _check_finite(scores, precision)
+        return scores
 
 
-@exact_float32()
-def _score(
-    scorer: Scoring,
-    inputs: Inputs,
-    rows: Array,
-    starts: Array,
-    budget: int | None,
-    precision: Precision,
-    progress: str | None,
-) -> Array:
-    device = next(scorer.parameters()).device
-    precision, _ = resolve(precision, device, scorer.bf16)
-    scorer.settle(precision)
-    of = list_numbers(len(rows), starts)
-    budget, workers = budget or scorer.budget, 1
-    if device.type == "cpu":
-        budget, workers = min(budget, ON_A_CPU), 1 if scorer.alone else torch.get_num_threads()
-    bar = tqdm(total=len(rows), desc=progress, unit=" documents", disable=None if progress else True, leave=False)
-
-    def score(chunk: Array) -> Tensor:
-        batch = inputs.collate(rows[chunk], starts_of(of[chunk]))
-        found = scorer.score({name: sent(value, device) for name, value in batch.items()})
-        bar.update(len(chunk))
-        return found
-
-    scores, left = np.empty(len(rows), dtype=np.float32), np.arange(len(rows))
-    training = scorer.training
-    scorer.eval()
-    halves = halves_of(scorer.modules()) if device.type == "cpu" and precision == "bf16" else {}
-    try:
-        with bar:
-            while len(left):
-                chunks = Chunks([left[chunk] for chunk in inputs.chunks(rows[left], starts_of(of[left]), budget)])
-                workers = min(workers, len(chunks.all))
-                work = partial(_work, score, chunks, precision, device, halves)
-                for chunk, found in _in_threads(work, chunks, workers):
-                    scores[chunk] = found
-                stops.check()
-                left = chunks.left()
-                if len(left) and workers > 1:
-                    workers = 1
-                    log.warning("out of memory: continuing with one thread")
-                elif len(left):  # the error is gone, and with it what its frames held
-                    budget = _smaller(budget, inputs.lengths(rows[chunks.too_large[0]]), device)
-    finally:
-        scorer.train(training)
-    if (beside := inputs.beside(rows)) is not None:
-        with torch.inference_mode():
-            joined = scorer.joined(torch.from_numpy(scores).to(device), beside.to(device))
-        scores = joined.cpu().numpy()
+def _check_finite(scores: Array, precision: Precision) -> None:
     if wrong := int((~np.isfinite(scores)).sum()):
         wider = "" if precision == "fp32" else ", or set precision to fp32"
         raise UserError(
             f"{wrong} of {len(scores)} scores are not finite: the model's weights, or the numbers that it reads, are "
             f"too large; train it with lower learning rates{wider}"
         )
-    return scores
 
 
 class Chunks:
@@ -199,25 +154,30 @@ class Chunks:
 
 
 def _work(
-    score: Callable[[Array], Tensor], chunks: Chunks, precision: Precision, device: torch.device, halves: Halves
-) -> Found:
+    scorer: Scorer,
+    batch_of: Callable[[Array], dict[str, Any]],
+    chunks: Chunks,
+    bar: Any,
+    precision: Precision,
+    device: torch.device,
+    halves: Halves,
+) -> Scored:
     """Score chunks as long as there are any."""
-    found = []  # fetched at the end: a GPU computes while the next chunks are collated
+    scored = []  # fetched at the end: a GPU computes while the next chunks are collated
     with torch.inference_mode(), autocast(precision, device), scoring_with(halves):
         for chunk in chunks:
             try:
-                found.append((chunk, score(chunk)))
+                scored.append((chunk, scorer.score(batch_of(chunk))))
+                bar.update(len(chunk))
             except (RuntimeError, MemoryError) as error:
                 if not out_of_memory(error):
                     raise
                 chunks.too_large.append(chunk)
-        return [(chunk, scores.cpu().numpy()) for chunk, scores in found]
+        return [(chunk, scores.cpu().numpy()) for chunk, scores in scored]
 
 
-def _in_threads(work: Callable[[], Found], chunks: Chunks, workers: int) -> Found:
+def _in_threads(work: Callable[[], Scored], chunks: Chunks, workers: int) -> Scored:
     """What several threads score, until no chunk waits or one fails; PyTorch's threads are shared among them."""
-    if workers <= 1:
-        return work()
     threads, ready = torch.get_num_threads(), Barrier(workers + 1)
 
     def start() -> None:
@@ -235,7 +195,7 @@ def _in_threads(work: Callable[[], Found], chunks: Chunks, workers: int) -> Foun
         try:  # no abort from here on: a thread that is slow to leave the barrier would break the pool, which then waits
             torch.set_num_threads(threads)  # what a thread sets for itself is also what new ones start with
             done, _ = wait(futures, return_when=FIRST_EXCEPTION)
-            return [one for future in done for one in future.result()]
+            return [chunk for future in done for chunk in future.result()]
         except BaseException:
             chunks.stop()  # the others stop after the chunk that they are at
             raise
@@ -253,6 +213,6 @@ def _smaller(budget: int, lengths: Array, device: torch.device) -> int:
     return budget
 
 
-def score_lists(scorer: Scoring, inputs: Inputs, lists: Lists, **options: object) -> Array:
+def score_lists(scorer: Scorer, inputs: Inputs, lists: Lists, **options: object) -> Array:
     """Scores of every candidate of the lists, ``[T]`` float32; options as for :func:`score_candidates`."""
     return score_candidates(scorer, inputs, lists.row_numbers, lists.offsets[:-1], **options)  # type: ignore[arg-type]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +17,29 @@ from rerank.lists.columns import as_name, check_name
 from rerank.lists.store import Store
 from rerank.lists.view import Lists
 from rerank.models.contract import AFTERWARDS, FILES, read_contract
+from rerank.models.load import load_model
 from rerank.models.weights import find_model, initial_hashes
 from rerank.scoring.in_sample import check_out_of_sample
-from rerank.scoring.parts import Parts, Scoring, Share, clear
-from rerank.storage.arrow import Array
+from rerank.scoring.parts import Parts, kept_in
+from rerank.scoring.shared import check_scoring, placed, score_shared
+from rerank.scoring.together import group, together
 from rerank.storage.identity import id_of
 from rerank.storage.locks import tidied
 
 log = logging.getLogger("rerank")
+
+
+@dataclass(frozen=True)
+class Share:
+    """Some lists, and the model that scores them.
+
+    Attributes:
+        model: the model's folder.
+        lists: the lists, with what was added to them.
+    """
+
+    model: Path
+    lists: Lists
 
 
 def add_model(
@@ -69,7 +86,7 @@ def score_column(
 ) -> Coverage:
     """Score all candidates of a folder into a column, each list by the model whose share it is.
 
-    One model at a time is in memory; of several, the scores are, too.
+    One model at a time is in memory.
 
     Args:
         store: the lists.
@@ -86,32 +103,37 @@ def score_column(
         UserError: lists that lack what a model reads; another column of this name.
     """
     assert store.folder is not None
-    scoring = Scoring(shares, precision, budget)
-    made = {**made, "precision": scoring.exact}
     place = store.folder / "columns" / f".{name}.parts"
-    done = is_there(store, name, made)
-    if not done:
-        each = [{**made, "scorer": model_hash(share.model)} for share in shares]
-        with scoring.parts(place, f"column {name}", each) as scored:
-            if scoring.main:
-                store.add_column(name, _together(shares, scored), made=made)
-    elif scoring.main:
-        tidied(place)  # what was killed between the column and the end
-        clear(place)
-    covered = Coverage.of(store, store.entry(name).values)
-    log.info("%s: column %s%s: %s", store, name, ", there already" if done else "", covered)
-    scoring.end()
+    with group() as main:
+        with together():
+            model = load_model(shares[0].model)
+            check_scoring(model, precision, budget)
+            exact = placed(model, precision)
+            made = {**made, "precision": exact}
+            done = is_there(store, name, made)
+        if not done:
+            with kept_in(place, f"column {name}", main):
+                values = np.empty(len(store.document), dtype=np.float32)
+                for number, share in enumerate(shares):
+                    title = f"column {name}" + (f", share {number + 1}" if len(shares) > 1 else "")
+                    with together():
+                        if number:
+                            model = load_model(share.model)
+                            placed(model, precision)
+                        about = {**made, "scorer": model_hash(share.model)}
+                        parts = Parts(place, model, share.lists, about)
+                    values[share.lists.row_numbers] = score_shared(
+                        model, share.lists, precision=exact, budget=budget, progress=title, parts=parts
+                    )
+                with together():
+                    if main:
+                        store.add_column(name, values, made=made)
+        elif main:  # what was killed between the column and the end
+            tidied(place)
+            shutil.rmtree(place, ignore_errors=True)
+        covered = Coverage.of(store, store.entry(name).values)
+        log.info("%s: column %s%s: %s", store, name, ", there already" if done else "", covered)
     return covered
-
-
-def _together(shares: Sequence[Share], scored: Sequence[Parts]) -> Array | Iterator[Array]:
-    """The scores of all shares in the order of the store."""
-    if len(shares) == 1:
-        return scored[0].scores()
-    values = np.empty(len(shares[0].lists.store.document), dtype=np.float32)
-    for share, parts in zip(shares, scored, strict=True):
-        values[share.lists.row_numbers] = np.concatenate([np.zeros(0, np.float32), *parts.scores()])
-    return values
 
 
 def run_name(model: str | Path) -> str:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import logging
-from contextlib import ExitStack
 from pathlib import Path
-
-import numpy as np
 
 from rerank.evaluation.beside import beside_run
 from rerank.kernels.precision import Precision
 from rerank.lists.view import Lists
+from rerank.models.load import load_model
 from rerank.retrieval.fuse import interpolate
 from rerank.retrieval.runs import Run, write_run
 from rerank.scoring.column import model_hash
-from rerank.scoring.parts import Scoring, Share
+from rerank.scoring.parts import Parts, kept_in
+from rerank.scoring.shared import check_scoring, placed, score_shared
+from rerank.scoring.together import group, together
+from rerank.storage.arrow import Array
 from rerank.storage.locks import held
 
 log = logging.getLogger("rerank")
@@ -42,20 +43,32 @@ def write_reranked(
     Raises:
         UserError: lists that lack what the model reads.
     """
-    scoring = Scoring([Share(Path(model), lists)], precision, budget)
-    made = {"scorer": model_hash(model), "precision": scoring.exact}
+    made = {"scorer": model_hash(model)}
     place = Path(output).parent / f".{Path(output).name}.parts"
-    with scoring.parts(place, "reranking", [made]) as (parts,), ExitStack() as stack:
-        if scoring.main:
-            stack.enter_context(held(output, "rerank rerank", wait=True))  # clears away what a killed one left
-            scores = np.concatenate([np.zeros(0, np.float32), *parts.scores()])
-            run: Run = lists.run(scores)
-            if weight:
-                run = interpolate(run, lists.run(), weight)
-            write_run(output, run, tag="rerank")
-            log.info("%s: %d queries, %d documents scored", output, len(run), len(scores))
-            judged = {query: grades for query, grades in (lists.qrels or {}).items() if grades}
-            if lists.store.order is not None and judged:
-                first = f"first stage {lists.store.order}"
-                log.info("%s: %s", output, beside_run(run, lists.run(), judged, "nDCG@10", first))
-    scoring.end()
+    with group() as main, kept_in(place, "reranking", main):
+        with together():
+            scorer = load_model(model)
+            check_scoring(scorer, precision, budget)
+            exact = placed(scorer, precision)
+            parts = Parts(place, scorer, lists, made | {"precision": exact})
+        scores = score_shared(scorer, lists, precision=exact, budget=budget, progress="reranking", parts=parts)
+        with together():
+            if main:
+                _write(lists, scores, weight, output)
+
+
+def _write(lists: Lists, scores: Array, weight: float, output: str | Path) -> None:
+    with held(output, "rerank rerank", wait=True):  # clears away what a killed one left
+        run = mixed(lists, scores, weight)
+        write_run(output, run, tag="rerank")
+    log.info("%s: %d queries, %d documents scored", output, len(run), len(scores))
+    judged = {query: grades for query, grades in (lists.qrels or {}).items() if grades}
+    if lists.store.order is not None and judged:
+        first = f"first stage {lists.store.order}"
+        log.info("%s: %s", output, beside_run(run, lists.run(), judged, "nDCG@10", first))
+
+
+def mixed(lists: Lists, scores: Array, weight: float) -> Run:
+    """The run of a model's scores, with the first stage's share of them."""
+    run: Run = lists.run(scores)
+    return interpolate(run, lists.run(), weight) if weight else run

@@ -1,8 +1,10 @@
-"""Scoring lists that the processes of a training share."""
+"""The one way in which processes share scoring: each scores some of the lists, kept in parts or not."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import torch.distributed as dist
@@ -10,10 +12,14 @@ import torch.distributed as dist
 from rerank.errors import UserError
 from rerank.kernels.precision import Precision, on_cpu, resolve
 from rerank.lists.view import Lists
+from rerank.models.added import check_added
 from rerank.models.base import Inputs, Model
 from rerank.models.score import score_lists
 from rerank.models.scorer import Scorer
-from rerank.scoring.together import together
+from rerank.models.vectors.boosting import Trees
+from rerank.models.vectors.inputs import ListInputs
+from rerank.scoring.parts import Parts
+from rerank.scoring.together import PATIENCE, together
 from rerank.storage.arrow import Array
 
 Score = Callable[[Lists, str], Array]
@@ -21,35 +27,101 @@ Score = Callable[[Lists, str], Array]
 
 
 def score_shared(
-    model: Scorer,
-    inputs: Inputs,
+    model: Model,
     lists: Lists,
     *,
     precision: Precision,
     budget: int | None,
+    inputs: Inputs | None = None,
     progress: str | None = None,
+    parts: Parts | None = None,
 ) -> Array:
-    """Scores of every candidate, ``[T]`` float32, in every process; each process scores every n-th list.
+    """Scores of every candidate, ``[T]`` float32, in every process.
+
+    Args:
+        model: what scores, on the device of this process.
+        lists: the lists.
+        precision: arithmetic of the encoder.
+        budget: padded tokens (documents, for feature vectors) per forward pass; None takes the model's own.
+        inputs: what the model made of the lists, where that is known.
+        progress: what is scored, in words.
+        parts: where scores are kept, so that a stopped scoring resumes; without them each process has every n-th list.
 
     Raises:
         Stopped: a signal came to one of the processes of a training; all of them stop.
         UserError: one of them failed; all of them do.
     """
-    if not (dist.is_available() and dist.is_initialized()):
-        return score_lists(model, inputs, lists, precision=precision, budget=budget, progress=progress)
-    process, processes = dist.get_rank(), dist.get_world_size()
-    mine = lists.select(np.arange(process, len(lists), processes))
-    shown = progress if process == 0 else None
+    grouped = dist.is_available() and dist.is_initialized()
+    process, processes = (dist.get_rank(), dist.get_world_size()) if grouped else (0, 1)
+    if parts is None:
+        mine = lists if processes == 1 else lists.select(np.arange(process, len(lists), processes))
+        with together():
+            scores = _scores(model, mine, inputs, precision, budget, None if process else progress)
+        return scores if processes == 1 else _gathered(scores, lists, processes)
     with together():
-        scores = score_lists(model, inputs, mine, precision=precision, budget=budget, progress=shown)
-    parts = [scores] * processes
-    dist.all_gather_object(parts, scores)
+        costs, todo = _costs(model, lists), parts.missing(progress or "scoring")
+    if grouped:  # what is stored meanwhile must not change who does what
+        agreed = [todo]
+        dist.broadcast_object_list(agreed, src=0)
+        todo = agreed[0]
+    owners = deal(np.array([parts.cost(part, costs) for part in todo]), processes)
+    with together():
+        for part in (part for owner, part in zip(owners, todo, strict=True) if owner == process):
+            title = f"{progress}, {parts.title(part)}"
+            parts.write(part, _scores(model, parts.lists(part), None, precision, budget, title))
+    return parts.scores()
+
+
+def _scores(
+    model: Model, lists: Lists, inputs: Inputs | None, precision: Precision, budget: int | None, progress: str | None
+) -> Array:
+    """Scores of all candidates in this process; documents that were added change nothing for the others."""
+    if isinstance(model, Trees):
+        check_added(lists, model.names)
+        return model.predict(lists)
+    assert isinstance(model, Scorer)
+    read = inputs or model.inputs(lists)
+    scores = score_lists(model, read, lists, precision=precision, budget=budget, progress=progress)
+    visible = ~lists.store.added_rows[lists.row_numbers]
+    if inputs is None and isinstance(read, ListInputs) and not visible.all():  # it looks at whole lists: again, without
+        shown = replace(lists, lengths=lists.lengths - lists.store.added[lists.queries])
+        scores[visible] = score_lists(model, model.inputs(shown), shown, precision=precision, budget=budget)
+    return scores
+
+
+def _gathered(scores: Array, lists: Lists, processes: int) -> Array:
+    """The scores of all processes, in the order of the lists."""
+    shares = [scores] * processes
+    dist.all_gather_object(shares, scores)
     whole = np.empty(lists.size, dtype=np.float32)
-    for part, values in enumerate(parts):
-        rows = lists.select(np.arange(part, len(lists), processes))
-        starts = np.repeat(lists.offsets[part:-1:processes], rows.lengths)
+    for process, values in enumerate(shares):
+        rows = lists.select(np.arange(process, len(lists), processes))
+        starts = np.repeat(lists.offsets[process:-1:processes], rows.lengths)
         whole[starts + np.arange(len(values)) - np.repeat(rows.offsets[:-1], rows.lengths)] = values
     return whole
+
+
+def deal(costs: Array, processes: int) -> list[int]:
+    """Who does what, so that all are through at about the same time: the costliest first, to who has least to do.
+
+    >>> deal(np.array([3, 1, 5, 2, 2]), 2)
+    [1, 1, 0, 1, 0]
+    """
+    loads, owners = np.zeros(processes), [0] * len(costs)
+    for number in np.argsort(-costs, kind="stable").tolist():
+        owners[number] = int(loads.argmin())
+        loads[owners[number]] += costs[number]
+    return owners
+
+
+def _costs(model: Model, lists: Lists) -> Array:
+    """The cost of every candidate, ``[T]``; texts are tokenised for it."""
+    if not isinstance(model, Scorer):
+        return np.ones(lists.size, dtype=np.int64)
+    inputs, rows = model.inputs(lists), lists.row_numbers
+    ends = [*range(0, len(rows), 1 << 20), len(rows)]
+    costs = [inputs.lengths(rows[start:end]) for start, end in pairwise(ends)]
+    return np.concatenate([np.zeros(0, dtype=np.int64), *costs])
 
 
 def check_scoring(model: Model, precision: Precision, budget: int | None) -> None:
@@ -63,21 +135,18 @@ def check_scoring(model: Model, precision: Precision, budget: int | None) -> Non
         raise UserError(f"{key}: {type(model).__name__} scores all documents at once, in its own arithmetic")
 
 
-def scores_by(model: Model, precision: Precision, budget: int | None) -> Score:
-    """Scoring by a trained model, on the device of this process."""
+def placed(model: Model, precision: Precision) -> Precision:
+    """Put a model on the device of this process; the arithmetic that its encoder has there."""
     if not isinstance(model, Scorer):  # trees
-        return lambda lists, name: model.predict(lists)
+        return "fp32"
     from accelerate import PartialState
 
-    state = PartialState(cpu=on_cpu())
+    state = PartialState(cpu=on_cpu(), timeout=PATIENCE)
     model.to(state.device)
-    resolved, _ = resolve(precision, state.device, model.bf16)
+    return resolve(precision, state.device, model.bf16)[0]
 
-    def score(lists: Lists, name: str) -> Array:
-        for turn in (state.is_main_process, not state.is_main_process):  # one fills the token cache, the others find it
-            with together():
-                if turn:
-                    inputs = model.inputs(lists)
-        return score_shared(model, inputs, lists, precision=resolved, budget=budget, progress=f"{name} lists")
 
-    return score
+def scores_by(model: Model, precision: Precision, budget: int | None) -> Score:
+    """Scoring by a trained model, on the device of this process."""
+    exact = placed(model, precision)
+    return lambda lists, name: score_shared(model, lists, precision=exact, budget=budget, progress=f"{name} lists")

@@ -7,6 +7,7 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import NamedTuple
 
 import torch
@@ -14,9 +15,13 @@ import torch.distributed as dist
 
 from rerank import stops
 from rerank.errors import UserError, one_line
+from rerank.kernels.precision import on_cpu
 from rerank.stops import Stopped
 
 log = logging.getLogger("rerank")
+
+PATIENCE = timedelta(days=7)
+"""How long a process waits for the others, whose shares of millions of lists may take hours longer."""
 
 
 class _Failure(NamedTuple):
@@ -58,10 +63,10 @@ def _failure(error: BaseException) -> _Failure:
 
 def _raise_first(failures: list[_Failure | None], error: BaseException | None) -> None:
     """Raise what the first process that failed said; errors of ours that were not foreseen keep their traceback."""
-    there = [failure for failure in failures if failure is not None]
-    if not there or not (error is None or isinstance(error, UserError | Stopped)):
+    reported = [failure for failure in failures if failure is not None]
+    if not reported or not (error is None or isinstance(error, UserError | Stopped)):
         return
-    if failed := [failure.message for failure in there if not failure.stopped]:
+    if failed := [failure.message for failure in reported if not failure.stopped]:
         raise error if isinstance(error, UserError) and one_line(error) == failed[0] else UserError(failed[0])
     raise Stopped(stops.asked() or signal.SIGTERM)
 
@@ -76,3 +81,19 @@ def check_gpus() -> None:
         )
     if processes < gpus and os.environ.get("RANK", "0") == "0":
         log.info("%d of %d GPUs are used; configs/accelerate/gpus.yaml starts a process for each", processes, gpus)
+
+
+@contextmanager
+def group() -> Iterator[bool]:
+    """A group of the processes that a launcher started, here or on other machines, until the block is through.
+
+    Gives whether this process is the one that writes what all of them found.
+    """
+    from accelerate import PartialState
+
+    check_gpus()
+    state = PartialState(cpu=on_cpu(), timeout=PATIENCE)
+    yield state.is_main_process
+    if state.num_processes > 1:
+        state.wait_for_everyone()
+        state.destroy_process_group()

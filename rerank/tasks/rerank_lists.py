@@ -44,8 +44,8 @@ def rerank_lists(
     from rerank.models.load import load_model
     from rerank.models.vectors.network import FeatureNetwork
     from rerank.retrieval.forms import as_run
-    from rerank.retrieval.fuse import interpolate
-    from rerank.scoring.shared import check_scoring, scores_by
+    from rerank.scoring.run import mixed
+    from rerank.scoring.shared import check_scoring, placed, score_shared
 
     check_types(rerank_lists, precision=precision)
     ranked, weight = ranked_with(model, lists, depth, first_stage_weight, token_budget)
@@ -54,8 +54,9 @@ def rerank_lists(
         raise UserError(f"model: {scorer.untrained()}; train it first")
     scorer.warn_if_untrained()
     check_scoring(scorer, precision, token_budget)
-    run = ranked.run(scores_by(scorer, precision, token_budget)(ranked, "reranked"))
-    return as_run(interpolate(run, ranked.run(), weight)) if weight else run
+    exact = placed(scorer, precision)
+    scores = score_shared(scorer, ranked, precision=exact, budget=token_budget, progress="reranked lists")
+    return as_run(mixed(ranked, scores, weight))
 
 
 def ranked_with(

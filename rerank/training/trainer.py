@@ -341,8 +341,8 @@ class Trainer:
     def _scores(self, lists: Lists, name: str) -> Array:
         return score_shared(
             self.model,
-            self._inputs(lists),
             lists,
+            inputs=self._inputs(lists),
             precision=self.precision,
             budget=self.config.token_budget,
             progress=f"{name} lists",

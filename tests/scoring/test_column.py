@@ -19,9 +19,8 @@ from rerank.models.score import score_lists
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.vectors.attention import SelfAttention
 from rerank.scoring import parts as scoring
-from rerank.scoring.column import add_model, score_column
+from rerank.scoring.column import Share, add_model, score_column
 from rerank.scoring.in_sample import TRAINED_ON, remember, shared_queries
-from rerank.scoring.parts import Share
 from tests.builders import make_lists, make_lists_with_added, train
 
 
@@ -125,7 +124,7 @@ def test_kills_end_with_the_same_bytes(wanted: int, cross_encoder: Path, tmp_pat
     here = ["add", "--lists", str(tmp_path / "whole" / "lists"), "--model", str(cross_encoder), "--name", "ce"]
     words = [sys.executable, "-c", KILLED, str(tmp_path / "killed" / "lists"), str(cross_encoder), "1", str(wanted)]
     done = subprocess.run(words, check=True, capture_output=True, text=True, timeout=1800)
-    code = "import sys; from rerank.training import scoring; scoring.PAIRS = 10; "
+    code = "import sys; from rerank.scoring import parts as scoring; scoring.PAIRS = 10; "
     code += "from rerank.commands.cli import main; sys.exit(main(sys.argv[1:]))"
     subprocess.run([sys.executable, "-c", code, *here], check=True, capture_output=True)
     columns = [tmp_path / name / "lists" / "columns" for name in ("whole", "killed")]
@@ -216,7 +215,7 @@ def test_a_column_with_gaps_for_added_documents_is_not_read(tmp_path: Path) -> N
 def test_two_processes_write_the_column_of_one(cross_encoder: Path, tmp_path: Path) -> None:
     for name in ("one", "two"):
         make_lists(tmp_path / name)
-    code = "import sys; from rerank.training import scoring; scoring.PAIRS = 10; "
+    code = "import sys; from rerank.scoring import parts as scoring; scoring.PAIRS = 10; "
     code += "from rerank.commands.cli import main; sys.exit(main(sys.argv[1:]))"
     (tmp_path / "parts.py").write_text(code)
     for name, count in (("one", 1), ("two", 2)):

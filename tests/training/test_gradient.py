@@ -325,7 +325,7 @@ def _stop_one(process: int, folder: Path, lists: Lists, model: MLP) -> None:
         with stops.finishing():
             if process == 1:
                 os.kill(os.getpid(), signal.SIGTERM)
-            score_shared(model, model.inputs(lists), lists, precision="fp32", budget=None)
+            score_shared(model, lists, precision="fp32", budget=None)
     except stops.Stopped as stop:
         (folder / f"stopped-{process}").write_text(str(stop.number))
     dist.destroy_process_group()

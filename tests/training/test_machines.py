@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import load_file
 
 from rerank.commands.cli import main
-from rerank.scoring.parts import deal
+from rerank.scoring.shared import deal
 from tests.builders import make_lists, make_model, write_features
 from tests.conftest import ROOT
 from tests.forked import together
@@ -164,7 +164,7 @@ def test_one_two_and_four_processes_write_the_same_run(tmp_path: Path) -> None:
 def test_processes_that_torchrun_started_write_the_same_run_over_texts(tmp_path: Path) -> None:
     parts = tmp_path / "parts.py"
     parts.write_text(
-        "import sys; from rerank.training import scoring; scoring.PAIRS = 10; "
+        "import sys; from rerank.scoring import parts as scoring; scoring.PAIRS = 10; "
         "from rerank.commands.cli import main; sys.exit(main(sys.argv[1:]))"
     )
     assert main(["train", *words_of(tmp_path, dropout=0.0), "--epochs=1", f"--output={tmp_path / 'run'}"]) == 0

@@ -23,7 +23,8 @@ from rerank.lists.sampling import Full
 from rerank.losses.base import Loss
 from rerank.models.score import score_lists
 from rerank.models.vectors.mlp import MLP
-from rerank.scoring.parts import Scoring, Share
+from rerank.scoring.parts import Parts
+from rerank.scoring.run import write_reranked
 from rerank.scoring.shared import score_shared
 from rerank.scoring.together import together
 from rerank.training.batches import Batches
@@ -188,7 +189,7 @@ def _both(process: int, folder: Path, lists: Lists, how: str, do: str) -> None:
         if do == "step":
             step(model, lists, losses.ListNet(), process=process, processes=2)[1]()
         else:
-            score_shared(model, model.inputs(lists), lists, precision="fp32", budget=None)
+            score_shared(model, lists, precision="fp32", budget=None)
     except Exception as error:
         (folder / f"said-{process}").write_text(f"{type(error).__name__}: {error}")
     dist.barrier()  # they are still in step: no message waits
@@ -210,22 +211,23 @@ def test_where_one_process_fails_both_end(how: str, said: str, do: str, lists: L
 def _parts(process: int, folder: Path) -> None:
     """The first of two processes cannot score, then it cannot write."""
     dist.init_process_group("gloo", init_method=f"file://{folder / 'meeting'}", rank=process, world_size=2)
-    scoring = Scoring([Share(folder / "model", Lists.open(folder / "lists"))], "fp32", None)
     for turn in range(2):
         try:
             with pytest.MonkeyPatch.context() as patch:
-                if turn == 0 and scoring.main:  # the only part is its
-                    patch.setattr("rerank.scoring.parts.score_all", _no_memory)
-                with scoring.parts(folder / "parts", "reranking", [{}]):
-                    if scoring.main:
-                        raise OSError(28, "No space left on device")
+                if process == 0:  # the only part is its
+                    patch.setattr(*(("rerank.scoring.shared.score_lists", _no_memory), (Parts, "write", _full))[turn])
+                write_reranked(folder / "model", Lists.open(folder / "lists"), folder / "run.trec", precision="fp32")
         except Exception as error:
             (folder / f"said-{turn}-{process}").write_text(f"{type(error).__name__}: {error}")
     dist.barrier()
     dist.destroy_process_group()
 
 
-def _no_memory(*_: Any) -> None:
+def _full(*_: Any) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def _no_memory(*_: Any, **__: Any) -> None:
     raise UserError("out of memory with one document at a time")
 
 
