@@ -61,7 +61,7 @@ class RerankTransformer(pt.Transformer):
             pt.validate.InputValidationError: a column is missing.
         """
         start = self.model.start
-        columns = {name: name for name in start.columns} if start else {}
+        columns = {name: name for name in start.columns}
         if len(columns) == 1 and not set(columns) <= set(inp.columns):
             columns = dict.fromkeys(columns, "score")
         needed = ["query", self.text_field, *columns.values(), *(["score"] if self.first_stage_weight else [])]

@@ -100,7 +100,7 @@ class Here(NamedTuple):
         lengths = np.clip(rng.normal(mean, mean / 6, len(rows)), 4, most).astype(int)
         asked = [rng.integers(4, 4 + len(WORDS), 12) for _ in range(queries)]
         texts = [rng.integers(4, 4 + len(WORDS), length) for length in lengths]
-        return lists, model._pairs(Tokens.of(asked, texts), lists.store.query, lists.store.document)
+        return lists, model.token_inputs(Tokens.of(asked, texts), lists.store.query, lists.store.document)
 
 
 def scored(here: Here, model: Any, precision: Any, pairs: tuple[int, int], kernels: Any = "auto") -> tuple[float, ...]:

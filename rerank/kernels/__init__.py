@@ -1,3 +1,5 @@
-"""What is computed faster than its library does it, each held to the plain way by a test."""
+"""What is computed faster than its library does it, each held to the plain way by a test.
 
-from __future__ import annotations
+Beside them what they and their callers share: the arithmetic (``precision``), memory, and the cutting of chunks
+(``packing``).
+"""

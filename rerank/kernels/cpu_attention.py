@@ -41,7 +41,7 @@ ELEMENTS = 1 << 20
 """Attention weights computed at once (but at least a sequence's): 2 MB in bf16."""
 
 
-class Kept(NamedTuple):
+class Saved(NamedTuple):
     """What of the attention of some sequences its backward pass needs beside Q, K and V.
 
     Attributes:
@@ -53,7 +53,7 @@ class Kept(NamedTuple):
     words: Tensor | None
 
 
-class _Attention(torch.autograd.Function):
+class _Padded(torch.autograd.Function):
     """Of ``[B, H, L, d]``; the mask ``[B or 1, H or 1, L or 1, L]`` is boolean (True is seen), or None."""
 
     @staticmethod
@@ -79,7 +79,7 @@ class _Attention(torch.autograd.Function):
         return (*map(torch.cat, zip(*parts, strict=True)), None, None, None)
 
 
-def keep(ctx: Any, kept: Sequence[Kept], *others: Tensor | None) -> None:
+def keep(ctx: Any, kept: Sequence[Saved], *others: Tensor | None) -> None:
     """Let the graph keep them."""
     ctx.save_for_backward(*others, *(sums for sums, _ in kept), *(words for _, words in kept))
     ctx.others = len(others)
@@ -90,12 +90,12 @@ def again(ctx: Any) -> tuple[Any, ...]:
     saved = ctx.saved_tensors  # once: what is checkpointed cannot be unpacked again
     others, found = saved[: ctx.others], saved[ctx.others :]
     half = len(found) // 2
-    return [Kept(*pair) for pair in zip(found[:half], found[half:], strict=True)], *others
+    return [Saved(*pair) for pair in zip(found[:half], found[half:], strict=True)], *others
 
 
 def attended(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float, steps: int
-) -> tuple[Tensor, Kept]:
+) -> tuple[Tensor, Saved]:
     """Attention of some sequences, ``[B, H, L, d]``, and what to keep; ``steps`` / 256 of its weights are dropped.
 
     A mask of fewer than L columns is one of the last keys.
@@ -112,7 +112,7 @@ def attended(
     if words is not None:
         drop_(weights, words, steps)
     share = (STEPS - steps) / STEPS
-    return (weights @ value).div_(sums * share if safe else share), Kept(sums if safe else None, words)
+    return (weights @ value).div_(sums * share if safe else share), Saved(sums if safe else None, words)
 
 
 def gradients(
@@ -123,7 +123,7 @@ def gradients(
     mask: Tensor | None,
     scale: float,
     steps: int,
-    kept: Kept,
+    kept: Saved,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of query, key and value, of what :func:`attended` gave."""
     query, key, value = (query * scale).contiguous(), key.contiguous(), value.contiguous()
@@ -180,7 +180,7 @@ def attention(
             module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **others
         )
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    return _Attention.apply(*states, attention_mask, scale, steps).transpose(1, 2).contiguous(), None
+    return _Padded.apply(*states, attention_mask, scale, steps).transpose(1, 2).contiguous(), None
 
 
 def _plain(module: nn.Module, states: list[Tensor], mask: Tensor | None, others: dict[str, Any]) -> bool:

@@ -64,7 +64,6 @@ class Dropout(nn.Dropout):
     """``nn.Dropout``, by bytes on a CPU and PyTorch's own elsewhere."""
 
     def forward(self, values: Tensor) -> Tensor:
-        """Zero some elements while training, and scale the others up."""
         steps = threshold(self.p)
         known = values.device.type == "cpu" and values.dtype in (torch.bfloat16, torch.float16, torch.float32)
         ways = ways_of(self)

@@ -20,8 +20,8 @@ from torch.autograd.function import once_differentiable
 
 from rerank.kernels.cpu_attention import ELEMENTS, again, attended, gradients, is_ours, keep
 from rerank.kernels.dropout import threshold
+from rerank.kernels.memory import sent
 from rerank.kernels.shapes import CHUNK, ROWS, TEXT, rounded
-from rerank.kernels.transfer import sent
 from rerank.kernels.ways import Way
 
 
@@ -60,7 +60,6 @@ class Sequences:
         return cls(tuple(lengths), starts, tuple(rooms), total)
 
     def to(self, device: torch.device, non_blocking: bool = False) -> Sequences:
-        """The same with ``starts`` on a device."""
         return replace(self, starts=sent(self.starts, device) if non_blocking else self.starts.to(device))
 
     @cached_property
@@ -269,7 +268,7 @@ def _on_cpu(
     if is_ours(way, query.dtype, query.shape[1] * largest * max(sequences.rooms), threshold(dropout)):
         runs = sequences.runs(ELEMENTS // query.shape[1])
         masks = [sequences.mask_of(run) for run in runs]
-        return _Attention.apply(query, key, value, runs, masks, scale, threshold(dropout), first)
+        return _Flat.apply(query, key, value, runs, masks, scale, threshold(dropout), first)
     return _by_pytorch(query, key, value, sequences, scale, dropout, first)
 
 
@@ -311,7 +310,7 @@ def _whole(mask: Tensor | None, run: tuple[int, int, int, int]) -> Tensor | None
     return None if mask is None else F.pad(mask, (run[3] - mask.shape[3], 0), value=True)
 
 
-class _Attention(torch.autograd.Function):
+class _Flat(torch.autograd.Function):
     """Of sequences of equal length at a time, by :mod:`rerank.kernels.cpu_attention`."""
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""How much memory there is, how much a graph keeps, and whether it ran out."""
+"""How much memory there is, how much a graph keeps, whether it ran out, and the way to a GPU's."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,7 +21,7 @@ CGROUP = Path("/sys/fs/cgroup")
 
 
 @dataclass
-class Kept:
+class Holding:
     """What graphs built within :func:`kept` hold for the backward pass.
 
     Attributes:
@@ -33,7 +34,6 @@ class Kept:
     _holders: dict[int, int] = field(default_factory=dict)
 
     def hold(self, tensor: Tensor) -> None:
-        """Count a tensor, unless its memory is counted already."""
         storage = tensor.untyped_storage()
         self._holders[storage._cdata] = self._holders.get(storage._cdata, 0) + 1
         if self._holders[storage._cdata] == 1:
@@ -41,7 +41,6 @@ class Kept:
             self.peak = max(self.peak, self.bytes)
 
     def release(self, tensor: Tensor) -> None:
-        """Take a tensor off the count once nobody holds it."""
         storage = tensor.untyped_storage()
         self._holders[storage._cdata] -= 1
         if not self._holders[storage._cdata]:
@@ -52,7 +51,7 @@ class Kept:
 class _Held:
     """A saved tensor that says when the graph lets go of it."""
 
-    def __init__(self, tensor: Tensor, kept: Kept) -> None:
+    def __init__(self, tensor: Tensor, kept: Holding) -> None:
         self.tensor, self.kept = tensor, kept
         kept.hold(tensor)
 
@@ -61,10 +60,10 @@ class _Held:
 
 
 @contextmanager
-def kept(module: torch.nn.Module) -> Iterator[Kept]:
+def kept(module: torch.nn.Module) -> Iterator[Holding]:
     """Count what the graphs that are built inside keep for their backward passes, without the module's parameters."""
     own = {parameter.untyped_storage()._cdata for parameter in module.parameters()}
-    count = Kept()
+    count = Holding()
 
     def pack(tensor: Tensor) -> Tensor | _Held:
         return tensor if tensor.untyped_storage()._cdata in own else _Held(tensor, count)
@@ -119,3 +118,13 @@ def out_of_memory(error: BaseException) -> bool:
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
     return isinstance(error, RuntimeError) and any(words in str(error) for words in RAN_OUT)
+
+
+def sent(value: Any, device: torch.device) -> Any:
+    """A tensor, or what has tensors and moves as one, on a device; the host does not wait for the copy.
+
+    A copy is only asynchronous from pinned memory: from any other, the driver waits.
+    """
+    if isinstance(value, Tensor) and device.type == "cuda" and value.device.type == "cpu" and torch.cuda.is_available():
+        value = value.pin_memory()
+    return value.to(device, non_blocking=True)

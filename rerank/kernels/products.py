@@ -6,11 +6,9 @@ itself, which saves a pass over the result. PyTorch has that operation for what 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from functools import cache
-from typing import TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -18,25 +16,20 @@ from torch import Tensor, nn
 
 from rerank.kernels.ways import ways_of
 
-Halves: TypeAlias = Mapping[nn.Module, tuple[Tensor, Tensor]]
-"""Weights and biases in bf16."""
-
 APART = 0.02
 """How far the operation may be from PyTorch's products, both rounded to bf16, as a share of the largest number."""
 
-_halves: ContextVar[Halves | None] = ContextVar("halves", default=None)
-"""What this thread scores with."""
-
 
 class Linear(nn.Linear):
-    """``nn.Linear``, which within :func:`scoring_with` adds its bias where the product is computed."""
+    """``nn.Linear``, which within :func:`scoring_products` adds its bias where the product is computed."""
+
+    in_bf16: tuple[Tensor, Tensor] | None = None
+    """Weight and bias in bf16, as long as many chunks are scored by them."""
 
     def forward(self, states: Tensor) -> Tensor:
-        """The product, in bf16 where autocast says so."""
-        halves = _halves.get()
-        if halves is None or self not in halves or not torch.is_autocast_enabled("cpu"):
+        if self.in_bf16 is None or torch.is_grad_enabled() or not torch.is_autocast_enabled("cpu"):
             return super().forward(states)
-        return product(states, *halves[self])
+        return product(states, *self.in_bf16)
 
 
 def product(states: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -67,21 +60,14 @@ def works() -> bool:
         return False
 
 
-def halves_of(modules: Iterable[nn.Module]) -> Halves:
-    """The weights in bf16 of the products that take this way, for one pass over many chunks in several threads."""
-    found: dict[nn.Module, tuple[Tensor, Tensor]] = {}
-    for module in modules:
-        ways = ways_of(module)
-        if isinstance(module, Linear) and ways is not None and ways.products == "own":
-            found[module] = (module.weight.detach().bfloat16(), module.bias.detach().bfloat16())
-    return found
-
-
 @contextmanager
-def scoring_with(halves: Halves) -> Iterator[None]:
-    """Let this thread's products take these weights."""
-    token = _halves.set(halves)
+def scoring_products(modules: Iterable[nn.Module]) -> Iterator[None]:
+    """Let products that take this way keep their weights in bf16, for many chunks in several threads."""
+    chosen = [m for m in modules if isinstance(m, Linear) and (ways := ways_of(m)) and ways.products == "own"]
+    for module in chosen:
+        module.in_bf16 = module.weight.detach().bfloat16(), module.bias.detach().bfloat16()
     try:
         yield
     finally:
-        _halves.reset(token)
+        for module in chosen:
+            module.in_bf16 = None

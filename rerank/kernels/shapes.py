@@ -27,9 +27,9 @@ def rounded(length: int, share: float) -> int:
     return -(-length // step) * step
 
 
-def remember_code(primitives: int = 8192) -> None:
+def remember_code() -> None:
     """Let oneDNN keep more of the code that it generated than the 1,024 shapes that it keeps by itself.
 
     It asks once, when the first product in bf16 is computed, so this comes before that. A user's own setting stays.
     """
-    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", str(primitives))
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "8192")

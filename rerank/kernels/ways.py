@@ -41,11 +41,9 @@ class Ways:
 
     @classmethod
     def all(cls, way: Way) -> Ways:
-        """The same for everything."""
         return cls(way, way, way, way, way)
 
     def __str__(self) -> str:
-        """What each kind of work is done by, for people."""
         work = {"own": list[str](), "torch": list[str]()}
         for name, way in asdict(self).items():
             work[way].append(SHOWN.get(name, name))

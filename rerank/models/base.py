@@ -51,6 +51,22 @@ class Inputs(ABC):
         return None
 
 
+class InputsOf(Inputs):
+    """Other inputs, of which something is read in another way."""
+
+    def __init__(self, inner: Inputs) -> None:
+        self.inner = inner
+
+    def lengths(self, rows: Array) -> Array:
+        return self.inner.lengths(rows)
+
+    def collate(self, rows: Array, starts: Array) -> dict[str, Tensor]:
+        return self.inner.collate(rows, starts)
+
+    def chunks(self, rows: Array, starts: Array, budget: int) -> list[Array]:
+        return self.inner.chunks(rows, starts, budget)
+
+
 class Model(Described, ABC):
     """What a run saves in ``best/``: a network that scores, or trees."""
 

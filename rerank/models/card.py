@@ -14,6 +14,51 @@ from rerank.storage.files import atomic_write
 
 SPLITS = ("validation", "test")
 
+PAIRS = """path = "."  # this folder, or where it was put
+pairs = [("what is a wing", "a wing gives lift"), ("what is a wing", "a jet engine")]
+"""
+
+RANK = """ranked = {kind}(path).rank(  # with the first stage's scores of the documents
+    "what is a wing", ["a wing gives lift", "a jet engine"], columns={columns}
+)
+"""
+
+OTHERS = (
+    """from sentence_transformers import CrossEncoder
+
+scores = CrossEncoder(path).predict(pairs)
+""",
+    """import torch
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+model = AutoModelForSequenceClassification.from_pretrained(path).eval()
+tokenizer = AutoTokenizer.from_pretrained(path)
+inputs = tokenizer(pairs, padding=True, truncation=True, return_tensors="pt")
+with torch.no_grad():
+    scores = model(**inputs).logits[:, 0]
+""",
+)
+
+SAME = (
+    "The scores are the same in all three while query and document fit their lengths. Beyond them the other two cut "
+    "the longer side until a pair fits `model_max_length`, so that a short query leaves a document more room"
+)
+
+ADAPTER = "These are adapters: the base has to be there, too (`adapter_config.json` names it), and "
+
+PROMPT = (
+    "the prompt is in `rerank.json`, and in the tokenizer as its chat template, by which "
+    "`sentence_transformers.CrossEncoder` reads a whole model that answers yes or no. It cuts a long document's prompt "
+    "behind it as well; scores differ then."
+)
+
+USE_FEATURES = """```sh
+rerank rerank --model . --lists FILE --output run.trec
+```
+
+`FILE` holds feature vectors in the layout of the training file (LETOR, svmlight); normalisers are saved \
+with the model."""
+
 
 def write_card(
     folder: Path,
@@ -33,32 +78,18 @@ def write_card(
         data: a line about the lists of each split.
         name: the model's name.
     """
-    with atomic_write(folder / CARD) as file:
-        file.write(card(contract, config, measures, data, name))
-
-
-def card(
-    contract: Mapping[str, Any],
-    config: Mapping[str, Any],
-    measures: Mapping[str, Any],
-    data: Mapping[str, str],
-    name: str,
-) -> str:
-    """The card's text; arguments as for :func:`write_card`."""
-    text = "head" in contract
-    plain = text and contract["head"] == "hf" and contract.get("long", "truncate") == "truncate"
-    plain = plain and "template" not in contract
-    loss = config.get("loss")
-    kind = _short(config["model"]) if not text else "cross-encoder"
+    whole = contract.get("head") == "hf" and contract.get("long", "truncate") == "truncate"
+    plain = whole and "template" not in contract
     parts = [
-        f"# {in_markdown(name)}",
-        _summary(contract, text, kind),
-        "## Training",
-        _training(config, data, "trees" not in contract, contract.get("name", "")),
+        f"---\n{_metadata(contract, measures, data, name, config.get('loss'), plain)}\n---\n",
+        f"# {in_markdown(name)}\n",
+        f"{_summary(contract) if 'head' in contract else _summary_of_features(contract, config)}\n",
+        f"## Training\n\n{_training(config, data, 'trees' not in contract, contract.get('name', ''))}\n",
+        f"## Measures\n\n{_table(measures)}\n",
+        f"## Use\n\n{_use(contract, plain) if 'head' in contract else USE_FEATURES}\n",
     ]
-    parts += ["## Measures", _table(measures)]
-    parts += ["## Use", _use(contract, plain) if text else _use_features()]
-    return f"---\n{_metadata(contract, measures, data, name, loss, plain, text)}\n---\n\n" + "\n\n".join(parts) + "\n"
+    with atomic_write(folder / CARD) as file:
+        file.write("\n".join(parts))
 
 
 def _metadata(
@@ -68,11 +99,11 @@ def _metadata(
     name: str,
     loss: Any,
     plain: bool,
-    text: bool,
 ) -> str:
     """The YAML header."""
     from huggingface_hub import EvalResult, ModelCardData
 
+    text = "head" in contract
     measures = measures.get("text_alone", measures)  # of a model that starts from columns: what the hub's library loads
     split = "test" if "test" in measures else "validation"
     results = [
@@ -98,24 +129,24 @@ def _metadata(
     ).to_yaml()
 
 
-def _summary(contract: Mapping[str, Any], text: bool, kind: str) -> str:
-    if not text:
-        features = contract.get("features")
-        of = f" of {features} features" if isinstance(features, int) else ""
-        return (
-            f"`{kind}` over feature vectors{of}, trained with `rerank`. A higher score means a more relevant document."
-        )
-    if "start" in contract:
-        start = contract["start"]
-        share = " + ".join(
-            f"{weight:.4g} z({name})" for name, weight in zip(start["columns"], start["weights"], strict=True)
-        )
+def _summary_of_features(contract: Mapping[str, Any], config: Mapping[str, Any]) -> str:
+    features = contract.get("features")
+    of = f" of {features} features" if isinstance(features, int) else ""
+    return (
+        f"`{_short(config['model'])}` over feature vectors{of}, trained with `rerank`. A higher score means a more "
+        "relevant document."
+    )
+
+
+def _summary(contract: Mapping[str, Any]) -> str:
+    starts = ""
+    if start := contract.get("start"):
+        weights = zip(start["weights"], start["columns"], strict=True)
         starts = (
-            f" It starts from the first stage: what `rerank` ranks by is {share} + this score, with z by mean and "
+            " It starts from the first stage: what `rerank` ranks by is "
+            f"{' + '.join(f'{weight:.4g} z({name})' for weight, name in weights)} + this score, with z by mean and "
             f"deviation of the first {start['depth']} candidates of a query. The weights here are the text part alone."
         )
-    else:
-        starts = ""
     long = contract.get("long", "truncate")
     beyond = "longer ones are cut" if long == "truncate" else f"longer ones are read in chunks (`{long}`)"
     return (
@@ -126,24 +157,19 @@ def _summary(contract: Mapping[str, Any], text: bool, kind: str) -> str:
 
 
 def _training(config: Mapping[str, Any], data: Mapping[str, str], network: bool, name: str) -> str:
-    lists = {f"{split} lists": in_markdown(line) for split, line in data.items()}
-    rows = {}
-    if config.get("loss"):
-        rows["loss"] = f"`{describe(config['loss'])}`"
-    else:
-        rows["loss"] = "its library's own LambdaMART"
-    rows["model"] = f"`{describe(config['model'], name)}`"
+    loss = f"`{describe(config['loss'])}`" if config.get("loss") else "its library's own LambdaMART"
+    rows = {"loss": loss, "model": f"`{describe(config['model'], name)}`"}
     if network:
-        optimization = config["optimization"]
+        rates = config["optimization"]
         rows["sampler"] = f"`{describe(config['sampler'])}`"
         rows["epochs, lists per step"] = f"{config['epochs']}, {config['batch_size']}"
-        rows["learning rates"] = f"encoder {optimization['encoder_lr']}, head {optimization['head_lr']}"
+        rows["learning rates"] = f"encoder {rates['encoder_lr']}, head {rates['head_lr']}"
     rows["seed"] = str(config["seed"])
     if "validation" in data:
         rows["chosen by"] = f"{config['monitor']} on the validation lists"
-    return "| | |\n|---|---|\n" + "\n".join(
-        f"| {key} | {value} |" for key, value in (lists | {key: _cell(value) for key, value in rows.items()}).items()
-    )
+    rows = {key: value.replace("|", "\\|").replace("\n", " ") for key, value in rows.items()}
+    rows = {f"{split} lists": in_markdown(line) for split, line in data.items()} | rows
+    return "| | |\n|---|---|\n" + "\n".join(f"| {key} | {value} |" for key, value in rows.items())
 
 
 def _table(measures: Mapping[str, Any]) -> str:
@@ -170,60 +196,23 @@ def _table(measures: Mapping[str, Any]) -> str:
 def _use(contract: Mapping[str, Any], plain: bool) -> str:
     start = contract.get("start")
     kind = "Decoder" if "template" in contract else "CrossEncoder"
-    whole = f"{kind}(path, start=[])" if start else f"{kind}(path)"
-    code = [
-        'path = "."  # this folder, or where it was put\n'
-        'pairs = [("what is a wing", "a wing gives lift"), ("what is a wing", "a jet engine")]\n',
-        f"from rerank import {kind}\n\nscores = {whole}.predict(pairs)\n",
-    ]
+    ours = f"from rerank import {kind}\n\nscores = {kind}(path{', start=[]' if start else ''}).predict(pairs)\n"
     if start:
         columns = {name: [12.5, 11.0] for name in start["columns"]}  # the first stage's scores, best first
-        code[1] += (
-            f"ranked = {kind}(path).rank(  # with the first stage's scores of the documents\n"
-            f'    "what is a wing", ["a wing gives lift", "a jet engine"], columns={json.dumps(columns)}\n)\n'
-        )
-    if plain:
-        code += [
-            "from sentence_transformers import CrossEncoder\n\nscores = CrossEncoder(path).predict(pairs)\n",
-            "import torch\n"
-            "from transformers import AutoModelForSequenceClassification, AutoTokenizer\n\n"
-            "model = AutoModelForSequenceClassification.from_pretrained(path).eval()\n"
-            "tokenizer = AutoTokenizer.from_pretrained(path)\n"
-            'inputs = tokenizer(pairs, padding=True, truncation=True, return_tensors="pt")\n'
-            "with torch.no_grad():\n"
-            "    scores = model(**inputs).logits[:, 0]\n",
-        ]
-    blocks = "\n".join(f"```python\n{block}```\n" for block in code)
+        ours += RANK.format(kind=kind, columns=json.dumps(columns))
+    blocks = "\n".join(f"```python\n{block}```\n" for block in [PAIRS, ours, *(OTHERS if plain else [])])
     if kind == "Decoder":
-        adapter = "These are adapters: the base has to be there, too (`adapter_config.json` names it), and " * (
-            "base" in contract
-        )
-        return (
-            f"{blocks}\n{adapter}the prompt is in `rerank.json`, and in the tokenizer as its chat template, by which "
-            "`sentence_transformers.CrossEncoder` reads a whole model that answers yes or no. It cuts a long "
-            "document's prompt behind it as well; scores differ then."
-        ).replace("\nthe prompt", "\nThe prompt")
-    note = (
-        "The scores are the same in all three while query and document fit their lengths. Beyond them the other two "
-        "cut the longer side until a pair fits `model_max_length`, so that a short query leaves a document more room"
-        + (
-            f": of the 16 training pairs with the longest documents no score differs by more than {off:.1e}."
-            if (off := contract.get("elsewhere")) is not None
-            else "."
-        )
-        + (" They are those of the text part." if start else "")
-        if plain
-        else "No other library has this head or reads long documents like this: load it with `rerank`."
+        prompt = PROMPT if "base" in contract else PROMPT[0].upper() + PROMPT[1:]
+        return f"{blocks}\n{ADAPTER if 'base' in contract else ''}{prompt}"
+    if not plain:
+        return f"{blocks}\nNo other library has this head or reads long documents like this: load it with `rerank`."
+    off = contract.get("elsewhere")
+    shown = (
+        ""
+        if off is None
+        else f": of the 16 training pairs with the longest documents no score differs by more than {off:.1e}"
     )
-    return f"{blocks}\n{note}"
-
-
-def _use_features() -> str:
-    return (
-        "```sh\nrerank rerank --model . --lists FILE --output run.trec\n```\n\n"
-        "`FILE` holds feature vectors in the layout of the training file (LETOR, svmlight); normalisers are saved "
-        "with the model."
-    )
+    return f"{blocks}\n{SAME}{shown}.{' They are those of the text part.' if start else ''}"
 
 
 def describe(value: Any, base: str = "") -> str:
@@ -255,7 +244,3 @@ def _hub_name(name: str | None) -> str | None:
 def _base(name: str) -> str:
     """A base model as others know it: its name on the hub, or that of its folder."""
     return name if _hub_name(name) else Path(name).name
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")

@@ -14,17 +14,15 @@ import torch
 
 from rerank import stops
 from rerank.errors import UserError
-from rerank.kernels.memory import out_of_memory
+from rerank.kernels.memory import out_of_memory, sent
 from rerank.kernels.precision import Precision, autocast, exact_float32, resolve
-from rerank.kernels.products import Halves, halves_of, scoring_with
-from rerank.kernels.transfer import sent
+from rerank.kernels.products import scoring_products
 from rerank.models.base import Inputs
 from rerank.progress import tqdm
 from rerank.storage.arrow import Array, list_numbers, starts_of
 
 if TYPE_CHECKING:
     from rerank.lists.view import Lists
-    from rerank.models.scorer import Scorer
 
 log = logging.getLogger("rerank")
 
@@ -41,7 +39,7 @@ Scored: TypeAlias = list[tuple[Array, Array]]
 
 
 def score_candidates(
-    scorer: Scorer,
+    scorer: Any,
     inputs: Inputs,
     rows: Array,
     starts: Array,
@@ -57,7 +55,7 @@ def score_candidates(
     one thread scores the rest, then in chunks of half the size, with a warning.
 
     Args:
-        scorer: the model.
+        scorer: the model, a :class:`rerank.models.scorer.Scorer`.
         inputs: what ``scorer.inputs`` made of the lists.
         rows: ``[n]`` rows of the candidates in the store, list after list.
         starts: positions in ``rows`` at which a list starts.
@@ -90,13 +88,13 @@ def score_candidates(
         scores, left = np.empty(len(rows), dtype=np.float32), np.arange(len(rows))
         training = scorer.training
         scorer.eval()
-        halves = halves_of(scorer.modules()) if device.type == "cpu" and precision == "bf16" else {}
+        halves = scorer.modules() if device.type == "cpu" and precision == "bf16" else ()
         try:
-            with bar:
+            with bar, scoring_products(halves):
                 while len(left):
                     chunks = Chunks([left[chunk] for chunk in inputs.chunks(rows[left], starts_of(of[left]), budget)])
                     workers = min(workers, len(chunks.all))
-                    work = partial(_work, scorer, batch_of, chunks, bar, precision, device, halves)
+                    work = partial(_work, scorer, batch_of, chunks, bar, precision, device)
                     for chunk, values in work() if workers <= 1 else _in_threads(work, chunks, workers):
                         scores[chunk] = values
                     stops.check()
@@ -145,7 +143,6 @@ class Chunks:
         return next(self._waiting)
 
     def stop(self) -> None:
-        """Hand out no more."""
         self._waiting = iter([])
 
     def left(self) -> Array:
@@ -154,17 +151,16 @@ class Chunks:
 
 
 def _work(
-    scorer: Scorer,
+    scorer: Any,
     batch_of: Callable[[Array], dict[str, Any]],
     chunks: Chunks,
     bar: Any,
     precision: Precision,
     device: torch.device,
-    halves: Halves,
 ) -> Scored:
     """Score chunks as long as there are any."""
     scored = []  # fetched at the end: a GPU computes while the next chunks are collated
-    with torch.inference_mode(), autocast(precision, device), scoring_with(halves):
+    with torch.inference_mode(), autocast(precision, device):
         for chunk in chunks:
             try:
                 scored.append((chunk, scorer.score(batch_of(chunk))))
@@ -213,6 +209,6 @@ def _smaller(budget: int, lengths: Array, device: torch.device) -> int:
     return budget
 
 
-def score_lists(scorer: Scorer, inputs: Inputs, lists: Lists, **options: object) -> Array:
+def score_lists(scorer: Any, inputs: Inputs, lists: Lists, **options: object) -> Array:
     """Scores of every candidate of the lists, ``[T]`` float32; options as for :func:`score_candidates`."""
     return score_candidates(scorer, inputs, lists.row_numbers, lists.offsets[:-1], **options)  # type: ignore[arg-type]

@@ -51,7 +51,6 @@ class Parts:
         self._ranges = blocks(lists.offsets, PAIRS)
 
     def lists(self, part: int) -> Lists:
-        """The lists of a part."""
         return self._lists.select(np.arange(*self._ranges[part]))
 
     def cost(self, part: int, costs: Array) -> int:
@@ -60,11 +59,9 @@ class Parts:
         return int(costs[self._lists.offsets[first] : self._lists.offsets[last]].sum())
 
     def title(self, part: int) -> str:
-        """A part in words."""
         return f"part {part + 1} of {len(self._ranges)}"
 
     def missing(self, name: str) -> list[int]:
-        """The parts that are not there, or not whole."""
         missing = [part for part in range(len(self._ranges)) if not self._is_whole(part)]
         if len(missing) < len(self._ranges):
             done = len(self._ranges) - len(missing)
@@ -81,13 +78,11 @@ class Parts:
             return False
 
     def write(self, part: int, scores: Array) -> None:
-        """Store the scores of a part."""
         with atomic_file(self._path(part)) as temporary:
             write_arrow(temporary, SCHEMA, [{"score": scores}])
             seal(temporary)
 
     def scores(self) -> Array:
-        """The scores of all parts, in order."""
         parts = (numbers(read_arrow(self._path(part)).column("score")) for part in range(len(self._ranges)))
         return np.concatenate([np.zeros(0, np.float32), *parts])
 

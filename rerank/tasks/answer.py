@@ -111,7 +111,7 @@ class _Texts:
 
     def __init__(self, model: CrossEncoder) -> None:
         self.model = model
-        self.keys = ("query", "documents") if model.start is None else ("query", "documents", "columns")
+        self.keys = ("query", "documents") if not model.start.columns else ("query", "documents", "columns")
 
     def scored(self, asked: Mapping[str, Any], budget: int | None, precision: Any) -> tuple[list[Any], Array]:
         query, documents = _text(asked.get("query"), "query", self.example), asked.get("documents")
@@ -130,7 +130,7 @@ class _Texts:
                 raise UserError(f'columns: expected an object such as {{"bm25": [12.1]}}, not {reprlib.repr(columns)}')
             columns = {name: _numbers(values, f"columns: {name}") for name, values in columns.items()}
         scores = self.model.text_scores([(query, text) for text in texts], budget, precision)
-        return ids, scores if self.model.start is None else self.model.add_start(scores, columns or {})
+        return ids, scores if not self.model.start.columns else self.model.add_start(scores, columns or {})
 
 
 class _Features:

@@ -114,7 +114,7 @@ def _checked(model: Any, name: str) -> CrossEncoder:
         raise UserError(f"{name}: a decoder is not exported; merge() and save() make a whole model that others serve")
     if not isinstance(model, CrossEncoder):
         raise UserError(f"{name}: a {type(model).__name__} reads feature vectors; cross-encoders are exported")
-    if model.start is not None:
+    if model.start.columns:
         raise UserError(
             f"{name}: starts from {', '.join(model.start.columns)}, which an exported file does not read; "
             "CrossEncoder(…, start=[]).save(…) makes a model of its text part alone"

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rerank.kernels.memory import sent
 from rerank.kernels.precision import Precision, autocast
-from rerank.kernels.transfer import sent
 from rerank.models.base import Inputs
 from rerank.models.scorer import Scorer
 from rerank.storage.arrow import Array, list_numbers, starts_of

@@ -15,10 +15,9 @@ from torch import Tensor
 
 from rerank import stops
 from rerank.errors import UserError
-from rerank.kernels.memory import out_of_memory
+from rerank.kernels.memory import out_of_memory, sent
 from rerank.kernels.precision import Precision
 from rerank.kernels.sparse import sparse_embeddings
-from rerank.kernels.transfer import sent
 from rerank.lists.view import Lists
 from rerank.losses.base import Criterion
 from rerank.models.base import Inputs

@@ -115,7 +115,7 @@ def finish(
                 result[key] = result.get(key, {}) | found[key]
     if mixed:
         result["with_first_stage"] = mixed
-    if isinstance(model, CrossEncoder) and model.start is not None:
+    if isinstance(model, CrossEncoder) and model.start.columns:
         result[TEXT_ALONE] = {}
         for name, lists in (("validation", splits.validation), ("test", splits.test)):
             if lists is not None and lists.qrels is not None and name in scores:
@@ -212,7 +212,7 @@ def compared(name: str, run: Run, lists: Lists, config: TrainConfig) -> dict[str
     """
     order, model = lists.store.order, config.model
     found = _beside(BESIDE, name, run, lists.run(), lists, config, f"first stage {order}")
-    if isinstance(model, CrossEncoder) and model.start is not None and model.start.columns != [order]:
+    if isinstance(model, CrossEncoder) and model.start.columns not in ([], [order]):
         start, columns = lists.run(model.start_scores(lists)), " + ".join(model.start.columns)
         found |= _beside(BASELINE, name, run, start, lists, config, f"start {columns}")
     return found

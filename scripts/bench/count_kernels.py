@@ -185,7 +185,7 @@ def made(options: argparse.Namespace) -> tuple[Any, Any, Any]:
     queries = [rng.integers(1000, 20_000, 12) for _ in range(options.lists)]
     sizes = np.clip(rng.normal(options.tokens - 15, 30, len(frame)), 8, 440).astype(int)
     tokens = Tokens.of(queries, [rng.integers(1000, 20_000, size) for size in sizes])
-    return model.train(), model._pairs(tokens, lists.store.query, lists.store.document), lists
+    return model.train(), model.token_inputs(tokens, lists.store.query, lists.store.document), lists
 
 
 def main() -> None:

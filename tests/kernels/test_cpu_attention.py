@@ -95,8 +95,8 @@ def gradients(output: Tensor, tensors: list[Tensor]) -> list[Tensor]:
 def always(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Lets it do float32 without dropout, too; a list that grows by one with each call."""
     calls: list[int] = []
-    apply = cpu_attention._Attention.apply
-    monkeypatch.setattr(cpu_attention._Attention, "apply", lambda *args: calls.append(1) or apply(*args))
+    apply = cpu_attention._Padded.apply
+    monkeypatch.setattr(cpu_attention._Padded, "apply", lambda *args: calls.append(1) or apply(*args))
     monkeypatch.setattr(cpu_attention, "FASTER", (torch.bfloat16, torch.float32))
     return calls
 
@@ -142,7 +142,7 @@ def test_with_dropout_it_is_its_formula(name: str) -> None:
 def test_it_stands_in_where_pytorchs_is_slow(
     kind: torch.dtype, dropout: float, training: bool, ours: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cpu_attention._Attention, "apply", lambda query, *_: query)
+    monkeypatch.setattr(cpu_attention._Padded, "apply", lambda query, *_: query)
     tensors = states(kind)
     rate = dropout if training else 0.0  # as Transformers passes it
     found, _ = attention(Layer().train(training), *tensors, None, dropout=rate)
@@ -161,7 +161,7 @@ def test_it_stands_in_where_pytorchs_is_slow(
     ids=lambda asked: next(iter(asked)),
 )
 def test_what_it_does_not_know_is_left_to_pytorch(asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cpu_attention._Attention, "apply", lambda *_: pytest.fail("it took over"))
+    monkeypatch.setattr(cpu_attention._Padded, "apply", lambda *_: pytest.fail("it took over"))
     tensors = [tensor.detach() for tensor in states(torch.bfloat16)]
     attention(Layer(), *tensors, **({"attention_mask": None} | asked))
     attention(nn.Module(), *tensors, None)  # causal unless it says that it is not

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 import rerank.kernels.products as products
-from rerank.kernels.products import Linear, halves_of, product, scoring_with, use_products, works
+from rerank.kernels.products import Linear, product, scoring_products, use_products, works
 from rerank.kernels.ways import Ways, use_ways
 from rerank.models.text.cross_encoder import CrossEncoder
 
@@ -37,12 +37,12 @@ def test_only_scoring_in_bf16_takes_it(monkeypatch: pytest.MonkeyPatch) -> None:
     network = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8, bias=False))
     use_products(network)
     assert type(network[0]) is Linear and type(network[1]) is nn.Linear
-    assert not halves_of(network.modules())  # nothing was chosen
-    use_ways(network, Ways.all("torch"))
-    assert not halves_of(network.modules())
-    use_ways(network, Ways.all("own"))
-    halves = halves_of(network.modules())
-    assert list(halves) == [network[0]] and all(half.dtype == torch.bfloat16 for half in halves[network[0]])
+    for ways in (None, Ways.all("torch"), Ways.all("own")):
+        use_ways(network, ways)
+        with scoring_products(network.modules()):
+            half = network[0].in_bf16
+            assert (half is None) == (ways != Ways.all("own"))
+    assert half is not None and [tensor.dtype for tensor in half] == [torch.bfloat16] * 2 and network[0].in_bf16 is None
 
     calls = []
     monkeypatch.setattr(products, "product", lambda *given: calls.append(given) or product(*given))
@@ -51,13 +51,13 @@ def test_only_scoring_in_bf16_takes_it(monkeypatch: pytest.MonkeyPatch) -> None:
     with torch.autocast("cpu", torch.bfloat16):
         network(states)  # a training's forward pass
         assert not calls
-        with torch.inference_mode(), scoring_with(halves):
-            half = network[0](states)
+        with torch.inference_mode(), scoring_products(network.modules()):
+            found = network[0](states)
             with torch.autocast("cpu", enabled=False):
                 full = network(states)  # as heads are computed
-    assert len(calls) == 1 and half.dtype == torch.bfloat16
+    assert len(calls) == 1 and found.dtype == torch.bfloat16
     assert torch.equal(full, plain)
-    torch.testing.assert_close(half.float(), network[0](states), atol=0.02, rtol=0.02)
+    torch.testing.assert_close(found.float(), network[0](states), atol=0.02, rtol=0.02)
 
 
 @needs_it

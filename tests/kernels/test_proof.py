@@ -126,7 +126,7 @@ HALVES = [torch.bfloat16, torch.float16]
 
 def proved(model: CrossEncoder, kind: torch.dtype = torch.bfloat16) -> str | None:
     """What the proof for a device says, on this one, whose own attention and PyTorch's are two ways as well."""
-    batch = flatten(model._probe(), model.network)
+    batch = flatten(model.part.probe(model._loaded), model.network)
     return works_here(model.network, lambda batch: model.score(batch), batch, kind)
 
 
@@ -177,14 +177,14 @@ def test_a_backward_pass_that_is_missing_is_noticed(tiny_model: Path, monkeypatc
     def backward(*_: Any) -> None:
         raise NotImplementedError("no kernel image is available")
 
-    monkeypatch.setattr(flat_attention._Attention, "backward", staticmethod(backward))
+    monkeypatch.setattr(flat_attention._Flat, "backward", staticmethod(backward))
     assert proved(model) == "NotImplementedError: no kernel image is available"
 
 
 def test_a_backward_pass_that_is_wrong_is_noticed(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, usual = CrossEncoder(str(tiny_model), **LENGTHS), flat_attention._Attention.backward
+    model, usual = CrossEncoder(str(tiny_model), **LENGTHS), flat_attention._Flat.backward
     monkeypatch.setattr(
-        flat_attention._Attention,
+        flat_attention._Flat,
         "backward",
         staticmethod(lambda ctx, gradient: (*(2 * g if g is not None else g for g in usual(ctx, gradient)),)),
     )
@@ -211,6 +211,6 @@ def test_what_a_device_cannot_do_is_pytorchs_with_one_warning(
 ) -> None:
     """The meta device has no numbers to compare."""
     model = CrossEncoder(str(tiny_model), **LENGTHS).to("meta")
-    ways = faster_ways(model.network, model._probe(), torch.device("meta"), torch.bfloat16)
+    ways = faster_ways(model.network, model.part.probe(model._loaded), torch.device("meta"), torch.bfloat16)
     assert ways == Ways.all("torch")
     assert len(caplog.records) == 1 and "PyTorch's is used" in caplog.text

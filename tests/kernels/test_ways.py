@@ -50,4 +50,6 @@ def test_the_choice_needs_no_numbers_of_a_gpu(model: CrossEncoder, monkeypatch: 
     """Where ours work on a probe they are taken, without a comparison of times."""
     monkeypatch.setattr(kernels, "works_here", lambda *_: None)
     model.to("meta")
-    assert kernels.faster_ways(model.network, model._probe(), torch.device("meta"), torch.bfloat16) == Ways.all("own")
+    assert kernels.faster_ways(
+        model.network, model.part.probe(model._loaded), torch.device("meta"), torch.bfloat16
+    ) == Ways.all("own")

@@ -73,10 +73,10 @@ def test_chunks_without_padding_agree_with_the_architecture_itself(tmp_path: Pat
     model.to("cuda").train()
     ids = [np.arange(2000, 2000 + n) for n in (5, 24, 1, 9, 24, 17)]
     rows = np.arange(len(ids))
-    inputs = model._pairs(Tokens.of(ids, ids), rows, rows)
+    inputs = model.token_inputs(Tokens.of(ids, ids), rows, rows)
     assert isinstance(inputs, FlatInputs)
     flat, padded = (
-        {name: value.to("cuda") for name, value in side.collate(rows, rows).items()} for side in (inputs, inputs.padded)
+        {name: value.to("cuda") for name, value in side.collate(rows, rows).items()} for side in (inputs, inputs.inner)
     )
     found = []
     for batch in (flat, padded):

@@ -57,7 +57,6 @@ def make(folder: Path) -> CrossEncoder:
     torch.manual_seed(0)
     model = CrossEncoder(str(folder), start=["bm25", "other"], **LENGTHS)
     torch.nn.init.normal_(last_layer(model.network).weight)
-    assert model.start is not None
     model.start.set([0.5, 0.5])
     return model
 
@@ -84,7 +83,6 @@ def test_under_dropout_too(dropping: Path, lists: Lists) -> None:
 def test_the_gradient_of_w_is_that_of_differences(tiny_model: Path, lists: Lists) -> None:
     model = make(tiny_model)
     found = gradients(model, lists, ListNet())[1]["start.weights"]
-    assert model.start is not None
     for column in (0, 1):
         values = []
         for step in (0.01, -0.01):
@@ -121,7 +119,6 @@ def test_a_metric_has_a_gradient_before_the_first_step(tiny_model: Path, lists: 
 
 def test_w_has_the_heads_rate_and_no_decay(tiny_model: Path) -> None:
     model = CrossEncoder(str(tiny_model), start="bm25", **LENGTHS)
-    assert model.start is not None
     optimizer = make_optimizer(model, Optimization(head_lr=0.25, weight_decay=0.5))
     group = next(g for g in optimizer.param_groups if any(p is model.start.weights for p in g["params"]))
     assert (group["lr"], group["weight_decay"]) == (0.25, 0.0)

@@ -14,14 +14,13 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 
 from rerank.errors import UserError
 from rerank.kernels.ways import Ways
-from rerank.lists.tokens import Side, encode
-from rerank.models.contract import write_contract
+from rerank.lists.tokens import Around, Side, encode
+from rerank.models.base import drawn_from
 from rerank.models.text.adapter import BASE as NAME
 from rerank.models.text.adapter import CONFIG, LoRA, adapted, base_of, save_adapter, with_adapter
 from rerank.models.text.architecture import is_decoder, positions_of
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.text.head import keep_float32
-from rerank.models.text.lengths import resolve_lengths
 from rerank.models.text.long import Long
 from rerank.models.text.network import (
     IDENTITY,
@@ -32,9 +31,11 @@ from rerank.models.text.network import (
     read_tokenizer,
     reading,
 )
+from rerank.models.text.part import Loaded, Spec, TextPart
 from rerank.models.text.prompt import Prompt
+from rerank.models.text.start import Start
 from rerank.models.text.template import PairTemplate
-from rerank.models.weights import initial_hashes
+from rerank.models.weights import align, initial_hashes
 
 T5 = "t5"
 """An encoder whose decoder answers: monoT5's score is of the first word that it says."""
@@ -44,6 +45,148 @@ LENGTHS = (64, 512)
 
 BASE = "base"
 """In the contract of an adapter: the hashes of the model that it belongs to."""
+
+
+class DecoderPart(TextPart):
+    """A decoder, or an adapter with its base, that reads a prompt."""
+
+    elsewhere = False  # other libraries read the weights, but cut a long document's prompt behind it, too
+
+    def __init__(
+        self, spec: Spec, template: str | dict[str, Any] | None, instruction: str | None, lora: LoRA | None
+    ) -> None:
+        self.spec, self.lora, self.adapter = spec, lora, None
+        self.has_adapter = (spec.folder / CONFIG).is_file()
+        self._given = template, instruction
+        self.head = spec.head or self._usual_head()
+        own = any((spec.folder / name).is_file() for name in ("tokenizer.json", "tokenizer_config.json"))
+        self.tokenizer = read_tokenizer(spec.folder if own or not self.has_adapter else self._base())
+        self.tokenizer.padding_side = "left"  # for whoever reads the last token of a padded batch
+        if self.tokenizer.pad_token_id is None:
+            self.tokenizer.pad_token = self.tokenizer.eos_token
+
+    def _base(self) -> Path:
+        """Where the whole weights are: in the folder, or for an adapter in that of its base."""
+        folder = self.spec.folder
+        return base_of(folder, self.spec.contract.get(BASE, {})) if self.has_adapter else folder
+
+    def _usual_head(self) -> str:
+        architectures = read_config(self._base(), None).architectures or [""]
+        return "hf" if architectures[0].endswith("ForSequenceClassification") else "yes_no"
+
+    def _prompt(self) -> Prompt:
+        """What is read of a pair, by the arguments, the contract, or the name on the hub."""
+        template, instruction = self._given
+        chosen = template or self.spec.contract.get("template") or Prompt.usual(self.spec.name)
+        if chosen is None:
+            raise UserError(
+                f"model.template: it is not known how {self.spec.name} reads a pair; name a template (plain, if it is "
+                "no reranker yet)"
+            )
+        return Prompt.of(chosen, instruction)
+
+    def load(self, seed: int) -> Loaded:
+        folder, long = self._base(), self.spec.long
+        config = read_config(folder, self.spec.dropout)
+        if not (is_decoder(config) or config.model_type == T5):
+            raise UserError(f"{folder}: {config.model_type} is not a decoder; load it as a CrossEncoder")
+        if config.model_type == T5 and self.head == "hf":
+            raise UserError(f"model.head hf: T5 answers in a word; choose yes_no, or load {folder} as a CrossEncoder")
+        if long not in ("truncate", "first", "max", "sum"):
+            raise UserError(f"model.long {long}: a decoder has no CLS vector; choose truncate, first, max or sum")
+        if self.lora is not None and self.has_adapter:
+            raise UserError(f"model.lora: {self.spec.folder} has an adapter; leave lora out to train that one further")
+        self.prompt = self._prompt()
+        with drawn_from(seed):
+            network, missing = self._network(folder, config)
+        align(network)
+        return Loaded(network, missing, bool(missing) or self.lora is not None, *self._joined(network))
+
+    def _network(self, folder: Path, config: Any) -> tuple[Any, list[str]]:
+        """The network, and the names of the weights that the folder does not have."""
+        if self.head == "hf":
+            network, missing = load_classifier(folder, config)
+            if not isinstance(getattr(network, "score", None), nn.Linear):
+                raise UserError(f"{folder}: {type(network).__name__} has no layer `score` for its last token")
+            network.config.pad_token_id = self.tokenizer.pad_token_id or 0
+        else:
+            network, missing = _load_language_model(folder, config), []
+            network.register_buffer("answers", torch.tensor(self._answers()), persistent=False)  # moves with it
+            _check_answers(network, folder)
+        network.forward = MethodType(_classify if self.head == "hf" else _compare, network)  # a deep copy has its own
+        if self.lora is not None:
+            kind = "SEQ_2_SEQ_LM" if config.model_type == T5 else "SEQ_CLS" if self.head == "hf" else "CAUSAL_LM"
+            self.adapter = adapted(network, self.lora, kind)
+        elif self.has_adapter:
+            self.adapter, missing = with_adapter(network, self.spec.folder), []
+        if self.head == "hf":
+            keep_float32(network.score)
+        return network, missing
+
+    def _joined(self, network: Any) -> tuple[PairTemplate, Around, int]:
+        """How a pair is joined, what stands around its sides, and the tokens of what stands behind them."""
+        template, around = self.prompt.joined_by(self.tokenizer)
+        tails = [len(encode(self.tokenizer, Side(1 << 30), [tail])[0][0]) for _, tail in around]
+        if tails[1] and self.spec.long != "truncate":
+            raise UserError(f"model.long {self.spec.long}: needs a template that ends a part with {{document}}")
+        positions = positions_of(network.config, self.tokenizer)
+        if (taken := template.special + sum(tails)) + 2 > positions:
+            raise UserError(
+                f"model.template: the prompt has {taken} tokens without query and document, {self.spec.name} has "
+                f"{positions} positions"
+            )
+        self.tokenizer.chat_template = self.prompt.chat_template(self.tokenizer.bos_token or "")
+        return template, around, sum(tails)
+
+    def _answers(self) -> list[int]:
+        """The tokens of yes and, where there is one, no."""
+        answers: list[int] = []
+        for word in (self.prompt.yes, self.prompt.no):
+            ids = self.tokenizer(word, add_special_tokens=False)["input_ids"] if word is not None else None
+            if ids is not None and (len(ids) != 1 or ids[0] == self.tokenizer.unk_token_id):
+                raise UserError(
+                    f"{self.spec.name}: its tokenizer has no token {word!r}, the answer in model.template; name one it "
+                    "has"
+                )
+            answers += ids or []
+        return answers
+
+    def lengths(self, room: int, fresh: bool) -> tuple[int, int]:
+        return self.spec.lengths(room, True, LENGTHS)
+
+    def has_fresh_layer(self, loaded: Loaded) -> bool:
+        return bool(loaded.missing)
+
+    def ways(self, loaded: Loaded, device: torch.device, kind: torch.dtype) -> Ways:
+        return Ways.all("torch")  # attention from left to right is PyTorch's own
+
+    def initial_hashes(self) -> dict[str, str]:
+        own = super().initial_hashes()
+        if not self.has_adapter:
+            return own
+        return own | {f"{BASE}/{name}": sha256 for name, sha256 in initial_hashes(self._base()).items()}
+
+    def contract(self) -> dict[str, Any]:
+        template = {"template": self.prompt.contract()}
+        return template if self.adapter is None else template | {BASE: initial_hashes(self._base())}
+
+    def merged(self) -> Any:
+        if self.adapter is None:
+            raise UserError(f"{self.spec.name}: has no adapter to merge")
+        network, self.adapter = self.adapter.merge_and_unload(), None
+        network.requires_grad_(True)
+        if self.head == "hf":
+            keep_float32(network.score)
+        return network
+
+    def save(self, network: Any, folder: Path) -> None:
+        if self.adapter is None:
+            super().save(network, folder)
+            return
+        folder.mkdir(parents=True, exist_ok=True)
+        own = self.spec.folder
+        base = json.loads((own / CONFIG).read_text())[NAME] if self.has_adapter else str(own)
+        save_adapter(self.adapter, folder, self.spec.name if not Path(self.spec.name).exists() else base)
 
 
 class Decoder(CrossEncoder):
@@ -94,142 +237,27 @@ class Decoder(CrossEncoder):
             UserError: no such model, one that is no decoder, a prompt that does not fit its positions, a tokenizer
                 without the tokens of the answer, an adapter without its base.
         """
-        self._told, self.lora = (template, instruction), lora
-        self._adapter: list[Any] = []  # peft's model around the network; in a list, since its weights are the network's
-        others = query_length, document_length, dropout, long, start, start_depth, start_weight
-        super().__init__(name, head, *others)  # type: ignore[arg-type]
+        nn.Module.__init__(self)
+        spec = Spec.of(name, head, query_length, document_length, dropout, long)
+        part = DecoderPart(spec, template, instruction, lora)
+        self._make(name, part, Start.of(start, start_depth, start_weight, spec.contract))
+
+    part: DecoderPart
 
     @staticmethod
     def knows(name: str) -> bool:
         """Whether this is an adapter's folder, or a decoder on the hub whose prompt is known."""
         return (Path(name) / CONFIG).is_file() or Prompt.usual(name) is not None
 
-    def _has_adapter(self) -> bool:
-        return (self.folder / CONFIG).is_file()
-
-    def _base(self) -> Path:
-        """Where the whole weights are: in the folder, or for an adapter in that of its base."""
-        return base_of(self.folder, self._contract.get(BASE, {})) if self._has_adapter() else self.folder
-
-    def _read_tokenizer(self) -> Any:
-        own = any((self.folder / name).is_file() for name in ("tokenizer.json", "tokenizer_config.json"))
-        tokenizer = read_tokenizer(self.folder if own or not self._has_adapter() else self._base())
-        tokenizer.padding_side = "left"  # for whoever reads the last token of a padded batch
-        if tokenizer.pad_token_id is None:
-            tokenizer.pad_token = tokenizer.eos_token
-        return tokenizer
-
-    def _usual_head(self) -> str:
-        """That of the model as it is."""
-        architectures = read_config(self._base(), None).architectures or [""]
-        return "hf" if architectures[0].endswith("ForSequenceClassification") else "yes_no"
-
-    def _prompt(self) -> Prompt:
-        """What is read of a pair, by the arguments, the contract, or the name on the hub."""
-        template, instruction = self._told
-        told = template or self._contract.get("template") or Prompt.usual(self.name)
-        if told is None:
-            raise UserError(
-                f"model.template: it is not known how {self.name} reads a pair; name a template (plain, if it is no "
-                "reranker yet)"
-            )
-        return Prompt.of(told, instruction)
-
-    def _load(self) -> tuple[Any, list[str]]:
-        folder = self._base()
-        config = read_config(folder, self._dropout)
-        if not (is_decoder(config) or config.model_type == T5):
-            raise UserError(f"{folder}: {config.model_type} is not a decoder; load it as a CrossEncoder")
-        if config.model_type == T5 and self.head == "hf":
-            raise UserError(f"model.head hf: T5 answers in a word; choose yes_no, or load {folder} as a CrossEncoder")
-        if self.long not in ("truncate", "first", "max", "sum"):
-            raise UserError(f"model.long {self.long}: a decoder has no CLS vector; choose truncate, first, max or sum")
-        if self.lora is not None and self._has_adapter():
-            raise UserError(f"model.lora: {self.folder} has an adapter; leave lora out to train that one further")
-        self.prompt = self._prompt()
-        if self.head == "hf":
-            network, missing = load_classifier(folder, config)
-            if not isinstance(getattr(network, "score", None), nn.Linear):
-                raise UserError(f"{folder}: {type(network).__name__} has no layer `score` for its last token")
-            network.config.pad_token_id = self.tokenizer.pad_token_id or 0
-        else:
-            network, missing = _load_language_model(folder, config), []
-            network.register_buffer("answers", torch.tensor(self._answers()), persistent=False)  # moves with it
-            _check_answers(network, folder)
-        network.forward = MethodType(_classify if self.head == "hf" else _compare, network)  # a deep copy has its own
-        if self.lora is not None:
-            kind = "SEQ_2_SEQ_LM" if config.model_type == T5 else "SEQ_CLS" if self.head == "hf" else "CAUSAL_LM"
-            self._adapter = [adapted(network, self.lora, kind)]
-        elif self._has_adapter():
-            self._adapter, missing = [with_adapter(network, self.folder)], []
-        if self.head == "hf":
-            keep_float32(network.score)
-        return network, missing
-
-    def _use_kernels(self) -> None:
-        """None: attention from left to right is PyTorch's own."""
-
-    def _faster(self, device: torch.device, kind: torch.dtype) -> Ways:
-        return Ways.all("torch")
-
     @property
-    def loads_elsewhere(self) -> bool:
-        """No: other libraries read the weights, but cut a long document's prompt behind it, too."""
-        return False
-
-    @property
-    def _drawn(self) -> bool:
-        return bool(self.missing) or self.lora is not None
-
-    def _has_fresh_layer(self) -> bool:
-        return bool(self.missing)
-
-    def _template(self) -> PairTemplate:
-        template, self._around = self.prompt.joined_by(self.tokenizer)
-        tails = [len(encode(self.tokenizer, Side(1 << 30), [tail])[0][0]) for _, tail in self._around]
-        if tails[1] and self.long != "truncate":
-            raise UserError(f"model.long {self.long}: needs a template that ends a part with {{document}}")
-        self._tails = sum(tails)
-        positions = positions_of(self.network.config, self.tokenizer)
-        if (taken := template.special + self._tails) + 2 > positions:
-            raise UserError(
-                f"model.template: the prompt has {taken} tokens without query and document, {self.name} has "
-                f"{positions} positions"
-            )
-        self.tokenizer.chat_template = self.prompt.chat_template(self.tokenizer.bos_token or "")
-        return template
-
-    def _lengths(self, query: int | None, document: int | None) -> tuple[int, int]:
-        return resolve_lengths(self.room, query, document, True, self.long, LENGTHS)
-
-    def _answers(self) -> list[int]:
-        """The tokens of yes and, where there is one, no."""
-        found: list[int] = []
-        for word in (self.prompt.yes, self.prompt.no):
-            ids = self.tokenizer(word, add_special_tokens=False)["input_ids"] if word is not None else None
-            if ids is not None and (len(ids) != 1 or ids[0] == self.tokenizer.unk_token_id):
-                raise UserError(
-                    f"{self.name}: its tokenizer has no token {word!r}, the answer in model.template; name one it has"
-                )
-            found += ids or []
-        return found
-
-    def _initial_hashes(self) -> dict[str, str]:
-        own = initial_hashes(self.folder)
-        if not self._has_adapter():
-            return own
-        return own | {f"{BASE}/{name}": sha256 for name, sha256 in initial_hashes(self._base()).items()}
+    def prompt(self) -> Prompt:
+        return self.part.prompt
 
     def identity(self) -> dict[str, Any]:
         """As a cross-encoder's, with what the template says for its name."""
-        found = super().identity() | {"template": self.prompt.contract()}
-        del found["instruction"]
-        return found
-
-    def contract(self) -> dict[str, Any]:
-        """What an input looks like; of an adapter, the hashes of the model that it belongs to."""
-        found = super().contract() | {"template": self.prompt.contract()}
-        return found | ({BASE: initial_hashes(self._base())} if self._adapter else {})
+        identity = super().identity() | {"template": self.prompt.contract()}
+        del identity["instruction"]
+        return identity
 
     def head_parameters(self) -> set[str]:
         """Names of the parameters of a classifier's last layer, and of the columns' share."""
@@ -241,23 +269,8 @@ class Decoder(CrossEncoder):
         Raises:
             UserError: there is no adapter.
         """
-        if not self._adapter:
-            raise UserError(f"{self.name}: has no adapter to merge")
-        self.network = self._adapter.pop().merge_and_unload()
-        self.network.requires_grad_(True)
-        if self.head == "hf":
-            keep_float32(self.network.score)
-
-    def save(self, folder: Path) -> None:
-        """Write the model, or its adapter alone, with tokenizer and contract; other libraries load both."""
-        if self._adapter:
-            folder.mkdir(parents=True, exist_ok=True)
-            given = json.loads((self.folder / CONFIG).read_text())[NAME] if self._has_adapter() else str(self.folder)
-            save_adapter(self._adapter[0], folder, self.name if not Path(self.name).exists() else given)
-        else:
-            self.network.save_pretrained(folder, safe_serialization=True)
-        self.tokenizer.save_pretrained(folder)
-        write_contract(folder, self.contract())
+        self.network = self.part.merged()
+        self._loaded = self._loaded._replace(network=self.network)
 
 
 def _load_language_model(folder: Path, config: Any) -> Any:

@@ -125,7 +125,7 @@ def scores_of(
         progress: what a progress bar says; None shows none.
     """
     found = np.empty(len(rows), dtype=np.float32)
-    padded = inputs.padded if isinstance(inputs, FlatInputs) else inputs
+    padded = inputs.inner if isinstance(inputs, FlatInputs) else inputs
     with tqdm(total=len(rows), desc=progress, unit=" documents", disable=None if progress else True) as bar:
         for chunk in padded.chunks(rows, rows, ON_A_CPU):
             batch = padded.collate(rows[chunk], rows)

@@ -31,7 +31,6 @@ class ClsHead(nn.Module):
         return SequenceClassifierOutput(logits=self.classifier(self.dropout(hidden)))
 
     def save_pretrained(self, folder: Path, **_: Any) -> None:
-        """Write the weights of encoder and head, and the encoder's configuration."""
         from safetensors.torch import save_file
 
         Path(folder).mkdir(parents=True, exist_ok=True)

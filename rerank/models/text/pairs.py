@@ -8,7 +8,7 @@ import numpy as np
 
 from rerank.kernels.flat import flatten, lay
 from rerank.lists.tokens import Tokens
-from rerank.models.base import Inputs
+from rerank.models.base import Inputs, InputsOf
 from rerank.models.text.template import PairTemplate
 from rerank.storage.arrow import Array, ranges
 
@@ -32,7 +32,6 @@ class PairInputs(Inputs):
         self.query, self.document = query, document
 
     def lengths(self, rows: Array) -> Array:
-        """Tokens of every pair, special ones included."""
         lengths = self.query_lengths[self.query[rows]] + self.document_lengths[self.document[rows]]
         return lengths + self.template.special
 
@@ -59,22 +58,14 @@ class PairInputs(Inputs):
         return {name: torch.from_numpy(array) for name, array in self.template.join(queries, documents).items()}
 
 
-class FlatInputs(Inputs):
+class FlatInputs(InputsOf):
     """The rows of other inputs, flat."""
 
     def __init__(self, padded: Inputs, network: Any) -> None:
-        self.padded, self.network = padded, network
-
-    def lengths(self, rows: Array) -> Array:
-        """Tokens of every pair."""
-        return self.padded.lengths(rows)
+        super().__init__(padded)
+        self.network = network
 
     def collate(self, rows: Array, starts: Array) -> dict[str, Any]:
-        """The same tokens end to end."""
-        if type(self.padded) is PairInputs:
-            return self.padded.flat(rows, self.network)
-        return flatten(self.padded.collate(rows, starts), self.network)
-
-    def chunks(self, rows: Array, starts: Array, budget: int) -> list[Array]:
-        """As the others are cut."""
-        return self.padded.chunks(rows, starts, budget)
+        if type(self.inner) is PairInputs:
+            return self.inner.flat(rows, self.network)
+        return flatten(self.inner.collate(rows, starts), self.network)

@@ -96,7 +96,6 @@ class Prompt:
         )
 
     def contract(self) -> dict[str, Any]:
-        """Its keys, as JSON has them."""
         return asdict(self) | {"parts": list(self.parts)}
 
     def texts(self, bos: str) -> list[str]:

@@ -19,8 +19,9 @@ from rerank.errors import UserError, one_line
 from rerank.lists.scaled import z_scores
 from rerank.lists.split_hashes import scaled
 from rerank.models.added import check_added
-from rerank.models.base import Inputs
+from rerank.models.base import Inputs, InputsOf
 from rerank.models.score import score_candidates
+from rerank.settings.ranges import check_range
 
 if TYPE_CHECKING:
     from rerank.lists.view import Lists
@@ -41,30 +42,72 @@ SAMPLE = (16, 16)
 class Start(nn.Module):
     """The first stage's share of the scores: ``w`` for each column, trained with the head's rate, not decayed.
 
+    Without columns it has no weights, and adds nothing.
+
     Args:
         columns: the columns.
         depth: candidates of a list whose mean and deviation make z.
+        weight: ``w`` of all columns together before the first step; None where nobody says.
+        saved: ``w`` of each column that was trained together with the text part, for the same z; None without.
 
     Raises:
-        UserError: no columns, one that is named twice, a depth below 1.
+        UserError: one that is named twice, a depth below 1.
     """
 
-    def __init__(self, columns: Sequence[str], depth: int) -> None:
+    def __init__(
+        self, columns: Sequence[str], depth: int = DEPTH, weight: float | None = None, saved: list[float] | None = None
+    ) -> None:
         super().__init__()
-        if len(set(columns)) < max(1, len(columns)):
-            raise UserError(f"model.start: expected columns, each once, not {', '.join(columns) or 'none'}")
+        if len(set(columns)) < len(columns):
+            raise UserError(f"model.start: expected columns, each once, not {', '.join(columns)}")
         if depth < 1:
             raise UserError(f"model.start_depth: must be at least 1, not {depth}")
-        self.columns, self.depth = list(columns), depth
-        self.weights = nn.Parameter(torch.zeros(len(columns)))
-        self.share(WEIGHT)
+        self.columns, self.depth, self.weight, self.saved = list(columns), depth, weight, saved
+        zeros = torch.zeros(len(columns))
+        self.weights = nn.Parameter(zeros) if columns else zeros
+        self.begin()
+
+    @classmethod
+    def of(
+        cls, columns: list[str] | str | None, depth: int | None, weight: float | None, contract: Mapping[str, Any]
+    ) -> Start:
+        """What is given, else what a contract says; see :class:`rerank.models.text.cross_encoder.CrossEncoder`."""
+        check_range("model.start_depth", depth)
+        check_range("model.start_weight", weight)
+        before = contract.get("start", {})
+        chosen = [columns] if isinstance(columns, str) else before.get("columns") if columns is None else columns
+        if not chosen:
+            if depth is not None or weight is not None:
+                key = "start_weight" if depth is None else "start_depth"
+                raise UserError(f"model.{key}: is for a model that starts from columns; name them as model.start")
+            return cls([])
+        depth = depth if depth is not None else before.get("depth", DEPTH)
+        same = weight is None and (before.get("columns"), before.get("depth")) == (list(chosen), depth)
+        return cls(chosen, depth, weight, before["weights"] if same else None)
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether ``w`` before the first step is given, or what was trained together with the text part."""
+        return self.saved is not None or self.weight is not None
+
+    def begin(self) -> None:
+        if self.columns:
+            self.set(self.saved) if self.saved is not None else self.share(
+                WEIGHT if self.weight is None else self.weight
+            )
+
+    def identity(self, at_zero: bool) -> dict[str, Any]:
+        """What it decides of a model's arguments; ``at_zero`` says whether the text part adds nothing at first."""
+        decided: dict[str, Any] = {"start": self.columns or None, "start_depth": self.depth if self.columns else None}
+        if self.saved is not None:
+            return decided | {"start_weight": self.saved}
+        return decided | ({"start_weight": WEIGHT} if at_zero and self.weight is None else {})
 
     def share(self, weight: float) -> None:
         """Set equal ``w`` of this sum."""
         self.set([weight / len(self.columns)] * len(self.columns))
 
     def set(self, weights: Sequence[float]) -> None:
-        """Set ``w``."""
         with torch.no_grad():
             self.weights.copy_(torch.tensor(list(weights), dtype=torch.float32))
 
@@ -73,15 +116,13 @@ class Start(nn.Module):
         return (z * self.weights).sum(1)
 
     def by_column(self) -> dict[str, float]:
-        """``w`` by the names of the columns."""
         return dict(zip(self.columns, self.weights.tolist(), strict=True))
 
     def contract(self) -> dict[str, Any]:
-        """What is saved."""
-        return {"columns": self.columns, "depth": self.depth, "weights": self.weights.tolist()}
+        start = {"columns": self.columns, "depth": self.depth, "weights": self.weights.tolist()}
+        return {"start": start} if self.columns else {}
 
     def names(self) -> list[str]:
-        """What is read of the lists."""
         return [scaled(name, self.depth) for name in self.columns]
 
     def check(self, lists: Lists) -> None:
@@ -91,7 +132,8 @@ class Start(nn.Module):
                 lists.select([]).column(name)
             except UserError as error:
                 raise UserError(f"the model starts from column {name}; {error}") from error
-        check_added(lists, self.columns)
+        if self.columns:
+            check_added(lists, self.columns)
 
     def of_lists(self, lists: Lists, rows: Array) -> Tensor:
         """The z of candidates of a store, ``[n, C]``."""
@@ -121,7 +163,7 @@ class Start(nn.Module):
         return torch.from_numpy(np.stack(z, axis=1))
 
 
-class StartInputs(Inputs):
+class StartInputs(InputsOf):
     """What the text part reads, and z beside it.
 
     Args:
@@ -131,19 +173,8 @@ class StartInputs(Inputs):
     """
 
     def __init__(self, text: Inputs, start: Start, lists: Lists) -> None:
-        self.text, self.start, self.lists = text, start, lists
-
-    def lengths(self, rows: Array) -> Array:
-        """Tokens of every pair."""
-        return self.text.lengths(rows)
-
-    def collate(self, rows: Array, starts: Array) -> dict[str, Tensor]:
-        """What the text part reads."""
-        return self.text.collate(rows, starts)
-
-    def chunks(self, rows: Array, starts: Array, budget: int) -> list[Array]:
-        """As the text part's are cut."""
-        return self.text.chunks(rows, starts, budget)
+        super().__init__(text)
+        self.start, self.lists = start, lists
 
     def beside(self, rows: Array) -> Tensor:
         """The z of candidates, ``[n, C]`` float32."""

@@ -58,7 +58,6 @@ class SelfAttention(FeatureNetwork):
         return 16_384
 
     def build(self, features: int) -> None:
-        """Make the layers."""
         s = self.settings
         self.first = nn.Linear(features, s["width"])
         block = nn.TransformerEncoderLayer(

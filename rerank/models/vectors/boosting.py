@@ -134,7 +134,6 @@ class Trees(Model):
         """The number of trees."""
 
     def untrained(self) -> str:
-        """Whether it has no trees."""
         return "" if self.booster is not None else f"{type(self).__name__}: has no trees, so that all scores are 0"
 
     def predict(self, lists: Any, groups: Sequence[int] | None = None) -> Array:
@@ -155,7 +154,6 @@ class Trees(Model):
         return np.asarray(self._predict(vectors(given, self.names)), dtype=np.float32)
 
     def contract(self) -> dict[str, Any]:
-        """Settings, what it reads, the number of trees."""
         return {
             "class": class_name(type(self)),
             "settings": self.settings,
@@ -164,7 +162,6 @@ class Trees(Model):
         }
 
     def save(self, folder: Path) -> None:
-        """The trees in their library's own format, and ``rerank.json``."""
         self._write(folder / self.file)
         write_contract(folder, self.contract())
 

@@ -93,7 +93,6 @@ class FeatureInputs(Inputs):
             self._place[lists.rows] = np.arange(lists.size)
 
     def lengths(self, rows: Array) -> Array:
-        """One row each."""
         return np.ones(len(rows), dtype=np.int64)
 
     def collate(self, rows: Array, starts: Array) -> dict[str, Tensor]:

@@ -82,7 +82,6 @@ class LightGBM(Trees):
         return {name: value for name, value in self.arguments().items() if name != "threads"}
 
     def begin(self, train: Lists, validation: Lists | None, seed: int, gain: Gain, own: bool) -> None:
-        """Bin the features and start without a tree."""
         params = self._params("trees", "threads", "truncation_level")
         params |= {
             "objective": "none" if own else "lambdarank",
@@ -110,7 +109,6 @@ class LightGBM(Trees):
         return data.construct()
 
     def grow(self, objective: Objective | None) -> bool:
-        """Add a tree; returns whether there was something to split."""
         if objective is None:
             return not self.booster.update()
         return not self.booster.update(fobj=lambda scores, data: objective(scores))
@@ -127,7 +125,6 @@ class LightGBM(Trees):
         return found[0]
 
     def keep(self, trees: int) -> None:
-        """Drop the trees after the first ``trees``, and the training data."""
         self.booster = self.module.Booster(model_str=self.booster.model_to_string(num_iteration=trees))
 
     def _predict(self, features: Array) -> Array:
@@ -147,5 +144,4 @@ class LightGBM(Trees):
 
     @property
     def count(self) -> int:
-        """The number of trees."""
         return int(self.booster.num_trees())

@@ -89,7 +89,6 @@ class MLP(FeatureNetwork):
         return 1024 if on_cpu and not self.whole_batches else super().budget
 
     def build(self, features: int) -> None:
-        """Make the layers."""
         settings = self.settings
 
         def norm(size: int) -> nn.Module:

@@ -61,7 +61,6 @@ class FeatureNetwork(Scorer):
         return 131_072
 
     def forward(self, batch: Mapping[str, Tensor]) -> Tensor:
-        """The same as :meth:`score`."""
         return self.score(batch)
 
     def prepare(self, train: Lists, seed: int) -> None:
@@ -83,7 +82,6 @@ class FeatureNetwork(Scorer):
         return self.reads(lists, self.normalisers, self.names, next(self.parameters()).device)
 
     def untrained(self) -> str:
-        """Whether the lists that decide its width have not been seen."""
         return "" if self.names else f"{type(self).__name__}: was not trained, its weights are random"
 
     def predict(self, lists: Any, budget: int | None = None, groups: Sequence[int] | None = None) -> Array:
@@ -119,7 +117,6 @@ class FeatureNetwork(Scorer):
         }
 
     def save(self, folder: Path) -> None:
-        """``model.safetensors`` and ``rerank.json``."""
         from safetensors.torch import save_file
 
         weights = {name: value.detach().cpu().contiguous() for name, value in self.state_dict().items()}

@@ -67,7 +67,6 @@ class XGBoost(Trees):
         super().__init__({name: value for name, value in locals().items() if name not in ("self", "__class__")})
 
     def begin(self, train: Lists, validation: Lists | None, seed: int, gain: Gain, own: bool) -> None:
-        """Bin the features and start without a tree."""
         params = self._params("trees", "threads", "objective", "pair_method", "pairs")
         params |= {
             "objective": "reg:squarederror" if own else self.settings["objective"],
@@ -115,7 +114,6 @@ class XGBoost(Trees):
         return self.booster.predict(self._sets[split], output_margin=True)
 
     def keep(self, trees: int) -> None:
-        """Drop the trees after the first ``trees``, and the training data."""
         self.booster, self._sets = self.booster[:trees], {}
 
     def _predict(self, features: Array) -> Array:
@@ -135,5 +133,4 @@ class XGBoost(Trees):
 
     @property
     def count(self) -> int:
-        """The number of trees."""
         return int(self.booster.num_boosted_rounds())

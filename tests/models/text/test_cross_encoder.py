@@ -28,7 +28,7 @@ def exact(model: CrossEncoder, pairs: list[tuple[str, str]]) -> np.ndarray:
     cut = ((query, model.query_length) for query, _ in pairs), ((text, model.document_length) for _, text in pairs)
     sides = [[np.array(model.tokenizer(t, add_special_tokens=False)["input_ids"][:n], int) for t, n in s] for s in cut]
     rows = np.arange(len(pairs))
-    return score_candidates(model, model._pairs(Tokens.of(*sides), rows, rows), rows, rows, precision="fp32")
+    return score_candidates(model, model.token_inputs(Tokens.of(*sides), rows, rows), rows, rows, precision="fp32")
 
 
 @pytest.fixture(params=["hf", "cls"])

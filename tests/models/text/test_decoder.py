@@ -77,10 +77,10 @@ def ours(model: Decoder) -> Tensor:
     lengths = model.query_length, model.document_length
     sides = [
         encode(model.tokenizer, Side(length, *around), texts)[0]
-        for length, around, texts in zip(lengths, model._around, zip(*PAIRS, strict=True), strict=True)
+        for length, around, texts in zip(lengths, model.around, zip(*PAIRS, strict=True), strict=True)
     ]
     at = np.arange(len(PAIRS))
-    return model.score(model._pairs(Tokens.of(*sides), at, at).collate(at, at))
+    return model.score(model.token_inputs(Tokens.of(*sides), at, at).collate(at, at))
 
 
 def theirs(network: Any, model: Decoder, yes: str, no: str | None) -> Tensor:
@@ -145,7 +145,7 @@ def test_tokens_are_those_of_the_parts_as_a_whole(qwen: Path, query: str, docume
 
     sides = [
         encode(model.tokenizer, Side(10**6, *around), [text])[0][0]
-        for around, text in zip(model._around, (query, document), strict=True)
+        for around, text in zip(model.around, (query, document), strict=True)
     ]
     found = model.template.join([sides[0]], [sides[1]])["input_ids"][0].tolist()
     parts = model.prompt.filled(query, document)
@@ -167,7 +167,7 @@ def test_a_long_document_is_cut_and_nothing_behind_it(qwen: Path) -> None:
     assert long[0] == pytest.approx(long[1], abs=1e-5)  # places in a chunk may round differently
     from rerank.lists.tokens import Side, encode
 
-    ids, cut = encode(model.tokenizer, Side(4, *model._around[0]), ["jet " * 99])
+    ids, cut = encode(model.tokenizer, Side(4, *model.around[0]), ["jet " * 99])
     assert cut == 1 and len(ids[0]) == 5 and ids[0][-1] == model.tokenizer("\n")["input_ids"][0]
 
 
@@ -254,7 +254,6 @@ def test_it_starts_from_columns_as_a_cross_encoder_does(qwen: Path, classifier: 
     np.testing.assert_allclose(fresh.predict(lists), 0.25 * z, atol=1e-6)
     trained = Decoder(str(qwen), template="qwen3-reranker", start="bm25", document_length=16)
     trained.prepare(lists, 7)
-    assert trained.start is not None
     scores, w = trained.predict(lists), trained.start.by_column()["bm25"]
     np.testing.assert_allclose(scores - trained.without_start(lists, scores), w * z, atol=1e-5)
     fresh.save(tmp_path / "saved")

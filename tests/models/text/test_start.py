@@ -72,7 +72,7 @@ def test_a_score_is_w_z_and_the_texts(tiny_model: Path, tmp_path: Path) -> None:
     """Of two columns, and by every way to ask for it."""
     lists = with_column(make_lists(tmp_path), "other", lambda n: np.where(np.arange(n) % 3 == 0, np.nan, tied(n)))
     model = trained(start(tiny_model, start=["bm25", "other"], start_depth=5))
-    assert model.start is not None and model.start.weights.tolist() == [0.125, 0.125]
+    assert model.start.weights.tolist() == [0.125, 0.125]
     model.start.set([2.0, 0.25])
     text = score_lists(model, model.text_inputs(lists), lists, precision="fp32")
     z = [lists.store.scaled(name, 5) for name in ("bm25", "other")]
@@ -92,11 +92,10 @@ def test_a_score_is_w_z_and_the_texts(tiny_model: Path, tmp_path: Path) -> None:
 def test_saved_and_loaded_it_scores_as_before(tiny_model: Path, tmp_path: Path) -> None:
     lists = make_lists(tmp_path)
     model = trained(start(tiny_model, start_depth=7))
-    assert model.start is not None
     model.start.set([0.1])
     model.save(tmp_path / "saved")
     again = load_model(tmp_path / "saved")
-    assert isinstance(again, CrossEncoder) and again.start is not None
+    assert isinstance(again, CrossEncoder)
     assert again.contract() == model.contract()
     assert again.columns == model.columns == ["bm25:z7"]
     assert again.start.by_column() == model.start.by_column()
@@ -132,7 +131,6 @@ def test_a_head_that_was_trained_is_kept_and_the_first_stage_is_as_loud(tiny_mod
         model = CrossEncoder(str(tmp_path / "text"), start=columns)  # type: ignore[arg-type]
         here = with_column(lists, "other", tied)
         model.prepare(here, seed=1)
-        assert model.start is not None
         found.append(model.start.weights[0].item())
         for name, value in text.network.state_dict().items():
             assert torch.equal(model.network.state_dict()[name], value), name
@@ -146,13 +144,13 @@ def test_a_head_that_was_trained_is_kept_and_the_first_stage_is_as_loud(tiny_mod
     model.save(tmp_path / "both")
     further = CrossEncoder(str(tmp_path / "both"))
     further.prepare(here, seed=9)
-    assert further.start is not None and further.start.weights.tolist() == [3.0, 4.0], "trained with this text part"
+    assert further.start.weights.tolist() == [3.0, 4.0], "trained with this text part"
     told = CrossEncoder(str(tmp_path / "both"), start_weight=0.5)
     told.prepare(here, seed=9)
-    assert told.start is not None and told.start.weights.tolist() == [0.25, 0.25]
+    assert told.start.weights.tolist() == [0.25, 0.25]
     other = CrossEncoder(str(tmp_path / "both"), start="other")
     other.prepare(here, seed=1)
-    assert other.start is not None and other.start.weights[0].item() == pytest.approx(found[0])
+    assert other.start.weights[0].item() == pytest.approx(found[0])
 
 
 def test_identity(tiny_model: Path, tmp_path: Path) -> None:
@@ -162,7 +160,6 @@ def test_identity(tiny_model: Path, tmp_path: Path) -> None:
     assert model.identity()["start"] == ["bm25"] and model.identity()["start_depth"] == 100
     assert start(tiny_model, start=["bm25"], start_depth=100, start_weight=0.25).identity() == model.identity()
     trained(model).save(tmp_path / "a")
-    assert model.start is not None
     model.start.set([2.0])
     model.save(tmp_path / "b")
     one, two = (CrossEncoder(str(tmp_path / name)).identity() for name in "ab")
@@ -176,7 +173,6 @@ def test_a_second_training_starts_anew(tiny_model: Path, tmp_path: Path) -> None
     model.prepare(lists, seed=3)
     first = {name: value.clone() for name, value in model.state_dict().items()}
     trained(model)
-    assert model.start is not None
     model.start.set([5.0])
     assert model.identity() == identity
     model.prepare(lists, seed=3)
@@ -223,7 +219,6 @@ def test_a_gap_would_give_added_documents_away(tiny_model: Path, tmp_path: Path)
 
 def test_the_contract_is_json_that_holds_w_exactly(tiny_model: Path, tmp_path: Path) -> None:
     model = start(tiny_model)
-    assert model.start is not None
     model.start.set([1 / 3])
     model.save(tmp_path)
     saved = json.loads((tmp_path / "rerank.json").read_text())["start"]

@@ -1,0 +1,145 @@
+"""What people call: scores and rankings of texts."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from rerank.errors import UserError
+from rerank.kernels.precision import Precision
+from rerank.lists.view import Lists
+from rerank.models.base import Inputs
+from rerank.models.score import ALONE, score_candidates
+from rerank.models.scorer import Scorer
+from rerank.models.text.start import Start
+from rerank.settings.ranges import check_range
+from rerank.storage.arrow import Array
+
+
+class TextScorer(Scorer):
+    """A network that scores pairs of texts.
+
+    Attributes:
+        name: what the model is called.
+        start: the first stage's share of the scores.
+    """
+
+    name: str
+    start: Start
+
+    @abstractmethod
+    def pair_inputs(self, queries: Sequence[str], documents: Sequence[str]) -> Inputs:
+        """What is read of pairs of texts."""
+
+    def predict(  # type: ignore[override]  # what others call options is refused with a hint
+        self, pairs: Iterable[tuple[str, str]] | Lists, budget: int | None = None, **others: Any
+    ) -> Array:
+        """Raw scores of (query, document) text pairs, or of lists' candidates, whatever their order and batch mates.
+
+        (On a GPU, and in bf16, to rounding: products of other sizes add up in another order.)
+
+        Args:
+            pairs: the texts, or lists; a document longer than ``document_length`` is cut, as in training.
+            budget: padded tokens per forward pass; None for what suits the machine.
+            others: nothing; options of other libraries are refused by name.
+
+        Returns:
+            ``[n]`` float32.
+
+        Raises:
+            UserError: an option that there is not; pairs for a model that starts from columns: texts alone do not say
+                what it reads.
+        """
+        if others:
+            name = next(iter(others))
+            way = "; budget=… says how many padded tokens go through at once" if "batch" in name else ""
+            raise UserError(f"predict: there is no {name}{way}")
+        if isinstance(pairs, Lists):
+            return super().predict(pairs, budget)
+        if self.start.columns:
+            raise UserError(
+                f"predict: the model starts from {', '.join(self.start.columns)}, which pairs do not have; give lists, "
+                "or rank(query, documents, columns={…}); CrossEncoder(…, start=[]) is its text part alone"
+            )
+        return self.text_scores(pairs, budget)
+
+    def text_scores(
+        self, pairs: Iterable[tuple[str, str]], budget: int | None = None, precision: Precision = "auto"
+    ) -> Array:
+        """Raw scores of text pairs, ``[n]`` float32, by the text part alone where there is another.
+
+        Args:
+            pairs: the texts.
+            budget: padded tokens per forward pass; None for what suits the machine.
+            precision: arithmetic of the encoder.
+        """
+        check_range("budget", budget)
+        queries, documents = _sides(pairs)
+        self.warn_if_untrained()
+        with ALONE:
+            inputs, rows = self.pair_inputs(queries, documents), np.arange(len(queries))
+            return score_candidates(self, inputs, rows, rows, budget=budget, precision=precision)
+
+    def rank(
+        self,
+        query: str,
+        documents: Sequence[str],
+        top_k: int | None = None,
+        return_documents: bool = False,
+        columns: Mapping[str, Sequence[float] | Array] | None = None,
+    ) -> list[dict[str, Any]]:
+        """Rank documents for a query, best first: ``corpus_id``, ``score`` and, where asked for, ``text``.
+
+        Args:
+            query: the query.
+            documents: the documents; with ``columns`` in the order of the first stage.
+            top_k: how many to return; None for all.
+            return_documents: whether their texts are returned, too.
+            columns: for a model that starts from columns the first stage's scores of these documents, ``{"bm25":
+                [12.1, …]}``; None or NaN where it has none.
+
+        Raises:
+            UserError: a column that the model starts from is missing, or has not a number for every document.
+        """
+        check_range("top_k", top_k)
+        if not isinstance(documents, Sequence) or isinstance(documents, str):
+            raise UserError(f"rank: expected documents, a list of texts, not {_short(documents)}")
+        if columns and not self.start.columns:
+            raise UserError(f"columns: {self.name} starts from none; leave them out")
+        scores = self.text_scores([(query, document) for document in documents])
+        if self.start.columns:
+            scores = self.add_start(scores, columns or {})
+        order = np.argsort(-scores, kind="stable")[:top_k]
+        ranked: list[dict[str, Any]] = [{"corpus_id": int(i), "score": float(scores[i])} for i in order]
+        return [r | {"text": documents[r["corpus_id"]]} for r in ranked] if return_documents else ranked
+
+    def add_start(self, text: Array, columns: Mapping[str, Sequence[float] | Array]) -> Array:
+        """Scores of one list's candidates, ``[n]``, from those of their texts and the columns, best candidate first."""
+        with torch.inference_mode():
+            z = self.start.of_values(columns, len(text)).to(self.start.weights.device)
+            return self.joined(torch.from_numpy(text).to(z.device), z).cpu().numpy()
+
+
+def _sides(pairs: Any) -> tuple[list[str], list[str]]:
+    """Queries and documents of pairs.
+
+    Raises:
+        UserError: what holds no pairs of texts.
+    """
+    if isinstance(pairs, str) or not isinstance(pairs, Iterable):
+        raise UserError(f"predict: expected (query, document) pairs or lists, not {_short(pairs)}")
+    queries, documents = [], []
+    for number, pair in enumerate(pairs):
+        if not (isinstance(pair, tuple | list) and len(pair) == 2 and all(isinstance(text, str) for text in pair)):
+            raise UserError(f"predict: pair {number}: expected (query, document), two texts, not {_short(pair)}")
+        queries.append(pair[0])
+        documents.append(pair[1])
+    return queries, documents
+
+
+def _short(value: Any) -> str:
+    return repr(value) if len(repr(value)) < 60 else f"{repr(value)[:60]}…"

@@ -1,0 +1,182 @@
+"""What a text model is made with, and the part of it that an encoder and a decoder do otherwise."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from rerank.kernels.ways import Ways
+from rerank.lists.tokens import NOTHING, Around
+from rerank.models.base import drawn_from
+from rerank.models.contract import checked_contract
+from rerank.models.text.architecture import knows_types
+from rerank.models.text.kernels import faster_ways, probe, prove_kernels
+from rerank.models.text.long import Long, check_long, mean_of_cls
+from rerank.models.text.network import load_encoder, read_tokenizer
+from rerank.models.text.start import last_layer
+from rerank.models.text.template import PairTemplate
+from rerank.models.weights import align, find_model, initial_hashes
+from rerank.settings.ranges import check_range
+
+LENGTHS = (64, 256)
+"""Default word pieces of a query and of a document that is cut."""
+
+LONG = 800
+"""Default word pieces of a document that is read in chunks (CEDR's)."""
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What a text model is made with: what is given, else what its folder's contract says; None where neither does."""
+
+    folder: Path
+    contract: dict[str, Any]
+    name: str
+    head: str | None
+    long: Long
+    query_length: int | None
+    document_length: int | None
+    dropout: float | None
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        head: str | None,
+        query_length: int | None,
+        document_length: int | None,
+        dropout: float | None,
+        long: Long | None,
+    ) -> Spec:
+        """See :class:`rerank.models.text.cross_encoder.CrossEncoder`."""
+        given = {"query_length": query_length, "document_length": document_length, "dropout": dropout}
+        for key, value in given.items():
+            check_range(f"model.{key}", value)
+        folder = find_model(name)
+        contract = checked_contract(folder)
+        return cls(
+            folder,
+            contract,
+            contract.get("name", name),
+            head or contract.get("head"),
+            long or contract.get("long", "truncate"),
+            query_length or contract.get("query_length"),
+            document_length or contract.get("document_length"),
+            dropout,
+        )
+
+    def lengths(self, room: int, fresh: bool, usual: tuple[int, int] = LENGTHS) -> tuple[int, int]:
+        """Word pieces of queries and of documents.
+
+        Args:
+            room: tokens of a pair beside the special ones.
+            fresh: whether the model has no trained head yet.
+            usual: those of a query and of a document of a fresh model that cuts.
+        """
+        query = self.query_length or min(usual[0], max(1, room // 4))
+        if self.document_length:
+            return query, self.document_length
+        if self.long != "truncate":
+            return query, LONG
+        return query, min(usual[1], room - query) if fresh else room - query
+
+
+class Loaded(NamedTuple):
+    """What a part found in the folder.
+
+    Attributes:
+        network: scores rows of tokens as ``.logits``, ``[n, 1]``.
+        missing: names of the weights that the folder does not have.
+        drawn: whether some weights are drawn, not read.
+        template: how a pair is joined.
+        around: what stands around queries and documents, and joins their words.
+        tails: tokens of what stands behind them.
+    """
+
+    network: Any
+    missing: list[str]
+    drawn: bool
+    template: PairTemplate
+    around: Around = NOTHING
+    tails: int = 0
+
+
+class TextPart(ABC):
+    """Reads the network of a folder, and writes it.
+
+    Attributes:
+        spec: what it is made with.
+        head: what makes the score.
+        tokenizer: the folder's.
+        elsewhere: whether other libraries read what is saved, long documents too.
+    """
+
+    spec: Spec
+    head: str
+    tokenizer: Any
+    elsewhere: bool
+
+    @abstractmethod
+    def load(self, seed: int) -> Loaded:
+        """Take the weights of the folder; those that it does not have are drawn from the seed."""
+
+    @abstractmethod
+    def lengths(self, room: int, fresh: bool) -> tuple[int, int]:
+        """Word pieces of queries and of documents."""
+
+    @abstractmethod
+    def has_fresh_layer(self, loaded: Loaded) -> bool:
+        """Whether the layer that makes the score is one that the folder does not have."""
+
+    @abstractmethod
+    def ways(self, loaded: Loaded, device: torch.device, kind: torch.dtype) -> Ways:
+        """The faster kernels on a device."""
+
+    def initial_hashes(self) -> dict[str, str]:
+        return initial_hashes(self.spec.folder)
+
+    def contract(self) -> dict[str, Any]:
+        """What its contract says beside what all have."""
+        return {}
+
+    def save(self, network: Any, folder: Path) -> None:
+        network.save_pretrained(folder, safe_serialization=True)
+
+
+class EncoderPart(TextPart):
+    """An encoder that reads ``[CLS] query [SEP] document [SEP]``."""
+
+    def __init__(self, spec: Spec) -> None:
+        self.spec, self.head, self.tokenizer = spec, spec.head or "hf", read_tokenizer(spec.folder)
+        self.elsewhere = self.head == "hf" and spec.long == "truncate"
+
+    def load(self, seed: int) -> Loaded:
+        spec = self.spec
+        with drawn_from(seed):
+            network, missing = load_encoder(spec.folder, self.head, spec.contract.get("head") == "cls", spec.dropout)
+        align(network)
+        template = PairTemplate.of(self.tokenizer, with_types=knows_types(network))
+        loaded = Loaded(network, missing, bool(missing), template)
+        check_long(spec.long, network, self.head)
+        prove_kernels(network, self.probe(loaded))
+        if spec.long == "cls_mean":
+            mean_of_cls(network)
+        return loaded
+
+    def probe(self, loaded: Loaded) -> dict[str, Tensor]:
+        return probe(loaded.network.config, self.tokenizer, loaded.template)
+
+    def lengths(self, room: int, fresh: bool) -> tuple[int, int]:
+        return self.spec.lengths(room, fresh)
+
+    def has_fresh_layer(self, loaded: Loaded) -> bool:
+        layer, network = last_layer(loaded.network), loaded.network
+        return any(network.get_submodule(name.rpartition(".")[0]) is layer for name in loaded.missing)
+
+    def ways(self, loaded: Loaded, device: torch.device, kind: torch.dtype) -> Ways:
+        return faster_ways(loaded.network, self.probe(loaded), device, kind)
