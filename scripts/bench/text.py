@@ -164,7 +164,7 @@ def read(model: CrossEncoder, pairs: Texts) -> tuple[Inputs, Array]:
         ids = model.tokenizer(list(texts), add_special_tokens=False, verbose=False)["input_ids"]
         sides.append([np.asarray(row[:limit], dtype=np.int64) for row in ids])
     rows = np.arange(len(pairs))
-    return model._pairs(Tokens.of(*sides), rows, rows), rows
+    return model.token_inputs(Tokens.of(*sides), rows, rows), rows
 
 
 def our_scoring(model: CrossEncoder, precision: Precision) -> Score:

@@ -154,12 +154,7 @@ class Trees(Model):
         return np.asarray(self._predict(vectors(given, self.names)), dtype=np.float32)
 
     def contract(self) -> dict[str, Any]:
-        return {
-            "class": class_name(type(self)),
-            "settings": self.settings,
-            "columns": self.names,
-            "trees": self.count,
-        }
+        return {"class": class_name(type(self)), "settings": self.settings, "columns": self.names, "trees": self.count}
 
     def save(self, folder: Path) -> None:
         self._write(folder / self.file)

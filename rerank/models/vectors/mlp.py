@@ -21,11 +21,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "CE4.L": {"hidden": [100] * 4, "batch_norm": "before", "activation": "celu"},
 }
 for _top in range(6, 12):
-    PRESETS[f"B{2**_top}"] = {
-        "hidden": [2**i for i in range(_top, 3, -1)],
-        "batch_norm": "before",
-        "input_norm": True,
-    }
+    PRESETS[f"B{2**_top}"] = {"hidden": [2**i for i in range(_top, 3, -1)], "batch_norm": "before", "input_norm": True}
 """The papers' networks: ``1024`` of Thonet et al. 2021, ``R5`` to ``CE4.L`` of Yu 2020 (five layers, the last of them
 with an activation or linear), ``B64`` to ``B2048`` of Bruch et al. 2019 (halving down to 16)."""
 
