@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rerank.kernels.transfer import sent
+from rerank.kernels.memory import sent
 from rerank.losses.base import Loss
 from rerank.storage.arrow import Array
 from rerank.training.batches import ListSample
