@@ -1,13 +1,19 @@
-"""The Python of the README and of the pages about it, run."""
+"""The Python of the README and of the pages about it: run, and what it says of its results is so."""
 
 from __future__ import annotations
 
+import ast
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import ir_measures
 import numpy as np
+import pandas as pd
 import pytest
+import torch
 
 from rerank.lists import Lists
 from rerank.models.text.cross_encoder import CrossEncoder
@@ -22,11 +28,104 @@ BLOCKS = [
 ]
 
 
+def saved_lists(names: dict[str, Any], _: Any) -> None:
+    frame, again = names["frame"], Lists.open("lists/mine")
+    assert again.grades.tolist() == frame["grade"].tolist()
+    assert again.column("bm25") == pytest.approx(frame["bm25"].to_numpy())
+    assert Path("runs/mine/best").is_dir()
+
+
+def scored_in_order(names: dict[str, Any], table: Any) -> None:
+    lists, scores = names["lists"], names["scores"]
+    assert (scores.dtype, len(scores)) == (np.float32, lists.size)
+    frame = lists.to_dataframe()
+    pairs = list(zip(frame["query"], frame["text"], strict=True))
+    assert names["run"].model.predict(pairs) == pytest.approx(scores, abs=0.02 * float(np.abs(scores).max()))
+
+
+def table_and_history(names: dict[str, Any], table: Any) -> None:
+    run = names["run"]
+    steps = run.history["loss"].dropna()
+    assert len(steps) >= 2 and np.isfinite(steps).all()
+    assert run.measures["validation"].keys() and isinstance(run.model, CrossEncoder)
+    assert all(word in str(table) for word in ("ours", "bm25", "nDCG@10", "AP"))
+
+
+def ranked(names: dict[str, Any], best: Any) -> None:
+    model, query, texts = names["model"], "what is a wing", ["a jet engine", "a wing gives lift"]
+    if model.start:  # texts alone do not say what it reads
+        assert [hit["score"] for hit in best] == sorted((hit["score"] for hit in best), reverse=True)
+        assert names["scores"].size == Lists.open("lists/scifact-test").size
+        return
+    scores = model.predict([(query, text) for text in texts])
+    whole = model.rank(query, texts, return_documents=True)
+    assert [hit["corpus_id"] for hit in whole] == np.argsort(-scores).tolist()
+    assert [hit["text"] for hit in whole] == [texts[hit["corpus_id"]] for hit in whole]
+    if best is not None:
+        assert [hit["corpus_id"] for hit in best] == [hit["corpus_id"] for hit in whole][: len(best)]
+
+
+def measured(names: dict[str, Any], mean: Any) -> None:
+    run = {query: dict(hits) for query, hits in names["run"].items()}
+    qrels = {query: dict(grades) for query, grades in names["lists"].qrels.items()}
+    judged = [ir_measures.nDCG @ 10, ir_measures.RR]
+    theirs = ir_measures.calc_aggregate(judged, qrels, run)
+    assert mean == pytest.approx({str(measure): theirs[measure] for measure in judged})
+
+
+def gradient(names: dict[str, Any], _: Any) -> None:
+    assert torch.isfinite(names["scores"].grad).all()
+    assert (names["scores"].grad.abs().sum(dim=1) > 0).all()
+
+
+def same_rows(names: dict[str, Any], frame: pd.DataFrame) -> None:
+    given = names["frame"].rename(columns={"question": "query", "passage": "text", "label": "grade"})
+    pd.testing.assert_frame_equal(frame[given.columns], given, check_dtype=False)
+
+
+def compared(_: dict[str, Any], frame: pd.DataFrame) -> None:
+    values = frame.set_index("name")["ndcg_cut_10"]
+    second = 1 / np.log2(3) / 2  # the relevant document is the second of a query's; the other query has none
+    either = [pytest.approx(second), pytest.approx(2 * second), pytest.approx(1.0), pytest.approx(0.5)]
+    assert values["first"] in either and values["reranked"] in either
+
+
+def columns_read(names: dict[str, Any], columns: Any) -> None:
+    random, matrix = columns
+    assert matrix.shape == (names["lists"].size, 2) and matrix.dtype == random.dtype == np.float32
+    assert (matrix[:, 1] == random).all() and (matrix[:, 0] == names["lists"].column("bm25")).all()
+
+
+def fused(names: dict[str, Any], run: Any) -> None:
+    assert set(run) == set(names["lists"].query_ids)
+    assert all(
+        [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True) for hits in run.values()
+    )
+
+
+CHECKS: dict[str, Callable[[dict[str, Any], Any], None]] = {
+    'lists.save("lists/mine")': saved_lists,
+    "run.model.predict(lists)": scored_in_order,
+    "run.history": table_and_history,
+    "model.rank(": ranked,
+    "evaluate(run, lists.qrels": measured,
+    "loss(scores, labels, mask).backward()": gradient,
+    "lists.to_dataframe()": same_rows,
+    "pt.Experiment": compared,
+    "lists.matrix": columns_read,
+    "fuse(runs": fused,
+}
+"""What holds after a block that has these words, given its names and the value of its last expression."""
+
+
 @pytest.mark.parametrize("code", BLOCKS)
-def test_examples_run(code: str, tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_examples_do_what_they_say(
+    code: str, tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if "pyterrier" in code:
         pytest.importorskip("pyterrier")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RERANK_HOME", str(tmp_path / "home"))
     model = CrossEncoder(str(tiny_model), query_length=8, document_length=24)
     model.save(tmp_path / "runs" / "scifact-smoothi" / "best")
     start = CrossEncoder(str(tiny_model), query_length=8, document_length=24, start="bm25")
@@ -37,7 +136,19 @@ def test_examples_run(code: str, tmp_path: Path, tiny_model: Path, monkeypatch: 
     dl20 = Lists.open(shutil.copytree(tmp_path / "made" / "lists", tmp_path / "lists" / "dl20"))
     for seed, name in enumerate(("splade", "tasb")):
         dl20.store.add_column(name, np.random.default_rng(seed).random(dl20.size))
-    exec(compile(code, "an example", "exec"), {})
+    names, last = run(code)
+    checks = [check for words, check in CHECKS.items() if words in code]
+    assert checks, "nothing is known of what this example gives"
+    for check in checks:
+        check(names, last)
+
+
+def run(code: str) -> tuple[dict[str, Any], Any]:
+    """The names of a piece of code after it has run, and the value of the expression that it ends with."""
+    tree, names = ast.parse(code), dict[str, Any]()
+    last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
+    exec(compile(tree, "an example", "exec"), names)
+    return names, eval(compile(ast.Expression(last.value), "an example", "eval"), names) if last else None
 
 
 def test_there_are_examples() -> None:
