@@ -13,7 +13,7 @@ from rerank.lists.data import Data, Splits, check_disjoint, keep_back
 from rerank.lists.joined import concat
 from rerank.lists.layout import VERSION
 from rerank.lists.view import Lists
-from rerank.settings.ranges import check_range
+from rerank.settings.ranges import Rate
 from rerank.storage.files import COMPRESSED, cache_folder, digest
 from rerank.storage.hashes import sha256_of
 from rerank.storage.locks import held
@@ -45,7 +45,7 @@ class LetorData(Data):
         train: str | None = None,
         validation: str | None = None,
         test: str | None = None,
-        validation_share: float = 0.25,
+        validation_share: Rate = 0.25,
         join_validation: bool = False,
     ) -> None:
         """Name a folder, or files; ``.gz`` and ``.xz`` are read as well.
@@ -68,7 +68,6 @@ class LetorData(Data):
             raise UserError("fold: files by name have no folds; expected path")
         if path is not None and (validation is not None or test is not None):
             raise UserError("validation and test: the folder (path) has its own; expected them with train")
-        check_range("data.validation_share", validation_share)
         self.path, self.fold = path, fold
         self.train, self.validation, self.test = train, validation, test
         self.validation_share, self.join_validation = validation_share, join_validation

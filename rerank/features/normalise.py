@@ -10,6 +10,7 @@ import numpy as np
 
 from rerank.errors import UserError
 from rerank.settings.described import Described
+from rerank.settings.ranges import Several
 from rerank.storage.arrow import Array, blocks
 
 ROWS = 16_384
@@ -202,15 +203,13 @@ class Quantile(Normaliser):
     subsampling.
     """
 
-    def __init__(self, output: Literal["uniform", "normal"] = "uniform", quantiles: int = 1000) -> None:
+    def __init__(self, output: Literal["uniform", "normal"] = "uniform", quantiles: Several = 1000) -> None:
         """Choose the output.
 
         Args:
             output: ``uniform`` (0 to 1), or ``normal`` (about -5.2 to 5.2).
             quantiles: how many are stored per feature; fewer training documents give as many.
         """
-        if quantiles < 2:
-            raise UserError(f"quantiles must be 2 or more, not {quantiles}")
         self.output, self.quantiles = output, quantiles
         self.values = np.zeros((0, 0))
 

@@ -16,7 +16,7 @@ from rerank.lists.joined import concat
 from rerank.lists.neighbours import Grouping, query_groups
 from rerank.lists.view import Lists
 from rerank.settings.described import Described
-from rerank.settings.ranges import check_range
+from rerank.settings.ranges import Count, Rate
 from rerank.storage.arrow import Array
 from rerank.storage.files import say_once
 
@@ -37,8 +37,6 @@ class Splits:
 class Data(Described, ABC):
     """Gives the lists of an experiment."""
 
-    section = "data"
-
     @abstractmethod
     def splits(self, seed: int) -> Splits:
         """The lists, checked.
@@ -56,8 +54,8 @@ class ListsData(Data):
         train: str | list[str],
         validation: str | None = None,
         test: str | None = None,
-        validation_share: float = 0.1,
-        depth: int = 150,
+        validation_share: Rate = 0.1,
+        depth: Count = 150,
         unjudged: bool = False,
         weights: list[float] | None = None,
         groups: Grouping = "auto",
@@ -78,8 +76,6 @@ class ListsData(Data):
             groups: ``auto`` keeps queries of nearly equal text, or with a relevant document in common, on one side when
                 a share is kept back (see :func:`rerank.lists.neighbours.query_groups`); ``none`` those of one text.
         """
-        check_range("data.validation_share", validation_share)
-        check_range("data.depth", depth)
         check_weights(weights, 1 if isinstance(train, str) else len(train))
         self.train, self.validation, self.test, self.weights = train, validation, test, weights
         self.validation_share, self.depth, self.unjudged, self.groups = validation_share, depth, unjudged, groups

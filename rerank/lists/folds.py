@@ -10,7 +10,7 @@ from rerank.lists.fold_files import read_folds
 from rerank.lists.neighbours import Grouping, query_groups
 from rerank.lists.sampling import seed_of
 from rerank.lists.view import Lists
-from rerank.settings.ranges import check_range
+from rerank.settings.ranges import Count, Seed
 from rerank.storage.arrow import Array
 
 
@@ -58,9 +58,9 @@ class FoldsData(Data):
         lists: str,
         fold: int,
         folds: int = 5,
-        seed: int = 0,
+        seed: Seed = 0,
         validation: bool = True,
-        depth: int = 150,
+        depth: Count = 150,
         assignment: str | None = None,
         groups: Grouping = "auto",
     ) -> None:
@@ -83,7 +83,6 @@ class FoldsData(Data):
             raise UserError(
                 f"data.fold: {fold} of {folds}: folds must be at least {2 + validation}, fold from 1 to folds"
             )
-        check_range("data.depth", depth)
         self.lists, self.fold, self.folds, self.seed = lists, fold, folds, seed
         self.validation, self.depth, self.assignment, self.groups = validation, depth, assignment, groups
 

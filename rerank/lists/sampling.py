@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from rerank.errors import UserError
 from rerank.settings.described import Described
+from rerank.settings.ranges import Count
 from rerank.storage.arrow import Array
 
 
@@ -51,14 +51,12 @@ class Sampler(Described, ABC):
 class Full(Sampler):
     """The whole list, or its best ``depth`` candidates by the first stage."""
 
-    def __init__(self, depth: int | None = None) -> None:
+    def __init__(self, depth: Count | None = None) -> None:
         """Set the depth.
 
         Args:
             depth: candidates per list; null takes all that the list has.
         """
-        if depth is not None and depth < 1:
-            raise UserError(f"depth must be at least 1, not {depth}")
         self.depth = depth
 
     def sample(self, labels: Array, seed: int) -> Array:
@@ -79,7 +77,7 @@ class PositivesNegatives(Sampler):
 
     by_grades = True
 
-    def __init__(self, positives: int = 2, negatives: int = 10, depth: int = 150) -> None:
+    def __init__(self, positives: Count = 2, negatives: Count = 10, depth: Count = 150) -> None:
         """Set the numbers.
 
         Args:
@@ -87,10 +85,6 @@ class PositivesNegatives(Sampler):
             negatives: other candidates per list at most.
             depth: how deep in the ranking the others are looked for; relevant ones may lie deeper.
         """
-        if positives < 1 or negatives < 1 or depth < 1:
-            raise UserError(
-                f"positives, negatives and depth must be at least 1, not {positives}, {negatives} and {depth}"
-            )
         self.positives, self.negatives, self.depth = positives, negatives, depth
 
     def sample(self, labels: Array, seed: int) -> Array:
@@ -116,7 +110,7 @@ class Pairs(Sampler):
 
     by_grades = True
 
-    def __init__(self, n: int = 2, same_query: bool = True, distinct: bool = False) -> None:
+    def __init__(self, n: Count = 2, same_query: bool = True, distinct: bool = False) -> None:
         """Set the number of pairs.
 
         Args:
@@ -126,8 +120,6 @@ class Pairs(Sampler):
                 that it has. Otherwise pairs are drawn independently, and a candidate may be in several, scored for
                 each.
         """
-        if n < 1:
-            raise UserError(f"n must be at least 1, not {n}")
         self.pairs = n if same_query else 1
         self.queries = 1 if same_query else n
         self.distinct = distinct

@@ -12,6 +12,7 @@ from rerank.measures.names import name_of, parse
 from rerank.measures.ndcg import nDCG
 from rerank.relaxations.base import GainOf, RankIndicators, Relaxation
 from rerank.relaxations.spread import spread
+from rerank.settings.ranges import NotNegative
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -59,7 +60,7 @@ class DirectMetric(Loss):
         relaxation: Relaxation,
         gain_of: GainOf | None = None,
         reduction: Reduction = "mean",
-        balance: float | None = None,
+        balance: NotNegative | None = None,
     ) -> None:
         super().__init__(reduction)
         self.balance = balance

@@ -10,6 +10,7 @@ from torch.nn.functional import kl_div
 
 from rerank.losses.base import Loss, Reduction, Target
 from rerank.losses.known import KnownGradient, logits
+from rerank.settings.ranges import Positive
 
 
 class MarginMSE(KnownGradient):
@@ -81,7 +82,7 @@ class KLDivergence(Loss):
     target: ClassVar[Target] = "values"
     always_masked: ClassVar[bool] = False
 
-    def __init__(self, temperature: float = 1.0, reduction: Reduction = "mean") -> None:
+    def __init__(self, temperature: Positive = 1.0, reduction: Reduction = "mean") -> None:
         super().__init__(reduction)
         self.temperature = temperature
 

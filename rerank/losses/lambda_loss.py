@@ -14,6 +14,7 @@ from rerank.losses.base import Loss, Reduction, has_ordered_pair
 from rerank.losses.pair_sums import Weight, better, excess, ordered, pair_sum, take
 from rerank.measures import P, nDCG, parse
 from rerank.relaxations.order import order_of
+from rerank.settings.ranges import NotNegative, Positive
 
 Weighting = Literal["lambdarank", "ndcg1", "ndcg2", "ndcg2++"]
 Truncation = Literal["both", "either", "all"]
@@ -63,8 +64,8 @@ class LambdaLoss(Loss):
         self,
         weighting: Weighting = "ndcg2++",
         measure: str = "nDCG",
-        sigma: float = 1.0,
-        mu: float = 10.0,
+        sigma: Positive = 1.0,
+        mu: NotNegative = 10.0,
         truncation: Truncation | None = None,
         reduction: Reduction = "mean",
     ) -> None:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from rerank.losses.base import Loss, Reduction, has_ordered_pair
+from rerank.settings.ranges import Positive, Several
 
 LEAST = 1e-30
 """Scores of a list that are all closer together count as tied: the gradient is in units of 1 over their distance."""
@@ -38,7 +39,7 @@ class ListAP(Loss):
         reduction: mean or sum over the lists from which something can be learned, or none.
     """
 
-    def __init__(self, bins: int = 25, rel: float = 1.0, reduction: Reduction = "mean") -> None:
+    def __init__(self, bins: Several = 25, rel: Positive = 1.0, reduction: Reduction = "mean") -> None:
         super().__init__(reduction)
         self.bins = bins
         self.rel = rel

@@ -9,6 +9,7 @@ from torch.nn.functional import cross_entropy
 
 from rerank.losses.base import Loss, Reduction, Target
 from rerank.losses.known import logits
+from rerank.settings.ranges import Positive
 
 
 class ListNet(Loss):
@@ -32,7 +33,7 @@ class ListNet(Loss):
     target: ClassVar[Target] = "values"
     always_masked: ClassVar[bool] = False
 
-    def __init__(self, temperature: float = 1.0, reduction: Reduction = "mean") -> None:
+    def __init__(self, temperature: Positive = 1.0, reduction: Reduction = "mean") -> None:
         super().__init__(reduction)
         self.temperature = temperature
 

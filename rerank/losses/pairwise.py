@@ -12,6 +12,7 @@ from rerank.losses.base import Reduction, Target
 from rerank.losses.known import KnownGradient
 from rerank.losses.pair_sums import logistic_sum, ordered_mean, take
 from rerank.relaxations.order import order_of
+from rerank.settings.ranges import NotNegative, Positive, Several
 
 
 class _Pairwise(KnownGradient):
@@ -50,7 +51,7 @@ class RankNet(_Pairwise):
         reduction: mean or sum over the lists from which something can be learned, or none.
     """
 
-    def __init__(self, k: int | None = None, sigma: float = 1.0, reduction: Reduction = "mean") -> None:
+    def __init__(self, k: Several | None = None, sigma: Positive = 1.0, reduction: Reduction = "mean") -> None:
         super().__init__(reduction)
         self.k = k
         self.sigma = sigma
@@ -94,7 +95,7 @@ class PairwiseHinge(_Pairwise):
         reduction: mean or sum over the lists from which something can be learned, or none.
     """
 
-    def __init__(self, margin: float = 1.0, reduction: Reduction = "mean") -> None:
+    def __init__(self, margin: NotNegative = 1.0, reduction: Reduction = "mean") -> None:
         super().__init__(reduction)
         self.margin = margin
 

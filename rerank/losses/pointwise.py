@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor
@@ -12,6 +12,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from rerank.losses.base import Reduction, Target
 from rerank.losses.known import KnownGradient
+from rerank.settings.ranges import Positive, Range
 
 
 class _Pointwise(KnownGradient):
@@ -77,7 +78,7 @@ class RMSE(_Pointwise):
         reduction: mean or sum over the lists that hold a document, or none.
     """
 
-    def __init__(self, levels: float = 5.0, reduction: Reduction = "mean") -> None:
+    def __init__(self, levels: Positive = 5.0, reduction: Reduction = "mean") -> None:
         super().__init__(reduction)
         self.levels = levels
 
@@ -130,9 +131,9 @@ class BCE(_Pointwise):
 
     def __init__(
         self,
-        rel: float = 1.0,
-        pos_weight: float | None = None,
-        prior: float | None = None,
+        rel: Positive = 1.0,
+        pos_weight: Positive | None = None,
+        prior: Annotated[float, Range(0, 1, without_low=True, without_high=True)] | None = None,
         reduction: Reduction = "mean",
     ) -> None:
         super().__init__(reduction)

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 
 from rerank.errors import UserError
 from rerank.settings.described import Described
+from rerank.settings.ranges import NotNegative, Share
 
 
 class Schedule(Described, ABC):
@@ -48,7 +49,9 @@ class Ramp(Schedule):
         ValueError: a negative weight, or shares out of order.
     """
 
-    def __init__(self, start: float = 0.0, end: float = 1.0, since: float = 0.0, until: float = 1.0) -> None:
+    def __init__(
+        self, start: NotNegative = 0.0, end: NotNegative = 1.0, since: Share = 0.0, until: Share = 1.0
+    ) -> None:
         if not 0 <= since <= until <= 1:
             raise UserError(f"since and until must be shares of training in this order, not {since:g} and {until:g}")
         self.start, self.end, self.since, self.until = start, end, since, until

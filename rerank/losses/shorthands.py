@@ -25,6 +25,7 @@ from rerank.relaxations.smoothi import SmoothI
 from rerank.relaxations.softsort import SoftSort
 from rerank.relaxations.transport import OptimalTransport
 from rerank.relaxations.twinsigmoid import TwinSigmoid
+from rerank.settings.ranges import NotNegative
 
 _NDCG = "nDCG(dcg='exp-log2')"
 
@@ -63,7 +64,7 @@ def _shorthand(name: str, relaxation: type[Relaxation], default: str, about: str
         cls: type,
         measure: str = default,
         reduction: Reduction = "mean",
-        balance: float | None = None,
+        balance: NotNegative | None = None,
         **settings: Any,
     ) -> DirectMetric:
         made = DirectMetric(measure, relaxation(**settings), None, reduction, balance)

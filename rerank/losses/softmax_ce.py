@@ -10,6 +10,7 @@ from torch.nn.functional import cross_entropy, softplus
 
 from rerank.losses.base import Loss, Reduction, has_ordered_pair
 from rerank.losses.known import logits
+from rerank.settings.ranges import Positive
 
 
 class SoftmaxCE(Loss):
@@ -48,7 +49,7 @@ class SoftmaxCE(Loss):
     def __init__(
         self,
         negatives_only: bool = False,
-        temperature: float = 1.0,
+        temperature: Positive = 1.0,
         reduction: Reduction = "mean",
     ) -> None:
         super().__init__(reduction)

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 import numpy as np
 
 from rerank.settings.described import Described
+from rerank.settings.ranges import NotNegative, Positive
 from rerank.storage.arrow import Array
 
 
@@ -46,7 +47,7 @@ class MinMax(Scaling):
         top: the target of the largest value; 1, or the highest grade to stand beside grades.
     """
 
-    def __init__(self, top: float = 1.0) -> None:
+    def __init__(self, top: Positive = 1.0) -> None:
         self.top = top
 
     def __call__(self, values: Array) -> Array:
@@ -70,7 +71,7 @@ class Sigmoid(Scaling):
         scale: divides the distance from it.
     """
 
-    def __init__(self, centre: float = 0.0, scale: float = 1.0) -> None:
+    def __init__(self, centre: float = 0.0, scale: Positive = 1.0) -> None:
         self.centre, self.scale = centre, scale
 
     def __call__(self, values: Array) -> Array:
@@ -92,7 +93,7 @@ class ReciprocalRank(Scaling):
         k: flattens the gains; 60 in reciprocal rank fusion, 0 for the plain reciprocal.
     """
 
-    def __init__(self, k: float = 0.0) -> None:
+    def __init__(self, k: NotNegative = 0.0) -> None:
         self.k = k
 
     def __call__(self, values: Array) -> Array:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,7 +9,7 @@ from rerank.errors import UserError
 from rerank.losses.base import Criterion, Loss
 from rerank.losses.schedules import Schedule
 from rerank.losses.targets import Scaling
-from rerank.settings.ranges import check_types
+from rerank.settings.ranges import NotNegative, check_arguments
 
 GRADES = "grades"
 """The target that is no column: the judged grades."""
@@ -38,13 +37,11 @@ class Term:
 
     loss: Loss
     target: str = GRADES
-    weight: float | Schedule = 1.0
+    weight: NotNegative | Schedule = 1.0
     scaling: Scaling | None = None
 
     def __post_init__(self) -> None:
-        check_types(Term.__init__, **vars(self))
-        if not isinstance(self.weight, Schedule) and not 0 <= self.weight < math.inf:
-            raise UserError(f"loss: the weight of {type(self.loss).__name__} must be at least 0, not {self.weight:g}")
+        check_arguments(Term, vars(self), f"loss: of {type(self.loss).__name__}")
         if self.scaling is not None and self.target == GRADES:
             raise UserError(f"loss: {type(self.scaling).__name__} scales columns; grades are taken as they are")
         if self.loss.reduction == "none":

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from rerank.losses.base import Loss, Reduction
 from rerank.losses.pair_sums import largest, take
+from rerank.settings.ranges import Count, NotNegative, Positive
 
 NOTHING = -1e30  # the logarithm of no mass, finite so that no NaN can arise
 MOST = 1e30  # a larger gain counts as this: 4^50 is larger, and from 4^64 on none is a float32
@@ -46,11 +47,11 @@ class WassRank(Loss):
 
     def __init__(
         self,
-        gain_base: float = 4.0,
-        gap: float = 100.0,
-        penalty: float = math.e,
-        lam: float = 0.1,
-        iterations: int = 20,
+        gain_base: Positive = 4.0,
+        gap: NotNegative = 100.0,
+        penalty: NotNegative = math.e,
+        lam: Positive = 0.1,
+        iterations: Count = 20,
         reduction: Reduction = "mean",
     ) -> None:
         super().__init__(reduction)

@@ -70,7 +70,6 @@ class InputsOf(Inputs):
 class Model(Described, ABC):
     """What a run saves in ``best/``: a network that scores, or trees."""
 
-    section = "model"
     columns: Sequence[str] = ()
     """What it reads of every candidate besides texts: names of columns, of one number of theirs, or of their z."""
 

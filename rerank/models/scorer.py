@@ -13,7 +13,7 @@ from rerank.kernels.ways import Kernels, Ways
 from rerank.lists.view import Lists
 from rerank.models.base import Inputs, Model
 from rerank.models.score import ALONE, ON_A_CPU, score_lists
-from rerank.settings.ranges import check_range
+from rerank.settings.ranges import Count, check_value
 from rerank.storage.arrow import Array
 
 
@@ -83,7 +83,7 @@ class Scorer(Model, nn.Module):
         Raises:
             UserError: lists that lack what the model reads.
         """
-        check_range("budget", budget)
+        check_value("budget", budget, Count | None)
         self.warn_if_untrained()
         with ALONE:
             return score_lists(self, self.inputs(lists), lists, budget=budget)

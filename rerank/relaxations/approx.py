@@ -7,6 +7,7 @@ from torch import Tensor
 from rerank.relaxations.base import Batch, SoftRanks
 from rerank.relaxations.pair_ranks import sigmoid_ranks
 from rerank.relaxations.spread import steepness
+from rerank.settings.ranges import Positive
 
 
 class Approx(SoftRanks):
@@ -37,7 +38,7 @@ class Approx(SoftRanks):
             compared in place of ranks.
     """
 
-    def __init__(self, alpha: float | None = None, beta: float | None = None) -> None:
+    def __init__(self, alpha: Positive | None = None, beta: Positive | None = None) -> None:
         self.alpha = alpha
         given = alpha if beta is None else beta
         self._by_scores = given is None

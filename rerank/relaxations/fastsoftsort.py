@@ -13,6 +13,7 @@ from rerank.relaxations.base import Batch, SoftRanks
 from rerank.relaxations.isotonic import antitonic_kl, antitonic_l2, block_ids
 from rerank.relaxations.order import first, order_of
 from rerank.relaxations.spread import steepness
+from rerank.settings.ranges import Positive
 
 STRENGTH = 4.0
 """N - 1 times the strength over the spread of a list's scores, while that is below 1."""
@@ -50,7 +51,7 @@ class FastSoftSort(SoftRanks):
     """
 
     def __init__(
-        self, strength: float | None = None, regularization: Literal["l2", "kl"] = "l2", beta: float = BETA
+        self, strength: Positive | None = None, regularization: Literal["l2", "kl"] = "l2", beta: Positive = BETA
     ) -> None:
         if strength is None and beta != BETA:
             raise UserError("beta is the steepness over ranks, for a strength that is given; give both, or neither")

@@ -15,6 +15,7 @@ from rerank.relaxations.base import RankIndicators
 from rerank.relaxations.order import first, lowest
 from rerank.relaxations.random import gumbel
 from rerank.relaxations.sinkhorn import balanced_product, by_lists, sums_by_lists
+from rerank.settings.ranges import CountOrZero, NotNegative, Positive
 
 
 class NeuralSort(RankIndicators):
@@ -48,12 +49,12 @@ class NeuralSort(RankIndicators):
 
     def __init__(
         self,
-        tau: float = 1.0,
+        tau: Positive = 1.0,
         sinkhorn: int = 30,
-        tolerance: float = 1e-6,
+        tolerance: NotNegative = 1e-6,
         transposed: bool = False,
-        samples: int = 0,
-        beta: float = 0.1,
+        samples: CountOrZero = 0,
+        beta: NotNegative = 0.1,
     ) -> None:
         if sinkhorn < (1 if transposed else 0):
             raise UserError(f"sinkhorn must be 0 or more, and 1 or more when transposed, not {sinkhorn}")

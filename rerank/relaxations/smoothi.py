@@ -13,6 +13,7 @@ from torch import Tensor
 from rerank.relaxations.backward import full_precision
 from rerank.relaxations.base import RankIndicators
 from rerank.relaxations.order import blocks, lowest
+from rerank.settings.ranges import Positive, Rate
 
 
 class SmoothI(RankIndicators):
@@ -59,7 +60,7 @@ class SmoothI(RankIndicators):
     gain_of = "ranks"
 
     def __init__(
-        self, alpha: float = 1.0, delta: float = 0.1, stop_gradient: bool = True, steady: bool = False
+        self, alpha: Positive = 1.0, delta: Rate = 0.1, stop_gradient: bool = True, steady: bool = False
     ) -> None:
         self.alpha = alpha
         self.delta = delta

@@ -12,6 +12,7 @@ from rerank.relaxations.backward import full_precision
 from rerank.relaxations.base import RankIndicators
 from rerank.relaxations.order import blocks
 from rerank.relaxations.spread import spread, steepness
+from rerank.settings.ranges import Positive
 
 
 class SoftSort(RankIndicators):
@@ -35,7 +36,7 @@ class SoftSort(RankIndicators):
         tau: temperature; exact as it goes to 0. None takes it from the spread of scores.
     """
 
-    def __init__(self, tau: float | None = None) -> None:
+    def __init__(self, tau: Positive | None = None) -> None:
         self.tau = tau
 
     def indicators(self, scores: Tensor, mask: Tensor, depth: int) -> Tensor:

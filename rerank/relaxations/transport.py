@@ -10,6 +10,7 @@ from torch import Tensor
 from rerank.relaxations.base import RankIndicators
 from rerank.relaxations.order import first
 from rerank.relaxations.sinkhorn import balanced_product, by_lists, log_balanced_product, sums_by_lists
+from rerank.settings.ranges import Count, Positive
 
 _PLAIN = 0.03  # from here on exp(-cost / epsilon), with costs up to 1, and its potentials are far from underflow
 
@@ -37,7 +38,7 @@ class OptimalTransport(RankIndicators):
         iterations: Sinkhorn iterations.
     """
 
-    def __init__(self, epsilon: float = 0.1, iterations: int = 50) -> None:
+    def __init__(self, epsilon: Positive = 0.1, iterations: Count = 50) -> None:
         self.epsilon = epsilon
         self.iterations = iterations
 

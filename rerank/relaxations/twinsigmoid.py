@@ -7,6 +7,7 @@ from torch import Tensor
 from rerank.relaxations.base import Batch, SoftRanks
 from rerank.relaxations.pair_ranks import Gradient, twin_ranks
 from rerank.relaxations.spread import steepness
+from rerank.settings.ranges import Positive
 
 
 class TwinSigmoid(SoftRanks):
@@ -41,7 +42,7 @@ class TwinSigmoid(SoftRanks):
 
     exact_ranks = True
 
-    def __init__(self, gradient: Gradient = 3, alpha: float | None = None) -> None:
+    def __init__(self, gradient: Gradient = 3, alpha: Positive | None = None) -> None:
         self.gradient = gradient
         self.alpha = alpha
 

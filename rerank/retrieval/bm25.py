@@ -18,6 +18,7 @@ from rerank.errors import UserError
 from rerank.progress import tqdm
 from rerank.retrieval.languages import ENGLISH, analyzer, analyzer_name
 from rerank.retrieval.runs import Run, Scored
+from rerank.settings.ranges import Count, NotNegative, Share, check_arguments
 from rerank.storage.batched import batched
 from rerank.storage.files import atomic_folder, cache_folder, digest, warn_once
 from rerank.storage.hashes import read_sealed, sha256_of_files, write_sealed
@@ -155,23 +156,16 @@ class BM25:
         language: whose analyser takes the queries apart: the index's own.
     """
 
-    k1: float = 0.9
-    b: float = 0.4
+    k1: NotNegative = 0.9
+    b: Share = 0.4
     rm3: bool = False
-    fb_terms: int = 10
-    fb_docs: int = 10
-    original_query_weight: float = 0.5
+    fb_terms: Count = 10
+    fb_docs: Count = 10
+    original_query_weight: Share = 0.5
     language: str = "en"
 
     def __post_init__(self) -> None:
-        if not 0 <= self.k1 < float("inf"):
-            raise UserError(f"BM25: k1 is {self.k1}; expected 0 or more")
-        for name in ("b", "original_query_weight"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise UserError(f"BM25: {name} is {getattr(self, name)}; expected a number between 0 and 1")
-        for name in ("fb_terms", "fb_docs"):
-            if getattr(self, name) < 1:
-                raise UserError(f"BM25: {name} is {getattr(self, name)}; expected 1 or more")
+        check_arguments(BM25, vars(self))
         analyzer_name(self.language)
 
     def search(

@@ -26,19 +26,16 @@ class Described:
     Attributes:
         revision: raised by hand where what the class computes changes (not where only rounding does), so that results
             of before count as those of another object.
-        section: the key of a configuration that such objects stand under, where they share ranges of settings.
     """
 
     revision: ClassVar[int] = 1
-    section: ClassVar[str] = ""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """Remember the arguments; subclasses need not call anything."""
         made = super().__new__(cls)
         made.__dict__["_given"] = args, kwargs  # past nn.Module's own __setattr__, which is not ready yet
-        if cls.__module__.partition(".")[0] == "rerank":  # a user's class says itself what it takes
-            with contextlib.suppress(TypeError):  # arguments that do not fit, of which the constructor tells
-                check_arguments(cls, Described.arguments(made))
+        with contextlib.suppress(TypeError):  # arguments that do not fit, of which the constructor tells
+            check_arguments(cls, Described.arguments(made), cls.__name__)
         return made
 
     def arguments(self) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from rerank.errors import UserError, one_line
 from rerank.settings.described import Described
 from rerank.settings.named import find_class
+from rerank.settings.ranges import check_arguments
 from rerank.settings.refused import refused
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def _raise_again(error: BaseException | None) -> None:
 
 
 def _check_classes(value: Any, key: str) -> None:
-    """Refuse what the parser takes in place of a class: functions that say that they return one, objects of one."""
+    """Refuse functions and objects in place of classes, and arguments that their classes do not take."""
     from jsonargparse import Namespace
 
     if isinstance(value, Described):
@@ -100,7 +101,9 @@ def _check_classes(value: Any, key: str) -> None:
     if not isinstance(value, Mapping):
         return
     if isinstance(path := value.get("class_path"), str) and "." in path:  # found by the parser, by its short name too
-        find_class(path, object, key)
+        kind = find_class(path, object, key)
+        if issubclass(kind, Described) and isinstance(given := value.get("init_args"), Namespace):
+            check_arguments(kind, vars(given), key)
     for name, inner in value.items():
         _check_classes(inner, key if name == "init_args" else f"{key}.{name}".lstrip("."))
 

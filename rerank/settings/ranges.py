@@ -1,9 +1,8 @@
-"""Which numbers settings take: one table, so that files, options and Python refuse the same with the same words."""
+"""Which values arguments take, written where they stand: ``tau: Positive = 1.0`` is checked by type and range."""
 
 from __future__ import annotations
 
-import builtins
-import collections.abc
+import contextlib
 import functools
 import inspect
 import math
@@ -11,177 +10,97 @@ import reprlib
 import types
 import typing
 from argparse import Namespace
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from numbers import Integral, Real
-from typing import Any, NamedTuple, get_args, get_origin
+from typing import Annotated, Any, NamedTuple, get_args, get_origin
 
 from rerank.errors import UserError
 
 
-def is_number(value: object) -> bool:
-    """Whether a value is a number, of Python or NumPy, and not a truth."""
-    return isinstance(value, Real) and not isinstance(value, bool)
-
-
 class Range(NamedTuple):
-    """Numbers that a setting takes.
+    """Numbers that an argument takes, ``Annotated[float, Range(0, 1)]``; none is infinite.
 
     Attributes:
         low: the least.
         high: the largest.
         without_low: whether the least itself is refused.
         without_high: whether the largest itself is refused.
-        whole: whether it takes whole numbers alone.
     """
 
     low: float
     high: float = math.inf
     without_low: bool = False
     without_high: bool = False
-    whole: bool = False
 
     def __contains__(self, value: Any) -> bool:
-        if not is_number(value) or (self.whole and not isinstance(value, Integral)):
-            return False
-        try:
-            if not math.isfinite(value):
-                return False
-        except OverflowError:  # a whole number beyond floats
-            pass
         above = value > self.low if self.without_low else value >= self.low
-        return above and (value < self.high if self.without_high else value <= self.high)
+        return above and (value < self.high if self.without_high or self.high == math.inf else value <= self.high)
 
     def __str__(self) -> str:
         if self.low == -math.inf:
             return "a finite number"
         if self.high == math.inf:
             return f"{'above' if self.without_low else 'at least'} {self.low:g}"
-        return f"in {'[('[self.without_low]}{self.low:g}, {self.high:g}{'])'[self.without_high]}"
+        before, behind = "(" if self.without_low else "[", ")" if self.without_high else "]"
+        return f"in {before}{self.low:g}, {self.high:g}{behind}"
 
 
-FINITE = Range(-math.inf)
-POSITIVE = Range(0, without_low=True)
-COUNT = Range(1, whole=True)
-NOT_NEGATIVE = Range(0)
-SHARE = Range(0, 1)
-RATE = Range(0, 1, without_high=True)
+FINITE = Range(-math.inf, without_low=True)
+"""The range of numbers without one of their own."""
 
-RANGES = {
-    **dict.fromkeys(("epochs", "steps_per_epoch", "batch_size", "micro_batch_size", "token_budget"), COUNT),
-    **dict.fromkeys(("patience", "checkpoint_every"), COUNT),
-    "seed": Range(0, 2**63 - 1),
-    "optimization.encoder_lr": NOT_NEGATIVE,
-    "optimization.head_lr": NOT_NEGATIVE,
-    "optimization.weight_decay": NOT_NEGATIVE,
-    "optimization.warmup": SHARE,
-    "optimization.max_grad_norm": Range(0, without_low=True),
-    "data.depth": COUNT,
-    "data.validation_share": RATE,
-    "model.query_length": COUNT,
-    "model.document_length": COUNT,
-    "model.dropout": RATE,
-    "model.start_depth": COUNT,
-    "model.start_weight": Range(0, without_low=True),
-    **dict.fromkeys(("depth", "threads", "budget", "top_k"), COUNT),
-    "k1": NOT_NEGATIVE,
-    "b": SHARE,
-    "FoldsData.seed": Range(0, 2**63 - 1),
-    **dict.fromkeys(("SmoothI.alpha", "Approx.alpha", "Approx.beta", "TwinSigmoid.alpha"), POSITIVE),
-    **dict.fromkeys(("NeuralSort.tau", "SoftSort.tau", "FastSoftSort.strength", "FastSoftSort.beta"), POSITIVE),
-    **dict.fromkeys(("NeuralSort.samples", "NeuralSort.tolerance", "NeuralSort.beta"), NOT_NEGATIVE),
-    "SmoothI.delta": RATE,
-    "OptimalTransport.epsilon": POSITIVE,
-    "OptimalTransport.iterations": COUNT,
-    "DirectMetric.balance": NOT_NEGATIVE,
-    **dict.fromkeys((f"{name}.temperature" for name in ("ListNet", "SoftmaxCE", "KLDivergence")), POSITIVE),
-    "ListAP.bins": Range(2),
-    "ListAP.rel": POSITIVE,
-    "RMSE.levels": POSITIVE,
-    **dict.fromkeys(("BCE.rel", "BCE.pos_weight"), POSITIVE),
-    "BCE.prior": Range(0, 1, without_low=True, without_high=True),
-    "RankNet.k": Range(2),
-    **dict.fromkeys(("RankNet.sigma", "LambdaLoss.sigma"), POSITIVE),
-    **dict.fromkeys(("LambdaLoss.mu", "PairwiseHinge.margin"), NOT_NEGATIVE),
-    **dict.fromkeys(("WassRank.gain_base", "WassRank.lam"), POSITIVE),
-    **dict.fromkeys(("WassRank.gap", "WassRank.penalty"), NOT_NEGATIVE),
-    "WassRank.iterations": COUNT,
-    **dict.fromkeys(("MinMax.top", "Sigmoid.scale"), POSITIVE),
-    **dict.fromkeys(("ReciprocalRank.k", "Ramp.start", "Ramp.end"), NOT_NEGATIVE),
-}
-"""What settings take, by their keys, or by class and argument; null is for whoever takes it to say."""
-
-STEPS = frozenset(
-    ("epochs", "steps_per_epoch", "batch_size", "micro_batch_size", "token_budget", "checkpoint_every", "seed")
-)
-"""Settings of a training in steps, which trees have none of."""
+Positive = Annotated[float, Range(0, without_low=True)]
+NotNegative = Annotated[float, Range(0)]
+Share = Annotated[float, Range(0, 1)]
+Rate = Annotated[float, Range(0, 1, without_high=True)]
+Portion = Annotated[float, Range(0, 1, without_low=True)]
+Count = Annotated[int, Range(1)]
+Several = Annotated[int, Range(2)]
+CountOrZero = Annotated[int, Range(0)]
+Seed = Annotated[int, Range(0, 2**63 - 1)]
 
 
-def check_range(key: str, value: Any) -> None:
-    """Refuse a number that a setting does not take; None passes.
+def check_arguments(kind: Callable[..., Any], values: Mapping[str, Any], place: str = "") -> None:
+    """Refuse arguments of another type than their annotation, and numbers out of its range.
 
-    >>> check_range("optimization.warmup", 0.1)
-    >>> check_range("optimization.warmup", 2)
+    >>> def train(warmup: Share = 0.1, epochs: Count | None = None) -> None: ...
+    >>> check_arguments(train, {"warmup": 2}, "optimization")
     Traceback (most recent call last):
     ...
     rerank.errors.UserError: optimization.warmup: must be in [0, 1], not 2
 
-    Raises:
-        UserError: the number is out of its range.
-    """
-    if value is not None and value not in RANGES[key]:
-        raise _outside(key, RANGES[key], value)
-
-
-def check_arguments(kind: type[Any], given: Mapping[str, Any]) -> None:
-    """Refuse what is of another type than an argument, and numbers beyond a class's ranges, or not finite.
-
     Args:
-        kind: the class; its ``section`` is the key that it stands under, whose ranges hold for all classes there.
-        given: its arguments.
-
-    Raises:
-        UserError: names the key, or class and argument.
-    """
-    hints = hints_of(kind.__init__)
-    for name, value in given.items():
-        shared = f"{kind.section}.{name}"
-        key = shared if shared in RANGES else f"{kind.__name__}.{name}"
-        if is_number(value) and value not in (allowed := RANGES.get(key, FINITE)):
-            raise _outside(key, allowed, value)
-        hint = hints.get(name, Any)
-        if value is None and not fits(value, hint):
-            raise UserError(f"{key}: expected a value, not nothing")
-        check_type(key, value, hint)
-
-
-def check_types(function: Callable[..., Any], **given: Any) -> None:
-    """Refuse arguments of a function that are of another type than it says.
+        kind: the class, data class or function that takes them.
+        values: the arguments by name; those that it has no annotation of pass.
+        place: what stands before the name in a message.
 
     Raises:
         UserError: names the argument.
     """
-    hints = hints_of(function)
-    for name, value in given.items():
-        check_type(name, value, hints[name])
+    annotations = annotations_of(kind)
+    for name in values.keys() & annotations.keys():
+        check_value(f"{place}.{name}".lstrip("."), values[name], annotations[name])
 
 
 @functools.cache
-def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
-    """The types of a function's parameters; Any for one whose name is known to type checkers alone."""
-    found: dict[str, Any] = {}
-    for name, parameter in inspect.signature(function).parameters.items():
-        try:
-            found[name] = eval(parameter.annotation, getattr(function, "__globals__", {}))
-        except (NameError, TypeError):
-            found[name] = Any
-    return found
+def annotations_of(kind: Callable[..., Any]) -> dict[str, Any]:
+    """The annotations of what a class or function takes, but those with a name that only type checkers know."""
+    function: Any = kind.__init__ if isinstance(kind, type) else kind  # type: ignore[misc]
+    names = getattr(function, "__globals__", {})
+    annotations: dict[str, Any] = {}
+    for name, parameter in inspect.signature(kind).parameters.items():
+        hint = parameter.annotation
+        if hint is parameter.empty or parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
+            continue
+        with contextlib.suppress(NameError, TypeError):
+            annotations[name] = eval(hint, names) if isinstance(hint, str) else hint
+    return annotations
 
 
-def check_type(key: str, value: Any, hint: Any) -> None:
-    """Refuse a value of another type.
+def check_value(key: str, value: Any, hint: Any) -> None:
+    """Refuse a value of another type, or out of its range.
 
-    >>> check_type("model.head", "cls", Literal["hf", "cls"] | None)
-    >>> check_type("model.head", "mean", Literal["hf", "cls"] | None)
+    >>> check_value("model.head", "cls", Literal["hf", "cls"] | None)
+    >>> check_value("model.head", "mean", Literal["hf", "cls"] | None)
     Traceback (most recent call last):
     ...
     rerank.errors.UserError: model.head: expected 'hf', 'cls' or None, not 'mean'
@@ -189,86 +108,84 @@ def check_type(key: str, value: Any, hint: Any) -> None:
     Raises:
         UserError: names the key.
     """
-    if not fits(value, hint):
-        *others, last = in_words(hint)
+    alternatives = list(_alternatives(hint))
+    kinds = [kind for kind in alternatives if _is_of(value, kind)]
+    if not kinds:
+        *others, last = dict.fromkeys(word for kind in alternatives for word in _in_words(kind))
         expected = f"{', '.join(others)} or {last}" if others else last
         raise UserError(f"{key}: expected {expected}, not {reprlib.repr(value)}")
+    ranges = [_range_of(kind) for kind in kinds]
+    if _is_number(value) and None not in ranges and not any(value in allowed for allowed in ranges if allowed):
+        shown = f"{value:g}" if abs(value) < 1e15 else reprlib.repr(value)
+        raise UserError(f"{key}: must be {ranges[0]}, not {shown}")
+    if isinstance(value, list | tuple) and (inner := next(iter(get_args(kinds[0])), None)):
+        for number, item in enumerate(value):
+            check_value(f"{key}[{number}]", item, inner)
 
 
-def fits(value: Any, hint: Any) -> bool:
+def _alternatives(hint: Any) -> Iterator[Any]:
+    if get_origin(hint) in (typing.Union, types.UnionType):
+        for kind in get_args(hint):
+            yield from _alternatives(kind)
+    else:
+        yield hint
+
+
+def _bare(hint: Any) -> Any:
+    return get_args(hint)[0] if get_origin(hint) is Annotated else hint
+
+
+def _range_of(hint: Any) -> Range | None:
+    if get_origin(hint) is Annotated:
+        return next((item for item in get_args(hint) if isinstance(item, Range)), None)
+    return FINITE if hint is float else None
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _is_of(value: Any, hint: Any) -> bool:
     """Whether a value is of a type, or as good as one: a tuple as a list, NumPy's numbers, a path as a text."""
-    kinds = get_args(hint)
-    match get_origin(hint) or hint:
-        case typing.Literal:
-            return any(value == one and type(value) is type(one) for one in kinds)
-        case typing.Union | types.UnionType:
-            return any(fits(value, kind) for kind in kinds)
-        case collections.abc.Sequence | builtins.list:
-            several = isinstance(value, Sequence) and not isinstance(value, str)
-            return several and all(fits(one, kinds[0] if kinds else Any) for one in value)
-        case builtins.bool:
-            return isinstance(value, bool)
-        case builtins.int:
-            return is_number(value) and isinstance(value, Integral)
-        case builtins.float:
-            return is_number(value)
-        case builtins.str:  # where a name is taken there may be an object that it names
-            return not (value is None or (isinstance(value, Real | Sequence | Mapping) and not isinstance(value, str)))
-        case type() as kind if kind is not object:  # what is only parsed yet is as it was parsed
-            return isinstance(value, kind | Namespace)
-    return True
-
-
-def in_words(hint: Any) -> list[str]:
-    """A type as people call it, alternatives one by one."""
-    match get_origin(hint) or hint:
-        case typing.Literal:
-            return list(map(repr, get_args(hint)))
-        case typing.Union | types.UnionType:
-            return [word for kind in get_args(hint) for word in in_words(kind)]
+    hint = _bare(hint)
     kind = get_origin(hint) or hint
+    if kind is typing.Literal:
+        return any(value == choice and type(value) is type(choice) for choice in get_args(hint))
+    if kind in (list, tuple, Sequence):
+        return isinstance(value, Sequence) and not isinstance(value, str)
+    if kind is int:
+        return _is_number(value) and isinstance(value, Integral)
+    if kind is float:
+        return _is_number(value)
+    if kind is str:  # where a name is taken there may be an object that it names
+        return isinstance(value, str) or not (value is None or isinstance(value, Real | Sequence | Mapping))
+    try:
+        return not isinstance(kind, type) or isinstance(value, kind | Namespace)  # a Namespace is not made yet
+    except TypeError:  # a protocol
+        return True
+
+
+def _in_words(hint: Any) -> list[str]:
+    if get_origin(hint) is typing.Literal:
+        return list(map(repr, get_args(hint)))
+    kind = _bare(hint)
+    kind = get_origin(kind) or kind
     return [WORDS.get(kind, f"a {getattr(kind, '__name__', kind)}")]
 
 
 WORDS: dict[Any, str] = {
-    **{int: "a whole number", float: "a number", str: "text", bool: "True or False", type(None): "None"},
+    **{int: "a whole number", float: "a number", str: "text", bool: "True or False", types.NoneType: "None"},
     **{list: "a list", Sequence: "a list"},
 }
 
 
-def _outside(key: str, allowed: Range, value: Any) -> UserError:
-    if not is_number(value) or (allowed.whole and not isinstance(value, Integral)):
-        kind = "whole number" if allowed.whole else "number"
-        return UserError(f"{key}: must be a {kind}, {allowed}, not {reprlib.repr(value)}")
-    try:
-        shown = f"{value:g}"
-    except OverflowError:
-        shown = f"a number of {int(value).bit_length()} bits"
-    return UserError(f"{key}: must be {allowed}, not {shown}")
-
-
-def changed(function: Callable[..., Any], **options: Any) -> list[str]:
-    """The names of those options of a function that are not at their defaults.
-
-    >>> def command(depth: int = 150, rm3: bool = False) -> None: ...
-    >>> changed(command, depth=150, rm3=True)
-    ['rm3']
-    """
-    parameters = inspect.signature(function).parameters
-    return [name for name, value in options.items() if value != parameters[name].default]
-
-
 def check_unused(why: str, function: Callable[..., Any], **options: Any) -> None:
-    """Refuse options of a function that have no use in the way that it is called; those at their defaults pass.
+    """Refuse options that have no use in the way that a function is called; those at its defaults pass.
 
     Raises:
         UserError: names the first one, and why.
     """
-    if names := changed(function, **options):
-        raise UserError(f"{names[0]}: {why}")
-
-
-def check_ranges(**settings: Any) -> None:
-    """The same for several settings, in their order."""
-    for key, value in settings.items():
-        check_range(key, value)
+    parameters = inspect.signature(function).parameters
+    for name, value in options.items():
+        if value != parameters[name].default:
+            raise UserError(f"{name}: {why}")

@@ -12,7 +12,7 @@ import numpy as np
 
 from rerank.errors import UserError, nearest
 from rerank.models.text.cross_encoder import CrossEncoder
-from rerank.settings.ranges import check_range
+from rerank.settings.ranges import Count, check_value
 from rerank.storage.arrow import Array
 from rerank.tasks.forms import ModelLike
 
@@ -54,7 +54,7 @@ def answer_lines(
     from rerank.models.load import load_model
     from rerank.scoring.shared import check_scoring
 
-    check_range("token_budget", token_budget)
+    check_value("token_budget", token_budget, Count | None)
     loaded = model if isinstance(model, Model) else load_model(model)
     check_scoring(loaded, precision, token_budget)
     failed = 0

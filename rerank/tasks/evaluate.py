@@ -50,9 +50,10 @@ def evaluate(
     from rerank.evaluation.table import Table
     from rerank.lists.layout import is_lists_folder
     from rerank.lists.view import Lists
-    from rerank.settings.ranges import check_types, check_unused
+    from rerank.settings.ranges import check_arguments, check_unused
 
-    check_types(evaluate, baseline=baseline, tests=tests, correction=correction, empty=empty)
+    options = {"baseline": baseline, "tests": tests, "correction": correction, "empty": empty}
+    check_arguments(evaluate, options)
     if baseline is None:
         check_unused("is for differences; say --baseline RUN", evaluate, tests=tests, correction=correction)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from rerank.errors import UserError, nearest
+from rerank.settings.ranges import Count, check_arguments
 from rerank.tasks.forms import ListsLike
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def export_model(
     lists: ListsLike,
     output: str | Path,
     formats: list[Literal["onnx", "onnx-int8", "openvino", "openvino-int8"]] | None = None,
-    depth: int | None = None,
+    depth: Count | None = None,
     force: bool = False,
 ) -> list[Exported]:
     """Write a trained cross-encoder as ONNX or OpenVINO, beside its own weights, where sentence-transformers finds it.
@@ -77,11 +78,10 @@ def export_model(
     from rerank.lists.view import Lists
     from rerank.models.load import load_model
     from rerank.models.text.graphs import FILES, with_origins
-    from rerank.settings.ranges import check_ranges
     from rerank.storage.files import atomic_folder
     from rerank.storage.locks import held
 
-    check_ranges(depth=depth)
+    check_arguments(export_model, {"depth": depth})
     for kind in formats or ():
         if kind not in FILES:
             raise UserError(f"formats: there is no {kind!r}{nearest(kind, FILES)}; there are {', '.join(FILES)}")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from rerank.errors import UserError
-from rerank.settings.ranges import check_ranges, check_types
+from rerank.settings.ranges import Count, check_arguments
 from rerank.tasks.forms import ListsLike, ModelLike
 
 if TYPE_CHECKING:
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 def rerank_lists(
     model: ModelLike,
     lists: ListsLike,
-    depth: int | None = None,
+    depth: Count | None = None,
     first_stage_weight: str = "0",
     precision: Literal["auto", "bf16", "fp32"] = "auto",
-    token_budget: int | None = None,
+    token_budget: Count | None = None,
 ) -> RunTable:
     """Score ranked lists with a trained model, and rank them by it.
 
@@ -47,7 +47,7 @@ def rerank_lists(
     from rerank.scoring.run import mixed
     from rerank.scoring.shared import check_scoring, placed, score_shared
 
-    check_types(rerank_lists, precision=precision)
+    check_arguments(rerank_lists, {"precision": precision})
     ranked, weight = ranked_with(model, lists, depth, first_stage_weight, token_budget)
     scorer = model if isinstance(model, Model) else load_model(model)
     if isinstance(scorer, FeatureNetwork) and not scorer.names:
@@ -75,7 +75,7 @@ def ranked_with(
     from rerank.models.base import Model
     from rerank.models.contract import read_contract
 
-    check_ranges(depth=depth, token_budget=token_budget)
+    check_arguments(rerank_lists, {"depth": depth, "token_budget": token_budget})
     for name, value, kind in (("model", model, Model), ("lists", lists, Lists)):
         if not isinstance(value, kind | str | Path):
             raise UserError(f"{name}: expected a rerank.{kind.__name__} or its folder, not {reprlib.repr(value)}")

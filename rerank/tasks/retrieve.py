@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import tempfile
 from collections.abc import Mapping
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rerank.errors import UserError
-from rerank.settings.ranges import changed, check_ranges
+from rerank.settings.ranges import Count, NotNegative, Share, check_arguments
 from rerank.storage.files import check_apart
 from rerank.tasks.forms import Judgments, Queries, Runs, Source
 
@@ -24,7 +25,7 @@ log = logging.getLogger("rerank")
 def retrieve(
     collection: Source,
     output: str | None = None,
-    depth: int = 150,
+    depth: Count = 150,
     run: Runs | None = None,
     order: str | None = None,
     bm25: bool = False,
@@ -34,14 +35,14 @@ def retrieve(
     qrels: Judgments | None = None,
     fields: list[str] | None = None,
     columns: list[str] | None = None,
-    k1: float = 0.9,
-    b: float = 0.4,
+    k1: NotNegative = 0.9,
+    b: Share = 0.4,
     rm3: bool = False,
     language: str = "en",
     tune_on: str | None = None,
     tune_measure: str = "nDCG@10",
     add_relevant: bool = False,
-    threads: int | None = None,
+    threads: Count | None = None,
     overwrite: bool = False,
 ) -> Lists:
     """Store candidates as ranked lists: those that BM25 finds, or those of other systems' runs, or all of them.
@@ -101,8 +102,9 @@ def retrieve(
     from rerank.storage.locks import held
 
     options = locals()
-    searched_with = changed(retrieve, **{name: options[name] for name in SEARCHING})
-    check_ranges(depth=depth, threads=threads, k1=k1, b=b)
+    check_arguments(retrieve, {name: options[name] for name in ("depth", "threads", "k1", "b")})
+    parameters = inspect.signature(retrieve).parameters
+    searched_with = [name for name in SEARCHING if options[name] != parameters[name].default]
     measure = parse_measure(tune_measure, "tune_measure")
     with ExitStack() as opened:
         folder = _place(output, overwrite, opened)

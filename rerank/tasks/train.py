@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 import shutil
 from collections.abc import Sequence
 from dataclasses import fields
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -22,13 +21,11 @@ from rerank.losses.terms import Term, Terms, columns_of
 from rerank.models.base import Model
 from rerank.models.vectors.boosting import Trees
 from rerank.progress import heard
-from rerank.settings.ranges import check_range, check_type, check_types
+from rerank.settings.ranges import Count, check_arguments
+from rerank.tasks.forms import ListsLike
 from rerank.training.config import Optimization, TrainConfig, check_values
 from rerank.training.fit import Training, fit
 from rerank.training.run_folder import GIVEN, IDENTITY
-
-if TYPE_CHECKING:
-    from rerank.tasks.forms import ListsLike
 
 OWN = ("data", "model", "loss", "test")
 """Fields of a configuration that ``train`` takes as objects, or that follow from these."""
@@ -42,7 +39,7 @@ def train(
     output: str | Path,
     validation: float | ListsLike | None = 0.1,
     test: ListsLike | None = None,
-    depth: int = 150,
+    depth: Count = 150,
     weights: Sequence[float] | None = None,
     groups: Grouping = "auto",
     **settings: Any,
@@ -81,12 +78,10 @@ def train(
         if name not in known:
             way = _within(name) or nearest(name, known)
             raise UserError(f"train: no setting {name!r}{way}; there are {', '.join(known)}")
+    settings = {name: value.item() if isinstance(value, np.generic) else value for name, value in settings.items()}
     if not isinstance(model, Model):
         raise UserError(f"model: expected a model such as rerank.CrossEncoder('…'), not {_kind(model)}")
-    check_types(train, weights=weights)
-    check_range("data.depth", depth)
-    if not isinstance(output, str | Path):
-        raise UserError(f"output: expected a folder, not {_kind(output)}")
+    check_arguments(train, {"output": output, "depth": depth, "weights": weights, "groups": groups})
     criterion = _criterion(loss)
     several = list(lists) if isinstance(lists, Sequence) and not isinstance(lists, str) else [lists]
     if not several:
@@ -106,7 +101,7 @@ def train(
             if one.qrels is None and not (name == "train" and columns_of(criterion)):
                 way = ", or learn from a column: rerank.Term(loss, target=…)" if name == "train" else ""
                 raise UserError(f"{what}: {one} has no judgments; give them with qrels={way}")
-    config = TrainConfig(ListsData("", validation_share=share, depth=depth), model, criterion, **checked(settings))
+    config = TrainConfig(ListsData("", validation_share=share, depth=depth), model, criterion, **settings)
     check_values(config, type(criterion) if criterion else None, trees=isinstance(model, Trees))
     check_weights(weights, len(several))
     unjudged = any(one.qrels is None for one in given["train"])
@@ -137,45 +132,6 @@ def _within(name: str) -> str:
     names = get_close_matches(name, [field.name for field in fields(Optimization)], 1)
     names = ["encoder_lr", "head_lr"] if name in ("lr", "learning_rate") else names
     return f" (it is optimization=rerank.Optimization({', '.join(f'{key}=…' for key in names)}))" if names else ""
-
-
-def _signature() -> inspect.Signature:
-    """The signature with every setting by its name, for whoever asks: editors, ``help``."""
-    own = inspect.signature(train)
-    parameters = [p for p in own.parameters.values() if p.kind is not p.VAR_KEYWORD]
-    others = [p for p in inspect.signature(TrainConfig).parameters.values() if p.name not in OWN]
-    more = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in others]
-    return own.replace(parameters=[*parameters, *more])
-
-
-train.__signature__ = _signature()  # type: ignore[attr-defined]
-
-
-def checked(settings: dict[str, Any]) -> dict[str, Any]:
-    """Settings whose types are right.
-
-    Raises:
-        UserError: one is of another type than its field.
-    """
-    from typing import get_type_hints
-
-    from rerank.settings.parser import make_parser, parse
-
-    hints = get_type_hints(TrainConfig)
-    settings = {name: value.item() if isinstance(value, np.generic) else value for name, value in settings.items()}
-    parser = make_parser("train", TrainConfig)
-    plain = [name for name in settings if not isinstance(hints[name], type) or hints[name] in (int, str, bool, float)]
-    for name in plain:
-        parser.add_argument(f"--{name}", type=hints[name])
-    values = vars(parse(parser, {name: settings[name] for name in plain}))
-    for name in settings.keys() - values.keys():
-        if not isinstance(settings[name], hints[name]):
-            raise UserError(f"{name}: expected a rerank.{hints[name].__name__}(…), not {_kind(settings[name])}")
-    if "optimization" in settings:
-        types = get_type_hints(Optimization)
-        for name, value in vars(settings["optimization"]).items():
-            check_type(f"optimization.{name}", value, types[name])
-    return settings | values
 
 
 def _criterion(loss: Any) -> Criterion | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -14,9 +13,7 @@ from rerank.lists.sampling import Full, Sampler
 from rerank.losses.base import Criterion
 from rerank.losses.direct import DirectMetric
 from rerank.models.base import Model
-from rerank.settings.described import Described
-from rerank.settings.named import find_class
-from rerank.settings.ranges import RANGES, STEPS, check_arguments, check_range
+from rerank.settings.ranges import Count, NotNegative, Positive, Seed, Share, check_arguments
 
 
 @dataclass
@@ -33,13 +30,13 @@ class Optimization:
         max_grad_norm: longer gradients are scaled down to this norm; null never scales.
     """
 
-    encoder_lr: float = 2e-5
-    head_lr: float = 1e-3
-    weight_decay: float = 0.0
+    encoder_lr: NotNegative = 2e-5
+    head_lr: NotNegative = 1e-3
+    weight_decay: NotNegative = 0.0
     decay: Literal["decoupled", "l2"] = "decoupled"
     schedule: Literal["constant", "linear", "half"] = "linear"
-    warmup: float = 0.1
-    max_grad_norm: float | None = 1.0
+    warmup: Share = 0.1
+    max_grad_norm: Positive | None = 1.0
 
 
 @dataclass
@@ -90,22 +87,22 @@ class TrainConfig:
     loss: Criterion | None = None
     sampler: Sampler = field(default_factory=Full)
     optimization: Optimization = field(default_factory=Optimization)
-    epochs: int = 1
-    steps_per_epoch: int | None = None
-    batch_size: int = 16
-    micro_batch_size: int | None = None
-    token_budget: int | None = None
+    epochs: Count = 1
+    steps_per_epoch: Count | None = None
+    batch_size: Count = 16
+    micro_batch_size: Count | None = None
+    token_budget: Count | None = None
     gradient: Literal["auto", "full", "cached"] = "auto"
     precision: Literal["auto", "bf16", "fp16", "fp32"] = "auto"
     kernels: Literal["auto", "own", "torch"] = "auto"
     deterministic: bool = False
-    seed: int = 42
+    seed: Seed = 42
     monitor: str = "nDCG@10"
     measures: str = "nDCG@10 nDCG AP RR P@10"
     test: bool = True
     fidelity: bool = False
-    patience: int | None = None
-    checkpoint_every: int = 200
+    patience: Count | None = None
+    checkpoint_every: Count = 200
     tracker: list[str] | None = None
 
 
@@ -120,36 +117,10 @@ def check_values(options: Any, loss: object, *, trees: bool = False) -> None:
     Raises:
         UserError: a number out of its range, an unknown measure, or ``fidelity`` of a loss that relaxes nothing.
     """
-    for key in RANGES:
-        if not (trees and key in STEPS):
-            check_range(key, _setting(options, key))
-    _check_classes(options)
+    check_arguments(TrainConfig, vars(options))
+    check_arguments(Optimization, vars(options.optimization), "optimization")
     parse_measures(options.measures)
     if (monitor := parse_measure(options.monitor, "monitor")).NAME in COUNTS:
         raise UserError(f"monitor: {monitor} counts, and does not say how good a ranking is; take another measure")
     if options.fidelity and not trees and isinstance(loss, type) and not issubclass(loss, DirectMetric):
         raise UserError(f"fidelity: {loss.__name__} relaxes nothing; only direct metrics do")
-
-
-def _check_classes(options: Any) -> None:
-    """The numbers of classes that were parsed and not made; those that were made are checked already."""
-    if isinstance(options, list):
-        for item in options:
-            _check_classes(item)
-    if not hasattr(options, "__dict__") or isinstance(options, type | Described):
-        return
-    if isinstance(path := getattr(options, "class_path", None), str) and path.startswith("rerank."):
-        kind = find_class(path, object, "class_path")
-        # What makes an object of another class leaves it to that one, which has its own name.
-        if issubclass(kind, Described) and kind.__module__ != "rerank.losses.shorthands":
-            check_arguments(kind, vars(getattr(options, "init_args", None) or Namespace()))
-    for value in vars(options).values():
-        _check_classes(value)
-
-
-def _setting(options: Any, key: str) -> Any:
-    """A setting by its dotted key, of objects or of what was parsed for them; None where there is none."""
-    for part in key.split("."):
-        options = getattr(options, "init_args", options)
-        options = options.arguments().get(part) if isinstance(options, Described) else getattr(options, part, None)
-    return options

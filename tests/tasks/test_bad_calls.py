@@ -115,7 +115,7 @@ CASES: dict[str, tuple[Callable[[Things], Any], str]] = {
     "a share of 2": (lambda t: t.train(validation=2), r"a share must be above 0 and below 1, not 2"),
     "a sampler of no kind": (
         lambda t: t.train(sampler="Full"),
-        r"sampler: expected a rerank\.Sampler.* not 'Full'",
+        r"sampler: expected a Sampler.* not 'Full'",
     ),
     "weights of other lists": (lambda t: t.train(weights=[1, 2]), r"a number above 0 for each of 1 training lists"),
     "nothing to learn": (lambda t: t.train(lists=t.unjudged), r"has no judgments"),

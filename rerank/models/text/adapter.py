@@ -10,6 +10,7 @@ from typing import Any
 
 from rerank.errors import UserError
 from rerank.models.weights import find_model, initial_hashes
+from rerank.settings.ranges import Count, Positive, Rate, check_arguments
 
 CONFIG = "adapter_config.json"
 """In the folder of an adapter."""
@@ -29,14 +30,13 @@ class LoRA:
         targets: the layers, by the end of their names, such as q_proj; null takes all linear ones but the head.
     """
 
-    rank: int = 16
-    alpha: float = 32
-    dropout: float = 0.0
+    rank: Count = 16
+    alpha: Positive = 32
+    dropout: Rate = 0.0
     targets: list[str] | None = None
 
     def __post_init__(self) -> None:
-        if self.rank < 1 or not 0 <= self.dropout < 1 or not self.alpha > 0:
-            raise UserError(f"model.lora: rank has to be at least 1, alpha above 0, dropout in [0, 1), not {self}")
+        check_arguments(LoRA, vars(self), "model.lora")
 
 
 def adapted(network: Any, lora: LoRA, kind: str) -> Any:

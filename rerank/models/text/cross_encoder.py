@@ -27,6 +27,7 @@ from rerank.models.text.long import Long, make_inputs, score_rows
 from rerank.models.text.pairs import FlatInputs
 from rerank.models.text.part import EncoderPart, Spec, TextPart
 from rerank.models.text.start import Start, StartInputs, spread, start_at_zero
+from rerank.settings.ranges import Count, Positive, Rate
 from rerank.storage.arrow import Array
 from rerank.storage.files import say_once
 
@@ -49,13 +50,13 @@ class CrossEncoder(TextScorer):
         self,
         name: str,
         head: Literal["hf", "cls"] | None = None,
-        query_length: int | None = None,
-        document_length: int | None = None,
-        dropout: float | None = None,
+        query_length: Count | None = None,
+        document_length: Count | None = None,
+        dropout: Rate | None = None,
         long: Long | None = None,
         start: list[str] | str | None = None,
-        start_depth: int | None = None,
-        start_weight: float | None = None,
+        start_depth: Count | None = None,
+        start_weight: Positive | None = None,
     ) -> None:
         """Load an encoder, or a cross-encoder that was trained before.
 

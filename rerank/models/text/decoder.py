@@ -36,6 +36,7 @@ from rerank.models.text.prompt import Prompt
 from rerank.models.text.start import Start
 from rerank.models.text.template import PairTemplate
 from rerank.models.weights import align, initial_hashes
+from rerank.settings.ranges import Count, Positive, Rate
 
 T5 = "t5"
 """An encoder whose decoder answers: monoT5's score is of the first word that it says."""
@@ -205,13 +206,13 @@ class Decoder(CrossEncoder):
         template: str | dict[str, Any] | None = None,
         instruction: str | None = None,
         lora: LoRA | None = None,
-        query_length: int | None = None,
-        document_length: int | None = None,
-        dropout: float | None = None,
+        query_length: Count | None = None,
+        document_length: Count | None = None,
+        dropout: Rate | None = None,
         long: Long | None = None,
         start: list[str] | str | None = None,
-        start_depth: int | None = None,
-        start_weight: float | None = None,
+        start_depth: Count | None = None,
+        start_weight: Positive | None = None,
     ) -> None:
         """Load a decoder, a reranker that was made of one, or an adapter with its base.
 

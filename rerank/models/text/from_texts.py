@@ -16,7 +16,7 @@ from rerank.models.base import Inputs
 from rerank.models.score import ALONE, score_candidates
 from rerank.models.scorer import Scorer
 from rerank.models.text.start import Start
-from rerank.settings.ranges import check_range
+from rerank.settings.ranges import Count, check_value
 from rerank.storage.arrow import Array
 
 
@@ -77,7 +77,7 @@ class TextScorer(Scorer):
             budget: padded tokens per forward pass; None for what suits the machine.
             precision: arithmetic of the encoder.
         """
-        check_range("budget", budget)
+        check_value("budget", budget, Count | None)
         queries, documents = _sides(pairs)
         self.warn_if_untrained()
         with ALONE:
@@ -105,7 +105,7 @@ class TextScorer(Scorer):
         Raises:
             UserError: a column that the model starts from is missing, or has not a number for every document.
         """
-        check_range("top_k", top_k)
+        check_value("top_k", top_k, Count | None)
         if not isinstance(documents, Sequence) or isinstance(documents, str):
             raise UserError(f"rank: expected documents, a list of texts, not {_short(documents)}")
         if columns and not self.start.columns:

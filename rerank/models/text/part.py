@@ -21,7 +21,6 @@ from rerank.models.text.network import load_encoder, read_tokenizer
 from rerank.models.text.start import last_layer
 from rerank.models.text.template import PairTemplate
 from rerank.models.weights import align, find_model, initial_hashes
-from rerank.settings.ranges import check_range
 
 LENGTHS = (64, 256)
 """Default word pieces of a query and of a document that is cut."""
@@ -54,9 +53,6 @@ class Spec:
         long: Long | None,
     ) -> Spec:
         """See :class:`rerank.models.text.cross_encoder.CrossEncoder`."""
-        given = {"query_length": query_length, "document_length": document_length, "dropout": dropout}
-        for key, value in given.items():
-            check_range(f"model.{key}", value)
         folder = find_model(name)
         contract = checked_contract(folder)
         return cls(

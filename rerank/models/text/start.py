@@ -21,7 +21,6 @@ from rerank.lists.split_hashes import scaled
 from rerank.models.added import check_added
 from rerank.models.base import Inputs, InputsOf
 from rerank.models.score import score_candidates
-from rerank.settings.ranges import check_range
 
 if TYPE_CHECKING:
     from rerank.lists.view import Lists
@@ -60,8 +59,6 @@ class Start(nn.Module):
         super().__init__()
         if len(set(columns)) < len(columns):
             raise UserError(f"model.start: expected columns, each once, not {', '.join(columns)}")
-        if depth < 1:
-            raise UserError(f"model.start_depth: must be at least 1, not {depth}")
         self.columns, self.depth, self.weight, self.saved = list(columns), depth, weight, saved
         zeros = torch.zeros(len(columns))
         self.weights = nn.Parameter(zeros) if columns else zeros
@@ -72,8 +69,6 @@ class Start(nn.Module):
         cls, columns: list[str] | str | None, depth: int | None, weight: float | None, contract: Mapping[str, Any]
     ) -> Start:
         """What is given, else what a contract says; see :class:`rerank.models.text.cross_encoder.CrossEncoder`."""
-        check_range("model.start_depth", depth)
-        check_range("model.start_weight", weight)
         before = contract.get("start", {})
         chosen = [columns] if isinstance(columns, str) else before.get("columns") if columns is None else columns
         if not chosen:

@@ -11,6 +11,7 @@ from rerank.errors import UserError
 from rerank.features.normalise import Normaliser
 from rerank.models.vectors.inputs import FeatureInputs, ListInputs
 from rerank.models.vectors.network import FeatureNetwork, activation
+from rerank.settings.ranges import Count, Rate
 
 
 class SelfAttention(FeatureNetwork):
@@ -25,11 +26,11 @@ class SelfAttention(FeatureNetwork):
 
     def __init__(
         self,
-        width: int = 96,
-        hidden: int = 384,
-        blocks: int = 2,
-        heads: int = 1,
-        dropout: float = 0.1,
+        width: Count = 96,
+        hidden: Count = 384,
+        blocks: Count = 2,
+        heads: Count = 1,
+        dropout: Rate = 0.1,
         output: Literal["none", "tanh", "sigmoid"] = "none",
         normalise: list[Normaliser] | None = None,
         columns: list[str] | None = None,
@@ -47,8 +48,8 @@ class SelfAttention(FeatureNetwork):
             columns: what is read of every candidate: names of columns, or of one number of theirs (``features/3``);
                 null is ``features``, what feature files are parsed to.
         """
-        if min(width, hidden, blocks, heads) < 1 or width % heads:
-            raise UserError(f"model.width {width} must be a multiple of model.heads {heads}, and all of them above 0")
+        if width % heads:
+            raise UserError(f"model.width {width} must be a multiple of model.heads {heads}")
         settings = {"width": width, "hidden": hidden, "blocks": blocks, "heads": heads}
         super().__init__(settings | {"dropout": dropout, "output": output}, normalise, columns)
 

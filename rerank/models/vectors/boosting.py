@@ -30,15 +30,6 @@ Split = Literal["train", "validation"]
 
 Gain = Literal["log2", "exp-log2"]
 
-_SHARES = ("feature_fraction", "bagging_fraction", "colsample_bytree", "subsample")
-_RANGES: dict[str, tuple[int, int | None]] = {
-    **dict.fromkeys(("trees", "threads", "truncation_level", "pairs"), (1, None)),
-    **dict.fromkeys(("num_leaves", "max_bin"), (2, None)),
-    **dict.fromkeys(_SHARES, (0, 1)),
-}
-"""Smallest and largest value of settings; others are at least 0."""
-_POSITIVE = {"learning_rate", *_SHARES}
-
 
 class Trees(Model):
     """An ensemble of regression trees, grown one by one: :meth:`begin`, :meth:`grow` again and again, :meth:`keep`.
@@ -57,15 +48,6 @@ class Trees(Model):
     file: ClassVar[str]
 
     def __init__(self, settings: dict[str, Any]) -> None:
-        for name, value in settings.items():
-            low, high = _RANGES.get(name, (0, None))
-            if isinstance(value, int | float) and (value < low or (high is not None and value > high)):
-                raise UserError(
-                    f"{name} must be at least {low}{'' if high is None else f', at most {high}'}, not {value}"
-                )
-        for name in _POSITIVE & settings.keys():
-            if settings[name] == 0:
-                raise UserError(f"{name} must be above 0")
         columns = settings.pop("columns")
         self.columns = [FEATURES] if columns is None else list(columns)
         self.settings = settings

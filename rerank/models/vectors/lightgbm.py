@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rerank.errors import UserError, one_line
 from rerank.models.vectors.boosting import Gain, Objective, Split, Trees
 from rerank.models.vectors.forest import check_lightgbm
+from rerank.settings.ranges import Count, CountOrZero, NotNegative, Portion, Positive, Several
 
 if TYPE_CHECKING:
     from rerank.lists.view import Lists
@@ -43,17 +44,17 @@ class LightGBM(Trees):
 
     def __init__(
         self,
-        trees: int = 1000,
-        learning_rate: float = 0.05,
-        num_leaves: int = 31,
-        min_data_in_leaf: int = 20,
-        min_sum_hessian_in_leaf: float = 1e-3,
-        lambda_l2: float = 0.0,
-        feature_fraction: float = 1.0,
-        bagging_fraction: float = 1.0,
-        max_bin: int = 255,
-        truncation_level: int = 30,
-        threads: int | None = None,
+        trees: Count = 1000,
+        learning_rate: Positive = 0.05,
+        num_leaves: Several = 31,
+        min_data_in_leaf: CountOrZero = 20,
+        min_sum_hessian_in_leaf: NotNegative = 1e-3,
+        lambda_l2: NotNegative = 0.0,
+        feature_fraction: Portion = 1.0,
+        bagging_fraction: Portion = 1.0,
+        max_bin: Several = 255,
+        truncation_level: Count = 30,
+        threads: Count | None = None,
         columns: list[str] | None = None,
     ) -> None:
         """Set LightGBM's parameters, under its names.

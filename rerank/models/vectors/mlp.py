@@ -11,6 +11,7 @@ from rerank.errors import UserError, nearest
 from rerank.features.normalise import Normaliser
 from rerank.kernels.dropout import Dropout
 from rerank.models.vectors.network import FeatureNetwork, activation
+from rerank.settings.ranges import Count, Portion, Rate
 
 PRESETS: dict[str, dict[str, Any]] = {
     "linear": {"hidden": []},
@@ -37,13 +38,13 @@ class MLP(FeatureNetwork):
     def __init__(
         self,
         preset: str | None = None,
-        hidden: list[int] | None = None,
+        hidden: list[Count] | None = None,
         activation: Literal["relu", "celu", "gelu", "tanh", "sigmoid"] | None = None,
         batch_norm: Literal["before", "after", "none"] | None = None,
         input_norm: bool | None = None,
         output: Literal["relu", "celu", "tanh", "sigmoid", "none"] | None = None,
-        momentum: float = 0.1,
-        dropout: float = 0.0,
+        momentum: Portion = 0.1,
+        dropout: Rate = 0.0,
         normalise: list[Normaliser] | None = None,
         columns: list[str] | None = None,
     ) -> None:
@@ -72,10 +73,6 @@ class MLP(FeatureNetwork):
         settings |= PRESETS[preset] if preset else {}
         settings |= {name: value for name, value in given.items() if value is not None}
         settings |= {"momentum": momentum, "dropout": dropout}
-        if any(size < 1 for size in settings["hidden"]):
-            raise UserError(f"model.hidden: sizes must be at least 1, not {settings['hidden']}")
-        if not 0 <= dropout < 1 or not 0 < momentum <= 1:
-            raise UserError(f"model.dropout must be in [0, 1) and momentum in (0, 1], not {dropout} and {momentum}")
         super().__init__(settings, normalise, columns)
 
     @property

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from rerank.errors import UserError, one_line
 from rerank.models.vectors.boosting import Gain, Objective, Split, Trees
 from rerank.models.vectors.forest import check_xgboost
+from rerank.settings.ranges import Count, CountOrZero, NotNegative, Portion, Positive, Several
 
 if TYPE_CHECKING:
     from rerank.lists.view import Lists
@@ -29,18 +30,18 @@ class XGBoost(Trees):
     def __init__(
         self,
         objective: Literal["rank:ndcg", "rank:pairwise"] = "rank:ndcg",
-        trees: int = 1000,
-        learning_rate: float = 0.05,
-        max_depth: int = 6,
-        max_leaves: int = 0,
-        min_child_weight: float = 1.0,
-        reg_lambda: float = 1.0,
-        colsample_bytree: float = 1.0,
-        subsample: float = 1.0,
-        max_bin: int = 256,
+        trees: Count = 1000,
+        learning_rate: Positive = 0.05,
+        max_depth: CountOrZero = 6,
+        max_leaves: CountOrZero = 0,
+        min_child_weight: NotNegative = 1.0,
+        reg_lambda: NotNegative = 1.0,
+        colsample_bytree: Portion = 1.0,
+        subsample: Portion = 1.0,
+        max_bin: Several = 256,
         pair_method: Literal["topk", "mean"] = "topk",
-        pairs: int = 32,
-        threads: int | None = None,
+        pairs: Count = 32,
+        threads: Count | None = None,
         columns: list[str] | None = None,
     ) -> None:
         """Set XGBoost's parameters, under its names.
