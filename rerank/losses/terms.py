@@ -41,7 +41,7 @@ class Term:
     scaling: Scaling | None = None
 
     def __post_init__(self) -> None:
-        check_arguments(Term, vars(self), f"loss: of {type(self.loss).__name__}")
+        check_arguments(Term, vars(self), "Term")
         if self.scaling is not None and self.target == GRADES:
             raise UserError(f"loss: {type(self.scaling).__name__} scales columns; grades are taken as they are")
         if self.loss.reduction == "none":

@@ -159,7 +159,7 @@ def test_targets_that_cannot_be_are_refused_before_training(
 def test_what_makes_no_sum_is_refused() -> None:
     for make, says in (
         (lambda: Terms([]), "one term at least"),
-        (lambda: Term(ListNet(), weight=-1), "weight of ListNet must be at least 0"),
+        (lambda: Term(ListNet(), weight=-1), "Term.weight: must be at least 0"),
         (lambda: Term(ListNet(), scaling=MinMax()), "MinMax scales columns"),
         (lambda: Term(ListNet(reduction="none")), "mean or sum, not none"),
         (lambda: Ramp(-1), "at least 0"),
