@@ -13,7 +13,8 @@ from rerank.commands.exits import exit_code
 from rerank.errors import UserError, nearest
 from rerank.settings.named import find_own_classes
 from rerank.settings.parser import call
-from rerank.settings.ranges import check_unused
+from rerank.settings.ranges import Count, check_unused
+from rerank.tasks.search import Search
 
 log = logging.getLogger("rerank")
 
@@ -31,19 +32,22 @@ def demo(output: str = "demo", ask: str | None = None, full: bool = False) -> No
     run_demo(Path(output), ask, full)
 
 
-def retrieve(output: str, **asked: Any) -> None:
+def retrieve(output: str, search: Search, bm25: bool = False, **options: Any) -> None:
     """Store candidates as ranked lists: those that BM25 finds, those in other systems' runs, or both.
 
-    Memory does not grow with BM25's candidates, and a search that was stopped resumes if the command is given again.
-    From several runs, the lists have the union of the candidates and a column of scores for each.
+    Memory does not grow with BM25's candidates. From several runs, the lists have the union of the candidates and a
+    column of scores for each.
 
     Args:
         output: lists folder to make.
-        asked: what :func:`rerank.retrieve` takes.
+        search: how BM25 searches.
+        bm25: search with BM25 even if runs or hits are given; so does any option of its search.
+        options: what :func:`rerank.retrieve` takes.
     """
-    made = tasks.retrieve(output=output, **asked)
-    documents = made.store.documents.num_rows
-    log.info("%s: %d queries, %d candidates, %d distinct documents", output, len(made), made.size, documents)
+    searches = bm25 or search != Search()
+    stored = tasks.retrieve(output=output, search=search if searches else None, **options)
+    documents = stored.store.documents.num_rows
+    log.info("%s: %d queries, %d candidates, %d distinct documents", output, len(stored), stored.size, documents)
 
 
 def lists(
@@ -166,30 +170,42 @@ def export(lists: str, output: str, column: str | None = None, model: str | None
     write(Lists.open(lists), output, column)
 
 
-def rerank(lists: str | None = None, output: str | None = None, stdin: bool = False, **asked: Any) -> None:
+def rerank(
+    model: str,
+    lists: str | None = None,
+    output: str | None = None,
+    stdin: bool = False,
+    depth: Count | None = None,
+    first_stage_weight: str = "0",
+    precision: Literal["auto", "bf16", "fp32"] = "auto",
+    token_budget: Count | None = None,
+) -> None:
     """Score ranked lists with a trained model and write the run.
 
     If the command was killed, the same command finishes the work. Several processes (``torchrun``), on one machine or
     many, share the lists.
 
     Args:
+        model: folder of a trained model, such as runs/x/best.
         lists: lists folder made by ``rerank retrieve``, or a file of feature vectors (LETOR, svmlight).
         output: run file to write (TREC).
         stdin: read queries with their documents from standard input, a JSON object per line, and answer each with a
             line: {"query": "…", "documents": ["…"]} with {"ranking": [{"index": 0, "score": 1.5}]}.
-        asked: what :func:`rerank.rerank_lists` takes.
+        depth: candidates reranked per query; null takes all of the list. Deeper ones are left out.
+        first_stage_weight: share of the first stage's scores (z-normalised per query) in the final score, 0 to 1, or
+            "tuned" for the share that the model's training found best on its validation lists.
+        precision: arithmetic of the encoder; auto takes bf16 where the hardware is fast at it.
+        token_budget: padded tokens (documents, for feature vectors) per forward pass; null takes the model's own.
     """
-    work = tasks.rerank_lists
     if stdin:
         from rerank.tasks.answer import answer_lines
 
         why = "--stdin reads from the standard input, and answers on the standard output"
         check_unused(why, rerank, lists=lists, output=output)
-        check_unused("--stdin scores all documents of a line; its top_k limits the answer", work, depth=asked["depth"])
-        weight = asked["first_stage_weight"]
-        check_unused("--stdin has no first stage to mix in", work, first_stage_weight=weight)
+        check_unused("--stdin scores all documents of a line; its top_k limits the answer", rerank, depth=depth)
+        check_unused("--stdin has no first stage to mix in", rerank, first_stage_weight=first_stage_weight)
         with open(1, "w", encoding="utf-8", closefd=False) as out:  # whatever the terminal's encoding is
-            failed = answer_lines(asked["model"], sys.stdin.buffer, out, asked["token_budget"], asked["precision"])
+            failed = answer_lines(model, sys.stdin.buffer, out, token_budget, precision)
         if failed:
             raise UserError("some lines could not be answered; each says why")
         return
@@ -200,10 +216,9 @@ def rerank(lists: str | None = None, output: str | None = None, stdin: bool = Fa
     from rerank.storage.files import check_apart
     from rerank.tasks.rerank_lists import ranked_with
 
-    check_apart(str(output), lists=lists, model=asked["model"])
-    precision, budget = asked.pop("precision"), asked["token_budget"]
-    ranked, weight = ranked_with(lists=str(lists), **asked)
-    write_reranked(asked["model"], ranked, str(output), weight, precision=precision, budget=budget)
+    check_apart(str(output), lists=lists, model=model)
+    ranked, weight = ranked_with(model, str(lists), depth, first_stage_weight, token_budget)
+    write_reranked(model, ranked, str(output), weight, precision=precision, budget=token_budget)
 
 
 def train(argv: Sequence[str]) -> None:
@@ -339,15 +354,6 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     )
 }
 
-WORK: dict[Callable[..., Any], Callable[..., Any]] = {
-    retrieve: tasks.retrieve,
-    export: tasks.export_model,
-    rerank: tasks.rerank_lists,
-    evaluate: tasks.evaluate,
-}
-"""The library's function under a command: its parameters are options, too."""
-
-
 PLAIN = {"losses": "name", "lists": "folder", "verify": "path"}
 """Commands with an option whose name may be left out: ``rerank lists DIR``."""
 
@@ -375,7 +381,7 @@ def run(argv: Sequence[str]) -> None:
         name, *words = argv
         if name in PLAIN and words and not words[0].startswith("-"):
             words[0] = f"--{PLAIN[name]}={words[0]}"
-        call(name, COMMANDS[name], words, WORK.get(COMMANDS[name]))
+        call(COMMANDS[name], words)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -91,6 +91,6 @@ def command(argv: Sequence[str]) -> None:
     parser = make_parser("pool", pool)
     add_config(parser)
     parser.add_function_arguments(pool)
-    options = vars(parse(parser, shell_like([pool], argv)))
+    options = vars(parse(parser, shell_like(parser, argv)))
     options.pop("config")
     pool(**options)

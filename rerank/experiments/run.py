@@ -21,7 +21,7 @@ from rerank.experiments.identities import Identities
 from rerank.experiments.keep import KeptFile, collect, key_of, restore, update_kept
 from rerank.experiments.progress import Progress
 from rerank.experiments.rows import UntrainedRows, stored_measurement, test_lists
-from rerank.experiments.search import Search, make_search
+from rerank.experiments.search import PointSearch, make_search
 from rerank.experiments.worker import note
 from rerank.retrieval.runs import Run
 from rerank.settings.configs import merged
@@ -86,7 +86,7 @@ class Experiment:
 
     def __post_init__(self) -> None:
         self._trained: dict[Group, dict[Path, Trained | None]] = {}  # by folder, in the order asked for
-        self._searches: dict[Group, Search] = {}
+        self._searches: dict[Group, PointSearch] = {}
         self._lives: dict[Group, Life] = {}
         self._waiting: dict[Group, int] = {}  # tasks that each life waits for
         self._ready: deque[Task] = deque()
@@ -356,6 +356,6 @@ def error_of(reply: Mapping[str, Any]) -> str | None:
     return f"its process was stopped ({reply['stopped']})" if "stopped" in reply else reply.get("error")
 
 
-def search_of(plan: Plan, group: Group) -> Search:
+def search_of(plan: Plan, group: Group) -> PointSearch:
     """The search of a method on a fold with a seed."""
     return make_search(plan.config.methods[group.method].search, plan.config.trials, group.seed)

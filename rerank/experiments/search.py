@@ -17,7 +17,7 @@ Point = dict[str, Any]
 """Values by dotted key."""
 
 
-class Search(ABC):
+class PointSearch(ABC):
     """Points to try, asked for as results come in."""
 
     size: int
@@ -32,7 +32,7 @@ class Search(ABC):
         """What a point reached on validation (the more the better); None where it failed."""
 
 
-class Grid(Search):
+class Grid(PointSearch):
     """Every combination of the values."""
 
     def __init__(self, space: Mapping[str, Any]) -> None:
@@ -49,7 +49,7 @@ class Grid(Search):
         """No point depends on another's value."""
 
 
-class Optuna(Search):
+class Optuna(PointSearch):
     """Points suggested by the tree-structured Parzen estimator, one at a time.
 
     Each depends on the seed and on what the ones before reached and on nothing else, so that an interrupted search
@@ -93,7 +93,7 @@ class Optuna(Search):
         return suggest(key, low, high, log=log)
 
 
-def make_search(space: Mapping[str, Any], trials: int | None, seed: int) -> Search:
+def make_search(space: Mapping[str, Any], trials: int | None, seed: int) -> PointSearch:
     """A full grid, or Optuna where the grid has more than ``trials`` points or a range is given."""
     ranges = any(isinstance(options, dict) for options in space.values())
     if trials is None or not (ranges or math.prod(map(len, space.values())) > trials):

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import copy
-import functools
-import inspect
 import json
 import logging
 import re
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from rerank.errors import UserError, one_line
 from rerank.settings.described import Described
 from rerank.settings.named import find_class
-from rerank.settings.ranges import check_arguments
+from rerank.settings.ranges import annotations_of, check_arguments
 from rerank.settings.refused import refused
 
 if TYPE_CHECKING:
@@ -108,45 +107,31 @@ def _check_classes(value: Any, key: str) -> None:
         _check_classes(inner, key if name == "init_args" else f"{key}.{name}".lstrip("."))
 
 
-def call(name: str, function: Callable[..., Any], argv: Sequence[str], work: Callable[..., Any] | None = None) -> Any:
-    """Run a command whose options are the parameters of a function.
+def call(function: Callable[..., Any], argv: Sequence[str]) -> Any:
+    """Run the command of a function: its parameters are the options, and those of what it passes ``**options`` to.
+
+    A parameter that takes a data class is as many options as that has fields.
 
     Args:
-        name: the command.
-        function: what it does.
-        argv: its words.
-        work: the library's function under it, whose parameters are options before its own; where both have one of a
-            name, the command's counts.
+        function: what the command does; its name is the command's.
+        argv: the words behind it.
     """
-    parser = make_parser(name, function)
-    own = [key for key, p in inspect.signature(function).parameters.items() if p.kind is not p.VAR_KEYWORD]
-    if work is not None:
-        parser.add_function_arguments(work, skip=set(own), as_group=False)
-    parser.add_function_arguments(_without_more(function), as_group=False)
-    return function(**vars(parse(parser, shell_like([*([work] if work else []), function], argv))))
+    parser = make_parser(function.__name__, function)
+    groups = {
+        key: kind for key, kind in annotations_of(function).items() if isinstance(kind, type) and is_dataclass(kind)
+    }
+    parser.add_function_arguments(function, as_group=False, skip=set(groups))
+    for kind in groups.values():
+        parser.add_class_arguments(kind, as_group=False)
+    options = vars(parse(parser, shell_like(parser, argv)))
+    for key, kind in groups.items():
+        options[key] = kind(**{field.name: options.pop(field.name) for field in fields(kind)})
+    return function(**options)
 
 
-def _without_more(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function as its parser shall see it: without ``**asked``, which other options fill."""
-
-    @functools.wraps(function)
-    def seen(*args: Any, **kwargs: Any) -> Any:
-        return function(*args, **kwargs)
-
-    signature = inspect.signature(function)
-    named = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-    seen.__signature__ = signature.replace(parameters=named)  # type: ignore[attr-defined]
-    return seen
-
-
-def shell_like(functions: Sequence[Callable[..., Any]], argv: Sequence[str]) -> list[str]:
+def shell_like(parser: ArgumentParser, argv: Sequence[str]) -> list[str]:
     """Let lists be written ``--runs A B`` and switches ``--overwrite``, as elsewhere in the shell."""
-    kinds: dict[str, str] = {}
-    for function in functions:
-        names = inspect.unwrap(function).__globals__
-        for key, parameter in inspect.signature(function).parameters.items():
-            hint = eval(parameter.annotation, names)  # an annotation of ours, which may be a name such as Runs
-            kinds[key] = hint.__name__ if hint is bool else str(hint)
+    types = {action.dest: getattr(action, "_typehint", action.type) for action in parser._actions}
     result: list[str] = []
     lists: dict[str, list[str]] = {}  # one that is given several times has all its values
     position = 0
@@ -154,12 +139,12 @@ def shell_like(functions: Sequence[Callable[..., Any]], argv: Sequence[str]) -> 
         word = argv[position]
         position += 1
         name, equals, value = word.partition("=")
-        kind = kinds.get(name.removeprefix("--").replace("-", "_"), "") if word.startswith("--") else ""
+        hint = types.get(name.removeprefix("--").replace("-", "_")) if word.startswith("--") else None
         values = list(takewhile(lambda value: not value.startswith("--"), argv[position:]))
-        if kind.startswith("list") and not value.startswith("["):
+        if str(hint).startswith(("list", "typing.Optional[list", "typing.List")) and not value.startswith("["):
             lists.setdefault(name, []).extend([value, *values] if equals else values)
             position += len(values)
-        elif kind == "bool" and not equals and not values:
+        elif hint is bool and not equals and not values:
             result.append(f"{word}=true")
         else:
             result.append(word)

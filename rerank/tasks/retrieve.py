@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-import logging
 import tempfile
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -11,15 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rerank.errors import UserError
-from rerank.settings.ranges import Count, NotNegative, Share, check_arguments
+from rerank.settings.ranges import Count, check_arguments
 from rerank.storage.files import check_apart
 from rerank.tasks.forms import Judgments, Queries, Runs, Source
+from rerank.tasks.search import Search
 
 if TYPE_CHECKING:
     from rerank.collections import Collection, Query
     from rerank.lists.view import Lists
-
-log = logging.getLogger("rerank")
 
 
 def retrieve(
@@ -27,28 +24,19 @@ def retrieve(
     output: str | None = None,
     depth: Count = 150,
     run: Runs | None = None,
+    search: Search | None = None,
     order: str | None = None,
-    bm25: bool = False,
-    index: str | None = None,
     queries: Queries | None = None,
     query_fields: list[str] | None = None,
     qrels: Judgments | None = None,
     fields: list[str] | None = None,
     columns: list[str] | None = None,
-    k1: NotNegative = 0.9,
-    b: Share = 0.4,
-    rm3: bool = False,
-    language: str = "en",
-    tune_on: str | None = None,
-    tune_measure: str = "nDCG@10",
     add_relevant: bool = False,
-    threads: Count | None = None,
     overwrite: bool = False,
 ) -> Lists:
     """Store candidates as ranked lists: those that BM25 finds, or those of other systems' runs, or all of them.
 
-    Memory does not grow with BM25's candidates; a search that was stopped resumes when the command is given again. With
-    several runs, the lists are their union, with a column for each.
+    Memory does not grow with BM25's candidates. With several runs, the lists are their union, with a column for each.
 
     Args:
         collection: an ir_datasets id, beir:DIR/SPLIT, files:DIR, trec:DIR, smart:DIR, lucene:NAME or demo; or existing
@@ -58,24 +46,16 @@ def retrieve(
         depth: candidates per query.
         run: run files to take the candidates from, instead of BM25: FILE or NAME=FILE (TREC, MS MARCO, JSONL,
             Parquet); each becomes a column of that name. They are read into memory.
+        search: how BM25 searches; it then does so beside runs, too. Null searches where nothing else is ranked.
         order: the column that orders the lists; null takes rrf, the fused reciprocal ranks, for several runs; for hits,
             score or their first number.
-        bm25: search BM25 as well, if runs are given.
-        index: a Lucene index (folder, or name of a prebuilt one) to search, instead of one built here.
         queries: queries (JSONL, TSV, TREC topics or a collection); null takes the collection's own.
         query_fields: fields that make up a query's text: title, desc, narr of TREC topics, keys of JSONL; null takes
             the title.
         qrels: judgments (TREC file, BEIR TSV or collection); null takes the collection's own.
         fields: text fields of a document; null takes all.
         columns: names of the fields of hits, as NAME=FIELD: query=question text=passage.
-        k1: BM25's term frequency saturation.
-        b: BM25's length normalisation.
-        rm3: expand queries by RM3.
-        language: language of texts and queries, which chooses Lucene's analyser: de, fr, ar, zh and others.
-        tune_on: a collection whose judged queries are used to choose k1 and b (training queries, never test queries).
-        tune_measure: the measure that tuning maximises.
         add_relevant: add the relevant documents that the first stage missed; only training sees them.
-        threads: threads for indexing and searching; null takes all cores.
         overwrite: replace an existing folder.
 
     Returns:
@@ -84,42 +64,29 @@ def retrieve(
     Raises:
         UserError: options that contradict each other, or a collection or file that is missing or damaged.
     """
-    from rerank.collections import open_collection
     from rerank.collections.hits import HitsCollection
     from rerank.collections.judgments import as_qrels
-    from rerank.evaluation.measure_names import parse_measure
-    from rerank.evaluation.measures import Evaluator
     from rerank.lists.build import ORDER, build_lists
     from rerank.lists.hits import lists_of_hits
     from rerank.lists.view import Lists
-    from rerank.retrieval.bm25 import BM25, build_index, find_index
     from rerank.retrieval.forms import as_run
     from rerank.retrieval.fuse import Pool
     from rerank.retrieval.known import ScoreKnown, score_known
     from rerank.retrieval.runs import Run
     from rerank.retrieval.search import search_stored
-    from rerank.retrieval.tune import tune
     from rerank.storage.locks import held
 
-    options = locals()
-    check_arguments(retrieve, {name: options[name] for name in ("depth", "threads", "k1", "b")})
-    parameters = inspect.signature(retrieve).parameters
-    searched_with = [name for name in SEARCHING if options[name] != parameters[name].default]
-    measure = parse_measure(tune_measure, "tune_measure")
+    check_arguments(retrieve, {"depth": depth, "search": search})
     with ExitStack() as opened:
         folder = _place(output, overwrite, opened)
-        given = _named(run)
-        for form in given.values():
+        forms = _named(run)
+        for form in forms.values():
             check_apart(folder, run=form)
-        check_apart(folder, collection=collection, queries=queries, qrels=qrels, tune_on=tune_on, index=index)
-        if ORDER in given and bm25:
-            raise UserError(f"bm25: {given[ORDER]} is a column bm25 already; write --run NAME={given[ORDER]}")
-        if given and not bm25 and searched_with:
-            raise UserError(f"{searched_with[0]}: runs are given; to search, say --bm25")
-        if tune_on and (fixed := [key for key in searched_with if key in ("k1", "b")]):
-            raise UserError(f"{fixed[0]}: --tune-on decides k1 and b; say one or the other")
-        if "tune_measure" in searched_with and not tune_on:
-            raise UserError("tune_measure: is what --tune-on COLLECTION maximises; name one")
+        check_apart(folder, collection=collection, queries=queries, qrels=qrels)
+        if search is not None:
+            check_apart(folder, tune_on=search.tune_on, index=search.index)
+            if ORDER in forms:
+                raise UserError(f"run: BM25's column is called {ORDER}, too; write --run NAME={forms[ORDER]}")
         opened.enter_context(held(folder, "rerank retrieve"))
         source = _opened(collection, fields, columns)
         judgments = None if qrels is None else as_qrels(qrels)
@@ -128,53 +95,37 @@ def retrieve(
                 source.ask(_asked(queries, source, query_fields))
             elif query_fields:
                 raise UserError("query_fields: hits have one query text; --columns query=FIELD says which it is")
-            if not given and not bm25:
-                if searched_with:
-                    raise UserError(f"{searched_with[0]}: {collection} is ranked already; to search it, say --bm25")
+            if not forms and search is None:
                 if add_relevant:
                     raise UserError(f"add_relevant: {collection} has no documents beyond the hits")
                 order = order or source.order
-                made = lists_of_hits(source, folder, depth=depth, qrels=judgments, order=order, replace=overwrite)
-                return made if output is not None else Lists.of(made.store.in_memory())
-        asked = _asked(queries, source, query_fields)
+                lists = lists_of_hits(source, folder, depth=depth, qrels=judgments, order=order, replace=overwrite)
+                return lists if output is not None else Lists.of(lists.store.in_memory())
+        if not forms:
+            search = search or Search()
+        wanted = _asked(queries, source, query_fields)
         if judgments is None:
             judgments = source.qrels()
-        searching = bm25 or not given
-        Pool(
-            {name: {} for name in [ORDER] * searching + list(given)}, order
-        )  # a wrong order is refused before the work
-        runs: dict[str, Run] = {name: as_run(form, f"run {name}") for name, form in given.items()}
+        names = ([ORDER] if search else []) + list(forms)
+        Pool({name: {} for name in names}, order)  # a wrong order is refused before the work
+        runs: dict[str, Run] = {name: as_run(form, f"run {name}") for name, form in forms.items()}
         paths = {
-            name: str(form) if isinstance(form, str | Path) else type(form).__name__ for name, form in given.items()
+            name: str(form) if isinstance(form, str | Path) else type(form).__name__ for name, form in forms.items()
         }
-        retriever: dict[str, Any] = {"run": paths} if given else {}
+        retriever: dict[str, Any] = {"run": paths} if forms else {}
         score_added: ScoreKnown | None = None
-        if searching:
-            where = find_index(index) if index else build_index(source, None, threads, language)
-            model = BM25(k1=k1, b=b, rm3=rm3, language=language)
-            if tune_on is not None:
-                training = open_collection(tune_on, fields)
-                grades = training.qrels() or {}
-                judged = [query for query in training.queries() if query.id in grades]
-                if not judged:
-                    raise UserError(f"tune_on: none of the queries of {tune_on} has judgments")
-                evaluator = Evaluator({query.id: grades[query.id] for query in judged}, measure)
-
-                def mean(found: Run) -> float:
-                    return evaluator(found, "BM25", warn=False).mean[str(measure)]
-
-                tuned = tune(where, judged, mean, depth, rm3=rm3, language=language)
-                model = tuned.best
-                log.info("tuned on %s: k1 %g, b %g, %s %.4f", tune_on, model.k1, model.b, tune_measure, tuned.value)
-            runs = {ORDER: search_stored(model, where, asked, folder.parent, depth, threads), **runs}
-            retriever |= {"bm25": vars(model), "tuned_on": tune_on}
+        if search is not None:
+            index = search.searched_index(source)
+            model = search.model(index, depth, fields)
+            runs = {ORDER: search_stored(model, index, wanted, folder.parent, depth, search.threads), **runs}
+            retriever |= {"bm25": vars(model), "tuned_on": search.tune_on}
             if add_relevant:
-                score_added = opened.enter_context(score_known(model, where, complete=index is None))
+                score_added = opened.enter_context(score_known(model, index, complete=search.index is None))
         lists = build_lists(
             source,
             Pool(runs, order),
             folder,
-            queries=asked,
+            queries=wanted,
             depth=depth,
             qrels=judgments,
             retriever=retriever,
@@ -234,7 +185,3 @@ def _asked(queries: Any, source: Collection, fields: list[str] | None) -> list[Q
             Query(checked_id(id, "queries"), checked_text(text, f"queries: {id!r}")) for id, text in queries.items()
         ]
     return list(read_queries(source if queries is None else queries, fields))
-
-
-SEARCHING = ("tune_on", "index", "rm3", "k1", "b", "language", "tune_measure", "threads")
-"""Options of ``rerank retrieve`` that only BM25's search takes."""

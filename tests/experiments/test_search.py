@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from rerank.errors import UserError
-from rerank.experiments.search import Grid, Optuna, Search, check_space, make_search
+from rerank.experiments.search import Grid, Optuna, PointSearch, check_space, make_search
 
 SPACE: dict[str, Any] = {
     "alpha": {"low": 0.1, "high": 100.0, "log": True},
@@ -15,7 +15,7 @@ SPACE: dict[str, Any] = {
 }
 
 
-def go(search: Search, failing: int = -1) -> list[dict[str, Any]]:
+def go(search: PointSearch, failing: int = -1) -> list[dict[str, Any]]:
     """All points of a search for the best alpha, 10."""
     points: list[dict[str, Any]] = []
     while asked := search.ask():

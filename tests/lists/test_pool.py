@@ -196,11 +196,11 @@ def test_scores_beyond_float32_are_refused(tmp_path: Path) -> None:
         (["--run", "A", "--order", "rrf"], "order: no column 'rrf'"),
         (["--order", "splade"], "order: no column 'splade'"),
         (["--run", "rrf=A", "B"], "a run is called 'rrf'"),
-        (["--run", "bm25=A", "--bm25"], "is a column bm25 already"),
+        (["--run", "bm25=A", "--bm25"], "run: BM25's column is called bm25, too"),
         (["--run", "no such.trec"], "no such.trec: no such file"),
         (["--run", "x="], "x=: no such file"),
         (["--run", "../x=A"], "column '../x': a name has letters"),
-        (["--run", "A", "--rm3"], "rm3: runs are given; to search, say --bm25"),
+        (["--run", "bm25=A", "--rm3"], "run: BM25's column is called bm25, too"),
     ],
 )
 def test_what_cannot_be_is_refused_before_any_work(

@@ -14,6 +14,7 @@ from rerank.evaluation.measures import Evaluator, evaluate
 from rerank.retrieval import BM25, build_index, tune, write_run
 from rerank.retrieval.runs import Run
 from rerank.tasks import retrieve
+from rerank.tasks.search import Search
 
 GRID = [BM25(k1, b) for k1 in (0.0, 0.9) for b in (0.0, 1.0)]
 
@@ -73,7 +74,7 @@ def test_what_evaluation_measures_can_be_tuned_for(
 ) -> None:
     """One parser says what a measure is, here and in every table."""
     caplog.set_level("INFO", "rerank")
-    lists = retrieve(fruit.name, tune_on=fruit.name, tune_measure=measure, depth=5)
+    lists = retrieve(fruit.name, search=Search(tune_on=fruit.name, tune_measure=measure), depth=5)
     value = float(evaluate(lists.run(), lists.qrels or {}, measure).mean[measure])
     assert f"{measure} {value:.4f}" in caplog.text
 
@@ -81,8 +82,8 @@ def test_what_evaluation_measures_can_be_tuned_for(
 def test_what_cannot_be_tuned_is_refused(fruit: Collection, tmp_path: Path) -> None:
     for measure, said in {"nDGC@10": "did you mean 'nDCG'", "nDCG@10 AP": "takes one measure, not nDCG@10 AP"}.items():
         with pytest.raises(UserError, match=said):
-            retrieve(fruit.name, tune_on=fruit.name, tune_measure=measure)
+            retrieve(fruit.name, search=Search(tune_on=fruit.name, tune_measure=measure))
     (tmp_path / "docs.tsv").write_text("a\tquark\n")
     (tmp_path / "queries.tsv").write_text("1\tquark\n")
     with pytest.raises(UserError, match=r"none of the queries of .* has judgments"):
-        retrieve(fruit.name, tune_on=f"files:{tmp_path}")
+        retrieve(fruit.name, search=Search(tune_on=f"files:{tmp_path}"))
