@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import linecache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -94,10 +95,10 @@ __version__ = "0.1.0"
 
 def _read_homes() -> dict[str, str]:
     """The module of each name, read off the imports above, which only type checkers and editors carry out."""
-    with open(__file__, encoding="utf-8") as file:
-        (unused,) = (node for node in ast.parse(file.read()).body if isinstance(node, ast.If))
-    found = (node for node in unused.body if isinstance(node, ast.ImportFrom) and node.module not in (None, __name__))
-    return {alias.name: str(node.module).removeprefix(f"{__name__}.") for node in found for alias in node.names}
+    source = "".join(linecache.getlines(__file__, globals()))  # of a zipped package, too
+    (unused,) = (node for node in ast.parse(source).body if isinstance(node, ast.If))
+    imports = (node for node in unused.body if isinstance(node, ast.ImportFrom) and node.module not in (None, __name__))
+    return {alias.name: str(node.module).removeprefix(f"{__name__}.") for node in imports for alias in node.names}
 
 
 _HOMES = _read_homes()

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-import ast
+import inspect
+import re
+import textwrap
+from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 
+from rerank.errors import UserError, nearest
+from rerank.training.classes import docstrings, first_lines
+
 WIDTH = 110
+DIRECT = "A DirectMetric is a measure (`rerank measures`) made differentiable by one of these relaxations:"
+SUM = "Terms are a sum of losses, each with a target (the grades, or a column), a weight and a scaling:"
 
 
 def models() -> str:
     """Every model, and the normalisers of features."""
     from rerank.models.load import MODELS, NORMALISERS
-    from rerank.training.classes import first_lines
 
     foot = "`rerank train --model.help NAME` says what goes into one. A model of your own is named by its import path."
     return _page({"": first_lines(MODELS), "Normalisers of features:": first_lines(NORMALISERS)}, foot)
@@ -22,12 +30,11 @@ def measures() -> str:
     import rerank.measures
     from rerank.measures.names import MEASURES
 
-    lines = {name: _first_line(getattr(rerank.measures, name)) for name in MEASURES}
     foot = (
         "Names are those of ir-measures: nDCG@10, AP(rel=2), nDCG(dcg='exp-log2')@10. These can be trained on and "
         "monitored;\n`rerank evaluate --measures` takes all that ir-measures has."
     )
-    return _page({"": lines}, foot)
+    return _page({"": _said({name: getattr(rerank.measures, name) for name in MEASURES})}, foot)
 
 
 def collections() -> str:
@@ -35,30 +42,63 @@ def collections() -> str:
     import rerank.collections
     from rerank.collections.names import PREFIXES
 
-    said = {}
+    texts: dict[str, str] = {}
     for path in sorted(Path(rerank.collections.__path__[0]).rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ClassDef) and (text := ast.get_docstring(node)):
-                said[node.name] = " ".join(text.partition("\n\n")[0].split())
-    lines = {"an id": said["IrDataset"], "demo": said["DemoCollection"]}
+        texts |= docstrings(path)
+    first = {name: " ".join(text.partition("\n\n")[0].split()) for name, text in texts.items()}
+    lines = {"an id": first["IrDataset"], "demo": first["DemoCollection"]}
     for prefix in PREFIXES:  # a collection's documentation begins with how it is written
-        (text,) = (text for text in said.values() if text.startswith(f"``{prefix}"))
-        lines[prefix] = text
+        (lines[prefix],) = (text for text in first.values() if text.startswith(f"``{prefix}"))
     return _page({"": lines}, "Files may be compressed: .gz, .xz, .zst, .bz2.")
 
 
-def _first_line(kind: type) -> str:
-    return (kind.__doc__ or "").strip().partition("\n")[0]
+def losses(name: str | None = None) -> str:
+    """One line for each loss, relaxation and part of a sum; or the whole definition of one.
+
+    Args:
+        name: one of them; None lists all.
+
+    Raises:
+        UserError: no loss or relaxation of this name.
+    """
+    all_losses, relaxations = import_module("rerank.losses"), import_module("rerank.relaxations")
+    groups = {"": all_losses.load_all(), DIRECT: relaxations.load_all(), SUM: all_losses.load_parts()}
+    kinds = {key: kind for group in groups.values() for key, kind in group.items()}
+    if name is None:
+        foot = (
+            "`rerank losses NAME` says what one computes, its parameters and its paper.\n"
+            "Every loss also takes reduction='mean' ('sum', 'none')."
+        )
+        return _page({head: _said(group) for head, group in groups.items()}, foot)
+    if name not in kinds:
+        raise UserError(f"no loss {name!r}{nearest(name, kinds)}; known: {', '.join(kinds)}")
+    return f"{name}({', '.join(_parameters(kinds[name]))})\n\n{inspect.getdoc(kinds[name])}"
 
 
-def _page(groups: dict[str, dict[str, str]], foot: str) -> str:
-    width = max(len(name) for lines in groups.values() for name in lines)
+def _parameters(kind: type) -> list[str]:
+    """``name=default`` of every parameter but the one that all losses have."""
     shown = []
+    for key, parameter in inspect.signature(kind).parameters.items():
+        default = parameter.default
+        if default is parameter.empty:
+            shown.append(key)
+        elif key != "reduction":
+            shown.append(f"{key}={default:g}" if isinstance(default, float) else f"{key}={default!r}")
+    return shown
+
+
+def _said(kinds: Mapping[str, type]) -> dict[str, str]:
+    return {name: (inspect.getdoc(kind) or "").partition("\n")[0] for name, kind in kinds.items()}
+
+
+def _page(groups: Mapping[str, Mapping[str, str]], foot: str) -> str:
+    """A line for each entry, without reStructuredText's marks, below the heads of their groups."""
+    width = max(len(name) for lines in groups.values() for name in lines)
+    parts = []
     for head, lines in groups.items():
-        entries = (f"  {name:<{width}}  {text.replace('``', '')}" for name, text in lines.items())
-        shown.append("\n".join([head] * bool(head) + [_cut(entry) for entry in entries]))
-    return "\n\n".join([*shown, foot])
-
-
-def _cut(line: str) -> str:
-    return line if len(line) <= WIDTH else line[: WIDTH - 2].rpartition(" ")[0] + " …"
+        entries = [head] if head else []
+        for name, text in lines.items():
+            plain = re.sub(r":\w+:`([^`]*)`", r"\1", text).replace("``", "")
+            entries.append(f"  {name:<{width}}  {textwrap.shorten(plain, WIDTH - width - 4, placeholder=' …')}")
+        parts.append("\n".join(entries))
+    return "\n\n".join([*parts, foot])

@@ -267,9 +267,9 @@ def losses(name: str | None = None) -> None:
     Args:
         name: the loss to explain.
     """
-    from rerank.commands.losses import listing
+    from rerank.commands import catalogue
 
-    print(listing(name))
+    print(catalogue.losses(name))
 
 
 def measures() -> None:

@@ -91,9 +91,9 @@ def page() -> str:
 def kinds_of(key: str) -> str:
     """The classes that a key takes, a line each."""
     if key == "loss":
-        from rerank.commands.losses import listing
+        from rerank.commands.catalogue import losses
 
-        return listing()
+        return losses()
     lines = [f"  {name:<20} {text.replace('``', '')}" for name, text in first_lines(KINDS[key]).items()]
     return "\n".join([*lines, "", f"`rerank train --{key}.help NAME` says what goes into one of them."])
 

@@ -15,9 +15,6 @@ if TYPE_CHECKING:
 
 Settings = dict[str, Any]
 
-LARGEST = 1_000_000
-"""Bytes of a configuration, and characters with its aliases written out; ours have some thousands."""
-
 NAMES = ("methods", "ensembles", "figures", "published", "refit")
 """Keys of an experiment below which keys stay as written: they are names (``R4.L``), or go into cells later."""
 
@@ -54,7 +51,7 @@ def read_config(path: str | Path, extending: Sequence[Path] = ()) -> Settings:
         extending: the files that led here.
 
     Raises:
-        UserError: the file cannot be read, is too large, is no YAML mapping, or extends itself.
+        UserError: the file cannot be read, is no YAML mapping, or extends itself.
     """
     text = path if isinstance(path, str) and "\n" in path else None
     path = Path("YAML" if text else path)
@@ -156,17 +153,9 @@ def _parse(path: Path, given: str | None = None) -> tuple[yaml.Node, Settings]:
     from jsonargparse import get_loader
 
     try:
-        if given is None:
-            with path.open("rb") as file:
-                text = file.read(LARGEST + 1)
-        else:
-            text = given.encode()
-        if len(text) > LARGEST:
-            raise UserError(f"{path}: more than {LARGEST:,} bytes: not a configuration")
-        node = yaml.compose(text.decode(), Loader=yaml.SafeLoader)
-        if node is not None and _length(node, {}) > LARGEST:
-            raise UserError(f"{path}: more than {LARGEST:,} characters with its aliases written out")
-        content = get_loader("yaml")(text.decode())  # as the parser reads options: 1e-3 is a number
+        text = path.read_text(encoding="utf-8") if given is None else given
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        content = get_loader("yaml")(text)  # as the parser reads options: 1e-3 is a number
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -177,28 +166,9 @@ def _parse(path: Path, given: str | None = None) -> tuple[yaml.Node, Settings]:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or str(error).split("\n")[0]
         raise UserError(f"{path}{f':{mark.line + 1}' if mark else ''}: not YAML: {problem}") from error
-    except UserError:
-        raise
-    except (
-        AttributeError,
-        LookupError,
-        TypeError,
-        ValueError,
-    ) as error:  # PyYAML's, of a value that is none of its tag
+    except (AttributeError, LookupError, TypeError, ValueError) as error:  # of a value that is none of its tag
         raise UserError(f"{path}: not YAML: {type(error).__name__}: {one_line(error)[:200]}") from error
     if node is None or not isinstance(content, dict):
         line = f":{node.start_mark.line + 1}" if node is not None else ""
         raise UserError(f"{path}{line}: a configuration is a mapping of keys to values")
     return node, content
-
-
-def _length(node: yaml.Node, known: dict[int, float]) -> float:
-    """Characters of a tree, a branch as often as it is mentioned; infinite where it contains itself."""
-    if id(node) not in known:
-        known[id(node)] = float("inf")  # until it is counted: met again below itself, it has no end
-        if isinstance(node.value, str):
-            known[id(node)] = 1 + len(node.value)
-        else:
-            parts = (part for item in node.value for part in (item if isinstance(item, tuple) else (item,)))
-            known[id(node)] = 1 + sum(_length(part, known) for part in parts)
-    return known[id(node)]

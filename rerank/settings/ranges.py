@@ -170,7 +170,8 @@ def _in_words(hint: Any) -> list[str]:
         return list(map(repr, get_args(hint)))
     kind = _bare(hint)
     kind = get_origin(kind) or kind
-    return [WORDS.get(kind, f"a {getattr(kind, '__name__', kind)}")]
+    name = getattr(kind, "__name__", str(kind))
+    return [WORDS.get(kind, f"{'an' if name[0] in 'AEIOU' else 'a'} {name}")]
 
 
 WORDS: dict[Any, str] = {

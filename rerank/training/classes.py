@@ -34,12 +34,15 @@ def first_lines(homes: Mapping[str, str]) -> dict[str, str]:
     Args:
         homes: module of each class.
     """
-    return {name: _first_line(name, module) for name, module in homes.items()}
+    lines = {}
+    for name, module in homes.items():
+        spec = find_spec(module)
+        assert spec is not None and spec.origin is not None
+        lines[name] = docstrings(Path(spec.origin))[name].partition("\n")[0]
+    return lines
 
 
-def _first_line(name: str, module: str) -> str:
-    spec = find_spec(module)
-    assert spec is not None and spec.origin is not None
-    tree = ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
-    (node,) = (node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name)
-    return (ast.get_docstring(node) or "").partition("\n")[0]
+def docstrings(path: Path) -> dict[str, str]:
+    """What the classes of a file say of themselves."""
+    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    return {node.name: ast.get_docstring(node) or "" for node in nodes if isinstance(node, ast.ClassDef)}

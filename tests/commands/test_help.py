@@ -9,9 +9,8 @@ from dataclasses import fields
 import pytest
 
 from rerank.collections.names import PREFIXES
-from rerank.commands.catalogue import collections, measures, models
+from rerank.commands.catalogue import collections, losses, measures, models
 from rerank.commands.cli import main
-from rerank.commands.losses import listing
 from rerank.commands.train_help import GROUPS, page
 from rerank.losses import load_all, load_parts
 from rerank.measures.names import MEASURES
@@ -61,12 +60,12 @@ def test_help_comes_without_torch(words: list[str], shown: str) -> None:
 
 
 def test_lists_name_all_that_there_is_a_line_each() -> None:
-    assert first_words(listing()) == [*load_all(), *load_relaxations(), *load_parts()]
+    assert first_words(losses()) == [*load_all(), *load_relaxations(), *load_parts()]
     assert first_words(models()) == [*MODELS, *NORMALISERS]
     assert first_words(measures()) == [*MEASURES]
     assert set(first_words(collections())) == {"an", "demo", *PREFIXES}
     assert (
-        max(len(line) for text in (listing(), models(), measures(), collections()) for line in text.splitlines()) < 120
+        max(len(line) for text in (losses(), models(), measures(), collections()) for line in text.splitlines()) < 120
     )
 
 

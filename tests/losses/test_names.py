@@ -13,7 +13,7 @@ import jsonargparse
 import pytest
 
 import rerank.losses
-from rerank.commands.losses import listing
+from rerank.commands.catalogue import losses as listing
 from rerank.errors import UserError
 from rerank.losses import BCE, DirectMetric, LambdaLoss, Loss, PairwiseHinge, RankNet, load_all
 from rerank.measures import nDCG
@@ -34,7 +34,7 @@ RELAXATIONS = [
 
 def test_torch_is_not_imported_before_a_loss_is() -> None:
     code = (
-        "import sys, rerank.losses, rerank.commands.losses; assert 'torch' not in sys.modules; "
+        "import sys, rerank.losses, rerank.commands.catalogue; assert 'torch' not in sys.modules; "
         "rerank.losses.MSE; assert 'torch' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

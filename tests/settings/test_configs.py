@@ -205,9 +205,6 @@ def test_an_experiment_is_printed_as_it_will_be_read(tmp_path: Path, capsys: pyt
     assert shown["methods"]["m"]["set"] == {"loss.k": 1}
 
 
-BOMB = "a0: &a0 [1,2,3,4,5,6,7,8,9]\n" + "".join(
-    f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 9)
-)
 REFUSED = {
     "nothing": ("", r"x\.yaml: a configuration is a mapping"),
     "list": ("\n- a\n", r"x\.yaml:2: a configuration is a mapping"),
@@ -224,9 +221,6 @@ REFUSED = {
     "itself": ("extends: ../x/x.yaml\n", r"x\.yaml:1: extends: .* extends this file in turn.*"),
     "scalar": ("extends: base.yaml\nepochs: {x: 1}\n", r"x\.yaml: epochs\.x: epochs is 3, which holds no keys"),
     "below a list": ("extends: base.yaml\nfolds.x: 1\n", r"x\.yaml: folds\.x: folds is \[1\], which holds no keys"),
-    "bomb": (BOMB, r"x\.yaml: more than 1,000,000 characters with its aliases written out"),
-    "round": ("a: &a [*a]\n", r"x\.yaml: more than 1,000,000 characters with its aliases written out"),
-    "large": ("a: " + "x" * 1_000_000, r"x\.yaml: more than 1,000,000 bytes.*"),
     "deep": ("a: " + "[" * 30_000, r"x\.yaml: nested too deeply"),
 }
 
@@ -288,13 +282,12 @@ def test_what_the_parser_calls_is_not_taken_for_a_value(
     "text",
     [
         *(f"a: !!{tag} x" for tag in ("int", "float", "bool", "timestamp", "binary", "set", "python/name:os.system")),
-        *("a: 0b_", "a: !!int ''", "a: " + "9" * 5000, "? \n: ", "? [a]\n: b", "<<: 5", "a: =", "a: &a [*a]"),
+        *("a: 0b_", "a: !!int ''", "a: " + "9" * 5000, "? \n: ", "? [a]\n: b", "<<: 5", "a: ="),
         *(
             'a: "\\ud800"',
             "--- 1\n--- 2",
             "%YAML 9.9\n---\na: 1",
             'extends: "\\0"',
-            "extends: /dev/zero",
             "extends: [a]",
         ),
         *("a: " + "[" * 2000, "a: " + "{b: " * 2000),
@@ -304,4 +297,4 @@ def test_hostile_yaml_is_refused_in_one_line(text: str, tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(text + "\n")
     with pytest.raises(UserError) as caught:
         read_config(tmp_path / "a.yaml")
-    assert "\n" not in str(caught.value) and "a.yaml" in str(caught.value).replace("/dev/zero", "a.yaml")
+    assert "\n" not in str(caught.value) and "a.yaml" in str(caught.value)
