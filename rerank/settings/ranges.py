@@ -76,9 +76,9 @@ def check_arguments(kind: Callable[..., Any], values: Mapping[str, Any], place: 
     Raises:
         UserError: names the argument.
     """
-    annotations = annotations_of(kind)
-    for name in values.keys() & annotations.keys():
-        check_value(f"{place}.{name}".lstrip("."), values[name], annotations[name])
+    for name, hint in annotations_of(kind).items():
+        if name in values:
+            check_value(f"{place}.{name}".lstrip("."), values[name], hint)
 
 
 @functools.cache

@@ -159,7 +159,3 @@ def test_one_line_says_what_is_wrong(what: str, things: Things) -> None:
     assert re.search(message, text), text
     assert isinstance(caught.value, FileNotFoundError) == (what in (*FILES, "a model that is not there"))
     assert not any(path for path in things.folder.rglob("best")), "nothing was trained"
-
-
-def test_there_are_thirty_cases() -> None:
-    assert len(CASES) >= 30
