@@ -50,7 +50,7 @@ class Start(nn.Module):
         saved: ``w`` of each column that was trained together with the text part, for the same z; None without.
 
     Raises:
-        UserError: one that is named twice, a depth below 1.
+        UserError: one that is named twice.
     """
 
     def __init__(
