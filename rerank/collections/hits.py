@@ -11,6 +11,7 @@ from rerank.collections.fields import NAMES
 from rerank.collections.qrels import HIGHEST
 from rerank.collections.records import json_text
 from rerank.errors import UserError
+from rerank.storage.arrow import FLOAT32
 
 Record: TypeAlias = dict[str, Any]
 
@@ -20,8 +21,6 @@ NESTED = ("_source", "fields", "doc")
 NAMED = "matched_queries"
 """Elasticsearch's scores of named queries (``include_named_queries_score``)."""
 NOT_COLUMNS = frozenset((*(name for names in NAMES.values() for name in names), *NESTED, NAMED, "title"))
-LARGEST = float.fromhex("0x1.fffffep+127")
-"""The largest number that float32 holds."""
 RIGHT = '{"query_id": "7", "query": "…", "doc_id": "d1", "text": "…", "score": 9.5}'
 BATCH = 4096
 
@@ -294,7 +293,7 @@ def parse_columns(columns: Sequence[str]) -> dict[str, str]:
 
 def finite(value: object, where: str, name: str) -> float:
     """A number that float32 can hold, or NaN; refused otherwise."""
-    if isinstance(value, int | float) and not isinstance(value, bool) and not abs(value) > LARGEST:
+    if isinstance(value, int | float) and not isinstance(value, bool) and not abs(value) > FLOAT32:
         return float(value)
     raise UserError(f"{where}: {name} {str(value)[:50]!r}; expected a finite number, or null")
 

@@ -19,13 +19,12 @@ import pyarrow as pa
 from pyarrow import csv
 
 from rerank.errors import UserError
-from rerank.storage.arrow import Array
+from rerank.storage.arrow import FLOAT32, Array
 
 MAX_GRADE = 30
 """The largest grade that is read: gains are ``2^grade - 1``."""
 MAX_FEATURES = 10_000
 """The largest feature number that is read: features are stored densely."""
-LARGEST = float(np.finfo(np.float32).max)
 EXAMPLE = "'2 qid:10 1:0.5 2:0 # docid = D1'"
 
 DOCID = re.compile(rb"docid\s*=\s*(\S+)")
@@ -166,7 +165,7 @@ def _fits(lowest: int, highest: int, layout: Layout | None) -> bool:
 
 def _dense(counts: Array, index: Array, values: Array, layout: Layout | None) -> tuple[Array, int, int]:
     """Features ``[n, width]`` float32, the number of the first one, and how many values are beyond float32."""
-    large = np.abs(values) > LARGEST
+    large = np.abs(values) > FLOAT32
     too_large = int(large.sum())
     if too_large:
         values = np.where(large, 0.0, values)

@@ -17,7 +17,7 @@ from rerank.lists.columns import check_name
 from rerank.lists.store import Store
 from rerank.lists.view import Lists
 from rerank.progress import tqdm
-from rerank.retrieval.scores import ScoreFile
+from rerank.retrieval.pairs import PairFile
 from rerank.storage.arrow import Array
 from rerank.storage.hashes import sha256_of
 from rerank.storage.locks import tidied
@@ -84,7 +84,7 @@ def add_runs(lists: Store | str | Path, files: Mapping[str, str | Path]) -> dict
     for name, path in files.items():
         if name not in done:
             assert finder is not None
-            found[name] = read_column(store, finder, name, ScoreFile(path))
+            found[name] = read_column(store, finder, name, PairFile(path))
     for name, (values, numbers) in found.items():
         store.add_column(name, values, numbers, made[name])
     coverage = {name: Coverage.of(store, store.entry(name).values) for name in files}
@@ -127,10 +127,10 @@ class Finder:
         self.store = store
         self.lists = Lists.of(store).with_added()
 
-    def rows(self, queries: pa.Array, documents: pa.Array) -> Array:
+    def rows(self, queries: pa.DictionaryArray, documents: pa.Array) -> Array:
         """The rows of the candidates, ``[n]`` int64; -1 where a query does not have a document."""
         store, result = self.store, np.full(len(queries), -1, dtype=np.int64)
-        query = _positions(queries, store.queries.column("query_id"))
+        query = _positions(queries.dictionary, store.queries.column("query_id"))[queries.indices.to_numpy()]
         rows = self.lists.select(np.unique(query[query >= 0])).row_numbers
         if not len(rows):
             return result
@@ -154,7 +154,7 @@ def _positions(ids: pa.Array, known: pa.ChunkedArray) -> Array:
     return found.fill_null(-1).to_numpy().astype(np.int64)
 
 
-def read_column(store: Store, finder: Finder, name: str, file: ScoreFile) -> tuple[Array, list[str]]:
+def read_column(store: Store, finder: Finder, name: str, file: PairFile) -> tuple[Array, list[str]]:
     """The numbers of a column, ``[T, C]`` float32, and their names.
 
     Raises:
@@ -181,12 +181,14 @@ def read_column(store: Store, finder: Finder, name: str, file: ScoreFile) -> tup
             example = example if read else (batch.queries[0].as_py(), batch.documents[0].as_py())
             read += len(rows)
             bar.update(len(rows))
+    if not read:
+        raise UserError(f"{file.path}: is empty; expected a row per query and document, with a number")
     _check_coverage(store, file, Coverage.of(store, values), int(seen.sum()), read, example)
     return values, names
 
 
 def _check_coverage(
-    store: Store, file: ScoreFile, coverage: Coverage, found: int, read: int, example: tuple[str, str]
+    store: Store, file: PairFile, coverage: Coverage, found: int, read: int, example: tuple[str, str]
 ) -> None:
     """Refuse what says next to nothing, and say how much of a file is of no use."""
     known, all = coverage.queries

@@ -12,10 +12,10 @@ import pyarrow as pa
 from rerank.collections.base import checked_id, checked_ids
 from rerank.collections.fields import named_columns, some_names
 from rerank.errors import UserError
-from rerank.retrieval.formats import FIELDS
+from rerank.retrieval.pairs import FIELDS
 from rerank.retrieval.runs import read_run
-from rerank.retrieval.table import FLOAT32, RunTable, TwiceError, as_table
-from rerank.storage.arrow import Array
+from rerank.retrieval.table import RunTable, TwiceError, as_table
+from rerank.storage.arrow import FLOAT32, Array
 
 Rows = tuple[list[Any], list[Any], list[Any], list[Any] | None]
 """Query ids, document ids, scores and, where they are told, ranks."""

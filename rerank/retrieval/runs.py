@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import islice
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
+import pyarrow as pa
 
 from rerank.errors import UserError
 from rerank.progress import tqdm
-from rerank.retrieval.formats import id_array, kind_of, read_rows
-from rerank.retrieval.records import read_regular_records
-from rerank.retrieval.table import FLOAT32, RunTable, Scored, TwiceError, as_float32
-from rerank.retrieval.trec import Lines, read_regular
-from rerank.storage.batched import batched
+from rerank.retrieval.pairs import PairFile
+from rerank.retrieval.table import RunTable, Scored, TwiceError, as_float32, as_table
+from rerank.storage.arrow import Array
 from rerank.storage.files import COMPRESSED, atomic_write
 
 __all__ = ["Run", "RunTable", "Scored", "as_float32", "best_first", "read_run", "strictly_decreasing", "write_run"]
 
 Run: TypeAlias = Mapping[str, Sequence[Scored]]
 """Query id -> documents, best first."""
-ROWS = 1 << 16
-"""Rows of other formats that are held as objects at a time."""
 
 
 def read_run(path: str | Path) -> RunTable:
@@ -49,46 +45,50 @@ def read_run(path: str | Path) -> RunTable:
         UserError: a wrong number of columns, a score or rank that is no number, or a document that a query has twice,
             with file and line.
     """
-    path = Path(path)
     try:
-        match kind_of(path):
-            case ".json":
-                found = None
-            case ".jsonl" | ".parquet":
-                found = read_regular_records(path)
-            case _:
-                found = read_regular(path)
-        return _read_carefully(path) if found is None else found
+        return _read(path)
     except TwiceError as twice:
         pair = (twice.query, twice.document)
-        places = (row[0] for row in read_rows(path) if row[1:3] == pair)
         raise UserError(
-            f"{next(islice(places, 1, None))}: document {pair[1]!r} is in the list of query {pair[0]!r} already; "
-            "keep one"
+            f"{_second_place(path, pair)}: document {pair[1]!r} is in the list of query {pair[0]!r} already; keep one"
         ) from twice
 
 
-def _read_carefully(path: Path) -> RunTable:
-    lines = Lines()
-    rows = read_rows(path)
-    for some in batched(rows, ROWS):
-        places, queries, documents, ranks, scores = zip(*some, strict=True)
-        values = np.array([_number(*pair, float) for pair in zip(places, scores, strict=True)])
-        order = np.array([_number(*pair, int) for pair in zip(places, ranks, strict=True)], np.int64)
-        lines.add(id_array(queries, places).dictionary_encode(), id_array(documents, places), order, values)
-    return lines.table()
+def _read(path: str | Path) -> RunTable:
+    numbers: dict[str, int] = {}
+    queries, ranks, scores = ([np.zeros(0, kind)] for kind in (np.int32, np.int64, np.float64))
+    documents: list[pa.Array] = []
+    for pairs in PairFile(path, run=True).batches():
+        values = pairs.values[:, 0]
+        if (missing := np.isnan(values)).any():
+            raise UserError(f"{pairs.where(int(missing.argmax()))}: no score; expected a finite number")
+        codes = [numbers.setdefault(id, len(numbers)) for id in pairs.queries.dictionary.to_pylist()]
+        queries.append(np.array(codes, np.int32)[pairs.queries.indices.to_numpy()])
+        documents.append(pairs.documents)
+        ranks.append(pairs.ranks)
+        scores.append(values)
+    return as_table(
+        list(numbers), _joined(queries), pa.chunked_array(documents, pa.large_string()), _joined(ranks), _joined(scores)
+    )
 
 
-def _number(where: str, given: Any, kind: type) -> float:
-    try:
-        value = kind(given)
-        known = abs(value) <= FLOAT32 if kind is float else abs(value) < 1 << 63
-    except (ValueError, TypeError, OverflowError):
-        known = False
-    if not known:
-        of = " of float32" if kind is float else ""
-        raise UserError(f"{where}: {'score' if of else 'rank'} {given!r}; expected a finite number{of}")
-    return value
+def _joined(parts: list[Array]) -> Array:
+    """The parts as one array; they are let go, as two copies of all columns are too many."""
+    whole = np.concatenate(parts)
+    parts.clear()
+    return whole
+
+
+def _second_place(path: str | Path, pair: tuple[str, str]) -> str:
+    """Where a run has a pair for the second time."""
+    first = True
+    for pairs in PairFile(path, run=True).batches():
+        for row in np.flatnonzero(np.array(pairs.documents.to_pylist(), object) == pair[1]).tolist():
+            if pairs.queries[row].as_py() == pair[0]:
+                if not first:
+                    return pairs.where(row)
+                first = False
+    raise AssertionError("a pair that was there twice")
 
 
 def write_run(

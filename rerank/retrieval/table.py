@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 SLICE = 1 << 14
 """Pairs in which duplicates are looked for at a time."""
-FLOAT32 = float.fromhex("0x1.fffffefffffffp+127")
-"""The largest score, which rounds to the largest float32: beyond it all are equal to trec_eval."""
 
 
 class Scored(NamedTuple):

@@ -1,20 +1,19 @@
 """TREC's and MS MARCO's run files as columns, a block of lines at a time: as fast as Arrow reads CSV.
 
-Almost all files are regular: words with spaces or tabs between, numbers that are numbers. Where anything is out of the
-ordinary, nothing is returned; :mod:`rerank.retrieval.formats` then reads the file line by line, which is what defines
-the formats and knows what to say about a fault and where.
+Almost all files are regular: words with spaces or tabs between, numbers that are numbers.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from pyarrow import csv
 
-from rerank.retrieval.table import FLOAT32, RunTable, as_table
 from rerank.storage.arrow import Array
 from rerank.storage.files import read_blocks
 
@@ -24,54 +23,27 @@ TYPES = {"query": pa.dictionary(pa.int32(), pa.string()), "document": pa.large_s
 LAYOUTS = {6: ("query", "q0", "document", "rank", "score", "tag"), 3: ("query", "document", "rank")}
 
 
-class Lines:
-    """Columns of a run that come some lines at a time, in the order of the file."""
+class Regular(NamedTuple):
+    """Some rows: ids of queries (dictionary-encoded or not) and documents, ranks ``[n]``, numbers ``[n, C]``."""
 
-    def __init__(self) -> None:
-        self.queries: dict[str, int] = {}
-        self.codes: list[Array] = []
-        self.documents: list[pa.Array] = []
-        self.ranks: list[Array] = []
-        self.scores: list[Array] = []
-
-    def add(self, queries: pa.DictionaryArray, documents: pa.Array, ranks: Array, scores: Array) -> None:
-        """Append lines."""
-        numbers = [self.queries.setdefault(id, len(self.queries)) for id in queries.dictionary.to_pylist()]
-        self.codes.append(np.array(numbers, np.int32)[queries.indices.to_numpy()])
-        self.documents.append(documents)
-        self.ranks.append(ranks)
-        self.scores.append(scores)
-
-    def table(self) -> RunTable:
-        """All lines as a run; these columns are emptied on the way."""
-        codes, ranks, scores = (_joined(parts) for parts in (self.codes, self.ranks, self.scores))
-        documents = pa.chunked_array(self.documents, pa.large_string())
-        self.documents.clear()
-        return as_table(list(self.queries), codes, documents, ranks, scores)
+    queries: pa.Array
+    documents: pa.Array
+    ranks: Array
+    values: Array
 
 
-def _joined(parts: list[Array]) -> Array:
-    whole = np.concatenate(parts) if parts else np.zeros(0, np.int64)
-    parts.clear()
-    return whole
-
-
-def read_regular(path: Path) -> RunTable | None:
-    """A run file of six columns (TREC) or three (MS MARCO); None where anything is out of the ordinary.
-
-    Raises:
-        TwiceError: a query has a document twice.
-    """
-    lines, layout = Lines(), None
+def regular_blocks(path: Path) -> Iterator[Regular | None]:
+    """The blocks of a file of six columns (TREC) or three (MS MARCO); None, the last, for one that is odd."""
+    layout = None
     for text in read_blocks(path):
-        if (tidy := _tidy(text)) is None:
-            return None
-        if not tidy:
+        tidy = _tidy(text)
+        if not tidy and tidy is not None:
             continue
-        layout = layout or LAYOUTS.get(tidy.partition(b"\n")[0].count(b" ") + 1)
-        if layout is None or not _add(lines, tidy, layout):
-            return None
-    return lines.table()
+        layout = layout or (LAYOUTS.get(tidy.partition(b"\n")[0].count(b" ") + 1) if tidy else None)
+        rows = _read(tidy, layout) if tidy and layout else None
+        yield rows
+        if rows is None:
+            return
 
 
 def _tidy(text: bytes) -> bytes | None:
@@ -93,11 +65,11 @@ def _tidy(text: bytes) -> bytes | None:
     return text
 
 
-def _add(lines: Lines, text: bytes, layout: tuple[str, ...]) -> bool:
-    """Append the lines of a block; whether all of them are as they should be."""
+def _read(text: bytes, layout: tuple[str, ...]) -> Regular | None:
+    """The lines of a block; None where one is not as it should be."""
     hexadecimal = rb"(?m)^(\S+ ){%d}[+-]?0[xX]" % layout.index("rank")  # a number to Arrow, and to nobody else
     if (b"0x" in text or b"0X" in text) and re.search(hexadecimal, text):
-        return False
+        return None
     try:
         table = csv.read_csv(
             pa.py_buffer(text),
@@ -111,16 +83,10 @@ def _add(lines: Lines, text: bytes, layout: tuple[str, ...]) -> bool:
             ),
         )
     except pa.ArrowInvalid:
-        return False
+        return None
     queries, documents, ranks = (table.column(name).combine_chunks() for name in TYPES)
     ranks = ranks.to_numpy()
-    if len(layout) == 3:
-        if not (ranks > 0).all():
-            return False
-        scores = 1 / ranks
-    else:
-        scores = table.column("score").to_numpy()
-        if not (np.abs(scores) <= FLOAT32).all():  # nor NaN
-            return False
-    lines.add(queries, documents, ranks, scores)
-    return True
+    if len(layout) == 3 and not (ranks > 0).all():
+        return None
+    scores = 1 / ranks if len(layout) == 3 else table.column("score").to_numpy()
+    return Regular(queries, documents, ranks, scores[:, None])

@@ -14,6 +14,8 @@ from rerank.errors import UserError
 
 Array = np.ndarray[Any, Any]
 
+FLOAT32 = float.fromhex("0x1.fffffefffffffp+127")
+"""The largest number that rounds to a finite float32, which is the largest of these."""
 SIGNS = 1 << 29
 """Characters of text in a batch: at 4 bytes each, as many as Arrow's 32-bit offsets reach."""
 

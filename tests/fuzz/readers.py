@@ -23,8 +23,8 @@ from rerank.features.letor import LetorData
 from rerank.features.parse import store_features
 from rerank.lists import Lists
 from rerank.lists.fold_files import read_folds
+from rerank.retrieval.pairs import PairFile
 from rerank.retrieval.runs import read_run
-from rerank.retrieval.scores import ScoreFile
 from rerank.storage.hashes import check_seal
 from tests.builders import make_lists_with_added, write_collection, write_features
 
@@ -77,7 +77,7 @@ def run(path: Path) -> Any:
 
 def scores(path: Path) -> Any:
     """A file of numbers about pairs."""
-    file = ScoreFile(path)
+    file = PairFile(path)
     return file.names, [
         (rows.queries.to_pylist(), rows.documents.to_pylist(), repr(rows.values.tolist())) for rows in file.batches()
     ]

@@ -20,7 +20,7 @@ from rerank.commands.cli import main
 from rerank.errors import UserError
 from rerank.lists import Lists
 from rerank.lists.add import add_runs
-from rerank.retrieval import scores
+from rerank.retrieval import pairs
 from tests.builders import make_lists, make_lists_with_added
 
 
@@ -50,7 +50,7 @@ WRITERS: dict[str, Callable[[pd.DataFrame, Path], None]] = {
 @pytest.mark.parametrize("kind", WRITERS)
 @pytest.mark.parametrize("shuffled", [False, True])
 def test_every_format_says_the_same(tmp_path: Path, kind: str, shuffled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scores, "ROWS", 7)  # many batches, some of them with a query that comes again
+    monkeypatch.setattr(pairs, "ROWS", 7)  # many batches, some of them with a query that comes again
     lists = make_lists(tmp_path)
     frame = frame_of(lists)
     frame = frame.sample(frac=1, random_state=0) if shuffled else frame

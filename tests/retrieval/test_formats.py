@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rerank.errors import UserError
-from rerank.retrieval import runs
+from rerank.retrieval import pairs
 from rerank.retrieval.runs import Scored, read_run, write_run
 
 RUN = {"7": [Scored("b", 2.5), Scored("a", 2.5), Scored("c", -1.0)], "q8": [Scored("a", 0.125)]}
@@ -54,10 +54,10 @@ def test_ids_that_are_numbers_become_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("record", "said"),
     [
-        ({"qid": "1", "docno": "a"}, "run.jsonl:2: no score"),
-        ({"qid": "1", "document_id": "a", "score": 1}, "run.jsonl:2: no document id (did you mean 'document_id'?)"),
+        ({"qid": "1", "docno": "a"}, "run.jsonl:2: no field 'score', which line 1 has"),
+        ({"qid": "1", "document_id": "a", "score": 1}, "run.jsonl:2: no field 'docno', which line 1 has"),
         ({"qid": "1", "docno": "a", "score": "high"}, "run.jsonl:2: score 'high'; expected a finite number"),
-        ({"qid": "1", "docno": "a", "score": None}, "run.jsonl:2: score None"),
+        ({"qid": "1", "docno": "a", "score": None}, "run.jsonl:2: no score; expected a finite number"),
         ({"qid": "1", "docno": "a", "score": float("nan")}, "run.jsonl:2: score nan"),
         ({"qid": "1", "docno": "x", "score": 1}, "run.jsonl:2: document 'x' is in the list of query '1' already"),
         ({"qid": "1", "docno": "", "score": 1}, "run.jsonl:2: no id"),
@@ -99,8 +99,10 @@ def test_json_lines_in_columns_are_what_the_lines_say(
         given_records[at][key] = odd
     path.write_text("".join(json.dumps(record) + (end if i == at else "\n") for i, record in enumerate(given_records)))
     try:
-        expected: object = dict(runs._read_carefully(path))
-    except (UserError, ValueError):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(pairs, "_json_blocks", lambda *_: ())
+            expected: object = dict(read_run(path))
+    except UserError:
         with pytest.raises(UserError, match=r"any\.jsonl:\d+: "):
             read_run(path)
     else:
@@ -108,13 +110,23 @@ def test_json_lines_in_columns_are_what_the_lines_say(
 
 
 def test_regular_records_are_read_in_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs, "read_rows", None)
+    monkeypatch.setattr(pairs, "batched", None)
     (tmp_path / "run.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records()))
     pq.write_table(pa.Table.from_pylist(records("qid", "docno")), tmp_path / "run.parquet", row_group_size=3)
     numbered = {"qid": [7, 7], "docid": [1, 2], "score": pa.array([2, 1], pa.int32())}
     pq.write_table(pa.table(numbered), tmp_path / "numbered.parquet")
     assert read_run(tmp_path / "run.jsonl") == read_run(tmp_path / "run.parquet") == RUN
     assert read_run(tmp_path / "numbered.parquet") == {"7": [Scored("1", 2.0), Scored("2", 1.0)]}
+
+
+def test_the_first_line_says_what_the_fields_are(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    path.write_text('{"qid": "1", "document_id": "a", "score": 1}\n')
+    with pytest.raises(UserError, match=r"run\.jsonl:1: no document id \(did you mean 'document_id'\?\)"):
+        read_run(path)
+    path.write_text('{"qid": "1", "docno": "a"}\n')
+    with pytest.raises(UserError, match=r"run\.jsonl:1: no score; fields: qid, docno; expected"):
+        read_run(path)
 
 
 def test_bad_files_are_named(tmp_path: Path) -> None:
@@ -128,7 +140,7 @@ def test_bad_files_are_named(tmp_path: Path) -> None:
         with pytest.raises(UserError, match=f"{name}: no such file"):
             read_run(tmp_path / name)
     pq.write_table(pa.table({"qid": ["1"], "docno": ["a"]}), tmp_path / "run.parquet")
-    with pytest.raises(UserError, match=r"run.parquet: row 1: no score"):
+    with pytest.raises(UserError, match=r"run.parquet: no score; fields: qid, docno; expected"):
         read_run(tmp_path / "run.parquet")
 
 

@@ -19,7 +19,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rerank.errors import UserError
-from rerank.retrieval import Scored, read_run, runs, trec, write_run
+from rerank.retrieval import Scored, pairs, read_run, trec, write_run
 from rerank.retrieval.runs import as_float32, strictly_decreasing
 from rerank.storage.files import read_lines
 
@@ -222,10 +222,16 @@ def line_by_line(path: Path) -> dict[str, list[Scored]]:
         query, document, rank = (words[0], words[2], words[3]) if wide == 6 else words
         try:
             position = int(rank)
-            score = float(words[4]) if wide == 6 else 1 / position if rank.isascii() and rank.isdigit() else math.nan
+            number = words[4].replace("_", "?") if wide == 6 else rank  # 1_0 is 10 to Python alone
+            score = float(number) if wide == 6 else 1 / position if rank.isascii() and rank.isdigit() else math.nan
         except (ValueError, ZeroDivisionError):
             raise UserError(where) from None
-        if not math.isfinite(score) or abs(position) >= 1 << 63 or document in found.setdefault(query, {}):
+        if (
+            "_" in words[wide - 2]
+            or not math.isfinite(score)
+            or abs(position) >= 1 << 63
+            or document in found.setdefault(query, {})
+        ):
             raise UserError(where)
         found[query][document] = (-float(np.float32(score)), position, score)
     return {
@@ -251,7 +257,7 @@ def test_columns_are_what_the_lines_say(tmp_path_factory: pytest.TempPathFactory
 
 def test_most_files_are_read_in_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tabs, several spaces, CRLF, blank lines, other blocks: all that is no reason to read line by line."""
-    monkeypatch.setattr(runs, "read_rows", None)
+    monkeypatch.setattr(pairs, "batched", None)
     path = tmp_path / "run"
     for odd in (" ", "\t", "  ", " \t "):
         for end in ("\n", "\r\n", " \n", "\n\n", "\n \n"):
