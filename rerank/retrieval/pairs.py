@@ -293,14 +293,17 @@ def _encoded(block: Regular) -> pa.DictionaryArray | None:
 
 
 def _are_ids(ids: pa.Array) -> bool:
-    """Whether none is empty or holds white space."""
+    """Whether none is empty, holds white space or is no UTF-8."""
     if not len(ids):
         return True
     ends = np.frombuffer(ids.buffers()[1], np.int64)[ids.offset : ids.offset + len(ids) + 1]
     signs = np.frombuffer(ids.buffers()[2] or b"", np.uint8)[ends[0] : ends[-1]]
     if (np.diff(ends) == 0).any() or (signs <= 32).any():
         return False
-    return bool((signs < 128).all()) or not re.search(r"\s", signs.tobytes().decode())
+    try:
+        return bool((signs < 128).all()) or not re.search(r"\s", signs.tobytes().decode())
+    except UnicodeDecodeError:
+        return False
 
 
 def _place(rows: Callable[[], Iterator[Row]], number: int, row: int) -> str:

@@ -226,12 +226,7 @@ def line_by_line(path: Path) -> dict[str, list[Scored]]:
             score = float(number) if wide == 6 else 1 / position if rank.isascii() and rank.isdigit() else math.nan
         except (ValueError, ZeroDivisionError):
             raise UserError(where) from None
-        if (
-            "_" in words[wide - 2]
-            or not math.isfinite(score)
-            or abs(position) >= 1 << 63
-            or document in found.setdefault(query, {})
-        ):
+        if not math.isfinite(score) or abs(position) >= 1 << 63 or document in found.setdefault(query, {}):
             raise UserError(where)
         found[query][document] = (-float(np.float32(score)), position, score)
     return {
