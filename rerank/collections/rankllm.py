@@ -17,7 +17,7 @@ from rerank.storage.hashes import sha256_of
 RIGHT = '[{"query": "…", "hits": [{"qid": 7, "docid": "…", "content": "…", "rank": 1, "score": 9.5}]}]'
 
 
-class Hit(NamedTuple):
+class RankedHit(NamedTuple):
     """A document of a list: its place in the file, id, text, rank from 1 and score."""
 
     where: str
@@ -27,7 +27,7 @@ class Hit(NamedTuple):
     score: object
 
 
-def read_lists(path: Path) -> Iterator[tuple[Query, list[Hit]]]:
+def read_lists(path: Path) -> Iterator[tuple[Query, list[RankedHit]]]:
     """Each query of such a file and its hits."""
     with open_text(path) as file, can_be_decompressed(path):
         try:
@@ -42,7 +42,7 @@ def read_lists(path: Path) -> Iterator[tuple[Query, list[Hit]]]:
         try:
             query = Query(checked_id(entry["hits"][0]["qid"], where), joined([entry["query"]]))
             hits = [
-                Hit(where, checked_id(hit["docid"], where), joined([hit["content"]]), hit["rank"], hit["score"])
+                RankedHit(where, checked_id(hit["docid"], where), joined([hit["content"]]), hit["rank"], hit["score"])
                 for hit in entry["hits"]
             ]
         except (KeyError, IndexError, TypeError) as error:

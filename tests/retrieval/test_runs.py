@@ -116,13 +116,6 @@ def test_ties_go_by_rank_then_by_line(tmp_path: Path) -> None:
     assert [document.id for document in read_run(path)["1"]] == ["d", "b", "c", "a"]
 
 
-def test_compressed_runs_are_read(tmp_path: Path) -> None:
-    line = b"1 Q0 a 1 2.5 t\n"
-    (tmp_path / "run.gz").write_bytes(gzip.compress(line))
-    (tmp_path / "run.xz").write_bytes(lzma.compress(line))
-    assert read_run(tmp_path / "run.gz") == read_run(tmp_path / "run.xz") == {"1": [Scored("a", 2.5)]}
-
-
 @pytest.mark.parametrize(
     ("line", "message"),
     [
