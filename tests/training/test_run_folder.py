@@ -6,7 +6,6 @@ import hashlib
 import json
 import random
 import shutil
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +21,6 @@ from rerank.losses import ListNet, SmoothINDCG
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.vectors.lightgbm import LightGBM
 from rerank.models.vectors.mlp import MLP
-from rerank.storage.locks import held
 from rerank.training.config import Optimization, TrainConfig
 from rerank.training.fit import Training, fit
 from rerank.training.run_folder import difference
@@ -252,14 +250,3 @@ def test_two_trainings_do_not_share_a_folder(config: TrainConfig, tmp_path: Path
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     steps = [line["step"] for line in lines if "loss" in line]
     assert steps == list(range(1, len(steps) + 1)), "nothing is mixed"
-
-
-def test_a_folder_in_use_is_left_alone(config: TrainConfig, tmp_path: Path) -> None:
-    started = time.perf_counter()
-    with held(tmp_path / "run", "a test"):
-        words = ["train", "--data=LetorData", "--model=MLP", "--loss=ListNet"]
-        done = Command([*words, f"--data.path={tmp_path / 'made'}", "--data.fold=1", f"--output={tmp_path / 'run'}"])
-        said = done.communicate()
-    assert done.returncode == 2 and "(a test)" in said, said
-    assert not (tmp_path / "run").exists()
-    assert time.perf_counter() - started < 120

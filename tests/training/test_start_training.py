@@ -13,11 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import torch.distributed as dist
 from huggingface_hub import ModelCard
 from safetensors.torch import load_file
 from torch import Tensor
-from torch.multiprocessing.spawn import start_processes
 
 from rerank.collections import open_collection
 from rerank.commands.cli import main
@@ -33,7 +31,7 @@ from rerank.relaxations import SmoothI
 from rerank.retrieval import read_run
 from rerank.training.config import Optimization
 from rerank.training.optimizer import make_optimizer
-from tests.builders import make_lists, make_model, random_run, train, write_collection
+from tests.builders import make_lists, random_run, train, write_collection
 from tests.forked import Command, together
 from tests.training.helpers import assert_equal, assert_near, assert_same, gradients, metrics, newest, weights
 
@@ -46,11 +44,6 @@ def lists(tmp_path_factory: pytest.TempPathFactory) -> Lists:
     frame = make_lists(tmp_path_factory.mktemp("start"), [60, 1, 2, 40, 57, 3]).to_dataframe()
     frame["other"] = np.random.default_rng(0).normal(size=len(frame)).astype(np.float32)
     return Lists.from_dataframe(frame, name="start")
-
-
-@pytest.fixture(scope="module")
-def dropping(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_model(tmp_path_factory.mktemp("dropping"), dropout=0.1)
 
 
 def make(folder: Path) -> CrossEncoder:
@@ -74,12 +67,6 @@ def test_the_gradient_of_w_is_the_same_in_every_mode(
     assert_equal(found[1], whole[1])
 
 
-def test_under_dropout_too(dropping: Path, lists: Lists) -> None:
-    whole = gradients(make(dropping), lists, LOSS, micro_batch_size=2, token_budget=300)
-    found = gradients(make(dropping), lists, LOSS, micro_batch_size=2, token_budget=300, gradient="cached")
-    assert_equal(found[1], whole[1])
-
-
 def test_the_gradient_of_w_is_that_of_differences(tiny_model: Path, lists: Lists) -> None:
     model = make(tiny_model)
     found = gradients(model, lists, ListNet())[1]["start.weights"]
@@ -89,24 +76,6 @@ def test_the_gradient_of_w_is_that_of_differences(tiny_model: Path, lists: Lists
             model.start.set([0.5 + step * (column == 0), 0.5 + step * (column == 1)])
             values.append(gradients(model, lists, ListNet())[0])
         assert found[column].item() == pytest.approx((values[0] - values[1]) / 0.02, rel=0.02, abs=1e-3)
-
-
-def _share(process: int, folder: Path, model: CrossEncoder, lists: Lists) -> None:
-    dist.init_process_group("gloo", init_method=f"file://{folder / 'meeting'}", rank=process, world_size=2)
-    for mode in ("full", "cached"):
-        found = gradients(model, lists, LOSS, gradient=mode, token_budget=300, process=process, processes=2)
-        torch.save(found, folder / f"{mode}-{process}")
-    dist.destroy_process_group()
-
-
-def test_two_processes_have_the_gradient_of_one(tiny_model: Path, lists: Lists, tmp_path: Path) -> None:
-    whole = gradients(make(tiny_model), lists, LOSS)
-    start_processes(_share, (tmp_path, make(tiny_model), lists), nprocs=2, start_method="fork")
-    for mode in ("full", "cached"):
-        for process in range(2):
-            value, found = torch.load(tmp_path / f"{mode}-{process}")
-            assert value == pytest.approx(whole[0], rel=1e-5)
-            assert_equal(found, whole[1])
 
 
 def test_a_metric_has_a_gradient_before_the_first_step(tiny_model: Path, lists: Lists) -> None:

@@ -108,12 +108,6 @@ def test_a_sum_is_the_sum_of_its_terms_each_the_mean_over_its_own_lists(lists: L
         torch.testing.assert_close(found, 0.25 * parts[0][1][name] + 3 * parts[1][1][name], rtol=1e-4, atol=1e-6)
 
 
-def test_one_term_of_the_grades_is_the_loss_itself(lists: Lists) -> None:
-    alone, term = gradient(lists, ListNet()), gradient(lists, Terms([Term(ListNet())]))
-    assert alone[0] == term[0]
-    assert all(torch.equal(alone[1][name], term[1][name]) for name in alone[1])
-
-
 def test_candidates_without_a_value_are_left_out(lists: Lists) -> None:
     """As if they were no candidates: against the loss of the others, by hand."""
     values = lists.column("teacher")
