@@ -155,7 +155,7 @@ def _number(kind: pa.DataType) -> Any:
     """NumPy's type of numbers; Arrow's own conversions would import pandas, which takes longer than all the rest."""
     if pa.types.is_fixed_size_list(kind):
         return _number(kind.value_type)
-    return np.dtype({"float": "float32", "double": "float64"}.get(str(kind), str(kind)))
+    return np.dtype({"halffloat": "float16", "float": "float32", "double": "float64"}.get(str(kind), str(kind)))
 
 
 class Ragged:

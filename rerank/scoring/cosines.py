@@ -1,0 +1,81 @@
+"""A column of cosines: what an embedding model says of every candidate, without training."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from pathlib import Path
+
+import numpy as np
+
+from rerank.collections import Document
+from rerank.errors import UserError
+from rerank.kernels.precision import Precision
+from rerank.lists.add import Coverage, is_there
+from rerank.lists.columns import as_name, check_name
+from rerank.lists.store import Store
+from rerank.models.text.embedder import Embedder
+from rerank.retrieval.dense import Vectors
+from rerank.storage.arrow import Array, taken
+from rerank.storage.locks import held
+
+log = logging.getLogger("rerank")
+
+PAIRS = 1 << 15
+"""Candidates whose two vectors are in memory together."""
+
+
+def add_cosines(
+    folder: str | Path, model: str | Path, name: str | None = None, *, precision: Precision = "auto"
+) -> Coverage:
+    r"""Add the cosine :math:`u_q \cdot v_d` of query and document by an embedding model, for all candidates.
+
+    Every distinct document is encoded once, added ones included. A call that was killed goes on with the first
+    document that it had not stored.
+
+    Args:
+        folder: the lists folder.
+        model: the embedding model, as for :class:`rerank.models.text.embedder.Embedder`.
+        name: the name of the column; None takes the model's.
+        precision: arithmetic of the encoder.
+
+    Returns:
+        What the column covers: every candidate.
+
+    Raises:
+        UserError: no such lists or model; lists without texts; another column of this name.
+    """
+    name = as_name(Path(model).name) if name is None else check_name(name)
+    store = Store.open(folder)
+    assert store.folder is not None
+    if not store.has_text:
+        raise UserError(f"{store}: has feature vectors, and no texts that {model} could read")
+    encoder = Embedder(str(model), precision)
+    made = {"model": str(model), "sha256": encoder.id, "number": "cosine"}
+    with held(store.folder / "columns" / f".{name}.vectors", f"rerank add --embed {model}", wait=True):
+        if not is_there(store, name, made):
+            vectors = Vectors(store.folder / "columns" / f".{name}.vectors" / encoder.id)
+            store.add_column(name, _cosines(store, encoder, vectors), made=made)
+            shutil.rmtree(vectors.folder.parent, ignore_errors=True)
+    covered = Coverage.of(store, store.entry(name).values)
+    log.info("%s: column %s: %s", store, name, covered)
+    return covered
+
+
+def _cosines(store: Store, encoder: Embedder, vectors: Vectors) -> Array:
+    """The cosine of every candidate, ``[T]`` float32."""
+    rows = np.unique(store.document)
+    texts = taken(store.documents.column("text"), rows)
+    vectors.build((Document("", text.as_py()) for text in texts), encoder, len(rows))
+    queries = encoder.queries(store.queries.column("text").to_pylist())
+    order = np.argsort(store.document, kind="stable")
+    documents = np.searchsorted(rows, store.document[order])
+    values, first = np.empty(len(order), dtype=np.float32), 0
+    for _, block in vectors.blocks():
+        start, end = np.searchsorted(documents, [first, first + len(block)])
+        for at in range(start, end, PAIRS):
+            part = slice(at, min(at + PAIRS, end))
+            pairs = queries[store.query[order[part]]], block[documents[part] - first]
+            values[order[part]] = np.einsum("nd,nd->n", *pairs)
+        first += len(block)
+    return values
