@@ -1,0 +1,124 @@
+"""The average of models is a model whose weights are the average, and it is made of nothing that differs otherwise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from rerank import Lists
+from rerank.errors import UserError
+from rerank.models.average import average_models
+from rerank.models.load import load_model
+from rerank.models.text.adapter import LoRA
+from rerank.models.text.cross_encoder import CrossEncoder
+from rerank.models.text.decoder import Decoder
+from rerank.models.vectors.mlp import MLP
+from tests.builders import make_decoder, make_lists, make_model, write_folds
+
+SHARES = [0.2, 0.3, 0.5]
+
+
+def encoders(folder: Path, count: int, lists: Lists, **settings: object) -> list[Path]:
+    """Cross-encoders from one start, with heads of their own."""
+    base, made = make_model(folder / "base"), []
+    for seed in range(count):
+        model = CrossEncoder(str(base), query_length=8, document_length=24, **settings)  # type: ignore[arg-type]
+        model.prepare(lists, seed)
+        with torch.no_grad():
+            torch.manual_seed(seed)
+            for parameter in model.parameters():
+                parameter.add_(0.1 * torch.randn_like(parameter))
+        made.append(folder / f"model{seed}")
+        made[-1].mkdir()
+        model.save(made[-1])
+    return made
+
+
+@pytest.mark.parametrize("start", [None, "bm25"])
+def test_the_weights_are_the_mean_of_the_weights(tmp_path: Path, start: str | None) -> None:
+    lists = make_lists(tmp_path)
+    folders = encoders(tmp_path, 3, lists, start=start)
+    average_models(folders, SHARES, tmp_path / "average")
+    states = [load_model(folder).state_dict() for folder in folders]  # type: ignore[attr-defined]
+    model = load_model(tmp_path / "average")
+    for name, value in model.state_dict().items():  # type: ignore[attr-defined]
+        if value.is_floating_point():
+            expected = sum(share * state[name].double() for share, state in zip(SHARES, states, strict=True))
+            torch.testing.assert_close(value.double(), expected, rtol=1e-6, atol=1e-7)
+    assert model.contract() == load_model(folders[0]).contract() | {
+        key: model.contract()[key] for key in ("start",) if start
+    }
+
+
+def test_of_one_model_it_is_the_model(tmp_path: Path) -> None:
+    lists = make_lists(tmp_path)
+    (folder,) = encoders(tmp_path, 1, lists)
+    average_models([folder, folder, folder], SHARES, tmp_path / "average")
+    np.testing.assert_allclose(
+        load_model(tmp_path / "average").predict(lists), load_model(folder).predict(lists), atol=1e-5
+    )
+    average_models([folder, tmp_path / "average"], [1, 0], tmp_path / "again")
+    assert (load_model(tmp_path / "again").predict(lists) == load_model(folder).predict(lists)).all()
+
+
+@pytest.mark.parametrize("head", ["yes_no", "hf"])
+def test_adapters_add_the_mean_of_what_they_add(tmp_path: Path, head: str) -> None:
+    base, folders = make_decoder(tmp_path / "base", head=head), []
+    for seed, rank in enumerate((2, 3, 4)):
+        model = Decoder(str(base), template="qwen3-reranker", lora=LoRA(rank=rank, alpha=2 + seed))
+        with torch.no_grad():
+            torch.manual_seed(seed)
+            for parameter in (p for p in model.parameters() if p.requires_grad):
+                parameter.normal_(std=0.1)
+        folders.append(tmp_path / f"adapter{seed}")
+        model.save(folders[-1])
+    average_models(folders, SHARES, tmp_path / "average")
+    states = []
+    for folder in [tmp_path / "average", *folders]:
+        model = Decoder.load(folder)
+        model.merge()
+        states.append(model.state_dict())
+    for name, value in states[0].items():
+        expected = sum(share * state[name].double() for share, state in zip(SHARES, states[1:], strict=True))
+        torch.testing.assert_close(value.double(), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_networks_over_features(tmp_path: Path) -> None:
+    from rerank.features.letor import letor_lists
+
+    lists = letor_lists(write_folds(tmp_path) / "Fold1" / "train.txt")
+    folders = []
+    for seed in range(2):
+        model = MLP(hidden=[4])
+        model.prepare(lists, seed)
+        folders.append(tmp_path / f"mlp{seed}")
+        folders[-1].mkdir()
+        model.save(folders[-1])
+    average_models(folders, None, tmp_path / "average")
+    first, second, both = (load_model(folder).state_dict() for folder in [*folders, tmp_path / "average"])  # type: ignore[attr-defined]
+    for name, value in both.items():
+        torch.testing.assert_close(value, (first[name] + second[name]) / 2)
+
+
+def test_what_differs_is_refused_in_a_line(tmp_path: Path) -> None:
+    lists = make_lists(tmp_path)
+    first, second = encoders(tmp_path, 2, lists)
+    (longer,) = encoders(tmp_path / "other", 1, lists, long="max")
+    wide = CrossEncoder(str(make_model(tmp_path / "wide", hidden=64)), query_length=8, document_length=24)
+    (tmp_path / "w").mkdir()
+    wide.prepare(lists, 0)
+    wide.save(tmp_path / "w")
+    for folders, weights, match in [
+        ([first], None, "two or more"),
+        ([first, second], [1.0], "a weight for each"),
+        ([first, second], [0.5, 0.6], "whose sum is 1"),
+        ([first, second], [-0.5, 1.5], "at least 0"),
+        ([first, longer], None, "long is 'max', not 'truncate'"),
+        ([first, tmp_path / "w"], None, "models of one architecture"),
+    ]:
+        with pytest.raises(UserError, match=match) as caught:
+            average_models(folders, weights, tmp_path / "out")
+        assert "\n" not in str(caught.value) and not (tmp_path / "out").exists()
