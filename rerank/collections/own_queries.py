@@ -1,0 +1,113 @@
+"""A collection's own titles, or first sentences, as queries: lists to train on where nobody has judged anything."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from heapq import nsmallest
+
+from rerank.collections.base import Collection, Document, Qrels, Query
+from rerank.storage.files import digest
+
+log = logging.getLogger("rerank")
+
+WORDS = (3, 64)
+"""Words that a query has at least and at most: what is shorter names nothing, what is longer is no title."""
+
+REST = 5
+"""Words that a document has at least without its title."""
+
+SENTENCE = re.compile(r"(?<=[.!?])[\"')\]]*\s+(?=[^a-z\s])")
+"""Where a sentence ends: a full stop, and then white space and no small letter."""
+
+
+def title(text: str) -> tuple[str, str]:
+    """The first line of a text of several, and the others."""
+    first, _, rest = text.partition("\n")
+    return first, rest
+
+
+def first_sentence(text: str) -> tuple[str, str]:
+    """The first sentence of a text, and the others."""
+    first, *rest = SENTENCE.split(text, maxsplit=1)
+    return first, "".join(rest)
+
+
+KINDS: dict[str, Callable[[str], tuple[str, str]]] = {"titles": title, "first-sentences": first_sentence}
+"""What can be taken from a document, by its text: the query, and what is left."""
+
+
+class OwnQueries:
+    r"""Another collection without its titles (or first sentences), which are its queries.
+
+    The document that a title was taken from is relevant to it, and nothing else is known. All documents lose theirs,
+    so that a relevant one looks like the others.
+
+    >>> from rerank import Texts
+    >>> texts = {"1": "How lists are sorted\nTimsort merges runs that are sorted.", "2": "One line."}
+    >>> own = OwnQueries(Texts(texts, {"q": ""}))
+    >>> [query.text for query in own.queries()], [document.text for document in own.documents()]
+    (['How lists are sorted'], ['Timsort merges runs that are sorted.', 'One line.'])
+
+    Args:
+        source: the collection.
+        kind: ``titles`` or ``first-sentences``.
+        count: take so many of them at the most, drawn by the hash of their documents' ids; None takes all.
+    """
+
+    def __init__(self, source: Collection, kind: str = "titles", count: int | None = None) -> None:
+        self.source, self.kind, self.count = source, kind, count
+        self.name = f"{source.name} by its {kind}"
+
+    def documents(self) -> Iterator[Document]:
+        """The documents without their titles; those without one as they are."""
+        for document in self.source.documents():
+            yield Document(document.id, self._parts(document.text)[1])
+
+    def queries(self) -> Iterator[Query]:
+        """The titles that one document alone has, in the order of the documents, by the documents' ids."""
+        yield from self._queries
+
+    @cached_property
+    def _queries(self) -> list[Query]:
+        found: dict[str, str] = {}
+        for document in self.source.documents():
+            title, rest = self._parts(document.text)
+            if WORDS[0] <= len(title.split()) <= WORDS[1] and len(rest.split()) >= REST:
+                found[document.id] = title
+        times = Counter(_plain(title) for title in found.values())
+        alone = [Query(id, title) for id, title in found.items() if times[_plain(title)] == 1]
+        log.info("%s: %d documents have one of their own", self.name, len(alone))
+        if self.count is None or self.count >= len(alone):
+            return alone
+        drawn = {query.id for query in nsmallest(self.count, alone, key=lambda query: _drawn(query.id))}
+        return [query for query in alone if query.id in drawn]
+
+    def qrels(self) -> Qrels:
+        """Each document is relevant to its own title."""
+        return {query.id: {query.id: 1} for query in self._queries}
+
+    def document_count(self) -> int | None:
+        """As many as the collection has."""
+        return self.source.document_count()
+
+    def fingerprint(self) -> str:
+        """Changes where the documents do, or what is taken from them."""
+        return digest(self.source.fingerprint(), self.kind)
+
+    def _parts(self, text: str) -> tuple[str, str]:
+        """The query that a document gives, empty where it gives none, and the document without it."""
+        taken, rest = KINDS[self.kind](text)
+        return (" ".join(taken.split()), rest.strip()) if rest.strip() else ("", text)
+
+
+def _plain(title: str) -> str:
+    return title.lower().rstrip(".")
+
+
+def _drawn(id: str) -> str:
+    return hashlib.sha256(id.encode()).hexdigest()
