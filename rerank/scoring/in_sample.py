@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -31,9 +32,17 @@ def remember(lists: Lists, initial: str | Path | None = None) -> dict[str, str]:
         initial: the model that it started from, whose queries it remembers, too.
     """
     earlier = None if initial is None else _known(initial)
-    hashes = query_hashes(lists)
-    together = np.unique(hashes if earlier is None else np.concatenate([hashes, earlier]))
-    parts = together.view(np.uint8).reshape(-1, 8)[:, :BYTES]
+    return _as_text([query_hashes(lists)] + ([] if earlier is None else [earlier]))
+
+
+def remember_all(models: Sequence[str | Path]) -> dict[str, str]:
+    """What the contract of a model that was made of others says: all queries of theirs; empty where none says any."""
+    known = [hashes for model in models if (hashes := _known(model)) is not None]
+    return _as_text(known) if known else {}
+
+
+def _as_text(hashes: Sequence[Array]) -> dict[str, str]:
+    parts = np.unique(np.concatenate(hashes)).view(np.uint8).reshape(-1, 8)[:, :BYTES]
     return {TRAINED_ON: base64.b64encode(parts.tobytes()).decode()}
 
 

@@ -30,7 +30,7 @@ from rerank.training.provenance import add_seconds
 from rerank.training.run_folder import RunFolder
 from rerank.training.trainer import Trainer
 from rerank.training.trees.grow import TreeTrainer
-from rerank.training.validate import BASELINE, BESIDE, known_test, measure_test
+from rerank.training.validate import BASELINE, BESIDE, START, known_test, measure_test
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -44,6 +44,9 @@ SPLITS = ("validation", "test")
 
 REPORTED = ("validation", "test", "with_first_stage")
 """What of the measures people see."""
+
+BESIDES = (BESIDE, BASELINE, START)
+"""What a model is compared with."""
 
 IN_WORDS = {
     "test seen": "test, a relevant document seen in training",
@@ -66,6 +69,8 @@ class Training:
             with a relevant document that is relevant to a training query and the others, if there are 20 of both.
         baseline: likewise beside the columns that the model starts from, or the column that alone is best on
             validation, where that is not the first stage.
+        start: likewise beside the model before its first step, where there are validation lists. Where no epoch was
+            better on these, ``best/`` is that model.
     """
 
     folder: Path
@@ -74,6 +79,7 @@ class Training:
     measures: dict[str, Any]
     beside: dict[str, Any]
     baseline: dict[str, Any] = field(default_factory=dict)
+    start: dict[str, Any] = field(default_factory=dict)
 
     @property
     def config(self) -> str:
@@ -92,7 +98,7 @@ class Training:
         for split in SPLITS:
             if split in self.measures and split not in self.beside:
                 lines.append(f"{split}: {monitor} {self.measures[split][monitor]:.4f}")
-        lines += _verdicts(self.beside, self.baseline)
+        lines += _verdicts(self.beside, self.baseline, self.start)
         mixed = self.measures.get("with_first_stage", {})
         if share := mixed.get("first_stage_weight"):
             values = [f"{split} {monitor} {mixed[split][monitor]:.4f}" for split in SPLITS if split in mixed]
@@ -187,7 +193,8 @@ def fit(config: TrainConfig, output: str | Path, *, expected: str | None = None)
                     add_seconds(folder.path, time.perf_counter() - started)
             _report(measures)
     shown = {key: measures[key] for key in REPORTED if key in measures}
-    return Training(folder.path, config, folder.id, shown, measures.get(BESIDE, {}), measures.get(BASELINE, {}))
+    beside = (measures.get(key, {}) for key in BESIDES)
+    return Training(folder.path, config, folder.id, shown, *beside)
 
 
 def _with_known_test(
@@ -221,7 +228,7 @@ def _measure(config: TrainConfig, splits: Splits, folder: RunFolder) -> dict[str
 def _merged(measures: dict[str, Any], test: dict[str, Any]) -> dict[str, Any]:
     """What training found on validation, with what was measured on the test lists as they are now."""
     result = {name: value for name, value in measures.items() if name not in ("test", "measurement")} | test
-    for key in ("with_first_stage", BESIDE, BASELINE):
+    for key in ("with_first_stage", *BESIDES):
         kept = {name: value for name, value in measures.get(key, {}).items() if not name.startswith("test")}
         by_split = kept | test.get(key, {})
         result = {name: value for name, value in result.items() if name != key} | ({key: by_split} if by_split else {})
@@ -233,7 +240,7 @@ def _report(measures: dict[str, Any]) -> None:
         numbers = {name: value for name, value in measures.get(split, {}).items() if isinstance(value, float)}
         if numbers:
             log.info("%s: %s", split, ", ".join(f"{name} {value:.4f}" for name, value in numbers.items()))
-    for line in _verdicts(measures.get(BESIDE, {}), measures.get(BASELINE, {})):
+    for line in _verdicts(*(measures.get(key, {}) for key in BESIDES)):
         log.info("%s", line)
 
 

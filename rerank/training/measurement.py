@@ -15,6 +15,26 @@ from rerank.storage.hashes import read_sealed, sha256_of, write_sealed
 from rerank.storage.identity import id_of
 from rerank.training.ids import file_of
 
+START = "start.json"
+"""In a run folder: what the model was worth before its first step, query by query, sealed."""
+
+
+def write_start(folder: Path, tables: Mapping[str, PerQuery]) -> None:
+    """Write the values of every query before the first step.
+
+    Args:
+        folder: a run folder.
+        tables: by the name of the lists, ``validation`` and ``test``.
+    """
+    write_sealed(folder / START, {name: _as_json(table) for name, table in tables.items()})
+
+
+def read_start(folder: Path) -> dict[str, PerQuery]:
+    """What `write_start` wrote; empty where nothing was measured before the first step."""
+    if not (folder / START).is_file():
+        return {}
+    return {name: _from_json(content) for name, content in read_sealed(folder / START).items()}
+
 
 def write_measurement(
     folder: Path,
@@ -33,15 +53,7 @@ def write_measurement(
         beside: the model beside the first stage and its baseline, likewise.
     """
     name = id_of(identity)
-    content: dict[str, Any] = {
-        "id": name,
-        "measures": [str(measure) for measure in table.measures],
-        "empty": table.empty,
-        "queries": list(table.queries),
-        "missing": list(table.missing),
-        "values": [[None if np.isnan(value) else value for value in row] for row in table.values.tolist()],
-        "without_relevant": table.without_relevant.tolist(),
-    }
+    content: dict[str, Any] = {"id": name} | _as_json(table)
     content |= {"with_first_stage": dict(mixed)} if mixed else {}
     write_sealed(folder / file_of(name), content | dict(beside or {}))
 
@@ -61,7 +73,23 @@ def read_measurement(
     content = read_sealed(path)
     if content["id"] != name:
         raise UserError(f"{path}: holds another measurement ({content['id']}); remove the file to measure again")
-    table = PerQuery(
+    beside: dict[str, Any] = {key: content[key] for key in ("first_stage", "baseline", "start") if key in content}
+    return _from_json(content), content.get("with_first_stage", {}), beside
+
+
+def _as_json(table: PerQuery) -> dict[str, Any]:
+    return {
+        "measures": [str(measure) for measure in table.measures],
+        "empty": table.empty,
+        "queries": list(table.queries),
+        "missing": list(table.missing),
+        "values": [[None if np.isnan(value) else value for value in row] for row in table.values.tolist()],
+        "without_relevant": table.without_relevant.tolist(),
+    }
+
+
+def _from_json(content: Mapping[str, Any]) -> PerQuery:
+    return PerQuery(
         measures=tuple(parse_measures(" ".join(content["measures"]))),
         queries=tuple(content["queries"]),
         values=np.array(content["values"], dtype=np.float64),
@@ -69,8 +97,6 @@ def read_measurement(
         without_relevant=np.array(content["without_relevant"], dtype=bool),
         empty=content["empty"],
     )
-    beside: dict[str, Any] = {key: content[key] for key in ("first_stage", "baseline") if key in content}
-    return table, content.get("with_first_stage", {}), beside
 
 
 def write_test_run(folder: Path, identity: Mapping[str, Any], run: Run, tag: str = "rerank") -> None:

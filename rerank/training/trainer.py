@@ -13,7 +13,7 @@ import torch
 
 from rerank import stops
 from rerank.errors import UserError
-from rerank.evaluation.measures import Evaluator, parse_measures
+from rerank.evaluation.measures import Evaluator, evaluate, parse_measures
 from rerank.kernels.flat_attention import DETERMINISTIC
 from rerank.kernels.memory import keep_freed
 from rerank.kernels.precision import resolve
@@ -36,12 +36,13 @@ from rerank.training.budget import tokens_that_fit
 from rerank.training.checkpoint import State, check_weights, load_checkpoint, save_checkpoint
 from rerank.training.config import TrainConfig
 from rerank.training.launch import agree, check_launcher, flat_settings, launched, trackers
+from rerank.training.measurement import write_start
 from rerank.training.optimizer import make_optimizer, set_rates
 from rerank.training.pace import Pace
 from rerank.training.run_folder import RunFolder
 from rerank.training.step import Gradients
 from rerank.training.targets import Targets, check_sampler
-from rerank.training.validate import finish
+from rerank.training.validate import finish, names_of
 
 log = logging.getLogger("rerank")
 
@@ -102,6 +103,7 @@ class Trainer:
         self._start_trackers(state)
         try:
             with stops.finishing():
+                self._measure_start(state)
                 while state.epoch < config.epochs and not self._out_of_patience(state):
                     self._epoch(state, gradients, optimizer)
                 self._prepared.clear()
@@ -235,6 +237,25 @@ class Trainer:
             process=self.accelerator.process_index,
             processes=self.accelerator.num_processes,
         )
+
+    def _measure_start(self, state: State) -> None:
+        """Measure the model before its first step, which may be the best: fine-tuning can make one worse."""
+        validation, test = self.splits.validation, self.splits.test if self.config.test else None
+        if state.step or validation is None:
+            return
+        names, tables = names_of(self.config), {}
+        for name, lists in (("validation", validation), ("test", test)):
+            if lists is not None:
+                assert lists.qrels is not None
+                scores = self._scores(lists, name)
+                tables[name] = evaluate(lists.run(scores), lists.qrels, names, name=name)
+                self._validated = scores if name == "validation" else self._validated
+        state.best = tables["validation"].mean[self.monitor]
+        with together():
+            if self.main:
+                write_start(self.folder.path, tables)
+        self._save_best()
+        self._say("start: %s %.4f", self.monitor, state.best)
 
     def _epoch(self, state: State, gradients: Gradients, optimizer: torch.optim.Optimizer) -> None:
         config = self.config

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rerank.errors import NoModelError
-from rerank.evaluation.beside import beside_run
-from rerank.evaluation.measures import Evaluator, evaluate
+from rerank.evaluation.beside import beside, beside_run
+from rerank.evaluation.measures import COUNTS, Evaluator, PerQuery, evaluate
 from rerank.evaluation.weights import tune_weight
 from rerank.lists.data import Splits
 from rerank.lists.neighbours import seen_queries
@@ -28,7 +28,7 @@ from rerank.scoring.together import together
 from rerank.storage.arrow import Array
 from rerank.storage.identity import id_of
 from rerank.training.ids import measured_hashes, measurement_identity, run_identity
-from rerank.training.measurement import kept_test_run, read_measurement, write_measurement, write_test_run
+from rerank.training.measurement import kept_test_run, read_measurement, read_start, write_measurement, write_test_run
 from rerank.training.run_folder import RunFolder
 
 if TYPE_CHECKING:
@@ -47,6 +47,12 @@ ENOUGH = 20
 BASELINE = "baseline"
 """Key of ``measures.json``: likewise beside the sum of columns that the model starts from, where that is another
 ranking; of other models, beside the column that alone is the best on validation, where that is not the first stage."""
+
+START = "start"
+"""Key of ``measures.json``: likewise beside the model as it was before its first step.
+
+Where no epoch was better on validation, ``best/`` is that model, and the difference is 0.
+"""
 
 MOST_COLUMNS = 16
 """Of more columns than these none is looked at alone: they are features."""
@@ -96,7 +102,9 @@ def finish(
     if lists is not None:
         assert lists.qrels is not None
         run = lists.run(score(lists, "validation"))
-        result["validation"] = evaluate(run, lists.qrels, names, name="validation").mean
+        table = evaluate(run, lists.qrels, names, name="validation")
+        result["validation"] = table.mean
+        result |= beside_start(folder, "validation", table)
         if lists.store.order is not None:
             first = lists.run()
             result |= compared("validation", run, lists, config)
@@ -110,7 +118,7 @@ def finish(
         found = measure_test(folder, splits.train, splits.test, config, score, weight, main)
         result["measurement"], result["test"] = found["measurement"], found["test"]
         mixed |= found.get("with_first_stage", {})
-        for key in (BESIDE, BASELINE):
+        for key in (BESIDE, BASELINE, START):
             if key in found:
                 result[key] = result.get(key, {}) | found[key]
     if mixed:
@@ -191,6 +199,7 @@ def measure_test(
             found[BESIDE] |= apart
         if weight is not None:
             mixed = evaluate(interpolate(run, lists.run(), weight), lists.qrels, names, name="test").mean
+    found |= beside_start(folder, "test", table)
     with together():
         if main:
             write_test_run(folder.path, run_identity(subject, hashes), run)
@@ -224,6 +233,25 @@ def _beside(
     assert lists.qrels is not None
     found = beside_run(run, other, lists.qrels, config.monitor, against)
     return {} if found is None else {key: {name: asdict(found)}}
+
+
+def beside_start(folder: RunFolder, name: str, table: PerQuery) -> dict[str, Any]:
+    """What the best model is worth beside the model before its first step, in the monitor.
+
+    Args:
+        folder: the run folder.
+        name: what was measured: ``validation`` or ``test``.
+        table: the best model's values.
+
+    Returns:
+        By ``start`` and the name; empty where these queries were not measured then.
+    """
+    before = read_start(folder.path).get(name)
+    measure = table.measures[0]
+    if before is None or before.queries != table.queries or measure.NAME in COUNTS:
+        return {}
+    found = beside(table[measure][None], before[measure][None], str(measure), "start")
+    return {} if found is None else {START: {name: asdict(found)}}
 
 
 def best_column(lists: Lists, config: TrainConfig) -> str | None:

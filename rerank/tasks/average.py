@@ -1,0 +1,110 @@
+"""One model out of several: ``rerank.average``, and the command of that name."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rerank.errors import UserError
+from rerank.tasks.forms import ListsLike
+
+if TYPE_CHECKING:
+    from rerank.models.base import Model
+
+log = logging.getLogger("rerank")
+
+SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
+"""Shares of the second of two models that are tried."""
+
+Measured = Callable[[list[float]], float]
+"""What the average of some models is worth, by their weights."""
+
+
+def average(
+    models: list[str],
+    output: str,
+    weights: list[float] | None = None,
+    lists: ListsLike | None = None,
+    measure: str = "nDCG@10",
+) -> Model:
+    """Average the weights of models of one architecture: of several seeds, or of a start and what was trained from it.
+
+    The average is one model, as fast as each. With ``lists`` the weights are chosen on them: of two models the best of
+    five shares; of more a mean of some, added one by one, the best first, as long as that helps (a greedy soup).
+
+    Args:
+        models: folders of models that differ in nothing but their weights.
+        output: the folder to make.
+        weights: of the models, at least 0, in sum 1; null takes equal ones, or those that are best on ``lists``.
+        lists: judged lists to choose the weights on: of validation, never of test.
+        measure: the measure that the choice maximises.
+
+    Returns:
+        The average.
+
+    Raises:
+        UserError: models that cannot be averaged, or both weights and lists.
+    """
+    from rerank.models.average import average_models
+    from rerank.models.contract import CONTRACT, add_to_contract
+    from rerank.models.load import load_model
+    from rerank.scoring.in_sample import remember_all
+
+    if lists is not None:
+        if weights is not None:
+            raise UserError("weights: --lists chooses them; say one or the other")
+        weights = chosen(models, lists, measure)
+    average_models(models, weights, output)
+    if (Path(output) / CONTRACT).is_file():
+        add_to_contract(Path(output), remember_all(models))
+    return load_model(output)
+
+
+def chosen(models: Sequence[str], lists: ListsLike, measure: str) -> list[float]:
+    """The weights whose average is best on some lists; of equal ones those that were tried first.
+
+    Raises:
+        UserError: lists without judgments, or fewer than two models.
+    """
+    if len(models) < 2:
+        raise UserError("models: expected two or more")
+    value = measured_on(models, lists, measure)
+    if len(models) == 2:
+        tried = {share: value([1 - share, share]) for share in SHARES}
+        best = max(tried, key=lambda share: tried[share])
+        return [1 - best, best]
+    alone = [value([float(i == j) for j in range(len(models))]) for i in range(len(models))]
+    order = sorted(range(len(models)), key=lambda i: -alone[i])
+    taken, best_value = order[:1], alone[order[0]]
+    for i in order[1:]:
+        together = [float(j in (*taken, i)) / (len(taken) + 1) for j in range(len(models))]
+        if (found := value(together)) > best_value:
+            taken, best_value = [*taken, i], found
+    return [float(j in taken) / len(taken) for j in range(len(models))]
+
+
+def measured_on(models: Sequence[str], lists: ListsLike, measure: str) -> Measured:
+    """What averages are worth on some lists, and a line of the log for each."""
+    from rerank.evaluation.measures import Evaluator
+    from rerank.lists.view import Lists
+    from rerank.models.average import average_models
+    from rerank.models.load import load_model
+
+    opened = lists if isinstance(lists, Lists) else Lists.open(lists)
+    if opened.qrels is None:
+        raise UserError(f"lists: {opened.store} has no judgments to choose weights by")
+    evaluator = Evaluator(opened.qrels, measure)
+
+    def value(weights: list[float]) -> float:
+        with tempfile.TemporaryDirectory(prefix="rerank-") as folder:
+            place = Path(folder) / "average"
+            average_models(models, weights, place)
+            run = opened.run(load_model(place).predict(opened))
+        (found,) = evaluator(run, "the average").mean.values()
+        log.info("weights %s: %s %.4f", " ".join(f"{weight:.3g}" for weight in weights), measure, found)
+        return float(found)
+
+    return value

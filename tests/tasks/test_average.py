@@ -1,0 +1,69 @@
+"""Weights of averages are chosen on lists, and what the models were trained on is not forgotten."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rerank.errors import UserError
+from rerank.evaluation.measures import evaluate
+from rerank.features.letor import letor_lists
+from rerank.lists.view import Lists
+from rerank.models.contract import add_to_contract
+from rerank.models.load import load_model
+from rerank.models.vectors.mlp import MLP
+from rerank.scoring.in_sample import remember, shared_queries
+from rerank.tasks.average import average, chosen
+from tests.builders import write_features, write_folds
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[list[str], Lists, Lists]:
+    """Four small networks from one draw, each trained on nothing but noise, and lists."""
+    import torch
+
+    monkeypatch.setenv("RERANK_HOME", str(tmp_path / "home"))
+    train = letor_lists(write_folds(tmp_path) / "Fold1" / "train.txt")
+    folders = []
+    for seed in range(4):
+        model = MLP(hidden=[8])
+        model.prepare(train, 0)
+        torch.manual_seed(seed)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.add_(0.2 * torch.randn_like(parameter))
+        folder = tmp_path / f"model{seed}"
+        folder.mkdir()
+        model.save(folder)
+        add_to_contract(folder, remember(train.select([seed])))
+        folders.append(str(folder))
+    return folders, train, letor_lists(write_features(tmp_path / "other.txt", seed=7))
+
+
+def value(model: str, lists: Lists) -> float:
+    assert lists.qrels is not None
+    return evaluate(lists.run(load_model(model).predict(lists)), lists.qrels, "nDCG@5").mean["nDCG@5"]
+
+
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_the_choice_is_no_worse_than_any_model_alone(
+    tmp_path: Path, made: tuple[list[str], Lists, Lists], count: int
+) -> None:
+    folders, _, lists = made
+    average(folders[:count], str(tmp_path / "average"), lists=lists, measure="nDCG@5")
+    assert value(str(tmp_path / "average"), lists) >= max(value(folder, lists) for folder in folders[:count]) - 1e-6
+    weights = chosen(folders[:count], lists, "nDCG@5")
+    assert sum(weights) == pytest.approx(1) and min(weights) >= 0
+
+
+def test_what_the_models_were_trained_on_is_remembered(tmp_path: Path, made: tuple[list[str], Lists, Lists]) -> None:
+    folders, train, _ = made
+    average(folders[:3], str(tmp_path / "average"))
+    assert shared_queries(train, tmp_path / "average") == train.query_ids[:3]
+
+
+def test_weights_and_lists_are_not_for_each_other(tmp_path: Path, made: tuple[list[str], Lists, Lists]) -> None:
+    folders, _, lists = made
+    with pytest.raises(UserError, match="one or the other"):
+        average(folders, str(tmp_path / "average"), weights=[1, 0, 0, 0], lists=lists)

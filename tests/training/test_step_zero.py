@@ -1,0 +1,90 @@
+"""The model before its first step is measured, and stays where no epoch is better."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rerank.evaluation.measures import evaluate
+from rerank.lists.data import Splits
+from rerank.models.vectors.mlp import MLP
+from rerank.storage.hashes import read_sealed
+from rerank.training.configuration import configuration
+from rerank.training.fit import Training, fit
+from tests.builders import write_folds
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RERANK_HOME", str(tmp_path / "home"))
+
+
+def trained(folder: Path, *words: str) -> tuple[Training, Splits]:
+    if not (folder / "made").exists():
+        write_folds(folder / "made")
+    config, output = configuration(
+        [
+            "--data=LetorData",
+            f"--data.path={folder / 'made'}",
+            "--data.fold=1",
+            "--model=MLP",
+            "--model.hidden=[16]",
+            "--loss=ListNet",
+            "--monitor=nDCG@5",
+            "--measures=AP",
+            f"--output={folder / 'run'}",
+            *words,
+        ]
+    )
+    return fit(config, output), config.data.splits(config.seed)
+
+
+def untouched(splits: Splits, seed: int = 42) -> MLP:
+    model = MLP(hidden=[16])
+    model.prepare(splits.train, seed)
+    return model
+
+
+def test_the_start_is_the_model_as_it_was_drawn(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "rerank"):
+        training, splits = trained(tmp_path, "--epochs=20", "--optimization.head_lr=3e-2")
+    model = untouched(splits)
+    kept = read_sealed(tmp_path / "run" / "start.json")
+    for name, lists in (("validation", splits.validation), ("test", splits.test)):
+        assert lists is not None and lists.qrels is not None
+        expected = evaluate(lists.run(model.predict(lists)), lists.qrels, "nDCG@5 AP").mean
+        found = training.start[name]
+        assert found["first"] == pytest.approx(expected["nDCG@5"], abs=1e-12)
+        assert found["ours"] == pytest.approx(training.measures[name]["nDCG@5"], abs=1e-12)
+        assert found["difference"] == pytest.approx(found["ours"] - found["first"], abs=1e-12)
+        assert np.mean(kept[name]["values"][1]) == pytest.approx(expected["AP"], abs=1e-12)
+    assert training.start.keys() == read_sealed(tmp_path / "run" / "measures.json")["start"].keys()
+    assert training.start["validation"]["difference"] > 0
+    assert any(line.startswith("validation: nDCG@5") and ", start " in line for line in caplog.messages)
+    assert ", start " in str(training)
+
+
+@pytest.mark.parametrize(
+    "words", [["--optimization.head_lr=0"], ["--optimization.head_lr=1e4", "--optimization.warmup=0"]]
+)
+def test_where_nothing_is_learned_the_start_stays(tmp_path: Path, words: list[str]) -> None:
+    """A rate of 0, and one that is far too high."""
+    good, splits = trained(tmp_path, "--epochs=5", "--optimization.head_lr=1e-2")
+    start = good.folder / "best"
+    assert splits.validation is not None
+    again = [f"--output={tmp_path / 'again'}", "--epochs=2", *words]
+    training, _ = trained(tmp_path, *again)
+    model = training.model
+    if training.start["validation"]["difference"] == 0:
+        assert (model.predict(splits.validation) == untouched(splits).predict(splits.validation)).all()
+        assert training.start["test"]["difference"] == 0
+    assert words[0].endswith("1e4") or training.start["validation"]["difference"] == 0
+    assert training.start["validation"]["difference"] >= 0 and start.exists()
+
+
+def test_without_validation_nothing_is_measured_before(tmp_path: Path) -> None:
+    training, _ = trained(tmp_path, "--epochs=1", "--data.join_validation=true")
+    assert training.start == {} and not (tmp_path / "run" / "start.json").exists()
