@@ -92,13 +92,6 @@ def test_a_space_that_is_none_in_features_is_named(tmp_path: Path, space: str) -
         store_features(tmp_path / "train.txt", tmp_path / "lists", "key")
 
 
-def test_threads_below_one_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    collection = write_collection(tmp_path)
-    words = ["retrieve", "--collection", collection, "--output", str(tmp_path / "out"), "--threads", "-1"]
-    assert main(words) == 2
-    assert "threads: must be at least 1, not -1" in capsys.readouterr().err
-
-
 def test_a_heap_too_small_for_lucene_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """With 8 MB Java collected garbage for as long as anybody waited."""
     for heap in ("8m", "63M", "1000k", "1"):

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -83,21 +81,6 @@ def test_folds_are_even_and_do_not_depend_on_order(ids: set[str], folds: int, rn
     assert sizes.max() - sizes.min() <= 1
     turned = names[::-1]
     assert dict(zip(turned, fold_of(turned, folds, 0), strict=True)) == found
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: Full(0),
-        lambda: PositivesNegatives(0, 1),
-        lambda: PositivesNegatives(1, 0),
-        lambda: PositivesNegatives(1, 1, 0),
-        lambda: Pairs(0),
-    ],
-)
-def test_senseless_numbers_are_refused(make: Callable[[], Sampler]) -> None:
-    with pytest.raises(ValueError, match="at least 1"):
-        make()
 
 
 @pytest.mark.parametrize(

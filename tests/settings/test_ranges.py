@@ -173,6 +173,14 @@ def test_nothing_behind_a_key(key: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ours())
+def test_a_word_that_is_no_choice(kind: type) -> None:
+    for name, hint in annotations_of(kind).items():
+        if typing.Literal in (get_origin(choice) for choice in (hint, *get_args(hint))):
+            said = line(kind, **NEEDED.get(kind, {}) | {name: "neither"})
+            assert f"{name}: expected " in said and said.endswith("not 'neither'")
+
+
+@pytest.mark.parametrize("kind", ours())
 def test_nothing_for_an_argument(kind: type) -> None:
     hints = annotations_of(kind)
     for name, hint in hints.items():

@@ -291,8 +291,6 @@ def test_bad_input(qwen: Path, tmp_path: Path, tiny_model: Path) -> None:
         _with_positions(qwen, tmp_path, 64),
     )
     refused("query_length 400 and model.document_length .* do not fit", query_length=400)
-    with pytest.raises(UserError, match=r"model\.lora\.rank: must be at least 1"):
-        LoRA(rank=0)
     (tmp_path / "unquoted.yaml").write_text("parts: ['{query}', '{document}']\nyes: yes\nno: no\n")
     refused(r"unquoted.yaml: yes: expected a text, not True \(quote it\)", template=str(tmp_path / "unquoted.yaml"))
 

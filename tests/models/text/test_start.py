@@ -193,10 +193,6 @@ def test_what_is_refused(tiny_model: Path, tmp_path: Path) -> None:
         start(tiny_model, start="bm52").inputs(lists)
     with pytest.raises(UserError, match="each once, not bm25, bm25"):
         start(tiny_model, start=["bm25", "bm25"])
-    with pytest.raises(UserError, match="start_depth: must be at least 1"):
-        start(tiny_model, start_depth=0)
-    with pytest.raises(UserError, match="start_weight: must be above 0"):
-        start(tiny_model, start_weight=0.0)
     with pytest.raises(UserError, match="start_weight: is for a model that starts from columns"):
         start(tiny_model, start=[], start_weight=1.0)
     with pytest.raises(UserError, match="start_depth: is for a model that starts from columns"):

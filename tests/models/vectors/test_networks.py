@@ -138,8 +138,6 @@ def test_what_is_given_beside_a_preset_wins(lists: Lists) -> None:
 def test_wrong_input_is_refused(lists: Lists, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="B1024"):
         MLP("B1000")
-    with pytest.raises(ValueError, match=r"hidden.*at least 1"):
-        MLP(hidden=[0])
     with pytest.raises(ValueError, match=r"width 10.*multiple of model.heads 3"):
         SelfAttention(width=10, heads=3)
     model = prepared(lambda: MLP(hidden=[4]), lists)
