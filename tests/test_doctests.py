@@ -21,6 +21,7 @@ MATHEMATICS = [
 ]
 OTHERS = [
     "rerank.settings.described",
+    "rerank.settings.ranges",
     "rerank.losses",
     "rerank.relaxations",
     "rerank.collections.names",

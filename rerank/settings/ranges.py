@@ -8,11 +8,10 @@ import inspect
 import math
 import reprlib
 import types
-import typing
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from numbers import Integral, Real
-from typing import Annotated, Any, NamedTuple, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
 from rerank.errors import UserError
 
@@ -124,7 +123,7 @@ def check_value(key: str, value: Any, hint: Any) -> None:
 
 
 def _alternatives(hint: Any) -> Iterator[Any]:
-    if get_origin(hint) in (typing.Union, types.UnionType):
+    if get_origin(hint) in (Union, types.UnionType):
         for kind in get_args(hint):
             yield from _alternatives(kind)
     else:
@@ -149,7 +148,7 @@ def _is_of(value: Any, hint: Any) -> bool:
     """Whether a value is of a type, or as good as one: a tuple as a list, NumPy's numbers, a path as a text."""
     hint = _bare(hint)
     kind = get_origin(hint) or hint
-    if kind is typing.Literal:
+    if kind is Literal:
         return any(value == choice and type(value) is type(choice) for choice in get_args(hint))
     if kind in (list, tuple, Sequence):
         return isinstance(value, Sequence) and not isinstance(value, str)
@@ -166,7 +165,7 @@ def _is_of(value: Any, hint: Any) -> bool:
 
 
 def _in_words(hint: Any) -> list[str]:
-    if get_origin(hint) is typing.Literal:
+    if get_origin(hint) is Literal:
         return list(map(repr, get_args(hint)))
     kind = _bare(hint)
     kind = get_origin(kind) or kind
