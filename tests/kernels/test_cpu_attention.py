@@ -16,7 +16,7 @@ from rerank.kernels import cpu_attention
 from rerank.kernels.cpu_attention import NAME, attention, use_cheap_attention
 from rerank.kernels.dropout import STEPS, Dropout, draw, drop_, threshold, use_cheap_dropout
 from tests.close import check_close, check_gradients, gradients_of
-from tests.kernels.test_flat import check
+from tests.kernels.flat import check
 
 
 def lost(words: Tensor, count: int, steps: int) -> np.ndarray:

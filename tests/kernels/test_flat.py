@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 from itertools import accumulate
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,27 +11,15 @@ import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
-from transformers import AutoConfig, AutoModelForSequenceClassification
 
 from rerank.kernels import cpu_attention, flat_attention
 from rerank.kernels.dropout import draw
-from rerank.kernels.flat import KINDS, SEQUENCES, flatten, reads_flat, rows, use_flat_encoder
+from rerank.kernels.flat import KINDS, reads_flat
 from rerank.kernels.flat_attention import Sequences, attend
 from rerank.kernels.ways import Ways, use_ways
-from tests.close import check_close, check_gradients, gradients_of
+from tests.kernels.flat import check, check_flat, network_of, read
 
 LENGTHS = st.lists(st.integers(1, 12), min_size=1, max_size=9)
-
-
-def network_of(kind: str, layers: int = 2, dropout: float = 0.0) -> Any:
-    torch.manual_seed(0)
-    sizes = {"hidden_size": 16, "num_hidden_layers": layers, "num_attention_heads": 2, "intermediate_size": 24}
-    sizes |= {"embedding_size": 8, "vocab_size": 50, "max_position_embeddings": 40, "type_vocab_size": 2, "dim": 16}
-    sizes |= {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout, "n_layers": 1, "n_heads": 2}
-    config = AutoConfig.for_model(kind, num_labels=1, initializer_range=0.3, pad_token_id=1, **sizes)
-    network = AutoModelForSequenceClassification.from_config(config).eval()
-    use_flat_encoder(network)
-    return network
 
 
 def padded(lengths: list[int], holes: bool = False) -> dict[str, Tensor]:
@@ -47,30 +33,10 @@ def padded(lengths: list[int], holes: bool = False) -> dict[str, Tensor]:
     return {"input_ids": ids, "attention_mask": mask.long(), "token_type_ids": types}
 
 
-def read(network: Any, batch: dict[str, Tensor]) -> Tensor:
-    flat = flatten(batch, network)
-    sequences = flat.pop(SEQUENCES)
-    with rows(sequences):
-        return network(**flat).logits[:, 0]
-
-
 @pytest.mark.parametrize("kind", KINDS)
 @given(lengths=LENGTHS, holes=st.booleans())
 def test_scores_and_gradients_are_those_of_the_architecture(kind: str, lengths: list[int], holes: bool) -> None:
     check_flat(network_of(kind), padded(lengths, holes))
-
-
-def check_flat(network: Any, batch: dict[str, Tensor]) -> None:
-    """Scores and gradients of flat chunks in float32, next to those of the architecture itself in float64."""
-    exact = copy.deepcopy(network).double()
-    weight = torch.arange(1.0, len(batch["input_ids"]) + 1).cos()
-    found = []
-    for model, scores in ((network, read(network, batch)), (exact, exact(**batch).logits[:, 0])):
-        model.zero_grad(set_to_none=True)
-        (scores * weight).sum().backward()
-        found.append((scores, gradients_of(model)))
-    check_close(found[0][0], found[1][0], "scores", least=1.0)
-    check_gradients(found[0][1], found[1][1])
 
 
 def test_positions_of_roberta_skip_the_padding_token_also_within_a_text() -> None:
@@ -140,16 +106,6 @@ def one_by_one(tensors: list[Tensor], lengths: list[int], scale: float, gone: li
             weights = weights * ~gone[i] / 0.75
         found.append((weights @ value).transpose(0, 1))
     return torch.cat(found)
-
-
-def check(ours: Tensor, theirs: Tensor, tensors: list[Tensor]) -> None:
-    check_close(ours, theirs)
-    weight = torch.arange(ours.numel(), dtype=ours.dtype).view_as(ours).cos()
-    one, other = (
-        dict(zip("qkv", torch.autograd.grad((output * weight).sum(), tensors), strict=True))
-        for output in (ours, theirs)
-    )
-    check_gradients(one, other)
 
 
 @pytest.mark.parametrize("way", ["products", "pytorch", "padded"])

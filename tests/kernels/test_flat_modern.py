@@ -18,7 +18,7 @@ from rerank.kernels.flat import SEQUENCES, flatten, reads_flat, rows, stop_readi
 from rerank.kernels.flat_attention import Sequences, attend
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.text.head import ClsHead
-from tests.kernels.test_flat import check, check_flat
+from tests.kernels.flat import check, check_flat
 
 LENGTHS = st.lists(st.integers(1, 14), min_size=1, max_size=9)
 WINDOW = 3
@@ -121,7 +121,7 @@ def test_every_way_of_near_attention_is_its_formula(way: str, lengths: list[int]
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
 def test_a_cross_encoder_of_it_scores_as_transformers_does(pooling: str, tiny_model: Path, tmp_path: Path) -> None:
     """Its kernels prove themselves at load; what is saved is loaded with the same scores."""
-    from tests.models.text.test_cross_encoder import PAIRS, exact
+    from tests.models.text.exact import PAIRS, exact
 
     tokenizer = AutoTokenizer.from_pretrained(tiny_model)
     config = config_of(pooling, 4, vocab_size=len(tokenizer), hidden_size=32, num_attention_heads=4, pad_token_id=0)

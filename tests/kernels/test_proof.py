@@ -75,7 +75,7 @@ def test_attention_that_hands_over_something_else_is_pytorchs(
 ) -> None:
     """An architecture whose interface changed: ours fails, PyTorch's is taken."""
     from rerank.kernels import proof
-    from tests.kernels.test_flat import network_of
+    from tests.kernels.flat import network_of
 
     network = network_of("distilbert")
     batch = {"input_ids": torch.randint(2, 50, (2, 30)), "attention_mask": torch.ones(2, 30, dtype=torch.int64)}

@@ -10,8 +10,8 @@ from rerank.commands.experiment import experiment
 from rerank.errors import UserError
 from rerank.retrieval.runs import read_run
 from tests.builders import make_lists, make_model
-from tests.experiments.test_grid import write_config
-from tests.report.test_page import data_of, parsed
+from tests.experiments.grid import write_config
+from tests.report.parsed import data_of, parsed
 
 
 def test_experiments_have_a_report(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import html5lib
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -23,16 +22,9 @@ from rerank.report.queries import ENTRIES, LENGTH, TOP, choose, cut, query_data
 from rerank.report.tables import PageCell, PageTable
 from rerank.retrieval.runs import Run, Scored, read_run
 from tests.report.conftest import NAME
+from tests.report.parsed import data_of, parsed
 
 VISIBLE = st.text(st.characters(exclude_categories=["Cc", "Cs", "Cn"]), max_size=40)
-
-
-def parsed(html: str, strict: bool = True) -> Any:
-    return html5lib.HTMLParser(namespaceHTMLElements=False, strict=strict).parse(html)
-
-
-def data_of(tree: Any) -> dict[str, Any]:
-    return json.loads(next(script.text for script in tree.iter("script") if script.get("id") == "data"))
 
 
 def test_page_is_valid_html_and_asks_for_nothing(report: Path) -> None:

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -25,34 +24,7 @@ from rerank.retrieval import BM25, Scored, build_index
 from rerank.retrieval.known import score_known
 from tests.builders import train, write_collection
 from tests.forked import Command
-
-
-def lowered(scores: Sequence[float]) -> list[float]:
-    """Scores of a search from those without regard to ties: a millionth less a tie, in float32, as Anserini does it."""
-    found: list[np.float32] = []
-    ties = 0
-    for score in map(np.float32, scores):
-        ties = ties + 1 if found and not found[-1] - score > np.float32(1e-4) else 0
-        found.append(score - np.float32(1e-6) * np.float32(ties))
-    return [float(score) for score in found]
-
-
-def compare(index: Path, queries: Sequence[Query], model: BM25, depth: int) -> tuple[int, int]:
-    """Score everything that a search returns by its id; how many scores there are, and how many stand without a tie."""
-    run = model.search(index, queries, depth)
-    count = apart = 0
-    with score_known(model, index, complete=True) as score:
-        for query in queries:
-            ranked = run[query.id]
-            backwards = [document.id for document in ranked][::-1]
-            found = score(query, backwards)[::-1]
-            assert lowered(found) == [document.score for document in ranked], "the same bits"
-            equal = [ours == document.score for ours, document in zip(found, ranked, strict=True)]
-            clear = [True, *(one - other > 2e-4 for one, other in pairwise(found))]
-            assert all(same for same, alone in zip(equal, clear, strict=True) if alone)
-            count, apart = count + len(found), apart + sum(equal)
-    return count, apart
-
+from tests.retrieval.compared import compare
 
 SETTINGS = [BM25(), BM25(k1=2.0, b=0.9), BM25(k1=0.0, b=0.0)]
 
@@ -76,7 +48,7 @@ def test_scores_are_those_of_a_search_of_scifact(shared_data: Path, home: Path) 
 CRANFIELD = """
 from rerank.collections import open_collection
 from rerank.retrieval import BM25, build_index
-from tests.retrieval.test_known import compare
+from tests.retrieval.compared import compare
 collection = open_collection("cranfield")
 print(*compare(build_index(collection), list(collection.queries()), BM25(), 150))
 """

@@ -13,7 +13,7 @@ from rerank.lists.tokens import Tokens
 from rerank.models.text.pairs import FlatInputs, PairInputs
 from rerank.models.text.template import PairTemplate
 from rerank.storage.arrow import Ragged
-from tests.kernels.test_flat import network_of
+from tests.kernels.flat import network_of
 
 SPECIAL = np.array([2]), np.array([3, 3]), np.array([3])
 TEXTS = st.lists(st.lists(st.integers(1, 9), max_size=9), min_size=1, max_size=7)  # 1 is the padding's, in a text, too

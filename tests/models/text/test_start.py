@@ -18,7 +18,7 @@ from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.text.start import last_layer
 from rerank.storage.arrow import Array
 from tests.builders import make_lists, make_lists_with_added
-from tests.models.text.test_cross_encoder import exact
+from tests.models.text.exact import exact
 
 LENGTHS = {"query_length": 8, "document_length": 24}
 
