@@ -43,7 +43,7 @@ class KnownGradient(Loss):
         """
 
     def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor | None, seeds: Tensor | None) -> Tensor:
-        return Known.apply(scores, *self.value_and_gradient(scores.detach(), labels, mask, seeds))
+        return WithGradient.apply(scores, *self.value_and_gradient(scores.detach(), labels, mask, seeds))
 
 
 def logits(values: Tensor, mask: Tensor | None, temperature: float = 1.0) -> Tensor:
@@ -53,11 +53,11 @@ def logits(values: Tensor, mask: Tensor | None, temperature: float = 1.0) -> Ten
     return values if mask is None else values.masked_fill(~mask, torch.finfo(values.dtype).min)
 
 
-class Known(torch.autograd.Function):
+class WithGradient(torch.autograd.Function):
     """A value, or one of each list ``[B]``, whose gradient ``[B, N]`` is known.
 
     >>> scores = torch.tensor([[1.0, 2.0]], requires_grad=True)
-    >>> Known.apply(scores, torch.tensor([3.0]), torch.tensor([[0.5, -0.5]])).sum().backward()
+    >>> WithGradient.apply(scores, torch.tensor([3.0]), torch.tensor([[0.5, -0.5]])).sum().backward()
     >>> scores.grad
     tensor([[ 0.5000, -0.5000]])
     """

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rerank.losses.base import Loss, Target
-from rerank.losses.known import Known
+from rerank.losses.known import WithGradient
 from rerank.relaxations.order import first, order_of
 
 SPREAD = 500.0
@@ -44,7 +44,7 @@ class ListMLE(Loss):
         if own.device.type == "cpu" and bool(own.amin() >= -SPREAD):  # elsewhere it would be waited for
             losses, slopes = _by_sums(own, pads)
             gradient = torch.empty_like(scores).scatter_(1, order, slopes.to(scores.dtype))
-            return Known.apply(scores, losses.to(scores.dtype), gradient)
+            return WithGradient.apply(scores, losses.to(scores.dtype), gradient)
         scores = scores.gather(1, order)
         if pads is None:
             return (scores.flip(1).logcumsumexp(dim=1).flip(1) - scores).sum(dim=1)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from rerank.losses.known import Known
+from rerank.losses.known import WithGradient
 from rerank.relaxations.order import FEW, blocks, places_of
 
 HELD = 3  # numbers that a pair takes while its block is computed
@@ -140,4 +140,4 @@ def pair_sum(scores: Tensor, places: Tensor, weight: Weight) -> Tensor:
         slope.mul_(weighed)
         gradient += slope.sum(dim=1)
         gradient.scatter_add_(1, some, -slope.sum(dim=2))
-    return Known.apply(scores, total, gradient)
+    return WithGradient.apply(scores, total, gradient)

@@ -46,7 +46,7 @@ class SoftSort(RankIndicators):
 
     def expected(self, scores: Tensor, values: Tensor, mask: Tensor, depth: int) -> Tensor:
         scaled = self._scaled(scores, mask)
-        return _Expected.apply(_largest(scaled, mask, depth), scaled, values, mask)
+        return _SoftSortExpected.apply(_largest(scaled, mask, depth), scaled, values, mask)
 
     def _scaled(self, scores: Tensor, mask: Tensor) -> Tensor:
         return scores * steepness(spread(scores, mask)) if self.tau is None else scores / self.tau
@@ -64,7 +64,7 @@ def _weights(ordered: Tensor, scores: Tensor) -> Tensor:
     return (ordered[:, :, None] - scores[:, None, :]).abs_().neg_().clamp_(min=least).exp_()
 
 
-class _Expected(torch.autograd.Function):
+class _SoftSortExpected(torch.autograd.Function):
     """``sum_j E[r, j] v_j`` of every rank, some ranks at a time; the weights of a single block are kept."""
 
     @staticmethod
