@@ -111,7 +111,6 @@ class Comparison:
 
     @property
     def measures(self) -> tuple[str, ...]:
-        """The names of the measures."""
         return tuple(map(str, self.first.measures))
 
 
@@ -270,7 +269,6 @@ def ranking(form: Any, name: str, qrels: Qrels, lists: Lists | None, source: str
 
 
 def _where(form: Any, name: str) -> str:
-    """What messages call a run."""
     return str(form) if isinstance(form, str | Path) else name
 
 

@@ -11,7 +11,7 @@ from ir_measures import Measure
 
 from rerank.evaluation.folds import pool
 from rerank.evaluation.measures import Evaluator, PerQuery, parse_measures
-from rerank.evaluation.render import Cell, number, queries_sentence, text_table
+from rerank.evaluation.render import Table, TableCell, number, plain, queries_sentence, text_table
 from rerank.lists.neighbours import in_common
 from rerank.lists.view import Lists
 from rerank.progress import tqdm
@@ -166,7 +166,6 @@ class _Look:
         self.runs: dict[str, Rankings] = {name: {} for name in names} if keep_runs else {}
 
     def at(self, some: Lists) -> None:
-        """Look at some of the lists."""
         judgments = some.qrels or {}
         ids = some.document_ids(some.documents)
         columns = [some.column(name) for name in self.names]
@@ -256,9 +255,6 @@ def _ranked(ids: Sequence[str]) -> list[Scored]:
     return [Scored(id, float(-rank)) for rank, id in enumerate(ids)]
 
 
-Table = tuple[list[str], list[list[Cell]]]
-
-
 def text(about: Overview, bold: bool = False) -> str:
     """Everything on one screen of a terminal."""
     lines = list(facts(about))
@@ -277,7 +273,7 @@ def sections(about: Overview) -> Iterator[tuple[str, Table]]:
     if about.tops:
         yield "reranking the top", tops_table(about)
     for name, shared in about.shared.items():
-        rows = [[Cell(what), Cell(str(here)), Cell(str(there))] for what, here, there in shared]
+        rows = [plain(*numbers) for numbers in shared]
         yield f"in common with {name}", (["in common", "here", "there"], rows)
 
 
@@ -309,12 +305,12 @@ def systems_table(about: Overview) -> Table:
     for system in about.systems:
         share = f"{system.candidates / max(about.lists.size, 1):.0%}"
         name = f"{system.name} (order)" if system.name == about.lists.store.order else system.name
-        row = [Cell(name), Cell(f"{system.candidates} ({share})"), Cell(str(system.queries))]
+        row = plain(name, f"{system.candidates} ({share})", system.queries)
         row += _values(alone.get(system.name, {}), systems)
-        rows.append(row + ([Cell("-" if system.only is None else str(system.only))] if several else []))
+        rows.append(row + (plain("-" if system.only is None else system.only) if several else []))
     if BEST in alone:
-        row = [Cell(BEST), Cell(f"{about.lists.size} (100%)"), Cell(str(int((about.lists.lengths > 0).sum())))]
-        rows.append(row + _values(alone[BEST], {}) + ([Cell("")] if several else []))
+        row = plain(BEST, f"{about.lists.size} (100%)", int((about.lists.lengths > 0).sum()))
+        rows.append(row + _values(alone[BEST], {}) + (plain("") if several else []))
     return header + (["only it"] if several else []), rows
 
 
@@ -327,22 +323,22 @@ def fused_table(about: Overview) -> Table:
     """Header and rows: a fusion a row."""
     means = {name: values.mean for name, values in about.fused.items()}
     header = ["fused", *list(next(iter(means.values())))[1:]]
-    return header, [[Cell(name), *_values(mean, means)[1:]] for name, mean in means.items()]
+    return header, [[*plain(name), *_values(mean, means)[1:]] for name, mean in means.items()]
 
 
 def tops_table(about: Overview) -> Table:
     """Header and rows: a depth a row."""
     header = ["depth", "recall", f"best possible {about.main}"]
-    return header, [[Cell(str(depth)), Cell(number(recall)), Cell(number(best))] for depth, recall, best in about.tops]
+    return header, [plain(depth, number(recall), number(best)) for depth, recall, best in about.tops]
 
 
-def _values(mean: dict[str, float], others: dict[str, dict[str, float]]) -> list[Cell]:
+def _values(mean: dict[str, float], others: dict[str, dict[str, float]]) -> list[TableCell]:
     """The cells of a row; the best of a column is marked, but not of how much is judged."""
     cells = []
     for i, (measure, value) in enumerate(mean.items()):
         best = max((other[measure] for other in others.values()), default=np.inf)
         cells.append(
-            Cell(f"{value:.0%}" if i == 0 else number(value), i > 0 and len(others) > 1 and value >= best - 1e-12)
+            TableCell(f"{value:.0%}" if i == 0 else number(value), i > 0 and len(others) > 1 and value >= best - 1e-12)
         )
     return cells
 

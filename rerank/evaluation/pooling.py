@@ -20,6 +20,9 @@ from rerank.evaluation.crossed import Crossed
 
 Estimator = Literal["REML", "Paule-Mandel"]
 
+LEVEL = 0.95
+"""Confidence level of intervals."""
+
 
 @dataclass(frozen=True)
 class RandomEffects:
@@ -57,7 +60,7 @@ def single(found: Crossed) -> RandomEffects:
 
 
 def random_effects(
-    differences: Sequence[float], errors: Sequence[float], estimator: Estimator = "REML", level: float = 0.95
+    differences: Sequence[float], errors: Sequence[float], estimator: Estimator = "REML"
 ) -> RandomEffects:
     r"""Pool the differences of two collections or more.
 
@@ -85,7 +88,6 @@ def random_effects(
         differences: one per collection.
         errors: their standard errors, above 0.
         estimator: of :math:`\tau^2`.
-        level: confidence level of both intervals.
 
     Raises:
         ValueError: fewer than two differences, not as many errors, or one that is not above 0.
@@ -103,10 +105,10 @@ def random_effects(
     tau2 = _tau2(y, v, estimator)
     weights, mean, spread = _weighted(y, v, tau2)
     error = float(np.sqrt(max(1.0, spread / (count - 1)) / weights.sum()))
-    half = error * float(t.ppf((1 + level) / 2, count - 1))
+    half = error * float(t.ppf((1 + LEVEL) / 2, count - 1))
     prediction = math.nan, math.nan
     if count > 2:
-        wide = float(t.ppf((1 + level) / 2, count - 2) * np.sqrt(tau2 + error**2))
+        wide = float(t.ppf((1 + LEVEL) / 2, count - 2) * np.sqrt(tau2 + error**2))
         prediction = mean - wide, mean + wide
     fixed = 1 / v
     typical = (count - 1) * fixed.sum() / (fixed.sum() ** 2 - (fixed**2).sum())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from html import escape
 from typing import NamedTuple
@@ -16,17 +17,51 @@ from rerank.html import in_markdown
 ALPHA = 0.05
 MARKS: dict[AnyTest, str] = {"bootstrap": "ᵇ", "t-test": "ᵗ", "wilcoxon": "ʷ", "randomisation": "ʳ"}
 LETTERS: dict[AnyTest, str] = {"bootstrap": "b", "t-test": "t", "wilcoxon": "w", "randomisation": "r"}
-
-
+_NUMBER = re.compile(r"[<\[]?([+-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?)")
 PARTS = "seen: queries with a relevant document that is relevant to a query that was trained on; unseen: the others."
 
 
-class Cell(NamedTuple):
-    """What a table shows in one place: text, whether it is the best of its column, which tests are significant."""
+class TableCell(NamedTuple):
+    """What a table shows in one place.
+
+    Attributes:
+        text: what it says.
+        best: whether it is the best of its column.
+        significant: the tests by which it is significant.
+        below: a second line, on pages.
+    """
 
     text: str
     best: bool = False
     significant: tuple[AnyTest, ...] = ()
+    below: str = ""
+
+    @property
+    def marks(self) -> str:
+        """The letters of the tests."""
+        return ",".join(LETTERS[test] for test in self.significant)
+
+    @property
+    def value(self) -> str:
+        """The number that it starts with, which a page sorts by; empty where there is none."""
+        number = _NUMBER.match(self.text)
+        return number[1] if number else ""
+
+
+def plain(*shown: object) -> list[TableCell]:
+    """Cells without marks."""
+    return [TableCell(str(value)) for value in shown]
+
+
+Table = tuple[list[str], list[list[TableCell]]]
+"""Header and rows."""
+
+
+def sections(comparison: Comparison) -> list[tuple[Table, int]]:
+    """The tables of a comparison, and how many columns of each are names."""
+    tables = [(means(comparison, unjudged=True), 1)]
+    tables += [(differences(comparison), 2)] if comparison.differences else []
+    return tables + ([(parts(comparison), 3)] if comparison.parts else [])
 
 
 def text(comparison: Comparison, bold: bool = False) -> str:
@@ -34,69 +69,56 @@ def text(comparison: Comparison, bold: bool = False) -> str:
 
     The best of each column may be bold by terminal codes, where ``sys.stdout.isatty()``.
     """
-    lines = text_table(*means(comparison, unjudged=True), bold=bold)
-    if comparison.differences:
-        lines += ["", *text_table(*differences(comparison), names=2, bold=bold)]
-    if comparison.parts:
-        lines += ["", *text_table(*parts(comparison), names=3, bold=bold)]
-    return "\n".join([*lines, "", *caption(comparison, MARKS)]) + "\n"
+    lines = [line for table, names in sections(comparison) for line in [*text_table(*table, names, bold), ""]]
+    return "\n".join([*lines, *caption(comparison, MARKS)]) + "\n"
 
 
 def markdown(comparison: Comparison) -> str:
     """Markdown tables, the best in bold, marks as superscripts."""
-    lines = markdown_table(*means(comparison, unjudged=True))
-    if comparison.differences:
-        lines += ["", *markdown_table(*differences(comparison))]
-    if comparison.parts:
-        lines += ["", *markdown_table(*parts(comparison))]
-    return "\n".join([*lines, "", in_markdown(" ".join(caption(comparison, LETTERS)))]) + "\n"
+    lines = [line for table, _ in sections(comparison) for line in [*markdown_table(*table), ""]]
+    return "\n".join([*lines, in_markdown(" ".join(caption(comparison, LETTERS)))]) + "\n"
 
 
 def html(comparison: Comparison) -> str:
     """HTML tables for notebooks, the best in bold, marks as superscripts."""
-    tables = [html_table(*means(comparison, unjudged=True))]
-    if comparison.differences:
-        tables.append(html_table(*differences(comparison)))
-    if comparison.parts:
-        tables.append(html_table(*parts(comparison)))
-    return "".join(tables) + f"<div>{escape(' '.join(caption(comparison, LETTERS)))}</div>"
+    tables = "".join(html_table(*table) for table, _ in sections(comparison))
+    return tables + f"<div>{escape(' '.join(caption(comparison, LETTERS)))}</div>"
 
 
-def html_table(header: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
+def latex(comparison: Comparison) -> str:
+    """LaTeX tables (package booktabs), as for Markdown: the best in bold, marks as superscripts."""
+    against = f"Differences from {comparison.baseline}, with the p-values after the correction."
+    captions = [" ".join(caption(comparison, LETTERS)), *[against] * bool(comparison.differences), PARTS]
+    return "\n".join(
+        latex_table(*table, said) for (table, _), said in zip(sections(comparison), captions, strict=False)
+    )
+
+
+def html_table(header: Sequence[str], rows: Sequence[Sequence[TableCell]]) -> str:
     """An HTML table."""
 
-    def show(cell: Cell) -> str:
-        letters = ",".join(LETTERS[test] for test in cell.significant)
+    def show(cell: TableCell) -> str:
         shown = f"<b>{escape(cell.text)}</b>" if cell.best else escape(cell.text)
-        return f"<td>{shown}<sup>{letters}</sup></td>" if letters else f"<td>{shown}</td>"
+        return f"<td>{shown}<sup>{cell.marks}</sup></td>" if cell.marks else f"<td>{shown}</td>"
 
     head = "".join(f"<th>{escape(name)}</th>" for name in header)
     body = "".join(f"<tr>{''.join(map(show, row))}</tr>" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def latex(comparison: Comparison) -> str:
-    """LaTeX tables (package booktabs), as for Markdown: the best in bold, marks as superscripts."""
-    tables = [latex_table(*means(comparison, unjudged=True), " ".join(caption(comparison, LETTERS)))]
-    if comparison.differences:
-        against = f"Differences from {comparison.baseline}, with the p-values after the correction."
-        tables.append(latex_table(*differences(comparison), against))
-    if comparison.parts:
-        tables.append(latex_table(*parts(comparison), PARTS))
-    return "\n".join(tables)
-
-
-def text_table(header: Sequence[str], rows: Sequence[Sequence[Cell]], names: int = 1, bold: bool = False) -> list[str]:
+def text_table(
+    header: Sequence[str], rows: Sequence[Sequence[TableCell]], names: int = 1, bold: bool = False
+) -> list[str]:
     """Lines of plain text; the first ``names`` columns are aligned to the left."""
 
-    def show(cell: Cell, width: int, left: bool) -> str:
+    def show(cell: TableCell, width: int, left: bool) -> str:
         marks = "".join(MARKS[test] for test in cell.significant)
         shown = cell.text + marks
         padding = " " * (width - len(shown))
         shown = f"\033[1m{shown}\033[0m" if bold and cell.best else shown
         return shown + padding if left else padding + shown
 
-    cells = [[Cell(name) for name in header], *rows]
+    cells = [plain(*header), *rows]
     widths = [max(len(cell.text) + len(cell.significant) for cell in column) for column in zip(*cells, strict=True)]
     lines = [
         "  ".join(
@@ -107,27 +129,25 @@ def text_table(header: Sequence[str], rows: Sequence[Sequence[Cell]], names: int
     return [lines[0], "─" * (sum(widths) + 2 * len(widths) - 2), *lines[1:]]
 
 
-def markdown_table(header: Sequence[str], rows: Sequence[Sequence[Cell]]) -> list[str]:
+def markdown_table(header: Sequence[str], rows: Sequence[Sequence[TableCell]]) -> list[str]:
     """Lines of a Markdown table."""
 
-    def show(cell: Cell) -> str:
+    def show(cell: TableCell) -> str:
         plain = in_markdown(cell.text)
         shown = f"**{plain}**" if cell.best else plain
-        letters = ",".join(LETTERS[test] for test in cell.significant)
-        return f"{shown}<sup>{letters}</sup>" if letters else shown
+        return f"{shown}<sup>{cell.marks}</sup>" if cell.marks else shown
 
     ruler = ["---", *["---:"] * (len(header) - 1)]
-    lines = [[show(Cell(name)) for name in header], ruler, *[[show(cell) for cell in row] for row in rows]]
+    lines = [[show(cell) for cell in plain(*header)], ruler, *[[show(cell) for cell in row] for row in rows]]
     return ["| " + " | ".join(line) + " |" for line in lines]
 
 
-def latex_table(header: Sequence[str], rows: Sequence[Sequence[Cell]], caption: str) -> str:
+def latex_table(header: Sequence[str], rows: Sequence[Sequence[TableCell]], caption: str) -> str:
     """A LaTeX table (package booktabs)."""
 
-    def show(cell: Cell) -> str:
+    def show(cell: TableCell) -> str:
         shown = rf"\textbf{{{_escaped(cell.text)}}}" if cell.best else _escaped(cell.text)
-        letters = ",".join(LETTERS[test] for test in cell.significant)
-        return rf"{shown}$^{{\mathrm{{{letters}}}}}$" if letters else shown
+        return rf"{shown}$^{{\mathrm{{{cell.marks}}}}}$" if cell.marks else shown
 
     lines = [" & ".join(map(_escaped, header)), *(" & ".join(map(show, row)) for row in rows)]
     return "\n".join(
@@ -203,7 +223,7 @@ def gain_sentences(table: PerQuery) -> list[str]:
     return list(sentences.values())
 
 
-def means(comparison: Comparison, unjudged: bool) -> tuple[list[str], list[list[Cell]]]:
+def means(comparison: Comparison, unjudged: bool) -> Table:
     """Header and rows: a run a row, a measure a column."""
     by_run = {name: table.mean for name, table in comparison.tables.items()}
     counts = {str(measure) for measure in comparison.first.measures if measure.NAME in COUNTS}
@@ -212,12 +232,12 @@ def means(comparison: Comparison, unjudged: bool) -> tuple[list[str], list[list[
     header = ["run", *comparison.measures, *(f"unjudged@{depth}" for depth in depths)]
     rows = []
     for name in comparison.tables:
-        row = [Cell(f"{name} (baseline)" if name == comparison.baseline else name)]
+        row = [TableCell(f"{name} (baseline)" if name == comparison.baseline else name)]
         for measure in comparison.measures:
             best = max(mean[measure] for mean in by_run.values())
             value = by_run[name][measure]
             row.append(
-                Cell(
+                TableCell(
                     f"{value:.0f}" if measure in sums else number(value),
                     best=len(by_run) > 1 and measure not in counts and value >= best - 1e-12,
                     significant=_significant(comparison.differences.get((name, measure))),
@@ -225,12 +245,12 @@ def means(comparison: Comparison, unjudged: bool) -> tuple[list[str], list[list[
             )
         for depth in depths:
             top = comparison.unjudged[name][depth]
-            row.append(Cell(f"{top.count / top.retrieved:.1%}" if top.retrieved else "-"))
+            row.append(TableCell(f"{top.count / top.retrieved:.1%}" if top.retrieved else "-"))
         rows.append(row)
     return header, rows
 
 
-def differences(comparison: Comparison) -> tuple[list[str], list[list[Cell]]]:
+def differences(comparison: Comparison) -> Table:
     """Header and rows: a run and measure a row; p-values after the correction."""
     tests = [f"p ({test})" for test in comparison.tests]
     header = [
@@ -246,11 +266,11 @@ def differences(comparison: Comparison) -> tuple[list[str], list[list[Cell]]]:
     for (name, measure), found in comparison.differences.items():
         shown = [name, measure, number(found.mean, "+"), interval(found.interval)]
         shown += [number(found.effect, "+", 2), f"{found.wins}/{found.ties}/{found.losses}"]
-        rows.append([*map(Cell, shown), *(Cell(probability(found.corrected[test])) for test in comparison.tests)])
+        rows.append(plain(*shown, *(probability(found.corrected[test]) for test in comparison.tests)))
     return header, rows
 
 
-def parts(comparison: Comparison) -> tuple[list[str], list[list[Cell]]]:
+def parts(comparison: Comparison) -> Table:
     """Header and rows: a run, measure and part a row, with intervals; the difference is from the baseline."""
     share = f"{comparison.level:.0%} interval"
     header = ["run", "measure", "relevant documents", "queries", "mean", share]
@@ -262,7 +282,7 @@ def parts(comparison: Comparison) -> tuple[list[str], list[list[Cell]]]:
         if comparison.baseline:
             of_baseline = found.run == comparison.baseline
             shown += ["", ""] if of_baseline else [number(found.difference, "+"), interval(found.difference_interval)]
-        rows.append(list(map(Cell, shown)))
+        rows.append(plain(*shown))
     return header, rows
 
 

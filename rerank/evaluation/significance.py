@@ -27,6 +27,9 @@ ROUNDING = 1e-12
 """The same value can come out of two rankings with other rounding; measures are in [0, 1]."""
 
 
+PERMUTATIONS = 10_000
+
+
 def differences(run: np.ndarray, baseline: np.ndarray) -> np.ndarray:
     """``run - baseline`` over the queries that both have (NaN marks one left out); rounding errors become ties."""
     if run.shape != baseline.shape:
@@ -58,10 +61,10 @@ def wilcoxon(difference: np.ndarray) -> float:
     return float(signed_rank(difference).pvalue)
 
 
-def randomisation(difference: np.ndarray, seed: int = 0, permutations: int = 10_000) -> float:
+def randomisation(difference: np.ndarray, seed: int = 0) -> float:
     """Two-sided p-value of the randomisation test on the mean (Smucker et al. 2007); NaN where every query is a tie.
 
-    Where there are no more than ``permutations`` assignments of signs to the differences, all are taken and p is
+    Where there are no more than 10,000 assignments of signs to the differences, all are taken and p is
     exact. Otherwise that many are drawn, and the observed one counts as one more, so that p is never 0.
     """
     changed = difference[difference != 0]  # ties add nothing to any assignment's sum
@@ -71,16 +74,16 @@ def randomisation(difference: np.ndarray, seed: int = 0, permutations: int = 10_
     # With b_i in {0, 1}, the sum of the differences under signs 2 b_i - 1 is 2 (b . d) - sum(d).
     total = changed.sum()
     limit = abs(total) - ROUNDING * count
-    if 2**count <= permutations:
+    if 2**count <= PERMUTATIONS:
         every = np.arange(2**count)[:, None] >> np.arange(count) & 1
         return float((np.abs(2 * (every @ changed) - total) >= limit).mean())
     rng = np.random.default_rng(seed)
     extreme, batch = 1, max(1, 2_000_000 // count)
-    for start in range(0, permutations, batch):
-        rows = min(batch, permutations - start)
+    for start in range(0, PERMUTATIONS, batch):
+        rows = min(batch, PERMUTATIONS - start)
         bits = np.unpackbits(rng.integers(0, 256, (rows, -(-count // 8)), dtype=np.uint8), axis=1, count=count)
         extreme += int((np.abs(2 * (bits @ changed) - total) >= limit).sum())
-    return extreme / (permutations + 1)
+    return extreme / (PERMUTATIONS + 1)
 
 
 def p_value(test: Test, difference: np.ndarray, seed: int = 0) -> float:

@@ -19,7 +19,6 @@ class Table(Comparison):
 
     @classmethod
     def of(cls, comparison: Comparison) -> Self:
-        """The same comparison."""
         return cls(**vars(comparison))
 
     def __str__(self) -> str:

@@ -127,7 +127,6 @@ class Outcome:
 
     @property
     def group(self) -> Group:
-        """Its method, fold and seed."""
         return self.cell.group
 
 
@@ -159,7 +158,6 @@ class Plan:
         ]
 
     def cell(self, group: Group, point: Point) -> Cell:
-        """The cell of a point."""
         settings = merged(self.config.base, self.config.methods[group.method].set)
         for key, value in point.items():
             assign(settings, key, value)

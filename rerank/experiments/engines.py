@@ -22,14 +22,12 @@ class Worker(Protocol):
 
     lost: bool
 
-    def do(self, job: dict[str, Any]) -> Reply:
-        """The reply to a job."""
+    def do(self, job: dict[str, Any]) -> Reply: ...
 
     def ask_to_stop(self) -> None:
         """Let it stop where what it does can be resumed; its job is answered then."""
 
-    def stop(self) -> None:
-        """End it, whatever it does."""
+    def stop(self) -> None: ...
 
 
 class Reply(TypedDict, total=False):
@@ -102,7 +100,6 @@ class Process:
         return self._process
 
     def ask_to_stop(self) -> None:
-        """Let the process stop where what it does can be resumed; its job is answered then."""
         self._stopping = True
         if (process := self._process) is not None and process.stdin is not None:
             with contextlib.suppress(BrokenPipeError):
@@ -110,7 +107,6 @@ class Process:
                 process.stdin.flush()
 
     def stop(self) -> None:
-        """End the process, whatever it does."""
         if (process := self._process) is not None:
             process.kill()
             process.wait()
@@ -150,7 +146,6 @@ class Workers:
             self._end()
 
     def ask_to_stop(self) -> None:
-        """Let every worker stop where what it does can be resumed."""
         self._stopping = True
         for worker in list(self._workers.values()):
             worker.ask_to_stop()

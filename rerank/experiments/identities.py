@@ -37,12 +37,10 @@ class Identities:
         self._data: dict[str, Known] = {}
 
     def named(self, cell: Cell) -> Cell:
-        """The cell with its id."""
         config = self._config(cell)[0] | {"seed": cell.settings["seed"]}
         return replace(cell, id=id_of(training_identity(config, self.data(cell).training)))
 
     def data(self, cell: Cell) -> Known:
-        """What the lists of a cell hold."""
         _, columns, targets = self._config(cell)
         key = canonical([cell.settings["data"], cell.settings["seed"], columns, targets])
         if key not in self._data:

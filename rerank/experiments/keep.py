@@ -53,7 +53,6 @@ class KeptFile:
 
     @property
     def key(self) -> Key:
-        """Whose file it is."""
         return self.method, self.fold, self.seed
 
     @property

@@ -105,7 +105,6 @@ class RayWorker:
             return {"error": f"{self._where} was lost ({type(error).__name__})", "died": True}
 
     def ask_to_stop(self) -> None:
-        """Let the process stop where what it does can be resumed; its job is answered then."""
         if not self.lost:
             self._actor.ask_to_stop.remote()
 
@@ -160,7 +159,6 @@ class Cluster:
         return refused
 
     def _fits(self, node: Mapping[str, Any]) -> int:
-        """How many cells a machine takes side by side."""
         has = node["Resources"]
         fits = has.get("CPU", 0) // self.cpus
         return int(min(fits, has.get("GPU", 0) // self.gpus) if self.gpus else fits)
@@ -206,7 +204,6 @@ class Cluster:
         return wrong
 
     def start(self, node: str, number: int) -> RayWorker:
-        """A worker on a machine."""
         import ray
 
         environment = {"OMP_NUM_THREADS": str(self.cpus), "TOKENIZERS_PARALLELISM": "false"}

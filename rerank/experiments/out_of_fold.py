@@ -45,7 +45,6 @@ class Fold:
 
     @property
     def best(self) -> Path:
-        """The model."""
         return self.folder / "best"
 
 

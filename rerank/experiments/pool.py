@@ -108,7 +108,6 @@ class Pool:
     margin: float | None = None
 
     def verdict(self, one: Pooled) -> str:
-        """What there is to say of a pair."""
         assert one.total is not None and self.margin is not None
         return verdict(one.total.mean, one.corrected, one.equivalent, self.margin)
 

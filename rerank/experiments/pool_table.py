@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from rerank.evaluation.power import smallest_and_largest
-from rerank.evaluation.render import Cell, interval, number, probability
+from rerank.evaluation.render import Table, interval, number, plain, probability
 from rerank.experiments.pool import Pool
-from rerank.experiments.table import CORRECTED, Table
-from rerank.report.page import Picture, Report, write_report
-from rerank.report.tables import page_table
+from rerank.experiments.table import CORRECTED
+from rerank.report.page import PageTable, Picture, Report, write_report
 
 
 def pooled_table(pool: Pool) -> Table:
@@ -31,7 +30,7 @@ def pooled_table(pool: Pool) -> Table:
             elif "Paule-Mandel" in header:
                 shown += ["-", "-"]
             shown += [pool.verdict(one)] if pool.margin is not None else []
-        rows.append([*map(Cell, shown)])
+        rows.append(plain(*shown))
     return header, rows
 
 
@@ -46,7 +45,7 @@ def collections_table(pool: Pool) -> Table:
             shown = [one.row, one.against, one.measure, name, " − ".join(part.methods), str(part.found.seeds)]
             shown += [str(part.found.queries), number(part.found.mean, "+"), interval(part.found.interval)]
             shown += [_percent(weight), probability(part.corrected)]
-            rows.append([*map(Cell, shown)])
+            rows.append(plain(*shown))
     return header, rows
 
 
@@ -107,8 +106,8 @@ def write_page(pool: Pool, drawn: Mapping[str, bytes], path: str | Path) -> None
         )
         pictures.append(Picture(f"Differences in {measure} over collections", png, f"Forest plot. {said}."))
     tables = [
-        page_table("Pooled differences", pooled_table(pool), caption(pool)),
-        page_table("Collections", collections_table(pool), [COLLECTIONS.format(CORRECTED[pool.correction])]),
+        PageTable("Pooled differences", *pooled_table(pool), caption(pool)),
+        PageTable("Collections", *collections_table(pool), [COLLECTIONS.format(CORRECTED[pool.correction])]),
     ]
     names = ", ".join(result.name for result in pool.results)
     write_report(Report(f"Experiments on {names}", tables, {}, "", pictures=pictures), path)

@@ -43,22 +43,18 @@ class Progress:
             self._live.stop()
 
     def start(self, cell: Cell) -> None:
-        """A worker begins with a cell."""
         self.running[cell.group.method] += 1
 
     def end(self, cell: Cell) -> None:
-        """A worker is through with a cell, one way or the other."""
         self.running[cell.group.method] -= 1
 
     def add(self, cell: Cell, value: float, seconds: float, found: bool = False) -> None:
-        """A cell is trained, or was found to be."""
         self.trained[cell.group.method] += 1
         self.found += found
         if not found:
             self._say("%s: validation %s %.4f (%.1f s)", cell, cell.select, value, seconds)
 
     def fail(self, cell: Cell, message: str) -> None:
-        """A cell failed."""
         self.failed[cell.group.method] += 1
         if self._live is not None:
             self._live.console.print(f"failed: {cell}: {message}", style="red", markup=False, highlight=False)
@@ -66,16 +62,13 @@ class Progress:
             self._say("failed: %s: %s", cell, message)
 
     def measure(self, cell: Cell) -> None:
-        """The chosen cell of a group is measured on test."""
         self.measured[cell.group.method] += 1
 
     @property
     def done(self) -> int:
-        """Cells that are trained or failed."""
         return self.trained.total() + self.failed.total()
 
     def left(self) -> str:
-        """The time left, as far as the cells trained so far tell."""
         seconds = time.perf_counter() - self._started
         new = self.done - self.found
         total = sum(self.totals.values())

@@ -15,8 +15,7 @@ from rerank.experiments.run import Experiment
 from rerank.experiments.summary import Summary
 from rerank.report.charts import Chart
 from rerank.report.curves import training_charts
-from rerank.report.page import Report, write_report
-from rerank.report.tables import PageTable, page_table
+from rerank.report.page import PageTable, Report, write_report
 from rerank.retrieval.runs import Run
 
 log = logging.getLogger("rerank")
@@ -56,14 +55,14 @@ def write_experiment(experiment: Experiment, summary: Summary, path: str | Path)
 
 def _tables(experiment: Experiment, summary: Summary) -> list[PageTable]:
     config = summary.config
-    tables = [page_table("Test", table.means(summary), table.caption(summary))]
+    tables = [PageTable("Test", *table.means(summary), table.caption(summary))]
     if config.published is not None:
-        tables.append(page_table("Published", table.published(summary), [table.published_caption(summary)]))
+        tables.append(PageTable("Published", *table.published(summary), [table.published_caption(summary)]))
     if summary.compared:
         title = "Differences" if config.pairs == "all" or config.groups else f"Differences from {config.baseline}"
-        tables.append(page_table(title, table.differences(summary), [table.differences_caption(summary)]))
+        tables.append(PageTable(title, *table.differences(summary), [table.differences_caption(summary)]))
     failed = [f"Failed: {failure.cell}: {failure.message}" for failure in experiment.failures]
-    tables.append(page_table("Choices", table.choices(config, experiment.outcomes), [table.CHOICES, *failed]))
+    tables.append(PageTable("Choices", *table.choices(config, experiment.outcomes), [table.CHOICES, *failed]))
     return tables
 
 

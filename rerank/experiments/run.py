@@ -99,7 +99,6 @@ class Experiment:
         return [(one.cell, one.measures) for group in self._trained for one in self._in_order(group)]
 
     def run(self) -> None:
-        """Do all that is not done yet."""
         config = self.plan.config
         if config.keep and Path(config.keep).is_file() and (count := restore(config.keep, self.plan.output)):
             log.info("%s: %d files of finished cells restored from it", config.keep, count)
@@ -218,7 +217,6 @@ class Experiment:
                 self._ready.appendleft(task)
 
     def _work(self, workers: Workers, running: dict[Future[Reply], Task]) -> None:
-        """Let the workers do what is ready until nothing is."""
         while running or self._ready:
             self._submit(workers, running)
             if self._ready and not running:
@@ -297,7 +295,6 @@ class Experiment:
         raise Stopped(stop.number, said) from None
 
     def _words(self, task: Task) -> dict[str, Any]:
-        """A task as it is sent to a worker."""
         job, cell = task
         words = {"do": job, "settings": cell.settings, "folder": str(cell.folder.absolute()), "id": cell.id}
         if job is not Job.MEASURE:

@@ -41,12 +41,10 @@ class Grid(PointSearch):
         self.size = len(self._points)
 
     def ask(self) -> list[Point]:
-        """All, the first time."""
         points, self._points = self._points, []
         return points
 
-    def tell(self, point: Point, value: float | None) -> None:
-        """No point depends on another's value."""
+    def tell(self, point: Point, value: float | None) -> None: ...
 
 
 class Optuna(PointSearch):
@@ -67,7 +65,6 @@ class Optuna(PointSearch):
         self._trial: Any = None
 
     def ask(self) -> list[Point]:
-        """The next point, once the one before has its value."""
         if self._trial is not None or not self._left:
             return []
         self._left -= 1
@@ -75,7 +72,6 @@ class Optuna(PointSearch):
         return [{key: self._suggest(key, options) for key, options in self._space.items()}]
 
     def tell(self, point: Point, value: float | None) -> None:
-        """Let the next suggestion know."""
         from optuna.trial import TrialState
 
         if value is None:

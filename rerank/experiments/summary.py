@@ -99,12 +99,10 @@ class Summary:
 
     @property
     def measures(self) -> list[str]:
-        """The columns."""
         return [str(measure) for measure in parse_measures(self.config.measures)]
 
     @property
     def pooled(self) -> dict[str, PerQuery]:
-        """Values per query of the methods that are whole."""
         return {name: row.pooled for name, row in self.rows.items() if row.whole and row.pooled is not None}
 
     def best(self, measure: str) -> float:

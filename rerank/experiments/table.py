@@ -12,12 +12,14 @@ from rerank.evaluation.measures import COUNTS, parse_measures
 from rerank.evaluation.power import ALPHA, POWER, smallest_and_largest
 from rerank.evaluation.render import (
     LETTERS,
-    Cell,
+    Table,
+    TableCell,
     gain_sentences,
     interval,
     latex_table,
     markdown_table,
     number,
+    plain,
     probability,
     queries_sentence,
     text_table,
@@ -34,8 +36,6 @@ CORRECTED: dict[Correction, str] = {
     "bonferroni": "Bonferroni-corrected",
     "holm": "Holm-corrected",
 }
-
-Table = tuple[list[str], list[list[Cell]]]
 
 
 def markdown(summary: Summary, outcomes: Mapping[Group, Outcome], failures: Sequence[Failure]) -> str:
@@ -72,13 +72,13 @@ def means(summary: Summary) -> Table:
     counts = {str(measure) for measure in parse_measures(summary.config.measures) if measure.NAME in COUNTS}
     rows = []
     for method, row in summary.rows.items():
-        cells = [Cell(_name(summary.config, method, row))]
+        cells = [TableCell(_name(summary.config, method, row))]
         for measure in summary.measures:
             value = row.values[measure]
             best = len(summary.rows) > 1 and row.whole and measure not in counts
             marked = (summary.config.test,) if value.corrected < summary.config.level else ()
             cells.append(
-                Cell(
+                TableCell(
                     _value(summary.config, value),
                     best=best and value.mean >= summary.best(measure) - 1e-12,
                     significant=marked,
@@ -91,7 +91,7 @@ def means(summary: Summary) -> Table:
 def published(summary: Summary) -> Table:
     """Header and rows: the published numbers, and how many standard errors ours are above them."""
     rows = [
-        [Cell(method), *(Cell(_published(row.values[measure])) for measure in summary.measures)]
+        plain(method, *(_published(row.values[measure]) for measure in summary.measures))
         for method, row in summary.rows.items()
         if any(value.published is not None for value in row.values.values())
     ]
@@ -104,14 +104,14 @@ def choices(config: ExperimentConfig, outcomes: Mapping[Group, Outcome]) -> Tabl
     for method in config.methods:
         found = [outcome for group, outcome in outcomes.items() if group.method == method]
         if not found:
-            rows.append([Cell(method), Cell("-"), Cell("-"), Cell("-")])
+            rows.append(plain(method, "-", "-", "-"))
             continue
         points = Counter(", ".join(f"{key} {value}" for key, value in outcome.cell.point.items()) for outcome in found)
         shown = "; ".join(f"{point} ({count})" if point else "-" for point, count in points.most_common())
         tried = sorted({outcome.tried for outcome in found})
         known = [outcome.seconds for outcome in found if not np.isnan(outcome.seconds)]
         seconds = f"{np.mean(known):.1f}" if known else "-"
-        rows.append([Cell(method), Cell("-".join(map(str, tried))), Cell(shown), Cell(seconds)])
+        rows.append(plain(method, "-".join(map(str, tried)), shown, seconds))
     return ["method", "points", "chosen", "seconds"], rows
 
 
@@ -183,14 +183,14 @@ def differences(summary: Summary) -> Table:
     for one in summary.compared:
         shown = [_side(one.row, one.methods[0]), _side(one.against, one.methods[1]), one.measure]
         if one.found is None:
-            rows.append([*map(Cell, shown), *[Cell("-")] * (len(header) - 3)])
+            rows.append(plain(*shown, *["-"] * (len(header) - 3)))
             continue
         shown += [number(one.found.mean, "+"), interval(one.found.interval), number(one.effect, "+", 2)]
         finds = number(one.finds(summary.comparisons), digits=3), number(one.finds(1), digits=3)
         shown += ["/".join(map(str, one.counts)), probability(one.corrected), "{} ({})".format(*finds)]
         if margin is not None:
             shown.append(verdict(one.found.mean, one.corrected, one.equivalent, margin, summary.config.level))
-        rows.append([*map(Cell, shown)])
+        rows.append(plain(*shown))
     return header, rows
 
 

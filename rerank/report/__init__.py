@@ -1,7 +1,6 @@
 """Report pages: one HTML file without anything outside it. Import from the modules.
 
 - ``page``: ``Report`` (what a page shows) and ``write_report``
-- ``tables``: tables of cells as the page has them
 - ``queries``: what the page's script needs to show rankings side by side
 - ``charts``, ``curves``: line charts; precision-recall and training curves
 - ``evaluation``: the report of ``rerank evaluate``

@@ -102,16 +102,13 @@ class Chart:
 
     @property
     def x_ticks(self) -> list[Tick]:
-        """Marks of the horizontal axis."""
         return [Tick(self._place(x, self._y[0])[0], f"{x:g}") for x in nice_ticks(*self._x)]
 
     @property
     def y_ticks(self) -> list[Tick]:
-        """Marks of the vertical axis."""
         return [Tick(self._place(self._x[0], y)[1], f"{y:g}") for y in nice_ticks(*self._y)]
 
     def path(self, line: Series) -> str:
-        """A line as an SVG path."""
         places = (self._place(x, y) for x, y in zip(line.x, line.y, strict=True))
         return "M" + "L".join(f"{x:g} {y:g}" for x, y in places)
 

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rerank.collections import read_qrels
+from rerank.evaluation import render
 from rerank.evaluation.compare import Comparison, judgments_of, ranking
 from rerank.lists.layout import is_lists_folder
 from rerank.lists.view import Lists
 from rerank.report.curves import training_charts
-from rerank.report.page import Report, check_suffix, write_report
-from rerank.report.tables import comparison_tables
+from rerank.report.page import PageTable, Report, check_suffix, write_report
 
 
 def write_evaluation(
@@ -37,3 +37,26 @@ def write_evaluation(
         training={"/".join(Path(folder).parts[-2:]): training_charts(folder) for folder in training},
     )
     write_report(report, path)
+
+
+def comparison_tables(comparison: Comparison) -> list[PageTable]:
+    """The means with each run's difference from the baseline and its interval, and all about the differences."""
+    header, rows = render.means(comparison, unjudged=True)
+    for name, row in zip(comparison.tables, rows, strict=True):
+        for i, measure in enumerate(comparison.measures, 1):
+            if found := comparison.differences.get((name, measure)):
+                below = f"{render.number(found.mean, '+')} {render.interval(found.interval)}"
+                row[i] = row[i]._replace(below=below)
+    sentences = render.caption(comparison, render.LETTERS)
+    if comparison.differences:
+        interval = f"its {comparison.level:.0%} bootstrap interval over queries"
+        sentences.append(f"Below a value: the difference from {comparison.baseline}, and {interval}.")
+    if comparison.unjudged:
+        sentences.append("unjudged@k: share of the documents in the top k that nobody judged.")
+    tables = [PageTable("Measures", header, rows, sentences)]
+    if comparison.differences:
+        about = ["Cohen's d of the paired differences; p-values after the correction."]
+        tables.append(PageTable(f"Differences from {comparison.baseline}", *render.differences(comparison), about))
+    if comparison.parts:
+        tables.append(PageTable("Seen and unseen", *render.parts(comparison), [render.PARTS]))
+    return tables

@@ -12,8 +12,7 @@ from rerank.evaluation.measures import Evaluator
 from rerank.evaluation.overview import DEPTHS, Overview, facts, sections, verdict
 from rerank.lists.view import Lists
 from rerank.report.charts import Chart, Matrix, Series
-from rerank.report.page import Report, write_report
-from rerank.report.tables import page_table
+from rerank.report.page import PageTable, Report, write_report
 from rerank.retrieval.runs import Run
 
 PAIRS = 2_000_000
@@ -29,7 +28,7 @@ def write_overview(about: Overview, path: str | Path) -> None:
     """Write the page."""
     sentences = [*facts(about), *verdict(about)]
     tables = [
-        page_table(title[0].upper() + title[1:], table, [] if i else sentences)
+        PageTable(title[0].upper() + title[1:], *table, [] if i else sentences)
         for i, (title, table) in enumerate(sections(about))
     ]
     names = [system.name for system in about.systems]

@@ -15,16 +15,26 @@ from typing import TYPE_CHECKING, Any
 from rerank import __version__
 from rerank.errors import UserError
 from rerank.evaluation.measures import PerQuery, Qrels
+from rerank.evaluation.render import TableCell
 from rerank.lists.view import Lists
 from rerank.report.charts import Chart, Matrix
 from rerank.report.curves import precision_recall
 from rerank.report.queries import query_data, relevant_from
-from rerank.report.tables import PageTable
 from rerank.retrieval.runs import Run
 from rerank.storage.locks import written
 
 if TYPE_CHECKING:
     from jinja2 import Template
+
+
+@dataclass(frozen=True)
+class PageTable:
+    """A table: its heading, the names of its columns, cells, and sentences that say what the numbers are."""
+
+    title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[TableCell]]
+    caption: Sequence[str] = ()
 
 
 @dataclass(frozen=True)

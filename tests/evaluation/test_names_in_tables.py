@@ -10,7 +10,7 @@ import pytest
 
 from rerank.evaluation.compare import compare_runs
 from rerank.evaluation.export import write_per_query, write_table
-from rerank.evaluation.render import Cell, markdown_table
+from rerank.evaluation.render import TableCell, markdown_table
 
 
 @pytest.mark.parametrize("name", ["1+1", "HYPERLINK(0)"])
@@ -27,10 +27,10 @@ def test_no_formula_in_csv(files: Path, tmp_path: Path, sign: str, name: str) ->
 
 def test_no_html_in_markdown() -> None:
     rows = [
-        [Cell("<img src=x>")],
-        [Cell("&lt;b&gt;", best=True)],
-        [Cell("[a](b)|c")],
-        [Cell("<0.0001 [-0.1, 0.2] a_b")],
+        [TableCell("<img src=x>")],
+        [TableCell("&lt;b&gt;", best=True)],
+        [TableCell("[a](b)|c")],
+        [TableCell("<0.0001 [-0.1, 0.2] a_b")],
     ]
     shown = markdown_table(["<b>"], rows)
     assert shown[0] == "| &lt;b> |"

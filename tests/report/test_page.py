@@ -16,10 +16,10 @@ from rerank.collections import read_qrels
 from rerank.commands.cli import run
 from rerank.errors import UserError
 from rerank.evaluation.measures import Evaluator, PerQuery, evaluate
+from rerank.evaluation.render import TableCell
 from rerank.lists.view import Lists
-from rerank.report.page import Report, render_page, safe_json
+from rerank.report.page import PageTable, Report, render_page, safe_json
 from rerank.report.queries import ENTRIES, LENGTH, TOP, choose, cut, query_data
-from rerank.report.tables import PageCell, PageTable
 from rerank.retrieval.runs import Run, Scored, read_run
 from tests.report.conftest import NAME
 from tests.report.parsed import data_of, parsed
@@ -76,7 +76,7 @@ def test_json_survives_and_means_nothing_in_html(value: Any) -> None:
 @settings(max_examples=25)
 @given(name=VISIBLE, shown=VISIBLE, caption=VISIBLE)
 def test_any_text_is_shown_as_it_is(name: str, shown: str, caption: str) -> None:
-    table = PageTable(name, ["run", name], [[PageCell(name), PageCell(shown, below=caption)]], [caption])
+    table = PageTable(name, ["run", name], [[TableCell(name), TableCell(shown, below=caption)]], [caption])
     tree = parsed(render_page(Report(name, [table], {}, "")))
     assert (next(tree.iter("h1")).text or "") == name
     assert [head.text or "" for head in tree.iter("th")] == ["run", name, name]
@@ -97,9 +97,9 @@ def test_cut_texts_are_one_short_line(text: str) -> None:
 
 @pytest.mark.parametrize(("shown", "value"), [("0.5", "0.5"), ("-0.25", "-0.25"), ("<0.0001", "0.0001")])
 def test_cells_sort_by_their_number(shown: str, value: str) -> None:
-    assert PageCell(shown).value == value
-    assert PageCell("[+0.1, +0.3]").value == "+0.1"
-    assert PageCell("-").value == PageCell("run 1").value == ""
+    assert TableCell(shown).value == value
+    assert TableCell("[+0.1, +0.3]").value == "+0.1"
+    assert TableCell("-").value == TableCell("run 1").value == ""
 
 
 def tables_of(queries: int, runs: int, seed: int = 0) -> dict[str, PerQuery]:

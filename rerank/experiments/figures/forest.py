@@ -88,7 +88,6 @@ def _arrows(axes: Axes, ends: tuple[float, float], place: float) -> None:
 
 
 def _edge(axes: Axes) -> float:
-    """The left edge of the picture in the axes' coordinates."""
     box = axes.get_position()
     return (0.012 - box.x0) / box.width
 
