@@ -72,6 +72,7 @@ class Experiment:
         outcomes: what came out, by group, in the order of the plan; groups that failed are missing.
         mixed: the same, mixed with the first stage, where that is asked for.
         failures: cells that failed.
+        trained: all cells that were trained, with what their ``measures.json`` holds, and ``seconds``.
         identities: which trainings the cells are.
         share: of several processes that do parts of it side by side, the number of this one, from 0, and how many
             there are; None does all of it.
@@ -81,6 +82,7 @@ class Experiment:
     outcomes: dict[Group, Outcome] = field(default_factory=dict)
     mixed: dict[Group, Outcome] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
+    trained: list[tuple[Cell, dict[str, Any]]] = field(default_factory=list)
     identities: Identities = field(default_factory=Identities)
     share: tuple[int, int] | None = None
 
@@ -93,9 +95,7 @@ class Experiment:
         self._died: dict[tuple[Job, Path], str] = {}  # whose worker died, and where that was
         self._next_keep = 0.0
 
-    @property
-    def trained(self) -> list[tuple[Cell, dict[str, Any]]]:
-        """All cells that were trained, with what their ``measures.json`` holds, and ``seconds``."""
+    def _trained_cells(self) -> list[tuple[Cell, dict[str, Any]]]:
         return [(one.cell, one.measures) for group in self._trained for one in self._in_order(group)]
 
     def run(self) -> None:
@@ -119,6 +119,7 @@ class Experiment:
             except Stopped as stop:
                 self._stop(stop, workers, running)
         self.outcomes = {group: self.outcomes[group] for group in self._searches if group in self.outcomes}
+        self.trained = self._trained_cells()
         for cell in [*(outcome.measured for outcome in self.outcomes.values()), *(cell for cell, _ in self.trained)]:
             tidied(cell.folder)
         self.failures.sort(key=lambda failure: self.plan.groups.index(failure.cell.group))
@@ -290,7 +291,7 @@ class Experiment:
             if future.done() and error_of(future.result()) is None:
                 self._through(task, None)
         self.keep(through=False)
-        trained, cells = len(self.trained), sum(self._progress.totals.values())
+        trained, cells = len(self._trained_cells()), sum(self._progress.totals.values())
         said = f"stopped by {by}; {trained} of {cells} cells are trained; the same command resumes {output}"
         raise Stopped(stop.number, said) from None
 
@@ -316,7 +317,7 @@ class Experiment:
 
     def kept_files(self) -> list[KeptFile]:
         """The files by which this experiment resumes on another machine."""
-        return collect(self.plan.output, self.trained, [*self.outcomes.values(), *self.mixed.values()])
+        return collect(self.plan.output, self._trained_cells(), [*self.outcomes.values(), *self.mixed.values()])
 
     def keep(self, through: bool = True) -> None:
         """Write what is finished to the file that the configuration names; other parts of the experiment stay there.
