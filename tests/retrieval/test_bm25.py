@@ -197,15 +197,6 @@ except UserError as error:
     assert os.listdir(tmp_path) == ["docs.tsv"]
 
 
-@pytest.mark.parametrize(
-    "setting",
-    [{"k1": -1}, {"k1": math.nan}, {"k1": math.inf}, {"b": 1.4}, {"fb_terms": 0}, {"original_query_weight": 2}],
-)
-def test_impossible_settings_are_refused(setting: dict[str, float]) -> None:
-    with pytest.raises(UserError, match=f"BM25: {next(iter(setting))} is .*expected"):
-        BM25(**setting)  # type: ignore[arg-type]
-
-
 def test_impossible_searches_are_refused(tmp_path: Path, fruit: Collection) -> None:
     with pytest.raises(UserError, match="depth is 0; expected 1 or more"):
         BM25().search(build_index(fruit), [], depth=0)
