@@ -47,16 +47,6 @@ def test_everything_is_what_the_parts_give(files: Path) -> None:
         assert found.comparisons[test] == 4  # type: ignore[index]
 
 
-def test_unjudged_documents_at_the_cut_offs(files: Path) -> None:
-    found = compare_runs(str(files / "qrels"), paths(files)[2:], "nDCG@5 P@3 AP")
-    qrels, run = read_qrels(files / "qrels"), read_run(files / "model.trec")
-    for depth in (3, 5):
-        top = [document.id in qrels[query] for query in run if query in qrels for document in run[query][:depth]]
-        assert found.unjudged["model"][depth].retrieved == len(top)
-        assert found.unjudged["model"][depth].count == len(top) - sum(top)
-    assert list(found.unjudged["model"]) == [3, 5]
-
-
 def test_without_a_baseline_there_are_only_means(files: Path) -> None:
     found = compare_runs(str(files / "qrels"), paths(files), MEASURES)
     assert found.differences == {}

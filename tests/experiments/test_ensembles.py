@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import yaml
 from scipy import stats
 
 from rerank.commands.cli import main
@@ -17,26 +16,15 @@ from rerank.evaluation.measures import evaluate
 from rerank.features.letor import letor_lists
 from rerank.retrieval.runs import read_run
 from tests.builders import write_folds
+from tests.experiments.settings import write_experiment
 
 
 def write_config(folder: Path, ensembles: dict[str, list[str]], seeds: tuple[int, ...] = (1, 2)) -> str:
-    config = {
-        "output": str(folder / "out"),
-        "base": {
-            "data": {"class_path": "LetorData", "init_args": {"path": str(folder / "made")}},
-            "model": {"class_path": "MLP", "init_args": {"hidden": [4]}},
-            "epochs": 2,
-            "batch_size": 4,
-        },
-        "folds": [1],
-        "seeds": list(seeds),
-        "methods": {"ListNet": {"set": {"loss": "ListNet"}}, "Hinge": {"set": {"loss": "PairwiseHinge"}}},
-        "ensembles": ensembles,
-        "measures": "nDCG AP",
-        "jobs": 1,
-    }
-    (folder / "experiment.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
-    return f"--config={folder / 'experiment.yaml'}"
+    data = {"class_path": "LetorData", "init_args": {"path": str(folder / "made")}}
+    model = {"class_path": "MLP", "init_args": {"hidden": [4]}}
+    methods = {"ListNet": {"set": {"loss": "ListNet"}}, "Hinge": {"set": {"loss": "PairwiseHinge"}}}
+    base = {"data": data, "model": model, "epochs": 2, "batch_size": 4}
+    return write_experiment(folder, base=base, folds=[1], seeds=list(seeds), methods=methods, ensembles=ensembles)
 
 
 def test_an_ensemble_is_the_mean_of_its_members_scores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

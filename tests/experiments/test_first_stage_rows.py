@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import yaml
 from scipy import stats
 
 from rerank.commands.experiment import experiment
@@ -18,24 +17,11 @@ from rerank.experiments.search import file_name
 from rerank.lists.view import Lists
 from rerank.retrieval.runs import read_run
 from tests.builders import make_lists, make_model
+from tests.experiments.settings import write_experiment
 
 
 def write_config(folder: Path, **changes: Any) -> str:
-    config = {
-        "output": str(folder / "out"),
-        "base": {
-            "data": {"class_path": "FoldsData", "init_args": {"lists": str(folder / "lists"), "folds": 3, "depth": 4}},
-            "model": {"class_path": "CrossEncoder", "init_args": {"name": str(folder / "model")}},
-            "epochs": 1,
-            "monitor": "nDCG",
-        },
-        "folds": [1, 2, 3],
-        "methods": {"ListNet": {"set": {"loss": "ListNet"}}},
-        "measures": "nDCG AP",
-        "jobs": 1,
-    }
-    (folder / "experiment.yaml").write_text(yaml.safe_dump(config | changes, sort_keys=False))
-    return f"--config={folder / 'experiment.yaml'}"
+    return write_experiment(folder, base={"monitor": "nDCG"}, **changes)
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from rerank.collections import open_collection
 from rerank.commands.cli import main
@@ -19,31 +18,14 @@ from rerank.lists.folds import FoldsData, fold_of
 from rerank.storage.locks import held
 from rerank.training.configuration import check
 from tests.builders import make_lists, make_model, random_run, write_folds
+from tests.experiments.settings import short_texts, write_experiment
 
 LENGTHS = [20, 1, 7, 13, 20, 2, 16, 5, 20, 11, 3, 18]
 
 
 def write_config(folder: Path, **changes: Any) -> str:
-    config: dict[str, Any] = {
-        "output": str(folder / "out"),
-        "base": {
-            "data": {"class_path": "FoldsData", "init_args": {"lists": str(folder / "lists"), "folds": 3}},
-            "model": {
-                "class_path": "CrossEncoder",
-                "init_args": {"name": str(folder / "model"), "query_length": 8, "document_length": 16},
-            },
-            "batch_size": 4,
-            "precision": "fp32",
-        },
-        "folds": [1, 2, 3],
-        "methods": {"ListNet": {"set": {"loss": "ListNet"}}},
-        "ensembles": {},
-        "first_stage": "mix",
-        "measures": "nDCG AP",
-        "jobs": 1,
-    }
-    (folder / "experiment.yaml").write_text(yaml.safe_dump(config | changes, sort_keys=False))
-    return f"--config={folder / 'experiment.yaml'}"
+    base = short_texts(folder) | changes.pop("base", {})
+    return write_experiment(folder, base=base, **{"first_stage": "mix"} | changes)
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import yaml
 
 from rerank.commands.experiment import experiment
 from rerank.commands.verify import verify
@@ -23,30 +22,18 @@ from rerank.experiments.pool import pool_experiments
 from rerank.experiments.run import remove_restored
 from rerank.storage.hashes import write_sealed
 from tests.builders import make_lists, make_model
+from tests.experiments.settings import write_experiment
 from tests.forked import fork
 
 
 def write_config(folder: Path, **changes: Any) -> str:
-    config: dict[str, Any] = {
-        "output": str(folder / "out"),
-        "base": {
-            "data": {"class_path": "FoldsData", "init_args": {"lists": str(folder / "lists"), "folds": 3, "depth": 4}},
-            "model": {"class_path": "CrossEncoder", "init_args": {"name": str(folder / "model")}},
-            "epochs": 1,
-            "monitor": "nDCG",
-        },
-        "folds": [1, 2],
-        "methods": {
-            "ListNet: plain": {"set": {"loss": "ListNet"}},
-            "hinge": {"set": {"loss": "PairwiseHinge"}, "search": {"optimization.encoder_lr": [1e-4, 1e-3]}},
-        },
-        "first_stage": "mix",
-        "measures": "nDCG AP",
-        "keep": str(folder / "kept" / "small.jsonl.xz"),
-        "jobs": 1,
+    methods = {
+        "ListNet: plain": {"set": {"loss": "ListNet"}},
+        "hinge": {"set": {"loss": "PairwiseHinge"}, "search": {"optimization.encoder_lr": [1e-4, 1e-3]}},
     }
-    (folder / "experiment.yaml").write_text(yaml.safe_dump(config | changes, sort_keys=False))
-    return f"--config={folder / 'experiment.yaml'}"
+    kept = str(folder / "kept" / "small.jsonl.xz")
+    settings = {"folds": [1, 2], "methods": methods, "first_stage": "mix", "keep": kept} | changes
+    return write_experiment(folder, base={"monitor": "nDCG"}, **settings)
 
 
 def contents(folder: Path) -> dict[str, bytes]:

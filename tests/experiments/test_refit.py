@@ -16,6 +16,7 @@ from rerank.evaluation.measures import evaluate
 from rerank.features.letor import LetorData
 from rerank.retrieval.runs import read_run
 from tests.builders import train, write_folds
+from tests.experiments.settings import write_experiment
 
 
 @pytest.fixture
@@ -25,30 +26,19 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def write_config(folder: Path, **changes: Any) -> str:
-    config = {
-        "output": str(folder / "out"),
-        "base": {
-            "data": {"class_path": "LetorData", "init_args": {"path": str(folder / "made")}},
-            "epochs": 3,
-            "patience": 4,
-            "batch_size": 4,
-        },
+    network = {"class_path": "MLP", "init_args": {"hidden": [4]}}
+    trees = {"class_path": "LightGBM", "init_args": {"min_data_in_leaf": 2, "trees": 30}}
+    data = {"class_path": "LetorData", "init_args": {"path": str(folder / "made")}}
+    settings = {
         "folds": [1],
         "methods": {
-            "network": {
-                "set": {"loss": "ListNet", "model": {"class_path": "MLP", "init_args": {"hidden": [4]}}},
-                "search": {"optimization.head_lr": [0.1, 0.001]},
-            },
-            "trees": {
-                "set": {"model": {"class_path": "LightGBM", "init_args": {"min_data_in_leaf": 2, "trees": 30}}},
-            },
+            "network": {"set": {"loss": "ListNet", "model": network}, "search": {"optimization.head_lr": [0.1, 0.001]}},
+            "trees": {"set": {"model": trees}},
         },
         "refit": {"data.join_validation": True},
-        "measures": "nDCG AP",
-        "jobs": 1,
-    }
-    (folder / "experiment.yaml").write_text(yaml.safe_dump(config | changes, sort_keys=False))
-    return f"--config={folder / 'experiment.yaml'}"
+    } | changes
+    base = {"data": data, "model": network, "epochs": 3, "patience": 4, "batch_size": 4}
+    return write_experiment(folder, base=base, **settings)
 
 
 def test_lists_are_joined(made: Path) -> None:
