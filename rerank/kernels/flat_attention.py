@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -142,6 +142,19 @@ class Sequences:
         return found
 
 
+class Asked(NamedTuple):
+    """What :func:`attend` is asked for."""
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    sequences: Sequences
+    scale: float
+    dropout: float
+    first: bool
+    window: int | None = None
+
+
 def attend(
     query: Tensor,
     key: Tensor,
@@ -171,15 +184,14 @@ def attend(
     """
     if window is not None and max(sequences.lengths) <= window + 1:
         window = None
+    asked = Asked(query, key, value, sequences, scale, dropout, first, window)
     if query.device.type == "cpu":
-        if window is not None:
-            return _by_pytorch(query, key, value, sequences, scale, dropout, first, window)
-        return _on_cpu(query, key, value, sequences, scale, dropout, first, way)
+        return _on_cpu(asked, way) if window is None else _by_pytorch(asked)
     if way != "torch" and window is None and _has_kernel(query):
         longest, starts = max(sequences.lengths), sequences.starts
         ends = torch.arange(len(starts), dtype=torch.int32, device=starts.device) if first else starts
         return _Flash.apply(query, key, value, ends, starts, 1 if first else longest, longest, dropout, scale)
-    return _padded(query, key, value, sequences, scale, dropout, first, window)
+    return _padded(asked)
 
 
 def _has_kernel(query: Tensor) -> bool:
@@ -235,79 +247,49 @@ class _Flash(torch.autograd.Function):
         return (*found, *[None] * 6)
 
 
-def _padded(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    sequences: Sequences,
-    scale: float,
-    dropout: float,
-    first: bool,
-    window: int | None = None,
-) -> Tensor:
+def _padded(asked: Asked) -> Tensor:
+    query, key, value, sequences, scale, dropout, first, window = asked
     rows = query[:, None] if first else query[sequences.columns]
     q, k, v = (state.transpose(1, 2) for state in (rows, key[sequences.columns], value[sequences.columns]))
     mask = sequences.mask[:, None, None, :]
     if window is not None:
         mask = mask & _near(mask.shape[3], window, first, mask.device)
-    found = F.scaled_dot_product_attention(q, k, v, mask, dropout_p=dropout, scale=scale).transpose(1, 2)
-    return found[:, 0] if first else found.flatten(0, 1)[sequences.cells]
+    seen = F.scaled_dot_product_attention(q, k, v, mask, dropout_p=dropout, scale=scale).transpose(1, 2)
+    return seen[:, 0] if first else seen.flatten(0, 1)[sequences.cells]
 
 
-def _on_cpu(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    sequences: Sequences,
-    scale: float,
-    dropout: float,
-    first: bool,
-    way: Way | None,
-) -> Tensor:
+def _on_cpu(asked: Asked, way: Way | None) -> Tensor:
+    query, key, value, sequences, scale, dropout, first, _ = asked
     largest = 1 if first else max(sequences.rooms)
     if is_ours(way, query.dtype, query.shape[1] * largest * max(sequences.rooms), threshold(dropout)):
         runs = sequences.runs(ELEMENTS // query.shape[1])
         masks = [sequences.mask_of(run) for run in runs]
         return _Flat.apply(query, key, value, runs, masks, scale, threshold(dropout), first)
-    return _by_pytorch(query, key, value, sequences, scale, dropout, first)
+    return _by_pytorch(asked)
 
 
-def _by_pytorch(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    sequences: Sequences,
-    scale: float,
-    dropout: float,
-    first: bool,
-    window: int | None = None,
-) -> Tensor:
+def _by_pytorch(asked: Asked) -> Tensor:
+    query, key, value, sequences, scale, dropout, first, window = asked
     parts = []
     for run in sequences.runs(1 << 62):
-        mask = _whole(sequences.mask_of(run), run)
+        mask = sequences.mask_of(run)
+        if mask is not None:  # of all places of the run
+            mask = F.pad(mask, (run[3] - mask.shape[3], 0), value=True)
         if window is not None and run[3] > window + 1:
             near = _near(run[3], window, first, query.device)
-            mask = near if mask is None else _seeing(mask & near)
+            mask = near if mask is None else mask & near
+            # Places without a token have to see something: nothing reads what becomes of them, but it is a number.
+            mask = mask | ~mask.any(-1, keepdim=True)
         states = _views(run, query, key, value, first)
         parts.append(F.scaled_dot_product_attention(*states, mask, dropout_p=dropout, scale=scale))
-    found = torch.cat([part.transpose(1, 2).flatten(0, 1) for part in parts])
-    return found if len(found) == len(query) else F.pad(found, (0, 0, 0, 0, 0, len(query) - len(found)))
+    seen = torch.cat([part.transpose(1, 2).flatten(0, 1) for part in parts])
+    return seen if len(seen) == len(query) else F.pad(seen, (0, 0, 0, 0, 0, len(query) - len(seen)))
 
 
 def _near(length: int, window: int, first: bool, device: torch.device) -> Tensor:
     """Which tokens of a sequence each of them sees, or the first one does: ``[length, length]`` or ``[1, length]``."""
     places = torch.arange(length, device=device)
     return (places - places[: 1 if first else length, None]).abs() <= window
-
-
-def _seeing(mask: Tensor) -> Tensor:
-    """Let places without a token see something: nothing reads what becomes of them, but it must be a number."""
-    return mask | ~mask.any(-1, keepdim=True)
-
-
-def _whole(mask: Tensor | None, run: tuple[int, int, int, int]) -> Tensor | None:
-    """The mask of all places of a run."""
-    return None if mask is None else F.pad(mask, (run[3] - mask.shape[3], 0), value=True)
 
 
 class _Flat(torch.autograd.Function):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -88,16 +88,6 @@ class Model(Described, ABC):
         """Say so, once for each model, where its scores are those of random weights."""
         if what := self.untrained():
             warn_once(f"{what}; its scores say nothing, a trained model is rerank.train(…).model")
-
-    def predict_batches(self, batches: Iterable[Any]) -> Iterator[Array]:
-        """Score batches as they come; each is anything that :meth:`predict` takes.
-
-        Nothing is kept, so the batches may come from an endless iterator.
-
-        Args:
-            batches: the batches.
-        """
-        return map(self.predict, batches)
 
     @abstractmethod
     def save(self, folder: Path) -> None:

@@ -118,8 +118,9 @@ def test_every_way_gives_the_same_attention(way: str, lengths: list[int], first:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cpu_attention, "FASTER", (torch.float32,) if way == "products" else ())
         patch.setattr(flat_attention, "ELEMENTS", 100)
-        attention = flat_attention._padded if way == "padded" else attend
-        check(attention(*asked, sequences, 0.7, 0.0, first), theirs, tensors)
+        given = (*asked, sequences, 0.7, 0.0, first)
+        ours = flat_attention._padded(flat_attention.Asked(*given)) if way == "padded" else attend(*given)
+        check(ours, theirs, tensors)
 
 
 @given(lengths=LENGTHS)
@@ -141,7 +142,8 @@ def test_padded_dropout_keeps_the_mean() -> None:
     lengths = [7, 3, 12]
     tensors, sequences = states(22), Sequences.of(lengths)
     tensors[2] = torch.ones_like(tensors[2])
-    found = torch.stack([flat_attention._padded(*tensors, sequences, 0.7, 0.3, False) for _ in range(400)])
+    asked = flat_attention.Asked(*tensors, sequences, 0.7, 0.3, False)
+    found = torch.stack([flat_attention._padded(asked) for _ in range(400)])
     assert float((found == 1).float().mean()) < 0.5
     assert float(found.detach().mean()) == pytest.approx(1, abs=0.02)
 

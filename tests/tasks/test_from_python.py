@@ -145,10 +145,8 @@ def test_saved_lists_are_the_same(lists: rerank.Lists, tmp_path: Path) -> None:
 
 def test_a_model_scores_in_several_threads_as_in_one(trained: rerank.Training) -> None:
     """A model in training mode, too: dropout must not come back while another thread scores."""
-    model = trained.model
     pairs = [("wing flow", f"wing heat jet {i}") for i in range(24)]
-    expected, found = model.predict_batches([[("q", "d")]]), dict[int, np.ndarray]()
-    assert next(iter(expected)).shape == (1,) if model.columns == () else True
+    found = dict[int, np.ndarray]()
     text = rerank.CrossEncoder(str(trained.folder / "best"), start=[], dropout=0.5)
     text.train()
     alone = text.predict(pairs)
@@ -166,21 +164,6 @@ def test_a_model_scores_in_several_threads_as_in_one(trained: rerank.Training) -
     for scores in found.values():
         np.testing.assert_array_equal(scores, alone)
     assert text.training, "it is as it was"
-
-
-def test_batches_may_have_no_end(trained: rerank.Training) -> None:
-    text = rerank.CrossEncoder(str(trained.folder / "best"), start=[])
-
-    def endless():  # type: ignore[no-untyped-def]
-        number = 0
-        while True:
-            number += 1
-            yield [("a wing", f"document {number}"), ("a wing", "jet")]
-
-    stream = text.predict_batches(endless())
-    first = [next(stream) for _ in range(4)]
-    assert all(scores.shape == (2,) for scores in first)
-    np.testing.assert_allclose([scores[1] for scores in first], first[0][1], atol=1e-5)
 
 
 def test_every_line_of_json_is_answered_by_one(trained: rerank.Training, encoder: str) -> None:

@@ -20,10 +20,10 @@ from rerank.lists.tokens import Side, Tokens, encode, tokenise
 from rerank.lists.view import Lists
 from rerank.models.base import FRESH_SEED, Inputs
 from rerank.models.contract import class_name, write_contract
-from rerank.models.text.architecture import changes_itself, positions_of
 from rerank.models.text.from_texts import TextScorer
 from rerank.models.text.kernels import tokens_on_gpu
 from rerank.models.text.long import Long, make_inputs, score_rows
+from rerank.models.text.network import changes_itself, positions_of
 from rerank.models.text.pairs import FlatInputs
 from rerank.models.text.part import EncoderPart, Spec, TextPart
 from rerank.models.text.start import Start, StartInputs, spread, start_at_zero

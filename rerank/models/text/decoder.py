@@ -18,15 +18,16 @@ from rerank.lists.tokens import Around, Side, encode
 from rerank.models.base import drawn_from
 from rerank.models.text.adapter import BASE as NAME
 from rerank.models.text.adapter import CONFIG, LoRA, adapted, base_of, save_adapter, with_adapter
-from rerank.models.text.architecture import is_decoder, positions_of
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.text.head import keep_float32
 from rerank.models.text.long import Long
 from rerank.models.text.network import (
     IDENTITY,
     check_found,
+    is_decoder,
     load_classifier,
     loading,
+    positions_of,
     read_config,
     read_tokenizer,
     reading,

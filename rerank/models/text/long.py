@@ -42,31 +42,20 @@ def make_inputs(
     """The inputs of a strategy; ``room`` is how many tokens a row has for query and chunk together."""
     if long == "truncate":
         return PairInputs(tokens, query, document, template)
-    return ChunkInputs(tokens, query, document, template, room - query_length, only_first=long == "first")
+    return ChunkInputs(tokens, query, document, template, capacity=room - query_length, only_first=long == "first")
 
 
 class ChunkInputs(PairInputs):
     """Each document cut by itself, so that no score depends on batch mates.
 
     Args:
-        tokens: see :class:`PairInputs`.
-        query: see there.
-        document: see there.
-        template: how a row is joined.
+        pairs: what :class:`PairInputs` takes.
         capacity: tokens of a chunk at most.
         only_first: whether chunks after the first are left out.
     """
 
-    def __init__(
-        self,
-        tokens: Tokens,
-        query: Array,
-        document: Array,
-        template: PairTemplate,
-        capacity: int,
-        only_first: bool = False,
-    ) -> None:
-        super().__init__(tokens, query, document, template)
+    def __init__(self, *pairs: Any, capacity: int, only_first: bool = False) -> None:
+        super().__init__(*pairs)
         self.only_first = only_first
         counts = np.maximum(1, -(-self.document_lengths // capacity))
         self.sizes = -(-self.document_lengths // counts)

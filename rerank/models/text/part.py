@@ -14,10 +14,9 @@ from rerank.kernels.ways import Ways
 from rerank.lists.tokens import NOTHING, Around
 from rerank.models.base import drawn_from
 from rerank.models.contract import checked_contract
-from rerank.models.text.architecture import knows_types
 from rerank.models.text.kernels import faster_ways, probe, prove_kernels
 from rerank.models.text.long import Long, check_long, mean_of_cls
-from rerank.models.text.network import load_encoder, read_tokenizer
+from rerank.models.text.network import knows_types, load_encoder, read_tokenizer
 from rerank.models.text.start import last_layer
 from rerank.models.text.template import PairTemplate
 from rerank.models.weights import align, find_model, initial_hashes
@@ -52,7 +51,6 @@ class Spec:
         dropout: float | None,
         long: Long | None,
     ) -> Spec:
-        """See :class:`rerank.models.text.cross_encoder.CrossEncoder`."""
         folder = find_model(name)
         contract = checked_contract(folder)
         return cls(

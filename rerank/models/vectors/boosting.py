@@ -16,8 +16,7 @@ from rerank.features.parse import FEATURES
 from rerank.models.added import check_added, warn_of_added
 from rerank.models.base import Model
 from rerank.models.contract import CONTRACT, checked_contract, class_name, write_contract
-from rerank.models.vectors.arrays import as_lists, zeros
-from rerank.models.vectors.inputs import columns_of, vectors
+from rerank.models.vectors.inputs import as_lists, columns_of, vectors
 
 if TYPE_CHECKING:
     from rerank.lists.view import Lists
@@ -132,7 +131,7 @@ class Trees(Model):
         if self.booster is None:
             self.warn_if_untrained()
             columns_of(given, self.columns)
-            return zeros(given)
+            return np.zeros(given.size, dtype=np.float32)
         return np.asarray(self._predict(vectors(given, self.names)), dtype=np.float32)
 
     def contract(self) -> dict[str, Any]:

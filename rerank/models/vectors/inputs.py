@@ -1,9 +1,9 @@
-"""Feature vectors as networks read them: normalised once, held in memory (or on the GPU), selected by row."""
+"""Feature vectors of lists or arrays; for networks normalised once, held in memory (or on the GPU), taken by row."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -13,13 +13,14 @@ from torch import device as Device
 from rerank.errors import UserError
 from rerank.features.parse import FEATURES
 from rerank.kernels.packing import pack
-from rerank.lists.columns import flat
+from rerank.lists.columns import Column, as_column, flat
+from rerank.lists.frames import memory_store
+from rerank.lists.view import Lists
 from rerank.models.base import Inputs
 from rerank.storage.arrow import Array, blocks
 
 if TYPE_CHECKING:
     from rerank.features.normalise import Normaliser
-    from rerank.lists.view import Lists
 
 ROWS = 65_536
 """Rows normalised at a time."""
@@ -59,6 +60,50 @@ def vectors(lists: Lists, names: Sequence[str]) -> Array:
 
 def _shortened(names: Sequence[str]) -> str:
     return ", ".join(names) if len(names) < 5 else f"{names[0]}, {names[1]}, … {names[-1]}"
+
+
+def as_lists(given: Any, groups: Sequence[int] | None, columns: Sequence[str], names: Sequence[str]) -> Lists:
+    """Lists that a model of vectors reads: as they are, or made of an array.
+
+    Args:
+        given: lists, or ``[n, F]`` numbers.
+        groups: of an array, how many rows each list has, list after list, as LightGBM takes them; None for one list.
+        columns: what the model reads, by the names that it was given.
+        names: the numbers that it reads, in their order; empty before training.
+
+    Raises:
+        UserError: another shape, other numbers of features, or groups that do not add up.
+    """
+    if isinstance(given, Lists):
+        if groups is not None:
+            raise UserError("predict: groups are for arrays; lists know their lengths")
+        return given
+    try:
+        features = np.asarray(given, dtype=np.float32)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"predict: expected lists, or numbers of the shape [n, features] ({error})") from error
+    if features.ndim != 2:
+        raise UserError(f"predict: expected numbers of the shape [n, features], not {list(features.shape)}")
+    lengths = np.array([len(features)] if groups is None else groups, dtype=np.int64).reshape(-1)
+    if lengths.sum() != len(features) or (lengths < 0).any():
+        raise UserError(f"predict: the groups add up to {lengths.sum()} rows, the array has {len(features)}")
+    names = names or _fresh(columns, features.shape[1])
+    if features.shape[1] != len(names):
+        raise UserError(f"predict: the model reads {len(names)} features, the array has {features.shape[1]}")
+    files = [name.partition("/")[0] for name in names]
+    numbers = [name.partition("/")[2] or name for name in names]
+    made = {}
+    for file in dict.fromkeys(files):
+        where = [i for i, other in enumerate(files) if other == file]
+        made[file] = Column(as_column(file, features[:, where]), tuple(numbers[i] for i in where))
+    return Lists.of(memory_store("array", lengths, made))
+
+
+def _fresh(columns: Sequence[str], width: int) -> list[str]:
+    """The numbers that a model reads which was not trained yet."""
+    if list(columns) == [FEATURES]:
+        return [f"{FEATURES}/{number}" for number in range(1, width + 1)]
+    return [name if "/" in name else f"{name}/{name}" for name in columns]
 
 
 class FeatureInputs(Inputs):

@@ -16,8 +16,7 @@ from rerank.models.added import warn_of_added
 from rerank.models.base import FRESH_SEED, drawn_from
 from rerank.models.contract import checked_contract, class_name, write_contract
 from rerank.models.scorer import Scorer
-from rerank.models.vectors.arrays import as_lists
-from rerank.models.vectors.inputs import FeatureInputs, check_known, columns_of, vectors
+from rerank.models.vectors.inputs import FeatureInputs, as_lists, check_known, columns_of, vectors
 from rerank.models.weights import check_safetensors
 from rerank.storage.arrow import Array
 
