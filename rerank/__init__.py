@@ -81,6 +81,7 @@ if TYPE_CHECKING:
     )
     from rerank.retrieval.forms import as_run
     from rerank.retrieval.runs import read_run, write_run
+    from rerank.tasks.average import average
     from rerank.tasks.evaluate import evaluate
     from rerank.tasks.export_model import export_model
     from rerank.tasks.rerank_lists import rerank_lists

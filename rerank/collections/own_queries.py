@@ -11,6 +11,7 @@ from functools import cached_property
 from heapq import nsmallest
 
 from rerank.collections.base import Collection, Document, Qrels, Query
+from rerank.errors import UserError
 from rerank.storage.files import digest
 
 log = logging.getLogger("rerank")
@@ -103,6 +104,20 @@ class OwnQueries:
         """The query that a document gives, empty where it gives none, and the document without it."""
         taken, rest = KINDS[self.kind](text)
         return (" ".join(taken.split()), rest.strip()) if rest.strip() else ("", text)
+
+
+def own_queries(source: Collection, queries: object) -> OwnQueries | None:
+    """The collection by its own queries, where words such as ``titles`` or ``titles:2000`` ask for it.
+
+    Raises:
+        UserError: a number of them that is none.
+    """
+    kind, colon, count = queries.partition(":") if isinstance(queries, str) else ("", "", "")
+    if kind not in KINDS:
+        return None
+    if colon and not (count.isdecimal() and int(count)):
+        raise UserError(f"queries: {queries}: expected a number of queries, such as {kind}:2000")
+    return OwnQueries(source, kind, int(count) if colon else None)
 
 
 def _plain(title: str) -> str:

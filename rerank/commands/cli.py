@@ -87,6 +87,7 @@ def add(
     lists: str,
     run: list[str] | None = None,
     model: str | None = None,
+    embed: str | None = None,
     name: str | None = None,
     out_of_fold: str | None = None,
     method: str | None = None,
@@ -104,7 +105,9 @@ def add(
         lists: lists folder.
         run: files of scores (TREC, CSV, JSONL or Parquet), as NAME=FILE or FILE.
         model: folder of a trained model, such as runs/x/best, which scores all candidates.
-        name: name of the model's column; null takes the name of the run folder, or of the method.
+        embed: embedding model (folder, or name on the hub), whose cosine of query and document all candidates get.
+        name: name of the model's column; null takes the name of the run folder, of the embedding model, or of the
+            method.
         out_of_fold: folder of an experiment over folds: each query is scored by the model that was neither trained nor
             validated on it.
         method: which of the experiment's methods; null if there is only one.
@@ -119,14 +122,20 @@ def add(
     from rerank.lists.columns import named_files
     from rerank.lists.store import Store
 
-    if not (run or model or out_of_fold or drop):
-        raise UserError("add: say what: --run NAME=FILE, --model FOLDER, --out-of-fold EXPERIMENT or --drop NAME")
+    if not (run or model or embed or out_of_fold or drop):
+        raise UserError(
+            "add: say what: --run NAME=FILE, --model FOLDER, --embed MODEL, --out-of-fold EXPERIMENT or --drop NAME"
+        )
+    if not (model or embed or out_of_fold):
+        check_unused("is for a model's column; a file's is called --run NAME=FILE", add, name=name, precision=precision)
     if not (model or out_of_fold):
-        check_unused("is for a model's column; a file's is called --run NAME=FILE", add, name=name)
-        of_models = {"in_sample": in_sample, "precision": precision, "token_budget": token_budget}
-        check_unused("is for a model's scores; name one with --model or --out-of-fold", add, **of_models)
-    if out_of_fold and (model or in_sample):
-        raise UserError(f"{'model' if model else 'in_sample'}: is no part of --out-of-fold; say one at a time")
+        why = "is for a model's scores; name one with --model or --out-of-fold"
+        check_unused(why, add, in_sample=in_sample, token_budget=token_budget)
+    several = [key for key, value in (("model", model), ("embed", embed), ("out_of_fold", out_of_fold)) if value]
+    if len(several) > 1:
+        raise UserError(f"{several[0]}: is no part of --{several[1].replace('_', '-')}; say one at a time")
+    if out_of_fold:
+        check_unused("is no part of --out-of-fold", add, in_sample=in_sample)
     if not out_of_fold:
         check_unused("is for --out-of-fold EXPERIMENT", add, method=method, seed=seed)
     files = named_files(run or [])
@@ -138,6 +147,10 @@ def add(
         from rerank.scoring.column import add_model
 
         add_model(lists, model, name, precision=precision, budget=token_budget, in_sample=in_sample)
+    if embed is not None:
+        from rerank.scoring.cosines import add_cosines
+
+        add_cosines(lists, embed, name, precision=precision)
     if out_of_fold is not None:
         from rerank.experiments.out_of_fold import add_out_of_fold
 
@@ -349,7 +362,7 @@ def evaluate(
 COMMANDS: dict[str, Callable[..., Any]] = {
     command.__name__: command
     for command in (
-        *(demo, retrieve, lists, add, export, train, rerank, evaluate, experiment, pool, verify),
+        *(demo, retrieve, lists, add, export, train, tasks.average, rerank, evaluate, experiment, pool, verify),
         *(losses, measures, models, collections),
     )
 }

@@ -22,6 +22,9 @@ from rerank.storage.locks import held
 
 log = logging.getLogger("rerank")
 
+DENSE = "dense"
+"""The column of its scores."""
+
 BLOCK = 1 << 13
 """Documents of a block: what a killed embedding has to do again at the most, and what is in memory."""
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from rerank.tasks.average import average
 from rerank.tasks.evaluate import evaluate
 from rerank.tasks.export_model import export_model
 from rerank.tasks.rerank_lists import rerank_lists
 from rerank.tasks.retrieve import retrieve
 
-__all__ = ["evaluate", "export_model", "rerank_lists", "retrieve"]
+__all__ = ["average", "evaluate", "export_model", "rerank_lists", "retrieve"]

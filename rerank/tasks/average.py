@@ -60,6 +60,7 @@ def average(
     average_models(models, weights, output)
     if (Path(output) / CONTRACT).is_file():
         add_to_contract(Path(output), remember_all(models))
+    log.info("%s: the average of %d models", output, len(models))
     return load_model(output)
 
 

@@ -25,6 +25,7 @@ def retrieve(
     depth: Count = 150,
     run: Runs | None = None,
     search: Search | None = None,
+    dense: str | None = None,
     order: str | None = None,
     queries: Queries | None = None,
     query_fields: list[str] | None = None,
@@ -47,9 +48,12 @@ def retrieve(
         run: run files to take the candidates from, instead of BM25: FILE or NAME=FILE (TREC, MS MARCO, JSONL,
             Parquet); each becomes a column of that name. They are read into memory.
         search: how BM25 searches; it then does so beside runs, too. Null searches where nothing else is ranked.
+        dense: embedding model (folder, or name on the hub): takes each query's nearest documents by cosine, in a
+            column of that name, after looking at all of them.
         order: the column that orders the lists; null takes rrf, the fused reciprocal ranks, for several runs; for hits,
             score or their first number.
-        queries: queries (JSONL, TSV, TREC topics or a collection); null takes the collection's own.
+        queries: queries (JSONL, TSV, TREC topics or a collection); null takes the collection's own. The word titles
+            (or first-sentences) takes what documents begin with, and takes it away from them; titles:2000 so many.
         query_fields: fields that make up a query's text: title, desc, narr of TREC topics, keys of JSONL; null takes
             the title.
         qrels: judgments (TREC file, BEIR TSV or collection); null takes the collection's own.
@@ -66,9 +70,11 @@ def retrieve(
     """
     from rerank.collections.hits import HitsCollection
     from rerank.collections.judgments import as_qrels
+    from rerank.collections.own_queries import own_queries
     from rerank.lists.build import ORDER, build_lists
     from rerank.lists.hits import lists_of_hits
     from rerank.lists.view import Lists
+    from rerank.retrieval.dense import DENSE, build_vectors, search_dense
     from rerank.retrieval.forms import as_run
     from rerank.retrieval.fuse import Pool
     from rerank.retrieval.known import ScoreKnown, score_known
@@ -87,26 +93,30 @@ def retrieve(
             check_apart(folder, tune_on=search.tune_on, index=search.index)
             if ORDER in forms:
                 raise UserError(f"run: BM25's column is called {ORDER}, too; write --run NAME={forms[ORDER]}")
+        if dense is not None and DENSE in forms:
+            raise UserError(f"run: the column of --dense is called {DENSE}, too; write --run NAME={forms[DENSE]}")
         opened.enter_context(held(folder, "rerank retrieve"))
         source = _opened(collection, fields, columns)
+        if (own := own_queries(source, queries)) is not None:
+            source, queries = own, None
         judgments = None if qrels is None else as_qrels(qrels)
         if isinstance(source, HitsCollection):
             if queries is not None:
                 source.ask(_asked(queries, source, query_fields))
             elif query_fields:
                 raise UserError("query_fields: hits have one query text; --columns query=FIELD says which it is")
-            if not forms and search is None:
+            if not (forms or search or dense):
                 if add_relevant:
                     raise UserError(f"add_relevant: {collection} has no documents beyond the hits")
                 order = order or source.order
                 lists = lists_of_hits(source, folder, depth=depth, qrels=judgments, order=order, replace=overwrite)
                 return lists if output is not None else Lists.of(lists.store.in_memory())
-        if not forms:
+        if not (forms or dense):
             search = search or Search()
         wanted = _asked(queries, source, query_fields)
         if judgments is None:
             judgments = source.qrels()
-        names = ([ORDER] if search else []) + list(forms)
+        names = [ORDER] * bool(search) + [DENSE] * bool(dense) + list(forms)
         Pool({name: {} for name in names}, order)  # a wrong order is refused before the work
         runs: dict[str, Run] = {name: as_run(form, f"run {name}") for name, form in forms.items()}
         paths = {
@@ -121,6 +131,12 @@ def retrieve(
             retriever |= {"bm25": vars(model), "tuned_on": search.tune_on}
             if add_relevant:
                 score_added = opened.enter_context(score_known(model, index, complete=search.index is None))
+        if dense is not None:
+            from rerank.models.text.embedder import Embedder
+
+            encoder = Embedder(dense)
+            runs[DENSE] = search_dense(build_vectors(source, encoder), encoder, wanted, depth)
+            retriever |= {"dense": {"model": dense, "sha256": encoder.id}}
         lists = build_lists(
             source,
             Pool(runs, order),
