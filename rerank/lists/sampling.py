@@ -97,6 +97,10 @@ class PositivesNegatives(Sampler):
             chosen.append(rng.choice(pool, size=min(count, len(pool)), replace=False))
         return np.sort(np.concatenate(chosen)).astype(np.int64)
 
+    def identity(self) -> dict[str, Any]:
+        """The arguments, with one that there was once: the ids of trainings that were kept hold it."""
+        return super().identity() | {"refresh": False}
+
 
 class Pairs(Sampler):
     """Pairs of a relevant and another candidate of a query.

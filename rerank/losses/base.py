@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from rerank.settings.described import Described
 
@@ -57,6 +57,10 @@ class Loss(Criterion, ABC):
         if reduction not in ("mean", "sum", "none"):
             raise ValueError(f"reduction must be 'mean', 'sum' or 'none', not {reduction!r}")
         self.reduction = reduction
+
+    def identity(self) -> dict[str, Any]:
+        """The arguments, with one that losses had once: the ids of trainings that were kept hold it."""
+        return super().identity() | {"validate": False}
 
     def learnable(self, labels: Tensor, mask: Tensor | None = None) -> Tensor:
         """Which lists teach something, from labels alone, ``[B]`` bool: those of unequal labels, unless overridden."""

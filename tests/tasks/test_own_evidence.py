@@ -46,9 +46,7 @@ def test_the_nearest_documents_alone_and_with_bm25(tmp_path: Path, collection: s
 def test_titles_are_queries_of_documents_without_them(tmp_path: Path) -> None:
     subjects = ["shock waves", "laminar layers", "blunt bodies", "heat transfer", "jet noise", "wing flutter"]
     documents = {
-        str(
-            i
-        ): f"On {subject} in supersonic flow\nThis paper treats {subject} at high speed, number {i}."
+        str(i): f"On {subject} in supersonic flow\nThis paper treats {subject} at high speed, number {i}."
         for i, subject in enumerate(subjects)
     }
     lists = retrieve(Texts(documents, {"q": "x"}), depth=5, queries="titles", add_relevant=True)
