@@ -8,10 +8,9 @@ from typing import Any
 
 from rerank.experiments.cells import Cell
 from rerank.lists.data import Splits
-from rerank.losses.terms import columns_of
 from rerank.storage.identity import canonical, id_of
 from rerank.training.configuration import configured, data_of
-from rerank.training.ids import Identity, config_identity, data_identity, measured_hashes, training_identity
+from rerank.training.ids import Identity, config_identity, data_identity, measured_hashes, taught_by, training_identity
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ class Identities:
         key = canonical({name: value for name, value in cell.settings.items() if name not in ("data", "seed")})
         if key not in self._configs:
             config = configured(cell.settings)
-            self._configs[key] = config_identity(config), list(config.model.columns), columns_of(config.loss)
+            self._configs[key] = config_identity(config), list(config.model.columns), taught_by(config)
         return self._configs[key]
 
 

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from rerank.errors import UserError
+from rerank.lists.view import Lists
 from rerank.settings.described import Described
-from rerank.settings.ranges import Count
+from rerank.settings.ranges import Count, NotNegative, Portion
 from rerank.storage.arrow import Array
+
+LARGEST = np.finfo(np.float32).max
 
 
 def seed_of(seed: int, epoch: int, query_id: str) -> int:
@@ -30,14 +35,22 @@ class Sampler(Described, ABC):
     queries: int = 1
     by_grades: bool = False
 
+    columns: Sequence[str] = ()
+    """Columns of the lists that decide what is chosen."""
+
     @abstractmethod
-    def sample(self, labels: Array, seed: int) -> Array:
+    def sample(self, labels: Array, seed: int, left_out: Array | None = None) -> Array:
         """Positions of the chosen candidates, ascending.
 
         Args:
             labels: ``[N]`` the grades of the list, best first.
             seed: decides every random choice.
+            left_out: ``[N]`` bool, where :meth:`left_out` says so; None where it says nothing.
         """
+
+    def left_out(self, lists: Lists) -> Array | None:
+        """The candidates that are never chosen, ``[T]`` bool; None for none."""
+        return None
 
     def reach(self, labels: Array) -> Array:
         """Positions that may ever be chosen, ascending: if these cannot teach a loss, the list never will.
@@ -59,7 +72,7 @@ class Full(Sampler):
         """
         self.depth = depth
 
-    def sample(self, labels: Array, seed: int) -> Array:
+    def sample(self, labels: Array, seed: int, left_out: Array | None = None) -> Array:
         """The first ``depth`` positions."""
         return self.reach(labels)
 
@@ -77,22 +90,57 @@ class PositivesNegatives(Sampler):
 
     by_grades = True
 
-    def __init__(self, positives: Count = 2, negatives: Count = 10, depth: Count = 150) -> None:
+    def __init__(
+        self,
+        positives: Count = 2,
+        negatives: Count = 10,
+        depth: Count = 150,
+        skip: Count | None = None,
+        column: str | None = None,
+        margin: NotNegative | None = None,
+        ratio: Portion | None = None,
+    ) -> None:
         """Set the numbers.
 
         Args:
             positives: relevant candidates (grade above 0) per list at most.
             negatives: other candidates per list at most.
             depth: how deep in the ranking the others are looked for; relevant ones may lie deeper.
+            skip: leave out others among so many of the top: where few documents were judged, they may well be relevant.
+            column: whose numbers say which others are as good as a relevant one, and may be relevant themselves
+                (Moreira et al., "NV-Retriever", 2024).
+            margin: leave out others whose number is above the best relevant candidate's less this.
+            ratio: leave out others whose number is above this share of the best relevant candidate's, such as 0.95.
         """
-        self.positives, self.negatives, self.depth = positives, negatives, depth
+        if (column is None) != (margin is None and ratio is None) or (margin is not None and ratio is not None):
+            raise UserError("sampler: a column and its margin, or its ratio, belong together")
+        self.positives, self.negatives, self.depth, self.skip = positives, negatives, depth, skip
+        self.margin, self.ratio = margin, ratio
+        self.columns = [] if column is None else [column]
 
-    def sample(self, labels: Array, seed: int) -> Array:
+    def left_out(self, lists: Lists) -> Array | None:
+        """The candidates without a relevant grade that may be relevant all the same."""
+        if self.skip is None and not self.columns:
+            return None
+        starts, lengths = lists.offsets[:-1], lists.lengths
+        found = np.arange(lists.size) - np.repeat(starts, lengths) < (self.skip or 0)
+        for name in self.columns:
+            values, filled = lists.column(name), lengths > 0
+            of_relevant = np.where((lists.grades > 0) & ~np.isnan(values), values, -np.inf)
+            best = np.full(len(lists), -np.inf)
+            best[filled] = np.maximum.reduceat(of_relevant, starts[filled])
+            best[np.isneginf(best)] = np.inf  # nothing to compare with
+            below = self.margin or 0.0 if self.ratio is None else (1 - self.ratio) * np.minimum(np.abs(best), LARGEST)
+            found |= values > np.repeat(best - below, lengths)
+        return found & (lists.grades <= 0)
+
+    def sample(self, labels: Array, seed: int, left_out: Array | None = None) -> Array:
         """Draw relevant candidates, then others."""
         rng, chosen = np.random.default_rng(seed), []
+        others = labels <= 0 if left_out is None else (labels <= 0) & ~left_out
         for pool, count in (
             (np.flatnonzero(labels > 0), self.positives),
-            (np.flatnonzero(labels[: self.depth] <= 0), self.negatives),
+            (np.flatnonzero(others[: self.depth]), self.negatives),
         ):
             chosen.append(rng.choice(pool, size=min(count, len(pool)), replace=False))
         return np.sort(np.concatenate(chosen)).astype(np.int64)
@@ -128,7 +176,7 @@ class Pairs(Sampler):
         self.queries = 1 if same_query else n
         self.distinct = distinct
 
-    def sample(self, labels: Array, seed: int) -> Array:
+    def sample(self, labels: Array, seed: int, left_out: Array | None = None) -> Array:
         """Draw relevant candidates, then as many others; a kind that the list lacks is left out."""
         rng, chosen = np.random.default_rng(seed), []
         for pool in (np.flatnonzero(labels > 0), np.flatnonzero(labels <= 0)):

@@ -53,6 +53,7 @@ class Batches:
         weights: Array | None = None,
     ) -> None:
         self.lists, self.usable, self.sampler, self.seed = lists, usable, sampler, seed
+        self.left_out = sampler.left_out(lists)
         self.batch_size = batch_size = batch_size * sampler.queries
         self.single_pass = steps_per_epoch is None
         self._weights = None if weights is None else weights[usable]
@@ -97,7 +98,9 @@ class Batches:
         start, end = self.lists.offsets[query], self.lists.offsets[query + 1]
         seed = seed_of(self.seed, visit, self.lists.query_ids[query] + f" again {times}" * bool(times))
         labels = self.lists.grades[start:end]
-        return ListSample(query, start + np.arange(len(labels))[self.sampler.sample(labels, seed)], seed)  # or a mask
+        left_out = None if self.left_out is None else self.left_out[start:end]
+        chosen = self.sampler.sample(labels, seed, left_out)
+        return ListSample(query, start + np.arange(len(labels))[chosen], seed)  # or a mask
 
 
 def pad(values: list[Array], dtype: torch.dtype) -> tuple[Tensor, Tensor]:

@@ -63,8 +63,13 @@ def training_identity(config: Mapping[str, Any], data: Mapping[str, Any]) -> Ide
 
 def identity_of(config: TrainConfig, splits: Splits) -> Identity:
     """What is hashed for the id of a training, from the configuration and its lists."""
-    read = data_identity(splits, config.model.columns, columns_of(config.loss))
+    read = data_identity(splits, config.model.columns, taught_by(config))
     return training_identity(config_identity(config), read)
+
+
+def taught_by(config: TrainConfig) -> list[str]:
+    """The columns that losses learn from, and that samplers choose by."""
+    return [*columns_of(config.loss), *config.sampler.columns]
 
 
 def measurement_identity(

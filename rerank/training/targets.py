@@ -94,7 +94,7 @@ def known(labels: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def check_sampler(lists: Lists, sampler: Sampler) -> None:
-    """Refuse a sampler that chooses by grades where queries have none.
+    """Refuse a sampler that chooses by grades where queries have none, or by a column that is not there.
 
     Raises:
         UserError: it does.
@@ -104,3 +104,5 @@ def check_sampler(lists: Lists, sampler: Sampler) -> None:
             f"sampler: {type(sampler).__name__} chooses by grades, which {missing} of {len(lists)} training queries "
             "do not have; take Full"
         )
+    for name in sampler.columns:
+        lists.column(name)

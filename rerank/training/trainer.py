@@ -150,6 +150,8 @@ class Trainer:
             if self.main:
                 self.folder.open(self.splits)
         self._say("precision %s (%s)", self.precision, why)
+        if (left_out := self.batches.left_out) is not None:
+            self._say("sampler: %d of %d candidates are never negatives", left_out.sum(), len(left_out))
 
     def _set_arithmetic(self) -> None:
         """Set PyTorch's global switches, for all that this process computes from here on."""

@@ -1,12 +1,17 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rerank.errors import UserError
 from rerank.lists.folds import fold_of
 from rerank.lists.sampling import Full, Pairs, PositivesNegatives, Sampler, seed_of
+from rerank.lists.view import Lists
 from rerank.storage.identity import identify
 
 grades = st.lists(st.integers(0, 4), min_size=1, max_size=40).map(np.asarray)
@@ -98,3 +103,53 @@ def test_only_a_depth_changes_what_the_whole_list_counts_as() -> None:
     """Lists that have nothing to teach above the depth are left out since then; whole lists are what they were."""
     assert identify(Full()) == {"class": "Full", "revision": [1]}
     assert identify(Full(3)) == {"class": "Full", "revision": [1], "depth": 3, "left_out": "below the depth"}
+
+
+def with_column(values: list[float]) -> Lists:
+    """Two lists of four candidates and an empty one, and a column."""
+    frame = pd.DataFrame(
+        {
+            "query_id": ["a"] * 4 + ["b"] * 4,
+            "doc_id": [f"d{i}" for i in range(8)],
+            "score": [4.0, 3.0, 2.0, 1.0] * 2,
+            "grade": [0, 2, 1, 0, 0, 0, 0, 0],
+            "dense": values,
+        }
+    )
+    return Lists.from_dataframe(frame)
+
+
+NUMBERS = [0.9, 0.8, 0.5, 0.71, 0.9, 0.1, np.nan, 0.3]
+
+
+@pytest.mark.parametrize(
+    ("given", "left_out"),
+    [
+        ({}, None),
+        ({"skip": 1}, [0, 4]),
+        ({"skip": 2}, [0, 4, 5]),
+        ({"column": "dense", "margin": 0.05}, [0]),
+        ({"column": "dense", "margin": 0.1}, [0, 3]),
+        ({"column": "dense", "ratio": 1.0}, [0]),
+        ({"column": "dense", "ratio": 0.8}, [0, 3]),
+        ({"column": "dense", "ratio": 0.8, "skip": 1}, [0, 3, 4]),
+    ],
+)
+def test_others_that_may_be_relevant_are_left_out(given: dict[str, Any], left_out: list[int]) -> None:
+    """The best relevant number of the first list is .8; the second has no relevant candidate to compare with."""
+    lists = with_column(NUMBERS)
+    sampler = PositivesNegatives(positives=2, negatives=4, **given)
+    found = sampler.left_out(lists)
+    assert (None if found is None else np.flatnonzero(found).tolist()) == left_out
+    for first, last in zip(lists.offsets, lists.offsets[1:], strict=False):
+        part = None if found is None else found[first:last]
+        for seed in range(5):
+            chosen = sampler.sample(lists.grades[first:last], seed, part) + first
+            assert not set(chosen.tolist()) & set(left_out or [])
+            assert set(np.flatnonzero(lists.grades[first:last] > 0) + first) <= set(chosen.tolist())
+
+
+def test_a_column_and_its_limit_belong_together() -> None:
+    for words in ({"column": "dense"}, {"margin": 0.1}, {"column": "dense", "margin": 0.1, "ratio": 0.5}):
+        with pytest.raises(UserError, match="belong together"):
+            PositivesNegatives(**words)  # type: ignore[arg-type]
