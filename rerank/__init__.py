@@ -62,7 +62,8 @@ if TYPE_CHECKING:
         TwinSigmoidP,
         WassRank,
     )
-    from rerank.models.load import load_model
+    from rerank.models.load import load, load_model
+    from rerank.models.mixed import Mixed
     from rerank.models.text.adapter import LoRA
     from rerank.models.text.cross_encoder import CrossEncoder
     from rerank.models.text.decoder import Decoder

@@ -6,6 +6,7 @@ It is sealed, and holds the SHA-256 of every file of the model, so that no damag
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -31,10 +32,16 @@ TRAINED_ON = "trained_on"
 START = "start"
 """Its key for the columns that a model starts from."""
 
+MIX = "mix"
+"""Its key for the weights of a mix, see :class:`rerank.models.mixed.Mixed`."""
+
+FUSION = "Fusion"
+"""Its class where there is no model: a mix of columns alone."""
+
 PARTS = {
     **dict.fromkeys(("class", "name", "head", "long", TRAINED_ON), str),
     **dict.fromkeys(("query_length", "document_length", "positions", "trees", "depth"), int),
-    **dict.fromkeys((START, "template", "base", "settings", "layout", FILES), dict),
+    **dict.fromkeys((START, "template", "base", "settings", "layout", MIX, FILES), dict),
     **dict.fromkeys(("columns", "normalise", "weights"), list),
     **dict.fromkeys(("first_stage_weight", "elsewhere"), float),
 }
@@ -80,6 +87,30 @@ def check_parts(where: Path, content: Mapping[str, Any]) -> None:
             raise UserError(f"{where}: {key}: expected a list of {LISTS[key].__name__}; save the model again")
     if START in content:
         check_parts(where, content[START])
+    if MIX in content:
+        try:
+            check_mix(content[MIX])
+        except UserError as error:
+            raise UserError(f"{where}: mix: {error}; save the ranker again") from error
+
+
+def check_mix(mix: Mapping[str, Any]) -> None:
+    """Refuse what is no mix: ``by`` (z or rrf), a weight for each of the ``columns``, and one of the ``text``.
+
+    Raises:
+        UserError: says what is wrong.
+    """
+    columns = mix.get("columns")
+    if mix.get("by") not in ("z", "rrf"):
+        raise UserError(f"by: expected z or rrf, not {mix.get('by')!r}")
+    if not isinstance(columns, Mapping) or not columns or not all(isinstance(name, str) for name in columns):
+        raise UserError(f"columns: expected a weight for each column, such as {{'bm25': 0.3}}, not {columns!r}")
+    for name, weight in {**columns, "text": mix.get("text")}.items():
+        number = isinstance(weight, int | float) and not isinstance(weight, bool)
+        if not (number and 0 <= weight < math.inf):
+            raise UserError(f"{name}: expected a weight, a finite number of at least 0, not {weight!r}")
+    if not any(columns.values()) and not mix["text"]:
+        raise UserError("all weights are 0")
 
 
 def checked_contract(folder: Path, remembered: bool = True) -> dict[str, Any]:

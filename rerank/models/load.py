@@ -12,7 +12,7 @@ from typing import Any
 
 from rerank.errors import UserError, nearest
 from rerank.models.base import Model
-from rerank.models.contract import CONTRACT, read_contract
+from rerank.models.contract import CONTRACT, FUSION, MIX, read_contract
 
 MODELS = {
     "CrossEncoder": "rerank.models.text.cross_encoder",
@@ -30,19 +30,26 @@ NORMALISERS = dict.fromkeys(
 """Where each normaliser is defined."""
 
 
-def load_model(folder: str | Path) -> Model:
+def load_model(folder: str | Path, mix: bool = True) -> Model:
     """Load a trained model of any kind.
 
     A folder without ``rerank.json``, or a name on the hub, is a cross-encoder, if it is neither an adapter nor one of
     the decoders whose prompts are known (Qwen3-Reranker, mxbai-rerank-v2, bge-reranker-v2-gemma).
 
     Args:
-        folder: what training left, such as ``runs/x/best``.
+        folder: what training left, such as ``runs/x/best``, or a ranker.
+        mix: whether a ranker mixes its model's scores with columns, as it was measured
+            (:class:`rerank.models.mixed.Mixed`), or is its model alone.
 
     Raises:
         UserError: no such model, one that is damaged, or one of an unknown class.
     """
     contract = read_contract(Path(folder))
+    if mix and MIX in contract:
+        ranker: Model = import_module("rerank.models.mixed").Mixed.load(Path(folder))
+        return ranker
+    if contract.get("class") == FUSION:
+        raise UserError(f"{folder}: mixes columns alone, there is no model in it")
     name = contract.get("class") or _usual_class(str(folder))
     if "." in name:  # a user's
         kind = name.rpartition(".")[2]
@@ -54,6 +61,10 @@ def load_model(folder: str | Path) -> Model:
         raise UserError(f"{folder}/{CONTRACT}: class: there is no model {name!r}{nearest(name, MODELS)}")
     kind_of_model: type[Model] = getattr(import_module(MODELS[name]), name)
     return kind_of_model.load(Path(folder))
+
+
+load = load_model
+"""Its name in :mod:`rerank`."""
 
 
 def _usual_class(name: str) -> str:

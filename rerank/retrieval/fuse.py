@@ -105,7 +105,28 @@ def z_normalise(scores: Sequence[float]) -> Array:
     return _standardise(values, values) if len(values) else values
 
 
-def _values(scores: Sequence[float]) -> Array:
+def z_of_candidates(numbers: Array) -> Array:
+    """The z of a list's candidates, NaN where a system did not return one: it gets the lowest z of the others.
+
+    Candidates without a number count neither for the mean nor for the deviation; where none has one, all z are 0.
+    """
+    values = _values(numbers)
+    known = values[~np.isnan(values)]
+    if not len(known):
+        return np.zeros(len(values))
+    return _standardise(np.where(np.isnan(values), known.min(), values), known)
+
+
+def ranks_of_candidates(numbers: Array, k: int = K) -> Array:
+    """Reciprocal ranks of a list's candidates, 1 / (k + rank); ties in their order, 0 where there is none (NaN)."""
+    known = np.flatnonzero(~np.isnan(numbers))
+    order = known[np.argsort(-as_float32(numbers)[known], kind="stable")]
+    found = np.zeros(len(numbers))
+    found[order] = 1 / (k + np.arange(1, len(order) + 1))
+    return found
+
+
+def _values(scores: Sequence[float] | Array) -> Array:
     return as_float32(scores).astype(np.float64)
 
 

@@ -13,6 +13,7 @@ from rerank.errors import UserError
 from rerank.kernels.precision import Precision
 from rerank.lists.view import Lists
 from rerank.models.base import Inputs
+from rerank.models.given import best_documents, check_documents, shortened
 from rerank.models.score import ALONE, score_candidates
 from rerank.models.scorer import Scorer
 from rerank.models.text.start import Start
@@ -105,17 +106,22 @@ class TextScorer(Scorer):
         Raises:
             UserError: a column that the model starts from is missing, or has not a number for every document.
         """
-        check_value("top_k", top_k, Count | None)
-        if not isinstance(documents, Sequence) or isinstance(documents, str):
-            raise UserError(f"rank: expected documents, a list of texts, not {_short(documents)}")
+        check_documents(documents, top_k)
         if columns and not self.start.columns:
             raise UserError(f"columns: {self.name} starts from none; leave them out")
-        scores = self.text_scores([(query, document) for document in documents])
-        if self.start.columns:
-            scores = self.add_start(scores, columns or {})
-        order = np.argsort(-scores, kind="stable")[:top_k]
-        ranked: list[dict[str, Any]] = [{"corpus_id": int(i), "score": float(scores[i])} for i in order]
-        return [r | {"text": documents[r["corpus_id"]]} for r in ranked] if return_documents else ranked
+        return best_documents(self.scores_of(query, documents, columns), documents, top_k, return_documents)
+
+    def scores_of(
+        self,
+        query: str,
+        documents: Sequence[str],
+        columns: Mapping[str, Sequence[float] | Array] | None = None,
+        budget: int | None = None,
+        precision: Precision = "auto",
+    ) -> Array:
+        """Scores of documents for a query, ``[n]`` float32; see :meth:`rank` and :meth:`text_scores`."""
+        scores = self.text_scores([(query, document) for document in documents], budget, precision)
+        return self.add_start(scores, columns or {}) if self.start.columns else scores
 
     def add_start(self, text: Array, columns: Mapping[str, Sequence[float] | Array]) -> Array:
         """Scores of one list's candidates, ``[n]``, from those of their texts and the columns, best candidate first."""
@@ -131,15 +137,11 @@ def _sides(pairs: Any) -> tuple[list[str], list[str]]:
         UserError: what holds no pairs of texts.
     """
     if isinstance(pairs, str) or not isinstance(pairs, Iterable):
-        raise UserError(f"predict: expected (query, document) pairs or lists, not {_short(pairs)}")
+        raise UserError(f"predict: expected (query, document) pairs or lists, not {shortened(pairs)}")
     queries, documents = [], []
     for number, pair in enumerate(pairs):
         if not (isinstance(pair, tuple | list) and len(pair) == 2 and all(isinstance(text, str) for text in pair)):
-            raise UserError(f"predict: pair {number}: expected (query, document), two texts, not {_short(pair)}")
+            raise UserError(f"predict: pair {number}: expected (query, document), two texts, not {shortened(pair)}")
         queries.append(pair[0])
         documents.append(pair[1])
     return queries, documents
-
-
-def _short(value: Any) -> str:
-    return repr(value) if len(repr(value)) < 60 else f"{repr(value)[:60]}…"

@@ -15,11 +15,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rerank.errors import UserError, one_line
+from rerank.errors import UserError
 from rerank.lists.scaled import z_scores
 from rerank.lists.split_hashes import scaled
 from rerank.models.added import check_added
 from rerank.models.base import Inputs, InputsOf
+from rerank.models.given import given_column
 from rerank.models.score import score_candidates
 
 if TYPE_CHECKING:
@@ -144,16 +145,7 @@ class Start(nn.Module):
         """
         z = []
         for name in self.columns:
-            if name not in columns:
-                raise UserError(f"columns: the model starts from column {name}; give its scores of the documents")
-            try:
-                values = np.asarray(columns[name], dtype=np.float32)
-            except (TypeError, ValueError) as error:
-                raise UserError(f"columns: {name} has something else than numbers ({one_line(error)})") from error
-            if np.isinf(values).any():
-                raise UserError(f"columns: {name} has {values[np.isinf(values)][0]}; expected finite numbers, or None")
-            if values.shape != (count,):
-                raise UserError(f"columns: {name} has {values.size} numbers, there are {count} documents")
+            values = given_column(columns, name, count, "the model starts from")
             z.append(z_scores(values, np.array([0, count]), np.zeros(count, dtype=bool), self.depth))
         return torch.from_numpy(np.stack(z, axis=1))
 

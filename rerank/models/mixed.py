@@ -1,0 +1,255 @@
+r"""The ranker whose mix is part of what is saved: a model's scores and columns, summed with weights.
+
+.. math:: s(d) = \sum_c w_c \, z_c(d) + w_\text{text} \, z_\text{model}(d)
+
+with z over the candidates of a list, as :func:`rerank.retrieval.fuse.fuse` makes them, so that lists are ranked as by
+the fused run of the same parts, to the last tie. With ``by="rrf"`` reciprocal ranks, :math:`1 / (60 + \text{rank})`,
+stand for z.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import numpy as np
+
+from rerank.errors import UserError
+from rerank.lists.split_hashes import SCALED
+from rerank.models.added import check_added
+from rerank.models.base import Model
+from rerank.models.contract import (
+    CONTRACT,
+    FUSION,
+    MIX,
+    add_to_contract,
+    check_mix,
+    checked_contract,
+    read_contract,
+    write_contract,
+)
+from rerank.models.given import best_documents, check_documents, given_column
+from rerank.models.load import load_model
+from rerank.retrieval.fuse import ranks_of_candidates, z_of_candidates
+from rerank.storage.arrow import Array
+from rerank.storage.files import atomic_folder
+from rerank.storage.hashes import write_sealed
+
+if TYPE_CHECKING:
+    from rerank.lists.view import Lists
+
+By = Literal["z", "rrf"]
+PARTS = {"z": z_of_candidates, "rrf": ranks_of_candidates}
+"""What is summed, by its name."""
+
+
+class Mixed(Model):
+    """A model's scores mixed with columns of the lists, or columns alone.
+
+    Of candidates that a system did not return, z is the lowest of the others, and the reciprocal rank 0. Ties keep the
+    order of the list. Relevant documents that were added for training do not change the scores of the others.
+
+    Args:
+        model: the model; None for a fusion of columns alone.
+        columns: the weight of each column, at least 0.
+        text: the weight of the model's scores.
+        by: what is summed: ``z``, or reciprocal ranks (``rrf``).
+
+    Raises:
+        UserError: no columns, or weights that are no weights.
+    """
+
+    def __init__(self, model: Model | None, columns: Mapping[str, float], text: float = 0.0, by: By = "z") -> None:
+        self.mix = _checked_mix(model, columns, text, by)
+        self.model = model
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """The weight of each column."""
+        return dict(self.mix["columns"])
+
+    @property
+    def columns(self) -> list[str]:  # type: ignore[override]
+        """What it reads of every candidate besides texts, its model included."""
+        own: Sequence[str] = () if self.model is None else self.model.columns
+        names = getattr(self.model, "names", None) or own  # of vectors, what training settled
+        return list(dict.fromkeys([*names, *self.weights]))
+
+    def needs(self) -> list[str]:
+        """The columns that :meth:`rank` has to be given: of the mix, and those that its model starts from."""
+        starts = [name.partition(SCALED)[0] for name in getattr(self.model, "columns", ()) if SCALED in name]
+        return list(dict.fromkeys([*starts, *self.weights]))
+
+    def untrained(self) -> str:
+        """What its model says of itself."""
+        return "" if self.model is None else self.model.untrained()
+
+    def check(self, lists: Lists) -> None:
+        """Refuse lists that lack a column of the mix, or whose column would give added documents away.
+
+        Raises:
+            UserError: names the column.
+        """
+        for name in self.weights:
+            try:
+                lists.select([]).column(name)
+            except UserError as error:
+                raise UserError(f"the ranker mixes in column {name}; {error}") from error
+        check_added(lists, list(self.weights))
+
+    def predict(self, lists: Lists) -> Array:
+        """Scores of every candidate of lists, ``[T]`` float32, in their order.
+
+        Raises:
+            UserError: lists that lack what the ranker reads.
+        """
+        if not hasattr(lists, "row_numbers"):
+            raise UserError("predict: mixes over whole lists; give lists, or rank(query, documents, columns={…})")
+        self.check(lists)
+        return self.mixed(lists, None if self.model is None else self.model.predict(lists))
+
+    def mixed(self, lists: Lists, scores: Array | None) -> Array:
+        """Scores of every candidate of lists, ``[T]`` float32, from those of its model."""
+        self.check(lists)
+        columns = [lists.column(name) for name in self.weights]
+        parts = columns if scores is None else [*columns, scores]
+        added, found = lists.store.added_rows[lists.row_numbers], np.empty(lists.size, dtype=np.float32)
+        for start, end in zip(lists.offsets[:-1].tolist(), lists.offsets[1:].tolist(), strict=True):
+            own, visible = [part[start:end] for part in parts], ~added[start:end]
+            found[start:end] = self._sum(own)
+            if not visible.all():
+                found[start:end][visible] = self._sum([part[visible] for part in own])
+        return found
+
+    def mixed_given(self, columns: Mapping[str, Sequence[float] | Array] | None, scores: Array) -> Array:
+        """Scores of the documents of one query, ``[n]`` float32, from columns that are given and its model's scores.
+
+        Raises:
+            UserError: a column is missing, or has not a number, or None, for every document.
+        """
+        reader = "the ranker mixes in"
+        values = [given_column(columns or {}, name, len(scores), reader) for name in self.weights]
+        return self._sum(values if self.model is None else [*values, scores])
+
+    def _sum(self, parts: Sequence[Array]) -> Array:
+        """The mix of a list, ``[n]`` float32, from the numbers of each column and, where there is a model, its scores.
+
+        As in a fused run, columns are added up in their order, then the model.
+        """
+        weights = [*self.weights.values(), *([] if self.model is None else [self.mix["text"]])]
+        terms = [weight * PARTS[self.mix["by"]](part) for weight, part in zip(weights, parts, strict=True)]
+        if self.mix["by"] == "rrf":  # as fused ranks are: the same whatever the order of the sum
+            return np.array([math.fsum(column) for column in zip(*terms, strict=True)], dtype=np.float32)
+        return sum(terms, start=np.zeros(len(parts[0]))).astype(np.float32)
+
+    def rank(
+        self,
+        query: str,
+        documents: Sequence[str],
+        top_k: int | None = None,
+        return_documents: bool = False,
+        columns: Mapping[str, Sequence[float] | Array] | None = None,
+    ) -> list[dict[str, Any]]:
+        """Rank documents for a query, best first: ``corpus_id``, ``score`` and, where asked for, ``text``.
+
+        Args:
+            query: the query.
+            documents: the documents, in the order of the first stage, all that it found: z is over them.
+            top_k: how many to return; None for all.
+            return_documents: whether their texts are returned, too.
+            columns: numbers of these documents for each column of :meth:`needs`; None or NaN where there is none.
+
+        Raises:
+            UserError: a column is missing, or has not a number for every document; or its model reads no texts.
+        """
+        check_documents(documents, top_k)
+        scores = np.zeros(len(documents), dtype=np.float32)
+        if self.model is not None:
+            if not hasattr(self.model, "scores_of"):
+                raise UserError(f"rank: the ranker's {type(self.model).__name__} reads no texts; use predict(lists)")
+            scores = self.model.scores_of(query, documents, columns)
+        return best_documents(self.mixed_given(columns, scores), documents, top_k, return_documents)
+
+    def contract(self) -> dict[str, Any]:
+        """The model's, and ``mix``."""
+        return ({"class": FUSION} if self.model is None else self.model.contract()) | {MIX: self.mix}
+
+    def save(self, folder: Path) -> None:
+        """Write the model, which loads as it would without the mix, and the mix in ``rerank.json``."""
+        if self.model is None:
+            folder.mkdir(parents=True, exist_ok=True)
+            write_contract(folder, self.contract())
+            return
+        self.model.save(folder)
+        add_to_contract(folder, {MIX: self.mix})
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """Read what :meth:`save` or :func:`write_ranker` wrote.
+
+        Raises:
+            UserError: it is damaged, or has no mix.
+        """
+        contract = checked_contract(folder)
+        if MIX not in contract:
+            raise UserError(f"{folder}: has no mix; load_model reads it")
+        return cls(None if contract.get("class") == FUSION else load_model(folder, mix=False), **contract[MIX])
+
+
+def write_ranker(
+    model: str | Path | None,
+    columns: Mapping[str, float],
+    text: float,
+    output: str | Path,
+    by: By = "z",
+) -> None:
+    """Write a ranker's folder: a trained model's files, and a mix.
+
+    Args:
+        model: the model's folder, or its name on the hub; None for a fusion of columns alone.
+        columns: the weight of each column; none for the model alone.
+        text: the weight of the model's scores.
+        output: the folder to make.
+        by: what is summed: ``z``, or reciprocal ranks (``rrf``).
+
+    Raises:
+        UserError: no such model, one that is damaged, weights that are no weights, or something in the folder's place.
+    """
+    mix = {MIX: _checked_mix(model, columns, text, by)} if columns or model is None else {}
+    with atomic_folder(output) as folder:
+        if model is None:
+            write_contract(folder, {"class": FUSION} | mix)
+            return
+        source = Path(model)
+        if checked_contract(source).get("class") == FUSION:
+            raise UserError(f"{model}: mixes columns alone, there is no model in it")
+        if (source / CONTRACT).is_file():
+            shutil.copytree(source, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".*"))
+        else:
+            load_model(model).save(folder)
+        contract = {key: value for key, value in read_contract(folder).items() if key != MIX}
+        write_sealed(folder / CONTRACT, contract | mix)
+
+
+def _checked_mix(model: object, columns: Mapping[str, float], text: float, by: str) -> dict[str, Any]:
+    """A mix as it is saved.
+
+    Raises:
+        UserError: names what is no weight.
+    """
+    mix = {"by": by, "columns": columns, "text": text}
+    try:
+        check_mix(mix)
+    except UserError as error:
+        raise UserError(f"mix: {error}") from error
+    if model is None and text:
+        raise UserError(f"mix: text: {text} is the weight of a model, and there is none; say 0")
+    return {"by": by, "columns": {name: float(weight) for name, weight in columns.items()}, "text": float(text)}
+
+
+def unmixed(model: Model | None) -> Model | None:
+    """The model alone; None for a fusion of columns."""
+    return model.model if isinstance(model, Mixed) else model
