@@ -15,6 +15,7 @@ import pyterrier as pt
 
 from rerank.errors import UserError
 from rerank.models.load import load_model
+from rerank.models.mixed import Mixed, unmixed
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.retrieval.fuse import interpolate
 from rerank.retrieval.runs import Scored
@@ -27,12 +28,12 @@ class RerankTransformer(pt.Transformer):
     leaves every other column as it is, and returns queries in the order in which they came, their documents best
     first. Ties keep the order of the ranking that came in.
 
-    A model that starts from columns (``CrossEncoder(start="bm25")``) takes them from the columns of these names; where
-    it starts from one alone and the results have none of its name, it is the ``score`` that comes in. Its z is that of
-    the results that come in, so let as many come as the model was trained with (100), and cut afterwards.
+    A ranker, and a model that starts from columns (``CrossEncoder(start="bm25")``), takes them from the columns of
+    these names; where it reads one alone and the results have none of its name, it is the ``score`` that comes in. Its
+    z is that of the results that come in, so let as many come as the model was trained with (100), and cut afterwards.
 
     Args:
-        model: a trained cross-encoder, or the folder of one, such as ``runs/x/best``.
+        model: a trained cross-encoder, a ranker, or the folder of one, such as ``runs/x/best``.
         text_field: the column with the documents' text.
         first_stage_weight: share of the ``score`` column that comes in (z-normalised per query, as the model's) in
             the score that goes out, 0 to 1; ``rerank.json`` beside the model says what training found best.
@@ -42,15 +43,20 @@ class RerankTransformer(pt.Transformer):
     """
 
     def __init__(
-        self, model: str | Path | CrossEncoder, *, text_field: str = "text", first_stage_weight: float = 0.0
+        self, model: str | Path | CrossEncoder | Mixed, *, text_field: str = "text", first_stage_weight: float = 0.0
     ) -> None:
         super().__init__()
         if not 0 <= first_stage_weight <= 1:
             raise UserError(f"first_stage_weight: must be from 0 to 1, not {first_stage_weight}")
-        loaded = model if isinstance(model, CrossEncoder) else load_model(model)
-        if not isinstance(loaded, CrossEncoder):
-            raise UserError(f"{model}: a {type(loaded).__name__} reads no texts")
-        self.model = loaded
+        loaded = model if isinstance(model, CrossEncoder | Mixed) else load_model(model)
+        inner = unmixed(loaded)
+        if not (inner is None or isinstance(inner, CrossEncoder)):
+            raise UserError(f"{model}: a {type(inner).__name__} reads no texts")
+        self.model, self.mix = inner, loaded if isinstance(loaded, Mixed) else None
+        if self.mix and first_stage_weight:
+            raise UserError(f"first_stage_weight: {model} mixes by weights of its own; leave it out")
+        starts = inner.start.columns if inner else []
+        self.columns = self.mix.needs() if self.mix else starts
         self.text_field = text_field
         self.first_stage_weight = first_stage_weight
 
@@ -60,25 +66,32 @@ class RerankTransformer(pt.Transformer):
         Raises:
             pt.validate.InputValidationError: a column is missing.
         """
-        start = self.model.start
-        columns = {name: name for name in start.columns}
+        columns = {name: name for name in self.columns}
         if len(columns) == 1 and not set(columns) <= set(inp.columns):
             columns = dict.fromkeys(columns, "score")
-        needed = ["query", self.text_field, *columns.values(), *(["score"] if self.first_stage_weight else [])]
+        texts = [] if self.model is None else ["query", self.text_field]
+        needed = [*texts, *columns.values(), *(["score"] if self.first_stage_weight else [])]
         pt.validate.result_frame(inp, extra_columns=needed, context=self)
         came = np.lexsort((inp["rank"] if "rank" in inp else np.arange(len(inp)), pd.factorize(inp["qid"])[0]))
         results = inp.iloc[came]
-        texts = results[self.text_field].fillna("").astype(str)
-        scores = self.model.text_scores(list(zip(results["query"].astype(str), texts, strict=True)))
-        if columns:
-            for rows in results.groupby("qid", sort=False).indices.values():
-                given = {name: results[column].to_numpy()[rows] for name, column in columns.items()}
+        scores = self._text_scores(results)
+        for rows in results.groupby("qid", sort=False).indices.values() if columns else ():
+            given = {name: results[column].to_numpy()[rows] for name, column in columns.items()}
+            if self.model and self.model.start.columns:
                 scores[rows] = self.model.add_start(scores[rows], given)
+            if self.mix:
+                scores[rows] = self.mix.mixed_given(given, scores[rows])
         if self.first_stage_weight:
             scores = self._mixed(results, scores)
         best = np.lexsort((-scores, pd.factorize(results["qid"])[0]))  # stable: ties stay as they came
         results = results.assign(score=scores).iloc[best].reset_index(drop=True)
         return results.assign(rank=results.groupby("qid", sort=False).cumcount() + pt.model.FIRST_RANK)
+
+    def _text_scores(self, results: pd.DataFrame) -> np.ndarray:
+        if self.model is None:
+            return np.zeros(len(results), dtype=np.float32)
+        texts = results[self.text_field].fillna("").astype(str)
+        return self.model.text_scores(list(zip(results["query"].astype(str), texts, strict=True)))
 
     def _mixed(self, results: pd.DataFrame, scores: np.ndarray) -> np.ndarray:
         """The model's scores and those that came in, per query."""
@@ -92,4 +105,5 @@ class RerankTransformer(pt.Transformer):
         return np.array([mixed[query][document] for query, document in pairs], dtype=np.float32)
 
     def __repr__(self) -> str:
-        return f"RerankTransformer({self.model.name!r})"
+        shown = self.mix if self.model is None or self.mix else self.model.name
+        return f"RerankTransformer({shown!r})"

@@ -149,6 +149,6 @@ def run_name(model: str | Path) -> str:
 def model_hash(model: str | Path) -> str:
     """The hash of what decides a model's scores."""
     contract = read_contract(Path(model))
-    files = contract.get(FILES) or initial_hashes(find_model(str(model)))
+    files = contract[FILES] if contract else initial_hashes(find_model(str(model)))
     known = {key: value for key, value in contract.items() if key not in (FILES, *AFTERWARDS)}
     return id_of({"contract": known, "files": files})

@@ -14,6 +14,7 @@ from rerank.kernels.precision import Precision, on_cpu, resolve
 from rerank.lists.view import Lists
 from rerank.models.added import check_added
 from rerank.models.base import Inputs, Model
+from rerank.models.mixed import Mixed, unmixed
 from rerank.models.score import score_lists
 from rerank.models.scorer import Scorer
 from rerank.models.vectors.boosting import Trees
@@ -51,6 +52,8 @@ def score_shared(
         Stopped: a signal came to one of the processes of a training; all of them stop.
         UserError: one of them failed; all of them do.
     """
+    if isinstance(model, Mixed):
+        model.check(lists)
     grouped = dist.is_available() and dist.is_initialized()
     process, processes = (dist.get_rank(), dist.get_world_size()) if grouped else (0, 1)
     if parts is None:
@@ -76,6 +79,10 @@ def _scores(
     model: Model, lists: Lists, inputs: Inputs | None, precision: Precision, budget: int | None, progress: str | None
 ) -> Array:
     """Scores of all candidates in this process; documents that were added change nothing for the others."""
+    if isinstance(model, Mixed):
+        inner = model.model
+        alone = None if inner is None else _scores(inner, lists, None, precision, budget, progress)
+        return model.mixed(lists, alone)
     if isinstance(model, Trees):
         check_added(lists, model.names)
         return model.predict(lists)
@@ -114,8 +121,9 @@ def deal(costs: Array, processes: int) -> list[int]:
     return owners
 
 
-def _costs(model: Model, lists: Lists) -> Array:
+def _costs(model: Model | None, lists: Lists) -> Array:
     """The cost of every candidate, ``[T]``; texts are tokenised for it."""
+    model = unmixed(model)
     if not isinstance(model, Scorer):
         return np.ones(lists.size, dtype=np.int64)
     inputs, rows = model.inputs(lists), lists.row_numbers
@@ -130,14 +138,15 @@ def check_scoring(model: Model, precision: Precision, budget: int | None) -> Non
     Raises:
         UserError: names the option.
     """
-    if not isinstance(model, Scorer) and (precision != "auto" or budget is not None):
+    if not isinstance(unmixed(model), Scorer) and (precision != "auto" or budget is not None):
         key = "token_budget" if precision == "auto" else "precision"
         raise UserError(f"{key}: {type(model).__name__} scores all documents at once, in its own arithmetic")
 
 
-def placed(model: Model, precision: Precision) -> Precision:
+def placed(model: Model | None, precision: Precision) -> Precision:
     """Put a model on the device of this process; the arithmetic that its encoder has there."""
-    if not isinstance(model, Scorer):  # trees
+    model = unmixed(model)
+    if not isinstance(model, Scorer):  # trees, or columns alone
         return "fp32"
     from accelerate import PartialState
 

@@ -11,6 +11,7 @@ from typing import IO, Any, Literal
 import numpy as np
 
 from rerank.errors import UserError, nearest
+from rerank.models.mixed import Mixed, unmixed
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.settings.ranges import Count, check_value
 from rerank.storage.arrow import Array
@@ -31,11 +32,11 @@ def answer_lines(
     """Answer every line with a line, in order, before the next one is read.
 
     A question has ``query`` and ``documents``, texts or objects with ``text`` (and ``id``; other keys are passed over);
-    for a model that starts from columns also ``columns`` (``{"bm25": [12.1, 9.8]}``, null where a system did not return
-    a document). For a model of feature vectors it has ``features``, a list of numbers for each document. ``top_k``
-    limits the answer, ``request`` is returned unchanged. The answer has ``ranking``, best first: ``index``, ``score``,
-    and the ``id`` where one was given. A line that cannot be answered, whatever it holds, gets ``{"error": "…"}``; the
-    lines after it are still answered.
+    for a ranker that mixes, or a model that starts from columns, also ``columns`` (``{"bm25": [12.1, 9.8]}``, null where
+    a system did not return a document). For a model of feature vectors it has ``features``, a list of numbers for each
+    document. ``top_k`` limits the answer, ``request`` is returned unchanged. The answer has ``ranking``, best first:
+    ``index``, ``score``, and the ``id`` where one was given. A line that cannot be answered, whatever it holds, gets
+    ``{"error": "…"}``; the lines after it are still answered.
 
     Args:
         model: a model, or its folder.
@@ -75,7 +76,9 @@ def answer_lines(
 
 
 def _answer(model: Any, line: str | bytes, budget: int | None, precision: Any) -> str:
-    kind = _Texts(model) if isinstance(model, CrossEncoder) else _Features(model)
+    inner = unmixed(model)
+    kind = _Texts(inner) if inner is None or isinstance(inner, CrossEncoder) else _Features(inner)
+    keys = (*dict.fromkeys([*kind.keys, *(["columns"] if isinstance(model, Mixed) else [])]), "top_k", "request")
     try:
         asked = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -83,12 +86,14 @@ def _answer(model: Any, line: str | bytes, budget: int | None, precision: Any) -
     if not isinstance(asked, dict):
         raise UserError(f"not a JSON object; expected a line like {kind.example}")
     for key in asked:
-        if key not in (known := (*kind.keys, "top_k", "request")):
-            raise UserError(f"{key}: this model reads no such key{nearest(key, known)}; a line is like {kind.example}")
+        if key not in keys:
+            raise UserError(f"{key}: this model reads no such key{nearest(key, keys)}; a line is like {kind.example}")
     top = asked.get("top_k")
     if top is not None and (type(top) is not int or top < 1):
         raise UserError(f"top_k: expected a whole number from 1, not {reprlib.repr(top)}")
     ids, scores = kind.scored(asked, budget, precision)
+    if isinstance(model, Mixed):
+        scores = model.mixed_given(_columns(asked), scores)
     if not np.isfinite(scores).all():
         raise UserError(f"document {np.isfinite(scores).argmin()}: its score is {scores[~np.isfinite(scores)][0]}")
     order = np.argsort(-scores, kind="stable")[:top].tolist()
@@ -105,13 +110,14 @@ def _answer(model: Any, line: str | bytes, budget: int | None, precision: Any) -
 
 
 class _Texts:
-    """Lines for a cross-encoder."""
+    """Lines for a cross-encoder, or for columns alone."""
 
     example = '{"query": "...", "documents": ["...", "..."]}'
 
-    def __init__(self, model: CrossEncoder) -> None:
+    def __init__(self, model: CrossEncoder | None) -> None:
         self.model = model
-        self.keys = ("query", "documents") if not model.start.columns else ("query", "documents", "columns")
+        starts = model is not None and model.start.columns
+        self.keys = ("query", "documents", "columns") if starts else ("query", "documents")
 
     def scored(self, asked: Mapping[str, Any], budget: int | None, precision: Any) -> tuple[list[Any], Array]:
         query, documents = _text(asked.get("query"), "query", self.example), asked.get("documents")
@@ -124,13 +130,10 @@ class _Texts:
             text, id = (document.get("text"), document.get("id")) if isinstance(document, dict) else (document, None)
             texts.append(_text(text, f"documents: number {i}", self.example))
             ids.append(id)
-        columns = asked.get("columns")
-        if columns is not None:
-            if not isinstance(columns, dict):
-                raise UserError(f'columns: expected an object such as {{"bm25": [12.1]}}, not {reprlib.repr(columns)}')
-            columns = {name: _numbers(values, f"columns: {name}") for name, values in columns.items()}
-        scores = self.model.text_scores([(query, text) for text in texts], budget, precision)
-        return ids, scores if not self.model.start.columns else self.model.add_start(scores, columns or {})
+        columns = _columns(asked)
+        if self.model is None:
+            return ids, np.zeros(len(texts), np.float32)
+        return ids, self.model.scores_of(query, texts, columns, budget, precision)
 
 
 class _Features:
@@ -155,6 +158,15 @@ class _Features:
         more = {} if budget is None else {"budget": budget}
         scores = self.model.predict(np.stack(rows), **more) if rows else np.zeros(0, np.float32)
         return [None] * len(rows), scores
+
+
+def _columns(asked: Mapping[str, Any]) -> dict[str, Array]:
+    columns = asked.get("columns")
+    if columns is None:
+        return {}
+    if not isinstance(columns, dict):
+        raise UserError(f'columns: expected an object such as {{"bm25": [12.1]}}, not {reprlib.repr(columns)}')
+    return {name: _numbers(values, f"columns: {name}") for name, values in columns.items()}
 
 
 def _text(value: Any, where: str, example: str) -> str:

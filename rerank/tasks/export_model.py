@@ -107,9 +107,15 @@ def _checked(model: Any, name: str) -> CrossEncoder:
     Raises:
         UserError: why it cannot.
     """
+    from rerank.models.mixed import Mixed
     from rerank.models.text.cross_encoder import CrossEncoder
     from rerank.models.text.decoder import Decoder
 
+    if isinstance(model, Mixed):
+        raise UserError(
+            f"{name}: mixes in {', '.join(model.weights)}, which an exported file does not read; "
+            "rerank.load(…, mix=False).save(…) makes a model of its text part alone"
+        )
     if isinstance(model, Decoder):
         raise UserError(f"{name}: a decoder is not exported; merge() and save() make a whole model that others serve")
     if not isinstance(model, CrossEncoder):

@@ -42,6 +42,7 @@ def rerank_lists(
     """
     from rerank.models.base import Model
     from rerank.models.load import load_model
+    from rerank.models.mixed import unmixed
     from rerank.models.vectors.network import FeatureNetwork
     from rerank.retrieval.forms import as_run
     from rerank.scoring.run import mixed
@@ -50,8 +51,9 @@ def rerank_lists(
     check_arguments(rerank_lists, {"precision": precision})
     ranked, weight = ranked_with(model, lists, depth, first_stage_weight, token_budget)
     scorer = model if isinstance(model, Model) else load_model(model)
-    if isinstance(scorer, FeatureNetwork) and not scorer.names:
-        raise UserError(f"model: {scorer.untrained()}; train it first")
+    network = unmixed(scorer)
+    if isinstance(network, FeatureNetwork) and not network.names:
+        raise UserError(f"model: {network.untrained()}; train it first")
     scorer.warn_if_untrained()
     check_scoring(scorer, precision, token_budget)
     exact = placed(scorer, precision)
@@ -74,12 +76,14 @@ def ranked_with(
     from rerank.lists.view import Lists
     from rerank.models.base import Model
     from rerank.models.contract import read_contract
+    from rerank.models.mixed import Mixed
 
     check_arguments(rerank_lists, {"depth": depth, "token_budget": token_budget})
     for name, value, kind in (("model", model, Model), ("lists", lists, Lists)):
         if not isinstance(value, kind | str | Path):
             raise UserError(f"{name}: expected a rerank.{kind.__name__} or its folder, not {reprlib.repr(value)}")
-    contract = {} if isinstance(model, Model) else read_contract(Path(model))
+    contract = read_contract(Path(model)) if not isinstance(model, Model) else {}
+    contract |= model.contract() if isinstance(model, Mixed) else {}
     weight = share_of(first_stage_weight, contract, str(model))
     ranked: Lists = lists if isinstance(lists, Lists) else open_lists(lists, contract.get("layout"))
     if weight and ranked.store.order is None:
@@ -111,6 +115,10 @@ def share_of(text: str | float, contract: dict[str, Any], model: str) -> float:
     Raises:
         UserError: neither a share nor "tuned", or a model that was not tuned.
     """
+    if "mix" in contract and str(text) not in ("0", "0.0"):
+        raise UserError(
+            f"first_stage_weight: {model} mixes by weights of its own; leave it out, or mix rerank.load(…, mix=False)"
+        )
     if text == "tuned":
         if "first_stage_weight" not in contract:
             raise UserError(f"first_stage_weight: {model} was trained without validation lists; give a number")
