@@ -32,11 +32,11 @@ def answer_lines(
     """Answer every line with a line, in order, before the next one is read.
 
     A question has ``query`` and ``documents``, texts or objects with ``text`` (and ``id``; other keys are passed over);
-    for a ranker that mixes, or a model that starts from columns, also ``columns`` (``{"bm25": [12.1, 9.8]}``, null where
-    a system did not return a document). For a model of feature vectors it has ``features``, a list of numbers for each
-    document. ``top_k`` limits the answer, ``request`` is returned unchanged. The answer has ``ranking``, best first:
-    ``index``, ``score``, and the ``id`` where one was given. A line that cannot be answered, whatever it holds, gets
-    ``{"error": "…"}``; the lines after it are still answered.
+    for a ranker that mixes, or a model that starts from columns, also ``columns`` (``{"bm25": [12.1, 9.8]}``, null
+    where a system did not return a document). For a model of feature vectors it has ``features``, a list of numbers for
+    each document. ``top_k`` limits the answer, ``request`` is returned unchanged. The answer has ``ranking``, best
+    first: ``index``, ``score``, and the ``id`` where one was given. A line that cannot be answered, whatever it holds,
+    gets ``{"error": "…"}``; the lines after it are still answered.
 
     Args:
         model: a model, or its folder.

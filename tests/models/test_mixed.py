@@ -1,0 +1,241 @@
+"""A ranker that mixes ranks as the fused run of its parts, and is saved with its weights."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import rerank
+from rerank.commands.verify import verify
+from rerank.errors import UserError
+from rerank.lists import Lists
+from rerank.models.contract import read_contract
+from rerank.models.load import load_model
+from rerank.models.mixed import Mixed, write_ranker
+from rerank.models.text.adapter import LoRA
+from rerank.models.text.cross_encoder import CrossEncoder
+from rerank.retrieval.fuse import fuse, interpolate, reciprocal_ranks
+from rerank.retrieval.runs import Run, Scored
+from rerank.storage.hashes import write_sealed
+from tests.builders import make_decoder, make_lists, make_lists_with_added
+
+NUMBERS = st.one_of(
+    st.sampled_from([0.0, 1.0, -2.5, 0.1]), st.floats(-(2.0**99), 2.0**99, width=32, allow_subnormal=False)
+)
+WEIGHTS = st.lists(st.sampled_from([0.0, 0.05, 0.3, 1.0, 3.0]), min_size=3, max_size=3).filter(any)
+
+
+@st.composite
+def candidates(draw: st.DrawFn) -> tuple[Lists, np.ndarray]:
+    """Lists that BM25 ordered, of which another system returned some; and a model's scores."""
+    rows: list[dict[str, Any]] = []
+    for query in range(draw(st.integers(1, 3))):
+        for place, score in enumerate(sorted(draw(st.lists(NUMBERS, min_size=1, max_size=8)), reverse=True)):
+            row = {"query": f"query {query}", "text": f"text {place}", "bm25": score}
+            rows.append(row | {"dense": draw(st.one_of(st.none(), NUMBERS)), "model": draw(NUMBERS)})
+    frame = pd.DataFrame(rows)
+    lists = Lists.from_dataframe(frame.drop(columns="model").astype({"dense": float}))
+    return lists, frame["model"].to_numpy(np.float32)
+
+
+def by_hand(lists: Lists, numbers: np.ndarray) -> Run:
+    """What has a number, best first, ties in the order of the list."""
+    run: dict[str, list[Scored]] = {}
+    ids = lists.document_ids(lists.documents)
+    for query, start, end in zip(lists.query_ids, lists.offsets[:-1], lists.offsets[1:], strict=True):
+        own = [Scored(ids[i], float(numbers[i])) for i in range(start, end) if not np.isnan(numbers[i])]
+        run[query] = sorted(own, key=lambda scored: -scored.score)
+    return run
+
+
+def told(run: Run) -> dict[str, list[tuple[str, float]]]:
+    return {query: [(scored.id, float(np.float32(scored.score))) for scored in ranked] for query, ranked in run.items()}
+
+
+@settings(max_examples=150, deadline=None)
+@given(drawn=candidates(), weights=WEIGHTS)
+def test_lists_are_ranked_as_by_the_fused_run_to_the_last_tie(
+    drawn: tuple[Lists, np.ndarray], weights: list[float]
+) -> None:
+    lists, scores = drawn
+    runs = [by_hand(lists, values) for values in (lists.column("bm25"), lists.column("dense"), scores)]
+    of_columns = dict(zip(["bm25", "dense"], weights, strict=False))
+    ranker = Mixed(rerank.MLP(), of_columns, text=weights[2])
+    found = ranker.mixed(lists, scores)
+    assert told(lists.run(found)) == told(fuse(runs, weights))
+    for start, end in zip(lists.offsets[:-1], lists.offsets[1:], strict=True):  # and by what is given of one query
+        columns = {name: lists.column(name)[start:end].tolist() for name in of_columns}
+        assert ranker.mixed_given(columns, scores[start:end]).tolist() == found[start:end].tolist()
+    if any(weights[:2]):
+        assert told(lists.run(Mixed(None, of_columns).predict(lists))) == told(fuse(runs[:2], weights[:2]))
+    share = weights[0] / (weights[0] + 1)
+    two = Mixed(rerank.MLP(), {"bm25": share}, text=1 - share)
+    assert told(lists.run(two.mixed(lists, scores))) == told(interpolate(runs[2], runs[0], share))
+
+
+@settings(max_examples=50, deadline=None)
+@given(drawn=candidates())
+def test_reciprocal_ranks_are_those_of_the_fused_run(drawn: tuple[Lists, np.ndarray]) -> None:
+    lists, scores = drawn
+    runs = [by_hand(lists, values) for values in (lists.column("bm25"), lists.column("dense"), scores)]
+    ranker = Mixed(rerank.MLP(), {"bm25": 1, "dense": 1}, text=1, by="rrf")
+    fused = {q: reciprocal_ranks([[scored.id for scored in run[q]] for run in runs]) for q in lists.query_ids}
+    assert told(lists.run(ranker.mixed(lists, scores))) == told(fused)
+
+
+def test_documents_that_were_added_change_nothing_for_the_others(tmp_path: Path) -> None:
+    shown = make_lists_with_added(tmp_path)
+    (first,) = shown.store.column_names
+    with pytest.raises(UserError, match="says nothing of the relevant documents that were added"):
+        Mixed(None, {first: 1.0}).predict(shown.with_added())
+    whole = shown.with_added()
+    shown.store.add_column("all", np.random.default_rng(0).normal(size=len(shown.store.document)).astype(np.float32))
+    ranker = Mixed(None, {"all": 1.0})
+    visible = ~shown.store.added_rows[whole.row_numbers]
+    assert ranker.predict(whole)[visible].tolist() == ranker.predict(shown).tolist()
+    assert not visible.all()
+
+
+@pytest.fixture
+def text_model(tmp_path: Path, tiny_model: Path) -> Path:
+    CrossEncoder(str(tiny_model), query_length=8, document_length=24).save(tmp_path / "best")
+    return tmp_path / "best"
+
+
+def test_a_ranker_is_the_models_folder_and_a_mix(text_model: Path, tmp_path: Path) -> None:
+    lists = make_lists(tmp_path)
+    (text_model / "README.md").write_text("# A card")
+    ranker = tmp_path / "ranker"
+    write_ranker(text_model, {"bm25": 0.25}, 0.75, ranker)
+    assert {path.name for path in ranker.iterdir()} == {path.name for path in text_model.iterdir()}
+    assert read_contract(ranker) == read_contract(text_model) | {
+        "mix": {"by": "z", "columns": {"bm25": 0.25}, "text": 0.75}
+    }
+    assert verify(ranker)
+    loaded, alone = rerank.load(ranker), rerank.load(ranker, mix=False)
+    assert isinstance(loaded, Mixed) and isinstance(alone, CrossEncoder)
+    expected = alone.predict(lists)
+    for model in (load_model(text_model), CrossEncoder.load(ranker)):
+        np.testing.assert_array_equal(model.predict(lists), expected)
+    mixed = loaded.predict(lists)
+    assert told(lists.run(mixed)) == told(interpolate(lists.run(expected), lists.run(), 0.25))
+    loaded.save(tmp_path / "again")
+    np.testing.assert_array_equal(rerank.load(tmp_path / "again").predict(lists), mixed)
+    write_ranker(ranker, {"bm25": 0.5}, 0.5, tmp_path / "other")
+    assert rerank.load(tmp_path / "other").contract()["mix"]["text"] == 0.5, "a ranker's model gets another mix"
+    write_ranker(ranker, {}, 1, tmp_path / "alone")
+    assert read_contract(tmp_path / "alone") == read_contract(text_model)
+    write_ranker(None, {"bm25": 1}, 0, tmp_path / "fusion", by="rrf")
+    assert {path.name for path in (tmp_path / "fusion").iterdir()} == {"rerank.json"}
+    assert told(lists.run(rerank.load(tmp_path / "fusion").predict(lists))).keys() == told(lists.run()).keys()
+    assert verify(tmp_path / "fusion")
+
+
+def test_other_libraries_load_it_as_they_load_its_model(text_model: Path, tmp_path: Path) -> None:
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    write_ranker(text_model, {"bm25": 0.25}, 0.75, tmp_path / "ranker")
+    pairs = [("heat", "a wing"), ("lift", "drag")]
+    one, other = (sentence_transformers.CrossEncoder(str(tmp_path / name)) for name in ("best", "ranker"))
+    np.testing.assert_array_equal(one.predict(pairs), other.predict(pairs))
+
+
+def test_adapters_and_models_of_vectors_mix_too(tmp_path: Path) -> None:
+    lists = make_lists(tmp_path)
+    decoder = rerank.Decoder(str(make_decoder(tmp_path / "qwen")), template="qwen3-reranker", lora=LoRA(rank=2))
+    vectors = rerank.MLP(hidden=[4], columns=["bm25"])
+    vectors.prepare(lists, 1)
+    for name, model in (("adapter", decoder), ("mlp", vectors)):
+        (tmp_path / name).mkdir()
+        model.save(tmp_path / name)
+        write_ranker(tmp_path / name, {"bm25": 0.5}, 0.5, tmp_path / f"{name}-ranker")
+        ranker = rerank.load(tmp_path / f"{name}-ranker")
+        alone = lists.run(rerank.load(tmp_path / name).predict(lists))
+        assert told(lists.run(ranker.predict(lists))) == told(interpolate(alone, lists.run(), 0.5))
+        assert ranker.columns == ["bm25"] if name == "adapter" else ["bm25/bm25", "bm25"]
+    assert len(rerank.load(tmp_path / "adapter-ranker").rank("a", ["b", "c"], columns={"bm25": [1, 2]})) == 2
+    with pytest.raises(UserError, match="the ranker's MLP reads no texts"):
+        ranker.rank("a", ["b"], columns={"bm25": [1]})
+
+
+def test_a_model_that_starts_from_columns_is_given_its_own_too(text_model: Path, tmp_path: Path) -> None:
+    CrossEncoder(str(text_model), start="bm25").save(tmp_path / "start")
+    write_ranker(tmp_path / "start", {"dense": 1}, 1, tmp_path / "ranker")
+    ranker: Any = rerank.load(tmp_path / "ranker")
+    assert ranker.needs() == ["bm25", "dense"] and set(ranker.columns) == {"bm25:z100", "dense"}
+    columns = {"bm25": [3, 1, None], "dense": [None, 1, 2]}
+    alone = {one["corpus_id"]: one["score"] for one in ranker.model.rank("heat", ["a", "b", "c"], columns=columns)}
+    runs = [{"q": [Scored(str(i), alone[i]) for i in alone]}, {"q": [Scored("2", 2), Scored("1", 1)]}]
+    fused = fuse([{"q": [Scored(str(i), 0.0) for i in range(3)]}, runs[1], runs[0]], [0, 1, 1])["q"]
+    ranked = ranker.rank("heat", ["a", "b", "c"], columns=columns, return_documents=True)
+    assert [str(one["corpus_id"]) for one in ranked] == [scored.id for scored in fused]
+    assert [one["text"] for one in ranked] == ["abc"[one["corpus_id"]] for one in ranked]
+
+
+BAD: dict[str, tuple[Callable[[Any], object], str]] = {
+    "no columns": (lambda t: write_ranker(None, {}, 0, t / "x"), "mix: columns: expected a weight for each column"),
+    "below 0": (lambda t: write_ranker(t / "best", {"bm25": -1}, 1, t / "x"), "mix: bm25: .*at least 0, not -1"),
+    "infinite": (lambda t: write_ranker(t / "best", {"bm25": 1}, float("nan"), t / "x"), "mix: text: .*not nan"),
+    "a word": (lambda t: write_ranker(t / "best", {"bm25": "1"}, 1, t / "x"), "mix: bm25: expected a weight"),
+    "zeros": (lambda t: write_ranker(t / "best", {"bm25": 0}, 0, t / "x"), "mix: all weights are 0"),
+    "by": (lambda t: write_ranker(t / "best", {"bm25": 1}, 1, t / "x", by="min"), "mix: by: expected z or rrf"),
+    "a text without model": (lambda t: write_ranker(None, {"bm25": 1}, 1, t / "x"), "mix: text: .*there is none"),
+    "a fusion's model": (lambda t: write_ranker(t / "fusion", {"bm25": 1}, 1, t / "x"), "there is no model in it"),
+    "a fusion alone": (lambda t: rerank.load(t / "fusion", mix=False), "there is no model in it"),
+    "its place": (lambda t: write_ranker(None, {"bm25": 1}, 0, t / "fusion"), "fusion"),
+    "texts": (lambda t: rerank.load(t / "fusion").predict([("a", "b")]), "give lists, or rank"),
+    "no column": (lambda t: rerank.load(t / "fusion").rank("a", ["b"]), "columns: the ranker mixes in column bm25"),
+    "too few": (
+        lambda t: rerank.load(t / "fusion").rank("a", ["b"], columns={"bm25": [1, 2]}),
+        "bm25 has 2 numbers, there are 1 documents",
+    ),
+    "lists without": (
+        lambda t: Mixed(None, {"dense": 1.0}).predict(make_lists(t / "l")),
+        "the ranker mixes in column dense; .*has no column 'dense'",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_what_cannot_be_mixed_is_refused_in_a_line(case: str, text_model: Path, tmp_path: Path) -> None:
+    write_ranker(None, {"bm25": 1}, 0, tmp_path / "fusion")
+    work, match = BAD[case]
+    with pytest.raises(UserError, match=match) as refused:
+        work(tmp_path)
+    assert "\n" not in str(refused.value)
+    assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"mix": 0.5}, "mix: expected dict"),
+        ({"mix": {}}, "mix: by: expected z or rrf"),
+        ({"mix": {"by": "z", "columns": ["bm25"], "text": 1}}, "mix: columns: expected a weight"),
+        ({"mix": {"by": "z", "columns": {"bm25": True}, "text": 1}}, "mix: bm25: expected a weight"),
+        ({"mix": {"by": "z", "columns": {"bm25": 1e999}, "text": 1}}, "mix: bm25: expected a weight"),
+        ({"mix": {"by": "z", "columns": {"bm25": 1.0}}}, "mix: text: expected a weight"),
+        ({"class": "Fusion"}, "mix: text: 0.5 is the weight of a model"),
+    ],
+)
+def test_damage_is_named(change: dict[str, Any], match: str, text_model: Path, tmp_path: Path) -> None:
+    write_ranker(text_model, {"bm25": 0.5}, 0.5, tmp_path / "ranker")
+    path = tmp_path / "ranker" / "rerank.json"
+    text = path.read_text()
+    write_sealed(path, read_contract(path.parent) | change)
+    with pytest.raises(UserError, match=match):
+        rerank.load(path.parent)
+    path.write_text(json.dumps(json.loads(text) | {"mix": None}))
+    with pytest.raises(UserError, match=r"rerank\.json: "):
+        rerank.load(path.parent)
+    path.write_text(text)
+    (path.parent / "config.json").unlink()
+    with pytest.raises(UserError, match=r"config\.json"):
+        rerank.load(path.parent)

@@ -1,0 +1,164 @@
+"""Rankers that mix, wherever models are used: from Python, the command line, standard input and PyTerrier."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rerank
+from rerank.commands.cli import main
+from rerank.errors import UserError
+from rerank.lists import Lists
+from rerank.models.contract import add_to_contract
+from rerank.models.mixed import Mixed, write_ranker
+from rerank.models.text.cross_encoder import CrossEncoder
+from rerank.retrieval.fuse import fuse
+from rerank.retrieval.runs import Run, read_run
+from rerank.scoring.column import add_model
+from rerank.scoring.in_sample import remember
+from rerank.tasks.answer import answer_lines
+from tests.builders import make_lists
+
+WEIGHTS = {"bm25": 0.3, "dense": 0.2}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Path:
+    """Lists with two columns, of which one has gaps; a text model, a ranker of all three, a fusion of the columns."""
+    place = tmp_path_factory.mktemp("rankers")
+    lists = make_lists(place)
+    draw = np.random.default_rng(0)
+    dense = np.where(draw.random(lists.size) < 0.2, np.nan, draw.normal(size=lists.size).round(1))
+    lists.store.add_column("dense", dense.astype(np.float32))
+    CrossEncoder(str(tiny_model), query_length=8, document_length=24).save(place / "best")
+    write_ranker(place / "best", WEIGHTS, 0.5, place / "ranker")
+    write_ranker(None, WEIGHTS, 0, place / "fusion")
+    return place
+
+
+@pytest.fixture
+def lists(place: Path) -> Lists:
+    return Lists.open(place / "lists")
+
+
+def ids(run: Run) -> dict[str, list[str]]:
+    return {query: [scored.id for scored in ranked] for query, ranked in run.items()}
+
+
+def fused(lists: Lists, *more: Run) -> dict[str, list[str]]:
+    return ids(fuse([lists.run(), lists.run("dense"), *more], [*WEIGHTS.values(), *[0.5] * len(more)]))
+
+
+def test_python_and_the_command_line_rank_as_the_fused_run(place: Path, lists: Lists, tmp_path: Path) -> None:
+    text = rerank.rerank_lists(str(place / "best"), lists)
+    for name, expected in (("ranker", fused(lists, text)), ("fusion", fused(lists))):
+        assert ids(rerank.rerank_lists(rerank.load(place / name), lists)) == expected
+        words = ["--model", str(place / name), "--lists", str(place / "lists"), "--output", str(tmp_path / name)]
+        assert main(["rerank", *words]) == 0
+        assert ids(read_run(tmp_path / name)) == expected
+        add_model(place / "lists", place / name, f"column-{name}")
+        again = Lists.open(place / "lists")
+        assert ids(again.run(again.column(f"column-{name}"))) == expected
+        cut = rerank.rerank_lists(str(place / name), lists, depth=5)  # z is over the candidates that are mixed
+        short = [rerank.rerank_lists(str(place / "best"), lists, depth=5)] if name == "ranker" else []
+        assert ids(cut) == fused(lists.top(5), *short)
+    assert main(["verify", str(place / "ranker")]) == 0
+    assert main(["verify", str(place / "fusion")]) == 0
+
+
+def one_list(lists: Lists) -> tuple[str, list[str], dict[str, Any]]:
+    rows = lists.select([0]).to_dataframe()
+    columns = {name: [None if np.isnan(value) else value for value in rows[name].tolist()] for name in WEIGHTS}
+    return str(rows["query"].iloc[0]), rows["text"].tolist(), columns
+
+
+@pytest.mark.parametrize("name", ["ranker", "fusion"])
+def test_a_query_by_itself_is_ranked_as_its_list(name: str, place: Path, lists: Lists) -> None:
+    """By ``rank``, by a line of JSON and by PyTerrier."""
+    ranker: Any = rerank.load(place / name)
+    query, documents, columns = one_list(lists)
+    first = lists.select([0])
+    scores = None if ranker.model is None else ranker.model.scores_of(query, documents)
+    expected = np.argsort(-ranker.mixed(first, scores), kind="stable").tolist()
+    assert [one["corpus_id"] for one in ranker.rank(query, documents, columns=columns)] == expected
+    out = io.StringIO()
+    line = json.dumps({"query": query, "documents": documents, "columns": columns})
+    assert answer_lines(str(place / name), [line], out) == 0
+    assert [one["index"] for one in json.loads(out.getvalue())["ranking"]] == expected
+    pytest.importorskip("pyterrier")
+    from rerank.pyterrier import RerankTransformer
+
+    rows = first.to_dataframe().rename(columns={"query_id": "qid", "doc_id": "docno"})
+    if name == "fusion":
+        rows = rows.drop(columns=["text"])
+    assert RerankTransformer(place / name)(rows)["docno"].tolist() == [rows["docno"][i] for i in expected]
+    assert "Mixed" in repr(RerankTransformer(ranker))
+
+
+def test_lines_that_lack_a_column_are_answered_with_what_is_missing(place: Path, lists: Lists) -> None:
+    query, documents, columns = one_list(lists)
+    out = io.StringIO()
+    lines: list[dict[str, Any]] = [
+        {"query": query, "documents": documents},
+        {"query": query, "documents": documents, "columns": {"bm25": columns["bm25"]}},
+        {"query": query, "documents": documents, "columns": columns | {"dense": [1]}},
+        {"query": query, "documents": documents, "columns": [1]},
+        {"query": query, "documents": [], "columns": {"bm25": [], "dense": []}},
+    ]
+    assert answer_lines(str(place / "ranker"), [json.dumps(line) for line in lines], out) == 4
+    found = [json.loads(line) for line in out.getvalue().splitlines()]
+    for answer, message in zip(
+        found,
+        [
+            "the ranker mixes in column bm25; give",
+            "the ranker mixes in column dense; give",
+            f"dense has 1 numbers, there are {len(documents)} documents",
+            "columns: expected an object",
+        ],
+        strict=False,
+    ):
+        assert message in answer["error"]
+    assert found[-1] == {"ranking": []}
+
+
+def test_a_ranker_of_vectors_takes_features_and_columns(place: Path, lists: Lists, tmp_path: Path) -> None:
+    model = rerank.MLP(hidden=[4], columns=["bm25"])
+    model.prepare(lists, 1)
+    ranker, out = Mixed(model, {"dense": 1.0}, text=1), io.StringIO()
+    line = {"features": [[1], [2], [4]], "columns": {"dense": [1, None, 3]}}
+    assert answer_lines(ranker, [json.dumps(line)], out) == 0
+    expected = ranker.mixed_given(line["columns"], model.predict(np.array(line["features"], np.float32)))  # type: ignore[arg-type]
+    ranking = json.loads(out.getvalue())["ranking"]
+    assert [one["score"] for one in ranking] == sorted(expected.tolist(), reverse=True)
+    text = rerank.rerank_lists(model, lists)
+    expected_run = ids(fuse([lists.run(), lists.run("dense"), text], [0, 1, 1]))
+    assert ids(rerank.rerank_lists(ranker, lists)) == expected_run
+
+
+def test_what_does_not_go_with_a_mix_is_refused(place: Path, lists: Lists, tmp_path: Path) -> None:
+    for share in ("0.5", "tuned"):
+        for model in (str(place / "ranker"), rerank.load(place / "ranker")):
+            with pytest.raises(UserError, match=r"first_stage_weight: .* mixes by weights of its own; leave it out"):
+                rerank.rerank_lists(model, lists, first_stage_weight=share)
+    with pytest.raises(UserError, match="ranker: mixes in bm25, dense, which an exported file does not read"):
+        rerank.export_model(place / "ranker", lists, tmp_path / "exported")
+    with pytest.raises(UserError, match="token_budget: Mixed scores all documents at once"):
+        rerank.rerank_lists(str(place / "fusion"), lists, token_budget=64)
+    bare = make_lists(tmp_path)
+    for words in (["rerank", "--output", str(tmp_path / "run")], ["add"]):
+        assert main([*words, "--lists", str(tmp_path / "lists"), "--model", str(place / "ranker")]) != 0
+    with pytest.raises(UserError, match=r"the ranker mixes in column dense; .*has no column 'dense'"):
+        rerank.rerank_lists(str(place / "ranker"), bare)
+
+
+def test_a_ranker_remembers_what_its_model_was_trained_on(place: Path, lists: Lists, tmp_path: Path) -> None:
+    rerank.load(place / "best").save(tmp_path / "best")
+    add_to_contract(tmp_path / "best", remember(lists.select([0])))
+    write_ranker(tmp_path / "best", WEIGHTS, 0.5, tmp_path / "ranker")
+    with pytest.raises(UserError, match="was trained on 1 of these 12 queries"):
+        add_model(place / "lists", tmp_path / "ranker")
