@@ -17,6 +17,7 @@ import torch
 
 from rerank.lists import Lists
 from rerank.models.text.cross_encoder import CrossEncoder
+from rerank.retrieval.fuse import fuse
 from tests.builders import make_lists
 from tests.conftest import ROOT
 
@@ -103,6 +104,15 @@ def fused(names: dict[str, Any], run: Any) -> None:
     )
 
 
+def mixed(names: dict[str, Any], ranking: Any) -> None:
+    lists, scores = names["lists"], names["scores"]
+    text = lists.run(names["rerank"].load("ranker", mix=False).predict(lists))
+    theirs = fuse([lists.run(), lists.run("splade"), text], [0.3, 0.2, 0.5])
+    ours = lists.run(scores)
+    assert {q: [hit.id for hit in ours[q]] for q in ours} == {q: [hit.id for hit in theirs[q]] for q in theirs}
+    assert sorted(hit["corpus_id"] for hit in ranking) == [0, 1]
+
+
 CHECKS: dict[str, Callable[[dict[str, Any], Any], None]] = {
     'lists.save("lists/mine")': saved_lists,
     "run.model.predict(lists)": scored_in_order,
@@ -114,6 +124,7 @@ CHECKS: dict[str, Callable[[dict[str, Any], Any], None]] = {
     "pt.Experiment": compared,
     "lists.matrix": columns_read,
     "fuse(runs": fused,
+    "write_ranker(": mixed,
 }
 """What holds after a block that has these words, given its names and the value of its last expression."""
 

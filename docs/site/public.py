@@ -30,6 +30,8 @@ ROOMS = (
     "rerank.training.fit.Training",
     "rerank.evaluation.compare.compare",
     "rerank.models.load.load_model",
+    "rerank.models.mixed.Mixed",
+    "rerank.models.mixed.write_ranker",
 )
 """What is public beside the package's own names."""
 
