@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rerank.errors import UserError
-from rerank.models.contract import AFTERWARDS, CARD, CONTRACT, FILES, START, checked_contract, write_contract
+from rerank.models.contract import AFTERWARDS, CARD, CONTRACT, FILES, MIX, START, checked_contract, write_contract
 from rerank.models.weights import check_safetensors, find_model
 from rerank.storage.files import atomic_folder
 
@@ -35,6 +35,8 @@ ROWS, COLUMNS = ".lora_A.", ".lora_B."
 
 def average_models(folders: Sequence[str | Path], weights: Sequence[float] | None, output: str | Path) -> None:
     """Write the weighted average of some models of one architecture; everything but weights is the first one's.
+
+    Of rankers that mix, the models are averaged, and the average mixes nothing.
 
     Args:
         folders: the models, as :func:`rerank.models.load.load_model` takes them.
@@ -65,7 +67,7 @@ def average_models(folders: Sequence[str | Path], weights: Sequence[float] | Non
             if START in contract:
                 columns = np.array([contract[START]["weights"] for contract in contracts]).T @ np.array(weights)
                 contract[START] = contract[START] | {"weights": columns.tolist()}
-            kept = {key: value for key, value in contract.items() if key not in (FILES, *AFTERWARDS)}
+            kept = {key: value for key, value in contract.items() if key not in (FILES, MIX, *AFTERWARDS)}
             write_contract(folder, kept)
 
 
@@ -73,7 +75,7 @@ def find_averaged(model: str | Path) -> Path:
     """The folder of a model whose weights can be averaged."""
     folder = Path(model)
     if (folder / CONTRACT).is_file() and not any(folder.glob("*.safetensors")):
-        raise UserError(f"{model}: trees have no weights to average; `rerank fuse` mixes rankings")
+        raise UserError(f"{model}: trees, and columns alone, have no weights to average; `rerank fuse` mixes rankings")
     return folder if (folder / CONTRACT).is_file() else find_model(str(model))
 
 
@@ -103,7 +105,7 @@ def check_alike(places: Sequence[Path], contracts: Sequence[Mapping[str, Any]]) 
 
 def _reading(contract: Mapping[str, Any]) -> dict[str, Any]:
     """How a model reads its inputs, of what its contract says."""
-    apart = (FILES, "name", "elsewhere", *AFTERWARDS)
+    apart = (FILES, MIX, "name", "elsewhere", *AFTERWARDS)
     reading = {key: value for key, value in contract.items() if key not in apart}
     if START in reading:
         reading[START] = {key: value for key, value in reading[START].items() if key != "weights"}

@@ -30,7 +30,8 @@ def rerank_lists(
         lists: lists folder made by ``rerank retrieve``, or a file of feature vectors (LETOR, svmlight).
         depth: candidates reranked per query; null takes all of the list. Deeper ones are left out.
         first_stage_weight: share of the first stage's scores (z-normalised per query) in the final score, 0 to 1, or
-            "tuned" for the share that the model's training found best on its validation lists.
+            "tuned" for the share that the model's training found best on its validation lists. Not for a ranker that
+            mixes by weights of its own.
         precision: arithmetic of the encoder; auto takes bf16 where the hardware is fast at it.
         token_budget: padded tokens (documents, for feature vectors) per forward pass; null takes the model's own.
 
