@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from rerank.experiments.config import ExperimentConfig
     from rerank.features.letor import LetorData
     from rerank.features.normalise import Quantile, QueryMinMax, QueryZScore, SignedLog1p, Standardise
+    from rerank.ladder.climb import auto
+    from rerank.ladder.result import Ladder
     from rerank.lists.data import ListsData
     from rerank.lists.folds import FoldsData
     from rerank.lists.joined import concat

@@ -39,8 +39,9 @@ FLOORS = {
     "training": 11,
     "experiments": 12,
     "demo": 12,
-    "tasks": 13,
-    "commands": 14,
+    "ladder": 13,
+    "tasks": 14,
+    "commands": 15,
 }
 """What a room may import: rooms with a smaller number. Rooms of one number know nothing of each other."""
 

@@ -13,7 +13,7 @@ from rerank.commands.exits import exit_code
 from rerank.errors import UserError, nearest
 from rerank.settings.named import find_own_classes
 from rerank.settings.parser import call
-from rerank.settings.ranges import Count, check_unused
+from rerank.settings.ranges import Count, NotNegative, Seed, check_unused
 from rerank.tasks.search import Search
 
 log = logging.getLogger("rerank")
@@ -234,6 +234,38 @@ def rerank(
     write_reranked(model, ranked, str(output), weight, precision=precision, budget=token_budget)
 
 
+def auto(
+    train: str,
+    output: str,
+    validation: str | None = None,
+    test: str | None = None,
+    model: list[str] | None = None,
+    hours: NotNegative | None = None,
+    depth: Count = 150,
+    monitor: str = "nDCG@10",
+    seed: Seed = 42,
+) -> None:
+    """Climb from the first stage to a trained, mixed ranker, and keep the highest rung that earns its place.
+
+    If the command was killed, the same command goes on where it was.
+
+    Args:
+        train: lists folder to train on, or a file of feature vectors (LETOR, svmlight).
+        output: folder for the ladder: ladder.txt, ladder.json, ladder.html, and the ranker.
+        validation: lists to choose on; null keeps a share of the training queries back.
+        test: lists that every rung is measured on, once, at the end.
+        model: text models, by folder or name, or LightGBM, XGBoost, MLP, SelfAttention for feature vectors. One that
+            embeds texts also gives a column of cosines. Null takes MiniLM, or LightGBM.
+        hours: how long it may take, which decides how many seeds and passes there are; null takes all.
+        depth: candidates of a validation or test query that take part.
+        monitor: the measure that decides.
+        seed: decides which queries are kept back for validation.
+    """
+    from rerank.ladder.climb import auto as climb
+
+    print(climb(train, validation, test, model, hours, output=output, depth=depth, monitor=monitor, seed=seed))
+
+
 def train(argv: Sequence[str]) -> None:
     """Train a reranker, from options or a YAML file; resume where an interrupted run stopped."""
     from rerank.commands.train_help import help_for
@@ -362,7 +394,7 @@ def evaluate(
 COMMANDS: dict[str, Callable[..., Any]] = {
     command.__name__: command
     for command in (
-        *(demo, retrieve, lists, add, export, train, tasks.average, rerank, evaluate, experiment, pool, verify),
+        *(demo, retrieve, lists, add, export, auto, train, tasks.average, rerank, evaluate, experiment, pool, verify),
         *(losses, measures, models, collections),
     )
 }

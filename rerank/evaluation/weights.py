@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 from ir_measures import Measure
@@ -10,6 +10,9 @@ from ir_measures import Measure
 from rerank.evaluation.measures import Evaluator, Qrels
 from rerank.retrieval.fuse import Aligned
 from rerank.retrieval.runs import Run
+
+Mean = Callable[[tuple[float, ...]], float]
+"""The mean of a measure by the weights of what is summed."""
 
 GRID = tuple(i / 20 for i in range(21))
 ROUNDS = 10
@@ -58,13 +61,18 @@ def tune_weights(
     Returns:
         The weights, whose sum is 1, and the mean of the measure.
     """
-    mean, count = _Mean(runs, qrels, measure), len(runs)
-    alone = [tuple(float(i == j) for j in range(count)) for i in range(count)]
-    best = max((_climb(start, mean, grid) for start in (tuple([1 / count] * count), *alone)), key=mean)
+    mean = _Mean(runs, qrels, measure)
+    best = search_weights(len(runs), mean, grid)
     return best, mean(best)
 
 
-def _climb(weights: tuple[float, ...], mean: _Mean, grid: Sequence[float]) -> tuple[float, ...]:
+def search_weights(count: int, mean: Mean, grid: Sequence[float] = GRID) -> tuple[float, ...]:
+    """The search of :func:`tune_weights`, for whatever weights raise."""
+    alone = [tuple(float(i == j) for j in range(count)) for i in range(count)]
+    return max((_climb(start, mean, grid) for start in (tuple([1 / count] * count), *alone)), key=mean)
+
+
+def _climb(weights: tuple[float, ...], mean: Mean, grid: Sequence[float]) -> tuple[float, ...]:
     for _ in range(ROUNDS):
         before = weights
         for i in range(len(weights)):

@@ -59,6 +59,51 @@ class Matrix:
         return round(10 * value)
 
 
+@dataclass(frozen=True)
+class Bar:
+    """A bar: its name, its length, where its interval begins and ends, whether it stands out, what it says."""
+
+    name: str
+    value: float
+    low: float | None
+    high: float | None
+    strong: bool
+    says: str
+
+
+class Bars:
+    """Bars to both sides of 0, one below the other, each with its interval.
+
+    Args:
+        title: what they show.
+        bars: the bars.
+    """
+
+    width, left, right, row = 640, 120, 628, 30
+
+    def __init__(self, title: str, bars: Sequence[Bar]) -> None:
+        self.title, self.bars = title, bars
+        ends = [end for bar in bars for end in (bar.value, bar.low, bar.high) if end is not None]
+        self._range = _wide(min([0.0, *ends]), max([0.0, *ends]))
+        self.bottom = self.row * len(bars) + 8
+        self.height = self.bottom + 28
+
+    def at(self, value: float) -> float:
+        """Where a value is, across."""
+        low, high = self._range
+        return round(self.left + (value - low) / (high - low) * (self.right - self.left), 1)
+
+    @property
+    def ticks(self) -> list[Tick]:
+        """Marks of the axis."""
+        return [Tick(self.at(value), f"{value:g}") for value in nice_ticks(*self._range)]
+
+    @property
+    def summary(self) -> str:
+        """The bars in words."""
+        return f"{self.title}. {'; '.join(f'{bar.name} {bar.says}'.strip() for bar in self.bars)}."
+
+
 class Chart:
     """A line chart.
 

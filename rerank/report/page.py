@@ -17,7 +17,7 @@ from rerank.errors import UserError
 from rerank.evaluation.measures import PerQuery, Qrels
 from rerank.evaluation.render import TableCell
 from rerank.lists.view import Lists
-from rerank.report.charts import Chart, Matrix
+from rerank.report.charts import Bars, Chart, Matrix
 from rerank.report.curves import precision_recall
 from rerank.report.queries import query_data, relevant_from
 from rerank.retrieval.runs import Run
@@ -68,6 +68,7 @@ class Report:
         training: charts by the name of a training run.
         notes: sentences about the rankings.
         pictures: shown before all else.
+        bars: bars, shown after the pictures.
     """
 
     title: str
@@ -82,6 +83,7 @@ class Report:
     training: Mapping[str, Sequence[Chart]] = field(default_factory=dict)
     notes: Sequence[str] = ()
     pictures: Sequence[Picture] = ()
+    bars: Bars | None = None
 
 
 def render_page(report: Report) -> str:

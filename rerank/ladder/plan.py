@@ -1,0 +1,273 @@
+"""What a ladder climbs with, checked before any work: lists, models, and how each is trained."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rerank.errors import UserError
+from rerank.evaluation.measure_names import parse_measure
+from rerank.features.letor import letor_lists
+from rerank.features.parse import FEATURES
+from rerank.features.svmlight import Layout
+from rerank.lists.data import ListsData, keep_back
+from rerank.lists.sampling import PositivesNegatives
+from rerank.lists.split_hashes import split_hashes
+from rerank.lists.view import Lists
+from rerank.models.base import Model
+from rerank.models.load import MODELS
+from rerank.models.weights import find_model, initial_hashes
+from rerank.storage.identity import id_of
+from rerank.training.config import Optimization, TrainConfig
+
+log = logging.getLogger("rerank")
+
+ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
+NETWORKS, TREES = ("MLP", "SelfAttention"), ("LightGBM", "XGBoost")
+"""Models of feature vectors, by their names."""
+
+FEWEST = 10
+"""Judged training queries of which some can be kept back for validation."""
+
+FEW = 50
+"""Fewer validation queries than these are said to be few: they tell large differences alone."""
+
+STEPS = 300
+"""Steps that a text model is trained for at least, in at most `PASSES` passes over the training lists."""
+PASSES = 10
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is asked for.
+
+    Attributes:
+        lists: ``train``, ``validation`` and perhaps ``test``: the judged queries, cut at the depth.
+        models: names of models with what they are: ``head`` (scores already), ``embedding``, ``encoder`` (neither),
+            ``trees`` or ``network`` (of feature vectors).
+        hours: the time there is; None for as long as it takes.
+        monitor: the measure that decides.
+        notes: what a reader of the result has to know.
+        id: the hash of all that decides it.
+    """
+
+    lists: Mapping[str, Lists]
+    models: Mapping[str, str]
+    hours: float | None
+    monitor: str
+    notes: Sequence[str]
+    id: str
+
+    @property
+    def columns(self) -> list[str]:
+        """The numbers that could rank the lists by themselves, that which orders them first."""
+        return [number for numbers in self.lists["validation"].store.numbers_by_column().values() for number in numbers]
+
+
+def planned(
+    given: Mapping[str, str | Path | Lists | None],
+    models: Sequence[str] | None,
+    hours: float | None,
+    monitor: str,
+    depth: int,
+    seed: int,
+) -> Plan:
+    """Open and check everything; nothing is written.
+
+    Args:
+        given: ``train``, ``validation`` and ``test``, as folders, feature files or lists.
+        models: names of models; None takes what is usual for the lists.
+        hours: the time there is.
+        monitor: the measure that decides.
+        depth: candidates of a validation or test query that take part.
+        seed: decides which queries are kept back for validation.
+
+    Raises:
+        UserError: what cannot work, in a line.
+    """
+    monitor = str(parse_measure(monitor, "monitor"))
+    train = _judged("train", given["train"])
+    layout = train.store.manifest.get("features")
+    others = {name: _judged(name, given[name], layout) for name in ("validation", "test") if given[name] is not None}
+    notes: list[str] = []
+    if "validation" not in others:
+        if len(train) < FEWEST:
+            raise UserError(f"validation: {len(train)} training queries are too few to keep some back; give others")
+        train, back = keep_back(train, 0.1 if len(train) >= 500 else 0.2, seed)
+        assert back is not None
+        others["validation"] = back
+        notes.append(f"{len(back)} of {len(back) + len(train)} training queries were kept back for validation.")
+    if len(others["validation"]) < 2:
+        raise UserError("validation: one query tells nothing of the others; give more")
+    if len(others["validation"]) < FEW:
+        notes.append(f"{len(others['validation'])} validation queries are few: they tell large differences alone.")
+    lists = {"train": train} | {name: others[name].top(depth) for name in ("validation", "test") if name in others}
+    _check_apart(lists)
+    _check_columns(lists)
+    kinds = _kinds(models, lists["train"])
+    if hours == 0 and (bare := next((name for name, kind in kinds.items() if kind not in ("head", "embedding")), None)):
+        raise UserError(f"hours: in 0 hours {bare} cannot be trained, and it has no trained head; name another model")
+    return Plan(lists, kinds, hours, monitor, notes, id_of(_identity(lists, kinds, hours, monitor, seed)))
+
+
+def _judged(name: str, given: Any, layout: Mapping[str, int] | None = None) -> Lists:
+    """The judged queries of a folder, of a feature file or of lists."""
+    if not isinstance(given, str | Path | Lists):
+        raise UserError(f"{name}: expected lists or their folder, not {given!r}")
+    if isinstance(given, Lists):
+        lists = given
+    elif Path(given).is_file():
+        lists = letor_lists(Path(given), Layout(**layout, source="the training lists") if layout else None)
+    else:
+        lists = Lists.open(given)
+    judged = np.flatnonzero(lists.judged & (lists.qrels is not None))
+    if not len(judged):
+        raise UserError(f"{name}: {lists.store} has no judgments; make it again with `rerank retrieve --qrels`")
+    if len(judged) < len(lists):
+        log.info("%s: %d of %d queries have no judgments and are left out", name, len(lists) - len(judged), len(lists))
+    return lists.select(judged)
+
+
+def _check_apart(lists: Mapping[str, Lists]) -> None:
+    names = list(lists)
+    for i, name in enumerate(names):
+        for other in names[:i]:
+            for what in ("query_keys", "query_ids"):  # texts first: ids may differ
+                if shared := sorted({*getattr(lists[name], what)} & {*getattr(lists[other], what)}):
+                    raise UserError(
+                        f"{name}: {len(shared)} queries are in the {other} lists, too, such as {shared[0]!r}; measures "
+                        "on them would not mean anything, so leave them out of one"
+                    )
+
+
+def _check_columns(lists: Mapping[str, Lists]) -> None:
+    """Refuse lists that something else ordered, or that lack a column of the validation lists."""
+    validation = lists["validation"].store
+    for name in ("train", "test"):
+        if name not in lists:
+            continue
+        store = lists[name].store
+        if store.has_text != validation.has_text or (name == "test" and store.order != validation.order):
+            raise UserError(
+                f"{name}: {store} is ordered by {store.order}, {validation} by {validation.order}; all have to be of "
+                "one kind"
+            )
+        needed = validation.column_names if name == "test" else [c for c in validation.column_names if c == FEATURES]
+        if missing := [column for column in needed if column not in store.column_names]:
+            raise UserError(
+                f"{name}: {store} has no column {missing[0]}, which {validation} has; add it with `rerank add`, or "
+                f"leave it out with `rerank add --drop {missing[0]}`"
+            )
+
+
+def _kinds(models: Sequence[str] | None, train: Lists) -> dict[str, str]:
+    """What each model is."""
+    if not train.store.has_text:
+        known = NETWORKS + TREES
+        names = models or (["LightGBM"] if find_spec("lightgbm") else ["MLP"])
+        if other := next((name for name in names if name not in known), None):
+            raise UserError(
+                f"model: {other} reads texts, which {train.store} has not; {', '.join(NETWORKS + TREES)} do"
+            )
+        return {name: "trees" if name in TREES else "network" for name in names}
+    names = models or [ENCODER]
+    if other := next((name for name in names if name in MODELS), None):
+        raise UserError(f"model: {other} reads feature vectors, which {train.store} has not; name a text model")
+    return {name: _kind(name) for name in names}
+
+
+def _kind(name: str) -> str:
+    from rerank.models.text.cross_encoder import CrossEncoder
+    from rerank.models.text.decoder import Decoder
+
+    folder = find_model(name)
+    if Decoder.knows(name) or not CrossEncoder(name).missing:
+        return "head"
+    return "embedding" if (folder / "modules.json").is_file() else "encoder"
+
+
+def _identity(
+    lists: Mapping[str, Lists], kinds: Mapping[str, str], hours: float | None, monitor: str, seed: int
+) -> dict[str, Any]:
+    columns = {name: some.store.column_names if name != "train" else [] for name, some in lists.items()}
+    if not lists["train"].store.has_text:
+        columns["train"] = lists["train"].store.column_names
+    texts = lists["train"].store.has_text
+    return {
+        "ladder": 1,
+        "lists": {name: split_hashes(whole(some), columns[name]) for name, some in lists.items()},
+        "models": [[name, initial_hashes(find_model(name))] if texts else [name] for name in kinds],
+        "hours": hours,
+        "monitor": monitor,
+        "seed": seed,
+    }
+
+
+def whole(lists: Lists) -> Lists:
+    """Lists with the relevant documents that were added to train on, where there are any."""
+    return lists.with_added() if lists.store.added[lists.queries].any() else lists
+
+
+def passes(queries: int) -> int:
+    """How often a text model goes over so many training queries, if there is time."""
+    return int(np.clip(np.ceil(STEPS * 4 / max(1, queries)), 2, PASSES))
+
+
+def training(
+    model: str, kind: str, folder: Path, seed: int, epochs: int, monitor: str, steps: int | None = None
+) -> TrainConfig:
+    """How a model is trained: the loss and the settings of the evidence, see README.
+
+    Args:
+        model: its name.
+        kind: what it is, see `Plan`.
+        folder: where the lists are.
+        seed: the seed.
+        epochs: passes over the training lists, of text models.
+        monitor: the measure that chooses the pass.
+        steps: optimizer steps of a pass; None for all.
+    """
+    from rerank.losses import TwinSigmoidNDCG
+
+    validation = Lists.open(folder / "validation")
+    deepest = max(1, int(validation.lengths.max(initial=1)))
+    data = ListsData(str(folder / "train"), str(folder / "validation"), depth=deepest)
+    common: dict[str, Any] = {"data": data, "seed": seed, "monitor": monitor, "test": False, "tracker": []}
+    if kind in ("trees", "network"):
+        return _of_features(model, kind, validation, common)
+    from rerank.models.text.cross_encoder import CrossEncoder
+
+    rates = Optimization(2e-5, 2e-5) if kind == "head" else Optimization(5e-5, 1e-3)
+    return TrainConfig(
+        **common,
+        model=CrossEncoder(model, dropout=0.0),
+        loss=TwinSigmoidNDCG(),
+        sampler=PositivesNegatives(2, 10, depth=50),
+        optimization=rates,
+        batch_size=4,
+        epochs=epochs,
+        steps_per_epoch=steps,
+    )
+
+
+def _of_features(model: str, kind: str, validation: Lists, common: dict[str, Any]) -> TrainConfig:
+    from importlib import import_module
+
+    from rerank.losses import TwinSigmoidNDCG
+
+    make: Any = getattr(import_module(MODELS[model]), model)
+    columns = None if FEATURES in validation.store.column_names else validation.store.column_names
+    if kind == "trees":
+        return TrainConfig(**common, model=make(columns=columns), patience=50)
+    settings: dict[str, Any] = {"preset": "1024"} if model == "MLP" else {}
+    network: Model = make(columns=columns, **settings)
+    rates = Optimization(1e-3, 1e-3, schedule="constant", warmup=0.0)
+    return TrainConfig(
+        **common, model=network, loss=TwinSigmoidNDCG(), optimization=rates, epochs=50, patience=10, batch_size=16
+    )

@@ -1,0 +1,181 @@
+"""What a ladder found: its rungs, as a table, as JSON, as a page, and in a sentence."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rerank.evaluation.render import Table, plain, text_table
+from rerank.report.charts import Bar, Bars
+from rerank.report.page import PageTable, Report, write_report
+from rerank.storage.files import atomic_write
+from rerank.storage.hashes import read_sealed, write_sealed
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from rerank.models.base import Model
+
+LADDER = "ladder.json"
+"""Written last: the ladder is complete."""
+
+WIDTH = 100
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One ranker of a ladder.
+
+    Attributes:
+        name: of the rung.
+        what: the ranker.
+        kept: whether it earned its place.
+        validation: mean of the monitor, of what was tuned over queries that it was not tuned on.
+        test: mean over the test queries; None without test lists.
+        difference: from the first rung, on test, or on validation where there is no test.
+        low: where its 95 % interval begins; None where nothing varies.
+        high: where it ends.
+        below: the same beside the highest kept rung below.
+        note: what was left out.
+        seconds: how long it took.
+    """
+
+    name: str
+    what: str
+    kept: bool
+    validation: float
+    test: float | None
+    difference: float | None
+    low: float | None
+    high: float | None
+    below: dict[str, Any] | None
+    note: str
+    seconds: float
+
+    @property
+    def first_shown(self) -> str:
+        """The difference from the first rung, with its interval."""
+        return _shown(self.difference, None if self.low is None or self.high is None else (self.low, self.high))
+
+    @property
+    def below_shown(self) -> str:
+        """The difference from the kept rung below, with its interval."""
+        return "" if self.below is None else _shown(self.below["difference"], self.below["interval"])
+
+
+def _shown(difference: float | None, interval: Sequence[float] | None) -> str:
+    if difference is None:
+        return ""
+    return f"{difference:+.4f}" + ("" if interval is None else " [{:+.4f}, {:+.4f}]".format(*interval))
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """A finished ladder.
+
+    Attributes:
+        folder: where it is; ``ranker`` in it is the highest rung that was kept.
+        monitor: the measure.
+        rungs: lowest first.
+        left_out: why the others are not there.
+        notes: what a reader has to know.
+        queries: how many queries there are of each split.
+        on: what differences are measured on: ``test``, or ``validation`` where there is no test.
+    """
+
+    folder: Path
+    monitor: str
+    rungs: list[Rung]
+    left_out: Mapping[str, str]
+    notes: Sequence[str]
+    queries: Mapping[str, int]
+    on: str
+
+    @classmethod
+    def read(cls, folder: str | Path) -> Ladder:
+        """The ladder that a folder holds."""
+        content = read_sealed(Path(folder) / LADDER)
+        return cls(Path(folder), **content | {"rungs": [Rung(**rung) for rung in content["rungs"]]})
+
+    @property
+    def kept(self) -> Rung:
+        """The highest rung that was kept."""
+        return next(rung for rung in reversed(self.rungs) if rung.kept)
+
+    @property
+    def sentence(self) -> str:
+        """What to do."""
+        best, first = self.kept, self.rungs[0].name
+        if best is self.rungs[0]:
+            return f"Keep what you have: on validation nothing is better than the {first} by a standard error."
+        where = f"{self.monitor}, {self.queries[self.on]} {self.on} queries"
+        what = f"the ranker ({best.name}) differs from the {first} by {best.first_shown} ({where})"
+        if best.low is None or best.high is None or best.low <= 0 <= best.high:
+            return f"No difference beyond chance: {what}."
+        if best.high < 0:
+            return f"Worse, keep what you have: {what}."
+        return f"Better: {what}." if self.on == "test" else f"Better, where it was chosen: {what}; test it on others."
+
+    @cached_property
+    def ranker(self) -> Model:
+        """The ranker, loaded at its first use."""
+        from rerank.models.load import load_model
+
+        return load_model(self.folder / "ranker")
+
+    def to_dataframe(self) -> DataFrame:
+        """A row per rung."""
+        from pandas import DataFrame
+
+        return DataFrame([{key: value for key, value in asdict(rung).items() if key != "below"} for rung in self.rungs])
+
+    def _repr_html_(self) -> str:
+        from rerank.html import shown
+
+        return shown(self.sentence, self.to_dataframe())
+
+    def table(self) -> Table:
+        """A row per rung."""
+        header = ["rung", "kept", "validation", "test", f"against {self.rungs[0].name}", "against the one below"]
+        rows = [
+            plain(
+                *(rung.name, "yes" if rung.kept else "no", f"{rung.validation:.4f}"),
+                "" if rung.test is None else f"{rung.test:.4f}",
+                *(rung.first_shown, rung.below_shown),
+            )
+            for rung in self.rungs
+        ]
+        return header, rows
+
+    def __str__(self) -> str:
+        lines = text_table(*self.table(), names=6)
+        return "\n".join([*lines, "", *self.facts(), "", *textwrap.wrap(self.sentence, WIDTH)])
+
+    def facts(self) -> list[str]:
+        """What stands below the table."""
+        queries = ", ".join(f"{count} {name}" for name, count in self.queries.items())
+        facts = [f"{self.monitor}; queries: {queries}; 95 % intervals over the {self.on} queries."]
+        facts += [f"{r.name}: {r.what}, {r.seconds:.0f} s{f'; {r.note}' if r.note else ''}" for r in self.rungs]
+        facts += [f"{name}: left out, {why}" for name, why in self.left_out.items()]
+        return [line for fact in [*facts, *self.notes] for line in textwrap.wrap(fact, WIDTH, subsequent_indent="  ")]
+
+
+def write_ladder(ladder: Ladder) -> None:
+    """Write the table, the page, and, last, the JSON."""
+    with atomic_write(ladder.folder / "ladder.txt") as file:
+        file.write(f"{ladder}\n")
+    header, rows = ladder.table()
+    table = PageTable("Rungs", header, rows, ladder.facts())
+    bars = [
+        Bar(rung.name, rung.difference or 0.0, rung.low, rung.high, rung.kept, rung.first_shown)
+        for rung in ladder.rungs
+    ]
+    title = f"{ladder.monitor} on {ladder.on}, difference from the {ladder.rungs[0].name}"
+    report = Report(title=ladder.sentence, tables=[table], values={}, baseline="", bars=Bars(title, bars))
+    write_report(report, ladder.folder / "ladder.html")
+    content = {key: value for key, value in vars(ladder).items() if key not in ("folder", "rungs", "ranker")}
+    write_sealed(ladder.folder / LADDER, {"rungs": [asdict(rung) for rung in ladder.rungs]} | content)

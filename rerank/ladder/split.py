@@ -1,0 +1,121 @@
+"""Lists of one split, and what rankers are worth on them, query by query."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from rerank.evaluation.measures import Evaluator
+from rerank.lists.columns import as_name
+from rerank.lists.neighbours import query_groups
+from rerank.lists.view import Lists
+from rerank.models.load import load_model
+from rerank.models.mixed import Mixed
+from rerank.scoring.shared import scores_by
+from rerank.storage.arrow import Array
+
+FOLDS = 5
+"""Folds of the validation queries: what is tuned is worth what it has on queries that it was not tuned on."""
+
+
+@dataclass(frozen=True)
+class Ranker:
+    """A model's scores, a mix of columns, or both.
+
+    Attributes:
+        model: a model's name, or its folder within the ladder's; None for columns alone.
+        columns: their weights, none of them 0.
+        text: the model's weight beside the columns.
+        by: what of columns is summed: z, or reciprocal ranks.
+    """
+
+    model: str | None = None
+    columns: tuple[tuple[str, float], ...] = ()
+    text: float = 1.0
+    by: Literal["z", "rrf"] = "z"
+
+    @classmethod
+    def mix(cls, weights: Iterable[tuple[str, float]], model: str | None = None, text: float = 0.0) -> Ranker:
+        """A mix in its shortest form: without what has no weight."""
+        columns = tuple((name, round(weight, 6)) for name, weight in weights if round(weight, 6))
+        text = round(text, 6)
+        return cls(model if text else None, columns, text if columns else 1.0)
+
+    def __str__(self) -> str:
+        if self.model and not self.columns:
+            return self.model.removesuffix("/best")
+        if self.by == "rrf":
+            return f"reciprocal ranks of {', '.join(name for name, _ in self.columns)}"
+        if not self.model and len(self.columns) == 1:
+            return self.columns[0][0]
+        text = [(self.model.removesuffix("/best"), self.text)] if self.model else []
+        return " + ".join(f"{weight:.2g} {name}" for name, weight in [*self.columns, *text])
+
+
+class Split:
+    """The lists of one split, of which scores of models are kept as columns.
+
+    Args:
+        folder: the ladder's folder.
+        name: ``validation`` or ``test``.
+        monitor: the measure.
+    """
+
+    def __init__(self, folder: Path, name: str, monitor: str) -> None:
+        self.folder, self.name = folder, name
+        self.lists = Lists.open(folder / "lists" / name)
+        assert self.lists.qrels is not None
+        self._evaluator = Evaluator(self.lists.qrels, monitor)
+        self._values: dict[Ranker, Array] = {}
+
+    def column_of(self, model: str) -> str:
+        """The column of a model's scores, which are computed once."""
+        name, store = as_name(f"ladder-{model}"), self.lists.store
+        if name not in store.column_names:
+            score = scores_by(load_model(self.place(model)), "auto", None)
+            store.add_column(name, score(self.lists, self.name), made={"model": model})
+        return name
+
+    def place(self, model: str) -> str:
+        """Where a model is: within the ladder's folder, or wherever its name says."""
+        own = self.folder / model
+        return str(own) if own.is_dir() else model
+
+    def scores(self, ranker: Ranker) -> Array:
+        """What ranks the lists, ``[T]`` float32."""
+        columns = dict(ranker.columns)
+        if ranker.model is not None:
+            columns[self.column_of(ranker.model)] = ranker.text
+            if not ranker.columns:
+                return self.lists.column(self.column_of(ranker.model))
+        return Mixed(None, columns, by=ranker.by).mixed(self.lists, None)
+
+    def values(self, ranker: Ranker) -> Array:
+        """The measure for each query, ``[Q]``."""
+        if ranker not in self._values:
+            self._values[ranker] = self._evaluator(self.lists.run(self.scores(ranker)), str(ranker)).values[0]
+        return self._values[ranker]
+
+    def best(self, options: Sequence[Ranker], queries: Array) -> Ranker:
+        """The option with the highest mean over some queries; of equal ones the first."""
+        return max(options, key=lambda option: float(self.values(option)[queries].mean()))
+
+    def crossed(self, choose: Callable[[Array], Ranker]) -> tuple[Ranker, Array]:
+        """What is chosen on all queries, and values of what is chosen on four fifths for the last fifth, ``[Q]``.
+
+        Args:
+            choose: a ranker, from some of the queries, ``[Q]`` bool.
+        """
+        groups, _ = query_groups(self.lists, "auto", max(1, len(self.lists) // FOLDS))
+        _, group = np.unique(groups, return_inverse=True)
+        shuffled = np.random.default_rng(0).permutation(int(group.max()) + 1)
+        fold = shuffled[group] % FOLDS if len(shuffled) > 1 else np.arange(len(group)) % FOLDS
+        values = np.empty(len(fold))
+        for number in np.unique(fold):
+            of = fold == number
+            values[of] = self.values(choose(~of))[of]
+        return choose(np.ones(len(fold), dtype=bool)), values

@@ -1,0 +1,291 @@
+"""The ladder: rungs earn their places, rankers rank as they were measured, kills change nothing, mistakes are named."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import shutil
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rerank
+from rerank.collections import open_collection
+from rerank.commands.cli import main
+from rerank.errors import UserError
+from rerank.evaluation.measures import evaluate
+from rerank.features.letor import letor_lists
+from rerank.ladder import plan
+from rerank.ladder.climb import better
+from rerank.ladder.result import Ladder
+from rerank.ladder.split import Ranker, Split
+from rerank.lists.build import build_lists
+from rerank.lists.view import Lists
+from rerank.models.load import load_model
+from tests.builders import make_model, random_run, write_collection, write_features, write_folds
+
+MONITOR = "nDCG@10"
+plan.STEPS = 20  # two passes over 30 queries
+SPLITS = {"train": range(30), "validation": range(30, 48), "test": range(48, 60)}
+
+
+def make_splits(folder: Path, shuffled: bool = False) -> dict[str, str]:
+    """Lists of random candidates, of which the column ``good`` knows something."""
+    name = write_collection(folder / "collection", queries=60)
+    lists = build_lists(open_collection(name), random_run(name, [12] * 60), folder / "all")
+    noise = np.random.default_rng(1).normal(size=lists.size)
+    lists.store.add_column("good", (lists.grades + noise).astype(np.float32))
+    places = {}
+    for split, queries in SPLITS.items():
+        part = lists.select([query for query in queries if lists.judged[query]])
+        if shuffled and split == "train":
+            frame = part.to_dataframe()
+            frame["grade"] = np.random.default_rng(2).permutation(frame["grade"])
+            part = Lists.from_dataframe(frame.drop(columns=["rank"], errors="ignore"))
+        part.save(folder / split)
+        places[split] = str(folder / split)
+    return places
+
+
+@pytest.fixture(scope="module")
+def splits(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    return make_splits(tmp_path_factory.mktemp("lists"))
+
+
+@pytest.fixture(scope="module")
+def embedder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A tiny embedding model, as sentence-transformers saves it."""
+    from sentence_transformers import SentenceTransformer, models
+
+    folder = tmp_path_factory.mktemp("embedder")
+    reads = models.Transformer(str(make_model(folder / "bert")))
+    pools = models.Pooling(reads.get_word_embedding_dimension())
+    SentenceTransformer(modules=[reads, pools]).save(str(folder / "tiny"))
+    return str(folder / "tiny")
+
+
+@pytest.fixture(scope="module")
+def text(splits: dict[str, str], embedder: str, tmp_path_factory: pytest.TempPathFactory) -> Ladder:
+    """A whole ladder over texts."""
+    output = tmp_path_factory.mktemp("ladders") / "text"
+    return rerank.auto(**splits, model=embedder, output=output)
+
+
+@pytest.fixture(scope="module")
+def published(text: Ladder) -> str:
+    """A model whose head is trained."""
+    return str(text.folder / "trainings" / "seed-1" / "best")
+
+
+def without_seconds(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: without_seconds(inner) for key, inner in value.items() if key not in ("seconds", "sha256")}
+    return [without_seconds(inner) for inner in value] if isinstance(value, list) else value
+
+
+def check_ladder(ladder: Ladder) -> None:
+    """What holds of every ladder: forms agree, and the choice follows from what was measured."""
+    folder = ladder.folder
+    content = json.loads((folder / "ladder.json").read_text())
+    assert [rung["name"] for rung in content["rungs"]] == [rung.name for rung in ladder.rungs]
+    for rung in content["rungs"]:
+        assert {"name", "kept", "validation", "test", "difference", "low", "high", "seconds"} <= rung.keys()
+    shown = (folder / "ladder.txt").read_text()
+    assert max(map(len, shown.splitlines())) <= 100
+    assert " ".join(ladder.sentence.split()) in " ".join(shown.split())
+    page = (folder / "ladder.html").read_text()
+    assert page.count('class="bar') == len(ladder.rungs) and "http" not in page.split("<body>")[1].split("<script")[0]
+    steps = {path.stem: json.loads(path.read_text()) for path in (folder / "rungs").glob("*.json")}
+    kept: Any = None
+    for rung in ladder.rungs:
+        values = np.array(steps[rung.name.replace(" ", "_")]["values"])
+        assert rung.kept == (kept is None or better(values, kept))
+        kept = values if rung.kept else kept
+    assert Ladder.read(folder).rungs == ladder.rungs
+
+
+def ranking(lists: Lists, ladder: Ladder) -> Any:
+    """The ranking of the saved ranker, of lists as they are in the ladder's folder."""
+    return lists.run(load_model(ladder.folder / "ranker").predict(lists))
+
+
+def test_ladder_over_texts_has_every_rung_that_applies(text: Ladder) -> None:
+    check_ladder(text)
+    assert [rung.name for rung in text.rungs] == [
+        *("first stage", "other evidence", "fused", "fine-tuned", "averaged", "mixed")
+    ]
+    assert text.left_out.keys() == {"as published"}
+    assert text.rungs[1].kept and text.rungs[1].what == "good"
+    assert text.queries == {name: len(Lists.open(text.folder / "lists" / name)) for name in SPLITS}
+
+
+def test_every_saved_ranker_ranks_as_it_was_measured(text: Ladder, published: str, tmp_path: Path) -> None:
+    from rerank.models.mixed import write_ranker
+
+    split = Split(text.folder, "test", MONITOR)
+    steps = [json.loads(path.read_text()) for path in (text.folder / "rungs").glob("*.json")]
+    for number, step in enumerate(step for step in steps if "values" in step):
+        ranker = Ranker(step["model"], tuple(step["columns"].items()), step["text"], step["by"])
+        place = None if ranker.model is None else split.place(ranker.model)
+        write_ranker(place, step["columns"], ranker.text if place else 0.0, tmp_path / str(number), ranker.by)
+        measured = split.lists.run(split.scores(ranker))
+        saved = split.lists.run(load_model(tmp_path / str(number)).predict(split.lists))
+        assert {query: list(measured[query]) for query in measured} == {query: list(saved[query]) for query in saved}
+
+
+def test_the_kept_rung_is_the_ranker(text: Ladder) -> None:
+    lists = Lists.open(text.folder / "lists" / "test")
+    value = evaluate(ranking(lists, text), lists.qrels or {}, MONITOR).mean[MONITOR]
+    assert value == pytest.approx(text.kept.test, abs=1e-12)
+
+
+def test_users_lists_stay_as_they_are(text: Ladder, splits: dict[str, str]) -> None:
+    for place in splits.values():
+        assert set(Lists.open(place).store.column_names) == {Lists.open(place).store.order, "good"}
+
+
+def test_a_published_head_is_a_rung_and_the_start(
+    splits: dict[str, str], published: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [f"--{name}={place}" for name, place in splits.items()]
+    assert main(["auto", *words, "--model", published, "--output", str(tmp_path / "ladder")]) == 0
+    ladder = Ladder.read(tmp_path / "ladder")
+    check_ladder(ladder)
+    assert str(ladder) in capsys.readouterr().out
+    assert "as published" in [rung.name for rung in ladder.rungs] and "averaged" not in ladder.left_out
+    config = (tmp_path / "ladder" / "trainings" / "seed-1" / "config.yaml").read_text()
+    assert published in config
+
+
+def test_a_finished_ladder_is_not_climbed_again(text: Ladder, splits: dict[str, str], embedder: str) -> None:
+    before = {path: path.stat().st_mtime_ns for path in text.folder.rglob("*") if path.is_file()}
+    again = rerank.auto(**splits, model=embedder, output=text.folder)
+    assert again.rungs == text.rungs
+    assert before == {path: path.stat().st_mtime_ns for path in text.folder.rglob("*") if path.is_file()}
+    with pytest.raises(UserError, match="other lists, models or hours"):
+        rerank.auto(**splits, model=embedder, hours=1, output=text.folder)
+
+
+@pytest.mark.parametrize("model", ["MLP", "LightGBM"])
+def test_ladder_over_features(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str) -> None:
+    monkeypatch.setenv("RERANK_HOME", str(tmp_path / "home"))
+    folder = write_folds(tmp_path) / "Fold1"
+    files = {split: str(folder / f"{name}.txt") for split, name in zip(SPLITS, ("train", "vali", "test"), strict=True)}
+    ladder = rerank.auto(**files, model=[model], output=tmp_path / "ladder")
+    check_ladder(ladder)
+    assert "first stage" in ladder.left_out and ladder.rungs[0].name == "other evidence"
+    assert "fine-tuned" in [rung.name for rung in ladder.rungs]
+    users = letor_lists(folder / "test.txt")
+    value = evaluate(ranking(users, ladder), users.qrels or {}, MONITOR).mean[MONITOR]
+    assert value == pytest.approx(ladder.kept.test, abs=1e-12)
+
+
+def test_labels_that_say_nothing_keep_what_needs_no_training(tmp_path: Path, embedder: str) -> None:
+    ladder = rerank.auto(**make_splits(tmp_path, shuffled=True), model=embedder, output=tmp_path / "ladder")
+    check_ladder(ladder)
+    assert ladder.kept.name in ("first stage", "other evidence", "fused")
+
+
+def test_validation_is_kept_back_where_none_is_given(splits: dict[str, str], published: str, tmp_path: Path) -> None:
+    ladder = rerank.auto(splits["train"], model=published, hours=0, output=tmp_path / "ladder")
+    check_ladder(ladder)
+    assert ladder.on == "validation" and "test" not in ladder.queries
+    assert sum(ladder.queries.values()) == len(Lists.open(splits["train"]))
+    assert any("kept back" in note for note in ladder.notes) and any("few" in note for note in ladder.notes)
+    assert "fine-tuned" in ladder.left_out and not (tmp_path / "ladder" / "trainings").exists()
+
+
+def test_hours_bound_the_trainings(splits: dict[str, str], published: str, tmp_path: Path) -> None:
+    ladder = rerank.auto(**splits, model=published, hours=1e-6, output=tmp_path / "ladder")
+    assert "does not fit" in ladder.left_out["fine-tuned"]
+    assert not list((tmp_path / "ladder" / "trainings").iterdir())
+
+
+def test_what_is_there_is_not_done_again(text: Ladder, splits: dict[str, str], embedder: str, tmp_path: Path) -> None:
+    output = tmp_path / "ladder"
+    shutil.copytree(text.folder, output)
+    for name in ("ladder.json", "rungs/fused.json", "rungs/mixed.json", "ranker"):
+        shutil.rmtree(output / name) if name == "ranker" else (output / name).unlink()
+    trained = {path: path.stat().st_mtime_ns for path in (output / "trainings").rglob("*.safetensors")}
+    rerank.auto(**splits, model=embedder, output=output)
+    found, expected = (json.loads((place / "ladder.json").read_text()) for place in (output, text.folder))
+    assert without_seconds(found) == without_seconds(expected)
+    assert trained == {path: path.stat().st_mtime_ns for path in (output / "trainings").rglob("*.safetensors")}
+
+
+def climb(splits: dict[str, str], model: str, output: str) -> None:
+    rerank.auto(**splits, model=model, output=output)
+
+
+@pytest.mark.slow
+def test_killed_ladder_goes_on_and_ends_the_same(
+    text: Ladder, splits: dict[str, str], embedder: str, tmp_path: Path
+) -> None:
+    output = tmp_path / "ladder"
+    marks = ["rungs/other_evidence.json", "trainings/seed-1/metrics.jsonl", "trainings/seed-2/best", "averages"]
+    for mark in marks:
+        process = multiprocessing.get_context("spawn").Process(target=climb, args=(splits, embedder, str(output)))
+        process.start()
+        deadline = time.monotonic() + 240
+        while not (output / mark).exists() and process.is_alive() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert process.pid is not None
+        os.kill(process.pid, signal.SIGKILL)
+        process.join()
+        assert not (output / "ladder.json").exists()
+    rerank.auto(**splits, model=embedder, output=output)
+    found, expected = (json.loads((place / "ladder.json").read_text()) for place in (output, text.folder))
+    assert without_seconds(found) == without_seconds(expected)
+
+
+def refused(match: str, **asked: Any) -> None:
+    with pytest.raises(UserError, match=match) as caught:
+        rerank.auto(**asked)
+    assert "\n" not in str(caught.value)
+    assert not Path(asked["output"]).exists(), "before any work"
+
+
+def test_mistakes_are_named_before_any_work(splits: dict[str, str], tiny_model: Path, tmp_path: Path) -> None:
+    output, model = tmp_path / "ladder", str(tiny_model)
+    few = Lists.open(splits["train"]).select(range(5))
+    refused("too few to keep some back", train=few, model=model, output=output)
+    refused("test: .* are in the validation lists", **splits | {"test": splits["validation"]}, output=output)
+    refused("validation: .* are in the train lists", **splits | {"validation": splits["train"]}, output=output)
+    frame = Lists.open(splits["test"]).to_dataframe().drop(columns=["grade"])
+    unjudged = Lists.from_dataframe(frame)
+    refused("test: .*no judgments", **splits | {"test": unjudged}, model=model, output=output)
+    shutil.copytree(splits["test"], tmp_path / "test")
+    Lists.open(tmp_path / "test").store.drop_column("good")
+    refused("test: .*no column good", **splits | {"test": str(tmp_path / "test")}, model=model, output=output)
+    refused("hours: in 0 hours .* cannot be trained", **splits, model=model, hours=0, output=output)
+    refused("hours: must be at least 0", **splits, model=model, hours=-1, output=output)
+    refused("no/such/model", **splits, model="no/such/model", output=output)
+    refused("LightGBM reads feature vectors", **splits, model=["LightGBM"], output=output)
+
+
+def test_a_folder_of_something_else_is_refused(splits: dict[str, str], tiny_model: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(UserError, match="holds no ladder"):
+        rerank.auto(**splits, model=str(tiny_model), output=tmp_path)
+
+
+def test_feature_lists_take_no_text_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RERANK_HOME", str(tmp_path / "home"))
+    path = str(write_features(tmp_path / "train.txt"))
+    refused("reads texts", train=path, model="some/encoder", output=tmp_path / "ladder")
+
+
+def test_a_rung_has_to_gain_more_than_a_standard_error() -> None:
+    rng = np.random.default_rng(0)
+    base = rng.uniform(size=100)
+    assert better(base + 0.1 + rng.normal(scale=0.1, size=100), base)
+    assert not better(base, base) and not better(base - 0.1, base)
+    difference = rng.normal(size=100)
+    difference -= difference.mean()
+    error = difference.std(ddof=1) / 10
+    assert better(base + difference + 1.01 * error, base) and not better(base + difference + 0.99 * error, base)
