@@ -41,7 +41,10 @@ CASES: dict[str, tuple[list[str], str]] = {
     "a run without a line": ([*RUN, "DIR/empty.trec"], r"run empty: has no candidate"),
     "a truncated Parquet run": ([*RUN, "DIR/cut.parquet"], r"cut\.parquet: not a readable Parquet file"),
     "a truncated compressed run": ([*RUN, "DIR/cut.trec.gz"], r"cut\.trec\.gz: cannot be decompressed"),
-    "a Parquet run without ids": ([*RUN, "DIR/no_ids.parquet"], r"no_ids\.parquet: row 1: no document id"),
+    "a Parquet run without ids": (
+        [*RUN, "DIR/no_ids.parquet"],
+        r"no_ids\.parquet: no document id; fields: query_id, document, score",
+    ),
     # What engines answered: hits:
     "hits without text": ([*HITS, "hits:DIR/no_text.jsonl"], r"no_text\.jsonl:2: document 'd2' has no text"),
     "two texts of one id": ([*HITS, "hits:DIR/two_texts.jsonl"], r"two_texts\.jsonl:2: document 'd1' has another text"),
