@@ -127,7 +127,10 @@ def add(
             "add: say what: --run NAME=FILE, --model FOLDER, --embed MODEL, --out-of-fold EXPERIMENT or --drop NAME"
         )
     if not (model or embed or out_of_fold):
-        check_unused("is for a model's column; a file's is called --run NAME=FILE", add, name=name, precision=precision)
+        check_unused("is for a model's column; a file's is called --run NAME=FILE", add, name=name)
+        check_unused(
+            "is for a model's scores; name one with --model, --embed or --out-of-fold", add, precision=precision
+        )
     if not (model or out_of_fold):
         why = "is for a model's scores; name one with --model or --out-of-fold"
         check_unused(why, add, in_sample=in_sample, token_budget=token_budget)

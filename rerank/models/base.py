@@ -80,6 +80,14 @@ class Model(Described, ABC):
         An untrained model scores with weights drawn with seed 42, and a warning says so.
         """
 
+    def check(self, lists: Any) -> None:
+        """Refuse lists that lack what the model reads of them, before any work is done.
+
+        Raises:
+            UserError: says what is missing.
+        """
+        return
+
     def untrained(self) -> str:
         """What of the model is as it was drawn, so that its scores say nothing; empty for one that was trained."""
         return ""

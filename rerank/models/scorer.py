@@ -58,13 +58,6 @@ class Scorer(Model, nn.Module):
         """
         return None
 
-    def check(self, lists: Lists) -> None:
-        """Refuse lists that lack what the model reads of them, before any work is done.
-
-        Raises:
-            UserError: says what is missing.
-        """
-
     @abstractmethod
     def inputs(self, lists: Lists) -> Inputs:
         """Prepare (tokenise, normalise) a lists folder for this model."""

@@ -41,6 +41,7 @@ class Parts:
     """
 
     def __init__(self, place: Path, model: Model, lists: Lists, made: Mapping[str, Any]) -> None:
+        model.check(lists)
         names = getattr(model, "names", None) or model.columns  # of vectors, what training settled
         files = {name.partition("/")[0].partition(SCALED)[0] for name in names}
         columns = {name: lists.store.column_hash(name) for name in files}

@@ -41,7 +41,7 @@ def run_folds(folder: Path, **changes: Any) -> Path:
     config = {
         "output": str(folder / "out"),
         "base": {
-            "data": {"class_path": "FoldsData", "init_args": {"lists": str(folder / "lists"), "folds": 3, "depth": 1}},
+            "data": {"class_path": "FoldsData", "init_args": {"lists": str(folder / "lists"), "folds": 3, "depth": 2}},
             "epochs": 1,
             "batch_size": 4,
             "precision": "fp32",
@@ -64,7 +64,12 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
     make_lists_with_added(folder)
     make_model(folder / "model")
     model = ENCODER | {"init_args": ENCODER["init_args"] | {"name": str(folder / "model")}}  # type: ignore[operator]
-    run_folds(folder, methods={"SmoothI | 1": {"set": {"loss": "SmoothINDCG", "model": model}}})
+    still = {
+        "loss": "SmoothINDCG",
+        "model": model,
+        "data.init_args.validation": False,
+    }  # or all could stay at the start
+    run_folds(folder, methods={"SmoothI | 1": {"set": still}}, first_stage="show")
     return folder
 
 

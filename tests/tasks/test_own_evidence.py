@@ -40,7 +40,7 @@ def test_the_nearest_documents_alone_and_with_bm25(tmp_path: Path, collection: s
     found, cosines = both.column("dense"), both.column("all")
     known = ~np.isnan(found)
     assert known.sum() == sum(len(ranked) for ranked in dense.run().values()) and not np.isnan(cosines).any()
-    np.testing.assert_allclose(found[known], cosines[known], atol=1e-5)
+    np.testing.assert_allclose(found[known], cosines[known], atol=5e-3)  # bf16, other batch mates
 
 
 def test_titles_are_queries_of_documents_without_them(tmp_path: Path) -> None:

@@ -108,7 +108,8 @@ def test_graded_answers_with_ranks_addresses_and_missing_grades(
         grades = rows.sort_values("rank")["grade"].fillna(0).to_numpy()
         by_hand.append((grades[:5] * gains).sum() / (np.sort(grades)[::-1][:5] * gains).sum())
     assert run.beside["test"]["first"] == pytest.approx(np.mean(by_hand))
-    (line,) = (line for line in str(run).splitlines() if line.startswith("test: "))
+    line, before = (line for line in str(run).splitlines() if line.startswith("test: "))
+    assert ", start " in before
     assert f"first stage rank {np.mean(by_hand):.4f}, difference" in line and line.rpartition(": ")[2] in (
         *("better", "too close to call", "no difference", "worse, do not use it as it is"),
     )
