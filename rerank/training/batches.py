@@ -98,8 +98,8 @@ class Batches:
         start, end = self.lists.offsets[query], self.lists.offsets[query + 1]
         seed = seed_of(self.seed, visit, self.lists.query_ids[query] + f" again {times}" * bool(times))
         labels = self.lists.grades[start:end]
-        left_out = None if self.left_out is None else self.left_out[start:end]
-        chosen = self.sampler.sample(labels, seed, left_out)
+        left_out = () if self.left_out is None else (self.left_out[start:end],)  # a user's sampler may take no third
+        chosen = self.sampler.sample(labels, seed, *left_out)
         return ListSample(query, start + np.arange(len(labels))[chosen], seed)  # or a mask
 
 
