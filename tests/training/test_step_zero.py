@@ -67,22 +67,29 @@ def test_the_start_is_the_model_as_it_was_drawn(tmp_path: Path, caplog: pytest.L
     assert ", start " in str(training)
 
 
-@pytest.mark.parametrize(
-    "words", [["--optimization.head_lr=0"], ["--optimization.head_lr=1e4", "--optimization.warmup=0"]]
-)
-def test_where_nothing_is_learned_the_start_stays(tmp_path: Path, words: list[str]) -> None:
-    """A rate of 0, and one that is far too high."""
-    good, splits = trained(tmp_path, "--epochs=5", "--optimization.head_lr=1e-2")
-    start = good.folder / "best"
+def test_where_nothing_is_learned_the_start_stays(tmp_path: Path) -> None:
+    training, splits = trained(tmp_path, "--epochs=2", "--optimization.head_lr=0")
     assert splits.validation is not None
-    again = [f"--output={tmp_path / 'again'}", "--epochs=2", *words]
-    training, _ = trained(tmp_path, *again)
-    model = training.model
-    if training.start["validation"]["difference"] == 0:
-        assert (model.predict(splits.validation) == untouched(splits).predict(splits.validation)).all()
-        assert training.start["test"]["difference"] == 0
-    assert words[0].endswith("1e4") or training.start["validation"]["difference"] == 0
-    assert training.start["validation"]["difference"] >= 0 and start.exists()
+    assert (training.model.predict(splits.validation) == untouched(splits).predict(splits.validation)).all()
+    assert [training.start[name]["difference"] for name in ("validation", "test")] == [0, 0]
+
+
+def test_a_ruined_training_ends_with_the_start(tmp_path: Path) -> None:
+    """The labels of the training lists are turned round, so that every epoch is worse than the model that starts."""
+    write_folds(tmp_path / "made")
+    folder = tmp_path / "made" / "Fold1"
+    lines = (folder / "train.txt").read_text().splitlines()
+    (folder / "train.txt").write_text("".join(f"{2 - int(line[0])}{line[1:]}\n" for line in lines))
+    training, splits = trained(
+        tmp_path, "--epochs=5", "--optimization.head_lr=1e-1", f"--output={tmp_path / 'ruined'}", "--seed=3"
+    )
+    lists = splits.validation
+    assert lists is not None
+    epochs = training.history["validation/nDCG@5"].dropna()
+    start = training.start["validation"]["first"]
+    assert len(epochs) == 5 and (epochs < start).all(), "or the test shows nothing"
+    assert training.start["validation"]["ours"] == start
+    assert (training.model.predict(lists) == untouched(splits, 3).predict(lists)).all()
 
 
 def test_without_validation_nothing_is_measured_before(tmp_path: Path) -> None:
