@@ -94,6 +94,7 @@ def add(
     seed: int | None = None,
     drop: list[str] | None = None,
     in_sample: bool = False,
+    no_mix: bool = False,
     precision: Literal["auto", "bf16", "fp32"] = "auto",
     token_budget: int | None = None,
 ) -> None:
@@ -115,6 +116,7 @@ def add(
         drop: columns to remove, before others are added.
         in_sample: let the model score queries that it was trained on. A model trained on such a column learns to trust
             what this one memorised.
+        no_mix: scores of the model alone, where it was saved with a mix.
         precision: arithmetic of the model's encoder; auto takes bf16 where the hardware is fast at it.
         token_budget: padded tokens (documents, for feature vectors) per forward pass; null takes the model's own.
     """
@@ -134,6 +136,8 @@ def add(
     if not (model or out_of_fold):
         why = "is for a model's scores; name one with --model or --out-of-fold"
         check_unused(why, add, in_sample=in_sample, token_budget=token_budget)
+    if not model:
+        check_unused("is for the scores of --model", add, no_mix=no_mix)
     several = [key for key, value in (("model", model), ("embed", embed), ("out_of_fold", out_of_fold)) if value]
     if len(several) > 1:
         raise UserError(f"{several[0]}: is no part of --{several[1].replace('_', '-')}; say one at a time")
@@ -149,7 +153,8 @@ def add(
     if model is not None:
         from rerank.scoring.column import add_model
 
-        add_model(lists, model, name, precision=precision, budget=token_budget, in_sample=in_sample)
+        mix = not no_mix
+        add_model(lists, model, name, precision=precision, budget=token_budget, in_sample=in_sample, mix=mix)
     if embed is not None:
         from rerank.scoring.cosines import add_cosines
 
@@ -192,6 +197,7 @@ def rerank(
     output: str | None = None,
     stdin: bool = False,
     depth: Count | None = None,
+    no_mix: bool = False,
     first_stage_weight: str = "0",
     precision: Literal["auto", "bf16", "fp32"] = "auto",
     token_budget: Count | None = None,
@@ -208,12 +214,15 @@ def rerank(
         stdin: read queries with their documents from standard input, a JSON object per line, and answer each with a
             line: {"query": "…", "documents": ["…"]} with {"ranking": [{"index": 0, "score": 1.5}]}.
         depth: candidates reranked per query; null takes all of the list. Deeper ones are left out.
+        no_mix: rank by the model alone, where it was saved with a mix.
         first_stage_weight: share of the first stage's scores (z-normalised per query) in the final score, 0 to 1, or
-            "tuned" for the share that the model's training found best on its validation lists.
+            "tuned" for the share that the model's training found best on its validation lists. A model that was saved
+            with a mix needs none.
         precision: arithmetic of the encoder; auto takes bf16 where the hardware is fast at it.
         token_budget: padded tokens (documents, for feature vectors) per forward pass; null takes the model's own.
     """
     if stdin:
+        from rerank.models.load import load_model
         from rerank.tasks.answer import answer_lines
 
         why = "--stdin reads from the standard input, and answers on the standard output"
@@ -221,7 +230,7 @@ def rerank(
         check_unused("--stdin scores all documents of a line; its top_k limits the answer", rerank, depth=depth)
         check_unused("--stdin has no first stage to mix in", rerank, first_stage_weight=first_stage_weight)
         with open(1, "w", encoding="utf-8", closefd=False) as out:  # whatever the terminal's encoding is
-            failed = answer_lines(model, sys.stdin.buffer, out, token_budget, precision)
+            failed = answer_lines(load_model(model, mix=not no_mix), sys.stdin.buffer, out, token_budget, precision)
         if failed:
             raise UserError("some lines could not be answered; each says why")
         return
@@ -233,8 +242,8 @@ def rerank(
     from rerank.tasks.rerank_lists import ranked_with
 
     check_apart(str(output), lists=lists, model=model)
-    ranked, weight = ranked_with(model, str(lists), depth, first_stage_weight, token_budget)
-    write_reranked(model, ranked, str(output), weight, precision=precision, budget=token_budget)
+    ranked, weight = ranked_with(model, str(lists), depth, first_stage_weight, token_budget, not no_mix)
+    write_reranked(model, ranked, str(output), weight, mix=not no_mix, precision=precision, budget=token_budget)
 
 
 def auto(

@@ -60,9 +60,10 @@ def add_out_of_fold(
 ) -> Coverage:
     """Score every list with the one model of a cross-validation that was neither trained nor validated on its query.
 
-    The scores are what stacked generalisation (Wolpert 1992) trains its second level on. All candidates get one, also
-    those beyond the depth at which the experiment tested, and added ones. The lists may be others than those of the
-    experiment (deeper, or of other systems), as long as the queries are its. Resumes as :func:`add_model` does.
+    Models score by themselves: the share of a first stage would differ from fold to fold. The scores are what stacked
+    generalisation (Wolpert 1992) trains its second level on. All candidates get one, also those beyond the depth at
+    which the experiment tested, and added ones. The lists may be others than those of the experiment (deeper, or of
+    other systems), as long as the queries are its. Resumes as :func:`add_model` does.
 
     Args:
         folder: the lists folder.
@@ -93,9 +94,9 @@ def add_out_of_fold(
             shares.append(Share(fold.best, mine))
     if not shares:
         raise UserError(f"{lists.store}: has no queries")
-    known = [[fold.name, fold.id, model_hash(fold.best)] for fold in folds]
+    known = [[fold.name, fold.id, model_hash(fold.best, mix=False)] for fold in folds]
     about = f"{Path(experiment).absolute().name}: {method}, seed {seed}, out of fold"
-    return score_column(store, name, shares, {"model": about, "sha256": id_of(known)}, precision, budget)
+    return score_column(store, name, shares, {"model": about, "sha256": id_of(known)}, precision, budget, mix=False)
 
 
 def chosen(experiment: Path, method: str | None, seed: int | None) -> tuple[str, int, list[dict[str, Any]]]:

@@ -76,7 +76,7 @@ class Split:
         """The column of a model's scores, which are computed once."""
         name, store = as_name(f"ladder-{model}"), self.lists.store
         if name not in store.column_names:
-            score = scores_by(load_model(self.place(model)), "auto", None)
+            score = scores_by(load_model(self.place(model), mix=False), "auto", None)
             store.add_column(name, score(self.lists, self.name), made={"model": model})
         return name
 

@@ -52,6 +52,38 @@ PROMPT = (
     "behind it as well; scores differ then."
 )
 
+PARTS = {
+    "z": """def part(numbers):  # z
+    numbers = np.asarray(numbers, dtype=np.float32).astype(np.float64)
+    return (numbers - numbers.mean()) / numbers.std() if np.ptp(numbers) else np.zeros(len(numbers))
+""",
+    "rrf": """def part(numbers):  # reciprocal rank
+    best_first = np.argsort(-np.asarray(numbers, dtype=np.float32), kind="stable")
+    return 1 / (61 + np.argsort(best_first))
+""",
+}
+"""What a mix sums, as code."""
+
+MIXED = """## Mix
+
+As a ranker (`rerank.load`, `rerank rerank`) it ranks by {formula}, with {what} over all candidates of a query; one \
+that a system did not return has {lacking}. Ties keep the first stage's order. The weights are in `rerank.json`; \
+`rerank.load(path, mix=False)`, `--no-mix` and other libraries give `score`, the model alone. Without `rerank`, of the \
+documents of one query and their `scores`:
+
+```python
+import numpy as np
+
+columns = {columns}  # numbers of the documents, in the first stage's order
+
+
+{part}
+
+mixed = {code}
+best_first = np.argsort(-mixed.astype(np.float32), kind="stable")
+```
+"""
+
 USE_FEATURES = """```sh
 rerank rerank --model . --lists FILE --output run.trec
 ```
@@ -89,7 +121,27 @@ def write_card(
         f"## Use\n\n{_use(contract, plain) if 'head' in contract else USE_FEATURES}\n",
     ]
     with atomic_write(folder / CARD) as file:
-        file.write("\n".join(parts))
+        file.write(with_mix("\n".join(parts), contract.get("mix")))
+
+
+def with_mix(card: str, mix: Mapping[str, Any] | None) -> str:
+    """A card that says what is mixed in, in place of what it said of that before; None where nothing is."""
+    alone = re.sub(r"\n## Mix\n.*?(?=\n## |\Z)", "", card, flags=re.DOTALL)
+    if mix is None:
+        return alone
+    z, text = mix["by"] == "z", mix["text"]
+    name = "z" if z else "rr"
+    terms = [(weight, column) for column, weight in mix["columns"].items()]
+    return f"{alone}\n" + MIXED.format(
+        formula="`" + " + ".join(f"{weight:.4g} {name}({of})" for weight, of in [*terms, (text, "score")]) + "`",
+        what="z by mean and deviation" if z else "rr = 1 / (60 + rank)",
+        lacking="the lowest z of the others" if z else "rr = 0",
+        columns=json.dumps({column: [12.5, 11.0] for _, column in terms}),
+        part=PARTS[mix["by"]],
+        code=" + ".join(
+            [*(f"{weight} * part(columns[{json.dumps(of)}])" for weight, of in terms), f"{text} * part(scores)"]
+        ),
+    )
 
 
 def _metadata(

@@ -21,7 +21,9 @@ from rerank.errors import UserError
 from rerank.lists.split_hashes import SCALED
 from rerank.models.added import check_added
 from rerank.models.base import Model
+from rerank.models.card import with_mix
 from rerank.models.contract import (
+    CARD,
     CONTRACT,
     FUSION,
     MIX,
@@ -97,7 +99,7 @@ class Mixed(Model):
             try:
                 lists.select([]).column(name)
             except UserError as error:
-                raise UserError(f"the ranker mixes in column {name}; {error}") from error
+                raise UserError(f"the ranker mixes in column {name}; {error}{self._or_alone()}") from error
         check_added(lists, list(self.weights))
 
     def predict(self, lists: Lists) -> Array:
@@ -131,8 +133,15 @@ class Mixed(Model):
             UserError: a column is missing, or has not a number, or None, for every document.
         """
         reader = "the ranker mixes in"
+        if lacking := [name for name in self.weights if name not in (columns or {})]:
+            raise UserError(
+                f"columns: {reader} column {lacking[0]}; give its scores of the documents{self._or_alone()}"
+            )
         values = [given_column(columns or {}, name, len(scores), reader) for name in self.weights]
         return self._sum(values if self.model is None else [*values, scores])
+
+    def _or_alone(self) -> str:
+        return "" if self.model is None else "; or rank by the model alone: --no-mix, rerank.load(…, mix=False)"
 
     def _sum(self, parts: Sequence[Array]) -> Array:
         """The mix of a list, ``[n]`` float32, from the numbers of each column and, where there is a model, its scores.
@@ -232,6 +241,8 @@ def write_ranker(
             load_model(model).save(folder)
         contract = {key: value for key, value in read_contract(folder).items() if key != MIX}
         write_sealed(folder / CONTRACT, contract | mix)
+        if (card := folder / CARD).is_file():
+            card.write_text(with_mix(card.read_text(encoding="utf-8"), mix.get(MIX)), encoding="utf-8")
 
 
 def _checked_mix(model: object, columns: Mapping[str, float], text: float, by: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from rerank.lists.add import Coverage, is_there
 from rerank.lists.columns import as_name, check_name
 from rerank.lists.store import Store
 from rerank.lists.view import Lists
-from rerank.models.contract import AFTERWARDS, FILES, read_contract
+from rerank.models.contract import AFTERWARDS, FILES, MIX, read_contract
 from rerank.models.load import load_model
 from rerank.models.weights import find_model, initial_hashes
 from rerank.scoring.in_sample import check_out_of_sample
@@ -50,6 +50,7 @@ def add_model(
     precision: Precision = "auto",
     budget: int | None = None,
     in_sample: bool = False,
+    mix: bool = True,
 ) -> Coverage:
     """Score all candidates of a lists folder with a trained model, added ones included, into a column.
 
@@ -64,6 +65,7 @@ def add_model(
         budget: padded tokens (documents, for feature vectors) per forward pass; None takes the model's own.
         in_sample: whether to score queries that the model was trained on: what learns from the column then learns to
             trust the model's memory.
+        mix: whether a ranker mixes, or is its model alone.
 
     Returns:
         What the column covers.
@@ -77,12 +79,18 @@ def add_model(
     lists = Lists.of(store).with_added()
     if not in_sample:
         check_out_of_sample(lists, model)
-    made = {"model": run_name(model), "sha256": model_hash(model)}
-    return score_column(store, name, [Share(Path(model), lists)], made, precision, budget)
+    made = {"model": run_name(model), "sha256": model_hash(model, mix)}
+    return score_column(store, name, [Share(Path(model), lists)], made, precision, budget, mix)
 
 
 def score_column(
-    store: Store, name: str, shares: Sequence[Share], made: Mapping[str, Any], precision: Precision, budget: int | None
+    store: Store,
+    name: str,
+    shares: Sequence[Share],
+    made: Mapping[str, Any],
+    precision: Precision,
+    budget: int | None,
+    mix: bool = True,
 ) -> Coverage:
     """Score all candidates of a folder into a column, each list by the model whose share it is.
 
@@ -95,6 +103,7 @@ def score_column(
         made: what the column remembers of what it was made from.
         precision: arithmetic of the encoders.
         budget: padded tokens (documents, for feature vectors) per forward pass; None takes the model's own.
+        mix: whether rankers mix, or are their models alone.
 
     Returns:
         What the column covers.
@@ -106,7 +115,7 @@ def score_column(
     place = store.folder / "columns" / f".{name}.parts"
     with group() as main:
         with together():
-            model = load_model(shares[0].model)
+            model = load_model(shares[0].model, mix)
             check_scoring(model, precision, budget)
             exact = placed(model, precision)
             made = {**made, "precision": exact}
@@ -118,9 +127,9 @@ def score_column(
                     title = f"column {name}" + (f", share {number + 1}" if len(shares) > 1 else "")
                     with together():
                         if number:
-                            model = load_model(share.model)
+                            model = load_model(share.model, mix)
                             placed(model, precision)
-                        about = {**made, "scorer": model_hash(share.model)}
+                        about = {**made, "scorer": model_hash(share.model, mix)}
                         parts = Parts(place, model, share.lists, about)
                     values[share.lists.row_numbers] = score_shared(
                         model, share.lists, precision=exact, budget=budget, progress=title, parts=parts
@@ -146,9 +155,10 @@ def run_name(model: str | Path) -> str:
     return as_name(path.absolute().parent.name if path.name == "best" else path.name)
 
 
-def model_hash(model: str | Path) -> str:
-    """The hash of what decides a model's scores."""
+def model_hash(model: str | Path, mix: bool = True) -> str:
+    """The hash of what decides the scores of a model, or of a ranker that mixes."""
     contract = read_contract(Path(model))
     files = contract[FILES] if contract else initial_hashes(find_model(str(model)))
-    known = {key: value for key, value in contract.items() if key not in (FILES, *AFTERWARDS)}
+    left_out = (FILES, *AFTERWARDS, *([] if mix else [MIX]))
+    known = {key: value for key, value in contract.items() if key not in left_out}
     return id_of({"contract": known, "files": files})

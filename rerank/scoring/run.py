@@ -27,6 +27,7 @@ def write_reranked(
     output: str | Path,
     weight: float = 0.0,
     *,
+    mix: bool = True,
     precision: Precision = "auto",
     budget: int | None = None,
 ) -> None:
@@ -37,17 +38,18 @@ def write_reranked(
         lists: the lists.
         output: the run file; the parts lie beside it until it is whole.
         weight: the first stage's share of the scores.
+        mix: whether a ranker mixes, or is its model alone.
         precision: arithmetic of the encoder.
         budget: padded tokens (documents, for feature vectors) per forward pass; None takes the model's own.
 
     Raises:
         UserError: lists that lack what the model reads.
     """
-    made = {"scorer": model_hash(model)}
+    made = {"scorer": model_hash(model, mix)}
     place = Path(output).parent / f".{Path(output).name}.parts"
     with group() as main, kept_in(place, "reranking", main):
         with together():
-            scorer = load_model(model)
+            scorer = load_model(model, mix)
             check_scoring(scorer, precision, budget)
             exact = placed(scorer, precision)
             parts = Parts(place, scorer, lists, made | {"precision": exact})

@@ -57,7 +57,8 @@ def export_model(
     """Write a trained cross-encoder as ONNX or OpenVINO, beside its own weights, where sentence-transformers finds it.
 
     Every file is compared with the model: in float32 by the scores of 64 candidates, of which none may differ by more
-    than 1e-4; in int8 by nDCG@10 of the reranked lists. What fails is refused, and nothing is written.
+    than 1e-4; in int8 by nDCG@10 of the reranked lists. What fails is refused, and nothing is written. Of a ranker that
+    mixes the files have the model; ``rerank.json`` and the card keep the mix.
 
     Args:
         model: folder of a trained cross-encoder, such as runs/x/best.
@@ -76,6 +77,7 @@ def export_model(
         UserError: a model that no other library could run, a package that is missing, or a file that fails.
     """
     from rerank.lists.view import Lists
+    from rerank.models.contract import MIX, read_contract
     from rerank.models.load import load_model
     from rerank.models.text.graphs import FILES, with_origins
     from rerank.storage.files import atomic_folder
@@ -86,7 +88,9 @@ def export_model(
         if kind not in FILES:
             raise UserError(f"formats: there is no {kind!r}{nearest(kind, FILES)}; there are {', '.join(FILES)}")
     kinds = with_origins(formats or ["onnx"])
-    scorer = _checked(load_model(model), str(model))
+    scorer = _checked(load_model(model, mix=False), str(model))
+    if mix := read_contract(Path(model)).get(MIX):
+        log.info("files score by the model alone; weights of %s stay in rerank.json", ", ".join(mix["columns"]))
     opened = lists if isinstance(lists, Lists) else Lists.open(lists)
     opened = opened if depth is None else opened.top(depth)
     judged = any(any(grades.values()) for grades in (opened.qrels or {}).values())
@@ -107,15 +111,9 @@ def _checked(model: Any, name: str) -> CrossEncoder:
     Raises:
         UserError: why it cannot.
     """
-    from rerank.models.mixed import Mixed
     from rerank.models.text.cross_encoder import CrossEncoder
     from rerank.models.text.decoder import Decoder
 
-    if isinstance(model, Mixed):
-        raise UserError(
-            f"{name}: mixes in {', '.join(model.weights)}, which an exported file does not read; "
-            "rerank.load(…, mix=False).save(…) makes a model of its text part alone"
-        )
     if isinstance(model, Decoder):
         raise UserError(f"{name}: a decoder is not exported; merge() and save() make a whole model that others serve")
     if not isinstance(model, CrossEncoder):

@@ -25,13 +25,15 @@ def rerank_lists(
 ) -> RunTable:
     """Score ranked lists with a trained model, and rank them by it.
 
+    A model that was saved with a mix mixes; ``rerank.load(model, mix=False)`` ranks by the model alone.
+
     Args:
         model: folder of a trained model, such as runs/x/best.
         lists: lists folder made by ``rerank retrieve``, or a file of feature vectors (LETOR, svmlight).
         depth: candidates reranked per query; null takes all of the list. Deeper ones are left out.
         first_stage_weight: share of the first stage's scores (z-normalised per query) in the final score, 0 to 1, or
-            "tuned" for the share that the model's training found best on its validation lists. Not for a ranker that
-            mixes by weights of its own.
+            "tuned" for the share that the model's training found best on its validation lists. A model that was saved
+            with a mix needs none.
         precision: arithmetic of the encoder; auto takes bf16 where the hardware is fast at it.
         token_budget: padded tokens (documents, for feature vectors) per forward pass; null takes the model's own.
 
@@ -68,6 +70,7 @@ def ranked_with(
     depth: int | None = None,
     first_stage_weight: str | float = "0",
     token_budget: int | None = None,
+    mix: bool = True,
 ) -> tuple[Lists, float]:
     """The lists that a model is to score, and the first stage's share; see :func:`rerank_lists`.
 
@@ -76,7 +79,7 @@ def ranked_with(
     """
     from rerank.lists.view import Lists
     from rerank.models.base import Model
-    from rerank.models.contract import read_contract
+    from rerank.models.contract import MIX, read_contract
     from rerank.models.mixed import Mixed
 
     check_arguments(rerank_lists, {"depth": depth, "token_budget": token_budget})
@@ -85,6 +88,8 @@ def ranked_with(
             raise UserError(f"{name}: expected a rerank.{kind.__name__} or its folder, not {reprlib.repr(value)}")
     contract = read_contract(Path(model)) if not isinstance(model, Model) else {}
     contract |= model.contract() if isinstance(model, Mixed) else {}
+    if not mix:
+        contract.pop(MIX, None)
     weight = share_of(first_stage_weight, contract, str(model))
     ranked: Lists = lists if isinstance(lists, Lists) else open_lists(lists, contract.get("layout"))
     if weight and ranked.store.order is None:
@@ -113,12 +118,20 @@ def share_of(text: str | float, contract: dict[str, Any], model: str) -> float:
     >>> share_of("0.3", {}, "runs/x/best"), share_of("tuned", {"first_stage_weight": 0.2}, "runs/x/best")
     (0.3, 0.2)
 
+    A model that was saved with its mix has the share in it:
+
+    >>> share_of("tuned", {"first_stage_weight": 0.2, "mix": {"columns": {"bm25": 0.2}}}, "runs/x/best")
+    0.0
+
     Raises:
         UserError: neither a share nor "tuned", or a model that was not tuned.
     """
+    if "mix" in contract and text == "tuned" and "first_stage_weight" in contract:
+        return 0.0
     if "mix" in contract and str(text) not in ("0", "0.0"):
         raise UserError(
-            f"first_stage_weight: {model} mixes by weights of its own; leave it out, or mix rerank.load(…, mix=False)"
+            f"first_stage_weight: {model} mixes by weights of its own; leave it out, or mix the model alone: --no-mix, "
+            "rerank.load(…, mix=False)"
         )
     if text == "tuned":
         if "first_stage_weight" not in contract:

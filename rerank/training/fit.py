@@ -19,6 +19,8 @@ from rerank.errors import NotFoundError, UserError
 from rerank.evaluation.beside import Beside
 from rerank.evaluation.measure_names import parse_measure
 from rerank.kernels.precision import exact_float32
+from rerank.models.contract import MIX, read_contract
+from rerank.models.mixed import Mixed
 from rerank.models.vectors.boosting import Trees
 from rerank.progress import is_main, log_file
 from rerank.scoring.shared import scores_by
@@ -26,11 +28,12 @@ from rerank.settings.described import described
 from rerank.storage.locks import held, tidied
 from rerank.training.config import TrainConfig, check_values
 from rerank.training.ids import identity_of
+from rerank.training.measurement import read_start
 from rerank.training.provenance import add_seconds
 from rerank.training.run_folder import RunFolder
 from rerank.training.trainer import Trainer
 from rerank.training.trees.grow import TreeTrainer
-from rerank.training.validate import BASELINE, BESIDE, START, known_test, measure_test
+from rerank.training.validate import BASELINE, BESIDE, RANKER, START, known_test, measure_test, with_share
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -45,7 +48,7 @@ SPLITS = ("validation", "test")
 REPORTED = ("validation", "test", "with_first_stage")
 """What of the measures people see."""
 
-BESIDES = (BESIDE, BASELINE, START)
+BESIDES = (BESIDE, BASELINE, START, RANKER)
 """What a model is compared with."""
 
 IN_WORDS = {
@@ -71,6 +74,8 @@ class Training:
             validation, where that is not the first stage.
         start: likewise beside the model before its first step, where there are validation lists. Where no epoch was
             better on these, ``best/`` is that model.
+        mixed: by ``test``, the model mixed with the first stage beside the first stage, where validation chose a share
+            of it.
     """
 
     folder: Path
@@ -80,6 +85,7 @@ class Training:
     beside: dict[str, Any]
     baseline: dict[str, Any] = field(default_factory=dict)
     start: dict[str, Any] = field(default_factory=dict)
+    mixed: dict[str, Any] = field(default_factory=dict)
 
     @property
     def config(self) -> str:
@@ -98,7 +104,7 @@ class Training:
         for split in SPLITS:
             if split in self.measures and split not in self.beside:
                 lines.append(f"{split}: {monitor} {self.measures[split][monitor]:.4f}")
-        lines += _verdicts(self.beside, self.baseline, self.start)
+        lines += _verdicts(self.beside, self.baseline, self.start, self.mixed)
         mixed = self.measures.get("with_first_stage", {})
         if share := mixed.get("first_stage_weight"):
             values = [f"{split} {monitor} {mixed[split][monitor]:.4f}" for split in SPLITS if split in mixed]
@@ -110,7 +116,7 @@ class Training:
         return f"{type(self.settings.model).__name__} trained by {loss}"
 
     def to_dataframe(self) -> DataFrame:
-        """The measures: a row per split, and one with the first stage mixed in.
+        """The measures: a row per split, one of the model before its first step, one with the first stage mixed in.
 
         Its weight was tuned on the validation lists, so that ``validation with first stage`` flatters; the test lists
         had no part in it.
@@ -118,6 +124,7 @@ class Training:
         from pandas import DataFrame
 
         rows = {split: self.measures[split] for split in SPLITS if split in self.measures}
+        rows |= {f"{split} at the start": table.mean for split, table in read_start(self.folder).items()}
         mixed = self.measures.get("with_first_stage", {})
         rows |= {f"{split} with first stage": mixed[split] for split in SPLITS if split in mixed}
         return DataFrame.from_dict(rows, orient="index").rename_axis("split").reset_index()
@@ -138,8 +145,14 @@ class Training:
 
     @cached_property
     def model(self) -> Model:
-        """The best model, loaded at its first use."""
+        """The best model by itself, loaded at its first use."""
         return type(self.settings.model).load(self.folder / "best")
+
+    @property
+    def ranker(self) -> Model:
+        """What ``best/`` ranks by: the model, mixed with the first stage where validation chose a share of it."""
+        mix = read_contract(self.folder / "best").get(MIX)
+        return self.model if mix is None else Mixed(self.model, **mix)
 
 
 def as_yaml(config: TrainConfig) -> str:
@@ -220,9 +233,11 @@ def _measure(config: TrainConfig, splits: Splits, folder: RunFolder) -> dict[str
         raise NotFoundError(
             f"{folder.best}: no such folder, so its test lists cannot be measured; remove {folder.path}"
         )
-    score = scores_by(type(config.model).load(folder.best), config.precision, config.token_budget)
+    model = type(config.model).load(folder.best)
+    score = scores_by(model, config.precision, config.token_budget)
     weight = measures.get("with_first_stage", {}).get("first_stage_weight")
-    return _merged(measures, measure_test(folder, splits.train, splits.test, config, score, weight, is_main()))
+    ranker = None if weight is None or splits.validation is None else with_share(model, splits.validation, weight)
+    return _merged(measures, measure_test(folder, splits.train, splits.test, config, score, ranker, is_main()))
 
 
 def _merged(measures: dict[str, Any], test: dict[str, Any]) -> dict[str, Any]:
@@ -246,7 +261,10 @@ def _report(measures: dict[str, Any]) -> None:
 
 def _verdicts(*found: Mapping[str, Any]) -> Iterator[str]:
     """What a model was compared with on validation, on test and on parts of it, a sentence each."""
+    *alone, mixed = found
     for split in (*SPLITS, *IN_WORDS):
         yield from (
-            f"{IN_WORDS.get(split, split)}: {Beside(**by_split[split])}" for by_split in found if split in by_split
+            f"{IN_WORDS.get(split, split)}: {Beside(**by_split[split])}" for by_split in alone if split in by_split
         )
+    if "test" in mixed:
+        yield f"test, mixed with the first stage: {Beside(**mixed['test'])}"

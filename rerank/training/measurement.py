@@ -73,7 +73,9 @@ def read_measurement(
     content = read_sealed(path)
     if content["id"] != name:
         raise UserError(f"{path}: holds another measurement ({content['id']}); remove the file to measure again")
-    beside: dict[str, Any] = {key: content[key] for key in ("first_stage", "baseline", "start") if key in content}
+    beside: dict[str, Any] = {
+        key: content[key] for key in ("first_stage", "baseline", "start", "ranker") if key in content
+    }
     return _from_json(content), content.get("with_first_stage", {}), beside
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,17 +10,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rerank.errors import NoModelError
-from rerank.evaluation.beside import beside, beside_run
+from rerank.evaluation.beside import Beside, beside, beside_run
 from rerank.evaluation.measures import COUNTS, Evaluator, PerQuery, evaluate
 from rerank.evaluation.weights import tune_weight
 from rerank.lists.data import Splits
 from rerank.lists.neighbours import seen_queries
+from rerank.lists.split_hashes import SCALED
 from rerank.lists.view import Lists
 from rerank.losses.terms import columns_of
 from rerank.models.base import Model
+from rerank.models.contract import MIX
+from rerank.models.mixed import Mixed
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.vectors.boosting import Trees
-from rerank.retrieval.fuse import interpolate
 from rerank.retrieval.runs import Run
 from rerank.scoring.in_sample import remember
 from rerank.scoring.shared import Score, scores_by
@@ -54,6 +56,12 @@ START = "start"
 Where no epoch was better on validation, ``best/`` is that model, and the difference is 0.
 """
 
+RANKER = "ranker"
+"""Key of ``measures.json``: of test lists the model mixed with the first stage, beside the first stage.
+
+There is none for validation, on which the first stage's share was tuned, nor where that share is 0.
+"""
+
 MOST_COLUMNS = 16
 """Of more columns than these none is looked at alone: they are features."""
 
@@ -72,7 +80,8 @@ def finish(
     """Measure the best model on validation and test, with and without the first stage, and write it down.
 
     The first stage's weight is tuned on the validation lists, so that ``with_first_stage`` of these flatters; that of
-    the test lists does not.
+    the test lists does not. Where the share is above 0, ``best/`` becomes the ranker that mixes so, unless the model
+    reads the first stage itself: mixed once more, such models change little or lose.
 
     Of a model that starts from columns its text part is measured by itself, too: that is what other libraries load.
 
@@ -98,6 +107,7 @@ def finish(
     names = names_of(config)
     result: dict[str, Any] = {"trees": model.count} if isinstance(model, Trees) else {}
     mixed: dict[str, Any] = {}
+    ranker: Mixed | None = None
     lists = splits.validation
     if lists is not None:
         assert lists.qrels is not None
@@ -106,19 +116,18 @@ def finish(
         result["validation"] = table.mean
         result |= beside_start(folder, "validation", table)
         if lists.store.order is not None:
-            first = lists.run()
             result |= compared("validation", run, lists, config)
             if BASELINE not in result and (column := best_column(lists, config)):
                 result |= _beside(BASELINE, "validation", run, lists.run(column), lists, config, f"column {column}")
-            mixed["first_stage_weight"], _ = tune_weight(run, first, lists.qrels, config.monitor)
-            both = interpolate(run, first, mixed["first_stage_weight"])
+            mixed["first_stage_weight"], _ = tune_weight(run, lists.run(), lists.qrels, config.monitor)
+            ranker = with_share(model, lists, mixed["first_stage_weight"])
+            both = lists.run(ranker.mixed(lists, score(lists, "validation")))
             mixed["validation"] = evaluate(both, lists.qrels, names, name="validation").mean
     if config.test and splits.test is not None:
-        weight = mixed.get("first_stage_weight")
-        found = measure_test(folder, splits.train, splits.test, config, score, weight, main)
+        found = measure_test(folder, splits.train, splits.test, config, score, ranker, main)
         result["measurement"], result["test"] = found["measurement"], found["test"]
         mixed |= found.get("with_first_stage", {})
-        for key in (BESIDE, BASELINE, START):
+        for key in (BESIDE, BASELINE, START, RANKER):
             if key in found:
                 result[key] = result.get(key, {}) | found[key]
     if mixed:
@@ -134,6 +143,8 @@ def finish(
             folder.add_to_contract(remember(splits.train, config.model.arguments().get("name")))
             if mixed:
                 folder.add_to_contract({"first_stage_weight": mixed["first_stage_weight"]})
+            if ranker is not None and any(ranker.weights.values()) and not _reads(model, [*ranker.weights]):
+                folder.add_to_contract({MIX: ranker.mix})
             if "features" in (manifest := splits.train.store.manifest):
                 folder.add_to_contract({"layout": manifest["features"]})
             if isinstance(model, CrossEncoder) and model.loads_elsewhere:
@@ -141,6 +152,18 @@ def finish(
             folder.write_card(splits, result)
             folder.write_measures(result)
     return result
+
+
+def with_share(model: Model, lists: Lists, weight: float) -> Mixed:
+    """The model and what ordered the lists, mixed by the share of the latter."""
+    assert lists.store.order is not None
+    return Mixed(model, {lists.store.order: weight}, 1 - weight)
+
+
+def _reads(model: Model, columns: Sequence[str]) -> bool:
+    """Whether a model's scores have one of these columns in them."""
+    names = [*model.columns, *getattr(model, "names", ())]  # of vectors, what training settled
+    return any(name.partition(SCALED)[0] in columns for name in names)
 
 
 def _longest(lists: Lists, count: int = 16) -> list[tuple[str, str]]:
@@ -167,7 +190,7 @@ def measure_test(
     lists: Lists,
     config: TrainConfig,
     score: Score,
-    weight: float | None = None,
+    ranker: Mixed | None = None,
     main: bool = True,
 ) -> dict[str, Any]:
     """Measure the best model on test lists, and keep the run and the values of every query.
@@ -178,18 +201,19 @@ def measure_test(
         lists: the test lists.
         config: what was trained, and which measures are asked for.
         score: scores the lists.
-        weight: the first stage's share, where it is to be mixed in too.
+        ranker: the model mixed with the first stage, which is measured on lists that have its column, too.
         main: whether this process writes.
 
     Returns:
         ``measurement`` (its id), ``test`` (the means) and, where something ranked them before, ``first_stage``,
-        ``baseline`` and, with a weight, ``with_first_stage``.
+        ``baseline`` and, with a ranker, ``with_first_stage`` and ``ranker``.
     """
     assert lists.qrels is not None
     names = names_of(config)
     subject, hashes = {"training": folder.id}, measured_hashes(lists, config.model.columns)
     identity = measurement_identity(subject, hashes, names)
-    run = lists.run(score(lists, "test"))
+    scores = score(lists, "test")
+    run = lists.run(scores)
     table = evaluate(run, lists.qrels, names, name="test")
     mixed: dict[str, float] = {}
     found: dict[str, Any] = {}
@@ -197,8 +221,11 @@ def measure_test(
         found = compared("test", run, lists, config)
         if apart := _seen_apart(run, train, lists, config):
             found[BESIDE] |= apart
-        if weight is not None:
-            mixed = evaluate(interpolate(run, lists.run(), weight), lists.qrels, names, name="test").mean
+        if ranker is not None and set(ranker.weights) <= set(lists.store.column_names):
+            both = lists.run(ranker.mixed(lists, scores))
+            mixed = evaluate(both, lists.qrels, names, name="test").mean
+            if any(ranker.weights.values()):
+                found |= _beside(RANKER, "test", both, lists.run(), lists, config, f"first stage {lists.store.order}")
     found |= beside_start(folder, "test", table)
     with together():
         if main:
@@ -252,6 +279,12 @@ def beside_start(folder: RunFolder, name: str, table: PerQuery) -> dict[str, Any
         return {}
     found = beside(table[measure][None], before[measure][None], str(measure), "start")
     return {} if found is None else {START: {name: asdict(found)}}
+
+
+def start_of(measures: Mapping[str, Any]) -> Beside | None:
+    """What ``measures.json`` says of a model beside what it started with, on validation; of trees, the first stage."""
+    found = measures.get(BESIDE if "trees" in measures else START, {}).get("validation")
+    return None if found is None else Beside(**found)
 
 
 def best_column(lists: Lists, config: TrainConfig) -> str | None:

@@ -78,7 +78,7 @@ def processes(options: argparse.Namespace, work: Path) -> None:
     model = random_model("MiniLM-L6", work / "model", minilm_tokenizer(), num_hidden_layers=options.layers)
     write_hits(work / "hits.parquet", vocabulary(model), 10 * options.queries, options.queries)
     lists = lists_of_hits(open_collection(f"hits:{work / 'hits.parquet'}"), work / "lists", depth=DEPTH)
-    load_model(Path(model)).inputs(lists)  # tokenises
+    load_model(Path(model), mix=False).inputs(lists)  # tokenises
     head("processes", "threads of each", "seconds", "of these, start", "pairs/s without start", "the same run")
     first = b""
     for count, threads in WAYS:

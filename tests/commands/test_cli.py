@@ -47,7 +47,10 @@ def test_the_whole_way(tmp_path: Path, tiny_model: Path, capsys: pytest.CaptureF
     for weight in ("0", "tuned", "1"):
         out = tmp_path / f"{weight}.trec"
         words = ["--model", str(run / "best"), "--lists", str(lists), "--output", str(out)]
-        assert main(["rerank", *words, "--first-stage-weight", weight]) == 0
+        assert main(["rerank", *words, "--no-mix", "--first-stage-weight", weight]) == 0
+    assert main(["rerank", *words[:4], "--output", str(tmp_path / "best.trec")]) == 0
+    tuned, best = (read_run(tmp_path / f"{name}.trec") for name in ("tuned", "best"))
+    assert {q: [s.id for s in r] for q, r in tuned.items()} == {q: [s.id for s in r] for q, r in best.items()}
     bm25 = lists / "run.trec"
     ids = {query: [scored.id for scored in ranked] for query, ranked in read_run(bm25).items()}
     same = {query: [scored.id for scored in ranked] for query, ranked in read_run(tmp_path / "1.trec").items()}

@@ -49,7 +49,7 @@ def test_the_hub_reads_it_and_its_code_gives_the_same_scores(
     names: dict[str, Any] = {}
     for code in re.findall(r"```python\n(.*?)```", card.text, re.DOTALL):
         exec(compile(code, "README.md", "exec"), names)
-        if "scores" in names:
+        if "scores =" in code:
             scores.append(np.asarray(names["scores"]))
     assert len(scores) == 3, "rerank, sentence-transformers, transformers"
     assert names["pairs"] == PAIRS

@@ -145,8 +145,6 @@ def test_what_does_not_go_with_a_mix_is_refused(place: Path, lists: Lists, tmp_p
         for model in (str(place / "ranker"), rerank.load(place / "ranker")):
             with pytest.raises(UserError, match=r"first_stage_weight: .* mixes by weights of its own; leave it out"):
                 rerank.rerank_lists(model, lists, first_stage_weight=share)
-    with pytest.raises(UserError, match="ranker: mixes in bm25, dense, which an exported file does not read"):
-        rerank.export_model(place / "ranker", lists, tmp_path / "exported")
     with pytest.raises(UserError, match="token_budget: Mixed scores all documents at once"):
         rerank.rerank_lists(str(place / "fusion"), lists, token_budget=64)
     bare = make_lists(tmp_path)

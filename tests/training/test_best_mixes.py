@@ -1,0 +1,220 @@
+"""Where validation chose a share of the first stage, ``best/`` ranks as was measured, wherever it is used."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import rerank
+from rerank.commands.cli import main
+from rerank.errors import UserError
+from rerank.evaluation.measures import evaluate
+from rerank.evaluation.weights import GRID
+from rerank.lists.folds import FoldsData
+from rerank.lists.view import Lists
+from rerank.models.contract import add_to_contract, read_contract
+from rerank.models.mixed import Mixed, write_ranker
+from rerank.models.text.cross_encoder import CrossEncoder
+from rerank.models.vectors.mlp import MLP
+from rerank.retrieval.fuse import interpolate
+from rerank.retrieval.runs import Run, read_run
+from rerank.storage.hashes import read_sealed
+from rerank.tasks.answer import answer_lines
+from rerank.training.config import TrainConfig
+from rerank.training.fit import Training, fit
+from tests.builders import make_lists
+
+
+@dataclass(frozen=True)
+class Trained:
+    training: Training
+    test: Lists
+    measures: dict[str, Any]
+
+    @property
+    def best(self) -> Path:
+        return self.training.folder / "best"
+
+
+def trained(lists: Lists, model: Any, output: Path) -> Trained:
+    """A training that learns nothing, so that the head is as it was drawn; the seed is one whose share is between."""
+    data = FoldsData(str(lists.store.folder), 1, 3)
+    still = rerank.Optimization(encoder_lr=0, head_lr=0)
+    config = TrainConfig(data, model, rerank.ListNet(), optimization=still, epochs=1, monitor="nDCG", seed=3)
+    test = data.splits(3).test
+    assert test is not None
+    return Trained(fit(config, output), test, read_sealed(output / "measures.json"))
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Trained:
+    place = tmp_path_factory.mktemp("mixes")
+    model = CrossEncoder(str(tiny_model), query_length=8, document_length=24)
+    return trained(make_lists(place), model, place / "run")
+
+
+def ids(run: Run) -> dict[str, list[str]]:
+    return {query: [scored.id for scored in ranked] for query, ranked in run.items()}
+
+
+def mixed_by_hand(text: Trained, weight: float) -> Run:
+    alone = rerank.rerank_lists(rerank.load(text.best, mix=False), text.test)
+    return interpolate(alone, text.test.run(), weight)
+
+
+def test_the_share_that_was_measured_is_the_mix_that_is_saved(text: Trained) -> None:
+    weight = text.measures["with_first_stage"]["first_stage_weight"]
+    assert 0 < weight < 1, "or the tests of this file show little"
+    assert read_contract(text.best)["mix"] == {"by": "z", "columns": {"bm25": weight}, "text": 1 - weight}
+    run = rerank.rerank_lists(str(text.best), text.test)
+    assert ids(run) == ids(mixed_by_hand(text, weight))
+    assert text.test.qrels is not None
+    assert evaluate(run, text.test.qrels, "nDCG").mean["nDCG"] == text.measures["with_first_stage"]["test"]["nDCG"]
+    alone = rerank.rerank_lists(rerank.load(text.best, mix=False), text.test)
+    assert evaluate(alone, text.test.qrels, "nDCG").mean["nDCG"] == text.measures["test"]["nDCG"]
+    assert ids(alone) != ids(run)
+    beside = text.measures["ranker"]
+    assert beside.keys() == {"test"} and beside["test"]["against"] == "first stage bm25"
+    assert beside["test"]["ours"] == pytest.approx(text.measures["with_first_stage"]["test"]["nDCG"], abs=1e-12)
+    assert beside["test"]["first"] == pytest.approx(text.measures["first_stage"]["test"]["first"], abs=1e-12)
+    assert "test, mixed with the first stage: nDCG" in str(text.training)
+
+
+def test_a_training_has_the_model_and_the_ranker(text: Trained) -> None:
+    assert isinstance(text.training.model, CrossEncoder) and isinstance(text.training.ranker, Mixed)
+    assert (text.training.ranker.predict(text.test) == rerank.load(text.best).predict(text.test)).all()
+    assert (text.training.model.predict(text.test) == rerank.load(text.best, mix=False).predict(text.test)).all()
+
+
+@settings(max_examples=8)
+@given(weight=st.sampled_from(GRID[1:]))
+def test_it_ranks_alike_everywhere(text: Trained, tmp_path_factory: pytest.TempPathFactory, weight: float) -> None:
+    """From Python, the command line, standard input and PyTerrier, whatever share validation had chosen."""
+    place = tmp_path_factory.mktemp("share")
+    write_ranker(text.best, {"bm25": weight}, 1 - weight, place / "best")
+    expected = ids(mixed_by_hand(text, weight))
+    assert ids(rerank.rerank_lists(str(place / "best"), text.test)) == expected
+    words = ["--model", str(place / "best"), "--lists", str(text.test.store.folder), "--output", str(place / "run")]
+    assert main(["rerank", *words]) == 0
+    written = ids(read_run(place / "run"))
+    assert {query: written.get(query, []) for query in expected} == expected
+    frame = text.test.to_dataframe()
+    for query, rows in frame.groupby("query_id", sort=False):
+        line = {"query": rows["query"].iloc[0], "documents": rows["text"].tolist()}
+        out = io.StringIO()
+        asked = json.dumps(line | {"columns": {"bm25": rows["bm25"].tolist()}})
+        assert answer_lines(place / "best", [asked], out) == 0
+        ranking = json.loads(out.getvalue())["ranking"]
+        assert [rows["doc_id"].iloc[one["index"]] for one in ranking] == expected[str(query)]
+    pytest.importorskip("pyterrier")
+    from rerank.pyterrier import RerankTransformer
+
+    results = frame.rename(columns={"query_id": "qid", "doc_id": "docno", "bm25": "score"})
+    found = RerankTransformer(place / "best")(results)
+    assert {query: rows["docno"].tolist() for query, rows in found.groupby("qid")} == {
+        query: documents for query, documents in expected.items() if documents
+    }
+
+
+def test_without_the_mix_the_model_ranks_alone(text: Trained, tmp_path: Path) -> None:
+    alone = rerank.rerank_lists(rerank.load(text.best, mix=False), text.test)
+    words = ["--model", str(text.best), "--lists", str(text.test.store.folder)]
+    assert main(["rerank", *words, "--output", str(tmp_path / "alone"), "--no-mix"]) == 0
+    written = ids(read_run(tmp_path / "alone"))
+    assert {query: written.get(query, []) for query in ids(alone)} == ids(alone)
+    assert main(["add", *words, "--name", "alone", "--no-mix", "--in-sample"]) == 0
+    assert main(["add", *words, "--name", "mixed", "--in-sample"]) == 0
+    added = Lists.open(str(text.test.store.folder)).select(
+        [Lists.open(str(text.test.store.folder)).query_ids.index(query) for query in text.test.query_ids]
+    )
+    assert ids(added.run(added.column("alone"))) == ids(alone)
+    assert ids(added.run(added.column("mixed"))) == ids(rerank.rerank_lists(str(text.best), text.test))
+    for name in ("alone", "mixed"):
+        added.store.drop_column(name)
+    shared = ["--first-stage-weight", "0.5"]
+    assert main(["rerank", *words, "--output", str(tmp_path / "half"), "--no-mix", *shared]) == 0
+    half, wanted = ids(read_run(tmp_path / "half")), ids(mixed_by_hand(text, 0.5))
+    assert {query: half.get(query, []) for query in wanted} == wanted
+
+
+def test_the_share_of_a_mix_is_in_it_already(text: Trained, capsys: pytest.CaptureFixture[str]) -> None:
+    tuned = rerank.rerank_lists(str(text.best), text.test, first_stage_weight="tuned")
+    assert ids(tuned) == ids(rerank.rerank_lists(str(text.best), text.test))
+    with pytest.raises(UserError, match=r"mixes by weights of its own; leave it out, or mix the model alone: --no-mix"):
+        rerank.rerank_lists(str(text.best), text.test, first_stage_weight="0.5")
+    out = io.StringIO()
+    assert answer_lines(text.best, [json.dumps({"query": "a", "documents": ["b"]})], out) == 1
+    assert "column bm25; give its scores of the documents; or rank by the model alone: --no-mix" in out.getvalue()
+
+
+def test_the_card_ranks_as_the_ranker(text: Trained, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its code without `rerank`, on a list of the test lists, against the mix."""
+    card = (text.best / "README.md").read_text()
+    (section,) = re.findall(r"^## Mix\n.*?(?=^## |\Z)", card, re.DOTALL | re.MULTILINE)
+    weight = text.measures["with_first_stage"]["first_stage_weight"]
+    assert f"{weight:.4g} z(bm25) + {1 - weight:.4g} z(score)" in section
+    (code,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+    code = re.sub(r"^columns = .*$", "", code, flags=re.MULTILINE)
+    lists = text.test.select([int(np.argmax(text.test.lengths))])
+    scores = rerank.load(text.best, mix=False).predict(lists)
+    names: dict[str, Any] = {"columns": {"bm25": lists.column("bm25")}, "scores": scores}
+    exec(code, names)
+    ranked = [lists.document_ids(lists.documents)[i] for i in names["best_first"]]
+    assert [ranked] == list(ids(rerank.rerank_lists(str(text.best), lists)).values())
+
+
+def test_a_ranker_of_other_weights_has_a_card_of_its_own(text: Trained, tmp_path: Path) -> None:
+    write_ranker(text.best, {"bm25": 2.5}, 7, tmp_path / "other")
+    write_ranker(text.best, {"bm25": 1, "dense": 2}, 3, tmp_path / "ranks", by="rrf")
+    write_ranker(tmp_path / "ranks", {}, 1, tmp_path / "alone")
+    cards = {name: (tmp_path / name / "README.md").read_text() for name in ("other", "ranks", "alone")}
+    assert "2.5 z(bm25) + 7 z(score)" in cards["other"] and cards["other"].count("## Mix") == 1
+    assert "1 rr(bm25) + 2 rr(dense) + 3 rr(score)" in cards["ranks"] and "z(" not in cards["ranks"].split("## Mix")[1]
+    assert "## Mix" not in cards["alone"] and cards["alone"].strip() == cards["ranks"].split("\n## Mix")[0].strip()
+    names: dict[str, Any] = {"scores": [3.0, 1.0, 2.0]}
+    (code,) = re.findall(r"```python\n(.*?)```", cards["ranks"].split("## Mix")[1], re.DOTALL)
+    numbers = {"bm25": [9.0, 8.0, 8.0], "dense": [0.1, 0.3, 0.2]}
+    exec(re.sub(r"^columns = .*$", f"columns = {numbers}", code, flags=re.MULTILINE), names)
+    expected = Mixed(MLP(), {"bm25": 1, "dense": 2}, 3, by="rrf").mixed_given(numbers, np.array([3, 1, 2], np.float32))
+    np.testing.assert_allclose(names["mixed"], expected, rtol=1e-6)
+
+
+def test_folders_of_before_keep_loading(text: Trained, tmp_path: Path) -> None:
+    """A ``best/`` with a share and no mix is its model alone, as it was, and takes the share when it is asked to."""
+    rerank.load(text.best, mix=False).save(tmp_path / "best")
+    add_to_contract(tmp_path / "best", {"first_stage_weight": 0.35})
+    assert isinstance(rerank.load(tmp_path / "best"), CrossEncoder)
+    tuned = rerank.rerank_lists(str(tmp_path / "best"), text.test, first_stage_weight="tuned")
+    assert ids(tuned) == ids(mixed_by_hand(text, 0.35))
+
+
+def test_what_reads_the_first_stage_itself_is_saved_without_a_mix(tmp_path: Path, tiny_model: Path) -> None:
+    lists = make_lists(tmp_path)
+    starting = CrossEncoder(str(tiny_model), query_length=8, document_length=24, start="bm25")
+    for name, model in (("start", starting), ("vectors", MLP(hidden=[4], columns=["bm25"]))):
+        found = trained(lists, model, tmp_path / name)
+        assert "first_stage_weight" in found.measures["with_first_stage"]
+        assert "mix" not in read_contract(found.best)
+        assert not isinstance(found.training.ranker, Mixed)
+
+
+def test_test_lists_that_come_later_are_measured_by_the_same_mix(text: Trained, tmp_path: Path) -> None:
+    """A training without a look at its test lists, which are measured afterwards, as a finished run is."""
+    from dataclasses import replace
+
+    unseen = replace(text.training.settings, test=False)
+    fit(unseen, tmp_path / "run")
+    assert "ranker" not in read_sealed(tmp_path / "run" / "measures.json")
+    later = fit(text.training.settings, tmp_path / "run")
+    assert later.measures["with_first_stage"] == text.measures["with_first_stage"]
+    assert later.mixed == text.measures["ranker"]
+    assert fit(text.training.settings, tmp_path / "run").mixed == later.mixed, "read, not measured again"
