@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rerank.errors import UserError, nearest
+from rerank.evaluation.beside import Beside
 from rerank.evaluation.compare import check_choices
 from rerank.evaluation.measures import PerQuery, parse_measures
 from rerank.evaluation.significance import check_margin
@@ -114,6 +115,8 @@ class Outcome:
         seconds: what the training took, the second one included; NaN where nothing tells.
         run: its rankings of the test lists, read or made again when they are asked for.
         file: where the values per query are.
+        start: the chosen cell on validation, in its monitor, beside its model before the first step (of trees: beside
+            the first stage); None where that was not measured.
     """
 
     cell: Cell
@@ -124,6 +127,7 @@ class Outcome:
     seconds: float
     run: Callable[[], Run] = field(default=dict, compare=False)
     file: Path | None = None
+    start: Beside | None = None
 
     @property
     def group(self) -> Group:

@@ -47,7 +47,8 @@ def flat_rows(plan: Plan, outcomes: Mapping[Group, Outcome]) -> list[dict[str, A
     rows = []
     for outcome in outcomes.values():
         row = _cell(plan.output, outcome)
-        splits = {f"{split}/{name}": mean for split in ("validation", "test") for name, mean in row.pop(split).items()}
+        parts = ("validation", "start", "test")
+        splits = {f"{part}/{name}": mean for part in parts for name, mean in row.pop(part).items()}
         rows.append(_as_text(row) | splits)
     return rows
 
@@ -103,6 +104,7 @@ def _cell(output: Path, outcome: Outcome) -> dict[str, Any]:
         "folder": _path(outcome.measured.folder, output),
         "seconds": finite(outcome.seconds),
         "validation": outcome.validation,
+        "start": {} if outcome.start is None else {outcome.start.measure: outcome.start.first},
         "test": {name: finite(mean) for name, mean in outcome.test.mean.items()},
     }
 

@@ -31,7 +31,7 @@ from rerank.storage.locks import held, tidied
 from rerank.training.configuration import configured
 from rerank.training.ids import Identity, measurement_identity, run_identity
 from rerank.training.measurement import kept_test_run
-from rerank.training.validate import test_run
+from rerank.training.validate import start_of, test_run
 
 log = logging.getLogger("rerank")
 
@@ -178,13 +178,12 @@ class Experiment:
         if table is None:
             assert cell.restored
             return "a measurement on these test lists"
-        seconds = best.measures["seconds"]
+        seconds, validation = best.measures["seconds"], best.measures.get("validation", {})
         if cell.again and (second := cell.finished()) is not None:
             seconds += second["seconds"]
 
-        outcome = Outcome(
-            best.cell, cell, tried, best.measures.get("validation", {}), table, seconds, lambda: self._run(cell), file
-        )
+        start = start_of(best.measures)
+        outcome = Outcome(best.cell, cell, tried, validation, table, seconds, lambda: self._run(cell), file, start)
         try:
             mixed = UntrainedRows(self.plan, self.identities).mixed(outcome)
         except NoModelError:

@@ -99,25 +99,31 @@ def published(summary: Summary) -> Table:
 
 
 def choices(config: ExperimentConfig, outcomes: Mapping[Group, Outcome]) -> Table:
-    """Header and rows: what validation chose, how often, and how long such a cell trained."""
+    """Header and rows: what validation chose, how often, how good it is beside its start, how long it trained."""
     rows = []
     for method in config.methods:
         found = [outcome for group, outcome in outcomes.items() if group.method == method]
         if not found:
-            rows.append(plain(method, "-", "-", "-"))
+            rows.append(plain(method, *["-"] * 5))
             continue
         points = Counter(", ".join(f"{key} {value}" for key, value in outcome.cell.point.items()) for outcome in found)
         shown = "; ".join(f"{point} ({count})" if point else "-" for point, count in points.most_common())
         tried = sorted({outcome.tried for outcome in found})
         known = [outcome.seconds for outcome in found if not np.isnan(outcome.seconds)]
-        seconds = f"{np.mean(known):.1f}" if known else "-"
-        rows.append(plain(method, "-".join(map(str, tried)), shown, seconds))
-    return ["method", "points", "chosen", "seconds"], rows
+        starts = [outcome.start for outcome in found if outcome.start is not None]
+        ours, before = _mean([one.ours for one in starts], 4), _mean([one.first for one in starts], 4)
+        rows.append(plain(method, "-".join(map(str, tried)), shown, ours, before, _mean(known, 1)))
+    return ["method", "points", "chosen", "validation", "start", "seconds"], rows
+
+
+def _mean(values: Sequence[float], digits: int) -> str:
+    return f"{np.mean(values):.{digits}f}" if values else "-"
 
 
 CHOICES = (
-    "Points tried on each fold and seed, those that validation chose (with how often), and the mean time that the "
-    "training of a chosen one took."
+    "Points tried on each fold and seed, and those that validation chose (with how often). Means over these: the "
+    "monitor on validation, of what was chosen and of the model before its first step (of trees: of the first stage), "
+    "and the time that the training took."
 )
 
 

@@ -16,6 +16,7 @@ from rerank.evaluation.measures import evaluate
 from rerank.experiments.search import file_name
 from rerank.lists.view import Lists
 from rerank.retrieval.runs import read_run
+from rerank.training.measurement import read_start
 from tests.builders import make_lists, make_model
 from tests.experiments.settings import write_experiment
 
@@ -83,6 +84,26 @@ def test_with_a_second_training_the_share_is_that_of_the_first(lists: Lists, tmp
     results = json.loads((tmp_path / "out" / "results.json").read_text())
     assert results["table"]["ListNet + first stage"]["cells"] == 3
     assert all("-refit-" in cell["folder"] for cell in results["cells"] if cell["method"] == "ListNet")
+
+
+def test_what_was_chosen_is_beside_its_start(lists: Lists, tmp_path: Path) -> None:
+    """In the second table and in the results: the mean over cells of what was measured before the first step."""
+    assert experiment([write_config(tmp_path, folds=[1, 2])]) == 0
+    cells = json.loads((tmp_path / "out" / "results.json").read_text())["cells"]
+    starts, chosen = [], []
+    for cell in cells:
+        folder = tmp_path / "out" / cell["folder"]
+        if cell["method"] != "ListNet":
+            assert cell["start"] == {}
+            continue
+        values = read_start(folder)["validation"].mean
+        assert cell["start"] == {"nDCG": pytest.approx(values["nDCG"], abs=1e-12)}
+        starts.append(values["nDCG"])
+        chosen.append(cell["validation"]["nDCG"])
+    row = next(
+        line for line in (tmp_path / "out" / "table.md").read_text().splitlines() if line.startswith("| ListNet | 1")
+    )
+    assert row.split("|")[4:6] == [f" {np.mean(chosen):.4f} ", f" {np.mean(starts):.4f} "]
 
 
 @pytest.mark.parametrize(

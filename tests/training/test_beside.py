@@ -5,15 +5,18 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from rerank.commands.cli import main
+from rerank.evaluation.beside import Beside
 from rerank.evaluation.measures import evaluate
 from rerank.lists.folds import FoldsData
 from rerank.lists.view import Lists
 from rerank.retrieval.fuse import interpolate
 from rerank.retrieval.runs import read_run
 from rerank.storage.hashes import read_sealed
+from rerank.training.validate import start_of
 from tests.builders import make_lists, make_model
 
 
@@ -54,3 +57,19 @@ def test_the_last_lines_of_training_and_of_reranking(tmp_path: Path, caplog: pyt
 def _mean(lists: Lists) -> float:
     assert lists.qrels is not None
     return evaluate(lists.run(), lists.qrels, "nDCG@10").mean["nDCG@10"]
+
+
+def test_trees_end_with_the_first_stage_too(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The last line of all, and the start that tables show: trees begin with nothing, so it is the first stage."""
+    pytest.importorskip("lightgbm")
+    lists = make_lists(tmp_path)
+    lists.store.add_column("dense", np.random.default_rng(0).normal(size=lists.size).astype(np.float32))
+    words = ["train", "--data=FoldsData", f"--data.lists={lists.store.folder}", "--data.fold=1", "--data.folds=3"]
+    words += ["--model=LightGBM", "--model.columns=[dense]", "--model.trees=3", "--model.min_data_in_leaf=1"]
+    with caplog.at_level(logging.INFO, "rerank"):
+        assert main([*words, "--monitor=nDCG@10", "--tracker=[]", f"--output={tmp_path / 'run'}"]) == 0
+    found = read_sealed(tmp_path / "run" / "measures.json")
+    expected = [Beside(**found[key]["test"]) for key in ("first_stage", "ranker") if key in found]
+    assert caplog.messages[-1].endswith(str(expected[-1])) and "first stage bm25" in caplog.messages[-1]
+    start = start_of(found)
+    assert start is not None and start == Beside(**found["first_stage"]["validation"])

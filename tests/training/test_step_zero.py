@@ -61,6 +61,9 @@ def test_the_start_is_the_model_as_it_was_drawn(tmp_path: Path, caplog: pytest.L
         assert found["ours"] == pytest.approx(training.measures[name]["nDCG@5"], abs=1e-12)
         assert found["difference"] == pytest.approx(found["ours"] - found["first"], abs=1e-12)
         assert np.mean(kept[name]["values"][1]) == pytest.approx(expected["AP"], abs=1e-12)
+    shown = training.to_dataframe().set_index("split")
+    for name in ("validation", "test"):
+        assert shown.loc[f"{name} at the start", "AP"] == pytest.approx(np.mean(kept[name]["values"][1]), abs=1e-12)
     assert training.start.keys() == read_sealed(tmp_path / "run" / "measures.json")["start"].keys()
     assert training.start["validation"]["difference"] > 0
     assert any(line.startswith("validation: nDCG@5") and ", start " in line for line in caplog.messages)
