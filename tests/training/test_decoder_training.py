@@ -63,7 +63,7 @@ def test_adapters_learn_and_a_stopped_run_ends_with_the_same_bits(
     assert losses(tmp_path / "stopped") == found
     one, other = (load_file(tmp_path / run / "best" / "adapter_model.safetensors") for run in ("whole", "stopped"))
     assert one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
-    best = load_model(tmp_path / "stopped" / "best")
+    best = load_model(tmp_path / "stopped" / "best", mix=False)
     assert isinstance(best, Decoder) and "from rerank import Decoder" in (
         tmp_path / "stopped" / "best" / "README.md"
     ).read_text(encoding="utf-8")
