@@ -1,4 +1,4 @@
-"""Train rerankers on the metric that you report."""
+"""Train rerankers on whole ranked lists, and know whether they beat what you have."""
 
 from __future__ import annotations
 

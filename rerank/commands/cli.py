@@ -418,7 +418,8 @@ PLAIN = {"losses": "name", "lists": "folder", "verify": "path"}
 def usage() -> str:
     """The commands, a line each."""
     lines = [f"  {name:<11} {(function.__doc__ or '').splitlines()[0]}" for name, function in COMMANDS.items()]
-    head = "usage: rerank COMMAND [OPTIONS]\n\nTrain rerankers on the metric that you report.\n"
+    promise = "Train rerankers on whole ranked lists, and know whether they beat what you have."
+    head = f"usage: rerank COMMAND [OPTIONS]\n\n{promise}\n"
     foot = "\n`rerank COMMAND --help` says what a command takes; `rerank --version` which version this is."
     return "\n".join([head, *lines, foot])
 
