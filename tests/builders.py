@@ -195,3 +195,30 @@ def make_t5(folder: Path) -> Path:
     T5ForConditionalGeneration(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
+
+
+def make_rankers(place: Path) -> dict[str, Path]:
+    """Folders of a cross-encoder, one that starts from BM25, an MLP and trees over two features."""
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    import rerank
+    from rerank.features.letor import letor_lists
+
+    tiny = make_model(place / "tiny")
+    AutoModelForSequenceClassification.from_pretrained(tiny, num_labels=1).save_pretrained(place / "text")
+    AutoTokenizer.from_pretrained(tiny).save_pretrained(place / "text")
+    lists = letor_lists(write_features(place / "train.txt", features=2))
+    models = {
+        "start": rerank.CrossEncoder(str(place / "text"), query_length=8, document_length=16, start="bm25"),
+        "mlp": rerank.MLP(hidden=[4]),
+        "trees": rerank.LightGBM(trees=2, num_leaves=2),
+    }
+    models["mlp"].prepare(lists, 1)
+    models["trees"].prepare(lists)
+    models["trees"].begin(lists, None, 1, "log2", False)
+    models["trees"].grow(None)
+    models["trees"].keep(1)
+    for name, model in models.items():
+        (place / name).mkdir()
+        model.save(place / name)
+    return {name: place / name for name in ("text", *models)}

@@ -92,10 +92,15 @@ class Command:
         assert self.process.exitcode is not None, "it is still running"
         return self.process.exitcode
 
+    @property
+    def said(self) -> str:
+        """What it has written to stderr so far."""
+        return self._said.read_text()
+
     def communicate(self, timeout: float | None = None) -> str:
         """What it wrote to stderr, when it has ended."""
         self.wait(timeout)
-        said = self._said.read_text()
+        said = self.said
         self._said.unlink()
         return said
 

@@ -37,6 +37,7 @@ FLOORS = {
     "scoring": 10,
     "pyterrier": 10,
     "training": 11,
+    "serving": 11,
     "experiments": 12,
     "demo": 12,
     "ladder": 13,

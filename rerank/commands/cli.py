@@ -11,9 +11,10 @@ from typing import Any, Literal
 from rerank import __version__, tasks
 from rerank.commands.exits import exit_code
 from rerank.errors import UserError, nearest
+from rerank.serving.limits import Limits
 from rerank.settings.named import find_own_classes
 from rerank.settings.parser import call
-from rerank.settings.ranges import Count, NotNegative, Seed, check_unused
+from rerank.settings.ranges import Count, NotNegative, Port, Seed, check_unused
 from rerank.tasks.search import Search
 
 log = logging.getLogger("rerank")
@@ -246,6 +247,31 @@ def rerank(
     write_reranked(model, ranked, str(output), weight, mix=not no_mix, precision=precision, budget=token_budget)
 
 
+def serve(
+    rankers: list[str],
+    limits: Limits,
+    host: str = "127.0.0.1",
+    port: Port = 8000,
+    precision: Literal["auto", "bf16", "fp32"] = "auto",
+    token_budget: int | None = None,
+) -> None:
+    """Answer requests for scores over HTTP, in the shapes of Cohere, Jina and text-embeddings-inference.
+
+    Ctrl-C and SIGTERM let the requests that were accepted finish. Where RERANK_API_KEY is set, requests need the key.
+
+    Args:
+        rankers: folders of trained models or rankers, as NAME=FOLDER or FOLDER; the first answers who names none.
+        limits: what the service takes on.
+        host: where it listens; 0.0.0.0 is everywhere.
+        port: on which port; 0 takes a free one and says which.
+        precision: arithmetic of the encoders; auto takes bf16 where the hardware is fast at it.
+        token_budget: padded tokens (documents, for feature vectors) per forward pass; null takes the ranker's own.
+    """
+    from rerank.serving.server import serve as run_server
+
+    run_server(rankers, host, port, limits, precision, token_budget)
+
+
 def auto(
     train: str,
     output: str,
@@ -406,12 +432,12 @@ def evaluate(
 COMMANDS: dict[str, Callable[..., Any]] = {
     command.__name__: command
     for command in (
-        *(demo, retrieve, lists, add, export, auto, train, tasks.average, rerank, evaluate, experiment, pool, verify),
-        *(losses, measures, models, collections),
+        *(demo, retrieve, lists, add, export, auto, train, tasks.average, rerank, serve, evaluate, experiment),
+        *(pool, verify, losses, measures, models, collections),
     )
 }
 
-PLAIN = {"losses": "name", "lists": "folder", "verify": "path"}
+PLAIN = {"losses": "name", "lists": "folder", "verify": "path", "serve": "rankers"}
 """Commands with an option whose name may be left out: ``rerank lists DIR``."""
 
 

@@ -55,6 +55,7 @@ Portion = Annotated[float, Range(0, 1, without_low=True)]
 Count = Annotated[int, Range(1)]
 Several = Annotated[int, Range(2)]
 CountOrZero = Annotated[int, Range(0)]
+Port = Annotated[int, Range(0, 65535)]
 Seed = Annotated[int, Range(0, 2**63 - 1)]
 
 

@@ -13,13 +13,12 @@ import numpy as np
 from rerank.errors import UserError, nearest
 from rerank.models.mixed import Mixed, unmixed
 from rerank.models.text.cross_encoder import CrossEncoder
+from rerank.serving.questions import Question, checked_numbers, checked_text, scores_of
 from rerank.settings.ranges import Count, check_value
 from rerank.storage.arrow import Array
 from rerank.tasks.forms import ModelLike
 
 log = logging.getLogger("rerank")
-
-LARGEST = float(np.finfo(np.float32).max)
 
 
 def answer_lines(
@@ -77,7 +76,7 @@ def answer_lines(
 
 def _answer(model: Any, line: str | bytes, budget: int | None, precision: Any) -> str:
     inner = unmixed(model)
-    kind = _Texts(inner) if inner is None or isinstance(inner, CrossEncoder) else _Features(inner)
+    kind = _Texts(inner) if inner is None or isinstance(inner, CrossEncoder) else _Features()
     keys = (*dict.fromkeys([*kind.keys, *(["columns"] if isinstance(model, Mixed) else [])]), "top_k", "request")
     try:
         asked = json.loads(line)
@@ -91,11 +90,8 @@ def _answer(model: Any, line: str | bytes, budget: int | None, precision: Any) -
     top = asked.get("top_k")
     if top is not None and (type(top) is not int or top < 1):
         raise UserError(f"top_k: expected a whole number from 1, not {reprlib.repr(top)}")
-    ids, scores = kind.scored(asked, budget, precision)
-    if isinstance(model, Mixed):
-        scores = model.mixed_given(_columns(asked), scores)
-    if not np.isfinite(scores).all():
-        raise UserError(f"document {np.isfinite(scores).argmin()}: its score is {scores[~np.isfinite(scores)][0]}")
+    ids, question = kind.question(asked)
+    (scores,) = scores_of(model, [question], budget, precision)
     order = np.argsort(-scores, kind="stable")[:top].tolist()
     ranking = [{"index": i, "score": float(scores[i])} | ({} if ids[i] is None else {"id": ids[i]}) for i in order]
     answer = ({"request": asked["request"]} if "request" in asked else {}) | {"ranking": ranking}
@@ -115,25 +111,20 @@ class _Texts:
     example = '{"query": "...", "documents": ["...", "..."]}'
 
     def __init__(self, model: CrossEncoder | None) -> None:
-        self.model = model
         starts = model is not None and model.start.columns
         self.keys = ("query", "documents", "columns") if starts else ("query", "documents")
 
-    def scored(self, asked: Mapping[str, Any], budget: int | None, precision: Any) -> tuple[list[Any], Array]:
-        query, documents = _text(asked.get("query"), "query", self.example), asked.get("documents")
+    def question(self, asked: Mapping[str, Any]) -> tuple[list[Any], Question]:
+        hint = f"; a line is like {self.example}"
+        query, documents = checked_text(asked.get("query"), "query", hint), asked.get("documents")
         if not isinstance(documents, list):
-            raise UserError(
-                f"documents: expected a list of texts, not {reprlib.repr(documents)}; a line is like {self.example}"
-            )
+            raise UserError(f"documents: expected a list of texts, not {reprlib.repr(documents)}{hint}")
         texts, ids = [], []
         for i, document in enumerate(documents):
             text, id = (document.get("text"), document.get("id")) if isinstance(document, dict) else (document, None)
-            texts.append(_text(text, f"documents: number {i}", self.example))
+            texts.append(checked_text(text, f"documents: number {i}", hint))
             ids.append(id)
-        columns = _columns(asked)
-        if self.model is None:
-            return ids, np.zeros(len(texts), np.float32)
-        return ids, self.model.scores_of(query, texts, columns, budget, precision)
+        return ids, Question(query, texts, _columns(asked))
 
 
 class _Features:
@@ -142,22 +133,17 @@ class _Features:
     example = '{"features": [[0.5, 1], [0, 2]]}'
     keys = ("features",)
 
-    def __init__(self, model: Any) -> None:
-        self.model = model
-
-    def scored(self, asked: Mapping[str, Any], budget: int | None, precision: Any) -> tuple[list[Any], Array]:
+    def question(self, asked: Mapping[str, Any]) -> tuple[list[Any], Question]:
         features = asked.get("features")
         if not isinstance(features, list):
             raise UserError(
                 f"features: expected a list of numbers for each document, not {reprlib.repr(features)}; "
                 f"a line is like {self.example}"
             )
-        rows = [_numbers(row, f"features: number {i}") for i, row in enumerate(features)]
+        rows = [checked_numbers(row, f"features: number {i}") for i, row in enumerate(features)]
         if len({len(row) for row in rows}) > 1:
             raise UserError("features: expected as many numbers for each document")
-        more = {} if budget is None else {"budget": budget}
-        scores = self.model.predict(np.stack(rows), **more) if rows else np.zeros(0, np.float32)
-        return [None] * len(rows), scores
+        return [None] * len(rows), Question("", [""] * len(rows), _columns(asked), np.stack(rows) if rows else None)
 
 
 def _columns(asked: Mapping[str, Any]) -> dict[str, Array]:
@@ -166,25 +152,4 @@ def _columns(asked: Mapping[str, Any]) -> dict[str, Array]:
         return {}
     if not isinstance(columns, dict):
         raise UserError(f'columns: expected an object such as {{"bm25": [12.1]}}, not {reprlib.repr(columns)}')
-    return {name: _numbers(values, f"columns: {name}") for name, values in columns.items()}
-
-
-def _text(value: Any, where: str, example: str) -> str:
-    if not isinstance(value, str):
-        raise UserError(f"{where}: expected a text, not {reprlib.repr(value)}; a line is like {example}")
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        raise UserError(f"{where}: has half of a character at {error.start}, {value[error.start]!r}") from error
-    return value
-
-
-def _numbers(values: Any, where: str) -> Array:
-    """``[n]`` float32, NaN where there is null."""
-    if not isinstance(values, list):
-        raise UserError(f"{where}: expected a list of numbers, not {reprlib.repr(values)}")
-    for i, value in enumerate(values):
-        number = type(value) in (int, float) and (value != value or abs(value) <= LARGEST)
-        if not (number or value is None):
-            raise UserError(f"{where}: value {i} is {reprlib.repr(value)}; expected a number of float32, or null")
-    return np.array(values, dtype=np.float32)
+    return {name: checked_numbers(values, f"columns: {name}") for name, values in columns.items()}

@@ -15,36 +15,14 @@ from hypothesis import strategies as st
 
 import rerank
 from rerank.commands.cli import main
-from rerank.features.letor import letor_lists
 from rerank.models.base import Model
 from rerank.tasks.answer import answer_lines
-from tests.builders import make_model, write_features
+from tests.builders import make_rankers
 
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A cross-encoder, one that starts from BM25, an MLP over two features, and trees."""
-    from transformers import AutoModelForSequenceClassification, AutoTokenizer
-
-    place = tmp_path_factory.mktemp("answers")
-    tiny = make_model(place / "tiny")
-    AutoModelForSequenceClassification.from_pretrained(tiny, num_labels=1).save_pretrained(place / "text")
-    AutoTokenizer.from_pretrained(tiny).save_pretrained(place / "text")
-    lists = letor_lists(write_features(place / "train.txt", features=2))
-    models = {
-        "start": rerank.CrossEncoder(str(place / "text"), query_length=8, document_length=16, start="bm25"),
-        "mlp": rerank.MLP(hidden=[4]),
-        "trees": rerank.LightGBM(trees=2, num_leaves=2),
-    }
-    models["mlp"].prepare(lists, 1)
-    models["trees"].prepare(lists)
-    models["trees"].begin(lists, None, 1, "log2", False)
-    models["trees"].grow(None)
-    models["trees"].keep(1)
-    for name, model in models.items():
-        (place / name).mkdir()
-        model.save(place / name)
-    return {name: place / name for name in ("text", *models)}
+    return make_rankers(tmp_path_factory.mktemp("answers"))
 
 
 @pytest.fixture(scope="module")

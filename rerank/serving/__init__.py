@@ -1,0 +1,1 @@
+"""Rankers behind HTTP: ``rerank serve``."""

@@ -1,0 +1,221 @@
+"""The service: its paths, who may ask, and how every request ends in an answer or a refusal."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import asdict
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from rerank import __version__
+from rerank.errors import UserError
+from rerank.serving.desk import Desk
+from rerank.serving.limits import Limits, Refusal
+from rerank.serving.metrics import Metrics
+from rerank.serving.openapi import PATHS, description
+from rerank.serving.ranker import Ranker, unknown
+from rerank.serving.shapes import Asked, answer, read_body
+from rerank.storage.arrow import Array
+
+log = logging.getLogger("rerank")
+
+Answer = Callable[[Request], Awaitable[Response]]
+
+DROPPED = 64 << 20
+"""Bytes of a body beyond the limit that are read, and dropped, so that its client reads the refusal."""
+
+MOMENT = 2.0
+"""Seconds that this may take where nothing of the body was wanted."""
+
+GONE = 499
+"""Counted of clients that went away; nobody receives it."""
+
+
+def application(rankers: Mapping[str, Ranker], limits: Limits, key: str | None) -> Starlette:
+    """The service as an ASGI application.
+
+    Args:
+        rankers: the rankers by name; the first answers requests that name none.
+        limits: its bounds.
+        key: what a request has to bring as ``Authorization: Bearer KEY``; None where nothing is asked.
+    """
+    service = Service(rankers, limits, key)
+    routes = [Route(path, service.endpoint(service.rerank, counted=True), methods=["POST"]) for path in PATHS]
+    routes += [
+        Route("/health", service.endpoint(service.health, key=None)),
+        Route("/info", service.endpoint(service.info)),
+        Route("/metrics", service.endpoint(service.counts)),
+        Route("/openapi.json", service.endpoint(service.openapi)),
+    ]
+    return Starlette(routes=routes, lifespan=service.lifespan, exception_handlers={HTTPException: _no_such_path})
+
+
+class Service:
+    """What the paths do."""
+
+    def __init__(self, rankers: Mapping[str, Ranker], limits: Limits, key: str | None) -> None:
+        self.rankers, self.limits, self.key = rankers, limits, key
+        self.metrics = Metrics()
+        self.desk = Desk(limits.queue, self.metrics)
+
+    @asynccontextmanager
+    async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
+        work = asyncio.create_task(self.desk.work())
+        yield
+        work.cancel()
+
+    def endpoint(self, answered: Answer, key: str | None = "", counted: bool = False) -> Answer:
+        """A path whose every request ends in an answer, or in one line of JSON that says why not."""
+        needed = None if key is None else self.key
+
+        async def end(request: Request) -> Response:
+            started = time.perf_counter()
+            try:
+                if needed is not None:
+                    _check_key(request, needed)
+                response = await answered(request)
+            except Refusal as refusal:
+                if refusal.status in (401, 429):
+                    await _drop(request)
+                response = refused(refusal.status, str(refusal))
+            except UserError as error:
+                response = refused(400, str(error))
+            except ClientDisconnect:
+                response = Response(status_code=GONE)
+            except Exception:
+                log.exception("%s", request.url.path)
+                response = refused(500, "an error of the service; its log says more")
+            if counted:
+                self.metrics.requests[response.status_code] += 1
+                if response.status_code == 200:
+                    self.metrics.took(time.perf_counter() - started)
+            return response
+
+        return end
+
+    async def rerank(self, request: Request) -> Response:
+        with self.desk.place():
+            until = asyncio.get_running_loop().time() + self.limits.timeout
+            try:
+                async with asyncio.timeout_at(until):
+                    body = await _read(request, self.limits.body)
+            except TimeoutError as error:
+                raise Refusal(408, f"the request did not arrive within {self.limits.timeout:g} seconds") from error
+            if body is None:
+                raise Refusal(413, f"more than {self.limits.body} bytes; send fewer documents at a time")
+            asked = read_body(body)
+            self._check_size(asked)
+            ranker = self._ranker(asked.model)
+            question = ranker.question(asked.query, asked.documents)
+            if sum(map(len, question.texts)) + len(question.query) > self.limits.characters:
+                raise Refusal(413, f"more than {self.limits.characters} characters; send shorter or fewer documents")
+            try:
+                async with asyncio.timeout_at(until):
+                    scores = await _unless_gone(request, self.desk.scores(ranker, question))
+            except TimeoutError as error:
+                raise Refusal(503, f"no scores within {self.limits.timeout:g} seconds; try again later") from error
+            shown = ranker.shown(scores, asked.raw)
+            try:
+                return _json(answer(asked, ranker.name, question.texts, scores, shown))
+            except ValueError as error:
+                raise UserError("documents: a number in them is too large to be returned") from error
+
+    def _check_size(self, asked: Asked) -> None:
+        if len(asked.documents) > self.limits.documents:
+            raise Refusal(
+                413, f"{len(asked.documents)} documents, of which one request may have {self.limits.documents}"
+            )
+
+    def _ranker(self, name: str | None) -> Ranker:
+        if name is None:
+            return next(iter(self.rankers.values()))
+        if name not in self.rankers:
+            raise Refusal(404, unknown(name, list(self.rankers)))
+        return self.rankers[name]
+
+    async def health(self, _: Request) -> Response:
+        return _json({"status": "ok"})
+
+    async def info(self, _: Request) -> Response:
+        about = [ranker.about() for ranker in self.rankers.values()]
+        return _json({"version": __version__, "models": about, "limits": asdict(self.limits)})
+
+    async def counts(self, _: Request) -> Response:
+        return PlainTextResponse(self.metrics.text(), media_type="text/plain; version=0.0.4")
+
+    async def openapi(self, _: Request) -> Response:
+        return _json(description(list(self.rankers), self.limits, self.key is not None))
+
+
+async def _read(request: Request, most: int) -> bytes | None:
+    """The body; None of one that is too large, which is dropped as it comes: who still sends reads no refusal."""
+    declared = request.headers.get("content-length", "")
+    if declared.isdecimal() and int(declared[:20]) > most + DROPPED:
+        return None
+    body, size = bytearray(), 0
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size <= most:
+            body += chunk
+        elif size > most + DROPPED:
+            break
+    return bytes(body) if size <= most else None
+
+
+async def _drop(request: Request) -> None:
+    """Let a client that is refused before its body was read send it, for a moment."""
+    with suppress(TimeoutError, ClientDisconnect):
+        async with asyncio.timeout(MOMENT):
+            await _read(request, 0)
+
+
+async def _unless_gone(request: Request, scores: Awaitable[Array]) -> Array:
+    """The scores, unless the client goes away before: then its request leaves the queue.
+
+    Raises:
+        ClientDisconnect: it went.
+    """
+    waiting, gone = asyncio.ensure_future(scores), asyncio.ensure_future(request.receive())
+    try:
+        await asyncio.wait((waiting, gone), return_when=asyncio.FIRST_COMPLETED)
+        if not waiting.done():
+            raise ClientDisconnect
+        return waiting.result()
+    finally:
+        waiting.cancel()
+        gone.cancel()
+
+
+def _check_key(request: Request, key: str) -> None:
+    kind, _, given = request.headers.get("authorization", "").partition(" ")
+    if kind.lower() != "bearer" or not hmac.compare_digest(given.strip().encode(), key.encode()):
+        raise Refusal(401, "this service asks for a key: Authorization: Bearer KEY")
+
+
+def _json(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """An answer in ASCII, so that halves of characters that a client sent in an object go back as they came."""
+    return Response(json.dumps(content, allow_nan=False) + "\n", status, headers, "application/json")
+
+
+def refused(status: int, message: str) -> Response:
+    """A refusal, in one line; one that may be repeated says when."""
+    again = {"Retry-After": "1"} if status in (429, 503) else {}
+    return _json({"message": message}, status, again | ({"WWW-Authenticate": "Bearer"} if status == 401 else {}))
+
+
+async def _no_such_path(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    if error.status_code == 405:
+        return refused(405, f"{request.url.path} does not take {request.method}")
+    return refused(error.status_code, f"{request.url.path}: no such path; POST {', '.join(PATHS)}, or GET /info")

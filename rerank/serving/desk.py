@@ -1,0 +1,109 @@
+"""Requests that wait, and the one thread that scores them: oldest first, those of one ranker together."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from rerank.serving.limits import Refusal
+from rerank.serving.metrics import Metrics
+from rerank.serving.questions import Question
+from rerank.serving.ranker import Ranker
+from rerank.storage.arrow import Array
+
+TOGETHER = 512
+"""Documents of requests that are scored in one batch: what a GPU needs to be busy. One request may have more."""
+
+
+@dataclass(eq=False)
+class Waiting:
+    """A request whose scores somebody waits for."""
+
+    ranker: Ranker
+    question: Question
+    scores: asyncio.Future[Array]
+
+
+class Desk:
+    """Takes in as many requests as it may, and scores them.
+
+    Args:
+        most: requests inside at once.
+        metrics: where they are counted.
+    """
+
+    def __init__(self, most: int, metrics: Metrics) -> None:
+        self.most, self.metrics = most, metrics
+        self._queue: deque[Waiting] = deque()
+        self._arrived = asyncio.Event()
+
+    @contextmanager
+    def place(self) -> Iterator[None]:
+        """A place for a request, from its first byte to its answer.
+
+        Raises:
+            Refusal: all are taken.
+        """
+        if self.metrics.inside >= self.most:
+            raise Refusal(429, f"{self.most} requests are waiting already; try again in a second")
+        self.metrics.inside += 1
+        try:
+            yield
+        finally:
+            self.metrics.inside -= 1
+
+    async def scores(self, ranker: Ranker, question: Question) -> Array:
+        """Raw scores of a question's documents, when its turn has come; whoever stops waiting leaves the queue."""
+        waiting = Waiting(ranker, question, asyncio.get_running_loop().create_future())
+        self._queue.append(waiting)
+        self._arrived.set()
+        try:
+            return await waiting.scores
+        finally:
+            if waiting in self._queue:
+                self._queue.remove(waiting)
+
+    async def work(self) -> None:
+        """Score what waits, until cancelled."""
+        with ThreadPoolExecutor(1, "scoring") as thread:
+            while True:
+                await self._arrived.wait()
+                if not (batch := self._next()):
+                    self._arrived.clear()
+                    continue
+                started = time.perf_counter()
+                found = await asyncio.get_running_loop().run_in_executor(thread, _scores, batch)
+                documents = sum(len(one.question.texts) for one in batch)
+                self.metrics.scored(batch[0].ranker.name, documents, time.perf_counter() - started)
+                for one, result in zip(batch, found, strict=True):
+                    if one.scores.done():  # its client is gone, or was told that it took too long
+                        continue
+                    if isinstance(result, Exception):
+                        one.scores.set_exception(result)
+                    else:
+                        one.scores.set_result(result)
+
+    def _next(self) -> list[Waiting]:
+        """The oldest request and, as long as they are few documents, those after it that ask the same ranker."""
+        batch: list[Waiting] = []
+        documents = 0
+        for one in [one for one in self._queue if one.ranker is self._queue[0].ranker]:
+            documents += len(one.question.texts)
+            if batch and documents > TOGETHER:
+                break
+            batch.append(one)
+            self._queue.remove(one)
+        return batch
+
+
+def _scores(batch: list[Waiting]) -> list[Array | Exception]:
+    """Scores of each request; where a batch fails, of each alone, so that one does not spoil the others."""
+    try:
+        return list(batch[0].ranker.scores([one.question for one in batch]))
+    except Exception as error:
+        return [error] if len(batch) == 1 else [result for one in batch for result in _scores([one])]

@@ -1,0 +1,41 @@
+"""How much a service takes on, and how a request is refused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rerank.errors import UserError
+from rerank.settings.ranges import Count, Positive, check_arguments
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bounds of a service; what is beyond one is refused before it costs anything.
+
+    Attributes:
+        documents: documents of a request at most (413).
+        characters: characters of a request's query and texts together at most (413).
+        body: bytes of a request at most (413).
+        queue: requests that are read, wait or are scored at once at most (429).
+        timeout: seconds from a request's head to its answer at most (408 while it is being sent, 503 afterwards).
+
+    Raises:
+        UserError: a number out of its range.
+    """
+
+    documents: Count = 1000
+    characters: Count = 2_000_000
+    body: Count = 8 << 20
+    queue: Count = 64
+    timeout: Positive = 60.0
+
+    def __post_init__(self) -> None:
+        check_arguments(Limits, vars(self))
+
+
+class Refusal(UserError):
+    """A request that is not answered, with the status that says why."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status

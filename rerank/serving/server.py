@@ -1,0 +1,84 @@
+"""From folders of rankers to a port that answers, until a signal comes."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections.abc import Sequence
+from typing import Any
+
+from rerank.errors import UserError
+from rerank.serving.limits import Limits
+from rerank.settings.ranges import Count, Port, check_arguments
+from rerank.stops import Stopped, name_of
+
+log = logging.getLogger("rerank")
+
+KEY = "RERANK_API_KEY"
+"""The environment variable that has the key."""
+
+
+def serve(
+    rankers: Sequence[str],
+    host: str,
+    port: Port,
+    limits: Limits,
+    precision: Any = "auto",
+    token_budget: Count | None = None,
+) -> None:
+    """Answer requests for scores until Ctrl-C or SIGTERM, which let those that were accepted finish.
+
+    Args:
+        rankers: folders, or ``NAME=FOLDER``.
+        host: where it listens.
+        port: on which port; 0 takes a free one.
+        limits: its bounds.
+        precision: arithmetic of the encoders.
+        token_budget: padded tokens (documents, for feature vectors) per forward pass; None for each ranker's own.
+
+    Raises:
+        UserError: no such ranker, a port that is taken, or packages that are not installed.
+        Stopped: a signal came, and all is answered.
+    """
+    try:
+        from rerank.serving.app import application
+        from rerank.serving.connections import server_of
+    except ModuleNotFoundError as error:
+        raise UserError(f"serve: {error.name} is not installed; pip install 'rerank-direct[serve]'") from error
+    from rerank.scoring.shared import check_scoring
+    from rerank.serving.ranker import Ranker, named
+
+    folders = named(rankers)
+    check_arguments(serve, {"port": port, "token_budget": token_budget})
+    bound = _bound(host, port)
+    loaded = {name: Ranker(name, folder, precision, token_budget) for name, folder in folders.items()}
+    if len(loaded) == 1:  # of several, they are for the networks
+        check_scoring(loaded[next(iter(loaded))].model, precision, token_budget)
+    key = os.environ.get(KEY) or None
+    server = server_of(application(loaded, limits, key), limits)
+    place = f"[{host}]" if ":" in host else host
+    log.info("serving %s at http://%s:%d", ", ".join(loaded), place, bound.getsockname()[1])
+    if key is None and host not in ("127.0.0.1", "::1", "localhost"):
+        log.warning("whoever reaches %s may ask; %s in the environment asks for a key", host, KEY)
+    try:
+        server.run(sockets=[bound])
+    except Stopped as stop:
+        raise Stopped(stop.number, f"stopped by {name_of(stop.number)}; what was accepted is answered") from None
+    finally:
+        bound.close()
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    """A socket that has the port, and does not listen yet: nobody is to wait for rankers that load."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        found = socket.socket(family, kind, protocol)
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind(address)
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(
+            f"port: nothing can listen at {host}:{port} ({reason}); choose another --port or --host"
+        ) from error
+    return found

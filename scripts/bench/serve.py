@@ -1,0 +1,155 @@
+"""Requests for scores over HTTP: how many a second, how long each takes, and memory, beside what scores without HTTP.
+
+Each request has the first 50 passages of a query's list. Three contenders: `rerank serve`, sentence-transformers'
+CrossEncoder behind the same HTTP layer, and `predict`, called for one request after the other, without any.
+
+    python scripts/bench/serve.py --model runs/x/best --lists lists/scifact-test
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from common import head, parser_of, rerank_command, row
+
+PASSAGES = 50
+
+
+def main() -> None:
+    parser = parser_of(__doc__)
+    parser.add_argument("--model", required=True, help="a cross-encoder's folder, or its name on the hub")
+    parser.add_argument("--lists", help="lists folder whose texts are asked about")
+    parser.add_argument("--requests", type=int, default=64, help="requests of each row")
+    parser.add_argument("--concurrency", type=int, nargs="+", default=[1, 4, 16])
+    parser.add_argument("--peer", type=int, metavar="PORT", help="serve the model by sentence-transformers instead")
+    options = parser.parse_args()
+    if options.peer is not None:
+        serve_peer(options.model, options.peer)
+        return
+    asked = questions(options.lists, options.requests)
+    head("", "at once", "requests/s", "p50, ms", "p95, ms", "p99, ms", "memory after, MB")
+    row("predict", 1, *measured(predicting(options.model), asked, 1), "")
+    own = [sys.executable, __file__, "--model", options.model, "--peer", "0"]
+    for name, command in (
+        ("rerank serve", rerank_command("serve", f"m={options.model}", "--port=0")),
+        ("sentence-transformers", own),
+    ):
+        with service(command) as port:
+            for count in options.concurrency:
+                numbers = measured(posting(port), asked, count)
+                row(name, count, *numbers, f"{memory(port) / 1e6:.0f}")
+
+
+def questions(folder: str, count: int) -> list[tuple[str, list[str]]]:
+    """Queries with passages, again from the first where there are few."""
+    from rerank.lists.view import Lists
+
+    lists = Lists.open(folder)
+    lists = lists.select(np.flatnonzero(lists.lengths >= PASSAGES)).top(PASSAGES)
+    texts = lists.store.documents.column("text").take(lists.documents).to_pylist()
+    asked = lists.store.queries.column("text").take(lists.queries).to_pylist()
+    own = [(query, texts[i * PASSAGES : (i + 1) * PASSAGES]) for i, query in enumerate(asked)]
+    return [own[i % len(own)] for i in range(count)]
+
+
+def measured(ask: Any, asked: Sequence[tuple[str, list[str]]], at_once: int) -> list[str]:
+    """Requests a second, and percentiles of their seconds."""
+    for one in asked[:at_once]:
+        ask(*one)
+
+    def timed(one: tuple[str, list[str]]) -> float:
+        started = time.perf_counter()
+        ask(*one)
+        return time.perf_counter() - started
+
+    started = time.perf_counter()
+    with ThreadPoolExecutor(at_once) as pool:
+        seconds = list(pool.map(timed, asked))
+    rate = len(asked) / (time.perf_counter() - started)
+    return [f"{rate:.2f}", *(f"{1000 * value:.0f}" for value in np.percentile(seconds, [50, 95, 99]))]
+
+
+def predicting(model: str) -> Any:
+    from rerank.models.load import load_model
+
+    loaded: Any = load_model(model)
+    return lambda query, passages: loaded.predict([(query, passage) for passage in passages])
+
+
+def posting(port: int) -> Any:
+    local = threading.local()
+
+    def ask(query: str, passages: list[str]) -> None:
+        if not hasattr(local, "connection"):
+            local.connection = http.client.HTTPConnection("127.0.0.1", port)
+        body = json.dumps({"query": query, "documents": passages})
+        local.connection.request("POST", "/v2/rerank", body)
+        answer = local.connection.getresponse()
+        if len(json.loads(answer.read()).get("results", ())) != len(passages):
+            sys.exit(f"refused: {answer.status}")
+
+    return ask
+
+
+def memory(port: int) -> float:
+    connection = http.client.HTTPConnection("127.0.0.1", port)
+    connection.request("GET", "/metrics")
+    text = connection.getresponse().read().decode()
+    return float(re.search(r"^process_resident_memory_bytes (\S+)", text, re.MULTILINE)[1])  # type: ignore[index]
+
+
+@contextmanager
+def service(command: Sequence[str]) -> Iterator[int]:
+    """A service in a process of its own."""
+    started = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert started.stderr is not None
+    port = next(int(found[1]) for line in started.stderr if (found := re.search(r"127\.0\.0\.1:(\d+)", line)))
+    threading.Thread(target=started.stderr.read, daemon=True).start()
+    try:
+        time.sleep(1)
+        yield port
+    finally:
+        started.terminate()
+        started.wait()
+
+
+def serve_peer(model: str, port: int) -> None:
+    """The same service, but its scores are those of sentence-transformers."""
+    import socket
+
+    from sentence_transformers import CrossEncoder
+
+    from rerank.serving.app import application
+    from rerank.serving.connections import server_of
+    from rerank.serving.limits import Limits
+    from rerank.serving.questions import Question
+    from rerank.serving.ranker import Ranker
+
+    class Peer(Ranker):
+        def __init__(self) -> None:
+            self.name, self.model = "m", CrossEncoder(model)
+            self.reads_text, self.columns, self.features, self.calibration = True, [], {}, None
+
+        def scores(self, questions: Sequence[Question]) -> list[Any]:
+            pairs = [(asked.query, text) for asked in questions for text in asked.texts]
+            scores = self.model.predict(pairs, show_progress_bar=False)
+            return np.split(scores, np.cumsum([len(asked.texts) for asked in questions])[:-1])
+
+    with socket.create_server(("127.0.0.1", port)) as listening:
+        print(f"127.0.0.1:{listening.getsockname()[1]}", file=sys.stderr, flush=True)
+        server_of(application({"m": Peer()}, Limits(), None), Limits()).run(sockets=[listening])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,156 @@
+"""A service in a process of its own, or in a thread of this one, and real HTTP to it."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import ProxyHandler, Request, build_opener
+
+from rerank.serving.app import application
+from rerank.serving.connections import server_of
+from rerank.serving.limits import Limits
+from rerank.serving.ranker import Ranker
+from tests.forked import Command
+
+OPEN = build_opener(ProxyHandler({}))
+PATIENCE = 120.0
+"""Seconds for what takes much less on a quiet machine."""
+
+
+class Client:
+    """Asks a service at a port."""
+
+    def __init__(self, port: int, process: Command | None = None) -> None:
+        self.port, self.process = port, process
+
+    def get(self, path: str, **headers: str) -> tuple[int, str]:
+        return self._send(Request(f"http://127.0.0.1:{self.port}{path}", headers=headers))
+
+    def ask(self, body: Any, path: str = "/rerank", **headers: str) -> tuple[int, Any]:
+        """The status and the answer, which is strict JSON; a body that is no bytes is written as JSON."""
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        headers = {"Content-Type": "application/json", **headers}
+        status, text = self._send(Request(f"http://127.0.0.1:{self.port}{path}", data, headers))
+        assert text.count("\n") == 1 and text.endswith("\n")
+        return status, json.loads(text, parse_constant=_refuse)
+
+    def scores(self, model: str, query: str, documents: list[Any], **more: Any) -> list[float]:
+        """Scores in the order of the documents."""
+        body = {"model": model, "query": query, "documents": documents, **more}
+        status, answer = self.ask(body)
+        assert status == 200, answer
+        results = answer["results"]
+        assert [one["relevance_score"] for one in results] == sorted(
+            (one["relevance_score"] for one in results), reverse=True
+        )
+        assert sorted(one["index"] for one in results) == list(range(len(documents)))
+        return [one["relevance_score"] for one in sorted(results, key=lambda one: one["index"])]
+
+    def together(self, bodies: list[Any]) -> list[tuple[int, Any]]:
+        with ThreadPoolExecutor(len(bodies)) as pool:
+            return list(pool.map(self.ask, bodies))
+
+    def metrics(self) -> dict[str, float]:
+        """Counts by their names with labels; every line is as Prometheus writes it."""
+        found: dict[str, float] = {}
+        for line in self.get("/metrics")[1].splitlines():
+            if line.startswith("#"):
+                assert re.fullmatch(r"# (HELP [a-z_]+ .+|TYPE [a-z_]+ (counter|gauge|histogram))", line)
+                continue
+            match = re.fullmatch(r"([a-z_]+(?:\{[a-z]+=\"[^\"]+\"\})?) ([0-9.e+-]+)", line)
+            assert match, line
+            found[match[1]] = float(match[2])
+        return found
+
+    def until(self, name: str, count: float) -> None:
+        """Wait until a metric has a value."""
+        end = time.monotonic() + PATIENCE
+        while self.metrics().get(name) != count:
+            assert time.monotonic() < end, self.metrics()
+            time.sleep(0.02)
+
+    def half(self, body: bytes, path: str = "/rerank") -> tuple[socket.socket, bytes]:
+        """A connection that has sent a request's head and half of its body, and the other half."""
+        sent = socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE)
+        head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+        sent.sendall(head + body[: len(body) // 2])
+        return sent, body[len(body) // 2 :]
+
+    @staticmethod
+    def _send(request: Request) -> tuple[int, str]:
+        try:
+            with OPEN.open(request, timeout=PATIENCE) as answer:
+                return answer.status, answer.read().decode()
+        except HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+
+
+def _refuse(constant: str) -> None:
+    raise AssertionError(f"{constant} is no JSON")
+
+
+def read_all(connection: socket.socket) -> bytes:
+    """What comes until the other side closes, or cuts."""
+    received = b""
+    with suppress(ConnectionResetError):
+        while part := connection.recv(65536):
+            received += part
+            if b"\r\n\r\n" in received and received.endswith(b"}\n"):
+                break
+    connection.close()
+    return received
+
+
+@contextmanager
+def process(*words: str | Path, environment: Mapping[str, str] | None = None) -> Iterator[Client]:
+    """``rerank serve WORDS --port 0``, which is stopped at the end."""
+    command = Command(["serve", *map(str, words), "--port=0"], environment)
+    end = time.monotonic() + PATIENCE
+    try:
+        while not (found := re.search(r"at http://127\.0\.0\.1:(\d+)\n", command.said)):
+            assert command.poll() is None and time.monotonic() < end, command.said
+            time.sleep(0.05)
+        client = Client(int(found[1]), command)
+        _wait_for(client)
+        yield client
+    finally:
+        command.send_signal(signal.SIGTERM)
+        command.communicate(PATIENCE)
+
+
+@contextmanager
+def thread(rankers: Mapping[str, Ranker], limits: Limits, key: str | None = None) -> Iterator[Client]:
+    """The same service in a thread, where a test can hold what scoring waits for."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        server = server_of(application(rankers, limits, key), limits)
+        running = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        running.start()
+        client = Client(listening.getsockname()[1])
+        try:
+            _wait_for(client)
+            yield client
+        finally:
+            server.should_exit = True
+            running.join(PATIENCE)
+            assert not running.is_alive()
+
+
+def _wait_for(client: Client) -> None:
+    end = time.monotonic() + PATIENCE
+    while True:
+        with suppress(OSError):
+            assert client.get("/health") == (200, '{"status": "ok"}\n')
+            return
+        assert time.monotonic() < end
+        time.sleep(0.05)

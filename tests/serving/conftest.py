@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import rerank
+from rerank.features.letor import letor_lists
+from rerank.models.contract import add_to_contract
+from rerank.models.mixed import write_ranker
+from tests.builders import make_decoder, make_rankers
+
+
+@pytest.fixture(scope="package")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A ranker of every kind."""
+    place = tmp_path_factory.mktemp("rankers")
+    found = make_rankers(place)
+    write_ranker(found["text"], {"bm25": 0.3, "dense": 0.2}, 0.5, place / "mixed")
+    write_ranker(found["mlp"], {"bm25": 0.5}, 0.5, place / "mixed-mlp")
+    write_ranker(None, {"bm25": 0.6, "dense": 0.4}, 0.0, place / "fusion", by="rrf")
+    write_ranker(found["text"], {}, 1.0, place / "calibrated")
+    add_to_contract(place / "calibrated", {"calibration": {"a": 2.0, "b": -0.5, "grade": 1, "n": 99}})
+    decoder = rerank.Decoder(
+        str(make_decoder(place / "qwen")), template="qwen3-reranker", query_length=16, document_length=32
+    )
+    decoder.save(place / "decoder")
+    attention = rerank.SelfAttention(width=8, hidden=8, blocks=1)
+    attention.prepare(letor_lists(place / "train.txt"), 1)
+    (place / "attention").mkdir()
+    attention.save(place / "attention")
+    names = ("mixed", "mixed-mlp", "fusion", "calibrated", "decoder", "attention")
+    return found | {name: place / name for name in names}
