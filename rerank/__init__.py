@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from rerank import losses, measures, relaxations
     from rerank.collections.texts import Texts
     from rerank.errors import NotFoundError, UserError
-    from rerank.evaluation.compare import compare
     from rerank.evaluation.table import Table
     from rerank.experiments.conduct import experiment
     from rerank.experiments.config import ExperimentConfig
@@ -85,6 +84,8 @@ if TYPE_CHECKING:
     from rerank.retrieval.forms import as_run
     from rerank.retrieval.runs import read_run, write_run
     from rerank.tasks.average import average
+    from rerank.tasks.calibrate import calibrate
+    from rerank.tasks.compare import compare
     from rerank.tasks.evaluate import evaluate
     from rerank.tasks.export_model import export_model
     from rerank.tasks.rerank_lists import rerank_lists

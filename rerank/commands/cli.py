@@ -304,6 +304,24 @@ def auto(
     print(climb(train, validation, test, model, hours, output=output, depth=depth, monitor=monitor, seed=seed))
 
 
+def compare(**asked: Any) -> None:
+    """Compare rankers, columns and servers over the same lists: what each is worth by depth, and what it costs.
+
+    Args:
+        asked: what :func:`rerank.compare` takes.
+    """
+    print(tasks.compare(**asked))
+
+
+def calibrate(**asked: Any) -> None:
+    """Make probabilities of relevance of a ranker's scores, and say which precision to expect above which.
+
+    Args:
+        asked: what :func:`rerank.calibrate` takes.
+    """
+    print(tasks.calibrate(**asked))
+
+
 def train(argv: Sequence[str]) -> None:
     """Train a reranker, from options or a YAML file; resume where an interrupted run stopped."""
     from rerank.commands.train_help import help_for
@@ -432,8 +450,8 @@ def evaluate(
 COMMANDS: dict[str, Callable[..., Any]] = {
     command.__name__: command
     for command in (
-        *(demo, retrieve, lists, add, export, auto, train, tasks.average, rerank, serve, evaluate, experiment),
-        *(pool, verify, losses, measures, models, collections),
+        *(demo, retrieve, lists, add, export, compare, auto, train, tasks.average, calibrate, rerank, serve),
+        *(evaluate, experiment, pool, verify, losses, measures, models, collections),
     )
 }
 

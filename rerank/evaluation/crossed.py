@@ -157,7 +157,7 @@ def crossed_difference(
     rng = np.random.default_rng(seed)
     mean, drawn = nothing.mean, np.zeros(resamples)
     if seeds > 1 or len(shares) == 1:
-        drawn += _resampled(difference.mean(axis=0), resamples, rng) - mean
+        drawn += resampled(difference.mean(axis=0), resamples, rng) - mean
     if seeds > 1 or len(shares) > 1:
         moves = _moves(difference, folds)
         drawn += rng.standard_normal((resamples, len(moves))) @ moves
@@ -198,8 +198,11 @@ def _p(drawn: np.ndarray, mean: float, freedom: float) -> float:
     return float(high)
 
 
-def _resampled(values: np.ndarray, resamples: int, rng: np.random.Generator) -> np.ndarray:
-    """Means of as many values as there are, drawn with replacement; a few megabytes of them at a time."""
+def resampled(values: np.ndarray, resamples: int, rng: np.random.Generator) -> np.ndarray:
+    """Means of as many values as there are, drawn with replacement; a few megabytes of them at a time.
+
+    Values ``[Q]`` give ``[resamples]``, rows ``[Q, K]`` are drawn as wholes and give ``[resamples, K]``.
+    """
     count = len(values)
     batch = max(1, 2_000_000 // count)
     parts = []

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from rerank.errors import UserError
 from rerank.kernels.packing import pack
 from rerank.settings.described import Described
 from rerank.storage.files import warn_once
@@ -15,6 +16,7 @@ from rerank.storage.files import warn_once
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from rerank.models.calibration import Calibration
     from rerank.storage.arrow import Array
 
 
@@ -79,6 +81,22 @@ class Model(Described, ABC):
 
         An untrained model scores with weights drawn with seed 42, and a warning says so.
         """
+
+    calibration: Calibration | None = None
+    """What makes probabilities of its scores; None where it was not calibrated, or was not read by ``rerank.load``."""
+
+    def probabilities(self, lists: Any, /) -> Array:
+        """Probabilities of relevance, ``[n]`` float64, of whatever :meth:`predict` scores, in the same order.
+
+        Raises:
+            UserError: nobody has calibrated it.
+        """
+        if self.calibration is None:
+            raise UserError(
+                "probabilities: the model is not calibrated; rerank calibrate --model FOLDER --lists VALIDATION does "
+                "that, and rerank.load(FOLDER) reads it"
+            )
+        return self.calibration(self.predict(lists))
 
     def check(self, lists: Any) -> None:
         """Refuse lists that lack what the model reads of them, before any work is done.

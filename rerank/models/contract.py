@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rerank.errors import UserError
+from rerank.models.calibration import Calibration
 from rerank.models.weights import check_names, check_plain
 from rerank.settings.described import class_path
 from rerank.storage.hashes import check_files, hash_files, read_sealed, write_sealed
@@ -35,13 +36,16 @@ START = "start"
 MIX = "mix"
 """Its key for the weights of a mix, see :class:`rerank.models.mixed.Mixed`."""
 
+CALIBRATION = "calibration"
+"""Its key for what makes probabilities of the scores, see :class:`rerank.models.calibration.Calibration`."""
+
 FUSION = "Fusion"
 """Its class where there is no model: a mix of columns alone."""
 
 PARTS = {
     **dict.fromkeys(("class", "name", "head", "long", TRAINED_ON), str),
     **dict.fromkeys(("query_length", "document_length", "positions", "trees", "depth"), int),
-    **dict.fromkeys((START, "template", "base", "settings", "layout", MIX, FILES), dict),
+    **dict.fromkeys((START, "template", "base", "settings", "layout", MIX, CALIBRATION, FILES), dict),
     **dict.fromkeys(("columns", "normalise", "weights"), list),
     **dict.fromkeys(("first_stage_weight", "elsewhere"), float),
 }
@@ -50,7 +54,7 @@ PARTS = {
 LISTS = {"columns": str, "normalise": dict, "weights": float}
 """Types of what is in its lists."""
 
-AFTERWARDS = ("first_stage_weight", TRAINED_ON)
+AFTERWARDS = ("first_stage_weight", TRAINED_ON, CALIBRATION)
 """Its keys for what was found out after the model was saved, and decides no score."""
 
 
@@ -87,11 +91,12 @@ def check_parts(where: Path, content: Mapping[str, Any]) -> None:
             raise UserError(f"{where}: {key}: expected a list of {LISTS[key].__name__}; save the model again")
     if START in content:
         check_parts(where, content[START])
-    if MIX in content:
-        try:
-            check_mix(content[MIX])
-        except UserError as error:
-            raise UserError(f"{where}: mix: {error}; save the ranker again") from error
+    for key, check in ((MIX, check_mix), (CALIBRATION, Calibration.of)):
+        if key in content:
+            try:
+                check(content[key])
+            except UserError as error:
+                raise UserError(f"{where}: {key}: {error}; save the ranker again") from error
 
 
 def check_mix(mix: Mapping[str, Any]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from rerank.errors import UserError, one_line
+from rerank.models.calibration import Calibration
 from rerank.settings.ranges import Count, check_value
 from rerank.storage.arrow import Array
 
@@ -49,11 +50,21 @@ def check_documents(documents: Any, top_k: int | None) -> None:
 
 
 def best_documents(
-    scores: Array, documents: Sequence[str], top_k: int | None, return_documents: bool
+    scores: Array,
+    documents: Sequence[str],
+    top_k: int | None,
+    return_documents: bool,
+    calibration: Calibration | None = None,
 ) -> list[dict[str, Any]]:
-    """Documents by their scores, best first: ``corpus_id``, ``score`` and, where asked for, ``text``."""
+    """Documents by their scores, best first: ``corpus_id``, ``score`` and, where there are some, more.
+
+    Those of a calibrated model have their ``probability``, and ``text`` is there if it is asked for.
+    """
     order = np.argsort(-scores, kind="stable")[:top_k]
     ranked: list[dict[str, Any]] = [{"corpus_id": int(i), "score": float(scores[i])} for i in order]
+    if calibration is not None:
+        for entry, probability in zip(ranked, calibration(scores[order]).tolist(), strict=True):
+            entry["probability"] = probability
     return [entry | {"text": documents[entry["corpus_id"]]} for entry in ranked] if return_documents else ranked
 
 

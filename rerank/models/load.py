@@ -5,14 +5,17 @@ No file decides what is imported: classes are found in a table of our own.
 
 from __future__ import annotations
 
+import shutil
 import sys
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from rerank.errors import UserError, nearest
 from rerank.models.base import Model
-from rerank.models.contract import CONTRACT, FUSION, MIX, read_contract
+from rerank.models.calibration import Calibration
+from rerank.models.contract import CALIBRATION, CONTRACT, FUSION, MIX, read_contract
 
 MODELS = {
     "CrossEncoder": "rerank.models.text.cross_encoder",
@@ -45,9 +48,19 @@ def load_model(folder: str | Path, mix: bool = True) -> Model:
         UserError: no such model, one that is damaged, or one of an unknown class.
     """
     contract = read_contract(Path(folder))
-    if mix and MIX in contract:
-        ranker: Model = import_module("rerank.models.mixed").Mixed.load(Path(folder))
-        return ranker
+    mixes = mix and MIX in contract
+    model: Model = import_module("rerank.models.mixed").Mixed.load(Path(folder)) if mixes else _alone(folder, contract)
+    if CALIBRATION in contract and mixes == (MIX in contract):  # of what it was fitted on
+        model.calibration = Calibration.of(contract[CALIBRATION])
+    return model
+
+
+load = load_model
+"""Its name in :mod:`rerank`."""
+
+
+def _alone(folder: str | Path, contract: Mapping[str, Any]) -> Model:
+    """The model without a mix."""
     if contract.get("class") == FUSION:
         raise UserError(f"{folder}: mixes columns alone, there is no model in it")
     name = contract.get("class") or _usual_class(str(folder))
@@ -63,8 +76,12 @@ def load_model(folder: str | Path, mix: bool = True) -> Model:
     return kind_of_model.load(Path(folder))
 
 
-load = load_model
-"""Its name in :mod:`rerank`."""
+def copy_model(model: str | Path, folder: Path) -> None:
+    """Put a model's files into an empty folder: a folder's as they are, a published model's as ours are saved."""
+    if (Path(model) / CONTRACT).is_file():
+        shutil.copytree(model, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".*"))
+    else:
+        load_model(model).save(folder)
 
 
 def _usual_class(name: str) -> str:

@@ -10,7 +10,6 @@ stand for z.
 from __future__ import annotations
 
 import math
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -23,6 +22,7 @@ from rerank.models.added import check_added
 from rerank.models.base import Model
 from rerank.models.card import with_mix
 from rerank.models.contract import (
+    CALIBRATION,
     CARD,
     CONTRACT,
     FUSION,
@@ -34,7 +34,7 @@ from rerank.models.contract import (
     write_contract,
 )
 from rerank.models.given import best_documents, check_documents, given_column
-from rerank.models.load import load_model
+from rerank.models.load import copy_model, load_model
 from rerank.retrieval.fuse import ranks_of_candidates, z_of_candidates
 from rerank.storage.arrow import Array
 from rerank.storage.files import atomic_folder
@@ -164,6 +164,8 @@ class Mixed(Model):
     ) -> list[dict[str, Any]]:
         """Rank documents for a query, best first: ``corpus_id``, ``score`` and, where asked for, ``text``.
 
+        Those of a calibrated model have a ``probability``, too.
+
         Args:
             query: the query.
             documents: the documents, in the order of the first stage, all that it found: z is over them.
@@ -180,7 +182,7 @@ class Mixed(Model):
             if not hasattr(self.model, "scores_of"):
                 raise UserError(f"rank: the ranker's {type(self.model).__name__} reads no texts; use predict(lists)")
             scores = self.model.scores_of(query, documents, columns)
-        return best_documents(self.mixed_given(columns, scores), documents, top_k, return_documents)
+        return best_documents(self.mixed_given(columns, scores), documents, top_k, return_documents, self.calibration)
 
     def contract(self) -> dict[str, Any]:
         """The model's, and ``mix``."""
@@ -235,11 +237,8 @@ def write_ranker(
         source = Path(model)
         if checked_contract(source).get("class") == FUSION:
             raise UserError(f"{model}: mixes columns alone, there is no model in it")
-        if (source / CONTRACT).is_file():
-            shutil.copytree(source, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".*"))
-        else:
-            load_model(model).save(folder)
-        contract = {key: value for key, value in read_contract(folder).items() if key != MIX}
+        copy_model(source, folder)
+        contract = {key: value for key, value in read_contract(folder).items() if key not in (MIX, CALIBRATION)}
         write_sealed(folder / CONTRACT, contract | mix)
         if (card := folder / CARD).is_file():
             card.write_text(with_mix(card.read_text(encoding="utf-8"), mix.get(MIX)), encoding="utf-8")

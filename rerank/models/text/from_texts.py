@@ -58,6 +58,7 @@ class TextScorer(Scorer):
         if others:
             name = next(iter(others))
             way = "; budget=… says how many padded tokens go through at once" if "batch" in name else ""
+            way = "; probabilities(…) gives them" if "prob" in name else way
             raise UserError(f"predict: there is no {name}{way}")
         if isinstance(pairs, Lists):
             return super().predict(pairs, budget)
@@ -95,6 +96,8 @@ class TextScorer(Scorer):
     ) -> list[dict[str, Any]]:
         """Rank documents for a query, best first: ``corpus_id``, ``score`` and, where asked for, ``text``.
 
+        Those of a calibrated model have a ``probability``, too.
+
         Args:
             query: the query.
             documents: the documents; with ``columns`` in the order of the first stage.
@@ -109,7 +112,8 @@ class TextScorer(Scorer):
         check_documents(documents, top_k)
         if columns and not self.start.columns:
             raise UserError(f"columns: {self.name} starts from none; leave them out")
-        return best_documents(self.scores_of(query, documents, columns), documents, top_k, return_documents)
+        scores = self.scores_of(query, documents, columns)
+        return best_documents(scores, documents, top_k, return_documents, self.calibration)
 
     def scores_of(
         self,

@@ -1,0 +1,193 @@
+r"""How far scores are from probabilities, and what makes them some.
+
+:math:`p = \sigma(a s + b)` by maximum likelihood (Platt 1999, without his smoothed targets). What is reported is
+cross-fitted: of each candidate with the a, b and thresholds of the folds that its query is not in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rerank.errors import UserError
+from rerank.evaluation.crossed import RESAMPLES, resampled
+
+PRECISIONS = (0.5, 0.8, 0.9)
+"""Precisions that thresholds promise."""
+
+BINS = 10
+"""Of equal width, of the reliability curve and the expected calibration error."""
+
+
+def sigmoid(x: np.ndarray) -> np.ndarray:
+    """The logistic function, without overflow."""
+    return np.exp(-np.logaddexp(0.0, -x))
+
+
+@dataclass(frozen=True)
+class Quality:
+    """How far probabilities are from what is so, a mean over candidates.
+
+    Attributes:
+        log_loss: minus the logarithm of the probability of what is so.
+        brier: the squared difference.
+        ece: of ten bins of equal width the difference between mean probability and share of relevant ones, weighted by
+            their candidates.
+    """
+
+    log_loss: float
+    brier: float
+    ece: float
+
+    @classmethod
+    def of(cls, logits: np.ndarray, relevant: np.ndarray) -> Quality:
+        """The quality of logits ``[n]``, of candidates that are relevant or not, ``[n]`` bool.
+
+        >>> Quality.of(np.zeros(4), np.array([True, False, True, False])).brier
+        0.25
+        """
+        probabilities = sigmoid(logits)
+        loss = np.logaddexp(0.0, np.where(relevant, -logits, logits)).mean()
+        off = sum(bin.count * abs(bin.probability - bin.relevant) for bin in curve(probabilities, relevant))
+        return cls(float(loss), float(((probabilities - relevant) ** 2).mean()), float(off / len(logits)))
+
+
+@dataclass(frozen=True)
+class Bin:
+    """Candidates of about the same probability.
+
+    Attributes:
+        low: the lowest that there may be.
+        high: the highest.
+        count: how many candidates.
+        probability: their mean.
+        relevant: the share of relevant ones.
+    """
+
+    low: float
+    high: float
+    count: int
+    probability: float
+    relevant: float
+
+
+def curve(probabilities: np.ndarray, relevant: np.ndarray) -> list[Bin]:
+    """The reliability curve: bins of equal width that have a candidate."""
+    of = np.minimum((probabilities * BINS).astype(np.int64), BINS - 1)
+    bins = []
+    for number in np.unique(of).tolist():
+        own = of == number
+        means = float(probabilities[own].mean()), float(relevant[own].mean())
+        bins.append(Bin(number / BINS, (number + 1) / BINS, int(own.sum()), *means))
+    return bins
+
+
+@dataclass(frozen=True)
+class Found:
+    """The precision of what is above a threshold.
+
+    Attributes:
+        precision: the share of relevant ones among what is above; None where nothing is.
+        low: where its 95 % interval begins, by a bootstrap over queries; None with fewer than two of them.
+        high: where it ends.
+        count: how many candidates are above.
+        recall: the share of all relevant candidates that is above.
+    """
+
+    precision: float | None
+    low: float | None
+    high: float | None
+    count: int
+    recall: float
+
+    @classmethod
+    def of(cls, above: np.ndarray, relevant: np.ndarray, query: np.ndarray) -> Found:
+        """Count what is above ``[n]`` bool, of candidates of these queries ``[n]``."""
+        count, recall = int(above.sum()), float((above & relevant).sum() / relevant.sum())
+        if not count:
+            return cls(None, None, None, 0, recall)
+        of = np.unique(query, return_inverse=True)[1]
+        pairs = np.stack([np.bincount(of, above & relevant), np.bincount(of, above)], axis=1)
+        precision = float(relevant[above].mean())
+        if int((pairs[:, 1] > 0).sum()) < 2:
+            return cls(precision, None, None, count, recall)
+        hits, all_above = resampled(pairs, RESAMPLES, np.random.default_rng(0)).T
+        low, high = np.quantile(hits[all_above > 0] / all_above[all_above > 0], [0.025, 0.975]).tolist()
+        return cls(precision, low, high, count, recall)
+
+
+def fitted(scores: np.ndarray, relevant: np.ndarray) -> tuple[float, float]:
+    """The a and b of maximum likelihood, by Newton's method.
+
+    Raises:
+        UserError: there is no such maximum with a above 0.
+    """
+    ours, others = scores[relevant], scores[~relevant]
+    if not len(ours) or not len(others):
+        what = "relevant" if not len(ours) else "other"
+        raise UserError(f"lists: have no {what} candidate to fit on (with --grade); give more lists")
+    if ours.min() >= others.max() or others.min() >= ours.max():
+        raise UserError(
+            "lists: the scores part relevant candidates from the others completely, so that any slope fits; give more"
+        )
+    center, spread = scores.mean(), scores.std()
+    x = np.stack([(scores - center) / spread, np.ones(len(scores))], axis=1)
+
+    def loss(weights: np.ndarray) -> float:
+        logits = x @ weights
+        return float(np.logaddexp(0.0, np.where(relevant, -logits, logits)).mean())
+
+    weights = np.array([0.0, np.log(len(ours) / len(others))])
+    for _ in range(100):
+        p = sigmoid(x @ weights)
+        gradient = x.T @ (p - relevant) / len(x)
+        if np.abs(gradient).max() < 1e-12:
+            break
+        step = np.linalg.solve((x.T * (p * (1 - p))) @ x / len(x), gradient)
+        while loss(weights - step) > loss(weights) + 1e-12 and np.abs(step).max() > 1e-12:
+            step = step / 2
+        weights = weights - step
+    a = float(weights[0] / spread)
+    if not a > 0:
+        raise UserError("lists: a higher score does not mean more relevant ones here; there is nothing to calibrate")
+    return a, float(weights[1] - a * center)
+
+
+def threshold(scores: np.ndarray, relevant: np.ndarray, precision: float) -> float | None:
+    """The lowest score above which, itself included, so large a share is relevant; None where there is none.
+
+    >>> threshold(np.array([4.0, 3.0, 2.0, 1.0]), np.array([True, False, True, False]), 0.6)
+    2.0
+    """
+    order = np.argsort(-scores, kind="stable")
+    ranked = scores[order]
+    last = np.append(ranked[1:] != ranked[:-1], True)  # equal scores are above together
+    enough = last & (np.cumsum(relevant[order]) >= precision * np.arange(1, len(order) + 1))
+    return float(ranked[np.flatnonzero(enough)[-1]]) if enough.any() else None
+
+
+def cross_fitted(
+    scores: np.ndarray, relevant: np.ndarray, fold: np.ndarray, precisions: Sequence[float] = PRECISIONS
+) -> tuple[np.ndarray, dict[float, np.ndarray]]:
+    """Each candidate by what was fitted on the other folds.
+
+    Args:
+        scores: raw scores ``[n]``.
+        relevant: which are relevant, ``[n]`` bool.
+        fold: the fold of each, ``[n]``.
+        precisions: what thresholds promise.
+
+    Returns:
+        Logits ``[n]``, and for each precision which candidates are above the threshold, ``[n]`` bool.
+    """
+    logits, above = np.empty(len(scores)), {precision: np.zeros(len(scores), dtype=bool) for precision in precisions}
+    for number in np.unique(fold):
+        own, others = fold == number, fold != number
+        a, b = fitted(scores[others], relevant[others])
+        logits[own] = a * scores[own] + b
+        for precision in precisions:
+            least = threshold(scores[others], relevant[others], precision)
+            above[precision][own] = False if least is None else scores[own] >= least
+    return logits, above

@@ -1,0 +1,199 @@
+"""Scores as probabilities of relevance: ``rerank.calibrate``, and the command of that name."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rerank.errors import UserError
+from rerank.settings.ranges import Count, check_arguments
+from rerank.tasks.forms import ListsLike
+
+if TYPE_CHECKING:
+    from rerank.lists.view import Lists
+    from rerank.models.base import Model
+    from rerank.storage.arrow import Array
+    from rerank.tasks.calibrated import Calibrated, Measured
+
+log = logging.getLogger("rerank")
+
+FOLDS = 5
+
+OFF = 1e-3
+"""How far a score by the scaled layer may be from the scaled score, in units of its logit."""
+
+
+def calibrate(
+    model: str,
+    lists: ListsLike,
+    grade: Count = 1,
+    output: str | None = None,
+    depth: Count | None = None,
+    test: ListsLike | None = None,
+) -> Calibrated:
+    r"""Make probabilities of a ranker's scores, by :math:`\sigma(a s + b)` fitted to the judgments of validation lists.
+
+    Where a score is the output of a linear last layer, a and b go into that layer: whoever applies a sigmoid to the
+    scores has probabilities, and the order stays. Else they go into ``rerank.json``, and scores stay as they are.
+    Either way ``rerank.load(folder).probabilities(…)`` gives probabilities.
+
+    Args:
+        model: the ranker's folder, or its name on the hub.
+        lists: judged lists that it was not trained on.
+        grade: the lowest grade that counts as relevant.
+        output: folder to make; null writes into the model's own.
+        depth: candidates per query that take part, as many as will be reranked; null takes all.
+        test: other judged lists, to measure on what was promised.
+
+    Returns:
+        The calibration; it prints, shows itself in notebooks, and has ``to_dataframe()``.
+
+    Raises:
+        UserError: no such ranker or lists, too few judgments, or scores that say nothing of relevance.
+    """
+    from rerank.models.contract import FILES, read_contract
+    from rerank.models.load import load_model
+    from rerank.models.text.scaled import layer_of_scores
+    from rerank.storage.files import atomic_folder, check_apart
+    from rerank.storage.locks import held
+
+    check_arguments(calibrate, {"grade": grade, "depth": depth})
+    if output is None and not Path(model).is_dir():
+        raise UserError(f"output: {model} is no folder of yours; name one to make with --output FOLDER")
+    place = output or model
+    check_apart(place, lists=lists, test=test)
+    opened, others = _judged("lists", lists, depth), None if test is None else _judged("test", test, depth)
+    if len(opened) < FOLDS:
+        raise UserError(f"lists: {len(opened)} judged queries are too few for {FOLDS} folds; give more")
+    with held(place, "rerank calibrate", wait=True), atomic_folder(place, replace=output is None) as folder:
+        ranker = load_model(model)
+        ranker.check(opened)
+        exported = [name for name in read_contract(Path(model)).get(FILES, ()) if "/" in name]
+        if layer_of_scores(ranker) is not None and exported:
+            raise UserError(f"{model}: has {exported[0]}, which would keep the old scores; calibrate, then export")
+        calibrated = _calibrated(ranker, opened, grade, place, others)
+        _fill(folder, model, ranker, calibrated)
+    log.info("%s: %s", place, calibrated.facts()[0])
+    return calibrated
+
+
+def _calibrated(ranker: Model, lists: Lists, grade: int, place: str, test: Lists | None) -> Calibrated:
+    """Fit, measure, and scale the ranker's last layer where it has one."""
+    from rerank.evaluation.calibration import PRECISIONS, cross_fitted, fitted, sigmoid, threshold
+    from rerank.lists.folds import drawn_folds
+    from rerank.tasks.calibrated import Calibrated
+
+    scores = _scores(ranker, lists, "calibration")
+    counts, relevant, query, unjudged = _relevant(lists, grade)
+    own, fold = scores[counts].astype(float), drawn_folds(lists, FOLDS, 0)[query]
+    a, b = fitted(own, relevant)
+    logits, above = cross_fitted(own, relevant, fold)
+    least = {precision: threshold(own, relevant, precision) for precision in PRECISIONS}
+    validation, tested = _measured(lists, query, relevant, own, logits, list(above.values())), None
+    if test is not None:
+        there = _scores(ranker, test, "test")
+        counts, relevant, query, _ = _relevant(test, grade, unjudged)
+        raw = there[counts].astype(float)
+        tops = [raw >= (float("inf") if score is None else score) for score in least.values()]
+        tested = _measured(test, query, relevant, raw, a * raw + b, tops)
+    folded = _fold(ranker, lists, scores, a, b)
+    promised = {key: None if score is None else float(sigmoid(a * score + b)) for key, score in least.items()}
+    return Calibrated(place, a, b, grade, unjudged, folded, promised, validation, tested)
+
+
+def _measured(lists: Lists, query: Array, relevant: Array, before: Array, after: Array, tops: list[Array]) -> Measured:
+    """The quality of logits ``[n]`` before and after, and what is in ``tops``, candidates above thresholds."""
+    from rerank.evaluation.calibration import Found, Quality, curve, sigmoid
+    from rerank.tasks.calibrated import Measured
+
+    quality = Quality.of(before, relevant), Quality.of(after, relevant)
+    found = [Found.of(top, relevant, query) for top in tops]
+    numbers = len(lists), len(before), int(relevant.sum())
+    return Measured(Path(str(lists.store)).name, *numbers, *quality, found, curve(sigmoid(after), relevant))
+
+
+def _judged(name: str, given: ListsLike, depth: int | None) -> Lists:
+    """The lists of judged queries, cut."""
+    from rerank.lists.view import Lists
+    from rerank.tasks.rerank_lists import open_lists
+
+    lists = given if isinstance(given, Lists) else open_lists(given)
+    if lists.qrels is None:
+        raise UserError(f"{name}: {lists.store} has no judgments; make it again with `rerank retrieve --qrels`")
+    lists = lists.select(lists.judged & (lists.lengths > 0))
+    return lists if depth is None else lists.top(depth)
+
+
+def _scores(ranker: Model, lists: Lists, name: str) -> Array:
+    from rerank.scoring.shared import scores_by
+
+    return scores_by(ranker, "auto", None)(lists, name)
+
+
+def _relevant(lists: Lists, grade: int, unjudged: bool | None = None) -> tuple[Array, Array, Array, bool]:
+    """Which candidates count.
+
+    Where judgments name relevant documents alone, as SciFact's do, unjudged ones count as not relevant.
+
+    Args:
+        lists: the lists.
+        grade: the lowest grade that counts as relevant.
+        unjudged: whether unjudged candidates count; None for where there are no others.
+
+    Returns:
+        Which count, ``[T]`` bool; of those which are relevant and the list of each, ``[n]``; whether unjudged ones do.
+    """
+    import numpy as np
+
+    if unjudged is None:
+        unjudged = not any(value <= 0 for grades in (lists.qrels or {}).values() for value in grades.values())
+    grades = lists.judged_grades()
+    counts = np.array([value is not None or unjudged for value in grades], dtype=bool)
+    relevant = np.array([value is not None and value >= grade for value in grades], dtype=bool)
+    return counts, relevant[counts], np.repeat(np.arange(len(lists)), lists.lengths)[counts], unjudged
+
+
+def _fold(ranker: Model, lists: Lists, before: Array, a: float, b: float) -> bool:
+    """Write a and b into the last layer; not where there is none, or where the lists are not ranked as before.
+
+    Products of float32 round, so that scores that were as good as equal could tie or change places: it is looked at.
+    """
+    import numpy as np
+
+    from rerank.models.text.scaled import layer_of_scores, scale
+
+    if (layer := layer_of_scores(ranker)) is None:
+        return False
+    weights = {name: value.clone() for name, value in layer.state_dict().items()}
+    scale(layer, a, b)
+    after = _scores(ranker, lists, "calibrated")
+    of = np.repeat(np.arange(len(lists)), lists.lengths)
+    moved = int((np.lexsort((-before, of)) != np.lexsort((-after, of))).sum())
+    off = float(np.abs(after - (a * before + b)).max())
+    if moved or off > OFF:
+        layer.load_state_dict(weights)
+        why = f"{moved} candidates would change places" if moved else f"a score would be {off:.1e} off"
+        log.info("the last layer stays as it is, as %s by rounding: rerank.json holds a and b", why)
+        return False
+    return True
+
+
+def _fill(folder: Path, model: str, ranker: Model, calibrated: Calibrated) -> None:
+    """Write the calibrated ranker: the model's files, the last layer's among them, and what was found."""
+    import shutil
+
+    from rerank.models.contract import CALIBRATION, CARD, add_to_contract, read_contract
+    from rerank.models.load import copy_model
+
+    kept = {CALIBRATION: calibrated.contract()}
+    if calibrated.folded:
+        ranker.save(folder)
+        made, source = read_contract(folder), read_contract(Path(model))
+        kept |= {key: value for key, value in source.items() if key not in (*made, *kept, "elsewhere")}
+        if (Path(model) / CARD).is_file():
+            shutil.copy(Path(model) / CARD, folder)
+    else:
+        copy_model(model, folder)
+    add_to_contract(folder, kept)
+    calibrated.describe(folder)

@@ -1,0 +1,165 @@
+"""What a calibration found: as tables, as what ``rerank.json`` says, and as a part of the card."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rerank.evaluation.calibration import Bin, Found, Quality
+from rerank.evaluation.render import Table, markdown_table, plain, text_table
+from rerank.models.contract import CARD
+from rerank.storage.files import atomic_write
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+WIDTH = 100
+HEADING = "## Calibration"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """How good probabilities are on some lists.
+
+    Attributes:
+        lists: which, in words.
+        queries: their number.
+        n: candidates that count.
+        relevant: how many of them are relevant.
+        before: the quality of the sigmoid of the scores as they were.
+        after: that of the calibrated ones.
+        found: what is above each threshold.
+        curve: the reliability curve.
+    """
+
+    lists: str
+    queries: int
+    n: int
+    relevant: int
+    before: Quality
+    after: Quality
+    found: Sequence[Found]
+    curve: Sequence[Bin]
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """A calibrated ranker.
+
+    Attributes:
+        folder: where it is.
+        a: of the fit, what scores were multiplied by.
+        b: what was added.
+        grade: the lowest grade that counts as relevant.
+        unjudged: whether candidates without a judgment count as not relevant, as the judgments name no others.
+        folded: whether the last layer has a and b, so that a sigmoid of the scores is the probability.
+        thresholds: for each promised precision the lowest probability; None where none reaches it.
+        validation: on the lists that it was fitted on, each query by what was fitted on the others.
+        test: on others; None without.
+    """
+
+    folder: str
+    a: float
+    b: float
+    grade: int
+    unjudged: bool
+    folded: bool
+    thresholds: Mapping[float, float | None]
+    validation: Measured
+    test: Measured | None = None
+
+    def contract(self) -> dict[str, Any]:
+        """What ``rerank.json`` says; a and b are those that are left to apply."""
+        left = {"a": 1.0, "b": 0.0} if self.folded else {"a": self.a, "b": self.b}
+        thresholds = {f"{precision:g}": least for precision, least in self.thresholds.items()}
+        more = {"fitted": {"a": self.a, "b": self.b}, "unjudged": self.unjudged, "thresholds": thresholds}
+        measured = {"validation": asdict(self.validation)} | ({"test": asdict(self.test)} if self.test else {})
+        return left | {"grade": self.grade, "n": self.validation.n} | more | measured
+
+    @property
+    def _measured(self) -> list[tuple[str, Measured]]:
+        return [("validation", self.validation), *([("test", self.test)] if self.test else [])]
+
+    def tables(self) -> list[tuple[Table, int]]:
+        """Quality, thresholds and the reliability curve, and how many columns of each are names."""
+        quality = [
+            plain(name, when, *(f"{value:.4f}" for value in asdict(of).values()))
+            for name, measured in self._measured
+            for when, of in (("before", measured.before), ("after", measured.after))
+        ]
+        thresholds = []
+        for name, of in self._measured:
+            for (precision, least), found in zip(self.thresholds.items(), of.found, strict=True):
+                cells = [name, f"{precision:g}", "-" if least is None else f"{least:.4f}", _precision(found)]
+                thresholds.append(plain(*cells, f"{found.count / of.queries:.2f}", f"{found.recall:.3f}"))
+        promises = ["queries", "precision", "probability from", "found, 95 % interval", "a query", "recall"]
+        bins = [
+            plain(name, f"{bin.low:.1f} to {bin.high:.1f}", bin.count, f"{bin.probability:.3f}", f"{bin.relevant:.3f}")
+            for name, measured in self._measured
+            for bin in measured.curve
+        ]
+        return [
+            ((["queries", "", "log loss", "Brier score", "calibration error"], quality), 2),
+            ((promises, thresholds), 1),
+            ((["queries", "probability", "candidates", "mean", "relevant"], bins), 2),
+        ]
+
+    def facts(self) -> list[str]:
+        """What the numbers are of."""
+        facts = [
+            f"p = sigmoid({self.a:.6g} s {self.b:+.6g})"
+            + (
+                ", which the last layer holds now."
+                if self.folded
+                else ", which rerank.json holds; scores stay as they are."
+            )
+        ]
+        for name, of in self._measured:
+            how = "; each by what was fitted on four other fifths of the queries" if name == "validation" else ""
+            facts.append(
+                f"{name}: {of.lists}, {of.queries} queries, {of.n} candidates, {of.relevant} of them relevant (grade "
+                f"{self.grade} or more){how}."
+            )
+        facts.append(
+            "The judgments name relevant documents alone, so the others count as not relevant: these are probabilities "
+            "that a judge has marked a candidate, for lists like these."
+            if self.unjudged
+            else "These are probabilities for judged candidates of lists like these."
+        )
+        return facts
+
+    def __str__(self) -> str:
+        lines = [line for table, names in self.tables() for line in [*text_table(*table, names), ""]]
+        return "\n".join([*lines, *(line for fact in self.facts() for line in textwrap.wrap(fact, WIDTH))])
+
+    def _repr_html_(self) -> str:
+        from rerank.html import shown
+
+        return shown(self.facts()[0], self.to_dataframe())
+
+    def to_dataframe(self) -> DataFrame:
+        """A row per bin of the reliability curve: ``lists`` and what :class:`Bin` has."""
+        from pandas import DataFrame
+
+        return DataFrame([{"lists": name} | asdict(bin) for name, of in self._measured for bin in of.curve])
+
+    def describe(self, folder: Path) -> None:
+        """Let the card say it, in place of what it said of an earlier one."""
+        card = folder / CARD
+        before = card.read_text(encoding="utf-8") if card.is_file() else f"# {Path(self.folder).name}\n"
+        before = re.sub(rf"\n{HEADING}\n.*?(?=\n## |\Z)", "", before, flags=re.DOTALL)
+        code = "```python\nimport rerank\n\nprobabilities = rerank.load(path).probabilities(pairs)\n```"
+        tables = ["\n".join(markdown_table(*table)) for table, _ in self.tables()]
+        with atomic_write(card) as file:
+            file.write("\n\n".join([f"{before.rstrip()}\n\n{HEADING}", *self.facts(), *tables, code]) + "\n")
+
+
+def _precision(found: Found) -> str:
+    if found.precision is None:
+        return "-"
+    interval = "" if found.low is None else f" [{found.low:.3f}, {found.high:.3f}]"
+    return f"{found.precision:.3f}{interval}"

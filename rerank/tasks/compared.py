@@ -1,0 +1,196 @@
+"""What rankers are worth by depth, and what they cost: as a table, as JSON, and in a sentence."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rerank.evaluation.beside import Beside
+from rerank.evaluation.render import plain, text_table
+from rerank.storage.files import atomic_write
+from rerank.storage.hashes import write_sealed
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+WIDTH = 100
+
+
+@dataclass(frozen=True)
+class Reranked:
+    """One ranker at one depth.
+
+    Attributes:
+        ranker: its name.
+        depth: how many candidates it reorders; those below stay as they are.
+        value: the mean of the measure.
+        difference: from the first stage.
+        low: where its 95 % interval begins; None where nothing varies.
+        high: where it ends.
+        milliseconds: of one query, the median; None where the scores were there before.
+    """
+
+    ranker: str
+    depth: int
+    value: float
+    difference: float
+    low: float | None
+    high: float | None
+    milliseconds: float | None
+
+    @classmethod
+    def of(cls, ranker: str, depth: int, beside: Beside, milliseconds: float | None) -> Reranked:
+        low, high = beside.interval or (None, None)
+        return cls(ranker, depth, beside.ours, beside.difference, low, high, milliseconds)
+
+    @property
+    def shown(self) -> str:
+        """The difference with its interval."""
+        interval = "" if self.low is None else f" [{self.low:+.4f}, {self.high:+.4f}]"
+        return f"{self.difference:+.4f}{interval}"
+
+
+@dataclass(frozen=True)
+class Size:
+    """What a ranker takes.
+
+    Attributes:
+        ranker: its name.
+        kind: what it is.
+        parameters: of its networks; None without.
+        bytes: on disk; None without files here.
+        peak_bytes: the most memory while it was loaded and answered one query at a time; None where nothing tells.
+        trained_on: how many of the queries it was trained on; None where it does not say.
+    """
+
+    ranker: str
+    kind: str
+    parameters: int | None
+    bytes: int | None
+    peak_bytes: int | None
+    trained_on: int | None
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Rankers over the same candidates.
+
+    Attributes:
+        lists: the lists.
+        queries: how many have judgments.
+        measure: the measure.
+        first_stage: the column that orders the lists.
+        first_value: its mean of the measure.
+        rows: a ranker and a depth each.
+        sizes: a ranker each.
+        machine: what answered, in words; servers have machines of their own.
+        timed: how many queries the median is of.
+        budget_ms: milliseconds that a query may take, if somebody said.
+    """
+
+    lists: str
+    queries: int
+    measure: str
+    first_stage: str
+    first_value: float
+    rows: Sequence[Reranked]
+    sizes: Sequence[Size]
+    machine: str
+    timed: int
+    budget_ms: float | None = None
+
+    @property
+    def best(self) -> Reranked | None:
+        """The best within the budget, of equal ones the fastest; None where nothing is both timed and within."""
+        fast = [
+            row for row in self.rows if row.milliseconds is not None and row.milliseconds <= (self.budget_ms or 1e99)
+        ]
+        return min(fast, key=lambda row: (-row.value, row.milliseconds or 0.0), default=None)
+
+    @property
+    def sentence(self) -> str:
+        """What fits into the budget; empty without one."""
+        if self.budget_ms is None:
+            return ""
+        begin = f"Within {self.budget_ms:g} ms a query:"
+        if self.best is None:
+            return f"{begin} the first stage alone; no ranker that was timed is as fast."
+        best = self.best
+        sure = "" if best.low is not None and best.low > 0 else "; no better than the first stage beyond chance"
+        return (
+            f"{begin} {best.ranker} at depth {best.depth} ({_milliseconds(best)} ms), {self.measure} {best.value:.4f}, "
+            f"{best.shown} against the first stage{sure}."
+        )
+
+    def __str__(self) -> str:
+        header = ["ranker", "depth", self.measure, "against the first stage", "ms a query"]
+        shown = [["", str(row.depth), f"{row.value:.4f}", row.shown, _milliseconds(row)] for row in self.rows]
+        first = [f"{self.first_stage} (first stage)", "", f"{self.first_value:.4f}", "", ""]
+        others = sum(max(map(len, column)) + 2 for column in list(zip(header, *shown, first, strict=True))[1:])
+        names = [_short(row.ranker, WIDTH - others) for row in self.rows]
+        rows = [first] + [[name, *cells[1:]] for name, cells in zip(names, shown, strict=True)]
+        table = text_table(header, [plain(*cells) for cells in rows])
+        sizes = [
+            plain(_short(s.ranker, 36), s.kind, _count(s.parameters), _mb(s.bytes), _mb(s.peak_bytes))
+            for s in self.sizes
+        ]
+        of_sizes = text_table(["ranker", "what it is", "parameters", "MB on disk", "MB of memory"], sizes, names=2)
+        facts = [line for fact in self.facts() for line in textwrap.wrap(fact, WIDTH)]
+        sentence = ["", *textwrap.wrap(self.sentence, WIDTH)] if self.sentence else []
+        return "\n".join([*table, "", *of_sizes, "", *facts, *sentence])
+
+    def facts(self) -> list[str]:
+        """What stands below the tables."""
+        facts = [
+            f"{self.lists}: {self.queries} queries; a ranker reorders the top of a list, the rest stays behind it. "
+            "95 % intervals over queries.",
+            f"Times: one query at a time, the median of {self.timed}, warm; {self.machine}. Memory: the most of the "
+            "whole process meanwhile. A column's scores were there before, so it has neither.",
+        ]
+        facts += [
+            f"{size.ranker}: was trained on {size.trained_on} of these queries, on which it is better than on others."
+            for size in self.sizes
+            if size.trained_on
+        ]
+        return facts
+
+    def to_dataframe(self) -> DataFrame:
+        """A row per ranker and depth, with what the ranker takes."""
+        from pandas import DataFrame
+
+        return DataFrame(map(asdict, self.rows)).merge(DataFrame(map(asdict, self.sizes)), on="ranker")
+
+    def _repr_html_(self) -> str:
+        from rerank.html import shown
+
+        return shown(self.sentence or f"{self.measure}, {self.queries} queries", self.to_dataframe())
+
+    def write(self, folder: str | Path) -> None:
+        """Write ``compare.txt`` and, last, ``compare.json``."""
+        with atomic_write(Path(folder) / "compare.txt") as file:
+            file.write(f"{self}\n")
+        write_sealed(Path(folder) / "compare.json", asdict(self) | {"sentence": self.sentence})
+
+
+def _milliseconds(row: Reranked) -> str:
+    return "-" if row.milliseconds is None else f"{row.milliseconds:.{1 if row.milliseconds < 10 else 0}f}"
+
+
+def _count(number: int | None) -> str:
+    return "-" if number is None else f"{number / 1e6:.1f} M" if number >= 1e5 else str(number)
+
+
+def _mb(number: int | None) -> str:
+    return "-" if number is None else f"{number / 1e6:.{1 if number < 1e7 else 0}f}"
+
+
+def _short(name: str, width: int) -> str:
+    """A name that fits; of a long one both ends.
+
+    >>> _short("https://search.example.com/v1/rerank", 20)
+    'https://se…v1/rerank'
+    """
+    return name if len(name) <= width else f"{name[: width // 2]}…{name[len(name) - (width - width // 2 - 1) :]}"
