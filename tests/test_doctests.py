@@ -27,8 +27,11 @@ OTHERS = [
     "rerank.collections.names",
     "rerank.retrieval.fuse",
     "rerank.retrieval.runs",
+    "rerank.evaluation.calibration",
     "rerank.evaluation.measures",
     "rerank.evaluation.weights",
+    "rerank.models.calibration",
+    "rerank.tasks.compared",
 ]
 ROOMS = ("losses", "relaxations", "measures", "collections", "retrieval")
 ELSEWHERE = {

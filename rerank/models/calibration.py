@@ -38,14 +38,14 @@ class Calibration:
             UserError: names what is no number, or out of its range.
         """
         for name in ("a", "b", "grade", "n"):
-            value = saved.get(name)
+            value: Any = saved.get(name)
             kinds = (int,) if name in ("grade", "n") else (int, float)
             number = isinstance(value, kinds) and not isinstance(value, bool) and math.isfinite(value)
             if not number or (name == "a" and not value > 0):
                 raise UserError(f"{name}: expected a number{' above 0' if name == 'a' else ''}, not {value!r}")
         return cls(float(saved["a"]), float(saved["b"]), saved["grade"], saved["n"])
 
-    def __call__(self, scores: Array) -> Array:
+    def __call__(self, scores: Array | float) -> Array:
         """Probabilities ``[n]`` float64 of raw scores ``[n]``, in the same order.
 
         >>> Calibration(2.0, -1.0, 1, 100)(np.array([0.5, 1.0])).round(4).tolist()

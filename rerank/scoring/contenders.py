@@ -86,7 +86,7 @@ class OfServer(Contender):
     kind = "server"
 
     def open(self, lists: Lists) -> None:
-        query, documents = _texts(lists.select([lists.lengths.argmax()]).top(1), self.name)
+        query, documents = _texts(lists.select([int(lists.lengths.argmax())]).top(1), self.name)
         served_scores(self.name, query, documents)
 
     def answer(self, one: Lists) -> Answer:

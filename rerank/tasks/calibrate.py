@@ -80,8 +80,9 @@ def calibrate(
 
 def _calibrated(ranker: Model, lists: Lists, grade: int, place: str, test: Lists | None) -> Calibrated:
     """Fit, measure, and scale the ranker's last layer where it has one."""
-    from rerank.evaluation.calibration import PRECISIONS, cross_fitted, fitted, sigmoid, threshold
+    from rerank.evaluation.calibration import PRECISIONS, cross_fitted, fitted, threshold
     from rerank.lists.folds import drawn_folds
+    from rerank.models.calibration import Calibration
     from rerank.tasks.calibrated import Calibrated
 
     scores = _scores(ranker, lists, "calibration")
@@ -98,7 +99,8 @@ def _calibrated(ranker: Model, lists: Lists, grade: int, place: str, test: Lists
         tops = [raw >= (float("inf") if score is None else score) for score in least.values()]
         tested = _measured(test, query, relevant, raw, a * raw + b, tops)
     folded = _fold(ranker, lists, scores, a, b)
-    promised = {key: None if score is None else float(sigmoid(a * score + b)) for key, score in least.items()}
+    ready = Calibration(a, b, grade, len(own))
+    promised = {key: None if score is None else float(ready(score)) for key, score in least.items()}
     return Calibrated(place, a, b, grade, unjudged, folded, promised, validation, tested)
 
 
