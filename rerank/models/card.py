@@ -124,9 +124,14 @@ def write_card(
         file.write(with_mix("\n".join(parts), contract.get("mix")))
 
 
+def without_part(card: str, heading: str) -> str:
+    """A card without what stands below a heading."""
+    return re.sub(rf"\n## {heading}\n.*?(?=\n## |\Z)", "", card, flags=re.DOTALL)
+
+
 def with_mix(card: str, mix: Mapping[str, Any] | None) -> str:
     """A card that says what is mixed in, in place of what it said of that before; None where nothing is."""
-    alone = re.sub(r"\n## Mix\n.*?(?=\n## |\Z)", "", card, flags=re.DOTALL)
+    alone = without_part(card, "Mix")
     if mix is None:
         return alone
     z, text = mix["by"] == "z", mix["text"]

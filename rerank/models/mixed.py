@@ -20,7 +20,7 @@ from rerank.errors import UserError
 from rerank.lists.split_hashes import SCALED
 from rerank.models.added import check_added
 from rerank.models.base import Model
-from rerank.models.card import with_mix
+from rerank.models.card import with_mix, without_part
 from rerank.models.contract import (
     CALIBRATION,
     CARD,
@@ -241,7 +241,8 @@ def write_ranker(
         contract = {key: value for key, value in read_contract(folder).items() if key not in (MIX, CALIBRATION)}
         write_sealed(folder / CONTRACT, contract | mix)
         if (card := folder / CARD).is_file():
-            card.write_text(with_mix(card.read_text(encoding="utf-8"), mix.get(MIX)), encoding="utf-8")
+            told = without_part(card.read_text(encoding="utf-8"), "Calibration")
+            card.write_text(with_mix(told, mix.get(MIX)), encoding="utf-8")
 
 
 def _checked_mix(model: object, columns: Mapping[str, float], text: float, by: str) -> dict[str, Any]:

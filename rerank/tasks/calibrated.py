@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rerank.evaluation.calibration import Bin, Found, Quality
 from rerank.evaluation.render import Table, markdown_table, plain, text_table
+from rerank.models.card import without_part
 from rerank.models.contract import CARD
 from rerank.storage.files import atomic_write
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 WIDTH = 100
-HEADING = "## Calibration"
+HEADING = "Calibration"
 
 
 @dataclass(frozen=True)
@@ -151,11 +151,11 @@ class Calibrated:
         """Let the card say it, in place of what it said of an earlier one."""
         card = folder / CARD
         before = card.read_text(encoding="utf-8") if card.is_file() else f"# {Path(self.folder).name}\n"
-        before = re.sub(rf"\n{HEADING}\n.*?(?=\n## |\Z)", "", before, flags=re.DOTALL)
+        before = without_part(before, HEADING)
         code = "```python\nimport rerank\n\nprobabilities = rerank.load(path).probabilities(pairs)\n```"
         tables = ["\n".join(markdown_table(*table)) for table, _ in self.tables()]
         with atomic_write(card) as file:
-            file.write("\n\n".join([f"{before.rstrip()}\n\n{HEADING}", *self.facts(), *tables, code]) + "\n")
+            file.write("\n\n".join([f"{before.rstrip()}\n\n## {HEADING}", *self.facts(), *tables, code]) + "\n")
 
 
 def _precision(found: Found) -> str:

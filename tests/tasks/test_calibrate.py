@@ -145,6 +145,8 @@ def test_another_model_made_of_it_is_not_calibrated(plain: Lists, tmp_path: Path
     average_models([best, new], None, tmp_path / "average")
     for folder in ("mixed", "average"):
         assert CALIBRATION not in read_contract(tmp_path / folder)
+        card = tmp_path / folder / "README.md"
+        assert not card.is_file() or "## Calibration" not in card.read_text()
 
 
 def test_a_second_calibration_takes_the_place_of_the_first(plain: Lists, tmp_path: Path, tiny_model: Path) -> None:
