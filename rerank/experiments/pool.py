@@ -35,7 +35,7 @@ log = logging.getLogger("rerank")
 
 
 @dataclass(frozen=True)
-class Results:
+class CollectionResults:
     """What an experiment found.
 
     Attributes:
@@ -88,7 +88,7 @@ class Pooled:
 
 
 @dataclass(frozen=True)
-class Pool:
+class PooledExperiments:
     """Experiments pooled.
 
     Attributes:
@@ -100,7 +100,7 @@ class Pool:
         margin: the difference that does not matter; None where none is named.
     """
 
-    results: list[Results]
+    results: list[CollectionResults]
     pairs: list[Pooled]
     measures: list[str]
     correction: Correction
@@ -120,7 +120,7 @@ def pool_experiments(
     groups: Mapping[str, Sequence[str]] | None = None,
     correction: Correction = "holm",
     margin: float | None = None,
-) -> Pool:
+) -> PooledExperiments:
     """Read experiments and pool them; see ``rerank pool``.
 
     Raises:
@@ -167,7 +167,7 @@ def pool_experiments(
         for values in ([one.corrected for one in pooled], [one.equivalent for one in pooled])
     )
     pooled = [replace(one, corrected=p[i], equivalent=within[i]) for i, one in enumerate(pooled)]
-    return Pool(results, pooled, asked, correction, chosen, margin)
+    return PooledExperiments(results, pooled, asked, correction, chosen, margin)
 
 
 def _corrected(parts: Mapping[str, Compared], correction: Correction) -> dict[str, Compared]:
@@ -200,7 +200,7 @@ def _pooled(one: Pooled, margin: float | None) -> Pooled:
     )
 
 
-def _measures(results: Sequence[Results], asked: str | None) -> list[str]:
+def _measures(results: Sequence[CollectionResults], asked: str | None) -> list[str]:
     """The measures that are asked for, or those that all experiments have."""
     have = [list(next(iter(one.values.values()))) for one in results]
     common = [name for name in have[0] if all(name in names for names in have)]
@@ -241,7 +241,7 @@ def named_paths(experiments: Sequence[str]) -> list[tuple[str, Path]]:
     return list(found.items())
 
 
-def read_results(name: str, path: Path) -> Results:
+def read_results(name: str, path: Path) -> CollectionResults:
     """The values of an experiment from its kept cells; methods that lack a seed or fold of the others are left out."""
     files, lacking = read_kept(path)
     if lacking:
@@ -282,7 +282,7 @@ def read_results(name: str, path: Path) -> Results:
     if not tables:
         raise UserError(f"{path}: no method in it was measured")
     means = {method: float(np.mean(list(values.values()))) for method, values in validation.items()}
-    return Results(
+    return CollectionResults(
         name,
         tables,
         {method: mean for method, mean in means.items() if method in tables},
@@ -316,7 +316,7 @@ def _by_seed(
     return first, values
 
 
-def as_json(pool: Pool) -> str:
+def as_json(pool: PooledExperiments) -> str:
     """Everything that a pool says, at full precision; what is not a number is null."""
 
     def part(one: Compared) -> dict[str, object]:

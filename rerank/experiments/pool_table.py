@@ -7,12 +7,12 @@ from pathlib import Path
 
 from rerank.evaluation.power import smallest_and_largest
 from rerank.evaluation.render import Table, interval, number, plain, probability
-from rerank.experiments.pool import Pool
+from rerank.experiments.pool import PooledExperiments
 from rerank.experiments.table import CORRECTED
 from rerank.report.page import PageTable, Picture, Report, write_report
 
 
-def pooled_table(pool: Pool) -> Table:
+def pooled_table(pool: PooledExperiments) -> Table:
     """Header and rows: a pair and measure a row."""
     header = ["row", "against", "measure", "collections", "difference", "95% interval", "prediction", "tau", "I²", "p"]
     header += ["Paule-Mandel", "tau (PM)"] if any(one.other is not None for one in pool.pairs) else []
@@ -34,7 +34,7 @@ def pooled_table(pool: Pool) -> Table:
     return header, rows
 
 
-def collections_table(pool: Pool) -> Table:
+def collections_table(pool: PooledExperiments) -> Table:
     """Header and rows: a pair, measure and collection a row."""
     header = ["row", "against", "measure", "collection", "methods", "seeds", "queries", "difference", "95% interval"]
     header += ["weight", "p"]
@@ -52,7 +52,7 @@ def collections_table(pool: Pool) -> Table:
 COLLECTIONS = "p of a collection: {} for all collections of its pair."
 
 
-def caption(pool: Pool) -> list[str]:
+def caption(pool: PooledExperiments) -> list[str]:
     """Sentences that say what the numbers are."""
     names = ", ".join(result.name for result in pool.results)
     sentences = [
@@ -95,7 +95,7 @@ def caption(pool: Pool) -> list[str]:
     return sentences
 
 
-def write_page(pool: Pool, drawn: Mapping[str, bytes], path: str | Path) -> None:
+def write_page(pool: PooledExperiments, drawn: Mapping[str, bytes], path: str | Path) -> None:
     """Write the report: forest plots, the pooled differences, those of each collection."""
     pictures = []
     for measure, png in drawn.items():

@@ -50,7 +50,7 @@ EXACT = 1 << 24
 RIGHT = '{"query": "…", "text": "…", "grade": 1, "bm25": 9.5}'
 
 
-class Table(NamedTuple):
+class NamedFrame(NamedTuple):
     """A data frame with our names for the fields that it has.
 
     Attributes:
@@ -69,12 +69,12 @@ class Table(NamedTuple):
         """The place of a row, by its position."""
         return f"{self.place}{self.frame.index[row]}"
 
-    def rows(self, chosen: Array) -> Table:
+    def rows(self, chosen: Array) -> NamedFrame:
         """Some rows, by their positions."""
         return self._replace(frame=self.frame.iloc[chosen])
 
 
-def as_table(given: Any, columns: Mapping[str, str] | None = None, name: str | None = None) -> Table:
+def as_table(given: Any, columns: Mapping[str, str] | None = None, name: str | None = None) -> NamedFrame:
     """A table of what people have, for :func:`store_of`; see :meth:`rerank.lists.view.Lists.from_dataframe`."""
     import pandas as pd
 
@@ -110,7 +110,7 @@ def as_table(given: Any, columns: Mapping[str, str] | None = None, name: str | N
     called = found_columns(list(frame.columns), FIELDS, columns, source)
     hidden = [field for field, column in called.items() if column != field and field in frame.columns]
     frame = frame.drop(columns=hidden).rename(columns={column: field for field, column in called.items()})
-    return Table(_one_a_row(frame, place), called, source, place)
+    return NamedFrame(_one_a_row(frame, place), called, source, place)
 
 
 def _one_a_row(frame: pd.DataFrame, place: str) -> pd.DataFrame:
@@ -164,7 +164,7 @@ def _columns_of(pairs: Any) -> tuple[list[int], list[Any]]:
     return [place for place, _ in listed], [value for _, value in listed]
 
 
-def store_of(table: Table, qrels: Qrels | None = None) -> Store:
+def store_of(table: NamedFrame, qrels: Qrels | None = None) -> Store:
     """Lists in memory, for :meth:`rerank.lists.view.Lists.from_dataframe`.
 
     >>> import pandas as pd
@@ -294,7 +294,7 @@ def _memory(
     return Store(manifest, tables=tables, columns=columns, qrels=qrels)
 
 
-def _identified(table: Table) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+def _identified(table: NamedFrame) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
     """Ids and texts of all rows, by our names.
 
     Ids that are left out are made from the texts, so that equal texts have equal ids in every frame.
@@ -321,7 +321,7 @@ def _identified(table: Table) -> tuple[dict[str, list[str]], dict[str, list[str]
     return ids, texts
 
 
-def _cells(table: Table, field: str) -> Iterator[tuple[object, str]]:
+def _cells(table: NamedFrame, field: str) -> Iterator[tuple[object, str]]:
     """The values of a field with their places; refused where one is missing."""
     column, called = table.frame[field], table.called[field]
     if (missing := column.isna().to_numpy()).any():
@@ -336,7 +336,7 @@ def _made(letter: str, texts: list[str]) -> list[str]:
     return [f"{letter}{hashes[text][:16]}" for text in texts]
 
 
-def _grades(table: Table) -> Array | None:
+def _grades(table: NamedFrame) -> Array | None:
     """The grade of every row, ``[n]`` float64, NaN where there is none; None where there are none at all."""
     if "grade" not in table.called:
         return None
@@ -352,7 +352,7 @@ def _grades(table: Table) -> Array | None:
     return None if np.isnan(values).all() else values
 
 
-def _each_once(table: Table, ids: Mapping[str, list[str]], grades: Array | None) -> Array:
+def _each_once(table: NamedFrame, ids: Mapping[str, list[str]], grades: Array | None) -> Array:
     """The rows without those that repeat a text of their list, ``[n]``; refused where grades differ, or ids repeat."""
     codes, queries = _numbered(ids["query_id"])
     documents, known = _numbered(ids["doc_id"])
@@ -388,7 +388,7 @@ def _each_once(table: Table, ids: Mapping[str, list[str]], grades: Array | None)
 
 
 def _judged(
-    table: Table, qrels: Qrels, tables: Mapping[str, pa.Table], codes: Array, documents: Array, given: Array | None
+    table: NamedFrame, qrels: Qrels, tables: Mapping[str, pa.Table], codes: Array, documents: Array, given: Array | None
 ) -> Array:
     """The grades of all candidates by judgments, which have to be of these queries and documents."""
     queries, known = tables["queries"].column("query_id").to_pylist(), tables["documents"].column("doc_id").to_pylist()
@@ -414,7 +414,7 @@ def _judged(
     return grades
 
 
-def _texts(table: Table, key: str, ids: list[str], codes: Array, texts: list[str] | None) -> pa.Table:
+def _texts(table: NamedFrame, key: str, ids: list[str], codes: Array, texts: list[str] | None) -> pa.Table:
     """Ids and their texts, each once."""
     there = pa.table({key: pa.array(ids, pa.string())})
     if texts is None:
@@ -429,7 +429,7 @@ def _texts(table: Table, key: str, ids: list[str], codes: Array, texts: list[str
     return there.append_column("text", pa.array([texts[row] for row in first.tolist()], pa.string()))
 
 
-def _columns(table: Table, codes: Array, grades: Array | None) -> dict[str, Column]:
+def _columns(table: NamedFrame, codes: Array, grades: Array | None) -> dict[str, Column]:
     """What is left of a frame as columns, ``NAME/NUMBER`` and others of that name as one."""
     left_out, single = [], {}
     for key in table.frame.columns:
@@ -513,7 +513,7 @@ def counts_from_the_best(values: Array, codes: Array, grades: Array | None) -> b
     return bool(relevant.all() or not relevant.any() or values[relevant].mean() < values[~relevant].mean())
 
 
-def _check_exact(table: Table, key: str, values: Array, there: Array) -> None:
+def _check_exact(table: NamedFrame, key: str, values: Array, there: Array) -> None:
     """Refuse whole numbers of which float32 makes one: their order would be lost."""
     if not there.any() or np.abs(values[there]).max() <= EXACT or (values[there] % 1).any():
         return

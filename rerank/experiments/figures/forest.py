@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from rerank.evaluation.render import number
-from rerank.experiments.pool import Pool, Pooled
+from rerank.experiments.pool import Pooled, PooledExperiments
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,7 +18,7 @@ LINE = 0.24
 """Height of a line in inches."""
 
 
-def forest(pool: Pool, measure: str) -> Figure:
+def forest(pool: PooledExperiments, measure: str) -> Figure:
     """The pairs of one measure, a block each: a square per collection, its size by weight, and the pooled diamond.
 
     A thin line through the diamond is the prediction interval: where the difference on another collection would lie.
