@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -54,6 +55,8 @@ class Metrics:
         lines += [f"rerank_request_seconds_sum {self.seconds}", f"rerank_request_seconds_count {answered}"]
         lines += _family("rerank_requests_inside", "gauge", "Requests that are read, wait or are scored.")
         lines += [f"rerank_requests_inside {self.inside}"]
+        lines += _family("process_cpu_seconds_total", "counter", "Seconds of all processors.")
+        lines += [f"process_cpu_seconds_total {time.process_time()}"]
         if STATM.exists():
             pages = int(STATM.read_text().split()[1])
             lines += _family("process_resident_memory_bytes", "gauge", "Memory of the process.")

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
@@ -38,8 +38,8 @@ def main() -> None:
         serve_peer(options.model, options.peer)
         return
     asked = questions(options.lists, options.requests)
-    head("", "at once", "requests/s", "p50, ms", "p95, ms", "p99, ms", "memory after, MB")
-    row("predict", 1, *measured(predicting(options.model), asked, 1), "")
+    head("", "at once", "requests/s", "p50, ms", "p95, ms", "p99, ms", "processor, ms a request", "memory after, MB")
+    row("predict", 1, *measured(predicting(options.model), asked, 1, time.process_time), "")
     own = [sys.executable, __file__, "--model", options.model, "--peer", "0"]
     for name, command in (
         ("rerank serve", rerank_command("serve", f"m={options.model}", "--port=0")),
@@ -47,8 +47,8 @@ def main() -> None:
     ):
         with service(command) as port:
             for count in options.concurrency:
-                numbers = measured(posting(port), asked, count)
-                row(name, count, *numbers, f"{memory(port) / 1e6:.0f}")
+                numbers = measured(posting(port), asked, count, lambda: metric(port, "process_cpu_seconds_total"))
+                row(name, count, *numbers, f"{metric(port, 'process_resident_memory_bytes') / 1e6:.0f}")
 
 
 def questions(folder: str, count: int) -> list[tuple[str, list[str]]]:
@@ -63,8 +63,10 @@ def questions(folder: str, count: int) -> list[tuple[str, list[str]]]:
     return [own[i % len(own)] for i in range(count)]
 
 
-def measured(ask: Any, asked: Sequence[tuple[str, list[str]]], at_once: int) -> list[str]:
-    """Requests a second, and percentiles of their seconds."""
+def measured(
+    ask: Any, asked: Sequence[tuple[str, list[str]]], at_once: int, processor: Callable[[], float]
+) -> list[str]:
+    """Requests a second, percentiles of their seconds, and what one takes of the processors, whatever runs beside."""
     for one in asked[:at_once]:
         ask(*one)
 
@@ -73,11 +75,12 @@ def measured(ask: Any, asked: Sequence[tuple[str, list[str]]], at_once: int) -> 
         ask(*one)
         return time.perf_counter() - started
 
-    started = time.perf_counter()
+    started, busy = time.perf_counter(), processor()
     with ThreadPoolExecutor(at_once) as pool:
         seconds = list(pool.map(timed, asked))
     rate = len(asked) / (time.perf_counter() - started)
-    return [f"{rate:.2f}", *(f"{1000 * value:.0f}" for value in np.percentile(seconds, [50, 95, 99]))]
+    numbers = [*np.percentile(seconds, [50, 95, 99]), (processor() - busy) / len(asked)]
+    return [f"{rate:.2f}", *(f"{1000 * value:.0f}" for value in numbers)]
 
 
 def predicting(model: str) -> Any:
@@ -102,11 +105,11 @@ def posting(port: int) -> Any:
     return ask
 
 
-def memory(port: int) -> float:
+def metric(port: int, name: str) -> float:
     connection = http.client.HTTPConnection("127.0.0.1", port)
     connection.request("GET", "/metrics")
     text = connection.getresponse().read().decode()
-    return float(re.search(r"^process_resident_memory_bytes (\S+)", text, re.MULTILINE)[1])  # type: ignore[index]
+    return float(re.search(rf"^{name} (\S+)", text, re.MULTILINE)[1])  # type: ignore[index]
 
 
 @contextmanager
