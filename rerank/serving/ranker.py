@@ -12,7 +12,6 @@ import numpy as np
 
 from rerank.errors import UserError, nearest
 from rerank.kernels.precision import Precision
-from rerank.models.contract import read_contract
 from rerank.models.load import load_model
 from rerank.models.mixed import Mixed, unmixed
 from rerank.models.scorer import Scorer
@@ -26,7 +25,7 @@ NAME = re.compile(r"[\w.:/+-]{1,100}")
 
 
 class Ranker:
-    r"""A trained ranker that is ready to score.
+    """A trained ranker that is ready to score.
 
     Args:
         name: what requests call it.
@@ -39,7 +38,6 @@ class Ranker:
         reads_text: whether a document needs a text.
         columns: the columns of which a document has a number, or null.
         features: names of the numbers that a model of feature vectors reads, by the columns that they belong to.
-        calibration: a and b of :math:`\sigma(a s + b)`, the probability of a score; None where nobody fitted them.
 
     Raises:
         UserError: no such ranker, or one that is damaged.
@@ -56,7 +54,6 @@ class Ranker:
         self.features: dict[str, list[str]] = {}
         for number in getattr(inner, "names", ()):
             self.features.setdefault(number.partition("/")[0], []).append(number)
-        self.calibration = calibration_of(folder)
         if isinstance(inner, TextScorer):  # kernels are chosen at the first scores, which nobody shall wait for
             inner.text_scores([("first", "scores")], budget, self.precision)
 
@@ -67,7 +64,7 @@ class Ranker:
             "name": self.name,
             "kind": "Fusion" if inner is None else type(inner).__name__,
             "reads_text": self.reads_text,
-            "calibrated": self.calibration is not None,
+            "calibrated": self.model.calibration is not None,
             "columns": self.columns,
             "features": [name for names in self.features.values() for name in names],
         }
@@ -122,16 +119,7 @@ class Ranker:
 
     def shown(self, scores: Array, raw: bool) -> Array:
         """What is answered, ``[n]``: probabilities where the ranker is calibrated and nobody asks for raw scores."""
-        if raw or self.calibration is None:
-            return scores
-        a, b = self.calibration
-        return 1 / (1 + np.exp(-np.clip(a * scores.astype(np.float64) + b, -700, 700)))
-
-
-def calibration_of(folder: str) -> tuple[float, float] | None:
-    """``a`` and ``b`` of the calibration in ``rerank.json``, where there is one."""
-    found = read_contract(Path(folder)).get("calibration")
-    return (float(found["a"]), float(found["b"])) if isinstance(found, dict) else None
+        return scores if raw or self.model.calibration is None else self.model.calibration(scores)
 
 
 def named(rankers: Sequence[str]) -> dict[str, str]:

@@ -142,7 +142,8 @@ def serve_peer(model: str, port: int) -> None:
     class Peer(Ranker):
         def __init__(self) -> None:
             self.name, self.model = "m", CrossEncoder(model)
-            self.reads_text, self.columns, self.features, self.calibration = True, [], {}, None
+            self.model.calibration = None
+            self.reads_text, self.columns, self.features = True, [], {}
 
         def scores(self, questions: Sequence[Question]) -> list[Any]:
             pairs = [(asked.query, text) for asked in questions for text in asked.texts]

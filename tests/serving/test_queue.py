@@ -11,7 +11,6 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from rerank.commands.cli import main
@@ -170,11 +169,3 @@ def test_bad_calls_are_refused_before_work(folders: dict[str, Path], capsys: pyt
         ):
             assert main(["serve", *words]) == 2
             assert message in capsys.readouterr().err
-
-
-def test_large_numbers_are_still_probabilities(rankers: dict[str, Ranker], monkeypatch: pytest.MonkeyPatch) -> None:
-    ranker = rankers["text"]
-    monkeypatch.setattr(ranker, "calibration", (1.0, 0.0))
-    shown = ranker.shown(np.array([-1e30, -50, 0, 1, 1e30], dtype=np.float32), raw=False)
-    assert shown.tolist() == pytest.approx([0, np.exp(-50.0), 0.5, 1 / (1 + np.exp(-1.0)), 1], abs=1e-300, rel=1e-12)
-    assert ranker.shown(np.float32([3]), raw=True).tolist() == [3]
