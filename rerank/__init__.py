@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from rerank.experiments.conduct import experiment
     from rerank.experiments.config import ExperimentConfig
     from rerank.features.letor import LetorData
-    from rerank.features.normalise import Quantile, QueryMinMax, QueryZScore, SignedLog1p, Standardise
+    from rerank.features.normalise import Quantile, QueryMinMax, QueryZScore, ShiftedLog, SignedLog1p, Standardise
     from rerank.ladder.climb import auto
     from rerank.ladder.result import Ladder
     from rerank.lists.data import ListsData
     from rerank.lists.folds import FoldsData
     from rerank.lists.joined import concat
-    from rerank.lists.sampling import Full, Pairs, PositivesNegatives
+    from rerank.lists.sampling import Full, Pairs, PositivesNegatives, Random
     from rerank.lists.view import Lists
     from rerank.losses import (
         BCE,
@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from rerank.models.text.decoder import Decoder
     from rerank.models.vectors.attention import SelfAttention
     from rerank.models.vectors.lightgbm import LightGBM
+    from rerank.models.vectors.list_mlp import ListMLP
     from rerank.models.vectors.mlp import MLP
     from rerank.models.vectors.xgboost import XGBoost
     from rerank.relaxations import (

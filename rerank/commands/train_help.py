@@ -19,7 +19,7 @@ GROUPS = {
     "a step": ("batch_size", "sampler"),
     "rates": tuple(f"optimization.{field.name}" for field in fields(Optimization)),
     "memory, speed": ("gradient", "precision", "micro_batch_size", "token_budget", "kernels", "deterministic"),
-    "measures": ("monitor", "measures", "test"),
+    "measures": ("monitor", "epoch_by", "measures", "test"),
     "what is kept": ("checkpoint_every", "fidelity", "tracker"),
 }
 """All other options, in the order in which people look for them."""
@@ -29,7 +29,7 @@ KINDS = {"data": DATA, "model": MODELS, "sampler": SAMPLERS, "normalise": NORMAL
 
 EXAMPLES = (
     "rerank train --data ListsData --data.train lists/x --model CrossEncoder \\",
-    "    --model.name sentence-transformers/all-MiniLM-L6-v2 --loss TwinSigmoidNDCG --output runs/x",
+    "    --model.name sentence-transformers/all-MiniLM-L6-v2 --loss LambdaLoss --output runs/x",
     "rerank train --config configs/scifact/smoothi.yaml --epochs 3       # a file, and what differs from it",
     "rerank train --config runs/x/config.yaml --output runs/y            # the same training again",
 )

@@ -39,6 +39,27 @@ if "nERR" not in names.registry:
     names.register(nERR, aliases=["NERR"])
 
 
+class _GradedAP(names.Measure):
+    r"""What the MAP columns of Yu 2020 hold, by the code of that year: AP over the sum of ideal *grades*.
+
+    :math:`\sum_{r \le k} b_r P@r / \sum_{r \le k} y^*_r` with b 1 for grades above 0 and y* the grades in the ideal
+    order. It is AP@k where grades are 0 and 1 and there are at least k relevant documents.
+    """
+
+    __name__ = "GradedAP"
+    NAME = __name__
+    PRETTY_NAME = "Average Precision over ideal grades"
+    SHORT_DESC = "Sum of precisions at relevant documents over the sum of the largest grades."
+    SUPPORTED_PARAMS = {  # noqa: RUF012
+        "cutoff": names.ParamInfo(dtype=int, required=False, desc="ranking cutoff threshold"),
+    }
+
+
+GradedAP = _GradedAP()
+if "GradedAP" not in names.registry:
+    names.register(GradedAP)
+
+
 def expected_reciprocal_rank(grades: Sequence[int], max_rel: int, cutoff: int | None = None) -> float:
     r"""ERR of grades in ranked order (Chapelle et al. 2009).
 
@@ -55,11 +76,12 @@ def expected_reciprocal_rank(grades: Sequence[int], max_rel: int, cutoff: int | 
 
 
 class ERRProvider(Provider):
-    """``nERR@k``, and ``ERR@k`` as gdeval has it (largest grade 4) without its Perl."""
+    """``nERR@k``, ``GradedAP@k``, and ``ERR@k`` as gdeval has it (largest grade 4) without its Perl."""
 
     NAME = "rerank_err"
     SUPPORTED_MEASURES = [  # noqa: RUF012
         _NERR(cutoff=Anything(), max_rel=Anything()),
+        _GradedAP(cutoff=Anything()),
         names._ERR(cutoff=Anything()),
     ]
 
@@ -86,6 +108,10 @@ class _ERREvaluator(Evaluator):
 
     def _value(self, measure: names.Measure, grades: list[int], ideal: list[int]) -> float:
         cutoff = measure.params.get("cutoff")
+        if measure.NAME == "GradedAP":
+            hits = [rank for rank, grade in enumerate(grades[:cutoff], start=1) if grade > 0]
+            precisions = sum(count / rank for count, rank in enumerate(hits, start=1))
+            return precisions / max(1, sum(max(0, grade) for grade in ideal[:cutoff]))
         max_rel = self.GDEVAL_MAX_REL if measure.NAME == "ERR" else measure.params.get("max_rel", ideal[0])
         value = expected_reciprocal_rank(grades, max_rel, cutoff)
         if measure.NAME == "ERR" or ideal[0] <= 0:

@@ -6,6 +6,8 @@ import logging
 import re
 from pathlib import Path
 
+import numpy as np
+
 from rerank.errors import NotFoundError, UserError
 from rerank.features.parse import sizes_file, store_features
 from rerank.features.svmlight import Layout
@@ -13,7 +15,7 @@ from rerank.lists.data import Data, Splits, check_disjoint, keep_back
 from rerank.lists.joined import concat
 from rerank.lists.layout import VERSION
 from rerank.lists.view import Lists
-from rerank.settings.ranges import Rate
+from rerank.settings.ranges import Count, Rate
 from rerank.storage.files import COMPRESSED, cache_folder, digest
 from rerank.storage.hashes import sha256_of
 from rerank.storage.locks import held
@@ -47,6 +49,7 @@ class LetorData(Data):
         test: str | None = None,
         validation_share: Rate = 0.25,
         join_validation: bool = False,
+        min_documents: Count = 1,
     ) -> None:
         """Name a folder, or files; ``.gz`` and ``.xz`` are read as well.
 
@@ -61,6 +64,7 @@ class LetorData(Data):
                 Istella's gives the 60/20/20 of the NeuralNDCG paper); 0 for no validation.
             join_validation: train on the validation lists as well, and validate on none: for the last training, when
                 everything is chosen (an experiment's ``refit``).
+            min_documents: leave out queries with fewer documents, for training, validation and test alike.
         """
         if (path is None) == (train is None):
             raise UserError("name either a folder (path) or a training file (train)")
@@ -71,16 +75,18 @@ class LetorData(Data):
         self.path, self.fold = path, fold
         self.train, self.validation, self.test = train, validation, test
         self.validation_share, self.join_validation = validation_share, join_validation
+        self.min_documents = min_documents
 
     def splits(self, seed: int) -> Splits:
         """The lists, parsed where that has not been done."""
         files = self.files()
         train_file = files["train"]
         assert train_file is not None
-        train = letor_lists(train_file)
+        train = self._long_enough(letor_lists(train_file))
         layout = Layout(**train.store.manifest["features"], source=str(train_file))
         validation, test = (
-            None if file is None else letor_lists(file, layout) for file in (files["validation"], files["test"])
+            None if file is None else self._long_enough(letor_lists(file, layout))
+            for file in (files["validation"], files["test"])
         )
         check_disjoint(train, {"validation": validation, "test": test})
         if self.join_validation:
@@ -88,6 +94,10 @@ class LetorData(Data):
         if validation is None and self.validation_share > 0:
             train, validation = keep_back(train, self.validation_share, seed)
         return Splits(train, validation, test)
+
+    def _long_enough(self, lists: Lists) -> Lists:
+        enough = lists.lengths >= self.min_documents
+        return lists if enough.all() else lists.select(np.flatnonzero(enough))
 
     def files(self) -> dict[str, Path | None]:
         """The files: ``train``, ``validation`` and ``test``.

@@ -247,7 +247,7 @@ def training(
     return TrainConfig(
         **common,
         model=CrossEncoder(model, dropout=0.0),
-        loss=TwinSigmoidNDCG(),
+        loss=TwinSigmoidNDCG(alpha="spread"),
         sampler=PositivesNegatives(2, 10, depth=50),
         optimization=rates,
         batch_size=4,
@@ -269,5 +269,11 @@ def _of_features(model: str, kind: str, validation: Lists, common: dict[str, Any
     network: Model = make(columns=columns, **settings)
     rates = Optimization(1e-3, 1e-3, schedule="constant", warmup=0.0)
     return TrainConfig(
-        **common, model=network, loss=TwinSigmoidNDCG(), optimization=rates, epochs=50, patience=10, batch_size=16
+        **common,
+        model=network,
+        loss=TwinSigmoidNDCG(alpha="spread"),
+        optimization=rates,
+        epochs=50,
+        patience=10,
+        batch_size=16,
     )

@@ -85,6 +85,32 @@ class Full(Sampler):
         return super().identity() | ({} if self.depth is None else {"left_out": "below the depth"})
 
 
+class Random(Sampler):
+    """Candidates drawn uniformly without replacement, others in every epoch (NeuralNDCG's lists of 240 documents).
+
+    A list that is no longer is taken whole. As its authors do it, candidates are drawn again while none of them is
+    relevant and the list has one that is; nothing else looks at grades.
+    """
+
+    def __init__(self, depth: Count = 240) -> None:
+        """Set the number.
+
+        Args:
+            depth: candidates per list.
+        """
+        self.depth = depth
+
+    def sample(self, labels: Array, seed: int, left_out: Array | None = None) -> Array:
+        """Draw them."""
+        if len(labels) <= self.depth:
+            return np.arange(len(labels))
+        rng, relevant = np.random.default_rng(seed), labels > 0
+        while True:
+            chosen = rng.choice(len(labels), size=self.depth, replace=False)
+            if relevant[chosen].any() or not relevant.any():
+                return np.sort(chosen)
+
+
 class PositivesNegatives(Sampler):
     """Up to ``positives`` relevant candidates and ``negatives`` others, drawn uniformly without replacement."""
 

@@ -10,7 +10,7 @@ from rerank.losses.base import Loss, Reduction
 from rerank.measures.base import Measure
 from rerank.measures.names import name_of, parse
 from rerank.measures.ndcg import nDCG
-from rerank.relaxations.base import GainOf, RankIndicators, Relaxation
+from rerank.relaxations.base import GainOf, RankIndicators, Relaxation, SoftRanks
 from rerank.relaxations.spread import spread
 from rerank.settings.ranges import NotNegative
 
@@ -109,6 +109,13 @@ class DirectMetric(Loss):
 
     def arguments(self) -> dict[str, Any]:
         return super().arguments() | {"measure": name_of(self.measure)}
+
+    def identity(self) -> dict[str, Any]:
+        """Says where smooth ranks are compared with the cut-off itself: they were once compared half a rank on."""
+        relaxation = self.relaxation
+        smooth = isinstance(relaxation, SoftRanks) and not relaxation.exact_ranks
+        at = smooth and self.measure.cutoff is not None and not relaxation.cutoff_shift
+        return super().identity() | ({"cutoff": "k"} if at else {})
 
 
 def _taking(gain_of: GainOf, measure: Measure, relaxation: Relaxation) -> Relaxation:

@@ -75,7 +75,9 @@ def logistic_sum(behind: Tensor, spare: Tensor) -> tuple[Tensor, Tensor]:
     return total, wrong
 
 
-def ordered_mean(scores: Tensor, labels: Tensor, mask: Tensor | None, loss: PairLoss) -> tuple[Tensor, Tensor]:
+def ordered_mean(
+    scores: Tensor, labels: Tensor, mask: Tensor | None, loss: PairLoss, mean: bool = True
+) -> tuple[Tensor, Tensor]:
     r"""The mean of :math:`\ell(s_j - s_i)` over the pairs with :math:`y_i > y_j`, ``[B]``, and its gradient.
 
     Both are 0 where there is no pair. They are computed in one pass over blocks of pairs: of documents in the order of
@@ -86,6 +88,7 @@ def ordered_mean(scores: Tensor, labels: Tensor, mask: Tensor | None, loss: Pair
         labels: ``[B, N]``.
         mask: ``[B, N]`` bool, True for real documents; None when all are real.
         loss: the loss of some pairs.
+        mean: whether the sum over the pairs is divided by their number.
     """
     count = scores.shape[1]
     grades = labels if mask is None else labels.masked_fill(~mask, -torch.inf)
@@ -95,6 +98,7 @@ def ordered_mean(scores: Tensor, labels: Tensor, mask: Tensor | None, loss: Pair
         pairs = (count * count - unordered.sum(dim=(1, 2))).clamp_(min=1)
         behind = (scores[:, None, :] - scores[:, :, None]).add_(unordered, alpha=NEVER)
         value, slope = loss(behind, unordered)
+        pairs = pairs if mean else torch.ones_like(pairs)
         return value.div_(pairs), (slope.sum(dim=1) - slope.sum(dim=2)).div_(pairs[:, None])
     grades, order = grades.sort(dim=1, descending=True)
     scores = scores.gather(1, order)
@@ -115,7 +119,7 @@ def ordered_mean(scores: Tensor, labels: Tensor, mask: Tensor | None, loss: Pair
         total += value
         gradient[:, later].add_(slope.sum(dim=1))
         gradient[:, rows].sub_(slope.sum(dim=2))
-    pairs.clamp_(min=1)
+    pairs = pairs.clamp_(min=1) if mean else torch.ones_like(pairs)
     gradient.div_(pairs[:, None])
     return total.div_(pairs), torch.empty_like(gradient).scatter_(1, order, gradient)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -19,6 +19,7 @@ class _Pairwise(KnownGradient):
     """The mean of :meth:`pair` over the pairs (i, j) of a list with ``y_i > y_j``."""
 
     target: ClassVar[Target] = "values"
+    mean: bool = True
 
     @abstractmethod
     def pair(self, behind: Tensor, spare: Tensor) -> tuple[Tensor, Tensor]:
@@ -27,7 +28,7 @@ class _Pairwise(KnownGradient):
     def value_and_gradient(
         self, scores: Tensor, labels: Tensor, mask: Tensor | None, seeds: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        return ordered_mean(scores, labels, mask, self.pair)
+        return ordered_mean(scores, labels, mask, self.pair, self.mean)
 
 
 class RankNet(_Pairwise):
@@ -37,7 +38,8 @@ class RankNet(_Pairwise):
         O = \{(i, j): y_i > y_j\}
 
     Shapes: scores and labels ``[B, N]``. A list without an ordered pair (so also one without relevant documents)
-    is left out. The mean over pairs makes the step independent of the list's length.
+    is left out. The mean over pairs makes the step independent of the list's length; with ``pairs="sum"`` a list counts
+    by the number of its pairs, as in a loss over all pairs of a batch (Burges et al.; NeuralNDCG's baseline).
 
     Source: Burges et al., "Learning to Rank using Gradient Descent", ICML 2005, section 3, with target probability 1.
 
@@ -48,11 +50,19 @@ class RankNet(_Pairwise):
         k: keep the pairs whose current ranks (ties at random) are both at most ``k``; None keeps all. A list whose
             top ``k`` holds no ordered pair counts with loss 0.
         sigma: steepness of the logistic function.
+        pairs: ``sum`` adds up the pairs of a list; None takes their mean.
         reduction: mean or sum over the lists from which something can be learned, or none.
     """
 
-    def __init__(self, k: Several | None = None, sigma: Positive = 1.0, reduction: Reduction = "mean") -> None:
+    def __init__(
+        self,
+        k: Several | None = None,
+        sigma: Positive = 1.0,
+        pairs: Literal["sum"] | None = None,
+        reduction: Reduction = "mean",
+    ) -> None:
         super().__init__(reduction)
+        self.mean = pairs is None
         self.k = k
         self.sigma = sigma
 

@@ -1,6 +1,9 @@
 """Points of the grid under the names that people search for: one table, no code of their own.
 
-A shorthand is called like a loss and gives ``DirectMetric(measure, Relaxation(**settings))``, with the measure that its
+A shorthand computes by default what its paper has, and its docstring says which paper; what is ours has an argument:
+``alpha="spread"`` (``tau``, ``strength``) takes the steepness from the spread of a list's scores.
+
+It is called like a loss and gives ``DirectMetric(measure, Relaxation(**settings))``, with the measure that its
 paper trains on: NDCG has gain 2^y - 1 there, so write ``SmoothINDCG("nDCG@10")`` for the linear gain of trec_eval.
 
 >>> from rerank.losses import SmoothINDCG
@@ -38,21 +41,37 @@ TABLE: dict[str, tuple[type[Relaxation], str, str]] = {
         _NDCG,
         "NDCG by balanced :class:`NeuralSort` (Pobrotyn and Białobrzęski 2021, Eq 5; ``transposed=True``: Eq 6).",
     ),
-    "SoftSortNDCG": (SoftSort, _NDCG, "NDCG by :class:`SoftSort`, as SmoothI's authors compare it."),
-    "FastSoftSortNDCG": (FastSoftSort, _NDCG, "NDCG by :class:`FastSoftSort`, as SmoothI's authors compare it."),
+    "SoftSortNDCG": (
+        SoftSort,
+        _NDCG,
+        "NDCG by :class:`SoftSort`, as SmoothI's authors compare it; ours: tau='spread'.",
+    ),
+    "FastSoftSortNDCG": (
+        FastSoftSort,
+        _NDCG,
+        "NDCG by :class:`FastSoftSort`, as SmoothI's authors compare it; ours: strength='spread'.",
+    ),
     "OptimalTransportNDCG": (
         OptimalTransport,
         _NDCG,
         "NDCG by :class:`OptimalTransport`, as SmoothI's authors compare it.",
     ),
-    "ApproxP": (Approx, "P@10", "P@k by :class:`Approx` (Qin, Liu and Li 2010)."),
-    "ApproxAP": (Approx, "AP", "AP by :class:`Approx` (Qin, Liu and Li 2010)."),
-    "ApproxMRR": (Approx, "RR", "Reciprocal rank by :class:`Approx`."),
-    "ApproxNDCG": (Approx, _NDCG, "NDCG by :class:`Approx` (Qin, Liu and Li 2010; Bruch et al. 2019)."),
-    "TwinSigmoidP": (TwinSigmoid, "P@10", "P@k by :class:`TwinSigmoid` (Yu 2020, Eq 13)."),
-    "TwinSigmoidAP": (TwinSigmoid, "AP", "AP by :class:`TwinSigmoid` (Yu 2020, Eq 14)."),
-    "TwinSigmoidNDCG": (TwinSigmoid, _NDCG, "NDCG by :class:`TwinSigmoid` (Yu 2020, Eq 15)."),
-    "TwinSigmoidNERR": (TwinSigmoid, "nERR@10", "nERR@k by :class:`TwinSigmoid` (Yu 2020, Eq 16)."),
+    "ApproxP": (Approx, "P@10", "P@k by :class:`Approx` (Qin, Liu and Li 2010; ours: alpha='spread', half_rank)."),
+    "ApproxAP": (Approx, "AP", "AP by :class:`Approx` (Qin, Liu and Li 2010; ours: alpha='spread', half_rank)."),
+    "ApproxMRR": (Approx, "RR", "Reciprocal rank by :class:`Approx`: no paper's, from Qin's AP."),
+    "ApproxNDCG": (
+        Approx,
+        _NDCG,
+        "NDCG by :class:`Approx` (Qin et al. 2010; Bruch et al. 2019; ours: alpha='spread', half_rank).",
+    ),
+    "TwinSigmoidP": (TwinSigmoid, "P@10", "P@k by :class:`TwinSigmoid` (Yu 2020, Eq 13; ours: alpha='spread')."),
+    "TwinSigmoidAP": (TwinSigmoid, "AP", "AP by :class:`TwinSigmoid` (Yu 2020, Eq 14; ours: alpha='spread')."),
+    "TwinSigmoidNDCG": (TwinSigmoid, _NDCG, "NDCG by :class:`TwinSigmoid` (Yu 2020, Eq 15; ours: alpha='spread')."),
+    "TwinSigmoidNERR": (
+        TwinSigmoid,
+        "nERR@10",
+        "nERR@k by :class:`TwinSigmoid` (Yu 2020, Eq 16; ours: alpha='spread').",
+    ),
 }
 """The relaxation, the measure by default, and what `rerank losses` says, of every shorthand."""
 

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 def inside(relaxation: SoftRanks, batch: Batch, ranks: Tensor, cutoff: int | None) -> Tensor | float:
     """How far documents are within the cut-off, ``[B, R]``.
 
-    ``sigmoid(beta (k + 1/2 - r))`` for smooth ranks; 0 or 1 by the exact rank for relaxations whose ranks have exact
-    values; 1 without a cut-off.
+    ``sigmoid(beta (k + shift - r))`` for smooth ranks, with ``cutoff_shift``; 0 or 1 by the exact rank for relaxations
+    whose ranks have exact values; 1 without a cut-off.
 
     Where the relaxation has a steepness for scores, ``sigmoid(steepness (s - c))`` with c midway between the k-th score
     and the next: soft ranks of scores that are close together all lie near the middle of the list, far beyond a cut-off
@@ -32,7 +32,7 @@ def inside(relaxation: SoftRanks, batch: Batch, ranks: Tensor, cutoff: int | Non
     if relaxation.exact_ranks:
         hard = (batch.at_rows(batch.exact) <= cutoff).to(ranks.dtype)
         return hard if steepness is None else hard + (soft - soft.detach())
-    return torch.sigmoid(relaxation.beta * (cutoff + 0.5 - ranks))
+    return torch.sigmoid(relaxation.beta * (cutoff + relaxation.cutoff_shift - ranks))
 
 
 def _threshold(batch: Batch, cutoff: int, steepness: Tensor) -> Tensor:

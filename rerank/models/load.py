@@ -21,6 +21,7 @@ MODELS = {
     "CrossEncoder": "rerank.models.text.cross_encoder",
     "Decoder": "rerank.models.text.decoder",
     "MLP": "rerank.models.vectors.mlp",
+    "ListMLP": "rerank.models.vectors.list_mlp",
     "SelfAttention": "rerank.models.vectors.attention",
     "LightGBM": "rerank.models.vectors.lightgbm",
     "XGBoost": "rerank.models.vectors.xgboost",
@@ -28,7 +29,7 @@ MODELS = {
 """Where each model is defined; imported at its first use."""
 
 NORMALISERS = dict.fromkeys(
-    ("QueryZScore", "QueryMinMax", "Standardise", "SignedLog1p", "Quantile"), "rerank.features.normalise"
+    ("QueryZScore", "QueryMinMax", "Standardise", "SignedLog1p", "ShiftedLog", "Quantile"), "rerank.features.normalise"
 )
 """Where each normaliser is defined."""
 

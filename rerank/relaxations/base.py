@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from rerank.settings.described import Described
 
@@ -85,6 +85,10 @@ class Relaxation(Described, ABC):
     """
 
     measures: tuple[str, ...] | None = None
+
+    def identity(self) -> dict[str, Any]:
+        """The arguments; "spread" counts as none given, which it was once written as: the ids of kept trainings."""
+        return {name: None if value == "spread" else value for name, value in super().identity().items()}
 
     def draws(self, scores: Tensor, mask: Tensor, seeds: Tensor | None) -> list[Tensor]:
         """The scores to rank, each ``[B, N]``; the measure is the mean over them. Unless overridden, the scores."""
@@ -174,10 +178,13 @@ class SoftRanks(Relaxation):
             them as they are, without a sigmoid.
         beta: steepness of the sigmoids that compare ranks with the cut-off and with one another; not looked at where
             ranks are exact.
+        cutoff_shift: what is added to the cut-off before smooth ranks are compared with it: 1/2 is midway between the
+            last rank within it and the next.
     """
 
     exact_ranks: ClassVar[bool] = False
     beta: float = 10.0
+    cutoff_shift: float = 0.5
 
     def score_steepness(self, batch: Batch) -> Tensor | None:
         """Steepness of the sigmoids that compare scores with the cut-off and with one another, ``[B, 1]``.

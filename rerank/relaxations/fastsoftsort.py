@@ -12,7 +12,7 @@ from rerank.relaxations.backward import full_precision
 from rerank.relaxations.base import Batch, SoftRanks
 from rerank.relaxations.isotonic import antitonic_kl, antitonic_l2, block_ids
 from rerank.relaxations.order import first, order_of
-from rerank.relaxations.spread import steepness
+from rerank.relaxations.spread import Spread, steepness
 from rerank.settings.ranges import Positive
 
 STRENGTH = 4.0
@@ -29,12 +29,12 @@ class FastSoftSort(SoftRanks):
     .. math:: r = \arg\min_{\mu \in \mathcal{P}(\rho)} \tfrac{1}{2} \|\mu + s / \varepsilon\|^2, \quad
         \rho = (N, N - 1, \ldots, 1)
 
-    with "l2"; with "kl" the projection is by Kullback-Leibler divergence, of :math:`e^{-s/\varepsilon}`. Tied
-    documents share the mean of their ranks. The ranks are exact once scores are further apart than the strength; as
-    the strength grows they all go to their mean. Comparisons with the cut-off and between ranks are as for Approx.
-    With a given strength they are over ranks, with beta. Without one they are over scores, as for Approx without alpha,
-    and the strength is 4 min(1, sd(s)) / (N - 1), a little more than the distance between neighbours. On the CPU it
-    takes as long as sorting; on other devices time grows with N x N, so that the host never waits. Memory grows with N.
+    with "l2"; with "kl" the projection is by Kullback-Leibler divergence, of :math:`e^{-s/\varepsilon}`. Tied documents
+    share the mean of their ranks. The ranks are exact once scores are further apart than the strength; as the strength
+    grows they all go to their mean. The paper has no cut-offs: comparisons with one and between ranks are those of
+    Approx with ``half_rank``, by beta. ``strength="spread"``, which is ours, compares scores, as for Approx, and is 4
+    min(1, sd(s)) / (N - 1), a little more than the distance between neighbours. On the CPU it takes as long as sorting;
+    on other devices time grows with N x N, so that the host never waits. Memory grows with N.
 
     >>> mask, rows = torch.ones(1, 2, dtype=torch.bool), torch.tensor([[0, 1]])
     >>> batch = Batch(torch.tensor([[0.0, 0.5]]), torch.tensor([[1.0, 0.0]]), mask, rows)
@@ -44,17 +44,18 @@ class FastSoftSort(SoftRanks):
     tensor([[2., 1.]])
 
     Args:
-        strength: epsilon; exact as it goes to 0. None takes it from the spread of scores and the length of the list.
+        strength: epsilon; exact as it goes to 0, 1 in the authors' code. "spread" takes it from the spread of scores
+            and the length of the list.
         regularization: "l2" or "kl".
-        beta: steepness of the sigmoids over ranks (cut-off, AP, RR); any value but 10 needs a strength, because without
-            one the sigmoids are over scores.
+        beta: steepness of the sigmoids over ranks (cut-off, AP, RR); with "spread" the sigmoids are over scores, and
+            any value but 10 is refused.
     """
 
     def __init__(
-        self, strength: Positive | None = None, regularization: Literal["l2", "kl"] = "l2", beta: Positive = BETA
+        self, strength: Positive | Spread = 1.0, regularization: Literal["l2", "kl"] = "l2", beta: Positive = BETA
     ) -> None:
-        if strength is None and beta != BETA:
-            raise UserError("beta is the steepness over ranks, for a strength that is given; give both, or neither")
+        if isinstance(strength, str) and beta != BETA:
+            raise UserError("beta is the steepness over ranks, and strength='spread' compares scores; give a strength")
         self.strength = strength
         self.regularization = regularization
         self.beta = beta
@@ -62,7 +63,7 @@ class FastSoftSort(SoftRanks):
     def ranks(self, batch: Batch) -> Tensor:
         order = order_of(-batch.scores, batch.mask)  # ascending scores, so that -s / strength descends
         strength: float | Tensor
-        if self.strength is None:
+        if isinstance(self.strength, str):
             gaps = (batch.mask.sum(dim=1, keepdim=True) - 1).clamp(min=1)
             strength = STRENGTH * batch.spread.clamp(max=1) / gaps
         else:
@@ -72,8 +73,8 @@ class FastSoftSort(SoftRanks):
         return batch.at_rows(torch.ones_like(projected).scatter(1, order, projected))
 
     def score_steepness(self, batch: Batch) -> Tensor | None:
-        """From the spread, as the strength."""
-        return steepness(batch.spread) if self.strength is None else None
+        """From the spread, where the strength is."""
+        return steepness(batch.spread) if isinstance(self.strength, str) else None
 
 
 class _Projection(torch.autograd.Function):

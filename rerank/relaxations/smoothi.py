@@ -30,15 +30,16 @@ class SmoothI(RankIndicators):
     largest indicator of rank 10 is that of the right document in 3 % of lists for alpha 10 and in 55 % for 1,000 (rank
     20: 4 % and 3 %). :meth:`fidelity` shows it. ``steady`` multiplies alpha by (1 - delta)^(1 - r) at rank r: what has
     not been selected keeps its score, and nothing else changes; at alpha 1,000 the shares are 69 % and 34 %. The alpha
-    that keeps the error of K ranks below a bound then no longer grows like 2^K (the paper's Theorem 2, which holds with
-    N - 1 in place of K - 1), but no remedy sharpens an alpha too small for rank 1.
+    that keeps the error of K ranks below a bound then no longer grows like 2^K (the paper's Theorem 2, for distinct
+    scores), but no remedy sharpens an alpha too small for rank 1.
 
     A document may have weight at several ranks, and a column of E a sum above 1: nDCG then exceeds 1 (by .25 for one
     relevant document 4 ahead of a single other one, at alpha 1), and where the margin grows further its gradient
     changes sign, which keeps scores together.
 
-    Tied scores have no limit: their indicators stay shared at the first of their ranks, and all of them are eliminated
-    in part.
+    Tied scores, which the paper excludes, have no limit: their indicators stay shared at the first of their ranks, and
+    all of them are eliminated in part. The rows sum to one but are not unimodal, as the paper's section 6 has it:
+    unless alpha is large, the largest entries of several rows are those of one document.
 
     Source: Thonet, Cinar, Gaussier, Li and Renders, "SmoothI: Smooth Rank Indicators for Differentiable IR Metrics",
     2021.

@@ -11,7 +11,7 @@ from torch import Tensor
 from rerank.relaxations.backward import full_precision
 from rerank.relaxations.base import RankIndicators
 from rerank.relaxations.order import blocks
-from rerank.relaxations.spread import spread, steepness
+from rerank.relaxations.spread import Spread, spread, steepness
 from rerank.settings.ranges import Positive
 
 
@@ -23,20 +23,20 @@ class SoftSort(RankIndicators):
     with :math:`s_{[r]}` the r-th largest score. Tied documents share their ranks evenly. Time grows with depth x N,
     memory with N: the backward pass computes the indicators anew.
 
-    Without a tau it is min(1, sd(s)) / 3, with sd the spread of the list's scores (at least .001, constant). A tau far
-    above the spread does not learn without a cut-off: to first order in 1 / tau, the gradient of nDCG on a relevant
-    document at rank q is proportional to :math:`\sum_{r<q} D_r - \sum_{r>q} D_r` for discounts D, which draws it to the
-    rank where half of the discount lies on either side, the 57th of 150, and not to the first.
+    ``tau="spread"``, which is ours, is min(1, sd(s)) / 3, with sd the spread of the list's scores (at least .001,
+    constant). A tau far above the spread does not learn without a cut-off: to first order in 1 / tau, the gradient of
+    nDCG on a relevant document at rank q is proportional to :math:`\sum_{r<q} D_r - \sum_{r>q} D_r` for discounts D,
+    which draws it to the rank where half of the discount lies on either side, the 57th of 150, and not to the first.
 
     >>> scores, mask = torch.tensor([[1.0, 4.0]]).log(), torch.ones(1, 2, dtype=torch.bool)
     >>> SoftSort(tau=1).indicators(scores, mask, depth=1)  # the largest is ln 4: e^(-ln 4) and e^0, over their sum
     tensor([[[0.2000, 0.8000]]])
 
     Args:
-        tau: temperature; exact as it goes to 0. None takes it from the spread of scores.
+        tau: temperature; exact as it goes to 0, 1 in the authors' code. "spread" takes it from the spread of scores.
     """
 
-    def __init__(self, tau: Positive | None = None) -> None:
+    def __init__(self, tau: Positive | Spread = 1.0) -> None:
         self.tau = tau
 
     def indicators(self, scores: Tensor, mask: Tensor, depth: int) -> Tensor:
@@ -49,7 +49,7 @@ class SoftSort(RankIndicators):
         return _SoftSortExpected.apply(_largest(scaled, mask, depth), scaled, values, mask)
 
     def _scaled(self, scores: Tensor, mask: Tensor) -> Tensor:
-        return scores * steepness(spread(scores, mask)) if self.tau is None else scores / self.tau
+        return scores * steepness(spread(scores, mask)) if isinstance(self.tau, str) else scores / self.tau
 
 
 def _largest(scores: Tensor, mask: Tensor, depth: int) -> Tensor:

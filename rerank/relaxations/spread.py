@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+Spread = Literal["spread"]
+"""In place of a steepness, a temperature or a strength: from the spread of every list's scores, which is ours."""
 
 FLOOR = 1e-3
 """The least spread that is reckoned with: scores closer together than this count as nearly tied."""

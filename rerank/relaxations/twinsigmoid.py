@@ -6,7 +6,7 @@ from torch import Tensor
 
 from rerank.relaxations.base import Batch, SoftRanks
 from rerank.relaxations.pair_ranks import Gradient, twin_ranks
-from rerank.relaxations.spread import steepness
+from rerank.relaxations.spread import Spread, steepness
 from rerank.settings.ranges import Positive
 
 
@@ -24,10 +24,10 @@ class TwinSigmoid(SoftRanks):
     :math:`2 \alpha (1 - z)` if u > 0, :math:`-2 \alpha z` if u < 0, else 0. Only the rows of
     relevant documents are computed: time is linear in relevant documents x N.
 
-    The cut-off takes the exact rank. With a given alpha it has no gradient (Yu 2020), so that a list whose relevant
-    documents are all beyond it teaches nothing. Without one, alpha is 3 / min(1, sd(s)), with sd the spread of the
-    list's scores (at least .001, constant), and the cut-off has the gradient of :math:`\sigma(\alpha (s_i - c))`, with
-    c as for Approx. The value stays the exact measure.
+    The cut-off takes the exact rank and has no gradient, so that a list whose relevant documents are all beyond it
+    teaches nothing. ``alpha="spread"`` is ours, and what this library's evidence is about: alpha is 3 / min(1, sd(s)),
+    with sd the spread of the list's scores (at least .001, constant), and the cut-off has the gradient of
+    :math:`\sigma(\alpha (s_i - c))`, with c as for Approx. The value stays the exact measure.
 
     >>> scores = torch.tensor([[1.0, 4.0]]).log().requires_grad_()
     >>> mask, rows = torch.ones(1, 2, dtype=torch.bool), torch.tensor([[0]])
@@ -37,18 +37,18 @@ class TwinSigmoid(SoftRanks):
 
     Args:
         gradient: which backward weight, 1, 2 or 3.
-        alpha: steepness of the backward sigmoid; None takes it from the spread of scores.
+        alpha: steepness of the backward sigmoid; 1 in the paper. "spread" takes it from the spread of scores.
     """
 
     exact_ranks = True
 
-    def __init__(self, gradient: Gradient = 3, alpha: Positive | None = None) -> None:
+    def __init__(self, gradient: Gradient = 3, alpha: Positive | Spread = 1.0) -> None:
         self.gradient = gradient
         self.alpha = alpha
 
     def ranks(self, batch: Batch) -> Tensor:
-        return twin_ranks(batch, steepness(batch.spread) if self.alpha is None else self.alpha, self.gradient)
+        return twin_ranks(batch, steepness(batch.spread) if isinstance(self.alpha, str) else self.alpha, self.gradient)
 
     def score_steepness(self, batch: Batch) -> Tensor | None:
-        """That of the backward sigmoid; None where alpha is given."""
-        return steepness(batch.spread) if self.alpha is None else None
+        """That of the backward sigmoid where the spread gives it; None where alpha is a number."""
+        return steepness(batch.spread) if isinstance(self.alpha, str) else None

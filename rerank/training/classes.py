@@ -15,7 +15,7 @@ DATA = {
     "FoldsData": "rerank.lists.folds",
     "LetorData": "rerank.features.letor",
 }
-SAMPLERS = dict.fromkeys(("Full", "PositivesNegatives", "Pairs"), "rerank.lists.sampling")
+SAMPLERS = dict.fromkeys(("Full", "Random", "PositivesNegatives", "Pairs"), "rerank.lists.sampling")
 
 
 def import_classes() -> list[str]:

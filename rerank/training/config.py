@@ -10,7 +10,7 @@ from rerank.evaluation.measure_names import parse_measure, parse_measures
 from rerank.evaluation.measures import COUNTS
 from rerank.lists.data import Data
 from rerank.lists.sampling import Full, Sampler
-from rerank.losses.base import Criterion
+from rerank.losses.base import Criterion, Loss
 from rerank.losses.direct import DirectMetric
 from rerank.models.base import Model
 from rerank.settings.ranges import Count, NotNegative, Positive, Seed, Share, check_arguments
@@ -71,6 +71,8 @@ class TrainConfig:
             a CPU it always does.
         seed: decides every random choice.
         monitor: measure (as ir-measures writes it) that decides which epoch is best.
+        epoch_by: decide that by something else, while the monitor is measured all the same: ``loss`` takes the epoch of
+            the lowest mean loss over the validation lists, ``last`` the last one; null takes the monitor.
         measures: measures reported for validation and test, separated by spaces.
         test: whether to measure the test lists at the end; turn it off while you are still choosing anything.
         fidelity: whether to log with every validation how close the loss's relaxation is to sorting (rank error,
@@ -98,6 +100,7 @@ class TrainConfig:
     deterministic: bool = False
     seed: Seed = 42
     monitor: str = "nDCG@10"
+    epoch_by: Literal["loss", "last"] | None = None
     measures: str = "nDCG@10 nDCG AP RR P@10"
     test: bool = True
     fidelity: bool = False
@@ -115,12 +118,17 @@ def check_values(options: Any, loss: object, *, trees: bool = False) -> None:
         trees: whether it grows trees, for which steps and what is logged with them mean nothing.
 
     Raises:
-        UserError: a number out of its range, an unknown measure, or ``fidelity`` of a loss that relaxes nothing.
+        UserError: a number out of its range, an unknown measure, ``epoch_by`` where it means nothing, or ``fidelity``
+            of a loss that relaxes nothing.
     """
     check_arguments(TrainConfig, vars(options))
     check_arguments(Optimization, vars(options.optimization), "optimization")
     parse_measures(options.measures)
     if (monitor := parse_measure(options.monitor, "monitor")).NAME in COUNTS:
         raise UserError(f"monitor: {monitor} counts, and does not say how good a ranking is; take another measure")
+    if options.epoch_by is not None and trees:
+        raise UserError("epoch_by: is for networks; trees are stopped by the monitor")
+    if options.epoch_by == "loss" and isinstance(loss, type) and not issubclass(loss, Loss):
+        raise UserError("epoch_by: loss needs a single loss of the grades, not a sum of several")
     if options.fidelity and not trees and isinstance(loss, type) and not issubclass(loss, DirectMetric):
         raise UserError(f"fidelity: {loss.__name__} relaxes nothing; only direct metrics do")

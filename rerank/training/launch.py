@@ -26,6 +26,13 @@ log = logging.getLogger("rerank")
 PATIENCE = timedelta(hours=2)
 """How long a process that trains waits for another, which may be the only one to measure and to write."""
 
+SWITCHES = (
+    ("mixed_precision", "no", "say --precision bf16, fp16 or fp32 behind the script"),
+    ("gradient_accumulation_steps", "1", "say --batch_size and --micro_batch_size behind the script"),
+    ("dynamo_backend", "no", "our kernels are chosen by --kernels behind the script"),
+)
+"""Switches of Accelerate's launcher (and of its configuration files), their neutral value, and what ours are."""
+
 ANY = 1 << 62
 """Tokens that stand for any number of them."""
 
@@ -68,8 +75,20 @@ def agree(limits: Limits, device: torch.device) -> None:
 
 
 def check_launcher() -> None:
-    """Refuse what shards a model: its processes have to make equally many passes, and ours need not."""
+    """Refuse what shards a model: its processes have to make equally many passes, and ours need not.
+
+    And refuse what a launcher sets that the training's own configuration decides, rather than pass it over.
+
+    Raises:
+        UserError: names the switch, and what to write instead.
+    """
     check_gpus()
+    for switch, unset, instead in SWITCHES:
+        value = os.environ.get(f"ACCELERATE_{switch.upper()}", unset).lower()
+        if value != unset:
+            raise UserError(
+                f"accelerate launch: --{switch} {value} would not be looked at; leave it at {unset}, and {instead}"
+            )
     for name in ("FSDP", "DEEPSPEED", "MEGATRON_LM"):
         if os.environ.get(f"ACCELERATE_USE_{name}", "false").lower() in ("1", "true"):
             raise UserError(

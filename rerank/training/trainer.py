@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import os
 import signal
 import time
+from collections.abc import Iterator
 from typing import Any, NoReturn
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from rerank import stops
 from rerank.errors import UserError
@@ -20,7 +23,7 @@ from rerank.kernels.precision import resolve
 from rerank.lists.data import Splits
 from rerank.lists.sampling import seed_of
 from rerank.lists.view import Lists
-from rerank.losses.base import Criterion
+from rerank.losses.base import Criterion, Loss
 from rerank.losses.direct import DirectMetric
 from rerank.models.base import Inputs
 from rerank.models.scorer import Scorer
@@ -252,12 +255,14 @@ class Trainer:
                 scores = self._scores(lists, name)
                 tables[name] = evaluate(lists.run(scores), lists.qrels, names, name=name)
                 self._validated = scores if name == "validation" else self._validated
-        state.best = tables["validation"].mean[self.monitor]
+        value = tables["validation"].mean[self.monitor]
+        assert self._validated is not None
+        state.best, _ = self._worth(value, self._validated)
         with together():
             if self.main:
                 write_start(self.folder.path, tables)
         self._save_best()
-        self._say("start: %s %.4f", self.monitor, state.best)
+        self._say("start: %s %.4f", self.monitor, value)
 
     def _epoch(self, state: State, gradients: Gradients, optimizer: torch.optim.Optimizer) -> None:
         config = self.config
@@ -331,18 +336,28 @@ class Trainer:
         values = self._evaluator(lists.run(scores), "validation").mean
         seconds = time.perf_counter() - started
         value = values[self.monitor]
-        logged = told | {"validation": values, "seconds": seconds} | self.model.logged()
+        worth, by_loss = self._worth(value, scores)
+        logged = told | by_loss | {"validation": values, "seconds": seconds} | self.model.logged()
         if self.config.fidelity:
             assert isinstance(self.loss, DirectMetric)
             logged["fidelity"] = means = mean_fidelity(self.loss, lists, scores)
             self._say("fidelity: %s", ", ".join(f"{name} {mean:.3f}" for name, mean in means.items()))
         self._log(state, logged)
-        better = state.best is None or value > state.best
+        better = state.best is None or worth > state.best or self.config.epoch_by == "last"
         best = " (best)" if better else ""
         self._say("epoch %d: loss %.4f, %s %.4f%s%s", epoch, mean_loss, self.monitor, value, best, noted)
         if better:
-            state.best, state.best_epoch, self._validated = value, epoch, scores
+            state.best, state.best_epoch, self._validated = worth, epoch, scores
             self._save_best()
+
+    def _worth(self, value: float, scores: Array) -> tuple[float, dict[str, float]]:
+        """What chooses an epoch (more is better), from the monitor and the validation scores, and what to log of it."""
+        if self.config.epoch_by != "loss":
+            return value, {}
+        assert isinstance(self.loss, Loss) and self.splits.validation is not None
+        found = mean_loss(self.loss, self.splits.validation, scores, self.config.seed)
+        self._say("validation loss %.4f", found)
+        return -found, {"validation_loss": found}
 
     def _noted(self, state: State, dead: float) -> str:
         """What the epoch's line says of lists and steps from which nothing was learned; warns where most were dead."""
@@ -394,7 +409,8 @@ class Trainer:
         patience = self.config.patience
         if patience is None or self.splits.validation is None or state.epoch - state.best_epoch < patience:
             return False
-        self._say("no better %s for %d epochs: stopping early", self.monitor, patience)
+        what = "validation loss" if self.config.epoch_by == "loss" else self.monitor
+        self._say("no better %s for %d epochs: stopping early", what, patience)
         return True
 
     def _log(self, state: State, values: dict[str, Any]) -> None:
@@ -445,16 +461,40 @@ def mean_fidelity(loss: DirectMetric, lists: Lists, scores: Array) -> dict[str, 
         ``rank_error``, ``gap`` and, for rank indicators, ``sharpness`` and ``hits``.
     """
     sums: dict[str, float] = {}
+    for padded, labels, mask, _ in in_parts(lists, scores):
+        for name, values in vars(fidelity(loss.relaxation, padded, mask, labels, loss.measure)).items():
+            if values is not None:
+                sums[name] = sums.get(name, 0.0) + float(values.sum())
+    return {name: total / max(1, int((lists.lengths > 0).sum())) for name, total in sums.items()}
+
+
+def mean_loss(loss: Loss, lists: Lists, scores: Array, seed: int) -> float:
+    """The mean of a loss over the lists that can teach it, at these scores.
+
+    Args:
+        loss: the loss.
+        lists: the lists, judged.
+        scores: ``[T]`` a score per candidate.
+        seed: decides ties; the same in every epoch, so that epochs compare.
+    """
+    summed, total, count = copy.copy(loss), 0.0, 0
+    summed.reduction = "sum"
+    for padded, labels, mask, queries in in_parts(lists, scores):
+        seeds = torch.tensor([seed_of(seed, 0, lists.query_ids[query]) for query in queries])
+        total += float(summed(padded, labels, mask, seeds=seeds))
+        count += int(loss.learnable(labels, mask).sum())
+    return total / max(1, count)
+
+
+def in_parts(lists: Lists, scores: Array) -> Iterator[tuple[Tensor, Tensor, Tensor, Array]]:
+    """Scores, grades and mask, ``[B, N]`` each, and which lists they are: some lists of similar length at a time."""
     order = np.argsort(-lists.lengths, kind="stable")
     order = order[lists.lengths[order] > 0]
     start = 0
     while start < len(order):
-        count = max(1, ELEMENTS // int(lists.lengths[order[start]]) ** 2)
-        rows = [slice(int(lists.offsets[i]), int(lists.offsets[i + 1])) for i in order[start : start + count]]
+        part = order[start : start + max(1, ELEMENTS // int(lists.lengths[order[start]]) ** 2)]
+        rows = [slice(int(lists.offsets[i]), int(lists.offsets[i + 1])) for i in part]
         padded, mask = pad([scores[row] for row in rows], torch.float32)
         labels, _ = pad([lists.grades[row] for row in rows], torch.float32)
-        for name, values in vars(fidelity(loss.relaxation, padded, mask, labels, loss.measure)).items():
-            if values is not None:
-                sums[name] = sums.get(name, 0.0) + float(values.sum())
-        start += count
-    return {name: total / max(1, len(order)) for name, total in sums.items()}
+        yield padded, labels, mask, part
+        start += len(part)

@@ -278,11 +278,17 @@ FEATURES, DRAWN, POOL, TEST, RATE, FIRST, START = 32, 16, 512, 300, 0.003, 200, 
 SHOWN = (0, 20, 50, 100, 200, 300)
 
 PAPERS = ("Approx(alpha=10)", "FastSoftSort(strength=1)", "TwinSigmoid(gradient=3, alpha=1)", "SoftSort(tau=1)")
-DEFAULTS = ("Approx()", "FastSoftSort()", "TwinSigmoid()", "SmoothI()", "SoftSort()")
+OURS = (
+    "Approx(alpha='spread')",
+    "FastSoftSort(strength='spread')",
+    "TwinSigmoid(alpha='spread')",
+    "SmoothI()",
+    "SoftSort(tau='spread')",
+)
 SLOW = ("NeuralSort()", "OptimalTransport()")
 BALANCED = tuple(
     f"{relaxation} {balance}"
-    for relaxation in ("SmoothI()", "SoftSort()", "Approx()", "TwinSigmoid()")
+    for relaxation in ("SmoothI()", "SoftSort(tau='spread')", "Approx(alpha='spread')", "TwinSigmoid(alpha='spread')")
     for balance in ("balance=0", "balance=1")
 )
 
@@ -394,7 +400,7 @@ def fresh(options: argparse.Namespace) -> None:
         | {"seeds": options.seeds, "steps": options.steps}
         for setting in options.settings
         for measure in options.measures or [f"nDCG@{SETTINGS[setting].cutoff}", "nDCG"]
-        for loss in (BALANCED if options.balance else options.only or ["ListNet()", *PAPERS, *DEFAULTS, *SLOW])
+        for loss in (BALANCED if options.balance else options.only or ["ListNet()", *PAPERS, *OURS, *SLOW])
     ]
     done = read_runs(options.output)
     options.output.parent.mkdir(parents=True, exist_ok=True)

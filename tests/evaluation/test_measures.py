@@ -125,6 +125,18 @@ def test_nerr_is_yus_equation_10() -> None:
     assert table.mean["nERR(max_rel=4)@3"] == pytest.approx(expected)
 
 
+def test_graded_ap_is_what_yus_map_columns_hold() -> None:
+    """Grades 4, 0, 2, 1, 0 in this order: precisions 1, 2/3 and 3/4 over ideal grades 4, 2, 1."""
+    qrels = {"q": dict(zip("abcde", (4, 0, 2, 1, 0), strict=True))}
+    run = {"q": [Scored(name, -float(i)) for i, name in enumerate("abcde")]}
+    table = evaluate(run, qrels, "GradedAP@5 GradedAP GradedAP@1 GradedAP@3")
+    assert table.mean["GradedAP@5"] == table.mean["GradedAP"] == pytest.approx((1 + 2 / 3 + 3 / 4) / 7)
+    assert table.mean["GradedAP@1"] == pytest.approx(1 / 4)
+    assert table.mean["GradedAP@3"] == pytest.approx((1 + 2 / 3) / 7)
+    binary = {"q": {name: min(grade, 1) for name, grade in qrels["q"].items()}}
+    assert evaluate(run, binary, "GradedAP").mean["GradedAP"] == pytest.approx(evaluate(run, binary, "AP").mean["AP"])
+
+
 def test_err_of_one_document_is_its_satisfaction() -> None:
     assert expected_reciprocal_rank([0, 0, 3], max_rel=3) == pytest.approx(7 / 8 / 3)
     assert expected_reciprocal_rank([0, 0, 3], max_rel=3, cutoff=2) == 0

@@ -32,6 +32,16 @@ def test_every_cell_is_a_training_configuration(path: Path, capsys: pytest.Captu
     assert f"--config configs/{path.relative_to(ROOT / 'configs')}" in path.read_text(), "it says how to run it"
 
 
+def test_documented_commands_name_files_of_their_kind() -> None:
+    """An experiment's for `rerank experiment` and its job array, a training's for what trains."""
+    texts = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "configs").rglob("*.[ys][ah]*")]
+    command = re.compile(r"(experiment|train)(?:\.sh|\.py)?(?: scripts/train\.py)? --config[= ](configs/[\w./-]+\.yaml)")
+    found = [(path, *groups) for path in texts for groups in command.findall(path.read_text(encoding="utf-8"))]
+    assert len(found) > 60
+    for path, kind, file in found:
+        assert ("methods" in read_config(ROOT / file)) == (kind == "experiment"), f"{path}: {kind} {file}"
+
+
 def test_the_whole_configuration_of_the_documentation_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On lists of one's own, with a smaller model: what the page says about folds, seeds and methods comes out."""
     blocks = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "evaluation.md").read_text(), re.DOTALL)

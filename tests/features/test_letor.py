@@ -321,6 +321,19 @@ def test_a_share_of_the_training_queries_validates_where_no_file_does(tmp_path: 
     assert named.train.query_ids == one.train.query_ids
 
 
+def test_queries_of_few_documents_can_be_left_out(tmp_path: Path) -> None:
+    text = "".join(f"{i % 2} qid:{qid} 1:{i}\n" for qid, size in ((1, 1), (2, 3), (3, 2)) for i in range(size))
+    folder = fold(tmp_path, text, text.replace("qid:", "qid:v"), text.replace("qid:", "qid:t"))
+    splits = LetorData(str(folder), min_documents=2).splits(0)
+    assert [lists.query_ids for lists in (splits.train, splits.validation, splits.test) if lists] == [
+        ["2", "3"],
+        ["v2", "v3"],
+        ["t2", "t3"],
+    ]
+    assert splits.test is not None and set(splits.test.qrels or {}) == {"t2", "t3"}
+    assert len(LetorData(str(folder)).splits(0).train) == 3
+
+
 def test_files_may_have_a_common_beginning(tmp_path: Path) -> None:
     """As Yahoo's have."""
     for name, text in (("train", "1 qid:1 1:1\n"), ("valid", "0 qid:2 1:2\n"), ("test", "2 qid:3 1:3\n")):

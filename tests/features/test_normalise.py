@@ -13,10 +13,18 @@ from sklearn.preprocessing import MinMaxScaler, QuantileTransformer, StandardSca
 
 from rerank.errors import UserError
 from rerank.features import normalise
-from rerank.features.normalise import Normaliser, Quantile, QueryMinMax, QueryZScore, SignedLog1p, Standardise
+from rerank.features.normalise import (
+    Normaliser,
+    Quantile,
+    QueryMinMax,
+    QueryZScore,
+    ShiftedLog,
+    SignedLog1p,
+    Standardise,
+)
 from rerank.storage.arrow import Array, blocks
 
-ALL = [QueryZScore, QueryMinMax, Standardise, SignedLog1p, Quantile, lambda: Quantile("normal", 7)]
+ALL = [QueryZScore, QueryMinMax, Standardise, SignedLog1p, ShiftedLog, Quantile, lambda: Quantile("normal", 7)]
 PER_QUERY = [QueryZScore, QueryMinMax]
 
 
@@ -74,6 +82,8 @@ def test_features_that_are_constant_become_zero_unless_only_their_scale_changes(
     result = make().fit(matrix, offsets).apply(matrix, offsets)
     if make is SignedLog1p:
         assert result[:, 2] == pytest.approx(np.log(1.1))
+    elif make is ShiftedLog:
+        assert result[:, 2] == pytest.approx(np.log(0.11))
     else:
         assert (result[:, 2] == 0).all()
     assert (result[:, 1] != 0).any()
@@ -180,6 +190,19 @@ def test_signed_log_of_chosen_columns() -> None:
         SignedLog1p([4]).fit(matrix, offsets)
     with pytest.raises(ValueError, match="from 1"):
         SignedLog1p([0])
+
+
+def test_shifted_log_of_what_is_never_negative() -> None:
+    """Columns: as they are, by the first argument negated, by the second left alone, negative in training."""
+    train = np.array([[0.99, -0.99, 5, 3], [0, 0, 7, -3]], dtype=np.float32)
+    fitted = ShiftedLog(negated=[2], plain=[3]).fit(train, np.array([0, 2]))
+    assert fitted.apply(train, np.array([0, 2])) == pytest.approx(
+        np.array([[0, 0, 5, 3], [np.log(0.01), np.log(0.01), 7, -3]], dtype=np.float32), abs=1e-6
+    )
+    below = fitted.apply(np.array([[-2, 4, 1, 1]], dtype=np.float32), np.array([0, 1]))
+    assert below == pytest.approx(np.array([[np.log(0.01), np.log(0.01), 1, 1]], dtype=np.float32), abs=1e-6)
+    with pytest.raises(UserError, match="no feature 5; expected 1 to 4"):
+        ShiftedLog(plain=[5]).fit(train, np.array([0, 2]))
 
 
 @pytest.mark.parametrize("make", [Standardise, Quantile])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rerank.errors import UserError
 from rerank.lists.folds import fold_of
-from rerank.lists.sampling import Full, Pairs, PositivesNegatives, Sampler, seed_of
+from rerank.lists.sampling import Full, Pairs, PositivesNegatives, Random, Sampler, seed_of
 from rerank.lists.view import Lists
 from rerank.storage.identity import identify
 
@@ -21,6 +21,23 @@ grades = st.lists(st.integers(0, 4), min_size=1, max_size=40).map(np.asarray)
 def test_full_takes_the_top(labels: np.ndarray, depth: int) -> None:
     chosen = Full(depth).sample(labels, 0)
     assert chosen.tolist() == list(range(min(depth, len(labels))))
+
+
+@given(grades, st.integers(1, 50), st.integers(0, 2**32))
+def test_random_takes_the_whole_of_short_lists_and_never_loses_all_that_is_relevant(
+    labels: np.ndarray, depth: int, seed: int
+) -> None:
+    chosen = Random(depth).sample(labels, seed)
+    assert len(chosen) == min(depth, len(labels)) and (np.diff(chosen) > 0).all()
+    assert (labels[chosen] > 0).any() == (labels > 0).any()
+
+
+def test_random_draws_every_candidate_equally_often_whatever_its_grade() -> None:
+    """Of 6 candidates 4 that always include a relevant one, as 3 are relevant: each in 4 of 6 draws."""
+    labels, drawn = np.array([0, 3, 0, 1, 0, 2]), np.zeros(6)
+    for seed in range(3000):
+        drawn[Random(4).sample(labels, seed)] += 1
+    np.testing.assert_allclose(drawn, 3000 * 4 / 6, atol=5 * (3000 * 2 / 9) ** 0.5)
 
 
 @given(grades, st.integers(1, 5), st.integers(1, 5), st.integers(0, 2**32))

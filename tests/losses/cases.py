@@ -64,6 +64,8 @@ SURROGATES = [
     Case("LambdaLoss-P(rel=3)@1", partial(losses.LambdaLoss, measure="P(rel=3)@1"), reference.lambda_precision(1, 3)),
     Case("RankNet", losses.RankNet, reference.rank_net()),
     Case("RankNet-at-3", partial(losses.RankNet, k=3, sigma=2), reference.rank_net(3, 2)),
+    Case("RankNet-sum", partial(losses.RankNet, pairs="sum"), reference.rank_net(mean=False)),
+    Case("RankNet-sum-at-3", partial(losses.RankNet, k=3, pairs="sum"), reference.rank_net(3, mean=False)),
     Case("PairwiseHinge", losses.PairwiseHinge, reference.pairwise_hinge()),
     Case("PairwiseHinge-margin", partial(losses.PairwiseHinge, margin=2.2), reference.pairwise_hinge(2.2)),
     Case("PairwiseSoftmax", losses.PairwiseSoftmax, reference.pairwise_softmax),
@@ -101,27 +103,29 @@ INDICATORS = {
     "NeuralSort": (NeuralSort(), plain.neural_sort(), True),
     "NeuralSort-no-sinkhorn": (NeuralSort(tau=0.4, sinkhorn=0), plain.neural_sort(0.4, 0), True),
     "NeuralSort-3-rounds": (NeuralSort(tau=2, sinkhorn=3, tolerance=0), plain.neural_sort(2, 3, 0), True),
-    "SoftSort": (SoftSort(tau=1), plain.soft_sort(), True),
-    "SoftSort-from-spread": (SoftSort(), plain.soft_sort(None), False),
+    "SoftSort": (SoftSort(), plain.soft_sort(), True),
+    "SoftSort-from-spread": (SoftSort("spread"), plain.soft_sort(None), False),
     "OptimalTransport": (OptimalTransport(), plain.transport(), True),
     "OptimalTransport-sharp": (OptimalTransport(0.02, 8), plain.transport(0.02, 8), True),
 }
 
 RANKS = {
-    "Approx": (Approx(alpha=10), plain.approx(), 10.0, True),
+    "Approx": (Approx(), plain.approx(), 10.0, True),
+    "Approx-half-rank": (Approx(half_rank=True), plain.approx(), 10.0, True),
     "Approx-beta": (Approx(alpha=2, beta=3), plain.approx(2), 3.0, True),
-    **{
-        f"TwinSigmoid-{kind}": (TwinSigmoid(kind, alpha=1), plain.twin_sigmoid(kind), None, False) for kind in (1, 2, 3)
-    },
+    **{f"TwinSigmoid-{kind}": (TwinSigmoid(kind), plain.twin_sigmoid(kind), None, False) for kind in (1, 2, 3)},
     "TwinSigmoid-alpha": (TwinSigmoid(alpha=3), plain.twin_sigmoid(3, 3), None, False),
-    "FastSoftSort": (FastSoftSort(strength=1), plain.fast_soft_sort(), 10.0, True),
+    "FastSoftSort": (FastSoftSort(), plain.fast_soft_sort(), 10.0, True),
     "FastSoftSort-kl": (FastSoftSort(0.5, "kl", 4), plain.fast_soft_sort(0.5, "kl"), 4.0, True),
 }
 
 FROM_SPREAD = {
-    "Approx-from-spread": (Approx(), plain.approx(None), 0.0),
-    **{f"TwinSigmoid-{kind}-from-spread": (TwinSigmoid(kind), plain.twin_sigmoid(kind, None), None) for kind in (1, 3)},
-    "FastSoftSort-from-spread": (FastSoftSort(), plain.fast_soft_sort(None), 0.0),
+    "Approx-from-spread": (Approx("spread"), plain.approx(None), 0.0),
+    **{
+        f"TwinSigmoid-{kind}-from-spread": (TwinSigmoid(kind, "spread"), plain.twin_sigmoid(kind, None), None)
+        for kind in (1, 3)
+    },
+    "FastSoftSort-from-spread": (FastSoftSort("spread"), plain.fast_soft_sort(None), 0.0),
 }
 """Their spread and the place of the cut count as constants, so that finite differences do not tell their gradient."""
 
@@ -138,7 +142,8 @@ def grid() -> Iterator[Case]:
                 yield Case(label, make, definition, smooth, atol=2e-6 if name == "NeuralSort" else 1e-9)
         for name, (relaxation, soft, beta, smooth) in RANKS.items():
             make = partial(losses.DirectMetric, str(spec), relaxation)
-            yield Case(f"{spec}-{name}", make, plain.one_minus(spec, soft=soft, beta=beta), smooth)
+            shift = 0.0 if name in ("Approx", "Approx-beta") else 0.5
+            yield Case(f"{spec}-{name}", make, plain.one_minus(spec, soft=soft, beta=beta, shift=shift), smooth)
         for name, (relaxation, soft, beta) in FROM_SPREAD.items():
             make = partial(losses.DirectMetric, str(spec), relaxation)
             yield Case(f"{spec}-{name}", make, plain.one_minus(spec, soft=soft, beta=beta, scores=True), False)
@@ -160,9 +165,12 @@ def options() -> Iterator[Case]:
     """What DirectMetric makes of a measure."""
     spec = Spec("nDCG", 3)
     cells = {
-        "SoftSort": (SoftSort(), {"indicators": plain.soft_sort(None)}),
+        "SoftSort": (SoftSort("spread"), {"indicators": plain.soft_sort(None)}),
         "SmoothI": (SmoothI(), {"indicators": plain.smooth_i()}),
-        "TwinSigmoid": (TwinSigmoid(), {"soft": plain.twin_sigmoid(3, None), "beta": None, "scores": True}),
+        "TwinSigmoid": (
+            TwinSigmoid(alpha="spread"),
+            {"soft": plain.twin_sigmoid(3, None), "beta": None, "scores": True},
+        ),
     }
     for name, (relaxation, definition) in cells.items():
         for option, given in OPTIONS.items():

@@ -103,10 +103,13 @@ def in_scores(spec: Spec, s: Tensor) -> Tensor:
     return torch.sigmoid(steepness(s) * (s - threshold))
 
 
-def from_ranks(spec: Spec, r: Tensor, s: Tensor, y: Tensor, beta: float | None, scores: bool = False) -> Tensor:
+def from_ranks(
+    spec: Spec, r: Tensor, s: Tensor, y: Tensor, beta: float | None, scores: bool = False, shift: float = 0.5
+) -> Tensor:
     """A measure from soft ranks; beta None: ranks of exact value, truncated by that.
 
     scores: documents are compared by scores rather than by ranks; where ranks are exact, in the gradient only.
+    shift: what is added to the cut-off before ranks are compared with it; 0 in Qin, Liu and Li 2010.
     """
     depth, exact, b = spec.depth(y), ranks(s), spec.binary(y)
     order, documents = s.argsort(descending=True), range(len(y))
@@ -117,7 +120,7 @@ def from_ranks(spec: Spec, r: Tensor, s: Tensor, y: Tensor, beta: float | None, 
         if beta is None:
             inside = (exact <= spec.k).double() + inside - inside.detach()
     else:
-        inside = (exact <= spec.k).double() if beta is None else torch.sigmoid(beta * (spec.k + 0.5 - r))
+        inside = (exact <= spec.k).double() if beta is None else torch.sigmoid(beta * (spec.k + shift - r))
 
     def behind(i: int, j: int) -> Tensor:
         return torch.sigmoid(steepness(s) * (s[j] - s[i]) if scores else beta * (r[i] - r[j]))

@@ -86,11 +86,12 @@ def wass_rank(
     return loss
 
 
-def rank_net(k: int | None = None, sigma: float = 1.0) -> Plain:
+def rank_net(k: int | None = None, sigma: float = 1.0, mean: bool = True) -> Plain:
     def loss(s: Tensor, y: Tensor) -> Tensor:
         r, last = ranks(s), k or len(y)
         pairs = [(i, j) for i, j in ordered_pairs(y) if r[i] <= last and r[j] <= last]
-        return _mean([(1 + (-sigma * (s[i] - s[j])).exp()).log() for i, j in pairs], s)
+        value = _mean([(1 + (-sigma * (s[i] - s[j])).exp()).log() for i, j in pairs], s)
+        return value if mean else value * len(pairs)
 
     return loss
 

@@ -30,12 +30,12 @@ from tests.measures.evaluator import evaluate
 EXP = "nDCG(dcg='exp-log2')"
 NAMES = ["P@3", "P(rel=2)@5", "AP", "AP@4", "AP(rel=3)", "nDCG", "nDCG@5", EXP, f"{EXP}@5", "RR", "RR@2", "RR(rel=4)"]
 SHARP: list[Relaxation] = [
-    Approx(300),
-    Approx(300, 80),
+    Approx(300, half_rank=True),
+    Approx(300, 80, half_rank=True),
     TwinSigmoid(1, alpha=1),
     TwinSigmoid(2, alpha=1),
     TwinSigmoid(3, alpha=1),
-    TwinSigmoid(),
+    TwinSigmoid(alpha="spread"),
     SmoothI(1e7),
     SmoothI(1e7, stop_gradient=False),
     SmoothI(1e4, steady=True),
@@ -83,11 +83,19 @@ def test_the_limit_is_the_measure(name: str, relaxation: Relaxation) -> None:
     assert gradient.isfinite().all()
 
 
+def test_the_papers_cutoff_counts_the_document_at_it_half() -> None:
+    """Scores far apart: T is 1 before rank k, sigmoid(0) at it, 0 beyond it; with ``half_rank`` it is 1 there, too."""
+    scores, labels = torch.tensor([[30.0, 20.0, 10.0]]), torch.tensor([[1, 1, 1]])
+    for half_rank, at in ((False, 0.5), (True, 1.0)):
+        value = 1 - DirectMetric("P@2", Approx(alpha=50, half_rank=half_rank))(scores, labels)
+        assert float(value) == pytest.approx((1 + at) / 2, abs=1e-6)
+
+
 @pytest.mark.parametrize("gradient", [1, 2, 3])
 @pytest.mark.parametrize("name", NAMES)
 def test_twin_sigmoid_has_the_value_of_the_measure(name: str, gradient: int) -> None:
     scores, labels, mask = lists()
-    loss = DirectMetric(name, TwinSigmoid(gradient), reduction="none")
+    loss = DirectMetric(name, TwinSigmoid(gradient, "spread"), reduction="none")
     exact = evaluate(name, scores, labels, mask)
     learnable = loss.learnable(labels, mask)
     torch.testing.assert_close(loss(scores, labels, mask)[learnable], 1 - exact[learnable], atol=1e-5, rtol=0)

@@ -13,7 +13,8 @@ from rerank.measures import parse
 from rerank.relaxations import Approx, FastSoftSort, NeuralSort, Relaxation, SmoothI, SoftSort, TwinSigmoid, load_all
 
 MEASURES = ["nDCG@10", "nDCG", "P@10", "AP@10", "AP", "RR@10", "RR", "nERR@10", "nDCG(dcg='exp-log2')@10"]
-DEFAULTS = {name: kind() for name, kind in load_all().items()}
+SPREAD = {"Approx": "alpha", "TwinSigmoid": "alpha", "SoftSort": "tau", "FastSoftSort": "strength"}
+OURS = {name: kind(**({SPREAD[name]: "spread"} if name in SPREAD else {})) for name, kind in load_all().items()}
 
 
 def fresh(spread: float = 0.003, count: int = 60, size: int = 150) -> tuple[Tensor, Tensor]:
@@ -30,7 +31,7 @@ def gradient_of(loss: DirectMetric, scores: Tensor, labels: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("name", MEASURES)
-@pytest.mark.parametrize("relaxation", DEFAULTS.values(), ids=DEFAULTS)
+@pytest.mark.parametrize("relaxation", OURS.values(), ids=OURS)
 def test_every_list_teaches(relaxation: Relaxation, name: str) -> None:
     """Nearly all have a gradient of some size beside the largest, and it lifts their relevant documents."""
     scores, labels = fresh()
@@ -41,15 +42,15 @@ def test_every_list_teaches(relaxation: Relaxation, name: str) -> None:
     assert float((gradient[:, :4].sum(dim=1) < 0).double().mean()) >= 0.95
 
 
-@pytest.mark.parametrize("relaxation", [Approx(alpha=10), FastSoftSort(strength=1)], ids=repr)
+@pytest.mark.parametrize("relaxation", [Approx(), FastSoftSort()], ids=repr)
 def test_sigmoids_over_ranks_do_not(relaxation: Relaxation) -> None:
-    """The papers' formulas, which stay for those who give them: every rank is near 75, and a cut-off of 10 far away."""
+    """The papers' formulas, which are the defaults: every rank is near 75, and a cut-off of 10 far away."""
     scores, labels = fresh()
     assert not gradient_of(DirectMetric("nDCG@10", relaxation), scores, labels).any()
 
 
 def test_soft_sort_of_a_wide_temperature_draws_documents_to_the_middle_of_the_discount() -> None:
-    """Of one relevant document, at each rank q in turn, to first order in 1 / tau; at the default it draws them up.
+    """Of one relevant document, at each rank q in turn, to first order in 1 / tau; by the spread it draws them up.
 
     E[r, q] = (1 - |s_r - s_q| / tau + mean_j |s_r - s_j| / tau) / N, whose derivative in s_q is summed over D_r.
     """
@@ -66,10 +67,12 @@ def test_soft_sort_of_a_wide_temperature_draws_documents_to_the_middle_of_the_di
 
     torch.testing.assert_close(drawn_up(SoftSort(tau=tau)), expected, rtol=1e-4, atol=1e-12)
     assert abs(int((expected < 0).sum()) - 57) <= 1  # half of the discount lies on either side of the 57th rank
-    assert (drawn_up(SoftSort())[:-10] > 0).all()
+    assert (drawn_up(SoftSort("spread"))[:-10] > 0).all()
 
 
-@pytest.mark.parametrize("relaxation", [Approx(), FastSoftSort(), SoftSort(), TwinSigmoid()], ids=repr)
+@pytest.mark.parametrize(
+    "relaxation", [Approx("spread"), FastSoftSort("spread"), SoftSort("spread"), TwinSigmoid(alpha="spread")], ids=repr
+)
 @pytest.mark.parametrize("name", ["nDCG@10", "AP@10", "P@10", "RR@10"])
 def test_lists_of_little_spread_are_the_same_at_any_scale(relaxation: Relaxation, name: str) -> None:
     scores, labels = fresh(spread=0.01)
@@ -86,7 +89,7 @@ def test_a_relevant_document_beyond_the_cutoff_is_drawn_in() -> None:
     labels = torch.tensor([[0, 0, 0, 1]])
     alpha = 3.0  # the spread is above 1
     slopes = [alpha * c * (1 - c) for c in (1 / (1 + math.exp(alpha * (2.5 - s))) for s in (3, 2, 1, 0))]
-    gradient = gradient_of(DirectMetric("P@1", TwinSigmoid(gradient=1)), scores, labels)
+    gradient = gradient_of(DirectMetric("P@1", TwinSigmoid(gradient=1, alpha="spread")), scores, labels)
     pushed = [slopes[3] * slope / sum(slopes) for slope in slopes]  # out, by what comes in
     assert gradient[0].tolist() == pytest.approx([pushed[0], pushed[1], pushed[2], pushed[3] - slopes[3]])
     assert not gradient_of(DirectMetric("P@1", TwinSigmoid(gradient=1, alpha=3)), scores, labels).any()
@@ -117,7 +120,24 @@ def test_an_option_that_is_not_used_is_not_in_the_identity() -> None:
 
     found = identify(DirectMetric("nDCG", SmoothI()))
     assert "balance" not in found
-    assert "alpha" not in identify(Approx()) and identify(Approx(alpha=10))["alpha"] == 10
+
+
+@pytest.mark.parametrize("name", ["nDCG", "nDCG@10"])
+def test_ids_of_before_the_papers_formulas_were_the_defaults(name: str) -> None:
+    """What was kept then had null for what is now "spread", and half a rank at a cut-off without a word."""
+    from rerank.storage.identity import identify
+
+    for ours, key in (
+        (Approx("spread"), "alpha"),
+        (TwinSigmoid(alpha="spread"), "alpha"),
+        (SoftSort("spread"), "tau"),
+        (FastSoftSort("spread"), "strength"),
+    ):
+        found = identify(DirectMetric(name, ours))
+        assert key not in found["relaxation"] and "cutoff" not in found
+    halved, qin = (identify(DirectMetric(name, Approx(half_rank=half))) for half in (True, False))
+    assert halved["relaxation"] == qin["relaxation"] and halved["relaxation"].keys() == {"class", "revision", "alpha"}
+    assert "cutoff" not in halved and ("cutoff" in qin) == (name == "nDCG@10")
 
 
 def test_neural_sort_of_scores_far_from_zero() -> None:
@@ -132,7 +152,7 @@ def test_neural_sort_of_scores_far_from_zero() -> None:
 
 
 @pytest.mark.parametrize("name", ["nDCG(dcg='exp-log2')", "nDCG(dcg='exp-log2')@2", "nERR", "nERR(max_rel=300)@2"])
-@pytest.mark.parametrize("relaxation", DEFAULTS.values(), ids=DEFAULTS)
+@pytest.mark.parametrize("relaxation", OURS.values(), ids=OURS)
 def test_grades_whose_gain_is_not_finite(relaxation: Relaxation, name: str) -> None:
     scores = torch.tensor([[0.3, 0.2, 0.1]], requires_grad=True)
     for grades in ([0, 128, 5], [500, 200, 0], [1000, 1000, 1000]):

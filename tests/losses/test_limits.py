@@ -23,12 +23,12 @@ from tests.losses.properties import Case, Doc, batch, ranked_lists
 from tests.measures.evaluator import evaluable
 
 LIMITS = {
-    "Approx": Approx(alpha=3e3, beta=300),
-    "Approx-from-spread": Approx(),
+    "Approx": Approx(alpha=3e3, beta=300, half_rank=True),
+    "Approx-from-spread": Approx("spread"),
     "TwinSigmoid-1": TwinSigmoid(1, alpha=1),
     "TwinSigmoid-2": TwinSigmoid(2, alpha=1),
     "TwinSigmoid-3": TwinSigmoid(3, alpha=1),
-    "TwinSigmoid-from-spread": TwinSigmoid(),
+    "TwinSigmoid-from-spread": TwinSigmoid(alpha="spread"),
     "SmoothI": SmoothI(alpha=1e5),
     "SmoothI-steady": SmoothI(alpha=3e4, steady=True),
     "SmoothI-full-gradient": SmoothI(alpha=1e5, stop_gradient=False),
@@ -37,10 +37,10 @@ LIMITS = {
     "NeuralSort-transposed": NeuralSort(tau=1e-4, transposed=True),
     "NeuralSort-samples": NeuralSort(tau=1e-5, samples=2, beta=1e-4),
     "SoftSort": SoftSort(tau=1e-4),
-    "SoftSort-from-spread": SoftSort(),
+    "SoftSort-from-spread": SoftSort("spread"),
     "FastSoftSort": FastSoftSort(strength=1e-3, beta=300),
     "FastSoftSort-kl": FastSoftSort(strength=1e-3, regularization="kl", beta=300),
-    "FastSoftSort-from-spread": FastSoftSort(),
+    "FastSoftSort-from-spread": FastSoftSort("spread"),
     "OptimalTransport": OptimalTransport(epsilon=1e-3, iterations=1000),
 }
 
@@ -98,7 +98,7 @@ def check(relaxation: Relaxation, spec: Spec, lists: list[list[Doc]], expected: 
     if isinstance(relaxation, OptimalTransport):  # Sinkhorn takes very long where scores are close
         lists = [[(float(sum(other < s for other, _ in docs)), y) for s, y in docs] for docs in lists]
     scores, labels, mask, seeds = batch(lists)
-    if any(getattr(relaxation, name, 0) is None for name in ("alpha", "strength", "tau")):
+    if any(getattr(relaxation, name, 0) == "spread" for name in ("alpha", "strength", "tau")):
         scores = scores * 1e4  # these are exact where scores have spread out
     loss = DirectMetric(str(spec), relaxation, reduction="none")
     found = torch.where(loss.learnable(labels, mask), 1 - loss(scores, labels, mask, seeds=seeds), 0.0)

@@ -106,7 +106,7 @@ def test_what_a_relaxation_prints_makes_it_again() -> None:
 
 def test_a_description_has_every_argument() -> None:
     said = described(RankNet(3))
-    settings = {"k": 3, "sigma": 1.0, "reduction": "mean"}
+    settings = {"k": 3, "sigma": 1.0, "pairs": None, "reduction": "mean"}
     assert said == {"class_path": "rerank.losses.pairwise.RankNet", "init_args": settings}
     for name, kind in load_all().items():
         if not issubclass(kind, DirectMetric):

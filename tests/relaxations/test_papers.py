@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from rerank.relaxations import Approx, Batch, NeuralSort, TwinSigmoid
 from rerank.relaxations.fidelity import fidelity
@@ -23,6 +25,21 @@ def test_yu_table_2(size: int, alpha: int, printed: float) -> None:
     # the paper drew other vectors: allow for the spread of two means of 100, and 2 in the last digit
     spread = float(errors.std()) * (2 / 100) ** 0.5
     assert abs(float(errors.mean()) - printed) < 3.5 * spread + 0.02
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.floats(-5, 5), min_size=2, max_size=30, unique=True), st.floats(0.1, 100))
+def test_yu_equation_3(scores: list[float], alpha: float) -> None:
+    """Qin's bound: sigmoid ranks are off by ``(N - 1) / (1 + exp(alpha d))`` at most, d the distance to the nearest."""
+    values = torch.tensor([scores], dtype=torch.float64)
+    mask = torch.ones_like(values, dtype=torch.bool)
+    batch = Batch(values, torch.zeros_like(values), mask, torch.arange(len(scores))[None])
+    off = (Approx(alpha).ranks(batch) - batch.exact)[0].abs()
+    apart = (values.T - values).abs().fill_diagonal_(torch.inf).amin(dim=1)
+    bound = (len(scores) - 1) * torch.sigmoid(-alpha * apart)
+    assert (off <= bound * (1 + 1e-9) + 1e-12 * len(scores)).all()
+    if len(scores) == 2:
+        torch.testing.assert_close(off, bound, msg="two documents reach it")
 
 
 def test_yu_table_3() -> None:

@@ -214,7 +214,7 @@ def test_stochastic_draws_belong_to_the_list() -> None:
         (FastSoftSort, {"strength": 0}),
         (FastSoftSort, {"regularization": "l1"}),
         (FastSoftSort, {"beta": 0}),
-        (FastSoftSort, {"beta": 5.0}),
+        (FastSoftSort, {"strength": "spread", "beta": 5.0}),
     ],
 )
 def test_settings_out_of_range_are_refused(kind: type, settings: dict[str, object]) -> None:

@@ -16,11 +16,12 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rerank import losses
 from rerank.commands.cli import main
 from rerank.errors import UserError
 from rerank.evaluation.measures import evaluate
 from rerank.features.letor import letor_lists
-from rerank.lists.sampling import Full
+from rerank.lists.sampling import Full, seed_of
 from rerank.losses import DirectMetric, NeuralNDCG, TwinSigmoidAP
 from rerank.losses.base import Loss
 from rerank.models.score import score_lists
@@ -33,6 +34,7 @@ from rerank.training.batches import Batches
 from rerank.training.configuration import configured
 from rerank.training.piece import ELEMENTS, alike
 from rerank.training.step import Gradients, Limits
+from rerank.training.trainer import mean_loss
 from tests.builders import train, write_features, write_folds
 from tests.conftest import ROOT
 from tests.forked import together
@@ -250,6 +252,40 @@ def test_fidelity_is_logged_on_request(options: list[str], tmp_path: Path, caplo
         train(
             [*(w for w in options if "--loss" not in w), "--loss=ListNet", "--fidelity=true", f"--output={tmp_path}/x"]
         )
+
+
+@pytest.mark.parametrize("loss", ["ListNet", "ListMLE", "SmoothINDCG"])
+def test_the_epoch_may_be_chosen_by_validation_loss(loss: str, options: list[str], tmp_path: Path) -> None:
+    """That of the saved model over the validation lists, by the loss itself, is the lowest that was logged."""
+    words = [word for word in options if not word.startswith("--loss")]
+    run = tmp_path / "run"
+    train([*words, f"--loss={loss}", "--epoch_by=loss", "--epochs=6", f"--output={run}"])
+    logged = [line["validation_loss"] for line in metrics(run) if "validation_loss" in line]
+    assert len(logged) == 6 and len(set(logged)) == 6
+    lists = letor_lists(tmp_path / "made" / "Fold1" / "vali.txt")
+    model = MLP.load(run / "best")
+    scores = score_lists(model, model.inputs(lists), lists)
+    found = mean_loss(getattr(losses, loss)(), lists, scores, 42)
+    by_hand = []
+    for i in range(len(lists)):
+        row, seed = slice(lists.offsets[i], lists.offsets[i + 1]), seed_of(42, 0, lists.query_ids[i])
+        one = torch.from_numpy(scores[row])[None], torch.from_numpy(lists.grades[row].astype(np.float32))[None]
+        if getattr(losses, loss)().learnable(one[1]).item():
+            by_hand.append(float(getattr(losses, loss)()(*one, seeds=torch.tensor([seed]))))
+    assert found == pytest.approx(np.mean(by_hand), rel=1e-5)
+    assert found <= min(logged) + 1e-5, "or lower, before the first step"
+
+
+def test_the_last_epoch_may_be_taken(options: list[str], tmp_path: Path) -> None:
+    whole = train([*options, "--epoch_by=last", f"--output={tmp_path / 'last'}"])
+    *_, last = [line for line in metrics(tmp_path / "last") if "validation" in line]
+    assert whole["validation"]["nDCG@5"] == pytest.approx(last["validation"]["nDCG@5"])  # type: ignore[index]
+
+
+def test_what_chooses_the_epoch_has_to_make_sense(options: list[str], tmp_path: Path) -> None:
+    trees = [word for word in options if not word.startswith(("--model", "--loss"))]
+    with pytest.raises(UserError, match="epoch_by: is for networks"):
+        train([*trees, "--model=LightGBM", "--epoch_by=last", f"--output={tmp_path / 'run'}"])
 
 
 def test_a_network_needs_a_loss(options: list[str], tmp_path: Path) -> None:

@@ -45,6 +45,29 @@ def test_idle_gpus_are_said_once(
     assert bool(caplog.records) == bool(said) and said in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("switch", "value", "ours"),
+    [
+        (
+            "MIXED_PRECISION",
+            "fp16",
+            "--mixed_precision fp16 would not be looked at; leave it at no, and say --precision",
+        ),
+        ("GRADIENT_ACCUMULATION_STEPS", "4", "--gradient_accumulation_steps 4 .* leave it at 1, and say --batch_size"),
+        ("DYNAMO_BACKEND", "INDUCTOR", "--dynamo_backend inductor .* --kernels"),
+    ],
+)
+def test_accelerates_own_switches_are_refused(
+    switch: str, value: str, ours: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, unset in (("MIXED_PRECISION", "no"), ("DYNAMO_BACKEND", "NO")):  # what the launcher always sets
+        monkeypatch.setenv(f"ACCELERATE_{name}", unset)
+    check_launcher()
+    monkeypatch.setenv(f"ACCELERATE_{switch}", value)
+    with pytest.raises(UserError, match=f"^accelerate launch: {ours}"):
+        check_launcher()
+
+
 def test_errors_are_told_as_what_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match=r"^tracker: Unsupported logging capability: nonsense"):
         launched(["nonsense"], tmp_path)

@@ -84,21 +84,22 @@ class MLP(FeatureNetwork):
     def build(self, features: int) -> None:
         settings = self.settings
 
-        def norm(size: int) -> nn.Module:
-            return nn.BatchNorm1d(size, momentum=settings["momentum"])
-
-        layers: list[nn.Module] = [norm(features)] if settings["input_norm"] else []
+        layers: list[nn.Module] = [self.norm(features)] if settings["input_norm"] else []
         size = features
         for wider in settings["hidden"]:
             layers.append(nn.Linear(size, wider))
-            layers += [norm(wider)] if settings["batch_norm"] == "before" else []
+            layers += [self.norm(wider)] if settings["batch_norm"] == "before" else []
             layers.append(activation(settings["activation"]))
-            layers += [norm(wider)] if settings["batch_norm"] == "after" else []
+            layers += [self.norm(wider)] if settings["batch_norm"] == "after" else []
             layers += [Dropout(settings["dropout"])] if settings["dropout"] else []
             size = wider
         layers.append(nn.Linear(size, 1))
         layers += [activation(settings["output"])] if settings["output"] != "none" else []
         self.layers = nn.Sequential(*layers)
+
+    def norm(self, size: int) -> nn.Module:
+        """A layer of batch norm."""
+        return nn.BatchNorm1d(size, momentum=self.settings["momentum"])
 
     def score(self, batch: Mapping[str, Tensor]) -> Tensor:
         """Scores ``[n]`` float32 of ``features`` ``[n, F]``."""

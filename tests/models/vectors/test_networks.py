@@ -18,6 +18,7 @@ from rerank.models.contract import read_contract
 from rerank.models.load import load_model
 from rerank.models.score import score_lists
 from rerank.models.vectors.attention import SelfAttention
+from rerank.models.vectors.list_mlp import ListMLP, ListNorm
 from rerank.models.vectors.mlp import MLP, PRESETS
 from rerank.models.vectors.network import FeatureNetwork
 from rerank.storage.hashes import write_sealed
@@ -34,6 +35,7 @@ NETWORKS = [
     lambda: MLP(hidden=[8]),
     lambda: MLP("1024"),
     lambda: MLP("CE5", normalise=[QueryZScore()]),
+    lambda: ListMLP("CE5", normalise=[QueryZScore()]),
     lambda: SelfAttention(8, 16, normalise=[Standardise(), QueryZScore()]),
 ]
 
@@ -56,6 +58,23 @@ def test_a_saved_model_scores_the_same(make: object, lists: Lists, tmp_path: Pat
     scores = score_lists(model, model.inputs(lists), lists)
     assert np.unique(scores).size > len(scores) / 2
     np.testing.assert_array_equal(score_lists(loaded, loaded.inputs(lists), lists), scores)  # type: ignore[arg-type]
+
+
+def test_batch_norm_within_a_list_is_pytorchs_over_that_list_alone(lists: Lists) -> None:
+    """In training and in scoring: the statistics are those of the list, also of the score."""
+    model = prepared(lambda: ListMLP("R4.L"), lists)
+    norms = [layer for layer in model.layers if isinstance(layer, ListNorm)]  # type: ignore[union-attr]
+    assert len(norms) == 5 and norms[-1].weight.shape == (1,)
+    for number in (0, 2):
+        alone = lists.select([number])
+        values = torch.from_numpy(alone.matrix(["features"]).copy())
+        for layer in model.layers:  # type: ignore[union-attr]
+            if isinstance(layer, ListNorm):
+                values = torch.nn.functional.batch_norm(values, None, None, layer.weight, layer.bias, training=True)
+            else:
+                values = layer(values)
+        expected = values[:, 0].detach().numpy()
+        np.testing.assert_allclose(score_lists(model, model.inputs(alone), alone), expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("make", NETWORKS)
