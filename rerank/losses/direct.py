@@ -113,8 +113,8 @@ class DirectMetric(Loss):
     def identity(self) -> dict[str, Any]:
         """Says where smooth ranks are compared with the cut-off itself: they were once compared half a rank on."""
         relaxation = self.relaxation
-        smooth = isinstance(relaxation, SoftRanks) and not relaxation.exact_ranks
-        at = smooth and self.measure.cutoff is not None and not relaxation.cutoff_shift
+        smooth = isinstance(relaxation, SoftRanks) and not relaxation.exact_ranks and not relaxation.cutoff_shift
+        at = smooth and self.measure.cutoff is not None
         return super().identity() | ({"cutoff": "k"} if at else {})
 
 

@@ -35,7 +35,8 @@ def test_every_cell_is_a_training_configuration(path: Path, capsys: pytest.Captu
 def test_documented_commands_name_files_of_their_kind() -> None:
     """An experiment's for `rerank experiment` and its job array, a training's for what trains."""
     texts = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "configs").rglob("*.[ys][ah]*")]
-    command = re.compile(r"(experiment|train)(?:\.sh|\.py)?(?: scripts/train\.py)? --config[= ](configs/[\w./-]+\.yaml)")
+    what = r"(experiment|train)(?:\.sh|\.py)?(?: scripts/train\.py)?"
+    command = re.compile(what + r" --config[= ](configs/[\w./-]+\.yaml)")
     found = [(path, *groups) for path in texts for groups in command.findall(path.read_text(encoding="utf-8"))]
     assert len(found) > 60
     for path, kind, file in found:

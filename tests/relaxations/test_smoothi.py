@@ -185,7 +185,7 @@ def test_the_bounds_of_section_4(made: Lists) -> None:
 def test_the_printed_bound_of_ndcg_fails(off: float) -> None:
     """N E for one document of grade 4 and one of grade 0, E however small: the gain is steeper than at 0.
 
-    The expected grade at rank 1 is 4 (1 - E), so nDCG@1 is ``(2^(4 - 4 E) - 1) / 15``, off by ``64/15 ln 2 E = 2.96 E``.
+    The expected grade at rank 1 is 4 (1 - E), so nDCG@1 is ``(2^(4 - 4 E) - 1) / 15``: off by 2.96 E.
     """
     scores = torch.tensor([[math.log(1 / off - 1), 0.0]], dtype=torch.float64)
     labels = torch.tensor([[4.0, 0.0]], dtype=torch.float64)
