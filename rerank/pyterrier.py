@@ -69,17 +69,21 @@ class RerankTransformer(pt.Transformer):
         columns = {name: name for name in self.columns}
         if len(columns) == 1 and not set(columns) <= set(inp.columns):
             columns = dict.fromkeys(columns, "score")
-        texts = [] if self.model is None else ["query", self.text_field]
+        texts = [] if self.model is None and not (self.mix and self.mix.cosines) else ["query", self.text_field]
         needed = [*texts, *columns.values(), *(["score"] if self.first_stage_weight else [])]
         pt.validate.result_frame(inp, extra_columns=needed, context=self)
         came = np.lexsort((inp["rank"] if "rank" in inp else np.arange(len(inp)), pd.factorize(inp["qid"])[0]))
         results = inp.iloc[came]
         scores = self._text_scores(results)
-        for rows in results.groupby("qid", sort=False).indices.values() if columns else ():
+        for rows in results.groupby("qid", sort=False).indices.values() if columns or self.mix else ():
             given = {name: results[column].to_numpy()[rows] for name, column in columns.items()}
             if self.model and self.model.start.columns:
                 scores[rows] = self.model.add_start(scores[rows], given)
             if self.mix:
+                if self.mix.cosines:
+                    found = results.iloc[rows]
+                    documents = found[self.text_field].fillna("").astype(str).tolist()
+                    given = self.mix.with_cosines(str(found["query"].iloc[0]), documents, given)
                 scores[rows] = self.mix.mixed_given(given, scores[rows])
         if self.first_stage_weight:
             scores = self._mixed(results, scores)

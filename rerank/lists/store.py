@@ -151,7 +151,8 @@ class Store:
             return sorted(set.intersection(*(set(part.column_names) for part in self.parts)) | {*self._columns})
         if self.folder is None:
             return sorted(self._columns)
-        return sorted(path.stem for path in (self.folder / "columns").glob("*.arrow") if path.name[0] != ".")
+        files = (path.stem for path in (self.folder / "columns").glob("*.arrow") if path.name[0] != ".")
+        return sorted({*files, *self._columns})
 
     def numbers_by_column(self) -> dict[str, list[str]]:
         """The columns, the one that orders the lists first, and what each one's numbers are called."""
@@ -179,7 +180,7 @@ class Store:
 
     def column_hash(self, name: str) -> str:
         """The hash of a column's file, or of its numbers where there is none."""
-        if self.folder is not None:
+        if self.folder is not None and self.column_path(name).is_file():
             return check_seal(self.column_path(name))
         return hashlib.sha256(np.ascontiguousarray(self.entry(name).values).data).hexdigest()
 
@@ -223,6 +224,13 @@ class Store:
                     file.add(values=block)
                 self._check_rows(name, file.rows)
                 write_column(file, temporary, called, self.manifest["candidates"], made or {})
+
+    def beside(self, columns: Mapping[str, Array]) -> Store:
+        """The same lists with further columns in memory, ``[T]`` each; a folder stays as it is."""
+        made = {name: Column(as_column(name, values), (name,), {}) for name, values in columns.items()}
+        store = Store(self.manifest, self.folder, self._tables, self._columns | made, self._qrels, self.parts)
+        store.memory = self.memory
+        return store
 
     def drop_column(self, name: str) -> None:
         """Remove a column from a folder, whole or damaged.

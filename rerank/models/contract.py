@@ -105,7 +105,7 @@ def check_mix(mix: Mapping[str, Any]) -> None:
     Raises:
         UserError: says what is wrong.
     """
-    columns = mix.get("columns")
+    columns, cosines = mix.get("columns"), mix.get("cosines", {})
     if mix.get("by") not in ("z", "rrf"):
         raise UserError(f"by: expected z or rrf, not {mix.get('by')!r}")
     if not isinstance(columns, Mapping) or not columns or not all(isinstance(name, str) for name in columns):
@@ -114,6 +114,11 @@ def check_mix(mix: Mapping[str, Any]) -> None:
         number = isinstance(weight, int | float) and not isinstance(weight, bool)
         if not (number and 0 <= weight < math.inf):
             raise UserError(f"{name}: expected a weight, a finite number of at least 0, not {weight!r}")
+    if not isinstance(cosines, Mapping) or not all(
+        isinstance(made, Mapping) and isinstance(made.get("model"), str) and isinstance(made.get("sha256"), str)
+        for made in cosines.values()
+    ):
+        raise UserError(f"cosines: expected the model and its sha256 for each column, not {cosines!r}")
     if not any(columns.values()) and not mix["text"]:
         raise UserError("all weights are 0")
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -42,6 +44,7 @@ from rerank.storage.hashes import write_sealed
 
 if TYPE_CHECKING:
     from rerank.lists.view import Lists
+    from rerank.models.text.embedder import Embedder
 
 By = Literal["z", "rrf"]
 PARTS = {"z": z_of_candidates, "rrf": ranks_of_candidates}
@@ -59,14 +62,29 @@ class Mixed(Model):
         columns: the weight of each column, at least 0.
         text: the weight of the model's scores.
         by: what is summed: ``z``, or reciprocal ranks (``rrf``).
+        cosines: of columns that are cosines by an embedding model its ``model`` and ``sha256``, as their ``made`` has
+            them: these are computed where they are missing.
 
     Raises:
         UserError: no columns, or weights that are no weights.
     """
 
-    def __init__(self, model: Model | None, columns: Mapping[str, float], text: float = 0.0, by: By = "z") -> None:
-        self.mix = _checked_mix(model, columns, text, by)
+    def __init__(
+        self,
+        model: Model | None,
+        columns: Mapping[str, float],
+        text: float = 0.0,
+        by: By = "z",
+        cosines: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> None:
+        self.mix = _checked_mix(model, columns, text, by, cosines or {})
         self.model = model
+        self._encoders: dict[str, Embedder] = {}
+
+    @property
+    def cosines(self) -> dict[str, dict[str, str]]:
+        """What the columns are made by that it computes where they are missing."""
+        return dict(self.mix.get("cosines", {}))
 
     @property
     def weights(self) -> dict[str, float]:
@@ -83,7 +101,34 @@ class Mixed(Model):
     def needs(self) -> list[str]:
         """The columns that :meth:`rank` has to be given: of the mix, and those that its model starts from."""
         starts = [name.partition(SCALED)[0] for name in getattr(self.model, "columns", ()) if SCALED in name]
-        return list(dict.fromkeys([*starts, *self.weights]))
+        return list(dict.fromkeys([*starts, *(name for name in self.weights if name not in self.cosines)]))
+
+    def _encoder(self, name: str) -> Embedder:
+        if name not in self._encoders:
+            self._encoders[name] = _by_cosines().encoder_of(name, self.cosines[name])
+        return self._encoders[name]
+
+    def completed(self, lists: Lists) -> Lists:
+        """Lists with the cosines that they lack in memory, of these lists; the others' are missing.
+
+        Raises:
+            UserError: there is no embedding model of that name, or the lists have no texts.
+        """
+        lacking = [name for name in self.cosines if name not in lists.store.column_names]
+        if not (lacking and lists.store.has_text):
+            return lists
+        columns = {name: np.full(len(lists.store.document), np.nan, dtype=np.float32) for name in lacking}
+        for name, values in columns.items():
+            values[lists.row_numbers] = _by_cosines().cosines(lists, self._encoder(name))
+        return replace(lists, store=lists.store.beside(columns))
+
+    def with_cosines(
+        self, query: str, documents: Sequence[str], columns: Mapping[str, Sequence[float] | Array] | None
+    ) -> dict[str, Any]:
+        """Columns of the documents of one query, with the cosines that they lack."""
+        lacking = [name for name in self.cosines if name not in (columns or {})]
+        found = {name: _by_cosines().cosines_of(query, documents, self._encoder(name)) for name in lacking}
+        return dict(columns or {}) | found
 
     def untrained(self) -> str:
         """What its model says of itself."""
@@ -99,7 +144,12 @@ class Mixed(Model):
             try:
                 lists.select([]).column(name)
             except UserError as error:
-                raise UserError(f"the ranker mixes in column {name}; {error}{self._or_alone()}") from error
+                if name in lists.store.column_names:
+                    raise UserError(f"the ranker mixes in column {name}; {error}{self._or_alone()}") from error
+                raise UserError(
+                    f"the ranker mixes in column {name}, which {lists.store} has not; add what its system says by "
+                    f"`rerank add --lists {lists.store} --run {name}=FILE`{self._or_alone()}"
+                ) from error
         check_added(lists, list(self.weights))
 
     def predict(self, lists: Lists) -> Array:
@@ -110,6 +160,7 @@ class Mixed(Model):
         """
         if not hasattr(lists, "row_numbers"):
             raise UserError("predict: mixes over whole lists; give lists, or rank(query, documents, columns={…})")
+        lists = self.completed(lists)
         self.check(lists)
         return self.mixed(lists, None if self.model is None else self.model.predict(lists))
 
@@ -172,6 +223,7 @@ class Mixed(Model):
             top_k: how many to return; None for all.
             return_documents: whether their texts are returned, too.
             columns: numbers of these documents for each column of :meth:`needs`; None or NaN where there is none.
+                Cosines are computed where they are not given.
 
         Raises:
             UserError: a column is missing, or has not a number for every document; or its model reads no texts.
@@ -182,6 +234,7 @@ class Mixed(Model):
             if not hasattr(self.model, "scores_of"):
                 raise UserError(f"rank: the ranker's {type(self.model).__name__} reads no texts; use predict(lists)")
             scores = self.model.scores_of(query, documents, columns)
+        columns = self.with_cosines(query, documents, columns)
         return best_documents(self.mixed_given(columns, scores), documents, top_k, return_documents, self.calibration)
 
     def contract(self) -> dict[str, Any]:
@@ -216,6 +269,7 @@ def write_ranker(
     text: float,
     output: str | Path,
     by: By = "z",
+    cosines: Mapping[str, Mapping[str, str]] | None = None,
 ) -> None:
     """Write a ranker's folder: a trained model's files, and a mix.
 
@@ -225,11 +279,12 @@ def write_ranker(
         text: the weight of the model's scores.
         output: the folder to make.
         by: what is summed: ``z``, or reciprocal ranks (``rrf``).
+        cosines: see :class:`Mixed`.
 
     Raises:
         UserError: no such model, one that is damaged, weights that are no weights, or something in the folder's place.
     """
-    mix = {MIX: _checked_mix(model, columns, text, by)} if columns or model is None else {}
+    mix = {MIX: _checked_mix(model, columns, text, by, cosines or {})} if columns or model is None else {}
     with atomic_folder(output) as folder:
         if model is None:
             write_contract(folder, {"class": FUSION} | mix)
@@ -245,20 +300,29 @@ def write_ranker(
             card.write_text(with_mix(told, mix.get(MIX)), encoding="utf-8")
 
 
-def _checked_mix(model: object, columns: Mapping[str, float], text: float, by: str) -> dict[str, Any]:
+def _by_cosines() -> Any:
+    """What computes cosines, imported at its first use, as the models themselves are."""
+    return import_module("rerank.models.text.cosines")
+
+
+def _checked_mix(
+    model: object, columns: Mapping[str, float], text: float, by: str, cosines: Mapping[str, Mapping[str, str]]
+) -> dict[str, Any]:
     """A mix as it is saved.
 
     Raises:
         UserError: names what is no weight.
     """
-    mix = {"by": by, "columns": columns, "text": text}
+    mix = {"by": by, "columns": columns, "text": text, "cosines": cosines}
     try:
         check_mix(mix)
     except UserError as error:
         raise UserError(f"mix: {error}") from error
     if model is None and text:
         raise UserError(f"mix: text: {text} is the weight of a model, and there is none; say 0")
-    return {"by": by, "columns": {name: float(weight) for name, weight in columns.items()}, "text": float(text)}
+    weights = {name: float(weight) for name, weight in columns.items()}
+    made = {name: {key: cosines[name][key] for key in ("model", "sha256")} for name in columns if name in cosines}
+    return {"by": by, "columns": weights, "text": float(text)} | ({"cosines": made} if made else {})
 
 
 def unmixed(model: Model | None) -> Model | None:

@@ -6,23 +6,17 @@ import logging
 import shutil
 from pathlib import Path
 
-import numpy as np
-
-from rerank.collections import Document
 from rerank.errors import UserError
 from rerank.kernels.precision import Precision
 from rerank.lists.add import Coverage, is_there
 from rerank.lists.columns import as_name, check_name
 from rerank.lists.store import Store
+from rerank.lists.view import Lists
+from rerank.models.text.cosines import cosines
 from rerank.models.text.embedder import Embedder
-from rerank.retrieval.dense import Vectors
-from rerank.storage.arrow import Array, taken
 from rerank.storage.locks import held
 
 log = logging.getLogger("rerank")
-
-PAIRS = 1 << 15
-"""Candidates whose two vectors are in memory together."""
 
 
 def add_cosines(
@@ -54,28 +48,9 @@ def add_cosines(
     made = {"model": str(model), "sha256": encoder.id, "number": "cosine"}
     with held(store.folder / "columns" / f".{name}.vectors", f"rerank add --embed {model}", wait=True):
         if not is_there(store, name, made):
-            vectors = Vectors(store.folder / "columns" / f".{name}.vectors" / encoder.id)
-            store.add_column(name, _cosines(store, encoder, vectors), made=made)
-            shutil.rmtree(vectors.folder.parent, ignore_errors=True)
+            vectors = store.folder / "columns" / f".{name}.vectors"
+            store.add_column(name, cosines(Lists.of(store).with_added(), encoder, vectors / encoder.id), made=made)
+            shutil.rmtree(vectors, ignore_errors=True)
     covered = Coverage.of(store, store.entry(name).values)
     log.info("%s: column %s: %s", store, name, covered)
     return covered
-
-
-def _cosines(store: Store, encoder: Embedder, vectors: Vectors) -> Array:
-    """The cosine of every candidate, ``[T]`` float32."""
-    rows = np.unique(store.document)
-    texts = taken(store.documents.column("text"), rows)
-    vectors.build((Document("", text.as_py()) for text in texts), encoder, len(rows))
-    queries = encoder.queries(store.queries.column("text").to_pylist())
-    order = np.argsort(store.document, kind="stable")
-    documents = np.searchsorted(rows, store.document[order])
-    values, first = np.empty(len(order), dtype=np.float32), 0
-    for _, block in vectors.blocks():
-        start, end = np.searchsorted(documents, [first, first + len(block)])
-        for at in range(start, end, PAIRS):
-            part = slice(at, min(at + PAIRS, end))
-            pairs = queries[store.query[order[part]]], block[documents[part] - first]
-            values[order[part]] = np.einsum("nd,nd->n", *pairs)
-        first += len(block)
-    return values

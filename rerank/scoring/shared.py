@@ -53,6 +53,7 @@ def score_shared(
         UserError: one of them failed; all of them do.
     """
     if isinstance(model, Mixed):
+        lists = model.completed(lists)
         model.check(lists)
     grouped = dist.is_available() and dist.is_initialized()
     process, processes = (dist.get_rank(), dist.get_world_size()) if grouped else (0, 1)

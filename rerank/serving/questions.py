@@ -63,7 +63,11 @@ def scores_of(
     if isinstance(inner, TextScorer) and inner.start.columns:
         found = [inner.add_start(own, asked.columns) for own, asked in zip(found, questions, strict=True)]
     if isinstance(model, Mixed):
-        found = [model.mixed_given(asked.columns, own) for own, asked in zip(found, questions, strict=True)]
+        given = [
+            model.with_cosines(one.query, one.texts, one.columns) if one.features is None else one.columns
+            for one in questions
+        ]
+        found = [model.mixed_given(columns, own) for own, columns in zip(found, given, strict=True)]
     for own in found:
         if not np.isfinite(own).all():
             raise UserError(f"document {np.isfinite(own).argmin()}: its score is {own[~np.isfinite(own)][0]}")

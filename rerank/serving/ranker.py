@@ -37,6 +37,7 @@ class Ranker:
         model: what scores.
         reads_text: whether a document needs a text.
         columns: the columns of which a document has a number, or null.
+        cosines: those that are computed where no document has one.
         features: names of the numbers that a model of feature vectors reads, by the columns that they belong to.
 
     Raises:
@@ -48,9 +49,10 @@ class Ranker:
         inner = unmixed(self.model)
         self.precision = placed(self.model, precision)
         self.budget = budget if isinstance(inner, Scorer) else None
-        self.reads_text = isinstance(inner, TextScorer)
+        self.cosines = list(self.model.cosines) if isinstance(self.model, Mixed) else []
+        self.reads_text = isinstance(inner, TextScorer) or bool(self.cosines)
         starts = inner.start.columns if isinstance(inner, TextScorer) else []
-        self.columns = list(dict.fromkeys([*starts, *(self.model.weights if isinstance(self.model, Mixed) else [])]))
+        self.columns = self.model.needs() if isinstance(self.model, Mixed) else starts
         self.features: dict[str, list[str]] = {}
         for number in getattr(inner, "names", ()):
             self.features.setdefault(number.partition("/")[0], []).append(number)
@@ -83,7 +85,8 @@ class Ranker:
             text = document.get("text")
             texts.append(checked_text(text, f"{where}: text") if self.reads_text or text is not None else "")
             objects.append(document)
-        columns = {name: self._column(name, objects) for name in self.columns}
+        given = [name for name in self.cosines if any(name in document for document in objects)]
+        columns = {name: self._column(name, objects) for name in [*self.columns, *given]}
         features = np.stack([self._vector(one, i) for i, one in enumerate(objects)]) if self.features else None
         return Question(query, texts, columns, features)
 

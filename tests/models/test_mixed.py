@@ -201,7 +201,7 @@ BAD: dict[str, tuple[Callable[[Any], object], str]] = {
     ),
     "lists without": (
         lambda t: Mixed(None, {"dense": 1.0}).predict(make_lists(t / "l")),
-        "the ranker mixes in column dense; .*has no column 'dense'",
+        "the ranker mixes in column dense, which .* has not; .* `rerank add --lists .* --run dense=FILE`",
     ),
 }
 

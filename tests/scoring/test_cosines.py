@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import io
+import json
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import rerank
 from rerank import Lists
+from rerank.commands.cli import main
 from rerank.errors import UserError
+from rerank.models.mixed import Mixed, write_ranker
 from rerank.models.weights import find_model
 from rerank.retrieval import dense
+from rerank.retrieval.runs import read_run
 from rerank.scoring.cosines import add_cosines
-from tests.builders import make_lists_with_added
+from rerank.tasks.answer import answer_lines
+from tests.builders import make_lists, make_lists_with_added
 
 MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 
@@ -46,3 +54,50 @@ def test_the_same_call_again_does_nothing_and_another_model_is_refused(tmp_path:
     assert (before == Lists.open(tmp_path / "lists").column("dense")).all()
     with pytest.raises(UserError, match="made from something else"):
         add_cosines(tmp_path / "lists", tiny_model, "dense")
+
+
+def test_a_ranker_computes_the_cosines_that_it_is_not_given(tmp_path: Path) -> None:
+    lists = make_lists(tmp_path)
+    add_cosines(tmp_path / "lists", MODEL, "dense", precision="fp32")
+    made = lists.store.entry("dense").made
+    write_ranker(None, {"bm25": 0.4, "dense": 0.6}, 0, tmp_path / "ranker", cosines={"dense": made})
+    ranker = rerank.load(tmp_path / "ranker")
+    assert isinstance(ranker, Mixed) and ranker.needs() == ["bm25"]
+    expected = ranker.predict(lists)
+    shutil.copytree(tmp_path / "lists", tmp_path / "bare")
+    Lists.open(tmp_path / "bare").store.drop_column("dense")
+    bare = Lists.open(tmp_path / "bare")
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "bare").rglob("*")}
+    assert ranker.predict(bare) == pytest.approx(expected, abs=1e-3)
+    some = bare.select([4, 1]).top(6)
+    assert ranker.predict(some) == pytest.approx(ranker.predict(lists.select([4, 1]).top(6)), abs=1e-3)
+    run = rerank.rerank_lists(str(tmp_path / "ranker"), bare)
+    words = ["--lists", str(tmp_path / "bare"), "--output", str(tmp_path / "run.trec")]
+    assert main(["rerank", "--model", str(tmp_path / "ranker"), *words]) == 0
+    written = read_run(tmp_path / "run.trec")
+    assert before == {path: path.stat().st_mtime_ns for path in (tmp_path / "bare").rglob("*")}
+    part = slice(*bare.offsets[:2])
+    texts = bare.store.documents.column("text").take(bare.documents[part]).to_pylist()
+    columns, query = {"bm25": bare.column("bm25")[part].tolist()}, bare.query_texts[0]
+    scores = np.empty(len(texts))
+    for ranked in ranker.rank(query, texts, columns=columns):
+        scores[ranked["corpus_id"]] = ranked["score"]
+    assert scores == pytest.approx(expected[part], abs=1e-3)
+    out = io.StringIO()
+    line = json.dumps({"query": query, "documents": texts, "columns": columns})
+    assert answer_lines(ranker, [line], out) == 0
+    for found in json.loads(out.getvalue())["ranking"]:
+        assert found["score"] == pytest.approx(scores[found["index"]], abs=1e-6)
+    for found in (run, written):
+        values = sorted((scored.score for scored in found[bare.query_ids[0]]), reverse=True)
+        assert values == pytest.approx(sorted(expected[part].tolist(), reverse=True), abs=1e-3)
+    with pytest.raises(UserError, match="columns: the ranker mixes in column bm25"):
+        ranker.rank(query, texts)
+
+
+def test_another_model_of_the_name_is_refused(tmp_path: Path) -> None:
+    lists = make_lists(tmp_path)
+    made = {"dense": {"model": MODEL, "sha256": "0" * 64}}
+    write_ranker(None, {"dense": 1.0}, 0, tmp_path / "ranker", cosines=made)
+    with pytest.raises(UserError, match=r"column dense: .* is another model now"):
+        rerank.load(tmp_path / "ranker").predict(lists)

@@ -150,7 +150,7 @@ def test_what_does_not_go_with_a_mix_is_refused(place: Path, lists: Lists, tmp_p
     bare = make_lists(tmp_path)
     for words in (["rerank", "--output", str(tmp_path / "run")], ["add"]):
         assert main([*words, "--lists", str(tmp_path / "lists"), "--model", str(place / "ranker")]) != 0
-    with pytest.raises(UserError, match=r"the ranker mixes in column dense; .*has no column 'dense'"):
+    with pytest.raises(UserError, match=r"the ranker mixes in column dense, which .* has not; .* --run dense=FILE"):
         rerank.rerank_lists(str(place / "ranker"), bare)
 
 
