@@ -8,6 +8,7 @@ import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +16,19 @@ import numpy as np
 
 from rerank.errors import UserError
 from rerank.evaluation.beside import beside
-from rerank.evaluation.crossed import paired, standard_error
 from rerank.evaluation.weights import GRID, search_weights
-from rerank.ladder.plan import Plan, passes, planned, training, whole
+from rerank.ladder.choose import kept
+from rerank.ladder.own import own_lists
+from rerank.ladder.plan import BATCH, OWN, Plan, passes, planned, training, whole
 from rerank.ladder.result import LADDER, Ladder, Rung, write_ladder
 from rerank.ladder.split import Ranker, Split
 from rerank.lists.columns import as_name
 from rerank.lists.view import Lists
 from rerank.models.average import average_models
+from rerank.models.load import load_model
 from rerank.models.mixed import write_ranker
 from rerank.progress import heard, log_file
+from rerank.scoring.shared import scores_by
 from rerank.settings.ranges import Count, NotNegative, Seed, check_arguments
 from rerank.storage.arrow import Array
 from rerank.storage.hashes import read_sealed, write_sealed
@@ -38,13 +42,19 @@ PLAN = "plan.json"
 
 SEEDS = 3
 PROBE = 8
-"""Steps whose pace says what fits into the hours."""
+"""Steps whose pace says what fits into the hours, and lists that are scored for it."""
+
+END = 5.0
+"""Seconds that tables, intervals and the page take at the end, about."""
+
+LATE = 1.2
+"""Times the hours after which the ladder says what took so long."""
 
 MOST_FUSED = 4
 """Columns that are fused at most: the first stage and the best of the others."""
 
 SHARES = (0.25, 0.5, 0.75)
-"""Shares of the best seed in its average with what it started from."""
+"""Shares of the seeds' mean in its average with what they started from."""
 
 
 def auto(
@@ -61,10 +71,10 @@ def auto(
 ) -> Ladder:
     """Climb a ladder of rankers over the same candidates, and keep the highest that earns its place on validation.
 
-    The rungs are the first stage; other evidence; both fused; a text model as published, fine-tuned, averaged; and its
-    mix with the fused first stage. A rung stays if it is better than the highest below it that stayed by more than one
-    standard error of their difference over the validation queries. The test lists are looked at once, at the end. The
-    same call resumes where another was killed, and a finished ladder is only read.
+    The rungs are the first stage; other evidence; both fused; a text model as published, trained on documents alone,
+    fine-tuned, averaged; and its mix with the fused first stage. A rung stays if the validation queries tell, at one in
+    a hundred, that it is better than the highest below it that stays, see :mod:`rerank.ladder.choose`. The test lists
+    are looked at once, at the end. The same call resumes where another was killed, and a finished ladder is only read.
 
     Args:
         train: lists to train on: a folder, a feature file, or lists.
@@ -72,7 +82,7 @@ def auto(
         test: lists to measure every rung on.
         model: names of text models, or ``LightGBM``, ``MLP`` and the like for feature vectors; an embedding model also
             gives a column of cosines. None takes MiniLM, or LightGBM.
-        hours: how long it may take: decides how many seeds and passes there are; None takes all.
+        hours: how long it may take: decides what is trained, how many seeds and passes; None takes all.
         output: the ladder's folder.
         depth: candidates of a validation or test query that take part.
         monitor: the measure that decides.
@@ -118,7 +128,10 @@ def _climbed(plan: Plan, folder: Path, started: float) -> Ladder:
     if not (folder / "ranker").is_dir():
         ranker = next(step["ranker"] for step in reversed(steps) if step["kept"])
         place = None if ranker.model is None else climb.validation.place(ranker.model)
-        write_ranker(place, dict(ranker.columns), ranker.text if ranker.model else 0.0, folder / "ranker", ranker.by)
+        made = {name: climb.validation.lists.store.entry(name.partition("/")[0]).made for name, _ in ranker.columns}
+        cosines = {name: by for name, by in made.items() if by.get("number") == "cosine"}
+        text = ranker.text if ranker.model else 0.0
+        write_ranker(place, dict(ranker.columns), text, folder / "ranker", ranker.by, cosines)
     write_ladder(ladder)
     return Ladder.read(folder)
 
@@ -147,6 +160,7 @@ class Climb:
             "other evidence": self._other_evidence,
             "fused": self._fused,
             "as published": self._as_published,
+            "from documents alone": self._from_documents,
             "fine-tuned": self._fine_tuned,
             "averaged": self._averaged,
             "mixed": self._mixed,
@@ -159,14 +173,14 @@ class Climb:
                 left_out[name] = step["left out"]
                 log.info("%s: left out, %s", name, step["left out"])
                 continue
-            below = next((other for other in reversed(steps) if other["kept"]), None)
-            step["kept"] = below is None or better(step["values"], below["values"])
-            step["below"] = None if below is None else below["name"]
-            mean, what = step["values"].mean(), "kept" if step["kept"] else "not kept"
-            log.info("%s: %s %.4f on validation, %s (%s)", name, self.plan.monitor, mean, what, step["ranker"])
+            log.info("%s: %s %.4f (%s)", name, self.plan.monitor, step["values"].mean(), step["ranker"])
             steps.append(step)
         if not steps:
             raise UserError(f"nothing ranks these lists: {'; '.join(f'{k}: {v}' for k, v in left_out.items())}")
+        below = None
+        for step, stays in zip(steps, kept([step["values"] for step in steps]), strict=True):
+            step |= {"kept": stays, "below": below}
+            below = step["name"] if stays else below
         return steps, left_out
 
     def _step(self, name: str, make: Callable[[], dict[str, Any] | str]) -> dict[str, Any]:
@@ -220,22 +234,32 @@ class Climb:
         return self._best([Ranker(columns=((name, 1.0),)) for name in others])
 
     def _fused(self) -> dict[str, Any] | str:
-        names = self._fusable()
-        if len(names) < 2:
+        if len(self._columns) < 2:
             return "there is one column"
-        ranks = Ranker(columns=tuple((name, 1.0) for name in names), text=0.0, by="rrf")
-        return self._chosen(lambda queries: self.validation.best([self._by_z(names, queries), ranks], queries))
 
-    def _fusable(self) -> list[str]:
-        """The first stage and the columns that alone are best."""
-        order, others, all_queries = self.validation.lists.store.order, self._others(), slice(None)
-        alone = {name: self.validation.values(Ranker(columns=((name, 1.0),)))[all_queries].mean() for name in others}
-        first = [] if order is None else [order]
-        return [*first, *sorted(others, key=lambda name: -alone[name])[: MOST_FUSED - len(first)]]
+        def choose(queries: Array) -> Ranker:
+            ranks = Ranker(columns=tuple((name, 1.0) for name in self._fusable(queries)), text=0.0, by="rrf")
+            return self.validation.best([self._by_z(queries), ranks], queries)
 
-    def _by_z(self, names: Sequence[str], queries: Array) -> Ranker:
+        return self._chosen(choose)
+
+    @cached_property
+    def _columns(self) -> list[str]:
+        """All columns, the first stage first."""
+        order = self.validation.lists.store.order
+        return [*([] if order is None else [order]), *self._others()]
+
+    def _fusable(self, queries: Array) -> list[str]:
+        """The first stage and the columns that alone are best on some queries."""
+        first = self._columns[: self.validation.lists.store.order is not None]
+        alone = {name: self.validation.values(Ranker(columns=((name, 1.0),))) for name in self._columns}
+        others = sorted(self._columns[len(first) :], key=lambda name: -alone[name][queries].mean())
+        return [*first, *others[: MOST_FUSED - len(first)]]
+
+    def _by_z(self, queries: Array) -> Ranker:
         """The sum of z whose weights are best on some queries."""
         if queries.tobytes() not in self._weights:
+            names = self._fusable(queries)
 
             def mixed(weights: tuple[float, ...]) -> Ranker:
                 return Ranker.mix(zip(names, weights, strict=True))
@@ -251,117 +275,169 @@ class Climb:
         heads = [Ranker(name) for name, kind in self.plan.models.items() if kind == "head"]
         return self._best(heads) if heads else "no model has a trained head"
 
-    def _starts(self) -> list[tuple[str, str]]:
-        """What is trained, with what it is: every model of feature vectors, or one text model."""
-        kinds = self.plan.models
-        if published := self.done.get("as published"):
-            return [(published["ranker"].model, "head")]
-        text = next(((name, kind) for name, kind in kinds.items() if kind in ("embedding", "encoder")), None)
-        return [text] if text else list(kinds.items())
+    def _from_documents(self) -> dict[str, Any] | str:
+        (start, kind), *_ = self._starts()
+        if why := self._untrainable(kind, start):
+            return why
+        if kind in ("trees", "network"):
+            return "the documents have no texts"
+        folder = self.folder / "lists" / OWN
+        others = {key for name, lists in self.plan.lists.items() if name != "train" for key in lists.query_keys}
+        try:
+            own = own_lists(Lists.open(self.folder / "lists" / "train").with_added(), others, folder)
+        except UserError as error:
+            return str(error)
+        if not self._budget((start, kind))["documents"]:
+            return f"a pass over {len(own)} of the documents' own queries does not fit into {self.plan.hours:g} hours"
+        made, left_out = self._trained(start, kind, 1, 1, OWN), own.store.manifest["retriever"]["left_out"]
+        same = f", {left_out} more are validation or test queries and left out" if left_out else ""
+        return self._best([made], f"{len(own)} {own.store.manifest['retriever']['queries']}{same}")
 
-    def _fine_tuned(self) -> dict[str, Any] | str:
+    def _untrainable(self, kind: str, name: str) -> str:
+        """Why a model is not trained; nothing where it can be."""
         from rerank.models.text.decoder import Decoder
 
         if self.plan.hours == 0:
             return "there are 0 hours"
+        if kind == "head" and Decoder.knows(name):
+            return f"{name} is a decoder; `rerank train --model Decoder` trains it"
+        return ""
+
+    def _starts(self) -> list[tuple[str, str]]:
+        """What is trained, with what it is: every model of feature vectors, or the best text model so far."""
+        names = [name for name in ("as published", "from documents alone") if name in self.done]
+        if names:
+            best = max(names, key=lambda name: self.done[name]["values"].mean())
+            return [(self.validation.place(self.done[best]["model"]), "head")]
+        kinds = self.plan.models
+        text = next(((name, kind) for name, kind in kinds.items() if kind in ("embedding", "encoder")), None)
+        return [text] if text else list(kinds.items())
+
+    def _fine_tuned(self) -> dict[str, Any] | str:
         starts = self._starts()
-        if any(kind == "head" and Decoder.knows(name) for name, kind in starts):
-            return f"{starts[0][0]} is a decoder; `rerank train --model Decoder` trains it"
-        seeds, epochs = self._budget(starts[0])
+        if why := next((why for name, kind in starts if (why := self._untrainable(kind, name))), ""):
+            return why
+        budget = self._budget(starts[0])
+        seeds = budget["seeds"]
         if not seeds:
             return f"one pass over the training lists does not fit into {self.plan.hours:g} hours"
         made: list[Ranker] = []
-        note = "" if seeds == SEEDS else f"{seeds} of {SEEDS} seeds fit into {self.plan.hours:g} hours"
         for seed in range(1, seeds + 1):
             begun = time.perf_counter()
             for model, kind in starts:
                 if seed == 1 or kind != "trees":  # seeds change no tree
-                    made.append(self._trained(model, kind, seed, epochs))
-            if seed < seeds and self._left() < time.perf_counter() - begun:
-                note = f"{seed} of {SEEDS} seeds fit into {self.plan.hours:g} hours"
+                    made.append(self._trained(model, kind, seed, budget["passes"]))
+            if seed < seeds and self._left() - self._after(budget, seeds) < time.perf_counter() - begun:
+                seeds = seed
                 break
-        return self._best(made, note) | {"trained": [ranker.model for ranker in made]}
+        note = "" if seeds == SEEDS else f"{seeds} of {SEEDS} seeds fit into {self.plan.hours:g} hours"
+        return self._best(made, note) | {"models": [ranker.model for ranker in made]}
 
-    def _trained(self, model: str, kind: str, seed: int, epochs: int) -> Ranker:
+    def _trained(self, model: str, kind: str, seed: int, epochs: int, on: str = "train") -> Ranker:
         own = "" if kind in ("head", "encoder", "embedding") else f"{model}-"
-        name = f"trainings/{own}seed-{seed}"
-        fit(training(model, kind, self.folder / "lists", seed, epochs, self.plan.monitor), self.folder / name)
+        name = "trainings/documents" if on == OWN else f"trainings/{own}seed-{seed}"
+        fit(training(model, kind, self.folder / "lists" / on, seed, epochs, self.plan.monitor), self.folder / name)
         return Ranker(f"{name}/best")
 
     def _left(self) -> float:
         """Seconds that are left of the hours."""
-        if self.plan.hours is None:
-            return float("inf")
-        return 3600 * self.plan.hours - self._earlier - (time.perf_counter() - self._started)
+        return float("inf") if self.plan.hours is None else 3600 * self.plan.hours - self._gone()
 
-    def _budget(self, start: tuple[str, str]) -> tuple[int, int]:
-        """How many seeds there is time for, and how many passes each."""
+    def _gone(self) -> float:
+        """Seconds since the ladder was begun, those between processes not counted."""
+        return self._earlier + time.perf_counter() - self._started
+
+    def _budget(self, start: tuple[str, str]) -> dict[str, Any]:
+        """What there is time for: documents alone, how many seeds, and how many passes each."""
         wanted = passes(len(self.plan.lists["train"]))
         if self.plan.hours is None or start[1] in ("trees", "network"):
-            return SEEDS, wanted
+            return {"documents": True, "seeds": SEEDS, "passes": wanted}
         path = self.folder / "budget.json"
         if not path.is_file():
-            step, validation = self._pace(start)
-            ways = [(1, 1), (1, 2), (2, 2), (3, 2), (3, wanted)]
-            fits = [way for way in ways if self._cost(*way, step, validation) < self._left()]
-            seeds, epochs = fits[-1] if fits else (0, 0)
-            found = {"seconds a step": step, "seconds of validation": validation}
-            write_sealed(path, {"seeds": seeds, "passes": epochs} | found)
-            log.info("%.3g s a step, %.3g s to validate: %d seeds, %d passes", step, validation, seeds, epochs)
-        budget = read_sealed(path)
-        return budget["seeds"], budget["passes"]
+            pace = self._pace(start) if self._left() > END else {}
+            ways = [(False, 0, 0), (False, 1, 1), (False, 1, 2), (True, 1, 2), (True, 2, 2), (True, 3, wanted)]
+            found = [dict(zip(("documents", "seeds", "passes"), way, strict=True)) | pace for way in ways]
+            fits = [way for way in found if pace and self._cost(way) < self._left()]
+            write_sealed(path, (fits or found[:1])[-1])
+            log.info("what fits into %g hours: %s", self.plan.hours, (fits or found[:1])[-1])
+        return read_sealed(path)
 
-    def _cost(self, seeds: int, epochs: int, step: float, validation: float) -> float:
-        """Seconds until the end: trainings, averages, and scores of the test lists."""
-        lists = self.plan.lists
-        steps = -(-len(lists["train"]) // 4)
-        scorings = seeds * (epochs + 2) + (seeds > 1) + len(SHARES)
-        test = 3 * lists["test"].size / max(1, lists["validation"].size) if "test" in lists else 0
-        return seeds * epochs * steps * step + (scorings + test) * validation
+    def _cost(self, way: dict[str, Any]) -> float:
+        """Seconds until the end, of what there may be time for."""
+        folder = self.folder / "lists" / OWN
+        own = 8 * len(Lists.open(folder)) if way["documents"] and folder.is_dir() else 0
+        judged = way["seeds"] * way["passes"] * len(self.plan.lists["train"]) * way["documents a list"]
+        trainings = (way["documents"] + way["seeds"]) * way["seconds to begin"]
+        scored = (way["documents"] + way["seeds"]) * self.plan.lists["validation"].size * way["seconds to score"]
+        return trainings + (own + judged) * way["seconds to train"] + scored + self._after(way, way["seeds"])
 
-    def _pace(self, start: tuple[str, str]) -> tuple[float, float]:
-        """Seconds of a step and of a validation, by a training of a few steps."""
-        place = self.folder / "trainings" / "pace"
+    def _after(self, way: dict[str, Any], seeds: int) -> float:
+        """Seconds of what comes after the trainings: averages and their scores, and the test lists."""
+        if "seconds to score" not in way:
+            return END
+        rows = {name: lists.size for name, lists in self.plan.lists.items()}
+        averages = ((seeds > 1) + len(SHARES)) * rows["validation"] if seeds else 0
+        models = ("as published" in self.done) + way["documents"] + 3 * (seeds > 0)
+        share = rows.get("test", 0) / max(1, rows["validation"])
+        cosines = self.done["other evidence"]["seconds"] if "other evidence" in self.done else 0.0
+        return (averages + models * rows.get("test", 0)) * way["seconds to score"] + share * cosines + END
+
+    def _pace(self, start: tuple[str, str]) -> dict[str, float]:
+        """Seconds of a document, in a training of a few steps and in scoring a few lists, and of a training's start."""
+        place, begun = self.folder / "trainings" / "pace", time.perf_counter()
         shutil.rmtree(place, ignore_errors=True)
-        fit(training(*start, self.folder / "lists", 0, 1, self.plan.monitor, PROBE), place)
+        fit(training(*start, self.folder / "lists" / "train", 0, 1, self.plan.monitor, PROBE), place)
+        took = time.perf_counter() - begun
         lines = [json.loads(line) for line in (place / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-        step = next(4 / line["lists/s"] for line in reversed(lines) if "lists/s" in line)
-        validation = next(line["seconds"] for line in reversed(lines) if "seconds" in line)
+        last = [line for line in lines if "lists/s" in line][-1]
+        score, lists = scores_by(load_model(place / "best"), "auto", None), self.validation.lists
+        some = lists.select(np.unique(np.linspace(0, len(lists) - 1, PROBE).astype(int)))
+        score(some.select([0]), "first")  # tokens, kernels
+        begun = time.perf_counter()
+        score(some, "some")
+        scoring = (time.perf_counter() - begun) / some.size
         shutil.rmtree(place)
-        return step, validation
+        steps = sum("lists/s" in line for line in lines)
+        return {
+            "seconds to begin": max(0.0, took - steps * BATCH / last["lists/s"]),
+            "seconds to train": 1 / last["documents/s"],
+            "documents a list": last["documents/s"] / last["lists/s"],
+            "seconds to score": scoring,
+        }
 
     def _averaged(self) -> dict[str, Any] | str:
         if "fine-tuned" not in self.done:
             return "nothing was fine-tuned"
-        best, seeds = self.done["fine-tuned"]["model"], self.done["fine-tuned"]["trained"]
+        seeds = self.done["fine-tuned"]["models"]
         if not self.validation.lists.store.has_text:
             return "models of feature vectors start from different weights"
         parts: dict[str, tuple[list[str], list[float] | None]] = {}
         if len(seeds) > 1:
             parts["averages/seeds"] = seeds, None
         if (start := self._starts()[0])[1] == "head":
-            parts |= {f"averages/start-and-{share:g}-best": ([start[0], best], [1 - share, share]) for share in SHARES}
+            for share in SHARES:
+                weights = [1 - share, *[share / len(seeds)] * len(seeds)]
+                parts[f"averages/start-and-{share:g}-seeds"] = [start[0], *seeds], weights
         if not parts:
             return "there is one seed, from a head that was drawn"
-        made = []
         for name, (models, weights) in parts.items():
             if not (self.folder / name).is_dir():
                 average_models([self.validation.place(each) for each in models], weights, self.folder / name)
-            made.append(Ranker(name))
-        return self._best(made)
+        return self._best([Ranker(name) for name in parts]) | {"models": list(parts)}
 
     def _mixed(self) -> dict[str, Any] | str:
-        text = [self.done[name]["ranker"] for name in ("as published", "fine-tuned", "averaged") if name in self.done]
-        if not text:
+        steps = [step for step in self.done.values() if step["model"]]
+        models = [model for step in steps for model in step.get("models", [step["model"]])]
+        if not models:
             return "there is no model to mix in"
-        if not (names := self._fusable()):
+        if not self._columns:
             return "there is no column to mix in"
 
         def choose(queries: Array) -> Ranker:
-            columns = self._by_z(names, queries).columns
+            columns = self._by_z(queries).columns
             options = [
-                Ranker.mix(((name, share * weight) for name, weight in columns), model.model, 1 - share)
-                for model in text
+                Ranker.mix(((name, share * weight) for name, weight in columns), model, 1 - share)
+                for model in models
                 for share in GRID[1:-1]
             ]
             return self.validation.best(options, queries)
@@ -371,6 +447,7 @@ class Climb:
     def measured(self, steps: Sequence[dict[str, Any]], left_out: dict[str, str]) -> Ladder:
         """The rungs beside the first and beside what was kept below them: on test, if there is any, for once."""
         on, values = "validation", {step["name"]: step["values"] for step in steps}
+        begun = time.perf_counter()
         if "test" in self.plan.lists:
             on, test = "test", Split(self.folder, "test", self.plan.monitor)
             self.cosines(test)
@@ -397,15 +474,18 @@ class Climb:
             )
             rungs.append(rung)
         queries = {name: len(lists) for name, lists in self.plan.lists.items()}
-        return Ladder(self.folder, self.plan.monitor, rungs, left_out, list(self.plan.notes), queries, on)
+        notes = [*self.plan.notes, *self._late(steps, time.perf_counter() - begun)]
+        return Ladder(self.folder, self.plan.monitor, rungs, left_out, notes, queries, on)
+
+    def _late(self, steps: Sequence[dict[str, Any]], testing: float) -> list[str]:
+        """What took so long, where the hours were not kept; nothing where they were, or none was asked for."""
+        hours = self.plan.hours
+        if not hours or self._gone() < LATE * 3600 * hours:
+            return []
+        parts = sorted([(testing, "test lists"), *((step["seconds"], step["name"]) for step in steps)], reverse=True)
+        longest = ", ".join(f"{name} {seconds:.0f} s" for seconds, name in parts[:3])
+        return [f"It took {self._gone() / 3600:.2g} hours, not {hours:g}: {longest}."]
 
     def _beside(self, ours: Array, theirs: Array, against: str) -> dict[str, Any] | None:
         found = beside(ours[None], theirs[None], self.plan.monitor, against)
         return None if found is None else asdict(found)
-
-
-def better(ours: Array, theirs: Array) -> bool:
-    """Whether the mean difference over queries is more than its standard error."""
-    difference, _ = paired(ours[None], theirs[None])
-    error, _ = standard_error(difference)
-    return bool(difference.mean() > max(error, 0.0))

@@ -38,6 +38,12 @@ FEWEST = 10
 FEW = 50
 """Fewer validation queries than these are said to be few: they tell large differences alone."""
 
+OWN = "own"
+"""The folder of the lists from documents alone."""
+
+BATCH = 4
+"""Lists of an optimizer step of a text model."""
+
 STEPS = 300
 """Steps that a text model is trained for at least, in at most `PASSES` passes over the training lists."""
 PASSES = 10
@@ -200,7 +206,7 @@ def _identity(
         columns["train"] = lists["train"].store.column_names
     texts = lists["train"].store.has_text
     return {
-        "ladder": 1,
+        "ladder": 2,
         "lists": {name: split_hashes(whole(some), columns[name]) for name, some in lists.items()},
         "models": [[name, initial_hashes(find_model(name))] if texts else [name] for name in kinds],
         "hours": hours,
@@ -216,7 +222,7 @@ def whole(lists: Lists) -> Lists:
 
 def passes(queries: int) -> int:
     """How often a text model goes over so many training queries, if there is time."""
-    return int(np.clip(np.ceil(STEPS * 4 / max(1, queries)), 2, PASSES))
+    return int(np.clip(np.ceil(STEPS * BATCH / max(1, queries)), 2, PASSES))
 
 
 def training(
@@ -224,45 +230,48 @@ def training(
 ) -> TrainConfig:
     """How a model is trained: the loss and the settings of the evidence, see README.
 
+    Validation takes no part, so that what a rung is worth there is nothing that was picked there: texts are read for
+    all passes, and models of feature vectors stop by a tenth of the training queries.
+
     Args:
         model: its name.
         kind: what it is, see `Plan`.
-        folder: where the lists are.
+        folder: the training lists; ``own`` are those from documents alone.
         seed: the seed.
         epochs: passes over the training lists, of text models.
-        monitor: the measure that chooses the pass.
+        monitor: the measure by which models of feature vectors stop.
         steps: optimizer steps of a pass; None for all.
     """
     from rerank.losses import TwinSigmoidNDCG
 
-    validation = Lists.open(folder / "validation")
-    deepest = max(1, int(validation.lengths.max(initial=1)))
-    data = ListsData(str(folder / "train"), str(folder / "validation"), depth=deepest)
-    common: dict[str, Any] = {"data": data, "seed": seed, "monitor": monitor, "test": False, "tracker": []}
+    common: dict[str, Any] = {"seed": seed, "monitor": monitor, "test": False, "tracker": []}
     if kind in ("trees", "network"):
-        return _of_features(model, kind, validation, common)
+        return _of_features(model, kind, folder, common)
     from rerank.models.text.cross_encoder import CrossEncoder
 
     rates = Optimization(2e-5, 2e-5) if kind == "head" else Optimization(5e-5, 1e-3)
     return TrainConfig(
         **common,
+        data=ListsData(str(folder), validation_share=0),
         model=CrossEncoder(model, dropout=0.0),
         loss=TwinSigmoidNDCG(alpha="spread"),
-        sampler=PositivesNegatives(2, 10, depth=50),
+        sampler=PositivesNegatives(1, 7) if folder.name == OWN else PositivesNegatives(2, 10, depth=50),
         optimization=rates,
-        batch_size=4,
+        batch_size=BATCH,
         epochs=epochs,
         steps_per_epoch=steps,
     )
 
 
-def _of_features(model: str, kind: str, validation: Lists, common: dict[str, Any]) -> TrainConfig:
+def _of_features(model: str, kind: str, folder: Path, common: dict[str, Any]) -> TrainConfig:
     from importlib import import_module
 
     from rerank.losses import TwinSigmoidNDCG
 
     make: Any = getattr(import_module(MODELS[model]), model)
-    columns = None if FEATURES in validation.store.column_names else validation.store.column_names
+    store = Lists.open(folder.with_name("validation")).store
+    columns = None if FEATURES in store.column_names else store.column_names
+    common["data"] = ListsData(str(folder), validation_share=0.1)
     if kind == "trees":
         return TrainConfig(**common, model=make(columns=columns), patience=50)
     settings: dict[str, Any] = {"preset": "1024"} if model == "MLP" else {}

@@ -111,7 +111,7 @@ class Ladder:
         """What to do."""
         best, first = self.kept, self.rungs[0].name
         if best is self.rungs[0]:
-            return f"Keep what you have: on validation nothing is better than the {first} by a standard error."
+            return f"Keep what you have: validation does not tell that anything is better than the {first}."
         where = f"{self.monitor}, {self.queries[self.on]} {self.on} queries"
         what = f"the ranker ({best.name}) differs from the {first} by {best.first_shown} ({where})"
         if best.low is None or best.high is None or best.low <= 0 <= best.high:
@@ -140,7 +140,7 @@ class Ladder:
 
     def table(self) -> Table:
         """A row per rung."""
-        header = ["rung", "kept", "validation", "test", f"against {self.rungs[0].name}", "against the one below"]
+        header = ["rung", "kept", "valid.", "test", f"against {self.rungs[0].name}", "against the one below"]
         rows = [
             plain(
                 *(rung.name, "yes" if rung.kept else "no", f"{rung.validation:.4f}"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -110,12 +111,16 @@ class Split:
         Args:
             choose: a ranker, from some of the queries, ``[Q]`` bool.
         """
+        values = np.empty(len(self.fold))
+        for number in np.unique(self.fold):
+            of = self.fold == number
+            values[of] = self.values(choose(~of))[of]
+        return choose(np.ones(len(values), dtype=bool)), values
+
+    @cached_property
+    def fold(self) -> Array:
+        """The fold of each query, ``[Q]``."""
         groups, _ = query_groups(self.lists, "auto", max(1, len(self.lists) // FOLDS))
         _, group = np.unique(groups, return_inverse=True)
         shuffled = np.random.default_rng(0).permutation(int(group.max()) + 1)
-        fold = shuffled[group] % FOLDS if len(shuffled) > 1 else np.arange(len(group)) % FOLDS
-        values = np.empty(len(fold))
-        for number in np.unique(fold):
-            of = fold == number
-            values[of] = self.values(choose(~of))[of]
-        return choose(np.ones(len(fold), dtype=bool)), values
+        return shuffled[group] % FOLDS if len(shuffled) > 1 else np.arange(len(group)) % FOLDS

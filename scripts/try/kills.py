@@ -38,6 +38,7 @@ import json
 import logging
 import os
 import random
+import re
 import shutil
 import signal
 import socket
@@ -54,6 +55,7 @@ from typing import Any, NamedTuple
 import yaml
 
 import rerank.commands.experiment
+import rerank.ladder.climb
 import rerank.lists.add
 import rerank.lists.build
 import rerank.retrieval.bm25
@@ -65,7 +67,10 @@ from rerank.commands.cli import main as rerank
 ROOT = Path(__file__).resolve().parent.parent.parent
 PEEK = os.WEXITED | os.WNOHANG | os.WNOWAIT
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
-FREE = ("log.txt", "provenance.json", "README.md", "config.yaml", "metrics.jsonl", "results.json", "table.md")
+FREE = (
+    *("log.txt", "provenance.json", "README.md", "config.yaml", "metrics.jsonl", "results.json", "table.md"),
+    *("ladder.txt", "ladder.html"),
+)
 """Files with times and paths in them: that they are there is all that is compared, and a flipped bit is no damage."""
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 PATHS = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate", "os.chmod")
@@ -149,7 +154,7 @@ def ended(child: int) -> int:
 def content(folder: Path) -> dict[str, str]:
     """What is below a folder: hashes of files, but for those with times in them; names alone of folders and those."""
     return {
-        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() if _counts(path) else ""
+        str(path.relative_to(folder)): hashlib.sha256(_bytes(path)).hexdigest() if _counts(path) else ""
         for path in sorted(folder.rglob("*"))
         if not {"home", "workers", "checkpoints"} & {*path.relative_to(folder).parts}
     }
@@ -157,6 +162,13 @@ def content(folder: Path) -> dict[str, str]:
 
 def _counts(path: Path) -> bool:
     return path.is_file() and path.name not in FREE and path.suffix not in (".parquet", ".png")
+
+
+def _bytes(path: Path) -> bytes:
+    """What a file holds; of a ladder's rungs all but how long they took."""
+    whole = path.read_bytes()
+    timed = path.name == "ladder.json" or path.parent.name == "rungs"
+    return re.sub(rb'"(seconds|sha256)": [^,}\n]+', b"", whole) if timed else whole
 
 
 def text_of(place: Path, said: str = "said.txt") -> str:
@@ -302,6 +314,16 @@ def flip_all(made: Path, place: Path, times: int, rng: random.Random) -> None:
     flipped("an experiment's cells", files(cells / "cells", "*"), ["verify", str(cells)], times, place, rng)
 
 
+def make_splits(source: Path, folder: Path) -> list[str]:
+    """Options of three small lists folders, eight queries each, made by another process as well."""
+    code = "import sys; from rerank import Lists; lists = Lists.open(sys.argv[1])\n"
+    code += "lists = lists.select(lists.judged).top(20)\n"
+    code += "for n, name in enumerate(('train', 'validation', 'test')):\n"
+    code += "    lists.select(slice(8 * n, 8 * n + 8)).save(f'{sys.argv[2]}/{name}')"
+    subprocess.run([sys.executable, "-c", code, str(source), str(folder)], cwd=ROOT, check=True)
+    return [f"--{name}={folder / name}" for name in ("train", "validation", "test")]
+
+
 def make_bert(folder: Path, hidden: int = 32) -> None:
     """A tiny BERT, by another process: forks want no threads."""
     code = "import sys; from pathlib import Path; from tests.builders import make_model\n"
@@ -366,6 +388,7 @@ def cases(data: Path, place: Path, made: Path) -> list[Case]:
     reranked = ["rerank", "--model", str(made / "reader" / "best"), "--lists", str(work / "lists")]
     page = ["--output", str(work / "pooled"), "--html", str(work / "x.html")]
     evaluated = ["evaluate", "--qrels", str(dl20 / "qrels"), "--runs", runs["rm3"], "--baseline", runs["bm25"]]
+    climbed = ["auto", *make_splits(made / "lists", made / "splits"), "--model", str(made / "tiny"), "--output"]
     overwritten = [*retrieve, str(work / "lists"), "--run", runs["rm3"], "--overwrite"]
     return [
         Case("`add --run` of three files", [*add, "--run", *files], lists),
@@ -382,6 +405,7 @@ def cases(data: Path, place: Path, made: Path) -> list[Case]:
             measured,
         ),
         Case("`pool`", ["pool", "--experiments", *map(str, (made / "one", made / "other")), *page], empty),
+        Case("`auto`, trainings included", [*climbed, str(work / "ladder")], empty),
         Case("`export`", ["export", "--lists", str(made / "lists"), "--output", str(work / "x.parquet")], empty),
         Case("`evaluate`", [*evaluated, "--html", str(work / "x.html"), "--per-query", str(work / "x.tsv")], empty),
     ]

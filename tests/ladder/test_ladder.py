@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
+import math
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -20,8 +22,9 @@ from rerank.commands.cli import main
 from rerank.errors import UserError
 from rerank.evaluation.measures import evaluate
 from rerank.features.letor import letor_lists
-from rerank.ladder import plan
-from rerank.ladder.climb import better
+from rerank.ladder import choose, plan
+from rerank.ladder.choose import kept
+from rerank.ladder.own import own_lists
 from rerank.ladder.result import Ladder
 from rerank.ladder.split import Ranker, Split
 from rerank.lists.build import build_lists
@@ -34,18 +37,24 @@ plan.STEPS = 20  # two passes over 30 queries
 SPLITS = {"train": range(30), "validation": range(30, 48), "test": range(48, 60)}
 
 
-def make_splits(folder: Path, shuffled: bool = False) -> dict[str, str]:
-    """Lists of random candidates, of which the column ``good`` knows something."""
-    name = write_collection(folder / "collection", queries=60)
-    lists = build_lists(open_collection(name), random_run(name, [12] * 60), folder / "all")
-    noise = np.random.default_rng(1).normal(size=lists.size)
+def make_splits(folder: Path, shuffled: tuple[str, ...] = (), seed: int = 0) -> dict[str, str]:
+    """Lists of random candidates, of which the column ``good`` knows something; the documents have titles."""
+    name = write_collection(folder / "collection", queries=60, seed=seed)
+    corpus = folder / "collection" / "corpus.jsonl"
+    documents = [json.loads(line) for line in corpus.read_text().splitlines()]
+    for document in documents:
+        words = document["text"].split()
+        document |= {"title": " ".join(words[:5]), "text": " ".join(words[5:])} if len(words) > 10 else {}
+    corpus.write_text("".join(json.dumps(document) + "\n" for document in documents))
+    lists = build_lists(open_collection(name), random_run(name, [12] * 60, seed), folder / "all")
+    noise = np.random.default_rng(seed + 1).normal(size=lists.size)
     lists.store.add_column("good", (lists.grades + noise).astype(np.float32))
     places = {}
     for split, queries in SPLITS.items():
         part = lists.select([query for query in queries if lists.judged[query]])
-        if shuffled and split == "train":
+        if split in shuffled:
             frame = part.to_dataframe()
-            frame["grade"] = np.random.default_rng(2).permutation(frame["grade"])
+            frame["grade"] = np.random.default_rng(seed + 2).permutation(frame["grade"])
             part = Lists.from_dataframe(frame.drop(columns=["rank"], errors="ignore"))
         part.save(folder / split)
         places[split] = str(folder / split)
@@ -101,11 +110,11 @@ def check_ladder(ladder: Ladder) -> None:
     page = (folder / "ladder.html").read_text()
     assert page.count('class="bar') == len(ladder.rungs) and "http" not in page.split("<body>")[1].split("<script")[0]
     steps = {path.stem: json.loads(path.read_text()) for path in (folder / "rungs").glob("*.json")}
-    kept: Any = None
-    for rung in ladder.rungs:
-        values = np.array(steps[rung.name.replace(" ", "_")]["values"])
-        assert rung.kept == (kept is None or better(values, kept))
-        kept = values if rung.kept else kept
+    values = [np.array(steps[rung.name.replace(" ", "_")]["values"]) for rung in ladder.rungs]
+    assert [rung.kept for rung in ladder.rungs] == kept(values)
+    for number, rung in enumerate(ladder.rungs):
+        below = next((other.name for other in reversed(ladder.rungs[:number]) if other.kept), None)
+        assert (rung.below or {}).get("against", below) == below
     assert Ladder.read(folder).rungs == ladder.rungs
 
 
@@ -117,7 +126,7 @@ def ranking(lists: Lists, ladder: Ladder) -> Any:
 def test_ladder_over_texts_has_every_rung_that_applies(text: Ladder) -> None:
     check_ladder(text)
     assert [rung.name for rung in text.rungs] == [
-        *("first stage", "other evidence", "fused", "fine-tuned", "averaged", "mixed")
+        *("first stage", "other evidence", "fused", "from documents alone", "fine-tuned", "averaged", "mixed")
     ]
     assert text.left_out.keys() == {"as published"}
     assert text.rungs[1].kept and text.rungs[1].what == "good"
@@ -159,7 +168,7 @@ def test_a_published_head_is_a_rung_and_the_start(
     assert str(ladder) in capsys.readouterr().out
     assert "as published" in [rung.name for rung in ladder.rungs] and "averaged" not in ladder.left_out
     config = (tmp_path / "ladder" / "trainings" / "seed-1" / "config.yaml").read_text()
-    assert published in config
+    assert published in config or str(ladder.folder / "trainings" / "documents" / "best") in config
 
 
 def test_a_finished_ladder_is_not_climbed_again(text: Ladder, splits: dict[str, str], embedder: str) -> None:
@@ -186,7 +195,7 @@ def test_ladder_over_features(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, m
 
 
 def test_labels_that_say_nothing_keep_what_needs_no_training(tmp_path: Path, embedder: str) -> None:
-    ladder = rerank.auto(**make_splits(tmp_path, shuffled=True), model=embedder, output=tmp_path / "ladder")
+    ladder = rerank.auto(**make_splits(tmp_path, shuffled=("train",)), model=embedder, output=tmp_path / "ladder")
     check_ladder(ladder)
     assert ladder.kept.name in ("first stage", "other evidence", "fused")
 
@@ -203,7 +212,19 @@ def test_validation_is_kept_back_where_none_is_given(splits: dict[str, str], pub
 def test_hours_bound_the_trainings(splits: dict[str, str], published: str, tmp_path: Path) -> None:
     ladder = rerank.auto(**splits, model=published, hours=1e-6, output=tmp_path / "ladder")
     assert "does not fit" in ladder.left_out["fine-tuned"]
-    assert not list((tmp_path / "ladder" / "trainings").iterdir())
+    assert "does not fit" in ladder.left_out["from documents alone"]
+    assert not (tmp_path / "ladder" / "trainings").exists()
+    assert any(note.startswith("It took ") and "not 1e-06" in note for note in ladder.notes)
+
+
+def test_a_ladder_ends_within_a_fifth_of_its_hours(splits: dict[str, str], embedder: str, tmp_path: Path) -> None:
+    begun = time.perf_counter()
+    ladder = rerank.auto(**splits, model=embedder, hours=0.02, output=tmp_path / "ladder")
+    took = (time.perf_counter() - begun) / 3600
+    assert took < 1.2 * 0.02 or any(note.startswith("It took ") for note in ladder.notes)
+    budget = json.loads((tmp_path / "ladder" / "budget.json").read_text())
+    assert all(budget[name] > 0 for name in ("seconds to train", "seconds to score", "documents a list"))
+    check_ladder(ladder)
 
 
 def test_what_is_there_is_not_done_again(text: Ladder, splits: dict[str, str], embedder: str, tmp_path: Path) -> None:
@@ -218,29 +239,36 @@ def test_what_is_there_is_not_done_again(text: Ladder, splits: dict[str, str], e
     assert trained == {path: path.stat().st_mtime_ns for path in (output / "trainings").rglob("*.safetensors")}
 
 
-def climb(splits: dict[str, str], model: str, output: str) -> None:
-    rerank.auto(**splits, model=model, output=output)
-
-
 @pytest.mark.slow
 def test_killed_ladder_goes_on_and_ends_the_same(
     text: Ladder, splits: dict[str, str], embedder: str, tmp_path: Path
 ) -> None:
     output = tmp_path / "ladder"
-    marks = ["rungs/other_evidence.json", "trainings/seed-1/metrics.jsonl", "trainings/seed-2/best", "averages"]
+    code = f"import sys; from rerank.ladder import plan; plan.STEPS = {plan.STEPS}\n"
+    code += "from rerank.commands.cli import main; sys.exit(main(sys.argv[1:]))"
+    words = ["auto", *(f"--{name}={place}" for name, place in splits.items()), f"--model={embedder}"]
+    marks = ["rungs/other_evidence.json", "trainings/documents", "trainings/seed-1/metrics.jsonl", "averages"]
     for mark in marks:
-        process = multiprocessing.get_context("spawn").Process(target=climb, args=(splits, embedder, str(output)))
-        process.start()
+        process = subprocess.Popen([sys.executable, "-c", code, *words, f"--output={output}"])
         deadline = time.monotonic() + 240
-        while not (output / mark).exists() and process.is_alive() and time.monotonic() < deadline:
+        while not (output / mark).exists() and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.02)
-        assert process.pid is not None
         os.kill(process.pid, signal.SIGKILL)
-        process.join()
+        process.wait()
         assert not (output / "ladder.json").exists()
     rerank.auto(**splits, model=embedder, output=output)
     found, expected = (json.loads((place / "ladder.json").read_text()) for place in (output, text.folder))
     assert without_seconds(found) == without_seconds(expected)
+
+
+@pytest.mark.slow
+def test_shuffled_labels_keep_the_first_stage(tmp_path: Path, published: str) -> None:
+    names = []
+    for seed in range(20):
+        places = make_splits(tmp_path / str(seed), shuffled=tuple(SPLITS), seed=seed)
+        output = tmp_path / str(seed) / "ladder"
+        names.append(rerank.auto(**places, model=published, hours=0, output=output).kept.name)
+    assert names == ["first stage"] * 20
 
 
 def refused(match: str, **asked: Any) -> None:
@@ -280,12 +308,59 @@ def test_feature_lists_take_no_text_model(tmp_path: Path, monkeypatch: pytest.Mo
     refused("reads texts", train=path, model="some/encoder", output=tmp_path / "ladder")
 
 
-def test_a_rung_has_to_gain_more_than_a_standard_error() -> None:
+def test_one_rung_has_to_gain_what_changed_signs_do_one_time_in_a_hundred() -> None:
+    base = np.full(12, 0.5)
+    for worse in range(6):  # of 12 queries that differ by as much, some for the worse
+        chance = sum(math.comb(12, number) for number in range(worse + 1)) / 2**12
+        gains = base + np.where(np.arange(12) < worse, -0.1, 0.1)
+        assert kept([base, gains]) == [True, chance <= 0.01], f"{worse} of 12: {chance}"
+    assert kept([base, base]) == kept([base, base - 0.1]) == [True, False]
+
+
+def ladders(rng: np.random.Generator, queries: int, gains: list[float]) -> list[np.ndarray]:
+    """Values of rungs that agree with one another more than with the first, as those of one model do."""
+    level, common = rng.beta(0.3, 0.7, size=queries), rng.normal(size=queries)
+    own = rng.normal(size=(len(gains), queries))
+    noise = np.concatenate([own[:1], np.sqrt(0.5) * (common + own[1:])])
+    return list(np.clip(level + 0.2 * noise + np.array(gains)[:, None], 0, 1))
+
+
+@pytest.mark.parametrize("queries", [25, 100])
+def test_noise_keeps_the_first_stage(queries: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choose, "FLIPS", 1000)
+    rng = np.random.default_rng(queries)
+    climbed = [any(kept(ladders(rng, queries, [0.0] * 8))[1:]) for _ in range(2000)]
+    assert np.mean(climbed) <= 0.02
+
+
+def test_rungs_that_gain_are_kept_and_those_above_that_do_not_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choose, "FLIPS", 1000)
     rng = np.random.default_rng(0)
-    base = rng.uniform(size=100)
-    assert better(base + 0.1 + rng.normal(scale=0.1, size=100), base)
-    assert not better(base, base) and not better(base - 0.1, base)
-    difference = rng.normal(size=100)
-    difference -= difference.mean()
-    error = difference.std(ddof=1) / 10
-    assert better(base + difference + 1.01 * error, base) and not better(base + difference + 0.99 * error, base)
+    stays = [kept(ladders(rng, 200, [0, 0, 0.1, 0.1, 0.1, 0.2, 0.2, 0.2])) for _ in range(100)]
+    share = np.mean(stays, axis=0)
+    assert share[0] == 1 and share[2] > 0.9 and share[5] > 0.9
+    assert (share[[1, 3, 4, 6, 7]] < 0.1).all()
+
+
+def test_documents_alone_ask_no_validation_or_test_query(splits: dict[str, str], tmp_path: Path) -> None:
+    train = Lists.open(splits["train"])
+    own = own_lists(train, [], tmp_path / "all")
+    assert own.store.manifest["retriever"]["left_out"] == 0 and (own.lengths > 0).all()
+    documents = dict(
+        zip(
+            train.document_ids(np.arange(train.store.documents.num_rows)),
+            train.store.documents["text"].to_pylist(),
+            strict=True,
+        )
+    )
+    for query, text in zip(own.query_ids, own.query_texts, strict=True):
+        assert documents[query].startswith(text) and own.qrels is not None and own.qrels[query] == {query: 1}
+    assert (np.add.reduceat(own.grades, own.offsets[:-1]) == 1).all()
+    asked = own.query_keys[:2]
+    fewer = own_lists(train, [asked[0].upper().lower(), f"{asked[1]}."], tmp_path / "fewer")
+    assert fewer.store.manifest["retriever"]["left_out"] == 2
+    assert set(fewer.query_keys) == set(own.query_keys) - set(asked)
+    few = train.select(range(1))
+    with pytest.raises(UserError, match="too few"):
+        own_lists(few, [], tmp_path / "few")
+    assert not list(tmp_path.glob("*-index"))
