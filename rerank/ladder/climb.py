@@ -416,8 +416,8 @@ class Climb:
             parts["averages/seeds"] = seeds, None
         if (start := self._starts()[0])[1] == "head":
             for share in SHARES:
-                weights = [1 - share, *[share / len(seeds)] * len(seeds)]
-                parts[f"averages/start-and-{share:g}-seeds"] = [start[0], *seeds], weights
+                shares = [1 - share, *[share / len(seeds)] * len(seeds)]
+                parts[f"averages/start-and-{share:g}-seeds"] = [start[0], *seeds], shares
         if not parts:
             return "there is one seed, from a head that was drawn"
         for name, (models, weights) in parts.items():
