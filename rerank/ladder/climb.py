@@ -390,7 +390,7 @@ class Climb:
         took = time.perf_counter() - begun
         lines = [json.loads(line) for line in (place / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
         last = [line for line in lines if "lists/s" in line][-1]
-        score, lists = scores_by(load_model(place / "best"), "auto", None), self.validation.lists
+        score, lists = scores_by(load_model(place / "best", mix=False), "auto", None), self.validation.lists
         some = lists.select(np.unique(np.linspace(0, len(lists) - 1, PROBE).astype(int)))
         score(some.select([0]), "first")  # tokens, kernels
         begun = time.perf_counter()

@@ -106,6 +106,10 @@ class Model(Described, ABC):
         """
         return
 
+    def completed(self, lists: Any) -> Any:
+        """Lists with what the model reads of them and can compute itself."""
+        return lists
+
     def untrained(self) -> str:
         """What of the model is as it was drawn, so that its scores say nothing; empty for one that was trained."""
         return ""

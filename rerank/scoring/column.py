@@ -130,9 +130,10 @@ def score_column(
                             model = load_model(share.model, mix)
                             placed(model, precision)
                         about = {**made, "scorer": model_hash(share.model, mix)}
-                        parts = Parts(place, model, share.lists, about)
-                    values[share.lists.row_numbers] = score_shared(
-                        model, share.lists, precision=exact, budget=budget, progress=title, parts=parts
+                        lists = model.completed(share.lists)
+                        parts = Parts(place, model, lists, about)
+                    values[lists.row_numbers] = score_shared(
+                        model, lists, precision=exact, budget=budget, progress=title, parts=parts
                     )
                 with together():
                     if main:

@@ -9,7 +9,6 @@ from rerank.evaluation.beside import beside_run
 from rerank.kernels.precision import Precision
 from rerank.lists.view import Lists
 from rerank.models.load import load_model
-from rerank.models.mixed import Mixed
 from rerank.retrieval.fuse import interpolate
 from rerank.retrieval.runs import Run, write_run
 from rerank.scoring.column import model_hash
@@ -53,7 +52,7 @@ def write_reranked(
             scorer = load_model(model, mix)
             check_scoring(scorer, precision, budget)
             exact = placed(scorer, precision)
-            lists = scorer.completed(lists) if isinstance(scorer, Mixed) else lists
+            lists = scorer.completed(lists)
             parts = Parts(place, scorer, lists, made | {"precision": exact})
         scores = score_shared(scorer, lists, precision=exact, budget=budget, progress="reranking", parts=parts)
         with together():

@@ -52,8 +52,8 @@ def score_shared(
         Stopped: a signal came to one of the processes of a training; all of them stop.
         UserError: one of them failed; all of them do.
     """
+    lists = model.completed(lists)
     if isinstance(model, Mixed):
-        lists = model.completed(lists)
         model.check(lists)
     grouped = dist.is_available() and dist.is_initialized()
     process, processes = (dist.get_rank(), dist.get_world_size()) if grouped else (0, 1)
