@@ -42,7 +42,7 @@ def main() -> None:
     row("predict", 1, *measured(predicting(options.model), asked, 1, time.process_time), "")
     own = [sys.executable, __file__, "--model", options.model, "--peer", "0"]
     for name, command in (
-        ("rerank serve", rerank_command("serve", f"m={options.model}", "--port=0")),
+        ("rerank serve", rerank_command("serve", f"m={options.model}", "--port=0", "--timeout=600")),
         ("sentence-transformers", own),
     ):
         with service(command) as port:
@@ -150,9 +150,10 @@ def serve_peer(model: str, port: int) -> None:
             scores = self.model.predict(pairs, show_progress_bar=False)
             return np.split(scores, np.cumsum([len(asked.texts) for asked in questions])[:-1])
 
+    limits = Limits(timeout=600.0)
     with socket.create_server(("127.0.0.1", port)) as listening:
         print(f"127.0.0.1:{listening.getsockname()[1]}", file=sys.stderr, flush=True)
-        server_of(application({"m": Peer()}, Limits(), None), Limits()).run(sockets=[listening])
+        server_of(application({"m": Peer()}, limits, None), limits).run(sockets=[listening])
 
 
 if __name__ == "__main__":
