@@ -102,6 +102,8 @@ def planned(
     layout = train.store.manifest.get("features")
     others = {name: _judged(name, given[name], layout) for name in ("validation", "test") if given[name] is not None}
     notes: list[str] = []
+    apart = _apart({name: others[name] for name in ("test", "validation") if name in others} | {"train": train}, notes)
+    train, others = apart.pop("train"), apart
     if "validation" not in others:
         if len(train) < FEWEST:
             raise UserError(f"validation: {len(train)} training queries are too few to keep some back; give others")
@@ -114,7 +116,6 @@ def planned(
     if len(others["validation"]) < FEW:
         notes.append(f"{len(others['validation'])} validation queries are few: they tell large differences alone.")
     lists = {"train": train} | {name: others[name].top(depth) for name in ("validation", "test") if name in others}
-    _check_apart(lists)
     _check_columns(lists)
     kinds = _kinds(models, lists["train"])
     if hours == 0 and (bare := next((name for name, kind in kinds.items() if kind not in ("head", "embedding")), None)):
@@ -140,16 +141,30 @@ def _judged(name: str, given: Any, layout: Mapping[str, int] | None = None) -> L
     return lists.select(judged)
 
 
-def _check_apart(lists: Mapping[str, Lists]) -> None:
-    names = list(lists)
-    for i, name in enumerate(names):
-        for other in names[:i]:
-            for what in ("query_keys", "query_ids"):  # texts first: ids may differ
-                if shared := sorted({*getattr(lists[name], what)} & {*getattr(lists[other], what)}):
-                    raise UserError(
-                        f"{name}: {len(shared)} queries are in the {other} lists, too, such as {shared[0]!r}; measures "
-                        "on them would not mean anything, so leave them out of one"
-                    )
+def _apart(lists: Mapping[str, Lists], notes: list[str]) -> dict[str, Lists]:
+    """The lists without queries whose text another one tests or validates on, as collections have some.
+
+    Args:
+        lists: the lists, those that are kept whole first.
+        notes: gets a line for what was left out.
+
+    Raises:
+        UserError: a query of two of them, by its id.
+    """
+    apart: dict[str, Lists] = {}
+    for name, some in lists.items():
+        for other, whole_one in apart.items():
+            if shared := sorted({*some.query_ids} & {*whole_one.query_ids}):
+                raise UserError(
+                    f"{other}: {len(shared)} queries are in the {name} lists, too, such as {shared[0]!r}; measures on "
+                    "them would not mean anything, so leave them out of one"
+                )
+            alone = ~np.isin(some.query_keys, whole_one.query_keys)
+            if not alone.all():
+                notes.append(f"{np.sum(~alone)} {name} queries have the text of a {other} query, and were left out.")
+                some = some.select(alone)
+        apart[name] = some
+    return apart
 
 
 def _check_columns(lists: Mapping[str, Lists]) -> None:

@@ -25,6 +25,7 @@ from rerank.features.letor import letor_lists
 from rerank.ladder import choose, plan
 from rerank.ladder.choose import kept
 from rerank.ladder.own import own_lists
+from rerank.ladder.plan import planned
 from rerank.ladder.result import Ladder
 from rerank.ladder.split import Ranker, Split
 from rerank.lists.build import build_lists
@@ -295,6 +296,18 @@ def test_mistakes_are_named_before_any_work(splits: dict[str, str], tiny_model: 
     refused("hours: must be at least 0", **splits, model=model, hours=-1, output=output)
     refused("no/such/model", **splits, model="no/such/model", output=output)
     refused("LightGBM reads feature vectors", **splits, model=["LightGBM"], output=output)
+
+
+def test_training_queries_with_the_text_of_a_test_query_are_left_out(splits: dict[str, str], tmp_path: Path) -> None:
+    test, train = Lists.open(splits["test"]), Lists.open(splits["train"])
+    frame = train.to_dataframe()
+    twins = list(dict.fromkeys(frame["query_id"]))[:2]
+    for query, text in zip(twins, dict.fromkeys(test.to_dataframe()["query"]), strict=False):
+        frame.loc[frame["query_id"] == query, "query"] = text
+    given = {"train": Lists.from_dataframe(frame), "validation": splits["validation"], "test": splits["test"]}
+    plan = planned(given, ["sentence-transformers/all-MiniLM-L6-v2"], None, "nDCG@10", 50, 1)
+    assert set(plan.lists["train"].query_ids) == set(train.query_ids) - set(twins)
+    assert plan.notes[0] == "2 train queries have the text of a test query, and were left out."
 
 
 def test_a_folder_of_something_else_is_refused(splits: dict[str, str], tiny_model: Path, tmp_path: Path) -> None:
