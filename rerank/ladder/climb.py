@@ -147,7 +147,7 @@ class Climb:
 
     def __init__(self, plan: Plan, folder: Path, started: float) -> None:
         self.plan, self.folder, self._started = plan, folder, started
-        self.validation = Split(folder, "validation", plan.monitor)
+        self.validation = Split(folder, "validation", plan.monitor, plan.held)
         self.columns = plan.columns
         self.done: dict[str, dict[str, Any]] = {}
         self._weights: dict[bytes, Ranker] = {}
@@ -173,7 +173,7 @@ class Climb:
                 left_out[name] = step["left out"]
                 log.info("%s: left out, %s", name, step["left out"])
                 continue
-            log.info("%s: %s %.4f (%s)", name, self.plan.monitor, step["values"].mean(), step["ranker"])
+            log.info("%s: %s %.4f (%s)", name, self.plan.monitor, self._mean(step), step["ranker"])
             steps.append(step)
         if not steps:
             raise UserError(f"nothing ranks these lists: {'; '.join(f'{k}: {v}' for k, v in left_out.items())}")
@@ -196,15 +196,19 @@ class Climb:
         if "left out" not in step:
             columns = tuple(step["columns"].items())
             step["ranker"] = Ranker(step["model"], columns, step["text"], step["by"])
-            step["values"] = np.array(step["values"])
+            step["values"] = np.array(step["values"], dtype=float)  # null is NaN
             self.done[name] = step
         return step
+
+    def _mean(self, step: dict[str, Any]) -> float:
+        """What a rung is worth on the queries that no training saw."""
+        return float(step["values"][self.validation.held].mean())
 
     def _chosen(self, choose: Callable[[Array], Ranker], note: str = "") -> dict[str, Any]:
         """A rung as its file has it."""
         ranker, values = self.validation.crossed(choose)
         own = {"model": ranker.model, "columns": dict(ranker.columns), "text": ranker.text, "by": ranker.by}
-        return own | {"values": values.tolist(), "note": note}
+        return own | {"values": [None if np.isnan(value) else value for value in values.tolist()], "note": note}
 
     def _best(self, options: Sequence[Ranker], note: str = "") -> dict[str, Any]:
         return self._chosen(lambda queries: self.validation.best(options, queries), note)
@@ -368,19 +372,25 @@ class Climb:
         own = 8 * len(Lists.open(folder)) if way["documents"] and folder.is_dir() else 0
         judged = way["seeds"] * way["passes"] * len(self.plan.lists["train"]) * way["documents a list"]
         trainings = (way["documents"] + way["seeds"]) * way["seconds to begin"]
-        scored = (way["documents"] + way["seeds"]) * self.plan.lists["validation"].size * way["seconds to score"]
+        rows = way["documents"] * self.validation.lists.size + way["seeds"] * self._rows()["validation"]
+        scored = rows * way["seconds to score"]
         return trainings + (own + judged) * way["seconds to train"] + scored + self._after(way, way["seeds"])
+
+    def _rows(self) -> dict[str, int]:
+        """Candidates of the lists that what judgments trained is measured on."""
+        held = self.validation.lists.select(self.validation.held)
+        return {"validation": held.size, "test": self.plan.lists["test"].size if "test" in self.plan.lists else 0}
 
     def _after(self, way: dict[str, Any], seeds: int) -> float:
         """Seconds of what comes after the trainings: averages and their scores, and the test lists."""
         if "seconds to score" not in way:
             return END
-        rows = {name: lists.size for name, lists in self.plan.lists.items()}
+        rows = self._rows()
         averages = ((seeds > 1) + len(SHARES)) * rows["validation"] if seeds else 0
         models = ("as published" in self.done) + way["documents"] + 3 * (seeds > 0)
-        share = rows.get("test", 0) / max(1, rows["validation"])
+        share = rows["test"] / max(1, rows["validation"])
         cosines = self.done["other evidence"]["seconds"] if "other evidence" in self.done else 0.0
-        return (averages + models * rows.get("test", 0)) * way["seconds to score"] + share * cosines + END
+        return (averages + models * rows["test"]) * way["seconds to score"] + share * cosines + END
 
     def _pace(self, start: tuple[str, str]) -> dict[str, float]:
         """Seconds of a document, in a training of a few steps and in scoring a few lists, and of a training's start."""
@@ -452,6 +462,8 @@ class Climb:
             on, test = "test", Split(self.folder, "test", self.plan.monitor)
             self.cosines(test)
             values = {step["name"]: test.values(step["ranker"]) for step in steps}
+        else:
+            values = {name: of[self.validation.held] for name, of in values.items()}
         rungs = []
         for step in steps:
             first, below = (
@@ -463,7 +475,7 @@ class Climb:
                 name=step["name"],
                 what=str(step["ranker"]),
                 kept=step["kept"],
-                validation=float(step["values"].mean()),
+                validation=self._mean(step),
                 test=float(values[step["name"]].mean()) if on == "test" else None,
                 difference=first["difference"] if first else None,
                 low=low,
@@ -473,7 +485,7 @@ class Climb:
                 seconds=step["seconds"],
             )
             rungs.append(rung)
-        queries = {name: len(lists) for name, lists in self.plan.lists.items()}
+        queries = {name: len(lists) for name, lists in self.plan.lists.items()} | {"validation": self.plan.held}
         notes = [*self.plan.notes, *self._late(steps, time.perf_counter() - begun)]
         return Ladder(self.folder, self.plan.monitor, rungs, left_out, notes, queries, on)
 

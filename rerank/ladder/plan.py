@@ -17,6 +17,7 @@ from rerank.features.letor import letor_lists
 from rerank.features.parse import FEATURES
 from rerank.features.svmlight import Layout
 from rerank.lists.data import ListsData, keep_back
+from rerank.lists.joined import concat
 from rerank.lists.sampling import PositivesNegatives
 from rerank.lists.split_hashes import split_hashes
 from rerank.lists.view import Lists
@@ -44,6 +45,9 @@ OWN = "own"
 BATCH = 4
 """Lists of an optimizer step of a text model."""
 
+EVIDENCE = 200
+"""Queries that judge what no judgment trained: training queries make up for what the validation lists have fewer."""
+
 STEPS = 300
 """Steps that a text model is trained for at least, in at most `PASSES` passes over the training lists."""
 PASSES = 10
@@ -54,7 +58,9 @@ class Plan:
     """What is asked for.
 
     Attributes:
-        lists: ``train``, ``validation`` and perhaps ``test``: the judged queries, cut at the depth.
+        lists: ``train``, ``validation`` and perhaps ``test``: the judged queries, cut at the depth. Behind those that are
+            kept back, ``validation`` has training queries, for the rungs that no judgment trains.
+        held: how many validation queries are kept back.
         models: names of models with what they are: ``head`` (scores already), ``embedding``, ``encoder`` (neither),
             ``trees`` or ``network`` (of feature vectors).
         hours: the time there is; None for as long as it takes.
@@ -64,6 +70,7 @@ class Plan:
     """
 
     lists: Mapping[str, Lists]
+    held: int
     models: Mapping[str, str]
     hours: float | None
     monitor: str
@@ -120,7 +127,21 @@ def planned(
     kinds = _kinds(models, lists["train"])
     if hours == 0 and (bare := next((name for name, kind in kinds.items() if kind not in ("head", "embedding")), None)):
         raise UserError(f"hours: in 0 hours {bare} cannot be trained, and it has no trained head; name another model")
-    return Plan(lists, kinds, hours, monitor, notes, id_of(_identity(lists, kinds, hours, monitor, seed)))
+    identity, held = id_of(_identity(lists, kinds, hours, monitor, seed)), len(lists["validation"])
+    if len(more := _more(lists, depth, seed)):
+        lists["validation"] = concat([lists["validation"], more])
+        notes.append(f"What no judgment has trained is judged on {len(more)} training queries, too.")
+    return Plan(lists, held, kinds, hours, monitor, notes, identity)
+
+
+def _more(lists: Mapping[str, Lists], depth: int, seed: int) -> Lists:
+    """Training queries that judge what no judgment trains, where validation queries are few; perhaps none."""
+    train, validation = lists["train"], lists["validation"]
+    alike = train.store.order == validation.store.order
+    alike &= {*validation.store.column_names} <= {*train.store.column_names}
+    count = min(len(train), max(0, EVIDENCE - len(validation))) if alike else 0
+    drawn = np.random.default_rng(seed).permutation(len(train))[:count]
+    return train.select(np.sort(drawn)).top(depth)
 
 
 def _judged(name: str, given: Any, layout: Mapping[str, int] | None = None) -> Lists:
@@ -222,7 +243,9 @@ def _identity(
     texts = lists["train"].store.has_text
     return {
         "ladder": 2,
-        "lists": {name: split_hashes(whole(some), columns[name]) for name, some in lists.items()},
+        "lists": {
+            name: split_hashes(whole(some) if name == "train" else some, columns[name]) for name, some in lists.items()
+        },
         "models": [[name, initial_hashes(find_model(name))] if texts else [name] for name in kinds],
         "hours": hours,
         "monitor": monitor,

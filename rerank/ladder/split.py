@@ -19,6 +19,9 @@ from rerank.models.mixed import Mixed
 from rerank.scoring.shared import scores_by
 from rerank.storage.arrow import Array
 
+JUDGED = ("trainings/seed-", "trainings/LightGBM", "trainings/XGBoost", "trainings/MLP", "trainings/Self", "averages/")
+"""How the folders of models begin that learned from judgments."""
+
 FOLDS = 5
 """Folds of the validation queries: what is tuned is worth what it has on queries that it was not tuned on."""
 
@@ -56,6 +59,11 @@ class Ranker:
         text = [(self.model.removesuffix("/best"), self.text)] if self.model else []
         return " + ".join(f"{weight:.2g} {name}" for name, weight in [*self.columns, *text])
 
+    @property
+    def judged(self) -> bool:
+        """Whether judgments of training queries made its model."""
+        return self.model is not None and self.model.startswith(JUDGED)
+
 
 class Split:
     """The lists of one split, of which scores of models are kept as columns.
@@ -64,11 +72,13 @@ class Split:
         folder: the ladder's folder.
         name: ``validation`` or ``test``.
         monitor: the measure.
+        held: how many lists, the first ones, no training sees; None for all.
     """
 
-    def __init__(self, folder: Path, name: str, monitor: str) -> None:
+    def __init__(self, folder: Path, name: str, monitor: str, held: int | None = None) -> None:
         self.folder, self.name = folder, name
         self.lists = Lists.open(folder / "lists" / name)
+        self.held = np.arange(len(self.lists)) < (len(self.lists) if held is None else held)
         assert self.lists.qrels is not None
         self._evaluator = Evaluator(self.lists.qrels, monitor)
         self._values: dict[Ranker, Array] = {}
@@ -78,7 +88,10 @@ class Split:
         name, store = as_name(f"ladder-{model}"), self.lists.store
         if name not in store.column_names:
             score = scores_by(load_model(self.place(model), mix=False), "auto", None)
-            store.add_column(name, score(self.lists, self.name), made={"model": model})
+            scores = np.zeros(self.lists.size, np.float32)
+            some = self.lists.select(self.held) if Ranker(model).judged else self.lists
+            scores[: some.size] = score(some, self.name)  # those that are held back are the first ones
+            store.add_column(name, scores, made={"model": model})
         return name
 
     def place(self, model: str) -> str:
@@ -96,13 +109,16 @@ class Split:
         return Mixed(None, columns, by=ranker.by).mixed(self.lists, None)
 
     def values(self, ranker: Ranker) -> Array:
-        """The measure for each query, ``[Q]``."""
+        """The measure for each query, ``[Q]``; NaN for those whose judgments made the ranker's model."""
         if ranker not in self._values:
-            self._values[ranker] = self._evaluator(self.lists.run(self.scores(ranker)), str(ranker)).values[0]
+            values = self._evaluator(self.lists.run(self.scores(ranker)), str(ranker)).values[0]
+            self._values[ranker] = np.where(self.held, values, np.nan) if ranker.judged else values
         return self._values[ranker]
 
     def best(self, options: Sequence[Ranker], queries: Array) -> Ranker:
-        """The option with the highest mean over some queries; of equal ones the first."""
+        """The option with the highest mean over some queries, those that all have; of equal ones the first."""
+        if any(option.judged for option in options):
+            queries = queries & self.held
         return max(options, key=lambda option: float(self.values(option)[queries].mean()))
 
     def crossed(self, choose: Callable[[Array], Ranker]) -> tuple[Ranker, Array]:

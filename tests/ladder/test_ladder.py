@@ -111,7 +111,10 @@ def check_ladder(ladder: Ladder) -> None:
     page = (folder / "ladder.html").read_text()
     assert page.count('class="bar') == len(ladder.rungs) and "http" not in page.split("<body>")[1].split("<script")[0]
     steps = {path.stem: json.loads(path.read_text()) for path in (folder / "rungs").glob("*.json")}
-    values = [np.array(steps[rung.name.replace(" ", "_")]["values"]) for rung in ladder.rungs]
+    values = [np.array(steps[rung.name.replace(" ", "_")]["values"], dtype=float) for rung in ladder.rungs]
+    held = np.isfinite(values).all(axis=0)
+    for rung, of in zip(ladder.rungs, values, strict=True):
+        assert rung.validation == pytest.approx(of[held].mean())
     assert [rung.kept for rung in ladder.rungs] == kept(values)
     for number, rung in enumerate(ladder.rungs):
         below = next((other.name for other in reversed(ladder.rungs[:number]) if other.kept), None)
@@ -308,6 +311,30 @@ def test_training_queries_with_the_text_of_a_test_query_are_left_out(splits: dic
     plan = planned(given, ["sentence-transformers/all-MiniLM-L6-v2"], None, "nDCG@10", 50, 1)
     assert set(plan.lists["train"].query_ids) == set(train.query_ids) - set(twins)
     assert plan.notes[0] == "2 train queries have the text of a test query, and were left out."
+
+
+def test_training_queries_judge_what_no_judgment_trains(text: Ladder, splits: dict[str, str]) -> None:
+    validation, train = Lists.open(splits["validation"]), Lists.open(splits["train"])
+    judged = Lists.open(text.folder / "lists" / "validation")
+    assert judged.query_ids[: len(validation)] == validation.query_ids
+    assert sorted(judged.query_ids[len(validation) :]) == sorted(train.query_ids)  # all: they are fewer than 200
+    for path in (text.folder / "rungs").glob("*.json"):
+        step = json.loads(path.read_text())
+        if "values" in step:
+            learned = (step["model"] or "").startswith(("trainings/seed", "averages"))
+            assert [value is None for value in step["values"]] == [False] * len(validation) + [learned] * len(train)
+
+
+def test_added_documents_are_trained_on_only(splits: dict[str, str], tiny_model: Path) -> None:
+    train = Lists.open(splits["train"])
+    run = {query: [hit for hit in hits if hit.id not in train.qrels[query]] for query, hits in train.run().items()}
+    frame = train.to_dataframe()
+    documents = dict(zip(frame["doc_id"], frame["text"], strict=True))
+    queries = dict(zip(frame["query_id"], frame["query"], strict=True))
+    given = rerank.Texts(documents, queries, train.qrels)
+    lists = build_lists(given, run, add_relevant=True)
+    plan = planned({"train": lists, "validation": None, "test": None}, None, 0, "nDCG@10", 5, 1)
+    assert plan.lists["train"].store.added.any()
 
 
 def test_a_folder_of_something_else_is_refused(splits: dict[str, str], tiny_model: Path, tmp_path: Path) -> None:
