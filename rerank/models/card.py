@@ -219,7 +219,7 @@ def _training(config: Mapping[str, Any], data: Mapping[str, str], network: bool,
     rows["seed"] = str(config["seed"])
     if "validation" in data:
         by = {"loss": "the loss", "last": "nothing: the last epoch; measured by " + config["monitor"]}
-        rows["chosen by"] = f"{by.get(config.get('epoch_by'), config['monitor'])} on the validation lists"
+        rows["chosen by"] = f"{by.get(str(config.get('epoch_by')), config['monitor'])} on the validation lists"
     rows = {key: value.replace("|", "\\|").replace("\n", " ") for key, value in rows.items()}
     rows = {f"{split} lists": in_markdown(line) for split, line in data.items()} | rows
     return "| | |\n|---|---|\n" + "\n".join(f"| {key} | {value} |" for key, value in rows.items())
