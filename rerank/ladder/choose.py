@@ -57,7 +57,7 @@ def _threshold(difference: Array) -> float:
 
 
 def _t(signs: Array, difference: Array) -> Array:
-    """Means over their standard errors, ``[S, R]``, of differences ``[R, Q]`` with signs ``[S, Q]``; 0 where all are 0."""
+    """Means over standard errors, ``[S, R]``, of differences ``[R, Q]`` with signs ``[S, Q]``; 0 where all are 0."""
     known = np.where(np.isnan(difference), 0.0, difference)
     queries = np.maximum(2, (~np.isnan(difference)).sum(axis=1))
     means = signs @ known.T / queries

@@ -58,8 +58,8 @@ class Plan:
     """What is asked for.
 
     Attributes:
-        lists: ``train``, ``validation`` and perhaps ``test``: the judged queries, cut at the depth. Behind those that are
-            kept back, ``validation`` has training queries, for the rungs that no judgment trains.
+        lists: ``train``, ``validation`` and perhaps ``test``: the judged queries, cut at the depth. Behind those
+            that are kept back, ``validation`` has training queries, for the rungs that no judgment trains.
         held: how many validation queries are kept back.
         models: names of models with what they are: ``head`` (scores already), ``embedding``, ``encoder`` (neither),
             ``trees`` or ``network`` (of feature vectors).
