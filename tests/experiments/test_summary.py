@@ -168,7 +168,7 @@ def test_markdown_says_what_was_chosen_and_what_failed() -> None:
     outcomes = make_outcomes(config)
     cell = next(iter(outcomes.values())).cell
     shown = table.markdown(summarise(config, outcomes), outcomes, [Failure(cell, "a <b>|* c_d")])
-    assert "| good | 4 | alpha 2 (6) | 2.0 |" in shown
+    assert "| good | 4 | alpha 2 (6) | - | - | 2.0 |" in shown
     assert r"a \<b\>\|\* c\_d" in shown
 
 
