@@ -15,7 +15,6 @@ import numpy as np
 
 from rerank.collections import Collection, Document, Query
 from rerank.collections.demo import DemoCollection, summary
-from rerank.collections.texts import Texts
 from rerank.errors import UserError
 from rerank.lists.build import build_lists
 from rerank.lists.data import Data, ListsData
@@ -27,6 +26,7 @@ from rerank.progress import working
 from rerank.retrieval.bm25 import BM25, build_index
 from rerank.retrieval.runs import Run, Scored, read_run, write_run
 from rerank.storage.files import atomic_folder, atomic_write
+from rerank.tasks.retrieve import retrieve
 
 if TYPE_CHECKING:
     from rerank.evaluation.compare import Comparison
@@ -41,23 +41,14 @@ HELD_OUT = "cut a string into pieces at a separator"
 DEPTH = 50
 WEIGHT = 0.5
 """BM25's share in the interpolated run: equal shares, fixed beforehand, so that nothing is tuned on the questions."""
-WEAK_QUERIES = 1500
-"""First sentences that are looked up; only those whose own docstring BM25 finds teach anything, fewer than half."""
+WEAK_QUERIES = "first-sentences:1000"
+"""Queries that are looked up; only those whose own docstring BM25 finds teach anything."""
 NEGATIVES = 7
 WARM_UP = "warm-up"
 ANSWERS = "answers.json"
 SEED = 42
 MEASURES = "nDCG@10 RR"
 MODEL: dict[str, Any] = {"query_length": 32, "document_length": 64, "dropout": 0.0}
-
-
-def weak_collection(demo: Collection, count: int, seed: int) -> Texts:
-    """Docstrings without their first sentence; some of those sentences are the queries, each relevant for its own."""
-    parts = [(document.id, *summary(document)) for document in demo.documents()]
-    useful = [(name, first) for name, first, _ in parts if len(first.split()) >= 4]
-    chosen = np.random.default_rng(seed).choice(len(useful), size=min(count, len(useful)), replace=False)
-    queries = dict(useful[i] for i in sorted(chosen))
-    return Texts({name: rest for name, _, rest in parts}, queries, {name: {name: 1} for name in queries}, "demo-weak")
 
 
 def run_demo(output: Path, ask: str | None = None, full: bool = False) -> None:
@@ -97,8 +88,8 @@ def _build(output: Path, question: str, full: bool) -> None:
         _write_answers(demo, index, output)
     log.info("2/4  MiniLM, a small language model, learns to read docstrings: it sees the first sentence of each,")
     log.info("     and picks the text that followed it from %d others.", NEGATIVES)
-    weak = weak_collection(demo, WEAK_QUERIES, SEED)
-    _lists(weak, output / "weak-lists", build_index(weak))
+    if not (output / "weak-lists").is_dir():
+        retrieve("demo", queries=WEAK_QUERIES, depth=DEPTH, output=str(output / "weak-lists"))
     with working("importing PyTorch"):
         from rerank.training.fit import fit
     sampler = PositivesNegatives(positives=1, negatives=NEGATIVES)

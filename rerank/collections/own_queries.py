@@ -22,8 +22,11 @@ WORDS = (3, 64)
 REST = 5
 """Words that a document has at least without its title."""
 
-SENTENCE = re.compile(r"(?<=[.!?])[\"')\]]*\s+(?=[^a-z\s])")
-"""Where a sentence ends: a full stop, and then white space and no small letter."""
+SENTENCE = re.compile(r"(?<=[.!?])[\"')\]]*\s+(?=[^a-z\s])|\n\s*\n")
+"""Where a sentence ends: a full stop, and then white space and no small letter; or an empty line."""
+
+HEADING = re.compile(r"[^\n]*[^\s.!?][^\S\n]*\n\s*\n")
+"""A first line that is no sentence, and an empty line below it."""
 
 
 def title(text: str) -> tuple[str, str]:
@@ -33,9 +36,11 @@ def title(text: str) -> tuple[str, str]:
 
 
 def first_sentence(text: str) -> tuple[str, str]:
-    """The first sentence of a text, and the others."""
-    first, *rest = SENTENCE.split(text, maxsplit=1)
-    return first, "".join(rest)
+    """The first sentence of a text, and the others; a heading above it stays with these."""
+    heading = HEADING.match(text)
+    start = heading.end() if heading else 0
+    first, *rest = SENTENCE.split(text[start:], maxsplit=1)
+    return first, text[:start] + "".join(rest)
 
 
 KINDS: dict[str, Callable[[str], tuple[str, str]]] = {"titles": title, "first-sentences": first_sentence}
@@ -98,7 +103,7 @@ class OwnQueries:
 
     def fingerprint(self) -> str:
         """Changes where the documents do, or what is taken from them."""
-        return digest(self.source.fingerprint(), self.kind)
+        return digest(self.source.fingerprint(), self.kind, "2")
 
     def _parts(self, text: str) -> tuple[str, str]:
         """The query that a document gives, empty where it gives none, and the document without it."""

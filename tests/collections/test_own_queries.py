@@ -35,6 +35,21 @@ def test_first_sentences() -> None:
     assert own.qrels().keys() == texts.keys()
 
 
+def test_a_heading_stays_above_the_rest() -> None:
+    texts = {
+        "heading": "span(a, b)\n\nReturn the span of two wings\n\nNeither of the wings changes.",
+        "sentence": "Kites fly in wind. So do we.\n\nKites have lines, and wings have none.",
+        "line": "span(a, b)\nReturn the span of wings. Neither of the wings changes.",
+    }
+    own = OwnQueries(Texts(texts, {"q": "a query"}), "first-sentences")
+    taken = {query.id: query.text for query in own.queries()}
+    assert taken["heading"] == "Return the span of two wings", "a sentence ends where a paragraph does"
+    assert taken["sentence"] == "Kites fly in wind."
+    assert taken["line"] == "span(a, b) Return the span of wings."
+    rest = {document.id: document.text for document in own.documents()}
+    assert rest["heading"] == "span(a, b)\n\nNeither of the wings changes."
+
+
 @pytest.mark.parametrize("kind", ["titles", "first-sentences"])
 def test_no_document_holds_its_query_any_more_and_none_is_lost(kind: str) -> None:
     own = OwnQueries(TEXTS, kind)
