@@ -50,6 +50,9 @@ END = 5.0
 LATE = 1.2
 """Times the hours after which the ladder says what took so long."""
 
+SHOWN = "other evidence"
+"""The rung that is shown and does not stay where there is a fusion: one column is a fusion whose other weights are 0."""
+
 MOST_FUSED = 4
 """Columns that are fused at most: the first stage and the best of the others."""
 
@@ -177,10 +180,13 @@ class Climb:
             steps.append(step)
         if not steps:
             raise UserError(f"nothing ranks these lists: {'; '.join(f'{k}: {v}' for k, v in left_out.items())}")
+        names = [step["name"] for step in steps]
+        able = [step for step in steps if step["name"] != SHOWN or "fused" not in names or step is steps[0]]
+        stays = dict(zip((step["name"] for step in able), kept([step["values"] for step in able]), strict=True))
         below = None
-        for step, stays in zip(steps, kept([step["values"] for step in steps]), strict=True):
-            step |= {"kept": stays, "below": below}
-            below = step["name"] if stays else below
+        for step in steps:
+            step |= {"kept": stays.get(step["name"], False), "below": below}
+            below = step["name"] if step["kept"] else below
         return steps, left_out
 
     def _step(self, name: str, make: Callable[[], dict[str, Any] | str]) -> dict[str, Any]:
