@@ -51,7 +51,7 @@ LATE = 1.2
 """Times the hours after which the ladder says what took so long."""
 
 SHOWN = "other evidence"
-"""The rung that is shown and does not stay where there is a fusion: one column is a fusion whose other weights are 0."""
+"""The rung that is shown and does not stay where there is a fusion, of which one column is a case."""
 
 MOST_FUSED = 4
 """Columns that are fused at most: the first stage and the best of the others."""
