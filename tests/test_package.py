@@ -39,10 +39,10 @@ FLOORS = {
     "training": 11,
     "serving": 11,
     "experiments": 12,
-    "demo": 12,
     "ladder": 13,
     "tasks": 14,
-    "commands": 15,
+    "demo": 15,
+    "commands": 16,
 }
 """What a room may import: rooms with a smaller number. Rooms of one number know nothing of each other."""
 
