@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -17,18 +15,17 @@ import numpy as np
 from rerank.errors import UserError
 from rerank.evaluation.beside import beside
 from rerank.evaluation.weights import GRID, search_weights
+from rerank.ladder.budget import Budget
 from rerank.ladder.choose import kept
 from rerank.ladder.own import own_lists
-from rerank.ladder.plan import BATCH, OWN, Plan, passes, planned, training, whole
+from rerank.ladder.plan import OWN, SEEDS, SHARES, Plan, planned, training, whole
 from rerank.ladder.result import LADDER, Ladder, Rung, write_ladder
-from rerank.ladder.split import Ranker, Split
+from rerank.ladder.split import AVERAGES, DOCUMENTS, TRAININGS, Ranker, Split
 from rerank.lists.columns import as_name
 from rerank.lists.view import Lists
 from rerank.models.average import average_models
-from rerank.models.load import load_model
 from rerank.models.mixed import write_ranker
 from rerank.progress import heard, log_file
-from rerank.scoring.shared import scores_by
 from rerank.settings.ranges import Count, NotNegative, Seed, check_arguments
 from rerank.storage.arrow import Array
 from rerank.storage.hashes import read_sealed, write_sealed
@@ -40,24 +37,11 @@ log = logging.getLogger("rerank")
 PLAN = "plan.json"
 """Whose ladder a folder holds; the first file that is written."""
 
-SEEDS = 3
-PROBE = 8
-"""Steps whose pace says what fits into the hours, and lists that are scored for it."""
-
-END = 5.0
-"""Seconds that tables, intervals and the page take at the end, about."""
-
-LATE = 1.2
-"""Times the hours after which the ladder says what took so long."""
-
 SHOWN = "other evidence"
 """The rung that is shown and does not stay where there is a fusion, of which one column is a case."""
 
 MOST_FUSED = 4
 """Columns that are fused at most: the first stage and the best of the others."""
-
-SHARES = (0.25, 0.5, 0.75)
-"""Shares of the seeds' mean in its average with what they started from."""
 
 
 def auto(
@@ -81,7 +65,8 @@ def auto(
 
     Args:
         train: lists to train on: a folder, a feature file, or lists.
-        validation: lists to choose on; None keeps a share of the training queries back.
+        validation: lists to choose on; None keeps a share of the training queries back. What no judgment trains is
+            judged on training queries, too, where these are fewer than 500.
         test: lists to measure every rung on.
         model: names of text models, or ``LightGBM``, ``MLP`` and the like for feature vectors; an embedding model also
             gives a column of cosines. None takes MiniLM, or LightGBM.
@@ -149,12 +134,12 @@ class Climb:
     """
 
     def __init__(self, plan: Plan, folder: Path, started: float) -> None:
-        self.plan, self.folder, self._started = plan, folder, started
+        self.plan, self.folder = plan, folder
         self.validation = Split(folder, "validation", plan.monitor, plan.held)
         self.columns = plan.columns
         self.done: dict[str, dict[str, Any]] = {}
+        self.budget = Budget(plan, folder, started, self.validation, self.done)
         self._weights: dict[bytes, Ranker] = {}
-        self._earlier = 0.0
 
     def all(self) -> tuple[list[dict[str, Any]], dict[str, str]]:
         """The rungs, lowest first, each with whether it is kept; and why others are left out."""
@@ -197,7 +182,7 @@ class Climb:
             content = {"left out": made} if isinstance(made, str) else made
             write_sealed(path, {"name": name} | content | {"seconds": round(time.perf_counter() - begun, 1)})
         else:
-            self._earlier += read_sealed(path)["seconds"]
+            self.budget.earlier += read_sealed(path)["seconds"]
         step = read_sealed(path)
         if "left out" not in step:
             columns = tuple(step["columns"].items())
@@ -297,7 +282,7 @@ class Climb:
             own = own_lists(Lists.open(self.folder / "lists" / "train").with_added(), others, folder)
         except UserError as error:
             return str(error)
-        if not self._budget((start, kind))["documents"]:
+        if not self.budget.way((start, kind))["documents"]:
             return f"a pass over {len(own)} of the documents' own queries does not fit into {self.plan.hours:g} hours"
         made, left_out = self._trained(start, kind, 1, 1, OWN), own.store.manifest["retriever"]["left_out"]
         same = f", {left_out} more are validation or test queries and left out" if left_out else ""
@@ -327,8 +312,8 @@ class Climb:
         starts = self._starts()
         if why := next((why for name, kind in starts if (why := self._untrainable(kind, name))), ""):
             return why
-        budget = self._budget(starts[0])
-        seeds = budget["seeds"]
+        way = self.budget.way(starts[0])
+        seeds = way["seeds"]
         if not seeds:
             return f"one pass over the training lists does not fit into {self.plan.hours:g} hours"
         made: list[Ranker] = []
@@ -336,8 +321,8 @@ class Climb:
             begun = time.perf_counter()
             for model, kind in starts:
                 if seed == 1 or kind != "trees":  # seeds change no tree
-                    made.append(self._trained(model, kind, seed, budget["passes"]))
-            if seed < seeds and self._left() - self._after(budget, seeds) < time.perf_counter() - begun:
+                    made.append(self._trained(model, kind, seed, way["passes"]))
+            if seed < seeds and self.budget.left - self.budget.after(way, seeds) < time.perf_counter() - begun:
                 seeds = seed
                 break
         note = "" if seeds == SEEDS else f"{seeds} of {SEEDS} seeds fit into {self.plan.hours:g} hours"
@@ -345,81 +330,9 @@ class Climb:
 
     def _trained(self, model: str, kind: str, seed: int, epochs: int, on: str = "train") -> Ranker:
         own = "" if kind in ("head", "encoder", "embedding") else f"{model}-"
-        name = "trainings/documents" if on == OWN else f"trainings/{own}seed-{seed}"
+        name = DOCUMENTS if on == OWN else f"{TRAININGS}{own}seed-{seed}"
         fit(training(model, kind, self.folder / "lists" / on, seed, epochs, self.plan.monitor), self.folder / name)
         return Ranker(f"{name}/best")
-
-    def _left(self) -> float:
-        """Seconds that are left of the hours."""
-        return float("inf") if self.plan.hours is None else 3600 * self.plan.hours - self._gone()
-
-    def _gone(self) -> float:
-        """Seconds since the ladder was begun, those between processes not counted."""
-        return self._earlier + time.perf_counter() - self._started
-
-    def _budget(self, start: tuple[str, str]) -> dict[str, Any]:
-        """What there is time for: documents alone, how many seeds, and how many passes each."""
-        wanted = passes(len(self.plan.lists["train"]))
-        if self.plan.hours is None or start[1] in ("trees", "network"):
-            return {"documents": True, "seeds": SEEDS, "passes": wanted}
-        path = self.folder / "budget.json"
-        if not path.is_file():
-            pace = self._pace(start) if self._left() > END else {}
-            ways = [(False, 0, 0), (False, 1, 1), (False, 1, 2), (True, 1, 2), (True, 2, 2), (True, 3, wanted)]
-            found = [dict(zip(("documents", "seeds", "passes"), way, strict=True)) | pace for way in ways]
-            fits = [way for way in found if pace and self._cost(way) < self._left()]
-            write_sealed(path, (fits or found[:1])[-1])
-            log.info("what fits into %g hours: %s", self.plan.hours, (fits or found[:1])[-1])
-        return read_sealed(path)
-
-    def _cost(self, way: dict[str, Any]) -> float:
-        """Seconds until the end, of what there may be time for."""
-        folder = self.folder / "lists" / OWN
-        own = 8 * len(Lists.open(folder)) if way["documents"] and folder.is_dir() else 0
-        judged = way["seeds"] * way["passes"] * len(self.plan.lists["train"]) * way["documents a list"]
-        trainings = (way["documents"] + way["seeds"]) * way["seconds to begin"]
-        rows = way["documents"] * self.validation.lists.size + way["seeds"] * self._rows()["validation"]
-        scored = rows * way["seconds to score"]
-        return trainings + (own + judged) * way["seconds to train"] + scored + self._after(way, way["seeds"])
-
-    def _rows(self) -> dict[str, int]:
-        """Candidates of the lists that what judgments trained is measured on."""
-        held = self.validation.lists.select(self.validation.held)
-        return {"validation": held.size, "test": self.plan.lists["test"].size if "test" in self.plan.lists else 0}
-
-    def _after(self, way: dict[str, Any], seeds: int) -> float:
-        """Seconds of what comes after the trainings: averages and their scores, and the test lists."""
-        if "seconds to score" not in way:
-            return END
-        rows = self._rows()
-        averages = ((seeds > 1) + len(SHARES)) * rows["validation"] if seeds else 0
-        models = ("as published" in self.done) + way["documents"] + 3 * (seeds > 0)
-        share = rows["test"] / max(1, rows["validation"])
-        cosines = self.done["other evidence"]["seconds"] if "other evidence" in self.done else 0.0
-        return (averages + models * rows["test"]) * way["seconds to score"] + share * cosines + END
-
-    def _pace(self, start: tuple[str, str]) -> dict[str, float]:
-        """Seconds of a document, in a training of a few steps and in scoring a few lists, and of a training's start."""
-        place, begun = self.folder / "trainings" / "pace", time.perf_counter()
-        shutil.rmtree(place, ignore_errors=True)
-        fit(training(*start, self.folder / "lists" / "train", 0, 1, self.plan.monitor, PROBE), place)
-        took = time.perf_counter() - begun
-        lines = [json.loads(line) for line in (place / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-        last = [line for line in lines if "lists/s" in line][-1]
-        score, lists = scores_by(load_model(place / "best", mix=False), "auto", None), self.validation.lists
-        some = lists.select(np.unique(np.linspace(0, len(lists) - 1, PROBE).astype(int)))
-        score(some.select([0]), "first")  # tokens, kernels
-        begun = time.perf_counter()
-        score(some, "some")
-        scoring = (time.perf_counter() - begun) / some.size
-        shutil.rmtree(place)
-        steps = sum("lists/s" in line for line in lines)
-        return {
-            "seconds to begin": max(0.0, took - steps * BATCH / last["lists/s"]),
-            "seconds to train": 1 / last["documents/s"],
-            "documents a list": last["documents/s"] / last["lists/s"],
-            "seconds to score": scoring,
-        }
 
     def _averaged(self) -> dict[str, Any] | str:
         if "fine-tuned" not in self.done:
@@ -429,11 +342,11 @@ class Climb:
             return "models of feature vectors start from different weights"
         parts: dict[str, tuple[list[str], list[float] | None]] = {}
         if len(seeds) > 1:
-            parts["averages/seeds"] = seeds, None
+            parts[f"{AVERAGES}seeds"] = seeds, None
         if (start := self._starts()[0])[1] == "head":
             for share in SHARES:
                 shares = [1 - share, *[share / len(seeds)] * len(seeds)]
-                parts[f"averages/start-and-{share:g}-seeds"] = [start[0], *seeds], shares
+                parts[f"{AVERAGES}start-and-{share:g}-seeds"] = [start[0], *seeds], shares
         if not parts:
             return "there is one seed, from a head that was drawn"
         for name, (models, weights) in parts.items():
@@ -497,12 +410,11 @@ class Climb:
 
     def _late(self, steps: Sequence[dict[str, Any]], testing: float) -> list[str]:
         """What took so long, where the hours were not kept; nothing where they were, or none was asked for."""
-        hours = self.plan.hours
-        if not hours or self._gone() < LATE * 3600 * hours:
+        if not self.budget.late:
             return []
         parts = sorted([(testing, "test lists"), *((step["seconds"], step["name"]) for step in steps)], reverse=True)
         longest = ", ".join(f"{name} {seconds:.0f} s" for seconds, name in parts[:3])
-        return [f"It took {self._gone() / 3600:.2g} hours, not {hours:g}: {longest}."]
+        return [f"It took {self.budget.gone / 3600:.2g} hours, not {self.plan.hours:g}: {longest}."]
 
     def _beside(self, ours: Array, theirs: Array, against: str) -> dict[str, Any] | None:
         found = beside(ours[None], theirs[None], self.plan.monitor, against)

@@ -42,10 +42,16 @@ FEW = 50
 OWN = "own"
 """The folder of the lists from documents alone."""
 
+SEEDS = 3
+"""Seeds that a model is trained with, if there is time."""
+
+SHARES = (0.25, 0.5, 0.75)
+"""Shares of the seeds' mean in its average with what they started from."""
+
 BATCH = 4
 """Lists of an optimizer step of a text model."""
 
-EVIDENCE = 200
+EVIDENCE = 500
 """Queries that judge what no judgment trained: training queries make up for what the validation lists have fewer."""
 
 STEPS = 300
@@ -242,7 +248,7 @@ def _identity(
         columns["train"] = lists["train"].store.column_names
     texts = lists["train"].store.has_text
     return {
-        "ladder": 2,
+        "ladder": 3,
         "lists": {
             name: split_hashes(whole(some) if name == "train" else some, columns[name]) for name, some in lists.items()
         },

@@ -19,8 +19,11 @@ from rerank.models.mixed import Mixed
 from rerank.scoring.shared import scores_by
 from rerank.storage.arrow import Array
 
-JUDGED = ("trainings/seed-", "trainings/LightGBM", "trainings/XGBoost", "trainings/MLP", "trainings/Self", "averages/")
-"""How the folders of models begin that learned from judgments."""
+TRAININGS, AVERAGES = "trainings/", "averages/"
+"""How the names of models begin that are trained here, and of their averages."""
+
+DOCUMENTS = f"{TRAININGS}documents"
+"""The model that learned from documents alone."""
 
 FOLDS = 5
 """Folds of the validation queries: what is tuned is worth what it has on queries that it was not tuned on."""
@@ -62,7 +65,8 @@ class Ranker:
     @property
     def judged(self) -> bool:
         """Whether judgments of training queries made its model."""
-        return self.model is not None and self.model.startswith(JUDGED)
+        name = self.model or ""
+        return name.startswith((TRAININGS, AVERAGES)) and not name.startswith(f"{DOCUMENTS}/")
 
 
 class Split:
