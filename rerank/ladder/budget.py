@@ -78,7 +78,8 @@ class Budget:
         path = self.folder / "budget.json"
         if not path.is_file():
             pace = self._pace(start) if self.left > END else {}
-            ways = [(False, 0, 0), (False, 1, 1), (False, 1, 2), (True, 1, 2), (True, 2, 2), (True, 3, wanted)]
+            judged = [(1, 2), *((seeds, wanted) for seeds in range(1, SEEDS + 1))]
+            ways = [(False, 0, 0), (False, 1, 1), (False, 1, 2), *((True, *each) for each in judged)]
             options = [dict(zip(("documents", "seeds", "passes"), way, strict=True)) | pace for way in ways]
             fits = [way for way in options if pace and self._cost(way) < self.left]
             write_sealed(path, (fits or options[:1])[-1])
