@@ -359,6 +359,17 @@ def test_one_rung_has_to_gain_what_changed_signs_do_one_time_in_a_hundred() -> N
     assert kept([base, base]) == kept([base, base - 0.1]) == [True, False]
 
 
+def test_rungs_are_compared_over_the_queries_that_neither_has_learned_from() -> None:
+    rng = np.random.default_rng(0)
+    base = rng.random(60)
+    trained = np.where(np.arange(60) < 30, base + 0.2 + 0.1 * rng.normal(size=60), np.nan)
+    for elsewhere in (-1.0, 0.0, 1.0):  # what the first stage is worth on what the other has learned from
+        first = np.where(np.arange(60) < 30, base, elsewhere)
+        assert kept([first, trained]) == kept([base[:30], trained[:30]]) == [True, True]
+        assert kept([first, trained - 0.2])[1] == kept([base[:30], trained[:30] - 0.2])[1]
+    assert kept([base, trained, np.where(np.arange(60) < 30, trained, base)]) == [True, True, False]
+
+
 def ladders(rng: np.random.Generator, queries: int, gains: list[float]) -> list[np.ndarray]:
     """Values of rungs that agree with one another more than with the first, as those of one model do."""
     level, common = rng.beta(0.3, 0.7, size=queries), rng.normal(size=queries)
