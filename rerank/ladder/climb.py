@@ -19,7 +19,7 @@ from rerank.ladder.budget import Budget
 from rerank.ladder.choose import kept
 from rerank.ladder.own import own_lists
 from rerank.ladder.plan import OWN, SEEDS, SHARES, Plan, planned, training, whole
-from rerank.ladder.result import LADDER, Ladder, Rung, write_ladder
+from rerank.ladder.result import LADDER, Ladder, Rung, write_ladder, write_values
 from rerank.ladder.split import AVERAGES, DOCUMENTS, TRAININGS, Ranker, Split
 from rerank.lists.columns import as_name
 from rerank.lists.view import Lists
@@ -380,9 +380,11 @@ class Climb:
         if "test" in self.plan.lists:
             on, test = "test", Split(self.folder, "test", self.plan.monitor)
             self.cosines(test)
-            values = {step["name"]: test.values(step["ranker"]) for step in steps}
+            values, queries = {step["name"]: test.values(step["ranker"]) for step in steps}, test.lists.query_ids
         else:
             values = {name: of[self.validation.held] for name, of in values.items()}
+            queries = self.validation.lists.select(self.validation.held).query_ids
+        write_values(self.folder, queries, values)
         rungs = []
         for step in steps:
             first, below = (
@@ -404,9 +406,9 @@ class Climb:
                 seconds=step["seconds"],
             )
             rungs.append(rung)
-        queries = {name: len(lists) for name, lists in self.plan.lists.items()} | {"validation": self.plan.held}
+        counts = {name: len(lists) for name, lists in self.plan.lists.items()} | {"validation": self.plan.held}
         notes = [*self.plan.notes, *self._late(steps, time.perf_counter() - begun)]
-        return Ladder(self.folder, self.plan.monitor, rungs, left_out, notes, queries, on)
+        return Ladder(self.folder, self.plan.monitor, rungs, left_out, notes, counts, on)
 
     def _late(self, steps: Sequence[dict[str, Any]], testing: float) -> list[str]:
         """What took so long, where the hours were not kept; nothing where they were, or none was asked for."""
