@@ -6,13 +6,13 @@ import json
 import logging
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from rerank.ladder.plan import BATCH, OWN, SEEDS, SHARES, Plan, passes, training
+from rerank.ladder.plan import BATCH, OWN, SHARES, Plan, passes, training
 from rerank.ladder.split import Split
 from rerank.lists.view import Lists
 from rerank.models.load import load_model
@@ -66,59 +66,89 @@ class Budget:
         """Whether the hours were not kept."""
         return bool(self.plan.hours) and self.gone > LATE * 3600 * (self.plan.hours or 0.0)
 
-    def way(self, start: tuple[str, str]) -> dict[str, Any]:
-        """What there is time for: documents alone, how many seeds, and how many passes each.
+    def documents(self, start: tuple[str, str]) -> bool:
+        """Whether there is time for documents alone, and two passes over the judged lists after it.
+
+        Args:
+            start: the model that is trained, and what it is.
+        """
+
+        def fits() -> bool:
+            if self.left < END:
+                return False
+            pace = self._pace(start)
+            own = 8 * len(Lists.open(self.folder / "lists" / OWN)) * pace["seconds to train"]
+            scored = (self.validation.lists.size + self._rows("test")) * pace["seconds to score"]
+            alone = pace["seconds to begin"] + own + scored
+            return alone + self._seed(pace) + 2 * self._pass(pace) + self.after(start, 1) < self.left
+
+        return self.plan.hours is None or bool(self._decided("documents", fits))
+
+    def passes(self, start: tuple[str, str]) -> int:
+        """How many passes over the judged lists there is time for, by one seed; at most as many as are wanted.
 
         Args:
             start: the model that is trained, and what it is.
         """
         wanted = passes(len(self.plan.lists["train"]))
         if self.plan.hours is None or start[1] in ("trees", "network"):
-            return {"documents": True, "seeds": SEEDS, "passes": wanted}
-        path = self.folder / "budget.json"
-        if not path.is_file():
-            pace = self._pace(start) if self.left > END else {}
-            judged = [(1, 2), *((seeds, wanted) for seeds in range(1, SEEDS + 1))]
-            ways = [(False, 0, 0), (False, 1, 1), (False, 1, 2), *((True, *each) for each in judged)]
-            options = [dict(zip(("documents", "seeds", "passes"), way, strict=True)) | pace for way in ways]
-            fits = [way for way in options if pace and self._cost(way) < self.left]
-            write_sealed(path, (fits or options[:1])[-1])
-            log.info("what fits into %g hours: %s", self.plan.hours, (fits or options[:1])[-1])
-        return read_sealed(path)
+            return wanted
 
-    def after(self, way: dict[str, Any], seeds: int) -> float:
-        """Seconds of what comes after the trainings: averages and their scores, and the test lists.
+        def most() -> int:
+            if self.left < END:
+                return 0
+            pace = self._pace(start)
+            room = self.left - self._seed(pace) - self.after(start, 1)
+            fit = int(np.clip(room // self._pass(pace), 0, wanted))
+            log.info("%d of %d passes of a seed fit into %g hours", fit, wanted, self.plan.hours)
+            return fit
+
+        return int(self._decided("passes", most))
+
+    def after(self, start: tuple[str, str], seeds: int) -> float:
+        """Seconds of what comes after the training of the seeds: averages and their scores, and the test lists.
 
         Args:
-            way: what is done, as `way` says it.
+            start: the model that is trained, and what it is.
             seeds: how many seeds are trained.
         """
-        if "seconds to score" not in way:
+        if self.plan.hours is None or start[1] in ("trees", "network"):
             return END
-        rows = self._rows()
-        averages = ((seeds > 1) + len(SHARES)) * rows["validation"] if seeds else 0
-        models = ("as published" in self.done) + way["documents"] + 3 * (seeds > 0)
-        share = rows["test"] / self.validation.lists.size
+        models = sum(name in self.done for name in ("as published", "from documents alone")) + 3
+        rows = ((seeds > 1) + len(SHARES)) * self._rows("validation") + models * self._rows("test")
+        share = self._rows("test") / self.validation.lists.size
         cosines = self.done["other evidence"]["seconds"] if "other evidence" in self.done else 0.0
-        return (averages + models * rows["test"]) * way["seconds to score"] + share * cosines + END
+        return rows * self._pace(start)["seconds to score"] + share * cosines + END
 
-    def _cost(self, way: dict[str, Any]) -> float:
-        """Seconds until the end, of what there may be time for."""
-        folder = self.folder / "lists" / OWN
-        own = 8 * len(Lists.open(folder)) if way["documents"] and folder.is_dir() else 0
-        judged = way["seeds"] * way["passes"] * len(self.plan.lists["train"]) * way["documents a list"]
-        trainings = (way["documents"] + way["seeds"]) * way["seconds to begin"]
-        rows = way["documents"] * self.validation.lists.size + way["seeds"] * self._rows()["validation"]
-        scored = rows * way["seconds to score"]
-        return trainings + (own + judged) * way["seconds to train"] + scored + self.after(way, way["seeds"])
+    def _seed(self, pace: Mapping[str, float]) -> float:
+        """Seconds of one seed but for its passes: its beginning, and its scores on validation."""
+        return pace["seconds to begin"] + self._rows("validation") * pace["seconds to score"]
 
-    def _rows(self) -> dict[str, int]:
+    def _pass(self, pace: Mapping[str, float]) -> float:
+        """Seconds of one pass over the judged lists."""
+        return len(self.plan.lists["train"]) * pace["documents a list"] * pace["seconds to train"]
+
+    def _rows(self, name: str) -> int:
         """Candidates of the lists that what judgments trained is measured on."""
-        held = self.validation.lists.select(self.validation.held)
-        return {"validation": held.size, "test": self.plan.lists["test"].size if "test" in self.plan.lists else 0}
+        if name == "validation":
+            return self.validation.lists.select(self.validation.held).size
+        return self.plan.lists[name].size if name in self.plan.lists else 0
+
+    def _decided(self, name: str, decide: Callable[[], Any]) -> Any:
+        """What was decided, by this process or by one that was killed later."""
+        path = self.folder / "budget.json"
+        if not (path.is_file() and name in read_sealed(path)):
+            decision = decide()  # which may decide something else first
+            write_sealed(path, (read_sealed(path) if path.is_file() else {}) | {name: decision})
+        return read_sealed(path)[name]
 
     def _pace(self, start: tuple[str, str]) -> dict[str, float]:
-        """Seconds of a document, in a training of a few steps and in scoring a few lists, and of a training's start."""
+        """Seconds of a document, in training and in scoring, and of a training's start."""
+        pace: dict[str, float] = self._decided("pace", lambda: self._measured(start))
+        return pace
+
+    def _measured(self, start: tuple[str, str]) -> dict[str, float]:
+        """The same, from a training of a few steps and the scores of a few lists."""
         place, begun = self.folder / "trainings" / "pace", time.perf_counter()
         shutil.rmtree(place, ignore_errors=True)
         fit(training(*start, self.folder / "lists" / "train", 0, 1, self.plan.monitor, PROBE), place)

@@ -282,7 +282,7 @@ class Climb:
             own = own_lists(Lists.open(self.folder / "lists" / "train").with_added(), others, folder)
         except UserError as error:
             return str(error)
-        if not self.budget.way((start, kind))["documents"]:
+        if not self.budget.documents((start, kind)):
             return f"a pass over {len(own)} of the documents' own queries does not fit into {self.plan.hours:g} hours"
         made, left_out = self._trained(start, kind, 1, 1, OWN), own.store.manifest["retriever"]["left_out"]
         same = f", {left_out} more are validation or test queries and left out" if left_out else ""
@@ -312,20 +312,19 @@ class Climb:
         starts = self._starts()
         if why := next((why for name, kind in starts if (why := self._untrainable(kind, name))), ""):
             return why
-        way = self.budget.way(starts[0])
-        seeds = way["seeds"]
-        if not seeds:
+        epochs = self.budget.passes(starts[0])
+        if not epochs:
             return f"one pass over the training lists does not fit into {self.plan.hours:g} hours"
         made: list[Ranker] = []
-        for seed in range(1, seeds + 1):
+        for seed in range(1, SEEDS + 1):
             begun = time.perf_counter()
             for model, kind in starts:
                 if seed == 1 or kind != "trees":  # seeds change no tree
-                    made.append(self._trained(model, kind, seed, way["passes"]))
-            if seed < seeds and self.budget.left - self.budget.after(way, seeds) < time.perf_counter() - begun:
-                seeds = seed
+                    made.append(self._trained(model, kind, seed, epochs))
+            took = time.perf_counter() - begun
+            if seed < SEEDS and self.budget.left - self.budget.after(starts[0], seed + 1) < took:
                 break
-        note = "" if seeds == SEEDS else f"{seeds} of {SEEDS} seeds fit into {self.plan.hours:g} hours"
+        note = "" if seed == SEEDS else f"{seed} of {SEEDS} seeds fit into {self.plan.hours:g} hours"
         return self._best(made, note) | {"models": [ranker.model for ranker in made]}
 
     def _trained(self, model: str, kind: str, seed: int, epochs: int, on: str = "train") -> Ranker:
