@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         Ramp,
         RankNet,
         ReciprocalRank,
+        RegressionCompatible,
         Sigmoid,
         SmoothIAP,
         SmoothINDCG,

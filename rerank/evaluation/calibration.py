@@ -17,6 +17,12 @@ from rerank.evaluation.crossed import RESAMPLES, resampled
 PRECISIONS = (0.5, 0.8, 0.9)
 """Precisions that thresholds promise."""
 
+DOUBT = 0.05
+"""Probability with which a promised precision may be wrong."""
+
+START = 16
+"""Candidates above the first cut that is tested."""
+
 BINS = 10
 """Of equal width, of the reliability curve and the expected calibration error."""
 
@@ -155,27 +161,62 @@ def fitted(scores: np.ndarray, relevant: np.ndarray) -> tuple[float, float]:
     return a, float(weights[1] - a * center)
 
 
-def threshold(scores: np.ndarray, relevant: np.ndarray, precision: float) -> float | None:
-    """The lowest score above which, itself included, so large a share is relevant; None where there is none.
+def threshold(scores: np.ndarray, relevant: np.ndarray, query: np.ndarray, precision: float) -> float | None:
+    r"""The lowest score above which, itself included, so large a share can be promised to be relevant.
 
-    >>> threshold(np.array([4.0, 3.0, 2.0, 1.0]), np.array([True, False, True, False]), 0.6)
-    2.0
+    A cut passes where a share like the one above it has a probability of at most :math:`\delta` if the true one is
+    lower (Clopper and Pearson 1934). Candidates of one query resemble each other, so those above count as
+    :math:`(\sum_q m_q)^2 / \sum_q m_q^2`, as many as if the :math:`m_q` of a query were all alike (Kish 1965). The
+    lowest of many cuts that happen to pass would promise too much: they are tested in a fixed order instead, from the
+    highest 16, 64, 256, … candidates downwards, until one fails, with the confidence divided by the number of these
+    starts (Angelopoulos et al. 2021, "Learn then Test", arXiv 2110.01052). That any cut which is passed has a lower
+    precision, among queries like these, then has a probability of at most :math:`\delta = 0.05`.
+
+    Args:
+        scores: raw scores ``[n]``.
+        relevant: which are relevant, ``[n]`` bool.
+        query: the query of each, ``[n]``.
+        precision: the share that is promised.
+
+    Returns:
+        The score; None where no share so large can be promised.
+
+    >>> scores = np.arange(100.0, 0.0, -1.0)
+    >>> threshold(scores, scores > 60, np.arange(100), 0.5)  # 40 of 63 would be luck in 2.1 % of cases, of 64 in 3.0 %
+    38.0
     """
+    from scipy.special import betainc
+
     order = np.argsort(-scores, kind="stable")
-    ranked = scores[order]
-    last = np.append(ranked[1:] != ranked[:-1], True)  # equal scores are above together
-    enough = last & (np.cumsum(relevant[order]) >= precision * np.arange(1, len(order) + 1))
-    return float(ranked[np.flatnonzero(enough)[-1]]) if enough.any() else None
+    ranked, of = scores[order], query[order]
+    last = np.flatnonzero(np.append(ranked[1:] != ranked[:-1], True))  # equal scores are above together
+    together = np.argsort(of, kind="stable")
+    first = np.flatnonzero(np.append(True, of[together][1:] != of[together][:-1]))
+    before = np.empty(len(of), dtype=np.int64)  # of the same query
+    before[together] = np.arange(len(of)) - np.repeat(first, np.diff(np.append(first, len(of))))
+    count = last + 1.0
+    units = count**2 / np.cumsum(2 * before + 1)[last]
+    hits = np.maximum(np.cumsum(relevant[order])[last] / count * units, 1e-300)
+    starts = np.searchsorted(count, [START * 4**power for power in range(30) if START * 4**power <= len(of)])
+    passed = betainc(hits, units - hits + 1, precision) <= DOUBT / max(len(starts), 1)
+    failed = np.flatnonzero(np.append(~passed, True))
+    lowest = max((failed[np.searchsorted(failed, start)] for start in starts if passed[start]), default=0)
+    return float(ranked[last[lowest - 1]]) if lowest else None
 
 
 def cross_fitted(
-    scores: np.ndarray, relevant: np.ndarray, fold: np.ndarray, precisions: Sequence[float] = PRECISIONS
+    scores: np.ndarray,
+    relevant: np.ndarray,
+    query: np.ndarray,
+    fold: np.ndarray,
+    precisions: Sequence[float] = PRECISIONS,
 ) -> tuple[np.ndarray, dict[float, np.ndarray]]:
     """Each candidate by what was fitted on the other folds.
 
     Args:
         scores: raw scores ``[n]``.
         relevant: which are relevant, ``[n]`` bool.
+        query: the query of each, ``[n]``.
         fold: the fold of each, ``[n]``.
         precisions: what thresholds promise.
 
@@ -188,6 +229,6 @@ def cross_fitted(
         a, b = fitted(scores[others], relevant[others])
         logits[own] = a * scores[own] + b
         for precision in precisions:
-            least = threshold(scores[others], relevant[others], precision)
+            least = threshold(scores[others], relevant[others], query[others], precision)
             above[precision][own] = False if least is None else scores[own] >= least
     return logits, above

@@ -39,6 +39,7 @@ _MODULES = {
     "distillation": ("MarginMSE", "KLDivergence"),
     "pairwise": ("RankNet", "PairwiseHinge", "PairwiseSoftmax"),
     "pointwise": ("RMSE", "MSE", "BCE"),
+    "regression_compatible": ("RegressionCompatible",),
 }
 _PARTS = {
     "terms": ("Term", "Terms"),

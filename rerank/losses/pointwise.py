@@ -15,11 +15,18 @@ from rerank.losses.known import KnownGradient
 from rerank.settings.ranges import Positive, Range
 
 
-class _Pointwise(KnownGradient):
-    """The mean of :meth:`each_document` over the documents of a list."""
+class EachDocument(KnownGradient):
+    """The mean of :meth:`each_document` over the documents of a list.
+
+    >>> class Push(EachDocument):
+    ...     def each_document(self, scores, labels, mask):
+    ...         return -labels * scores, -labels
+    >>> Push()(torch.tensor([[1.0, 2.0]]), torch.tensor([[0, 3]]))  # -(0 + 6) / 2
+    tensor(-3.)
+    """
 
     @abstractmethod
-    def each_document(self, scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    def each_document(self, scores: Tensor, labels: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """The loss of every document and its derivative, ``[B, N]`` each, to be overwritten."""
 
     def learnable(self, labels: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -29,14 +36,14 @@ class _Pointwise(KnownGradient):
     def value_and_gradient(
         self, scores: Tensor, labels: Tensor, mask: Tensor | None, seeds: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        values, slopes = self.each_document(scores, labels)
+        values, slopes = self.each_document(scores, labels, mask)
         if mask is None:
             return values.mean(dim=1), slopes.div_(scores.shape[1])
         pads, count = ~mask, mask.sum(dim=1, keepdim=True).clamp_(min=1)
         return values.masked_fill_(pads, 0.0).sum(dim=1).div_(count[:, 0]), slopes.masked_fill_(pads, 0.0).div_(count)
 
 
-class MSE(_Pointwise):
+class MSE(EachDocument):
     r"""Mean squared error of scores against grades, or any target.
 
     .. math:: \ell = \frac{1}{N} \sum_i (s_i - y_i)^2
@@ -54,12 +61,12 @@ class MSE(_Pointwise):
 
     target: ClassVar[Target] = "values"
 
-    def each_document(self, scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    def each_document(self, scores: Tensor, labels: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         error = scores - labels
         return error.square(), error.mul_(2)
 
 
-class RMSE(_Pointwise):
+class RMSE(EachDocument):
     r"""Root mean squared error of squashed scores against grades.
 
     .. math:: \ell = \sqrt{\frac{1}{N} \sum_i (L \, \sigma(s_i) - y_i)^2}
@@ -82,7 +89,7 @@ class RMSE(_Pointwise):
         super().__init__(reduction)
         self.levels = levels
 
-    def each_document(self, scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    def each_document(self, scores: Tensor, labels: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         chance = scores.sigmoid()
         error = (chance * self.levels).sub_(labels)
         return error.square(), chance.addcmul_(chance, chance, value=-1).mul_(error).mul_(2 * self.levels)
@@ -95,7 +102,7 @@ class RMSE(_Pointwise):
         return root, gradient.div_(2 * root[:, None])
 
 
-class BCE(_Pointwise):
+class BCE(EachDocument):
     r"""Binary cross-entropy of scores, taken as logits, against binarised grades.
 
     .. math:: \ell = -\frac{1}{N} \sum_i w \, b_i \ln \sigma(z_i) + (1 - b_i) \ln \sigma(-z_i), \quad
@@ -141,7 +148,7 @@ class BCE(_Pointwise):
         self.pos_weight = pos_weight
         self.prior = prior
 
-    def each_document(self, scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    def each_document(self, scores: Tensor, labels: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         target = (labels >= self.rel).to(scores.dtype)
         logits = scores if self.prior is None else scores + math.log(self.prior / (1 - self.prior))
         values = binary_cross_entropy_with_logits(logits, target, reduction="none")

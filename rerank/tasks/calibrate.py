@@ -89,8 +89,8 @@ def _calibrated(ranker: Model, lists: Lists, grade: int, place: str, test: Lists
     counts, relevant, query, unjudged = _relevant(lists, grade)
     own, fold = scores[counts].astype(float), drawn_folds(lists, FOLDS, 0)[query]
     a, b = fitted(own, relevant)
-    logits, above = cross_fitted(own, relevant, fold)
-    least = {precision: threshold(own, relevant, precision) for precision in PRECISIONS}
+    logits, above = cross_fitted(own, relevant, query, fold)
+    least = {precision: threshold(own, relevant, query, precision) for precision in PRECISIONS}
     validation, tested = _measured(lists, query, relevant, own, logits, list(above.values())), None
     if test is not None:
         there = _scores(ranker, test, "test")

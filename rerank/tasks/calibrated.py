@@ -57,7 +57,7 @@ class Calibrated:
         grade: the lowest grade that counts as relevant.
         unjudged: whether candidates without a judgment count as not relevant, as the judgments name no others.
         folded: whether the last layer has a and b, so that a sigmoid of the scores is the probability.
-        thresholds: for each promised precision the lowest probability; None where none reaches it.
+        thresholds: for each promised precision the lowest probability; None where it cannot be promised.
         validation: on the lists that it was fitted on, each query by what was fitted on the others.
         test: on others; None without.
     """
@@ -94,7 +94,7 @@ class Calibrated:
         thresholds = []
         for name, of in self._measured:
             for (precision, least), found in zip(self.thresholds.items(), of.found, strict=True):
-                cells = [name, f"{precision:g}", "-" if least is None else f"{least:.4f}", _precision(found)]
+                cells = [name, f"{precision:g}", "none" if least is None else f"{least:.4f}", _precision(found)]
                 thresholds.append(plain(*cells, f"{found.count / of.queries:.2f}", f"{found.recall:.3f}"))
         promises = ["queries", "precision", "probability from", "found, 95 % interval", "a query", "recall"]
         bins = [
@@ -123,6 +123,15 @@ class Calibrated:
             facts.append(
                 f"{name}: {of.lists}, {of.queries} queries, {of.n} candidates, {of.relevant} of them relevant (grade "
                 f"{self.grade} or more){how}."
+            )
+        facts.append(
+            "Above a threshold the precision is what is promised, or more, for queries like these: each threshold by "
+            "itself, with 95 % confidence."
+        )
+        if none := [f"{precision:g}" for precision, least in self.thresholds.items() if least is None]:
+            facts.append(
+                f"No threshold for {', '.join(none)}: too few candidates score high enough, or too few of those are "
+                "relevant. Calibrate with more queries, or cut by rank."
             )
         facts.append(
             "The judgments name relevant documents alone, so the others count as not relevant: these are probabilities "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -26,6 +27,7 @@ from rerank.losses import (
     PairwiseHinge,
     PairwiseSoftmax,
     RankNet,
+    RegressionCompatible,
     SoftmaxCE,
     WassRank,
 )
@@ -220,6 +222,42 @@ def test_pointwise_losses_are_means_over_documents() -> None:
     assert of(BCE(rel=3), [math.log(3), 0], [2, 0]) == pytest.approx((math.log(4) + LN2) / 2)
     assert of(BCE(pos_weight=5), [math.log(3), 0], [2, 0]) == pytest.approx((5 * math.log(4 / 3) + LN2) / 2)
     assert of(BCE(prior=0.2), [math.log(4), 0], [1, 0]) == pytest.approx((LN2 - math.log(0.8)) / 2)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.3, 0.9])
+def test_regression_compatible_is_least_where_probabilities_are_those_of_relevance(alpha: float) -> None:
+    """Whatever the labels' distribution, and whatever they have to do with each other; a sum with SoftmaxCE is not."""
+    rng = torch.Generator().manual_seed(0)
+    labels = (torch.rand(40, 5, generator=rng) < torch.tensor([0.9, 0.6, 0.5, 0.2, 0.1])).double()
+    labels[:, 1] = torch.where(labels[:, 0] > 0, labels[:, 1], labels[:, 4])
+    weights = torch.rand(40, generator=rng, dtype=torch.float64)  # the probability of each row of labels
+    true = weights @ labels / weights.sum()
+
+    def least(loss: Callable[[Tensor], Tensor]) -> Tensor:
+        scores = torch.zeros(5, dtype=torch.float64, requires_grad=True)
+        steps = torch.optim.LBFGS(
+            [scores], max_iter=500, tolerance_grad=1e-12, tolerance_change=0, line_search_fn="strong_wolfe"
+        )
+
+        def closure() -> Tensor:
+            steps.zero_grad()
+            value = loss(scores.expand(40, 5)) @ weights
+            value.backward()
+            return value
+
+        steps.step(closure)
+        return scores.detach().sigmoid()
+
+    found = least(lambda scores: RegressionCompatible(alpha, reduction="none")(scores, labels))
+    assert found == pytest.approx(true, abs=1e-6)
+    others = BCE(reduction="none"), SoftmaxCE(reduction="none")
+    spoiled = least(lambda scores: others[0](scores, labels) + others[1](scores, labels))
+    assert (spoiled - true).abs().max() > 0.02
+
+
+def test_regression_compatible_without_its_listwise_part_is_bce() -> None:
+    scores, labels = torch.randn(3, 7), torch.randint(0, 3, (3, 7))
+    assert RegressionCompatible(0.0)(scores, labels) == pytest.approx(BCE()(scores, labels))
 
 
 def test_margin_mse_is_over_all_pairs() -> None:
