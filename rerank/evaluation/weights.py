@@ -68,6 +68,8 @@ def tune_weights(
 
 def search_weights(count: int, mean: Mean, grid: Sequence[float] = GRID) -> tuple[float, ...]:
     """The search of :func:`tune_weights`, for whatever weights raise."""
+    if count == 1:
+        return (1.0,)
     alone = [tuple(float(i == j) for j in range(count)) for i in range(count)]
     return max((_climb(start, mean, grid) for start in (tuple([1 / count] * count), *alone)), key=mean)
 

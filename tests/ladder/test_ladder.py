@@ -224,6 +224,14 @@ def test_validation_is_kept_back_where_none_is_given(splits: dict[str, str], pub
     assert "fine-tuned" in ladder.left_out and not (tmp_path / "ladder" / "trainings").exists()
 
 
+def test_lists_of_one_column_are_mixed_with_a_model(splits: dict[str, str], published: str, tmp_path: Path) -> None:
+    shutil.copytree(splits["train"], tmp_path / "bare")
+    assert main(["add", f"--lists={tmp_path / 'bare'}", "--drop=good"]) == 0
+    ladder = rerank.auto(tmp_path / "bare", model=published, hours=0, output=tmp_path / "ladder")
+    assert [rung.name for rung in ladder.rungs] == ["first stage", "as published", "mixed"]
+    assert "bm25" in ladder.rungs[2].what
+
+
 def test_hours_bound_the_trainings(splits: dict[str, str], published: str, tmp_path: Path) -> None:
     ladder = rerank.auto(**splits, model=published, hours=1e-6, output=tmp_path / "ladder")
     assert "does not fit" in ladder.left_out["fine-tuned"]
