@@ -19,11 +19,12 @@ FLIPS, BATCH = 10_000, 1000
 def kept(values: Sequence[Array]) -> list[bool]:
     r"""Which rungs stay, lowest first; the first always does.
 
-    With :math:`t_r` the mean difference of rung :math:`r` from the highest that stays, over its standard error, the
-    next to stay is the lowest above with :math:`t_r > c`. That is asked again until there is none. So many rungs have
-    so many chances, and some say nearly the same; so :math:`c` is what :math:`\max_r t_r` exceeds one time in a hundred
-    where the differences of each query, those of all rungs together, change their sign at random (Westfall and Young
-    1993): as they may where no rung above is better.
+    With :math:`t_r` the mean difference of rung :math:`r` from the highest that stays, over its standard error, and
+    :math:`p_r` the chance of as much where the differences of each query change their sign at random, the next to stay
+    is the lowest above whose :math:`p_r` is one that the smallest :math:`p` of all rungs above falls to one time in a
+    hundred, the signs of a query changing for all of them together (Westfall and Young 1993). That is asked again until
+    there is none. So many rungs have many chances, some say nearly the same, and one that few queries judge, whose
+    :math:`t` is large by chance more often, does not raise the bar for the others.
 
     Args:
         values: the measure of each rung for each query, ``[Q]`` each; NaN where a rung has learned from the query's
@@ -33,27 +34,32 @@ def kept(values: Sequence[Array]) -> list[bool]:
     highest = 0
     while highest + 1 < len(values):
         above = np.stack([_difference(rung, values[highest]) for rung in values[highest + 1 :]])
-        found = np.flatnonzero(_t(np.ones((1, above.shape[1])), above)[0] > _threshold(above))
-        if not len(found):
+        better = np.flatnonzero(_chances(above) <= LEVEL)
+        if not len(better):
             break
-        highest += 1 + int(found[0])
+        highest += 1 + int(better[0])
         stays[highest] = True
     return stays
+
+
+def _chances(difference: Array) -> Array:
+    """For each of ``[R, Q]`` differences the chance that noise has one rung as far above, ``[R]``."""
+    rng = np.random.default_rng(0)
+    signs = (rng.choice(np.array([-1.0, 1.0]), (BATCH, difference.shape[1])) for _ in range(FLIPS // BATCH))
+    drawn = np.concatenate([_t(of, difference) for of in signs])
+    own = _t(np.ones((1, difference.shape[1])), difference)
+    ordered = np.sort(drawn, axis=0) - 1e-9  # rounding errors are ties
+    above = [FLIPS - np.searchsorted(ordered[:, r], np.concatenate([own, drawn])[:, r]) for r in range(len(difference))]
+    p = np.stack(above, axis=1) / FLIPS
+    smallest = np.sort(p[1:].min(axis=1))
+    chances: Array = np.searchsorted(smallest, p[0], side="right") / FLIPS
+    return chances
 
 
 def _difference(ours: Array, theirs: Array) -> Array:
     """``ours - theirs``, ``[Q]``, NaN where either is; rounding errors are ties."""
     difference: Array = ours - theirs
     return np.where(np.abs(difference) < ROUNDING, 0.0, difference)
-
-
-def _threshold(difference: Array) -> float:
-    """What the highest t of ``[R, Q]`` differences exceeds by chance, at `LEVEL`."""
-    rng, highest = np.random.default_rng(0), []
-    for _ in range(FLIPS // BATCH):
-        signs = rng.choice(np.array([-1.0, 1.0]), (BATCH, difference.shape[1]))
-        highest.append(_t(signs, difference).max(axis=1))
-    return float(np.quantile(np.concatenate(highest), 1 - LEVEL, method="higher"))
 
 
 def _t(signs: Array, difference: Array) -> Array:
