@@ -152,18 +152,5 @@ def run(code: str) -> tuple[dict[str, Any], Any]:
     return names, eval(compile(ast.Expression(last.value), "an example", "eval"), names) if last else None
 
 
-def test_scifacts_table_is_that_of_the_kept_values() -> None:
-    kept = pd.read_csv(ROOT / "configs" / "scifact" / "kept" / "minilm.tsv", sep="\t", index_col="query")
-    names = {"BM25": "BM25", "fused": "BM25 + MiniLM's cosines, equal shares, no training", "SmoothI": "SmoothI-nDCG"}
-    names |= {"hinge": "hinge", "hinge + BM25": "hinge + BM25", "SmoothI + BM25": "SmoothI-nDCG + BM25"}
-    readme = (ROOT / "README.md").read_text().replace("*", "")
-    assert len(kept) == 300 and set(names) == set(kept)
-    for column, name in names.items():
-        mean = f"{kept[column].mean():.4f}".removeprefix("0")
-        gain = f"{kept[column].mean() - kept['BM25'].mean():+.4f}".replace("0.", ".", 1)
-        assert f"| {name} | {mean} |" in readme
-        assert column == "BM25" or f"| {name} | {mean} | {gain} [" in readme
-
-
 def test_there_are_examples() -> None:
     assert len(BLOCKS) >= 7

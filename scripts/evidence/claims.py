@@ -1,0 +1,127 @@
+"""Sentences with numbers, and the rows that bear them."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+from scripts.evidence.effects import COUNTED, as_best
+from scripts.evidence.fusion import UNTRAINED, fusion, fusion_pooled, started_pooled
+from scripts.evidence.kept import FIRST, MIXED, claims_of_scifact, kept
+from scripts.evidence.losses import DIRECT, OTHER, SIX, losses, mixing, mixing_counts, seed_deviation
+from scripts.evidence.others import TEACHERS, against_fusion, own_measure
+from scripts.evidence.statistics import difference, plain, pooled, rows, signed
+
+
+@dataclass(frozen=True)
+class Claim:
+    """Words with numbers on a page, and the rows that bear them."""
+
+    page: str
+    text: str
+    rows: str
+
+
+@functools.cache
+def claims() -> list[Claim]:
+    """What README and docs/evidence.md say in their sentences."""
+    page, counts = "docs/evidence.md", mixing_counts()
+    names = tuple(SIX)
+
+    def say(rows_: str, *texts: str, on: str = page) -> list[Claim]:
+        return [Claim(on, text, rows_) for text in texts]
+
+    fused = [fusion(name, 0) for name in UNTRAINED]
+    apart = {name: losses(name) for name in SIX}
+    means = kept("scifact").table(OTHER).mean()
+    hybrid, first = kept("hybrid-nfcorpus"), kept("hybrid-nfcorpus").table(FIRST)
+    gains = [difference(hybrid.table(f"{OTHER} from both{mixed}"), first) for mixed in ("", MIXED)]
+    settled = seed_deviation("", [name for name in names if name not in ("scifact", "cranfield")])
+    mixed = seed_deviation(MIXED, [name for name in names if name not in ("dl", "cranfield")])
+    hinted = apart["dl"]
+    spread = [one.mean for one in apart.values()]
+    pools = [
+        pooled([losses(name, MIXED) for name in names]),
+        pooled([as_best(name) for name in names]),
+        pooled(list(apart.values())),
+    ]
+    other = pooled(list(apart.values()), "Paule-Mandel")
+    return [
+        *say(
+            "untrained.tsv.xz: shares .5, 0 and 1, by collection",
+            f"{fusion_pooled(0)} over {COUNTED} collections",
+            f"from {signed(min(one.mean for one in fused), 3)} to {signed(max(one.mean for one in fused), 3)}",
+            f"against the cosines alone it is {fusion_pooled(1)}",
+            f"{fusion_pooled(0, True)} against BM25 and {fusion_pooled(1, True)} against the cosines",
+        ),
+        *say(
+            "configs/scifact/kept/minilm.tsv: hinge − fused; by `seen`",
+            f"{against_fusion('hinge')} on all 300 claims",
+            f"{against_fusion('hinge', 1)} on the 196",
+            f"{against_fusion('hinge', 0)} on the other 104",
+        ),
+        *say(
+            "dl, cranfield, cisi, vaswani: LambdaLoss, TwinSigmoid; untrained.tsv.xz: share .5 at the same depth",
+            f"{started_pooled(OTHER)} for LambdaLoss",
+            f"{started_pooled(DIRECT)} for twin-sigmoid",
+        ),
+        *say(
+            "hybrid-nfcorpus: LambdaLoss from both (+ first stage) − first stage",
+            f"{gains[0]} alone and {gains[1]} mixed",
+        ),
+        *say(
+            "scifact, nfcorpus: TwinSigmoid + first stage − TwinSigmoid",
+            f"{mixing('scifact', DIRECT)} on SciFact and {mixing('nfcorpus', DIRECT)} on NFCorpus",
+        ),
+        *say(
+            "all kept files: rows with and without + first stage, by seed",
+            f"all {counts['fresh'].total()} trainings from a fresh head",
+            f"{counts['started']['gained']} of {counts['started'].total()} that started from a first stage",
+        ),
+        *say("scifact: LambdaLoss, seeds 1, 2, 3", f"{', '.join(map(plain, means))}"),
+        *say(
+            "nfcorpus, dl, cisi, vaswani: both losses, deviation of the seeds' means",
+            f"{plain(min(settled), 3)} to {plain(max(settled), 3)} on the other collections",
+        ),
+        *say(
+            "scifact, nfcorpus, cisi, vaswani: the same, + first stage",
+            f"{plain(min(mixed), 3)} to {plain(max(mixed), 3)} mixed",
+        ),
+        *say("the six files: TwinSigmoid − LambdaLoss, both + first stage", f"{pools[0]} if all are mixed"),
+        *say("the same: + first stage on scifact and nfcorpus, alone on the others", f"{pools[1]} as `best/` ranks"),
+        *say(
+            "the same, alone",
+            f"{pools[2]}, or {other} with Paule and Mandel's variance",
+            f"from {signed(min(spread), 3)} to {signed(max(spread), 3)}",
+            f"{hinted} on DL 2019",
+        ),
+        *say(
+            "matrix-mq2008, -ohsumed, -dl: row − nDCG@10's row, in the row's measure",
+            *(f"{name} {own_measure(name, name)}" for name in ("P@5", "RR", "AP")),
+        ),
+        *say(
+            "lengths: LambdaLoss and TwinSigmoid; nfcorpus: first stage",
+            f"{plain(float(kept('lengths').table('LambdaLoss, 8').to_numpy().mean()), 3)} where BM25 has "
+            f"{plain(float(kept('nfcorpus').table(FIRST).to_numpy().mean()), 3)}",
+        ),
+        *say(
+            "configs/scifact/kept/minilm.tsv: hinge + BM25 − hinge, SmoothI + BM25 − SmoothI",
+            " and ".join(str(against_fusion(f"{name} + BM25", baseline=name)) for name in ("hinge", "SmoothI")),
+        ),
+        *say("distillation: each row − judgments, softmax CE", f"{teachers_find()} with 43 queries"),
+        *say(
+            "configs/scifact/kept/minilm.tsv",
+            f"{claims_of_scifact().seen.sum()} of the 300 test claims",
+            on="README.md",
+        ),
+    ]
+
+
+def teachers_find() -> str:
+    one = kept("distillation")
+    finds = [difference(one.table(name), one.table("judgments, softmax CE")).finds() for name in list(TEACHERS)[1:]]
+    return f"{plain(min(finds), 3)} to {plain(max(finds), 3)}"
+
+
+def claims_table() -> str:
+    return rows(["page", "says", "from"], [[one.page, one.text, one.rows] for one in claims()])

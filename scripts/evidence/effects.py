@@ -1,0 +1,137 @@
+"""What moves the number, and by how much: the rows of docs/evidence.md, the README's, and the picture of them."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from pathlib import Path
+
+from scripts.evidence.fusion import UNTRAINED, fusion_pooled, started_pooled
+from scripts.evidence.kept import FIRST, MIXED, kept
+from scripts.evidence.losses import DIRECT, FRESH, OTHER, SIX, STARTED, losses, mixing
+from scripts.evidence.others import against_fusion, own_measure
+from scripts.evidence.statistics import MARGIN, Found, Pool, difference, plain, pooled, rows
+
+COUNTED = ("five", "six", "seven")[len(UNTRAINED) - 5]
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What is changed, by how much nDCG@10 moves, where that was seen, in which study."""
+
+    what: str
+    found: Found
+    where: str
+    study: str
+
+    @property
+    def verdict(self) -> str:
+        return self.found.verdict()
+
+
+def as_best(name: str) -> Found:
+    """Twin-sigmoid minus LambdaLoss as `best/` ranks: mixed from a fresh head, alone if training started from both."""
+    return losses(name, MIXED if name in FRESH else "")
+
+
+@functools.cache
+def effects() -> dict[str, Effect]:
+    """By a short name, in the order of the picture."""
+    many, four, six = f"{COUNTED} collections", "four collections", "six collections"
+    trained = "then train on 46 to 135 queries"
+    claims = "train on 728 claims (hinge), against the fusion"
+    fresh, loss = "train three layers from a fresh head", f"another loss, {DIRECT} for {OTHER}"
+    found = {
+        "fusion": Effect("fuse BM25 and MiniLM's cosines, no training, against BM25", fusion_pooled(0), many, "fusion"),
+        "cosines": Effect("the same, against the cosines alone", fusion_pooled(1), many, "fusion"),
+        "few": Effect(f"{trained} ({OTHER}), against that start", started_pooled(OTHER), four, "fusion"),
+        "few, direct": Effect(f"{trained} ({DIRECT}), against that start", started_pooled(DIRECT), four, "fusion"),
+        "seen": Effect(f"{claims}: claims with a seen abstract", against_fusion("hinge", 1), "SciFact", "seen"),
+        "unseen": Effect(f"{claims}: the other claims", against_fusion("hinge", 0), "SciFact", "seen"),
+    }
+    for name in FRESH:
+        gain = difference(kept(name).table(OTHER + MIXED), kept(name).table(FIRST))
+        found[f"trained, {name}"] = Effect(f"{fresh}, mix ({OTHER}), against BM25", gain, SIX[name], "mixing")
+    for name in FRESH:
+        what = f"mix such a model with BM25 ({DIRECT}), against it alone"
+        found[f"mixed, {name}"] = Effect(what, mixing(name, DIRECT), SIX[name], "mixing")
+    found |= {
+        "mixed again": Effect(
+            f"mix what started from both ({DIRECT}), against it alone", mixed_again(), four, "mixing"
+        ),
+        "loss, mixed": Effect(f"{loss}: all mixed", pooled([losses(name, MIXED) for name in SIX]), six, "losses"),
+        "loss, best": Effect(f"{loss}: as `best/` ranks", pooled([as_best(name) for name in SIX]), six, "losses"),
+        "loss": Effect(f"{loss}: none mixed", pooled([losses(name) for name in SIX]), six, "losses"),
+    }
+    for measure in ("P@5", "RR", "AP"):
+        what = f"train on {measure} instead of nDCG@10, measured by {measure}"
+        found[measure] = Effect(what, own_measure(measure, measure), "three collections", "measures")
+    return found
+
+
+def mixed_again() -> Pool:
+    return pooled([mixing(name, DIRECT) for name in STARTED])
+
+
+def effects_table() -> str:
+    body = [
+        [one.what, str(one.found), plain(one.found.finds(), 3), one.verdict, f"[{one.where}](studies/{one.study}.md)"]
+        for one in effects().values()
+    ]
+    return rows(["what is changed", "difference in nDCG@10, 95 %", "finds", "within .01", "seen on"], body)
+
+
+def readme_table() -> str:
+    """The README's rows."""
+    means = kept("scifact").table(OTHER).mean()
+    shown = {
+        "fusion": f"fuse BM25 with the cosines of MiniLM as published, no training ({COUNTED} collections)",
+        "few": f"then train on 46 to 135 queries, {OTHER} (four collections)",
+        "seen": "or on 728 claims, against the fusion (SciFact, hinge): claims with an abstract that training saw",
+        "unseen": "the same: the other claims",
+        "mixed, nfcorpus": f"mix a model from a fresh head with BM25 (NFCorpus, {DIRECT})",
+        "mixed again": f"mix one that started from BM25 and cosines (four collections, {DIRECT})",
+        "loss, mixed": f"another loss, {DIRECT} for {OTHER}, all mixed (six collections)",
+        "loss": "the same, none mixed",
+        **{name: f"train on {name}, not nDCG@10: in {name} (three collections)" for name in ("P@5", "RR", "AP")},
+    }
+    seeds = [
+        f"nothing but the seed ({OTHER}, three layers, SciFact)",
+        f"{plain(means.min(), 3)} to {plain(means.max(), 3)}",
+    ]
+    return rows(
+        ["what you change", "what it did"],
+        [seeds, *([what, str(effects()[name].found)] for name, what in shown.items())],
+    )
+
+
+def picture(path: Path) -> None:
+    """All effects with their intervals."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    colours = {"better": "#009E73", "worse": "#D55E00", "equivalent": "#0072B2", "undecided": "0.55"}
+    shown = list(effects().values())
+    height = 0.3 * len(shown) + 0.9
+    figure = Figure(figsize=(10, height))
+    FigureCanvasAgg(figure)
+    axes = figure.add_axes((0.47, 0.75 / height, 0.39, 1 - 0.8 / height))
+    across = axes.get_yaxis_transform()
+    for place, one in enumerate(shown):
+        low, high = one.found.mean - one.found.half, one.found.mean + one.found.half
+        axes.plot([low, high], [place, place], color=colours[one.verdict], linewidth=2.2, solid_capstyle="butt")
+        axes.plot(one.found.mean, place, "o", color=colours[one.verdict], markersize=5)
+        axes.text(-0.02, place, one.what.replace("`", ""), transform=across, va="center", ha="right", fontsize=8)
+        axes.text(1.02, place, one.where, transform=across, va="center", fontsize=8, color="0.3")
+    axes.axvspan(-MARGIN, MARGIN, color="0.93", zorder=-1)
+    axes.axvline(0, color="0.2", linewidth=0.8, zorder=0)
+    axes.set_ylim(len(shown) - 0.5, -0.5)
+    axes.set_yticks([])
+    axes.tick_params(labelsize=8)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.set_xlabel(
+        "difference in nDCG@10, 95 % interval; grey band: within .01\n(last three rows: in P@5, RR, AP)", fontsize=8
+    )
+    for place, (name, colour) in enumerate(colours.items()):
+        figure.text(0.02 + 0.1 * place, 0.25 / height, f"● {name}", color=colour, fontsize=8)
+    figure.savefig(path, dpi=130, metadata={"Software": None})

@@ -1,0 +1,61 @@
+"""Values that are kept per query, and nothing of the package that made them."""
+
+from __future__ import annotations
+
+import functools
+import json
+import lzma
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+ROOT = Path(__file__).parent.parent.parent
+KEPT = ROOT / "configs" / "evidence" / "kept"
+STUDIES = ROOT / "docs" / "studies"
+FIRST, MIXED = "first stage", " + first stage"
+MEASURE = "nDCG@10"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """An experiment: values ``[fold and query, seed]`` by method and measure, how many trainings, and their seconds."""
+
+    tables: dict[tuple[str, str], pd.DataFrame]
+    cells: int
+    seconds: float
+
+    def table(self, method: str, measure: str = MEASURE) -> pd.DataFrame:
+        return self.tables[method, measure]
+
+    def methods(self) -> list[str]:
+        return sorted({method for method, _ in self.tables})
+
+
+@functools.cache
+def kept(name: str) -> Kept:
+    """The kept cells of an experiment."""
+    parts: dict[tuple[str, str], dict[int, list[pd.Series]]] = {}
+    cells, seconds = 0, 0.0
+    with lzma.open(KEPT / f"{name}.jsonl.xz", "rt") as lines:
+        for line in map(json.loads, lines):
+            content, file = line.get("content"), line.get("path", "").rsplit("/", 1)[-1]
+            cells += file == "measures.json"
+            seconds += sum(part["seconds"] for part in content) if file == "provenance.json" else 0
+            if not file.startswith("test-"):
+                continue
+            queries = pd.MultiIndex.from_product([[line["fold"] or ""], content["queries"]], names=["fold", "query"])
+            for measure, values in zip(content["measures"], content["values"], strict=True):
+                seeds = parts.setdefault((line["method"], measure), {})
+                seeds.setdefault(line["seed"], []).append(pd.Series(values, queries))
+    tables = {key: pd.DataFrame({seed: pd.concat(found) for seed, found in of.items()}) for key, of in parts.items()}
+    for key, table in tables.items():
+        if key[0] == FIRST:  # has no seeds, but is kept with the first
+            tables[key] = table[[min(table.columns)]].set_axis([0], axis=1)
+    return Kept(tables, cells, seconds)
+
+
+@functools.cache
+def claims_of_scifact() -> pd.DataFrame:
+    """nDCG@10 of six rankings of SciFact's test claims, and whether training has seen a relevant abstract of each."""
+    return pd.read_csv(ROOT / "configs" / "scifact" / "kept" / "minilm.tsv", sep="\t", index_col="query")
