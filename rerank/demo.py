@@ -185,7 +185,6 @@ def answer(question: str, output: Path, count: int = 5) -> str:
 
 
 def _config(name: str, data: Data, sampler: Sampler, epochs: int) -> TrainConfig:
-    """The cross-encoder and the loss of both trainings."""
     from rerank.losses import DirectMetric
     from rerank.models.text.cross_encoder import CrossEncoder
     from rerank.relaxations import SmoothI

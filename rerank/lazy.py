@@ -12,9 +12,6 @@ def find(package: str, homes: Mapping[str, str], name: str) -> Any:
     """Import a name from its module and keep it in the package, for a module's ``__getattr__``.
 
     ``homes`` has the module of each name, relative to the package.
-
-    Raises:
-        AttributeError: the package has no such name.
     """
     if name not in homes:
         raise AttributeError(f"module {package!r} has no attribute {name!r}")

@@ -121,14 +121,14 @@ def trained(
     from rerank.losses import ListNet
     from rerank.training.batches import ListSample
     from rerank.training.budget import tokens_that_fit
-    from rerank.training.step import Gradients, Limits
+    from rerank.training.step import Gradients, MemoryLimits
 
     lists, inputs = here.pairs(model, *pairs)
     model._ways = None
     model.settle(precision, kernels)
     model.train()
     fits, _ = tokens_that_fit(model, inputs, lists, np.arange(len(lists)), precision)
-    limits = Limits(min(model.budget, fits or model.budget), fits)
+    limits = MemoryLimits(min(model.budget, fits or model.budget), fits)
     step = Gradients(model, inputs, lists, ListNet(), precision, limits, gradient=gradient)
     groups = [ListSample(i, np.arange(lists.offsets[i], lists.offsets[i + 1]), i) for i in range(len(lists))]
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
@@ -151,7 +151,7 @@ def agreement(here: Here) -> Iterator[str]:
     from rerank.losses import ListNet
     from rerank.models.score import score_lists
     from rerank.training.batches import ListSample
-    from rerank.training.step import Gradients, Limits
+    from rerank.training.step import Gradients, MemoryLimits
 
     yield "| | scores, of their spread | gradient, of its length |\n|---|---|---|"
     off = []
@@ -170,7 +170,7 @@ def agreement(here: Here) -> Iterator[str]:
             model = copy.deepcopy(plain).to(device)
             model.settle(precision, "torch" if name == "cpu" else "own")
             scores = score_lists(model, inputs, lists, precision=precision)
-            step = Gradients(model.train(), inputs, lists, ListNet(), precision, Limits(model.budget))
+            step = Gradients(model.train(), inputs, lists, ListNet(), precision, MemoryLimits(model.budget))
             step.accumulate(groups, 1)
             gradient = torch.cat([p.grad.float().cpu().flatten() for p in model.parameters() if p.grad is not None])
             found[name] = scores, gradient
@@ -240,7 +240,7 @@ def memory(here: Here) -> Iterator[str]:
     from rerank.losses import ListNet
     from rerank.training.batches import ListSample
     from rerank.training.budget import bytes_per_token
-    from rerank.training.step import Gradients, Limits
+    from rerank.training.step import Gradients, MemoryLimits
 
     model = here.model("MiniLM-L6").train()
     lists, inputs = here.pairs(model, *here.of((2, 5), (16, 50)))
@@ -253,7 +253,7 @@ def memory(here: Here) -> Iterator[str]:
         yield "\nThe rest needs a GPU."
         return
 
-    def step(limits: Limits, gradient: Any) -> tuple[float, torch.Tensor]:
+    def step(limits: MemoryLimits, gradient: Any) -> tuple[float, torch.Tensor]:
         model.zero_grad(set_to_none=True)
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
@@ -262,14 +262,14 @@ def memory(here: Here) -> Iterator[str]:
         gradient = torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
         return (torch.cuda.max_memory_allocated() - before) / 1e9, gradient
 
-    most, expected = step(Limits(65_536), "full")
-    whole, _ = step(Limits(tokens + 1), "full")
-    cached, _ = step(Limits(8192), "cached")
+    most, expected = step(MemoryLimits(65_536), "full")
+    whole, _ = step(MemoryLimits(tokens + 1), "full")
+    cached, _ = step(MemoryLimits(8192), "cached")
     yield f"\nAt most, beside the weights: {whole:.2f} GB with the graph of {tokens} tokens"
     yield f"({1e6 * whole / tokens:.1f} kB each), {most:.2f} GB of 65,536 at a time, {cached:.2f} GB cached with 8,192."
     total = torch.cuda.get_device_properties(here.device).total_memory
     torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_allocated() + 0.6e9 * most) / total)
-    limits = Limits(65_536)
+    limits = MemoryLimits(65_536)
     _, found = step(limits, "auto")
     off = float((found - expected).norm() / expected.norm())
     yield "\nWith 0.6 of the second, memory ran out, and the step went on with the graph of up to"
@@ -295,7 +295,7 @@ def member(here: Here) -> Iterator[str]:
     from rerank.losses import ListNet
     from rerank.training.batches import ListSample
     from rerank.training.launch import agree, launched
-    from rerank.training.step import Gradients, Limits
+    from rerank.training.step import Gradients, MemoryLimits
 
     device = launched([], here.folder).device
     model = here.model("MiniLM-L6").train()
@@ -306,7 +306,7 @@ def member(here: Here) -> Iterator[str]:
     for processes in (1, 2):
         mine = groups[::2] if processes == 1 else groups
         model.zero_grad(set_to_none=True)
-        limits = Limits(model.budget, 100)
+        limits = MemoryLimits(model.budget, 100)
         step = Gradients(model, inputs, lists, ListNet(), "fp32", limits, processes=processes)
         step.accumulate(mine, 1)
         found.append(torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]))

@@ -13,7 +13,7 @@ from ir_measures import RR, nDCG
 from rerank.errors import UserError
 from rerank.evaluation.measures import evaluate
 from rerank.models.text.cross_encoder import CrossEncoder
-from rerank.retrieval.fuse import z_normalise
+from rerank.retrieval.fuse import z_of_candidates
 from rerank.retrieval.runs import Run, Scored
 
 pt = pytest.importorskip("pyterrier")
@@ -109,7 +109,7 @@ def test_first_stage_takes_its_share(model: CrossEncoder) -> None:
     came = first_stage({"q1": 5})(QUERIES)
     scored = reranker(model)(came).set_index("docno").loc[came["docno"], "score"].to_numpy()
     mixed = reranker(model, first_stage_weight=0.25)(came).set_index("docno").loc[came["docno"], "score"]
-    expected = 0.75 * z_normalise(scored) + 0.25 * z_normalise(came["score"].to_numpy())
+    expected = 0.75 * z_of_candidates(scored) + 0.25 * z_of_candidates(came["score"].to_numpy())
     np.testing.assert_allclose(mixed, expected, atol=1e-5)
     kept = reranker(model, first_stage_weight=1.0)(came)
     assert kept["docno"].tolist() == came["docno"].tolist()

@@ -89,12 +89,7 @@ def checked_id(value: object, where: str) -> str:
 
 
 def checked_ids(values: Iterable[object], where: Callable[[int], str]) -> list[str]:
-    """Ids as strings; see `checked_id`.
-
-    Args:
-        values: the ids.
-        where: the place of each, by its position.
-    """
+    """Ids as strings; see `checked_id`."""
     return [
         # Most ids are plainly in order, which is quicker to see.
         value if type(value) is str and value.isalnum() else checked_id(value, where(i))

@@ -21,7 +21,6 @@ class DatasetHits(HitsCollection):
         self.data = _open(path)
 
     def records(self) -> Iterator[tuple[str, Record]]:
-        """Rows, some at a time, and the place of each."""
         number = 0
         for table in self.data.with_format("arrow").iter(BATCH):
             for row in _rows(table, self.name):
@@ -46,7 +45,6 @@ def _rows(table: Any, name: str) -> list[Record]:
 
 
 def _open(path: str) -> Any:
-    """The one data set that is meant."""
     folder = Path(path).expanduser()
     local = folder.exists() or path[:1] in "./~" or (folder.parent / "dataset_dict.json").is_file()
     found = _saved(folder) if local else _on_hub(path)

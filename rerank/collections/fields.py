@@ -33,12 +33,6 @@ def found_columns(
 ) -> dict[str, str]:
     """The columns of those fields that have one.
 
-    Args:
-        there: all columns.
-        fields: the names that each field usually has.
-        columns: the names that some have here.
-        name: what messages call the frame.
-
     Raises:
         UserError: two columns of one name, or ``columns`` names a field or a column that is not there, or one for two
             fields.

@@ -139,7 +139,6 @@ class BeirFolder(FilesFolder):
         return (query for query in super().queries(fields) if qrels is None or query.id in qrels)
 
     def qrels(self) -> Qrels | None:
-        """The judgments of the split."""
         return read_qrels_file(self.split) if self.split else None
 
 

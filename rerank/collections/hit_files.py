@@ -33,7 +33,6 @@ class HitsFiles(HitsCollection):
             )
 
     def records(self) -> Iterator[tuple[str, Record]]:
-        """Rows or lists, file after file, and the place of each."""
         for file in self.files:
             yield from _READERS[_kind(file)](file)
 

@@ -100,7 +100,6 @@ def open_collection(name: str, fields: Sequence[str] | None = None, columns: Seq
 
 
 def _own(name: str, argument: str | None, fields: Sequence[str] | None) -> Collection:
-    """The collection whose class an import path names."""
     try:
         kind = find_class(name, object, "no ir_datasets id")
     except UserError as error:

@@ -112,11 +112,7 @@ class OwnQueries:
 
 
 def own_queries(source: Collection, queries: object) -> OwnQueries | None:
-    """The collection by its own queries, where words such as ``titles`` or ``titles:2000`` ask for it.
-
-    Raises:
-        UserError: a number of them that is none.
-    """
+    """The collection by its own queries, where words such as ``titles`` or ``titles:2000`` ask for it."""
     kind, colon, count = queries.partition(":") if isinstance(queries, str) else ("", "", "")
     if kind not in KINDS:
         return None

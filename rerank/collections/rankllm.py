@@ -80,7 +80,6 @@ class RankLlmFile(HitsCollection):
             yield where, {"query_id": query.id, "query": query.text, "hits": rows}
 
     def fingerprint(self) -> str:
-        """Digest of the file."""
         return digest("rank_llm", sha256_of(self.path))
 
 

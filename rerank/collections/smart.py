@@ -57,7 +57,6 @@ class SmartFolder(Folder):
         return None
 
     def queries(self, fields: Sequence[str] | None = None) -> Iterator[Query]:
-        """Stream the queries in the order of their file."""
         if fields is not None:
             raise UserError(f"{self.name}: queries have one text and no fields to choose from")
         read = records(self.find(self._named("qry"), f"{self.stem}.QRY"))

@@ -57,9 +57,6 @@ def losses(name: str | None = None) -> str:
 
     Args:
         name: one of them; None lists all.
-
-    Raises:
-        UserError: no loss or relaxation of this name.
     """
     all_losses, relaxations = import_module("rerank.losses"), import_module("rerank.relaxations")
     groups = {"": all_losses.load_all(), DIRECT: relaxations.load_all(), SUM: all_losses.load_parts()}

@@ -97,9 +97,6 @@ def parse_share(text: str) -> tuple[int, int]:
 
     >>> parse_share("0/16")
     (0, 16)
-
-    Raises:
-        UserError: it means none.
     """
     found = re.fullmatch(r"(\d+)/(\d+)", text)
     if found is None or int(found[1]) >= int(found[2]):
@@ -108,11 +105,7 @@ def parse_share(text: str) -> tuple[int, int]:
 
 
 def split_options(argv: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:
-    """Apart from the other words: options that reach into cells (``--base.x=1``, ``--base.x 1``), with their values.
-
-    Raises:
-        UserError: such an option without a value.
-    """
+    """Apart from the other words: options that reach into cells (``--base.x=1``, ``--base.x 1``), with their values."""
     words: list[str] = []
     inside: list[tuple[str, str]] = []
     remaining = list(argv)
@@ -131,11 +124,7 @@ def split_options(argv: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]
 
 
 def set_inside(config: ExperimentConfig, options: Sequence[tuple[str, str]]) -> None:
-    """Set keys of the base (``base.KEY``) or of a method (``methods.NAME.set.KEY``) to values written as YAML.
-
-    Raises:
-        UserError: a method that there is not, a key of another form, a value that is no YAML.
-    """
+    """Set keys of the base (``base.KEY``) or of a method (``methods.NAME.set.KEY``) to values written as YAML."""
     import yaml
 
     from rerank.errors import nearest

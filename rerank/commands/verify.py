@@ -19,9 +19,6 @@ log = logging.getLogger("rerank")
 def verify(path: str | Path) -> list[str]:
     """Check all runs, checkpoints, trained models and lists in a folder, such as an experiment's.
 
-    Args:
-        path: the folder.
-
     Returns:
         A line for each folder that was checked; all of them are whole.
 

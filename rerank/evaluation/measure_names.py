@@ -59,15 +59,7 @@ def parse_measures(text: str | Measure | Sequence[str | Measure]) -> list[Measur
 
 
 def parse_measure(text: str | Measure, key: str) -> Measure:
-    """The one measure that a setting takes.
-
-    Args:
-        text: its name, or an ir-measures object.
-        key: the setting.
-
-    Raises:
-        UserError: not a measure, or several.
-    """
+    """The one measure that a setting takes."""
     first, *others = parse_measures(text)
     if others:
         raise UserError(f"{key}: takes one measure, not {' '.join(map(str, [first, *others]))}")

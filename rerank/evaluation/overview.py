@@ -11,7 +11,7 @@ from ir_measures import Measure
 
 from rerank.evaluation.folds import pool
 from rerank.evaluation.measures import Evaluator, PerQuery, parse_measures
-from rerank.evaluation.render import Table, TableCell, number, plain, queries_sentence, text_table
+from rerank.evaluation.render import HeaderAndRows, TableCell, number, plain, queries_sentence, text_table
 from rerank.lists.neighbours import in_common
 from rerank.lists.view import Lists
 from rerank.progress import tqdm
@@ -264,7 +264,7 @@ def text(about: Overview, bold: bool = False) -> str:
     return "\n".join([*lines, "", *verdict(about)]).rstrip() + "\n"
 
 
-def sections(about: Overview) -> Iterator[tuple[str, Table]]:
+def sections(about: Overview) -> Iterator[tuple[str, HeaderAndRows]]:
     """The tables and their titles."""
     if about.systems or about.alone:
         yield "systems", systems_table(about)
@@ -294,7 +294,7 @@ def facts(about: Overview) -> Iterator[str]:
         yield f"column {name}: {count} numbers a candidate"
 
 
-def systems_table(about: Overview) -> Table:
+def systems_table(about: Overview) -> HeaderAndRows:
     """Header and rows: a system a row, and the best possible order."""
     columns = list(next(iter(about.alone.values())).mean) if about.alone else []
     header = ["system", "candidates", "queries", *(name.lower() if i == 0 else name for i, name in enumerate(columns))]
@@ -319,14 +319,14 @@ def _compares(about: Overview) -> bool:
     return sum(system.only is not None for system in about.systems) > 1
 
 
-def fused_table(about: Overview) -> Table:
+def fused_table(about: Overview) -> HeaderAndRows:
     """Header and rows: a fusion a row."""
     means = {name: values.mean for name, values in about.fused.items()}
     header = ["fused", *list(next(iter(means.values())))[1:]]
     return header, [[*plain(name), *_values(mean, means)[1:]] for name, mean in means.items()]
 
 
-def tops_table(about: Overview) -> Table:
+def tops_table(about: Overview) -> HeaderAndRows:
     """Header and rows: a depth a row."""
     header = ["depth", "recall", f"best possible {about.main}"]
     return header, [plain(depth, number(recall), number(best)) for depth, recall, best in about.tops]

@@ -42,15 +42,7 @@ class Part:
 def parts_of(
     tables: Mapping[str, PerQuery], baseline: str | None, seen: Collection[str], level: float, seed: int
 ) -> Iterator[Part]:
-    """Every run in every measure, over the seen queries and over the others.
-
-    Args:
-        tables: values per query by run name.
-        baseline: the run that the others are compared with.
-        seen: the queries of the first part.
-        level: confidence level of the intervals.
-        seed: of the bootstrap.
-    """
+    """Every run in every measure, over the seen queries and over the others."""
     for run, table in tables.items():
         first = np.array([query in seen for query in table.queries], dtype=bool)
         for i, measure in enumerate(table.measures):

@@ -84,11 +84,6 @@ def random_effects(
     Higgins and Thompson's (2002). The prediction interval is Higgins, Thompson and Spiegelhalter's (2009),
     :math:`\hat\mu \pm t_{k - 2} \sqrt{\tau^2 + q / \sum_i w_i}`.
 
-    Args:
-        differences: one per collection.
-        errors: their standard errors, above 0.
-        estimator: of :math:`\tau^2`.
-
     Raises:
         ValueError: fewer than two differences, not as many errors, or one that is not above 0.
 

@@ -20,11 +20,6 @@ POWER, ALPHA = 0.8, 0.05
 def smallest_difference(error: float, freedom: float, comparisons: int = 1) -> float:
     """The smallest true difference that is found with probability `POWER` at level `ALPHA`; infinite without freedom.
 
-    Args:
-        error: standard error of the difference.
-        freedom: its degrees of freedom.
-        comparisons: how many p-values Holm's correction is over.
-
     >>> round(smallest_difference(0.2 / 300**0.5, 299), 4)  # (1.968 + 0.843) * 0.2 / sqrt(300)
     0.0325
     """

@@ -53,11 +53,11 @@ def plain(*shown: object) -> list[TableCell]:
     return [TableCell(str(value)) for value in shown]
 
 
-Table = tuple[list[str], list[list[TableCell]]]
+HeaderAndRows = tuple[list[str], list[list[TableCell]]]
 """Header and rows."""
 
 
-def sections(comparison: Comparison) -> list[tuple[Table, int]]:
+def sections(comparison: Comparison) -> list[tuple[HeaderAndRows, int]]:
     """The tables of a comparison, and how many columns of each are names."""
     tables = [(means(comparison, unjudged=True), 1)]
     tables += [(differences(comparison), 2)] if comparison.differences else []
@@ -223,7 +223,7 @@ def gain_sentences(table: PerQuery) -> list[str]:
     return list(sentences.values())
 
 
-def means(comparison: Comparison, unjudged: bool) -> Table:
+def means(comparison: Comparison, unjudged: bool) -> HeaderAndRows:
     """Header and rows: a run a row, a measure a column."""
     by_run = {name: table.mean for name, table in comparison.tables.items()}
     counts = {str(measure) for measure in comparison.first.measures if measure.NAME in COUNTS}
@@ -250,7 +250,7 @@ def means(comparison: Comparison, unjudged: bool) -> Table:
     return header, rows
 
 
-def differences(comparison: Comparison) -> Table:
+def differences(comparison: Comparison) -> HeaderAndRows:
     """Header and rows: a run and measure a row; p-values after the correction."""
     tests = [f"p ({test})" for test in comparison.tests]
     header = [
@@ -270,7 +270,7 @@ def differences(comparison: Comparison) -> Table:
     return header, rows
 
 
-def parts(comparison: Comparison) -> Table:
+def parts(comparison: Comparison) -> HeaderAndRows:
     """Header and rows: a run, measure and part a row, with intervals; the difference is from the baseline."""
     share = f"{comparison.level:.0%} interval"
     header = ["run", "measure", "relevant documents", "queries", "mean", share]
@@ -308,13 +308,6 @@ def probability(value: float) -> str:
 
 def verdict(mean: float, p: float, equivalent: float, margin: float, level: float = ALPHA) -> str:
     """What two p-values say of a difference; one within the margin is equivalent even where it is not 0.
-
-    Args:
-        mean: the difference.
-        p: of the test that it is 0.
-        equivalent: of :func:`rerank.evaluation.significance.equivalence`.
-        margin: the difference that does not matter.
-        level: of both tests.
 
     >>> verdict(0.004, 0.3, 0.2, margin=0.01), verdict(0.004, 0.3, 0.012, margin=0.01)
     ('undecided', 'equivalent within 0.01 (p 0.0120)')

@@ -87,11 +87,7 @@ def randomisation(difference: np.ndarray, seed: int = 0) -> float:
 
 
 def p_value(test: Test, difference: np.ndarray, seed: int = 0) -> float:
-    """The p-value of a test by name; only ``randomisation`` uses the seed.
-
-    Raises:
-        UserError: no such test.
-    """
+    """The p-value of a test by name; only ``randomisation`` uses the seed."""
     if test == "t-test":
         return paired_t(difference)
     if test == "wilcoxon":
@@ -109,9 +105,6 @@ def correct(
     :math:`m` is the number of comparisons that were planned; null counts those that are not NaN.
 
     Bonferroni: :math:`\min(1, m p)`. Holm: in ascending order, :math:`\max_{j \le i} \min(1, (m - j + 1) p_{(j)})`.
-
-    Raises:
-        UserError: no such method.
     """
     p = np.array(p_values, dtype=np.float64)
     known = ~np.isnan(p)

@@ -82,11 +82,7 @@ class Cell:
         return self.place / f"{point_name(self.point)}{'-refit' if self.again else ''}-{self.id[:SHOWN]}"
 
     def finished(self) -> dict[str, Any] | None:
-        """What ``measures.json`` holds if this very cell was trained already, and ``seconds``; None otherwise.
-
-        Raises:
-            UserError: the file is damaged.
-        """
+        """What ``measures.json`` holds if this very cell was trained already, and ``seconds``; None otherwise."""
         measures = finished(self.folder, self.id)
         return None if measures is None else measures | {"seconds": self._seconds()}
 
@@ -142,7 +138,7 @@ class Failure:
     message: str
 
 
-class Plan:
+class ExperimentPlan:
     """What an experiment will do.
 
     Raises:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rerank.errors import UserError
-from rerank.experiments.cells import Failure, Plan
+from rerank.experiments.cells import ExperimentPlan, Failure
 from rerank.experiments.config import ExperimentConfig
 from rerank.experiments.figures.data import check_figures
 from rerank.experiments.figures.draw import write_figures
@@ -113,29 +113,21 @@ def configured(settings: Mapping[str, Any] | str | Path) -> ExperimentConfig:
     return ExperimentConfig(**vars(parser.instantiate(parse(parser, read))))
 
 
-def checked(config: ExperimentConfig) -> Plan:
-    """The plan of an experiment whose cells and pictures there can be.
-
-    Raises:
-        UserError: what cannot be, with its key.
-    """
-    plan = Plan(config)
+def checked(config: ExperimentConfig) -> ExperimentPlan:
+    """The plan of an experiment whose cells and pictures there can be."""
+    plan = ExperimentPlan(config)
     check_cells(plan)
     check_figures(plan)
     return plan
 
 
-def check_cells(plan: Plan) -> None:
-    """Let training's own parser read every method, and every value of its search.
-
-    Raises:
-        UserError: what it refuses, with the method.
-    """
+def check_cells(plan: ExperimentPlan) -> None:
+    """Let training's own parser read every method, and every value of its search."""
     for group in {group.method: group for group in plan.groups}.values():
         for point in _corners(plan.config.methods[group.method].search):
             cell = plan.cell(group, point)
-            told = {f"methods.{group.method}": cell} | ({"refit": plan.refitted(cell)} if plan.config.refit else {})
-            for where, one in told.items():
+            by_place = {f"methods.{group.method}": cell} | ({"refit": plan.refitted(cell)} if plan.config.refit else {})
+            for where, one in by_place.items():
                 try:
                     check(one.settings)
                 except UserError as error:

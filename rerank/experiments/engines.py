@@ -47,13 +47,7 @@ class Reply(TypedDict, total=False):
 
 
 class Process:
-    """A process of :mod:`rerank.experiments.worker` on this machine, started at its first job.
-
-    Args:
-        environment: variables that differ from ours.
-        log: file for whatever it prints.
-        folder: its working directory; None for ours.
-    """
+    """A process of :mod:`rerank.experiments.worker` on this machine, started at its first job."""
 
     lost = False
 

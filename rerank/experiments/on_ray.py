@@ -177,13 +177,13 @@ class Cluster:
         wrong = []
         try:
             task = ray.remote(max_calls=1)(look)  # in a process of its own, which sees the GPUs
-            asked = [
+            answers = [
                 task.options(num_cpus=0, scheduling_strategy=at(node["NodeID"])).remote(
                     file, folder, self.gpus > 0, self._auto
                 )
                 for node in nodes
             ]
-            for node, answer in zip(nodes, asked, strict=True):
+            for node, answer in zip(nodes, answers, strict=True):
                 where = name_of(node)
                 try:
                     seen = Seen(*ray.get(answer, timeout=ANSWER))

@@ -31,7 +31,7 @@ Pair = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Compared:
+class PlannedComparison:
     """One row against another in one measure.
 
     Attributes:
@@ -120,7 +120,7 @@ def compare_all(
     folds: np.ndarray | None = None,
     margin: float | None = None,
     primary: tuple[str, str, str] | None = None,
-) -> list[Compared]:
+) -> list[PlannedComparison]:
     """Every planned comparison in every measure.
 
     Args:
@@ -136,7 +136,7 @@ def compare_all(
     compared = []
     for row, against, (ours, theirs) in pairs:
         for measure in measures:
-            one = Compared(row, against, measure, (ours, theirs))
+            one = PlannedComparison(row, against, measure, (ours, theirs))
             if ours in values and theirs in values:
                 one = _compared(one, *paired(values[ours][measure], values[theirs][measure], folds), test, margin)
             compared.append(one)
@@ -152,8 +152,8 @@ def compare_all(
 
 
 def _compared(
-    one: Compared, difference: np.ndarray, folds: np.ndarray, test: AnyTest, margin: float | None
-) -> Compared:
+    one: PlannedComparison, difference: np.ndarray, folds: np.ndarray, test: AnyTest, margin: float | None
+) -> PlannedComparison:
     found = crossed_difference(difference, folds)
     over_seeds = difference.mean(axis=0)
     over_seeds = np.where(np.abs(over_seeds) < ROUNDING, 0.0, over_seeds)

@@ -23,7 +23,7 @@ from rerank.evaluation.significance import Correction, check_margin, correct, eq
 from rerank.experiments.config import FIRST_STAGE
 from rerank.experiments.keep import SUFFIX, KeptFile, read_kept
 from rerank.experiments.planned import (
-    Compared,
+    PlannedComparison,
     best_of,
     check_groups,
     choose_of_groups,
@@ -78,7 +78,7 @@ class Pooled:
     row: str
     against: str
     measure: str
-    parts: dict[str, Compared]
+    parts: dict[str, PlannedComparison]
     total: RandomEffects | None
     other: RandomEffects | None = None
     borrowed: float = math.nan
@@ -121,11 +121,7 @@ def pool_experiments(
     correction: Correction = "holm",
     margin: float | None = None,
 ) -> PooledExperiments:
-    """Read experiments and pool them; see ``rerank pool``.
-
-    Raises:
-        UserError: what is wrong with a file, or a name that no experiment has.
-    """
+    """Read experiments and pool them; see ``rerank pool``."""
     check_margin(margin)
     correct([], correction)
     results = [read_results(*named) for named in named_paths(experiments)]
@@ -140,17 +136,17 @@ def pool_experiments(
     groups = groups or {}
     check_groups(groups, known)
     rows = known if methods is None else list(dict.fromkeys([*([baseline] if baseline else []), *methods]))
-    asked = _measures(results, measures)
+    wanted = _measures(results, measures)
     pairs = planned_pairs(rows, baseline, every=baseline is None)
     if not pairs and not groups:
         raise UserError(f"methods: {', '.join(rows)} alone has nothing to be compared with; name two")
     chosen = {one.name: choose_of_groups(groups, one.validation) for one in results}
-    found: dict[tuple[str, str, str], dict[str, Compared]] = {}
+    found: dict[tuple[str, str, str], dict[str, PlannedComparison]] = {}
     for one in results:
         named = {best_of(group): chosen[one.name].get(group, best_of(group)) for group in groups}
         both = [(*pair, pair) for pair in [*itertools.combinations(named, 2), *pairs]]
         here = [(row, other, (named.get(pair[0], pair[0]), named.get(pair[1], pair[1]))) for row, other, pair in both]
-        for compared in compare_all(one.values, here, asked, "bootstrap", "none", folds=one.folds):
+        for compared in compare_all(one.values, here, wanted, "bootstrap", "none", folds=one.folds):
             parts = found.setdefault((compared.row, compared.against, compared.measure), {})
             if compared.found is not None and compared.found.error > 0:
                 parts[one.name] = compared
@@ -161,16 +157,16 @@ def pool_experiments(
                     *(one.name, compared.row, compared.against, compared.found.mean, compared.measure),
                 )
     pooled = [_pooled(Pooled(*key, _corrected(parts, correction), None), margin) for key, parts in found.items()]
-    pooled.sort(key=lambda one: asked.index(one.measure))
+    pooled.sort(key=lambda one: wanted.index(one.measure))
     p, within = (
         correct(values, correction, planned=len(pooled)).tolist()
         for values in ([one.corrected for one in pooled], [one.equivalent for one in pooled])
     )
     pooled = [replace(one, corrected=p[i], equivalent=within[i]) for i, one in enumerate(pooled)]
-    return PooledExperiments(results, pooled, asked, correction, chosen, margin)
+    return PooledExperiments(results, pooled, wanted, correction, chosen, margin)
 
 
-def _corrected(parts: Mapping[str, Compared], correction: Correction) -> dict[str, Compared]:
+def _corrected(parts: Mapping[str, PlannedComparison], correction: Correction) -> dict[str, PlannedComparison]:
     """The p-values of a pair's collections, corrected for each other."""
     p = correct([part.p for part in parts.values()], correction)
     return {name: replace(part, corrected=float(value)) for (name, part), value in zip(parts.items(), p, strict=True)}
@@ -200,16 +196,15 @@ def _pooled(one: Pooled, margin: float | None) -> Pooled:
     )
 
 
-def _measures(results: Sequence[CollectionResults], asked: str | None) -> list[str]:
-    """The measures that are asked for, or those that all experiments have."""
+def _measures(results: Sequence[CollectionResults], given: str | None) -> list[str]:
     have = [list(next(iter(one.values.values()))) for one in results]
     common = [name for name in have[0] if all(name in names for names in have)]
-    if asked is None:
+    if given is None:
         wanted = [name for name in common if parse_measures(name)[0].NAME not in COUNTS]
         if not wanted:
             raise UserError("measures: the experiments have none in common")
         return wanted
-    wanted = [str(measure) for measure in parse_measures(asked)]
+    wanted = [str(measure) for measure in parse_measures(given)]
     for name in wanted:
         if name not in common:
             raise UserError(f"measures: {name} is not in every experiment; in all are {', '.join(common) or 'none'}")
@@ -319,7 +314,7 @@ def _by_seed(
 def as_json(pool: PooledExperiments) -> str:
     """Everything that a pool says, at full precision; what is not a number is null."""
 
-    def part(one: Compared) -> dict[str, object]:
+    def part(one: PlannedComparison) -> dict[str, object]:
         assert one.found is not None
         low, high = one.found.interval
         numbers = {"mean": one.found.mean, "low": low, "high": high, "error": one.found.error, "p": one.p}

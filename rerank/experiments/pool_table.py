@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from rerank.evaluation.power import smallest_and_largest
-from rerank.evaluation.render import Table, interval, number, plain, probability
+from rerank.evaluation.render import HeaderAndRows, interval, number, plain, probability
 from rerank.experiments.pool import PooledExperiments
 from rerank.experiments.table import CORRECTED
 from rerank.report.page import PageTable, Picture, Report, write_report
 
 
-def pooled_table(pool: PooledExperiments) -> Table:
+def pooled_table(pool: PooledExperiments) -> HeaderAndRows:
     """Header and rows: a pair and measure a row."""
     header = ["row", "against", "measure", "collections", "difference", "95% interval", "prediction", "tau", "I²", "p"]
     header += ["Paule-Mandel", "tau (PM)"] if any(one.other is not None for one in pool.pairs) else []
@@ -34,7 +34,7 @@ def pooled_table(pool: PooledExperiments) -> Table:
     return header, rows
 
 
-def collections_table(pool: PooledExperiments) -> Table:
+def collections_table(pool: PooledExperiments) -> HeaderAndRows:
     """Header and rows: a pair, measure and collection a row."""
     header = ["row", "against", "measure", "collection", "methods", "seeds", "queries", "difference", "95% interval"]
     header += ["weight", "p"]

@@ -9,9 +9,9 @@ from typing import Any
 
 from rerank.evaluation.export import finite
 from rerank.experiments import table
-from rerank.experiments.cells import Cell, Failure, Group, Outcome, Plan
+from rerank.experiments.cells import Cell, ExperimentPlan, Failure, Group, Outcome
 from rerank.experiments.keep import write_kept
-from rerank.experiments.planned import Compared
+from rerank.experiments.planned import PlannedComparison
 from rerank.experiments.run import Experiment
 from rerank.experiments.summary import Summary, Value
 from rerank.storage.files import atomic_file, atomic_write
@@ -42,7 +42,7 @@ def write_results(experiment: Experiment, summary: Summary) -> None:
         file.write(table.latex(summary))
 
 
-def flat_rows(plan: Plan, outcomes: Mapping[Group, Outcome]) -> list[dict[str, Any]]:
+def flat_rows(plan: ExperimentPlan, outcomes: Mapping[Group, Outcome]) -> list[dict[str, Any]]:
     """A row per method, fold and seed: ``results.parquet``."""
     rows = []
     for outcome in outcomes.values():
@@ -83,7 +83,7 @@ def _value(value: Value) -> dict[str, float | None]:
     return {name: finite(number) for name, number in numbers.items()}
 
 
-def _compared(one: Compared, comparisons: int) -> dict[str, Any]:
+def _compared(one: PlannedComparison, comparisons: int) -> dict[str, Any]:
     numbers = {"p": one.p, "corrected": one.corrected, "equivalent": one.equivalent, "effect": one.effect}
     numbers |= {"finds": one.finds(comparisons), "finds_uncorrected": one.finds(1)}
     if one.found is not None:

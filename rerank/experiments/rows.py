@@ -9,7 +9,7 @@ from typing import Any
 
 from rerank.errors import UserError
 from rerank.evaluation.measures import PerQuery, evaluate
-from rerank.experiments.cells import Cell, Group, Outcome, Plan
+from rerank.experiments.cells import Cell, ExperimentPlan, Group, Outcome
 from rerank.experiments.config import FIRST_STAGE, mixed_name
 from rerank.experiments.identities import Identities, splits_of
 from rerank.lists.view import Lists
@@ -32,7 +32,7 @@ class UntrainedRows:
         identities: what is known of its lists.
     """
 
-    plan: Plan
+    plan: ExperimentPlan
     identities: Identities
 
     def first_stage(self, outcomes: Mapping[Group, Outcome]) -> tuple[Outcomes, Outcomes]:
@@ -106,16 +106,7 @@ class UntrainedRows:
     def _measured(
         self, group: Group, like: Outcome, subject: Mapping[str, Any], make: Callable[[], Run], tag: str, seconds: float
     ) -> Outcome:
-        """A row, measured where it was not yet.
-
-        Args:
-            group: the row, its fold and seed.
-            like: an outcome on the same test lists.
-            subject: what decides the run, besides the lists.
-            make: makes the run.
-            tag: the name of the run in its file.
-            seconds: what the trainings behind it took.
-        """
+        """A row, measured where it was not yet."""
         config, folder = self.plan.config, self.plan.folder(group)
         hashes = self.identities.data(like.measured).test
         assert hashes is not None

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from rerank.errors import NoModelError
 from rerank.evaluation.measures import PerQuery
-from rerank.experiments.cells import Cell, Failure, Group, Job, Outcome, Plan
+from rerank.experiments.cells import Cell, ExperimentPlan, Failure, Group, Job, Outcome
 from rerank.experiments.engines import Reply, Workers, local_workers
 from rerank.experiments.identities import Identities
 from rerank.experiments.keep import KeptFile, collect, key_of, restore, update_kept
@@ -78,7 +78,7 @@ class Experiment:
             there are; None does all of it.
     """
 
-    plan: Plan
+    plan: ExperimentPlan
     outcomes: dict[Group, Outcome] = field(default_factory=dict)
     mixed: dict[Group, Outcome] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
@@ -277,11 +277,7 @@ class Experiment:
         self._progress.fail(cell, error)
 
     def _stop(self, stop: Stopped, workers: Workers, running: Mapping[Future[Reply], Task]) -> NoReturn:
-        """Let the cells under way write their checkpoints, and say how to resume.
-
-        Raises:
-            Stopped: always.
-        """
+        """Let the cells under way write their checkpoints, and say how to resume."""
         by, output = name_of(stop.number), self.plan.output
         log.warning("%s: cells stop at their next steps; once more to leave at once", by)
         workers.ask_to_stop()
@@ -337,7 +333,7 @@ def remove_restored(cell: Cell) -> None:
             shutil.rmtree(cell.folder)
 
 
-def workers_of(plan: Plan, logs_in: str = "workers") -> Workers:
+def workers_of(plan: ExperimentPlan, logs_in: str = "workers") -> Workers:
     """The workers of an experiment, on this machine or on a cluster; their logs are in a folder of its."""
     config, logs = plan.config, plan.output / logs_in
     if config.engine == "local":
@@ -353,6 +349,6 @@ def error_of(reply: Mapping[str, Any]) -> str | None:
     return f"its process was stopped ({reply['stopped']})" if "stopped" in reply else reply.get("error")
 
 
-def search_of(plan: Plan, group: Group) -> PointSearch:
+def search_of(plan: ExperimentPlan, group: Group) -> PointSearch:
     """The search of a method on a fold with a seed."""
     return make_search(plan.config.methods[group.method].search, plan.config.trials, group.seed)

@@ -14,7 +14,7 @@ from rerank.evaluation.measures import COUNTS, PerQuery, parse_measures
 from rerank.evaluation.significance import correct
 from rerank.experiments.cells import Group, Outcome
 from rerank.experiments.config import FIRST_STAGE, ExperimentConfig, folds_of
-from rerank.experiments.planned import Compared, best_of, choose_of_groups, compare_all, planned_pairs
+from rerank.experiments.planned import PlannedComparison, best_of, choose_of_groups, compare_all, planned_pairs
 from rerank.training.provenance import read_provenance
 
 NONE = (float("nan"), float("nan"))
@@ -92,7 +92,7 @@ class Summary:
     rows: dict[str, Row]
     against: dict[str, str | None]
     comparisons: int
-    compared: list[Compared] = field(default_factory=list)
+    compared: list[PlannedComparison] = field(default_factory=list)
     folds: np.ndarray | None = None
     finds: dict[str, list[float]] = field(default_factory=dict)
     versions: dict[str, list[str]] = field(default_factory=dict)

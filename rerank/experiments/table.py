@@ -12,7 +12,7 @@ from rerank.evaluation.measures import COUNTS, parse_measures
 from rerank.evaluation.power import ALPHA, POWER, smallest_and_largest
 from rerank.evaluation.render import (
     LETTERS,
-    Table,
+    HeaderAndRows,
     TableCell,
     gain_sentences,
     interval,
@@ -26,7 +26,7 @@ from rerank.evaluation.render import (
     verdict,
 )
 from rerank.evaluation.significance import TEST_NAMES, Correction
-from rerank.experiments.cells import Failure, Group, Outcome, Plan
+from rerank.experiments.cells import ExperimentPlan, Failure, Group, Outcome
 from rerank.experiments.config import FIRST_STAGE, ExperimentConfig
 from rerank.experiments.summary import Row, Summary, Value
 from rerank.html import in_markdown
@@ -67,7 +67,7 @@ def text(summary: Summary, bold: bool = False) -> str:
     return "\n".join(lines) + "\n"
 
 
-def means(summary: Summary) -> Table:
+def means(summary: Summary) -> HeaderAndRows:
     """Header and rows: a method a row, a measure a column."""
     counts = {str(measure) for measure in parse_measures(summary.config.measures) if measure.NAME in COUNTS}
     rows = []
@@ -88,7 +88,7 @@ def means(summary: Summary) -> Table:
     return ["method", *summary.measures], rows
 
 
-def published(summary: Summary) -> Table:
+def published(summary: Summary) -> HeaderAndRows:
     """Header and rows: the published numbers, and how many standard errors ours are above them."""
     rows = [
         plain(method, *(_published(row.values[measure]) for measure in summary.measures))
@@ -98,7 +98,7 @@ def published(summary: Summary) -> Table:
     return ["method (published)", *summary.measures], rows
 
 
-def choices(config: ExperimentConfig, outcomes: Mapping[Group, Outcome]) -> Table:
+def choices(config: ExperimentConfig, outcomes: Mapping[Group, Outcome]) -> HeaderAndRows:
     """Header and rows: what validation chose, how often, how good it is beside its start, how long it trained."""
     rows = []
     for method in config.methods:
@@ -180,7 +180,7 @@ def beside_sentences(summary: Summary) -> Iterator[str]:
                 yield f"{method}: {found}"
 
 
-def differences(summary: Summary) -> Table:
+def differences(summary: Summary) -> HeaderAndRows:
     """Header and rows: a planned comparison and measure a row."""
     header = ["row", "against", "measure", "difference", "95% interval", "Cohen's d", "wins/ties/losses", "p", "finds"]
     margin = summary.config.margin
@@ -239,7 +239,7 @@ def published_caption(summary: Summary) -> str:
     )
 
 
-def listing(plan: Plan, cells: Sequence[tuple[Group, int]]) -> str:
+def listing(plan: ExperimentPlan, cells: Sequence[tuple[Group, int]]) -> str:
     """What an experiment would do: its groups with the number of their cells."""
     lines = [f"{group}: {count} cell{'s' if count > 1 else ''}" for group, count in cells]
     total = sum(count for _, count in cells)

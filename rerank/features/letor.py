@@ -78,7 +78,6 @@ class LetorData(Data):
         self.min_documents = min_documents
 
     def splits(self, seed: int) -> Splits:
-        """The lists, parsed where that has not been done."""
         files = self.files()
         train_file = files["train"]
         assert train_file is not None
@@ -100,11 +99,7 @@ class LetorData(Data):
         return lists if enough.all() else lists.select(np.flatnonzero(enough))
 
     def files(self) -> dict[str, Path | None]:
-        """The files: ``train``, ``validation`` and ``test``.
-
-        Raises:
-            UserError: there is no such folder, fold or training file.
-        """
+        """The files: ``train``, ``validation`` and ``test``."""
         if self.path is None:
             named = {"train": self.train, "validation": self.validation, "test": self.test}
             return {name: None if file is None else Path(file).expanduser() for name, file in named.items()}
@@ -140,9 +135,6 @@ def letor_lists(path: Path, layout: Layout | None = None) -> Lists:
     Args:
         path: the file, see `rerank.features.parse.store_features`.
         layout: the features of the training file, where this is not itself one.
-
-    Raises:
-        UserError: the file is missing, or at fault; with file and line, and what would be right.
     """
     if not path.is_file():
         raise NotFoundError(f"{path}: no such file")

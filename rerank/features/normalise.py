@@ -64,7 +64,6 @@ class QueryZScore(Normaliser):
     """``(x - mean) / sd`` over the documents of each query; a feature that is constant in a query becomes 0."""
 
     def apply(self, features: Array, offsets: Array) -> Array:
-        """See :class:`Normaliser`."""
         return _by_query(features, offsets, _zscore)
 
 
@@ -72,7 +71,6 @@ class QueryMinMax(Normaliser):
     """``(x - min) / (max - min)`` over the documents of each query; a feature constant in a query becomes 0."""
 
     def apply(self, features: Array, offsets: Array) -> Array:
-        """See :class:`Normaliser`."""
         return _by_query(features, offsets, _minmax)
 
 
@@ -143,7 +141,6 @@ class Standardise(Normaliser):
         return {"mean": self.mean.tolist(), "deviation": self.deviation.tolist()}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """See :class:`Normaliser`."""
         self.mean, self.deviation = np.array(state["mean"]), np.array(state["deviation"])
 
 
@@ -169,7 +166,6 @@ class SignedLog1p(Normaliser):
         return self
 
     def apply(self, features: Array, offsets: Array) -> Array:
-        """See :class:`Normaliser`."""
         self.fit(features, offsets)
         result = np.array(features, dtype=np.float32)
         for start in range(0, len(result), ROWS):
@@ -182,11 +178,9 @@ class SignedLog1p(Normaliser):
         return result
 
     def state(self) -> dict[str, Any]:
-        """The columns."""
         return {"columns": self.columns}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """See :class:`Normaliser`."""
         self.columns = state["columns"]
 
 
@@ -216,7 +210,6 @@ class ShiftedLog(Normaliser):
         return self
 
     def apply(self, features: Array, offsets: Array) -> Array:
-        """See :class:`Normaliser`."""
         result = (features * self._signs(features.shape[1])).astype(np.float32)
         logs = np.array(self.logs, dtype=np.int64) - 1
         for start in range(0, len(result), ROWS):
@@ -232,7 +225,6 @@ class ShiftedLog(Normaliser):
         return {"negated": self.negated, "logs": self.logs}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """See :class:`Normaliser`."""
         self.negated, self.logs = state["negated"], state["logs"]
 
 
@@ -274,7 +266,6 @@ class Quantile(Normaliser):
         return self
 
     def apply(self, features: Array, offsets: Array) -> Array:
-        """See :class:`Normaliser`."""
         _check_width(self, len(self.values), features)
         result = np.zeros(features.shape, dtype=np.float32)
         for start in range(0, len(features), ROWS):
@@ -290,7 +281,6 @@ class Quantile(Normaliser):
         return {"output": self.output, "quantiles": self.quantiles, "values": self.values.tolist()}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """See :class:`Normaliser`."""
         self.output, self.quantiles = state["output"], state["quantiles"]
         self.values = np.array(state["values"])
 

@@ -71,18 +71,7 @@ class Block:
 
 
 def parse_block(text: bytes, path: str, line: int = 1, *, qid: bool = True, layout: Layout | None = None) -> Block:
-    """Parse whole lines.
-
-    Args:
-        text: the lines; blank ones, and ones that are only a comment, are left out.
-        path: the file, for messages.
-        line: number of the first line, for messages.
-        qid: whether lines have a ``qid``.
-        layout: what the numbers of features have to agree with; None takes them as they come.
-
-    Raises:
-        UserError: with file and line, and what would be right.
-    """
+    """Parse whole lines."""
     block = parse_regularly(text, qid, layout)
     return parse_carefully(text, path, line, qid=qid, layout=layout) if block is None else block
 

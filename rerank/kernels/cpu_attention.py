@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from rerank.kernels.dropout import STEPS, draw, drop_, threshold
-from rerank.kernels.ways import Way, way_of
+from rerank.kernels.implementations import Implementation, implementation_of
 
 NAME = "rerank"
 """The name under which Transformers finds it."""
@@ -174,7 +174,7 @@ def attention(
         states = [state.to(torch.get_autocast_dtype("cpu")) for state in states]
     steps = threshold(dropout) if module.training else 0
     elements = query.shape[1] * query.shape[2] * key.shape[2]
-    way = way_of(module, steps > 0)
+    way = implementation_of(module, steps > 0)
     if not (_plain(module, states, attention_mask, others) and is_ours(way, states[0].dtype, elements, steps)):
         return sdpa_attention_forward(
             module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **others
@@ -206,8 +206,8 @@ def is_faster(kind: torch.dtype, elements: int, steps: int) -> bool:
     return not steps and kind in FASTER and elements <= LARGEST
 
 
-def is_ours(way: Way | None, kind: torch.dtype, elements: int, steps: int) -> bool:
-    """Whether ours is taken: as chosen (:mod:`rerank.kernels.ways`), within its memory, else where it is faster."""
+def is_ours(way: Implementation | None, kind: torch.dtype, elements: int, steps: int) -> bool:
+    """Whether ours is taken: as chosen for the module, within its memory; else where it is faster."""
     if way is None:
         return is_faster(kind, elements, steps)
     known = kind in (torch.bfloat16, torch.float32) and steps < STEPS

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from rerank.kernels.flat_attention import Sequences, attend
 from rerank.kernels.flat_modern import MODERN, read_states
-from rerank.kernels.ways import way_of
+from rerank.kernels.implementations import implementation_of
 
 KINDS = ("bert", "camembert", "electra", "roberta", "xlm-roberta")
 """Architectures whose encoders are made of BERT's layers, and whose heads read the CLS vector alone."""
@@ -171,5 +171,5 @@ def _layer(layer: Any, hidden: Tensor, sequences: Sequences, cls_only: bool) -> 
         hidden, states = hidden[sequences.asked], states[sequences.asked]
     query = own.query(states).unflatten(1, heads)
     dropout = own.dropout.p if own.training else 0.0
-    seen = attend(query, key, value, sequences, own.scaling, dropout, cls_only, way_of(own, dropout > 0))
+    seen = attend(query, key, value, sequences, own.scaling, dropout, cls_only, implementation_of(own, dropout > 0))
     return layer.feed_forward_chunk(layer.attention.output(seen.flatten(1), hidden))

@@ -20,9 +20,9 @@ from torch.autograd.function import once_differentiable
 
 from rerank.kernels.cpu_attention import ELEMENTS, again, attended, gradients, is_ours, keep
 from rerank.kernels.dropout import threshold
+from rerank.kernels.implementations import Implementation
 from rerank.kernels.memory import sent
 from rerank.kernels.shapes import CHUNK, ROWS, TEXT, rounded
-from rerank.kernels.ways import Way
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ class Sequences:
         return found
 
 
-class Asked(NamedTuple):
+class AttentionCall(NamedTuple):
     """What :func:`attend` is asked for."""
 
     query: Tensor
@@ -163,7 +163,7 @@ def attend(
     scale: float,
     dropout: float,
     first: bool,
-    way: Way | None = None,
+    way: Implementation | None = None,
     window: int | None = None,
 ) -> Tensor:
     """Attention within each sequence.
@@ -184,14 +184,14 @@ def attend(
     """
     if window is not None and max(sequences.lengths) <= window + 1:
         window = None
-    asked = Asked(query, key, value, sequences, scale, dropout, first, window)
+    call = AttentionCall(query, key, value, sequences, scale, dropout, first, window)
     if query.device.type == "cpu":
-        return _on_cpu(asked, way) if window is None else _by_pytorch(asked)
+        return _on_cpu(call, way) if window is None else _by_pytorch(call)
     if way != "torch" and window is None and _has_kernel(query):
         longest, starts = max(sequences.lengths), sequences.starts
         ends = torch.arange(len(starts), dtype=torch.int32, device=starts.device) if first else starts
         return _Flash.apply(query, key, value, ends, starts, 1 if first else longest, longest, dropout, scale)
-    return _padded(asked)
+    return _padded(call)
 
 
 def _has_kernel(query: Tensor) -> bool:
@@ -247,8 +247,8 @@ class _Flash(torch.autograd.Function):
         return (*found, *[None] * 6)
 
 
-def _padded(asked: Asked) -> Tensor:
-    query, key, value, sequences, scale, dropout, first, window = asked
+def _padded(call: AttentionCall) -> Tensor:
+    query, key, value, sequences, scale, dropout, first, window = call
     rows = query[:, None] if first else query[sequences.columns]
     q, k, v = (state.transpose(1, 2) for state in (rows, key[sequences.columns], value[sequences.columns]))
     mask = sequences.mask[:, None, None, :]
@@ -258,18 +258,18 @@ def _padded(asked: Asked) -> Tensor:
     return seen[:, 0] if first else seen.flatten(0, 1)[sequences.cells]
 
 
-def _on_cpu(asked: Asked, way: Way | None) -> Tensor:
-    query, key, value, sequences, scale, dropout, first, _ = asked
+def _on_cpu(call: AttentionCall, way: Implementation | None) -> Tensor:
+    query, key, value, sequences, scale, dropout, first, _ = call
     largest = 1 if first else max(sequences.rooms)
     if is_ours(way, query.dtype, query.shape[1] * largest * max(sequences.rooms), threshold(dropout)):
         runs = sequences.runs(ELEMENTS // query.shape[1])
         masks = [sequences.mask_of(run) for run in runs]
         return _Flat.apply(query, key, value, runs, masks, scale, threshold(dropout), first)
-    return _by_pytorch(asked)
+    return _by_pytorch(call)
 
 
-def _by_pytorch(asked: Asked) -> Tensor:
-    query, key, value, sequences, scale, dropout, first, window = asked
+def _by_pytorch(call: AttentionCall) -> Tensor:
+    query, key, value, sequences, scale, dropout, first, window = call
     parts = []
     for run in sequences.runs(1 << 62):
         mask = sequences.mask_of(run)

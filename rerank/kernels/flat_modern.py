@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from rerank.kernels.flat_attention import Sequences, attend
-from rerank.kernels.ways import way_of
+from rerank.kernels.implementations import implementation_of
 
 MODERN = ("modernbert",)
 """Architectures made of ModernBERT's layers: ModernBERT, Ettin, gte-reranker-modernbert."""
@@ -63,7 +63,7 @@ def _layer(layer: Any, hidden: Tensor, rotation: list[Tensor], sequences: Sequen
         query, key = apply_rotary_pos_emb(query, key, cos, sin)
     dropout = own.attention_dropout if own.training else 0.0
     window = own.config.sliding_window if layer.attention_type == "sliding_attention" else None
-    way = way_of(own, dropout > 0)
+    way = implementation_of(own, dropout > 0)
     seen = attend(query, key, value, sequences, size**-0.5, dropout, first, way, window)
     hidden = hidden + own.out_drop(own.Wo(seen.flatten(1)))
     return hidden + layer.mlp(layer.mlp_norm(hidden))

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from rerank.kernels.ways import ways_of
+from rerank.kernels.implementations import implementations_of
 
 APART = 0.02
 """How far the operation may be from PyTorch's products, both rounded to bf16, as a share of the largest number."""
@@ -63,7 +63,9 @@ def works() -> bool:
 @contextmanager
 def scoring_products(modules: Iterable[nn.Module]) -> Iterator[None]:
     """Let products that take this way keep their weights in bf16, for many chunks in several threads."""
-    chosen = [m for m in modules if isinstance(m, Linear) and (ways := ways_of(m)) and ways.products == "own"]
+    chosen = [
+        m for m in modules if isinstance(m, Linear) and (ways := implementations_of(m)) and ways.products == "own"
+    ]
     for module in chosen:
         module.in_bf16 = module.weight.detach().bfloat16(), module.bias.detach().bfloat16()
     try:

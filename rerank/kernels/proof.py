@@ -17,8 +17,8 @@ from rerank.errors import one_line
 from rerank.kernels.cpu_attention import NAME, use_cheap_attention
 from rerank.kernels.dropout import use_cheap_dropout
 from rerank.kernels.flat import flatten, reads_flat, stop_reading_flat, use_flat_encoder
+from rerank.kernels.implementations import Implementation, Implementations, use_implementations
 from rerank.kernels.products import use_products
-from rerank.kernels.ways import Way, Ways, use_ways
 
 log = logging.getLogger("rerank")
 
@@ -48,14 +48,14 @@ def use_kernels(network: Any, encoder: Any, score: Score, batch: Mapping[str, Te
     plain = outcome(network, score, batch)
 
     def differs(install: Callable[[], None], read: Callable[[], Mapping[str, Any]]) -> str | None:
-        use_ways(network, Ways.all("own"))
+        use_implementations(network, Implementations.all("own"))
         try:
             install()
             return difference(outcome(network, score, read()), plain)
         except Exception as error:  # whatever a new release may have moved
             return f"{type(error).__name__}: {one_line(error)}"
         finally:
-            use_ways(network, None)
+            use_implementations(network, None)
 
     before = encoder.config._attn_implementation
     if why := differs(lambda: use_cheap_attention(encoder), lambda: batch):
@@ -77,12 +77,6 @@ def outcome(
     """Scores, and the gradient of a weighted sum of them by every vector among the parameters.
 
     The gradient of a bias or a norm is that of the whole way from there to the scores, without memory for matrices.
-
-    Args:
-        network: what has the parameters.
-        score: scores of a batch, or states.
-        batch: what it reads.
-        kind: what the encoder computes in.
     """
     vectors = {name: p for name, p in network.named_parameters() if p.dim() == 1 and p.requires_grad}
     device = next(network.parameters()).device.type
@@ -137,8 +131,8 @@ def works_here(network: Any, score: Score, batch: Mapping[str, Any], kind: torch
         score(batch)
         return read.pop()[:, 0].float()
 
-    def computed(way: Way) -> dict[str, Tensor]:
-        use_ways(network, Ways.all(way))
+    def computed(way: Implementation) -> dict[str, Tensor]:
+        use_implementations(network, Implementations.all(way))
         return outcome(network, states, batch, kind)
 
     try:
@@ -160,4 +154,4 @@ def works_here(network: Any, score: Score, batch: Mapping[str, Any], kind: torch
     finally:
         hook.remove()
         network.train(training)
-        use_ways(network, None)
+        use_implementations(network, None)

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rerank.evaluation.render import Table, plain, text_table
+from rerank.evaluation.render import HeaderAndRows, plain, text_table
 from rerank.report.charts import Bar, Bars
 from rerank.report.page import PageTable, Report, write_report
 from rerank.storage.arrow import Array
@@ -139,7 +139,7 @@ class Ladder:
 
         return shown(self.sentence, self.to_dataframe())
 
-    def table(self) -> Table:
+    def table(self) -> HeaderAndRows:
         """A row per rung."""
         header = ["rung", "kept", "valid.", "test", f"against {self.rungs[0].name}", "against the one below"]
         rows = [

@@ -155,11 +155,7 @@ def _positions(ids: pa.Array, known: pa.ChunkedArray) -> Array:
 
 
 def read_column(store: Store, finder: Finder, name: str, file: PairFile) -> tuple[Array, list[str]]:
-    """The numbers of a column, ``[T, C]`` float32, and their names.
-
-    Raises:
-        UserError: see :func:`add_runs`.
-    """
+    """The numbers of a column, ``[T, C]`` float32, and their names."""
     names = [name] if len(file.names) == 1 else [check_name(number) for number in file.names]
     values = np.full((len(store.document), len(names)), np.nan, dtype=np.float32)
     seen = np.zeros(len(values), dtype=bool)

@@ -110,8 +110,8 @@ def build_lists(
         texts = _documents(found, rows, counts, judged)
         counts["documents"] = write_arrow(temporary / "documents.arrow", DOCUMENTS, texts)
         judged.check(collection.name, whole=not isinstance(collection, HitsCollection))
-        asked = ({"query_id": [q.id for q in some], "text": [q.text for q in some]} for some in batched(queries, BATCH))
-        write_arrow(temporary / "queries.arrow", QUERIES, asked)
+        texts = ({"query_id": [q.id for q in some], "text": [q.text for q in some]} for some in batched(queries, BATCH))
+        write_arrow(temporary / "queries.arrow", QUERIES, texts)
         ranked = tqdm(lists(score_added), desc="lists", total=len(queries), unit=" queries", disable=None)
         with StoreWriter(temporary, {name: [name] for name in pool.columns}) as writer:
             for batch in batched(ranked, size):

@@ -101,11 +101,7 @@ def named_files(words: Iterable[str]) -> dict[str, str]:
 
 
 def load_column(path: Path, candidates: str, remembered: bool = True) -> Column:
-    """Map a column's file.
-
-    Raises:
-        UserError: it is damaged, or belongs to others.
-    """
+    """Map a column's file."""
     check_seal(path, remembered=remembered)
     table = read_arrow(path)
     about = table.schema.metadata or {}

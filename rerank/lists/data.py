@@ -110,11 +110,7 @@ class ListsData(Data):
 
 
 def shards(names: Sequence[str]) -> list[str]:
-    """Folders by name; a pattern stands for all that fit it, in the order of their names.
-
-    Raises:
-        UserError: a pattern that nothing fits.
-    """
+    """Folders by name; a pattern stands for all that fit it, in the order of their names."""
     found: list[str] = []
     for name in names:
         fits = sorted(glob(name)) if "*" in name else [name]

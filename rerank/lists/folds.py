@@ -26,14 +26,7 @@ def _order(query_ids: list[str], folds: int, seed: int) -> Array:
 
 
 def drawn_folds(lists: Lists, folds: int, seed: int, grouping: Grouping = "auto") -> Array:
-    """The fold of every query, ``[Q]``, groups undivided; sizes differ by no more than the largest group.
-
-    Args:
-        lists: the lists.
-        folds: the number of folds.
-        seed: decides which query is in which.
-        grouping: which queries are a group: see :func:`query_groups`.
-    """
+    """The fold of every query, ``[Q]``, groups undivided; sizes differ by no more than the largest group."""
     ids = lists.query_ids
     groups, several = query_groups(lists, grouping, len(ids) // folds)
     if not several:  # queries of one text go with the first of them by id

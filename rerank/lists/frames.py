@@ -415,7 +415,6 @@ def _judged(
 
 
 def _texts(table: NamedFrame, key: str, ids: list[str], codes: Array, texts: list[str] | None) -> pa.Table:
-    """Ids and their texts, each once."""
     there = pa.table({key: pa.array(ids, pa.string())})
     if texts is None:
         return there

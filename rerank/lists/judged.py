@@ -20,9 +20,6 @@ def check_queries(queries: Sequence[Query], qrels: Qrels | None, name: str) -> N
     """Count queries without text, and judged queries that are not asked; refuse judgments of other queries.
 
     Judgments of many queries are fine for a few of them, and a few judgments for many queries.
-
-    Raises:
-        UserError: hardly any query is judged and hardly any judged query is known.
     """
     if empty := [query.id for query in queries if not query.text.strip()]:
         log.warning("%s: %d queries have no text, e.g. %r", name, len(empty), empty[0])
@@ -72,9 +69,6 @@ class JudgedDocuments:
             name: of the collection.
             whole: whether all documents of the collection that are judged were seen. Of lists of hits there is no more
                 than their hits, of which it is enough that one is judged.
-
-        Raises:
-            UserError: hardly any judged document was seen.
         """
         if not self._left:
             return

@@ -25,9 +25,6 @@ def new_lists(folder: str | Path, replace: bool = False) -> Iterator[Path]:
 
     Yields:
         The temporary folder to fill.
-
-    Raises:
-        UserError: the place is taken.
     """
     folder = Path(folder)
     if folder.exists() and replace and not is_lists_folder(folder):

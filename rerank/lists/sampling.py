@@ -101,7 +101,6 @@ class Random(Sampler):
         self.depth = depth
 
     def sample(self, labels: Array, seed: int, left_out: Array | None = None) -> Array:
-        """Draw them."""
         if len(labels) <= self.depth:
             return np.arange(len(labels))
         rng, relevant = np.random.default_rng(seed), labels > 0

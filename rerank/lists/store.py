@@ -291,11 +291,6 @@ class Store:
 
         It is computed over whole lists, so it does not depend on which candidates are asked for; see
         :func:`rerank.lists.scaled.z_scores`.
-
-        Args:
-            name: the column.
-            depth: candidates of a list whose mean and deviation count.
-            rows: the candidates; only their lists are read.
         """
         numbers = np.arange(len(self.document))[rows] if isinstance(rows, slice) else rows
         return scaled_rows(lambda own: self.column(name, own), numbers, self.ends, self.added, depth)
@@ -347,11 +342,7 @@ def _joined(parts: Sequence[Store], name: str) -> pa.Table:
 
 
 def verify(folder: Path) -> None:
-    """Read every file of a lists folder and compare its hash.
-
-    Raises:
-        UserError: names the first file that is damaged or missing.
-    """
+    """Read every file of a lists folder and compare its hash."""
     store = Store.open(folder)
     check_files(folder, store.manifest["files"], remembered=False)
     for name in store.column_names:

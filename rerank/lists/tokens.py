@@ -135,7 +135,6 @@ def words_are_apart(tokenizer: PreTrainedTokenizerBase) -> bool:
 
 
 def _steps(of: Any) -> list[dict[str, Any]]:
-    """A normalizer or pre-tokenizer, one step after the other."""
     described = json.loads(of.__getstate__()) if of is not None else {"type": "Sequence", "normalizers": []}
     steps = described.get("normalizers", described.get("pretokenizers", [described]))
     return [inner for step in steps for inner in step.get("normalizers", step.get("pretokenizers", [step]))]
@@ -175,13 +174,6 @@ def tokenise(
     """The tokens of all texts of a store, from its cache where they are there.
 
     Lists in memory keep them there; lists made of several folders use those folders' own.
-
-    Args:
-        store: where the texts are.
-        tokenizer: a fast Hugging Face tokenizer.
-        query_length: word pieces kept of a query.
-        document_length: word pieces kept of a document.
-        around: what stands around the texts wherever they are read.
     """
     query, document = Side(query_length, *around[0]), Side(document_length, *around[1])
     backend = getattr(tokenizer, "backend_tokenizer", None)

@@ -79,16 +79,7 @@ class StoreWriter:
         made: Mapping[str, Any],
         **about: Any,
     ) -> None:
-        """Write the files, the manifest last.
-
-        Args:
-            collection: name and fingerprint of where the texts come from.
-            order: the column that orders the lists.
-            judgments: where they are.
-            counts: what there is how many of.
-            made: who made the columns, from what.
-            about: what else the manifest says.
-        """
+        """Write the files, the manifest last."""
         self._candidates.write(self.folder / "candidates.arrow")
         self._ends.write(self.folder / "ends.arrow")
         tables = {name: read_arrow(self.folder / f"{name}.arrow") for name in TABLES}

@@ -53,7 +53,6 @@ class Term:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The column that is read, if one is."""
         return () if self.target == GRADES else (self.target,)
 
 
@@ -83,7 +82,6 @@ class Terms(Criterion):
 
     @property
     def columns(self) -> list[str]:
-        """The columns that are read, each once."""
         return list(dict.fromkeys(name for term in self.terms for name in term.columns))
 
 

@@ -17,15 +17,7 @@ log = logging.getLogger("rerank")
 
 
 def check_added(lists: Lists, names: Sequence[str]) -> None:
-    """Refuse added candidates of which a system says nothing: the gap itself would tell that they are relevant.
-
-    Args:
-        lists: the lists, as they are shown.
-        names: the columns that the model reads, or numbers of theirs.
-
-    Raises:
-        UserError: names the column.
-    """
+    """Refuse added candidates of which a system says nothing: the gap itself would tell that they are relevant."""
     added = lists.store.added_rows[lists.rows]
     if added.any() and (unknown := np.isnan(lists.matrix(names)[added]).any(axis=0)).any():
         raise UserError(
@@ -39,10 +31,6 @@ def warn_of_added(train: Lists, names: Sequence[str]) -> None:
 
     That is so in the column that orders lists which are cut at their depth. A model that reads it learns that low is
     good, which is true of its training lists alone.
-
-    Args:
-        train: the lists to train on, as they are shown.
-        names: the columns that the model reads, or numbers of theirs.
     """
     before = np.concatenate([[0], np.cumsum(train.store.added_rows[train.rows])])
     some = train.select(np.flatnonzero(np.diff(before[train.offsets])))

@@ -80,11 +80,7 @@ def find_averaged(model: str | Path) -> Path:
 
 
 def check_alike(places: Sequence[Path], contracts: Sequence[Mapping[str, Any]]) -> None:
-    """Refuse models that read their inputs in different ways, or whose weights are of other shapes.
-
-    Raises:
-        UserError: names the first difference.
-    """
+    """Refuse models that read their inputs in different ways, or whose weights are of other shapes."""
     alike = [_reading(contract) for contract in contracts if contract]
     for place, reading in zip([p for p, c in zip(places, contracts, strict=True) if c], alike, strict=True):
         if different := [key for key in sorted(reading | alike[0]) if reading.get(key) != alike[0].get(key)]:
@@ -104,7 +100,6 @@ def check_alike(places: Sequence[Path], contracts: Sequence[Mapping[str, Any]]) 
 
 
 def _reading(contract: Mapping[str, Any]) -> dict[str, Any]:
-    """How a model reads its inputs, of what its contract says."""
     apart = (FILES, MIX, "name", "elsewhere", *AFTERWARDS)
     reading = {key: value for key, value in contract.items() if key not in apart}
     if START in reading:
@@ -123,7 +118,6 @@ def _shapes(folder: Path) -> dict[str, list[int]]:
 
 
 def _slices(folder: Path) -> Iterator[tuple[str, Any]]:
-    """Names and lazily read tensors of all weights of a folder."""
     from safetensors import safe_open
 
     for path in sorted(folder.glob("*.safetensors")):

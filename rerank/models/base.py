@@ -99,11 +99,7 @@ class Model(Described, ABC):
         return self.calibration(self.predict(lists))
 
     def check(self, lists: Any) -> None:
-        """Refuse lists that lack what the model reads of them, before any work is done.
-
-        Raises:
-            UserError: says what is missing.
-        """
+        """Refuse lists that lack what the model reads of them, before any work is done."""
         return
 
     def completed(self, lists: Any) -> Any:

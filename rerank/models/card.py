@@ -100,16 +100,7 @@ def write_card(
     data: Mapping[str, str],
     name: str,
 ) -> None:
-    """Write the card of a trained model. Its license is left to whoever publishes it.
-
-    Args:
-        folder: the model's folder.
-        contract: the model's input contract.
-        config: the run's resolved configuration.
-        measures: what ``measures.json`` holds.
-        data: a line about the lists of each split.
-        name: the model's name.
-    """
+    """Write the card of a trained model. Its license is left to whoever publishes it."""
     whole = contract.get("head") == "hf" and contract.get("long", "truncate") == "truncate"
     plain = whole and "template" not in contract
     parts = [
@@ -152,7 +143,6 @@ def with_mix(card: str, mix: Mapping[str, Any] | None) -> str:
 def _metadata(
     contract: Mapping[str, Any], measures: Mapping[str, Any], data: Mapping[str, str], name: str, loss: Any, plain: bool
 ) -> str:
-    """The YAML header."""
     from huggingface_hub import EvalResult, ModelCardData
 
     text = "head" in contract
@@ -269,12 +259,7 @@ def _use(contract: Mapping[str, Any], plain: bool) -> str:
 
 
 def describe(value: Any, base: str = "") -> str:
-    """A configuration value as it would be called: ``DirectMetric(measure='nDCG', relaxation=SmoothI(alpha=1.0))``.
-
-    Args:
-        value: the value.
-        base: a model's name, shown without the folders of this machine.
-    """
+    """A configuration value as it would be called: ``DirectMetric(measure='nDCG', relaxation=SmoothI(alpha=1.0))``."""
     if isinstance(value, Mapping) and "class_path" in value:
         given = {key: inner for key, inner in (value.get("init_args") or {}).items() if inner is not None}
         return f"{_short(value)}({', '.join(f'{key}={describe(inner, base)}' for key, inner in given.items())})"

@@ -77,11 +77,7 @@ def read_contract(folder: Path) -> dict[str, Any]:
 
 
 def check_parts(where: Path, content: Mapping[str, Any]) -> None:
-    """Refuse values of other types than those that are written.
-
-    Raises:
-        UserError: names the first.
-    """
+    """Refuse values of other types than those that are written."""
     for key, kind in PARTS.items():
         value = content.get(key)
         fits = isinstance(value, int | float if kind is float else kind) and not isinstance(value, bool)
@@ -100,11 +96,7 @@ def check_parts(where: Path, content: Mapping[str, Any]) -> None:
 
 
 def check_mix(mix: Mapping[str, Any]) -> None:
-    """Refuse what is no mix: ``by`` (z or rrf), a weight for each of the ``columns``, and one of the ``text``.
-
-    Raises:
-        UserError: says what is wrong.
-    """
+    """Refuse what is no mix: ``by`` (z or rrf), a weight for each of the ``columns``, and one of the ``text``."""
     columns, cosines = mix.get("columns"), mix.get("cosines", {})
     if mix.get("by") not in ("z", "rrf"):
         raise UserError(f"by: expected z or rrf, not {mix.get('by')!r}")
@@ -125,10 +117,6 @@ def check_mix(mix: Mapping[str, Any]) -> None:
 
 def checked_contract(folder: Path, remembered: bool = True) -> dict[str, Any]:
     """The contract, after the model's files were compared with it; empty for other models.
-
-    Args:
-        folder: the model's folder.
-        remembered: see `rerank.storage.hashes.sha256_of`.
 
     Raises:
         UserError: a file is missing or damaged; names it.

@@ -39,11 +39,7 @@ def given_column(columns: Mapping[str, Sequence[float] | Array], name: str, coun
 
 
 def check_documents(documents: Any, top_k: int | None) -> None:
-    """Refuse what is no list of texts, or a limit below 1.
-
-    Raises:
-        UserError: says what is expected.
-    """
+    """Refuse what is no list of texts, or a limit below 1."""
     check_value("top_k", top_k, Count | None)
     if not isinstance(documents, Sequence) or isinstance(documents, str):
         raise UserError(f"rank: expected documents, a list of texts, not {shortened(documents)}")

@@ -61,7 +61,6 @@ load = load_model
 
 
 def _alone(folder: str | Path, contract: Mapping[str, Any]) -> Model:
-    """The model without a mix."""
     if contract.get("class") == FUSION:
         raise UserError(f"{folder}: mixes columns alone, there is no model in it")
     name = contract.get("class") or _usual_class(str(folder))
@@ -93,10 +92,6 @@ def _usual_class(name: str) -> str:
 
 def find_normaliser(path: str, base: type) -> Any:
     """The class of a normaliser that a contract names; a user's only where the user has imported it.
-
-    Args:
-        path: a short name of ours, or an import path.
-        base: what it has to be a subclass of.
 
     Raises:
         UserError: there is none.

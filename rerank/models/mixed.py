@@ -131,15 +131,9 @@ class Mixed(Model):
         return dict(columns or {}) | found
 
     def untrained(self) -> str:
-        """What its model says of itself."""
         return "" if self.model is None else self.model.untrained()
 
     def check(self, lists: Lists) -> None:
-        """Refuse lists that lack a column of the mix, or whose column would give added documents away.
-
-        Raises:
-            UserError: names the column.
-        """
         for name in self.weights:
             try:
                 lists.select([]).column(name)
@@ -153,11 +147,7 @@ class Mixed(Model):
         check_added(lists, list(self.weights))
 
     def predict(self, lists: Lists) -> Array:
-        """Scores of every candidate of lists, ``[T]`` float32, in their order.
-
-        Raises:
-            UserError: lists that lack what the ranker reads.
-        """
+        """Scores of every candidate of lists, ``[T]`` float32, in their order."""
         if not hasattr(lists, "row_numbers"):
             raise UserError("predict: mixes over whole lists; give lists, or rank(query, documents, columns={…})")
         lists = self.completed(lists)
@@ -238,7 +228,6 @@ class Mixed(Model):
         return best_documents(self.mixed_given(columns, scores), documents, top_k, return_documents, self.calibration)
 
     def contract(self) -> dict[str, Any]:
-        """The model's, and ``mix``."""
         return ({"class": FUSION} if self.model is None else self.model.contract()) | {MIX: self.mix}
 
     def save(self, folder: Path) -> None:
@@ -252,11 +241,7 @@ class Mixed(Model):
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """Read what :meth:`save` or :func:`write_ranker` wrote.
-
-        Raises:
-            UserError: it is damaged, or has no mix.
-        """
+        """Read what :meth:`save` or :func:`write_ranker` wrote."""
         contract = checked_contract(folder)
         if MIX not in contract:
             raise UserError(f"{folder}: has no mix; load_model reads it")
@@ -296,8 +281,8 @@ def write_ranker(
         contract = {key: value for key, value in read_contract(folder).items() if key not in (MIX, CALIBRATION)}
         write_sealed(folder / CONTRACT, contract | mix)
         if (card := folder / CARD).is_file():
-            told = without_part(card.read_text(encoding="utf-8"), "Calibration")
-            card.write_text(with_mix(told, mix.get(MIX)), encoding="utf-8")
+            uncalibrated = without_part(card.read_text(encoding="utf-8"), "Calibration")
+            card.write_text(with_mix(uncalibrated, mix.get(MIX)), encoding="utf-8")
 
 
 def _by_cosines() -> Any:

@@ -158,7 +158,6 @@ def _work(
     precision: Precision,
     device: torch.device,
 ) -> Scored:
-    """Score chunks as long as there are any."""
     scored = []  # fetched at the end: a GPU computes while the next chunks are collated
     with torch.inference_mode(), autocast(precision, device):
         for chunk in chunks:

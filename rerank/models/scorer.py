@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
+from rerank.kernels.implementations import Implementations, Kernels
 from rerank.kernels.precision import Precision
-from rerank.kernels.ways import Kernels, Ways
 from rerank.lists.view import Lists
 from rerank.models.base import Inputs, Model
 from rerank.models.score import ALONE, ON_A_CPU, score_lists
@@ -44,7 +44,7 @@ class Scorer(Model, nn.Module):
             seed: decides the fresh weights, and nothing else does.
         """
 
-    def settle(self, precision: Precision, kernels: Kernels = "auto") -> Ways | None:
+    def settle(self, precision: Precision, kernels: Kernels = "auto") -> Implementations | None:
         """Choose the faster among kernels that give the same numbers, for the device that holds the model.
 
         Scoring calls it if nobody has.

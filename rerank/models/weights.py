@@ -104,21 +104,13 @@ def _checked(folder: Path) -> Path:
 
 
 def check_plain(folder: Path) -> None:
-    """Refuse what is neither file nor folder, which may have no end (a device), or none to come (a pipe).
-
-    Raises:
-        UserError: names it.
-    """
+    """Refuse what is neither file nor folder, which may have no end (a device), or none to come (a pipe)."""
     if other := next((path for path in sorted(folder.glob("*")) if not (path.is_file() or path.is_dir())), None):
         raise UserError(f"{other}: no file, nor a link to one; copy the model again")
 
 
 def check_names(path: Path, names: object) -> None:
-    """Refuse a list or dictionary of files that are not beside it, or in folders there.
-
-    Raises:
-        UserError: names the first.
-    """
+    """Refuse a list or dictionary of files that are not beside it, or in folders there."""
     if not isinstance(names, Iterable) or not all(isinstance(name, str) for name in names):
         raise UserError(f"{path}: expected names of files, not {names!r}; copy the model again")
     parts = {name: Path(name).parts for name in names}
@@ -131,11 +123,7 @@ VOCABULARIES = ("tokenizer.json", "vocab.*", "*.model")
 
 
 def check_tokenizer(folder: Path) -> None:
-    """Refuse a model folder without a vocabulary, for which an empty one would be made up.
-
-    Raises:
-        UserError: there is no file of a tokenizer.
-    """
+    """Refuse a model folder without a vocabulary, for which an empty one would be made up."""
     if not any(any(folder.glob(pattern)) for pattern in VOCABULARIES):
         raise UserError(
             f"{folder}: a model folder without a tokenizer (no tokenizer.json, vocab.txt or *.model); copy it there "

@@ -72,12 +72,7 @@ class Bar:
 
 
 class Bars:
-    """Bars to both sides of 0, one below the other, each with its interval.
-
-    Args:
-        title: what they show.
-        bars: the bars.
-    """
+    """Bars to both sides of 0, one below the other, each with its interval."""
 
     width, left, right, row = 640, 120, 628, 30
 
@@ -89,18 +84,15 @@ class Bars:
         self.height = self.bottom + 28
 
     def at(self, value: float) -> float:
-        """Where a value is, across."""
         low, high = self._range
         return round(self.left + (value - low) / (high - low) * (self.right - self.left), 1)
 
     @property
     def ticks(self) -> list[Tick]:
-        """Marks of the axis."""
         return [Tick(self.at(value), f"{value:g}") for value in nice_ticks(*self._range)]
 
     @property
     def summary(self) -> str:
-        """The bars in words."""
         return f"{self.title}. {'; '.join(f'{bar.name} {bar.says}'.strip() for bar in self.bars)}."
 
 
@@ -168,7 +160,6 @@ class Chart:
 
     @property
     def summary(self) -> str:
-        """The chart in words: where each line starts and ends."""
         lines = [f"{line.name} from {line.y[0]:.4f} to {line.y[-1]:.4f}" for line in self.series]
         return f"{self.title}. {self.y_label} over {self.x_label}: {'; '.join(lines)}."
 

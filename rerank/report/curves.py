@@ -39,17 +39,14 @@ def training_charts(folder: str | Path) -> list[Chart]:
     Where the loss is a relaxed measure, one minus it is drawn with the exact one (Yu 2020, Figure 2) if training logged
     that: the same gain and cut-off. The lists are not the same, which the lines' names say. Otherwise each has a chart
     of its own. What training logged of the ranks' fidelity makes one more.
-
-    Raises:
-        UserError: not a run folder, or a line of its metrics that is not JSON.
     """
     folder = Path(folder)
     steps, epochs = read_metrics(folder)
     if not steps and not epochs:
         return []
-    told = _read_config(folder)
-    exact = _exact_name(told, epochs)
-    relaxed = _relaxed_measure(told.get("loss"))
+    config = _read_config(folder)
+    exact = _exact_name(config, epochs)
+    relaxed = _relaxed_measure(config.get("loss"))
     per_epoch = epochs[0]["step"] / epochs[0]["epoch"] if epochs else 1.0
     loss = _loss(steps, epochs, per_epoch)
     measured = [
@@ -140,10 +137,10 @@ def _read_config(folder: Path) -> dict[str, Any]:
     return read_config(path)
 
 
-def _exact_name(told: Mapping[str, Any], epochs: list[dict[str, Any]]) -> str:
+def _exact_name(config: Mapping[str, Any], epochs: list[dict[str, Any]]) -> str:
     """The loss's own measure where training logged its exact value, else the monitor, else what there is."""
     logged = [*epochs[0].get("validation", {})] if epochs else []
-    wanted = _relaxed_measure(told.get("loss")), told.get("monitor")
+    wanted = _relaxed_measure(config.get("loss")), config.get("monitor")
     return next((name for name in wanted if name is not None and name in logged), logged[0] if logged else "measure")
 
 

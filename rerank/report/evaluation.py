@@ -17,11 +17,7 @@ from rerank.report.page import PageTable, Report, check_suffix, write_report
 def write_evaluation(
     comparison: Comparison, path: str | Path, lists: str | None = None, training: Sequence[str] = ()
 ) -> None:
-    """Write the report of a comparison of run files, or of columns of a lists folder, whose texts it shows then.
-
-    Raises:
-        UserError: a lists folder or a run folder that is none.
-    """
+    """Write the report of a comparison of run files, or of columns of a lists folder, whose texts it shows then."""
     check_suffix(path)
     judged = Lists.open(comparison.qrels) if is_lists_folder(Path(comparison.qrels)) else None
     qrels = read_qrels(comparison.qrels) if judged is None else judgments_of(judged)

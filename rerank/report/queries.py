@@ -55,12 +55,12 @@ def query_data(
     names = list(tables)
     kept = [i for i, measure in enumerate(first.measures) if measure.NAME not in COUNTS]
     shown = choose(tables, kept, names.index(baseline)) if runs else []
-    asked = query_texts(lists, [first.queries[i] for i in shown])
+    text_of = query_texts(lists, [first.queries[i] for i in shown])
     documents: dict[str, int] = {}
     relevant = relevant_from(first.measures)[0]
     entries = {
         i: {
-            "text": cut(asked.get(first.queries[i], "")),
+            "text": cut(text_of.get(first.queries[i], "")),
             "entries": _entries(
                 first.queries[i],
                 [runs.get(name, {}) for name in names],
@@ -81,7 +81,7 @@ def query_data(
         "top": TOP,
         "relevant": relevant,
         "shown": entries,
-        "documents": [[id, cut(texts.get(id, ""))] for id in documents],
+        "documents": [[id, cut(text_of.get(id, ""))] for id in documents],
         "texts": bool(texts),
     }
 

@@ -214,10 +214,10 @@ class BM25:
     def configure(self, searcher: Any, index: Path) -> None:
         """Set an index that is open to these parameters."""
         searcher.set_bm25(float(self.k1), float(self.b))
-        asked, stored_as = analyzer_name(self.language), _analyzer_of(index)
-        if stored_as not in (None, asked):
-            raise UserError(f"{index}: was analysed by {stored_as}, not {asked}; say --language as when it was made")
-        if asked != ENGLISH:
+        wanted, stored_as = analyzer_name(self.language), _analyzer_of(index)
+        if stored_as not in (None, wanted):
+            raise UserError(f"{index}: was analysed by {stored_as}, not {wanted}; say --language as when it was made")
+        if wanted != ENGLISH:
             searcher.set_analyzer(analyzer(self.language))
         if not self.rm3:
             return
@@ -227,5 +227,5 @@ class BM25:
         if not stored and searcher.doc_raw(0) is None:
             raise UserError(f"{index}: RM3 needs an index that stores document vectors or the raw text")
         parser = None if stored else "JsonCollection"
-        latin = asked == ENGLISH  # Anserini's filter of odd terms lets only a to z and digits through
+        latin = wanted == ENGLISH  # Anserini's filter of odd terms lets only a to z and digits through
         searcher.set_rm3(parser, self.fb_terms, self.fb_docs, float(self.original_query_weight), False, latin)

@@ -53,27 +53,16 @@ class Encoder(Protocol):
 
 
 class Vectors:
-    """The vectors of some documents in numbered Arrow files, float16, each whole or absent.
-
-    Args:
-        folder: where they are.
-    """
+    """The vectors of some documents in numbered Arrow files, float16, each whole or absent."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def path(self, number: int) -> Path:
-        """The file of a block."""
         return self.folder / f"{number:06d}.arrow"
 
     def build(self, documents: Iterable[Document], encoder: Encoder, total: int | None) -> None:
-        """Encode documents, but for the blocks that a killed process has left whole.
-
-        Args:
-            documents: in an order that is always the same.
-            encoder: what encodes them.
-            total: how many there are, for the progress bar.
-        """
+        """Encode documents, but for the blocks that a killed process has left whole."""
         if (self.folder / WHOLE).exists():
             return
         with held(self.folder, f"embedding with {encoder.name}", wait=True):
@@ -118,10 +107,6 @@ def build_vectors(collection: Collection, encoder: Encoder) -> Vectors:
     """The vectors of a collection, made once and found again by the hash of its documents and the encoder.
 
     On disk they take two bytes for each of a document's numbers: 0.8 GB for a million vectors of 384.
-
-    Args:
-        collection: the documents; empty ones have vectors, too.
-        encoder: what encodes them.
     """
     vectors = Vectors(cache_folder() / "vectors" / digest(collection.fingerprint(), encoder.id))
     vectors.build(collection.documents(), encoder, collection.document_count())
@@ -133,12 +118,6 @@ def search_dense(vectors: Vectors, encoder: Encoder, queries: Sequence[Query], d
 
     Every document is compared with every query: for Q queries, N documents and D numbers that is :math:`Q N D`
     multiplications, a matrix product, and nothing is approximate. Memory is a block and the best so far.
-
-    Args:
-        vectors: the documents.
-        encoder: what made them, for the queries.
-        queries: what to search for.
-        depth: how many documents a query gets at the most.
 
     Returns:
         The queries in the order given, each with its documents, best first; ties in the order of the collection.

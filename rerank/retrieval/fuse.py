@@ -70,7 +70,6 @@ class Pool:
 
     @property
     def ordered_by(self) -> str:
-        """The column that orders the candidates."""
         return self.order or self.columns[-1]
 
     def candidates(self, query: str, depth: int) -> tuple[list[str], Array]:
@@ -97,12 +96,6 @@ class Pool:
             return list(self.runs[self.ordered_by].get(query, ())[:depth])
         ids, scores = self.candidates(query, depth)
         return list(map(Scored, ids, scores[:, -1].tolist()))
-
-
-def z_normalise(scores: Sequence[float]) -> Array:
-    """Float32 scores less their mean, over their standard deviation (of the population); zeros where all are equal."""
-    values = _values(scores)
-    return _standardise(values, values) if len(values) else values
 
 
 def z_of_candidates(numbers: Array) -> Array:

@@ -56,9 +56,9 @@ def _search(searcher: Any, inner: Any, query: Query, ids: Sequence[str]) -> Iter
         java_class(f"org.apache.lucene.search.Boolean{name}") for name in ("Query$Builder", "Clause$Occur")
     )
     text = query.text.encode(errors="replace").decode()
-    asked = searcher.generator.buildQuery("contents", searcher.get_analyzer(), text)
+    terms = searcher.generator.buildQuery("contents", searcher.get_analyzer(), text)
     chosen = id_query(ids)  # not within the next line: pyjnius binds a method to one object at a time
-    both = builder().add(asked, occur.MUST).add(chosen, occur.FILTER).build()
+    both = builder().add(terms, occur.MUST).add(chosen, occur.FILTER).build()
     for hit in inner.search(both, len(ids)).scoreDocs:
         yield searcher.doc(hit.doc).get("id"), rounded(hit.score)
 

@@ -39,9 +39,6 @@ def analyzer_name(language: str) -> str:
 
     >>> analyzer_name("de")
     'org.apache.lucene.analysis.de.GermanAnalyzer'
-
-    Raises:
-        UserError: Lucene has no analyser for this language.
     """
     if language not in ANALYZERS:
         raise UserError(
@@ -52,11 +49,7 @@ def analyzer_name(language: str) -> str:
 
 
 def analyzer(language: str) -> Any:
-    """The analyser of a language other than English, known to Anserini's indexer by its code from now on.
-
-    Raises:
-        UserError: the Java that runs here cannot take its texts apart.
-    """
+    """The analyser of a language other than English, known to Anserini's indexer by its code from now on."""
     known = java_class("io.anserini.analysis.AnalyzerMap")
     known.analyzerMap.put(language, analyzer_name(language))  # Anserini's own table lacks Greek, Romanian and others
     if language == "th" and not java_class("org.apache.lucene.analysis.th.ThaiTokenizer").DBBI_AVAILABLE:

@@ -45,10 +45,10 @@ RIGHT = '{"query_id": "7", "doc_id": "d1", "score": 9.5}'
 
 Row: TypeAlias = tuple[str, object, object, object, Sequence[object]]
 """Place in the file, query id, document id, rank, numbers."""
-Reader: TypeAlias = "tuple[list[str], Iterator[Pairs]]"
+Reader: TypeAlias = "tuple[list[str], Iterator[PairBatch]]"
 
 
-class Pairs(NamedTuple):
+class PairBatch(NamedTuple):
     """Some rows of a file.
 
     Attributes:
@@ -93,7 +93,7 @@ class PairFile:
             readers |= {".csv": _csv, ".tsv": _csv}
         self.names, self._batches = readers.get(kind_of(self.path), _text)(self.path, run)
 
-    def batches(self) -> Iterator[Pairs]:
+    def batches(self) -> Iterator[PairBatch]:
         """The rows, once.
 
         Raises:
@@ -206,7 +206,7 @@ def _parquet(path: Path, run: bool) -> Reader:
         if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
             raise UserError(f"{path}: column {name!r} holds {kind}, no numbers; leave it out of the file")
 
-    def batches() -> Iterator[Pairs]:
+    def batches() -> Iterator[PairBatch]:
         count = 0
         with open_parquet(path) as file:
             for batch in file.iter_batches(ROWS, columns=[query, document, *names]):
@@ -218,7 +218,7 @@ def _parquet(path: Path, run: bool) -> Reader:
                     row, number = np.argwhere(wrong)[0].tolist()
                     _refuse(where(row), names[number], float(values[row, number]))
                 ranks = np.arange(count, count + len(batch))
-                yield Pairs(where, queries.dictionary_encode(), documents, ranks, values)
+                yield PairBatch(where, queries.dictionary_encode(), documents, ranks, values)
                 count += len(batch)
 
     return names, batches()
@@ -241,7 +241,6 @@ def _parquet_ids(ids: pa.Array, where: Callable[[int], str]) -> pa.Array:
 
 
 def _fields(where: str, fields: Sequence[str], run: bool) -> tuple[str, str, list[str]]:
-    """Which fields are the query's id, the document's and the numbers."""
     if len(set(fields)) < len(fields):
         twice = next(field for field in fields if list(fields).count(field) > 1)
         raise UserError(f"{where}: has {twice!r} twice; rename one")
@@ -261,7 +260,7 @@ def _fields(where: str, fields: Sequence[str], run: bool) -> tuple[str, str, lis
 
 def _batches(
     path: Path, names: Sequence[str], rows: Callable[[], Iterator[Row]], regular: Iterable[Regular | None] = ()
-) -> Iterator[Pairs]:
+) -> Iterator[PairBatch]:
     """What Arrow has read, up to a None; what follows, row by row."""
     count = 0
     for block in regular:
@@ -269,7 +268,7 @@ def _batches(
         if block is None or encoded is None:
             log.info("%s: from row %d on is read row by row, which is slower", path, count + 1)
             break
-        yield Pairs(partial(_place, rows, count), encoded, *block[1:])
+        yield PairBatch(partial(_place, rows, count), encoded, *block[1:])
         count += len(block.documents)
     else:
         if count:
@@ -279,7 +278,7 @@ def _batches(
         ids = [pa.array(checked_ids(given, places.__getitem__), pa.large_string()) for given in (queries, documents)]
         values = [_floats([row[i] for row in numbers], places, name) for i, name in enumerate(names)]
         order = np.array(list(map(_rank, ranks, places)), np.int64)
-        yield Pairs(places.__getitem__, ids[0].dictionary_encode(), ids[1], order, np.stack(values, axis=1))
+        yield PairBatch(places.__getitem__, ids[0].dictionary_encode(), ids[1], order, np.stack(values, axis=1))
 
 
 def _encoded(block: Regular) -> pa.DictionaryArray | None:

@@ -96,15 +96,6 @@ def score_column(
 
     One model at a time is in memory.
 
-    Args:
-        store: the lists.
-        name: the name of the column.
-        shares: models of one kind with their lists, which together are all lists of the store, each once.
-        made: what the column remembers of what it was made from.
-        precision: arithmetic of the encoders.
-        budget: padded tokens (documents, for feature vectors) per forward pass; None takes the model's own.
-        mix: whether rankers mix, or are their models alone.
-
     Returns:
         What the column covers.
 

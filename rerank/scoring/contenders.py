@@ -52,11 +52,7 @@ class Contender(ABC):
         self.peak: Callable[[], int | None] = lambda: None
 
     def open(self, lists: Lists) -> None:  # noqa: B027  # a column has nothing to open
-        """Load what it needs, and refuse lists that lack what it reads.
-
-        Raises:
-            UserError: no such model or server, or lists that it cannot score.
-        """
+        """Load what it needs, and refuse lists that lack what it reads."""
 
     def close(self) -> None:  # noqa: B027
         """Give its memory back."""
@@ -108,10 +104,6 @@ class OfModel(Contender):
 
     A text model's scores of the deepest lists are cut for the others, a mix is made at each depth; what looks at whole
     lists scores each.
-
-    Args:
-        name: what it is called.
-        model: the model, its folder, or its name on the hub.
     """
 
     def __init__(self, name: str, model: str | Path | Model) -> None:
@@ -169,11 +161,7 @@ class OfModel(Contender):
 
 
 def contenders(models: Sequence[str | Path | Model], lists: Lists) -> list[Contender]:
-    """What words and models mean, without the column that orders the lists: it is what the others are compared with.
-
-    Raises:
-        UserError: one is named twice.
-    """
+    """What words and models mean, without the column that orders the lists: it is what the others are compared with."""
     columns = [number for numbers in lists.store.numbers_by_column().values() for number in numbers]
     taken_names: set[str] = {str(lists.store.order)}
     found: list[Contender] = []

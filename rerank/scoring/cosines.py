@@ -27,12 +27,6 @@ def add_cosines(
     Every distinct document is encoded once, added ones included. A call that was killed goes on with the first
     document that it had not stored.
 
-    Args:
-        folder: the lists folder.
-        model: the embedding model, as for :class:`rerank.models.text.embedder.Embedder`.
-        name: the name of the column; None takes the model's.
-        precision: arithmetic of the encoder.
-
     Returns:
         What the column covers: every candidate.
 

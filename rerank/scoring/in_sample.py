@@ -59,11 +59,7 @@ def _known(model: str | Path) -> Array | None:
 
 
 def shared_queries(lists: Lists, model: str | Path) -> list[str] | None:
-    """Ids of the queries of some lists that a model was trained on; None where the model does not say.
-
-    Raises:
-        UserError: its contract is damaged.
-    """
+    """Ids of the queries of some lists that a model was trained on; None where the model does not say."""
     hashes = _known(model)
     if hashes is None:
         return None
@@ -72,11 +68,7 @@ def shared_queries(lists: Lists, model: str | Path) -> list[str] | None:
 
 
 def check_out_of_sample(lists: Lists, model: str | Path) -> None:
-    """Refuse to score queries that a model was trained on.
-
-    Raises:
-        UserError: says how many there are.
-    """
+    """Refuse to score queries that a model was trained on."""
     if shared := shared_queries(lists, model):
         raise UserError(
             f"{lists.store}: {model} was trained on {len(shared)} of these {len(lists)} queries, e.g. {shared[0]!r}; "

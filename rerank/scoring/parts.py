@@ -31,14 +31,7 @@ SCHEMA = pa.schema([("score", pa.float32())], metadata=UNSEALED)
 
 
 class Parts:
-    """Scores of some lists at a time, each a file that is whole or absent.
-
-    Args:
-        place: a folder for the parts of all attempts, which all processes see.
-        model: what scores them.
-        lists: what is scored.
-        made: what the scores are made from.
-    """
+    """Scores of some lists at a time, each a file that is whole or absent."""
 
     def __init__(self, place: Path, model: Model, lists: Lists, made: Mapping[str, Any]) -> None:
         model.check(lists)

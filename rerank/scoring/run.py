@@ -31,20 +31,7 @@ def write_reranked(
     precision: Precision = "auto",
     budget: int | None = None,
 ) -> None:
-    """Score lists with a trained model and write the run; the same call resumes behind the last part of another's.
-
-    Args:
-        model: the model's folder.
-        lists: the lists.
-        output: the run file; the parts lie beside it until it is whole.
-        weight: the first stage's share of the scores.
-        mix: whether a ranker mixes, or is its model alone.
-        precision: arithmetic of the encoder.
-        budget: padded tokens (documents, for feature vectors) per forward pass; None takes the model's own.
-
-    Raises:
-        UserError: lists that lack what the model reads.
-    """
+    """Score lists with a trained model and write the run; the same call resumes behind the last part of another's."""
     made = {"scorer": model_hash(model, mix)}
     place = Path(output).parent / f".{Path(output).name}.parts"
     with group() as main, kept_in(place, "reranking", main):

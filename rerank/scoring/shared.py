@@ -134,11 +134,7 @@ def _costs(model: Model | None, lists: Lists) -> Array:
 
 
 def check_scoring(model: Model, precision: Precision, budget: int | None) -> None:
-    """Refuse what only networks take, of a model that is none.
-
-    Raises:
-        UserError: names the option.
-    """
+    """Refuse what only networks take, of a model that is none."""
     if not isinstance(unmixed(model), Scorer) and (precision != "auto" or budget is not None):
         key = "token_budget" if precision == "auto" else "precision"
         raise UserError(f"{key}: {type(model).__name__} scores all documents at once, in its own arithmetic")

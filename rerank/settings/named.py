@@ -19,11 +19,6 @@ def find_class(path: str, base: type, where: str) -> type[Any]:
     >>> find_class("collections.OrderedDict", dict, "key")
     <class 'collections.OrderedDict'>
 
-    Args:
-        path: the import path.
-        base: what it has to be a subclass of.
-        where: the key that names it, for messages.
-
     Raises:
         UserError: nothing of that name can be imported, or it is no such class.
     """

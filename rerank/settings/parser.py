@@ -35,24 +35,21 @@ def make_parser(name: str, documented: Callable[..., Any]) -> ArgumentParser:
     return ArgumentParser(prog=f"rerank {name}", description=about, exit_on_error=False)
 
 
-def parse(parser: ArgumentParser, asked: Sequence[str] | Mapping[str, Any], classes: Sequence[str] = ()) -> Namespace:
+def parse(parser: ArgumentParser, given: Sequence[str] | Mapping[str, Any], classes: Sequence[str] = ()) -> Namespace:
     """Parse options, in the spelling ``--per-query`` or ``--per_query``.
 
     Args:
         parser: the parser.
-        asked: the words of the command line, or nested settings as a YAML file has them.
+        given: the words of the command line, or nested settings as a YAML file has them.
         classes: names of classes that values may mean, for suggestions.
-
-    Raises:
-        UserError: what the parser refuses, in one line with the nearest key or class.
     """
     from jsonargparse import ArgumentError
 
     try:
-        if isinstance(asked, Mapping):
-            options = parser.parse_object(copy.deepcopy(dict(asked)))  # it would write its own objects into lists
+        if isinstance(given, Mapping):
+            options = parser.parse_object(copy.deepcopy(dict(given)))  # it would write its own objects into lists
         else:
-            words = [re.sub(r"^--[^=]+", lambda key: "--" + key[0][2:].replace("-", "_"), word) for word in asked]
+            words = [re.sub(r"^--[^=]+", lambda key: "--" + key[0][2:].replace("-", "_"), word) for word in given]
             options = parser.parse_args(words)
     except ArgumentError as error:
         _raise_again(error.__cause__)

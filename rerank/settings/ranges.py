@@ -72,9 +72,6 @@ def check_arguments(kind: Callable[..., Any], values: Mapping[str, Any], place: 
         kind: the class, data class or function that takes them.
         values: the arguments by name; those that it has no annotation of pass.
         place: what stands before the name in a message.
-
-    Raises:
-        UserError: names the argument.
     """
     for name, hint in annotations_of(kind).items():
         if name in values:
@@ -104,9 +101,6 @@ def check_value(key: str, value: Any, hint: Any) -> None:
     Traceback (most recent call last):
     ...
     rerank.errors.UserError: model.head: expected 'hf', 'cls' or None, not 'mean'
-
-    Raises:
-        UserError: names the key.
     """
     alternatives = list(_alternatives(hint))
     kinds = [kind for kind in alternatives if _is_of(value, kind)]
@@ -181,11 +175,7 @@ WORDS: dict[Any, str] = {
 
 
 def check_unused(why: str, function: Callable[..., Any], **options: Any) -> None:
-    """Refuse options that have no use in the way that a function is called; those at its defaults pass.
-
-    Raises:
-        UserError: names the first one, and why.
-    """
+    """Refuse options that have no use in the way that a function is called; those at its defaults pass."""
     parameters = inspect.signature(function).parameters
     for name, value in options.items():
         if value != parameters[name].default:

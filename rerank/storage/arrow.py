@@ -65,11 +65,7 @@ def write_arrow(path: Path, schema: pa.Schema, batches: Iterable[Mapping[str, An
 
 
 def read_arrow(path: Path) -> pa.Table:
-    """Memory-map an Arrow stream file; nothing is read before it is used.
-
-    Raises:
-        UserError: the file is missing, or not whole.
-    """
+    """Memory-map an Arrow stream file; nothing is read before it is used."""
     try:
         return pa.ipc.open_stream(pa.memory_map(str(path), "r")).read_all()
     except (OSError, pa.ArrowInvalid) as error:

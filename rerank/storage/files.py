@@ -261,9 +261,6 @@ def check_apart(output: str | Path, **inputs: Any) -> None:
         output: the file to write, or the folder to replace.
         inputs: what is read, by the names of the options: a file, a folder whose files are all read, or the name of a
             collection with one of these behind its colon; what is no path is left aside.
-
-    Raises:
-        UserError: names the option, or the folder.
     """
     target = Path(os.path.realpath(output))
     for name, given in inputs.items():

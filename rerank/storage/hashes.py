@@ -68,16 +68,7 @@ def hash_files(folder: Path, names: Iterable[str]) -> dict[str, str]:
 
 
 def check_files(folder: Path, files: Mapping[str, str], remembered: bool = True) -> None:
-    """Refuse a folder in which a file is missing, or is not what it was.
-
-    Args:
-        folder: the folder.
-        files: what `hash_files` returned.
-        remembered: see `sha256_of`.
-
-    Raises:
-        UserError: names the first such file.
-    """
+    """Refuse a folder in which a file is missing, or is not what it was."""
     for name, expected in files.items():
         found = sha256_of(folder / name, remembered)
         if found != expected:
@@ -157,15 +148,8 @@ def seal(path: str | Path) -> str:
 def check_seal(path: str | Path, remembered: bool = True) -> str:
     """Refuse an Arrow stream whose seal is missing or does not fit.
 
-    Args:
-        path: the file.
-        remembered: see `sha256_of`.
-
     Returns:
         The hash in the seal.
-
-    Raises:
-        UserError: names the file.
     """
     return _remembered(Path(path), "seal", _checked_seal, remembered)
 

@@ -16,7 +16,7 @@ from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.serving.questions import Question, checked_numbers, checked_text, scores_of
 from rerank.settings.ranges import Count, check_value
 from rerank.storage.arrow import Array
-from rerank.tasks.forms import ModelLike
+from rerank.tasks.arguments import ModelLike
 
 log = logging.getLogger("rerank")
 

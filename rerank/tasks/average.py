@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rerank.errors import UserError
-from rerank.tasks.forms import ListsLike
+from rerank.tasks.arguments import ListsLike
 
 if TYPE_CHECKING:
     from rerank.models.base import Model
@@ -65,11 +65,7 @@ def average(
 
 
 def chosen(models: Sequence[str], lists: ListsLike, measure: str) -> list[float]:
-    """The weights whose average is best on some lists; of equal ones those that were tried first.
-
-    Raises:
-        UserError: lists without judgments, or fewer than two models.
-    """
+    """The weights whose average is best on some lists; of equal ones those that were tried first."""
     if len(models) < 2:
         raise UserError("models: expected two or more")
     value = measured_on(models, lists, measure)

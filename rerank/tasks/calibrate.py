@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rerank.errors import UserError
 from rerank.settings.ranges import Count, check_arguments
-from rerank.tasks.forms import ListsLike
+from rerank.tasks.arguments import ListsLike
 
 if TYPE_CHECKING:
     from rerank.lists.view import Lists

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rerank.evaluation.calibration import Bin, Found, Quality
-from rerank.evaluation.render import Table, markdown_table, plain, text_table
+from rerank.evaluation.render import HeaderAndRows, markdown_table, plain, text_table
 from rerank.models.card import without_part
 from rerank.models.contract import CARD
 from rerank.storage.files import atomic_write
@@ -84,7 +84,7 @@ class Calibrated:
     def _measured(self) -> list[tuple[str, Measured]]:
         return [("validation", self.validation), *([("test", self.test)] if self.test else [])]
 
-    def tables(self) -> list[tuple[Table, int]]:
+    def tables(self) -> list[tuple[HeaderAndRows, int]]:
         """Quality, thresholds and the reliability curve, and how many columns of each are names."""
         quality = [
             plain(name, when, *(f"{value:.4f}" for value in asdict(of).values()))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from rerank.errors import UserError
 from rerank.settings.ranges import Count, Positive, check_arguments
-from rerank.tasks.forms import ListsLike, ModelLike
+from rerank.tasks.arguments import ListsLike, ModelLike
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

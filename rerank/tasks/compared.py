@@ -48,7 +48,6 @@ class Reranked:
 
     @property
     def shown(self) -> str:
-        """The difference with its interval."""
         interval = "" if self.low is None else f" [{self.low:+.4f}, {self.high:+.4f}]"
         return f"{self.difference:+.4f}{interval}"
 
@@ -143,7 +142,6 @@ class Compared:
         return "\n".join([*table, "", *of_sizes, "", *facts, *sentence])
 
     def facts(self) -> list[str]:
-        """What stands below the tables."""
         facts = [
             f"{self.lists}: {self.queries} queries; a ranker reorders the top of a list, the rest stays behind it. "
             "95 % intervals over queries.",

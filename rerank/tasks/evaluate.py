@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from rerank.tasks.forms import Judgments, Runs, Trained
+from rerank.tasks.arguments import Judgments, Runs, Trained
 
 if TYPE_CHECKING:
     from rerank.evaluation.table import Table

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rerank.errors import UserError, nearest
 from rerank.settings.ranges import Count, check_arguments
-from rerank.tasks.forms import ListsLike
+from rerank.tasks.arguments import ListsLike
 
 if TYPE_CHECKING:
     from rerank.evaluation.beside import Beside
@@ -106,11 +106,7 @@ def export_model(
 
 
 def _checked(model: Any, name: str) -> CrossEncoder:
-    """The model, if a file can do all that it does.
-
-    Raises:
-        UserError: why it cannot.
-    """
+    """The model, if a file can do all that it does."""
     from rerank.models.text.cross_encoder import CrossEncoder
     from rerank.models.text.decoder import Decoder
 
@@ -132,7 +128,6 @@ def _checked(model: Any, name: str) -> CrossEncoder:
 def _write(
     scorer: CrossEncoder, folder: Path, kinds: list[str], lists: Lists, judged: bool, force: bool
 ) -> list[Exported]:
-    """Write a file for each format, and compare it with the model."""
     import numpy as np
 
     from rerank.evaluation.beside import beside_run
@@ -211,7 +206,6 @@ HEADING = "## Exported files\n"
 
 
 def _section(written: list[Exported]) -> str:
-    """The card's part on the files."""
     rows, code = [], []
     for found in written:
         backend, name = found.file.split("/")

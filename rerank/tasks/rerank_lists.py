@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rerank.errors import UserError
 from rerank.settings.ranges import Count, check_arguments
-from rerank.tasks.forms import ListsLike, ModelLike
+from rerank.tasks.arguments import ListsLike, ModelLike
 
 if TYPE_CHECKING:
     from rerank.lists.view import Lists
@@ -72,11 +72,7 @@ def ranked_with(
     token_budget: int | None = None,
     mix: bool = True,
 ) -> tuple[Lists, float]:
-    """The lists that a model is to score, and the first stage's share; see :func:`rerank_lists`.
-
-    Raises:
-        UserError: no such model or lists, a number out of its range, or nothing that ranked the lists.
-    """
+    """The lists that a model is to score, and the first stage's share; see :func:`rerank_lists`."""
     from rerank.lists.view import Lists
     from rerank.models.base import Model
     from rerank.models.contract import MIX, read_contract
@@ -122,9 +118,6 @@ def share_of(text: str | float, contract: dict[str, Any], model: str) -> float:
 
     >>> share_of("tuned", {"first_stage_weight": 0.2, "mix": {"columns": {"bm25": 0.2}}}, "runs/x/best")
     0.0
-
-    Raises:
-        UserError: neither a share nor "tuned", or a model that was not tuned.
     """
     if "mix" in contract and text == "tuned" and "first_stage_weight" in contract:
         return 0.0

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rerank.errors import UserError
 from rerank.settings.ranges import Count, check_arguments
 from rerank.storage.files import check_apart
-from rerank.tasks.forms import Judgments, Queries, Runs, Source
+from rerank.tasks.arguments import Judgments, Queries, Runs, Source
 from rerank.tasks.search import Search
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rerank.errors import UserError
-from rerank.settings.ranges import Count, NotNegative, Share, check_arguments
+from rerank.settings.ranges import Count, check_arguments
 
 if TYPE_CHECKING:
     from rerank.collections import Collection
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("rerank")
 
-K1, B, TUNE_MEASURE = 0.9, 0.4, "nDCG@10"
+TUNE_MEASURE = "nDCG@10"
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,8 @@ class Search:
         UserError: a number out of its range, or options that contradict each other.
     """
 
-    k1: NotNegative = K1
-    b: Share = B
+    k1: float = 0.9
+    b: float = 0.4
     rm3: bool = False
     language: str = "en"
     index: str | None = None
@@ -51,15 +51,20 @@ class Search:
         from rerank.evaluation.measure_names import parse_measure
 
         check_arguments(Search, vars(self))
+        self._untuned()  # checks its numbers
         parse_measure(self.tune_measure, "tune_measure")
         if self.tune_on is None and self.tune_measure != TUNE_MEASURE:
             raise UserError("tune_measure: is what --tune-on COLLECTION maximises; name one")
-        for key, value, default in (("k1", self.k1, K1), ("b", self.b, B)):
-            if self.tune_on is not None and value != default:
+        for key in ("k1", "b"):
+            if self.tune_on is not None and getattr(self, key) != getattr(Search, key):
                 raise UserError(f"{key}: --tune-on decides k1 and b; say one or the other")
 
+    def _untuned(self) -> BM25:
+        from rerank.retrieval.bm25 import BM25
+
+        return BM25(k1=self.k1, b=self.b, rm3=self.rm3, language=self.language)
+
     def searched_index(self, source: Collection) -> Path:
-        """The index to search, built where none is named."""
         from rerank.retrieval.bm25 import build_index, find_index
 
         return find_index(self.index) if self.index else build_index(source, None, self.threads, self.language)
@@ -67,23 +72,17 @@ class Search:
     def model(self, index: Path, depth: int, fields: Sequence[str] | None) -> BM25:
         """BM25 with these options, tuned where a collection to tune on is named.
 
-        Args:
-            index: the index.
-            depth: candidates per query.
-            fields: text fields of the collection to tune on.
-
         Raises:
             UserError: none of the queries to tune on has judgments.
         """
         from rerank.collections import open_collection
         from rerank.evaluation.measure_names import parse_measure
         from rerank.evaluation.measures import Evaluator
-        from rerank.retrieval.bm25 import BM25
         from rerank.retrieval.runs import Run
         from rerank.retrieval.tune import tune
 
         if self.tune_on is None:
-            return BM25(k1=self.k1, b=self.b, rm3=self.rm3, language=self.language)
+            return self._untuned()
         training = open_collection(self.tune_on, fields)
         grades = training.qrels() or {}
         judged = [query for query in training.queries() if query.id in grades]

@@ -22,7 +22,7 @@ from rerank.models.base import Model
 from rerank.models.vectors.boosting import Trees
 from rerank.progress import heard
 from rerank.settings.ranges import Count, check_arguments
-from rerank.tasks.forms import ListsLike
+from rerank.tasks.arguments import ListsLike
 from rerank.training.config import Optimization, TrainConfig, check_values
 from rerank.training.fit import Training, fit
 from rerank.training.run_folder import GIVEN, IDENTITY

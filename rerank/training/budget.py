@@ -38,13 +38,6 @@ def tokens_that_fit(
     One forward pass over long pairs says what a token costs; the count is rounded down to a power of two, so that it
     does not follow every change of the memory that other programs leave.
 
-    Args:
-        model: the scorer, in training mode, where it will train.
-        inputs: the training lists as it reads them.
-        lists: the training lists.
-        usable: positions of the lists that will be trained on.
-        precision: arithmetic of the encoder.
-
     Returns:
         The count, None where the free memory cannot be told, and a reason for the log.
     """

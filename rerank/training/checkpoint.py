@@ -15,7 +15,7 @@ from rerank.models.weights import copied
 from rerank.storage.files import atomic_folder
 from rerank.storage.hashes import check_files, hash_files, read_sealed, write_sealed
 from rerank.training.run_folder import CHECKPOINTS
-from rerank.training.step import Limits, Step
+from rerank.training.step import MemoryLimits, Step
 
 KEEP = 2
 """Checkpoints kept: the newest, and one to fall back on."""
@@ -55,7 +55,7 @@ class State:
     dead: int = 0
     skipped: int = 0
     metrics_lines: int = 0
-    limits: Limits = field(default_factory=Limits)
+    limits: MemoryLimits = field(default_factory=MemoryLimits)
 
     def add(self, done: Step) -> None:
         self.step += 1
@@ -112,13 +112,13 @@ def load_checkpoint(run: Path, model: torch.nn.Module, optimizer: torch.optim.Op
         ) from error
     weights = load_file(str(folder / "model.safetensors"))
     known, limits = asdict(State()).keys(), values.get("limits", {})
-    same_keys = {*values} == {*known, FILES} and {*limits} == {*asdict(Limits())}
+    same_keys = {*values} == {*known, FILES} and {*limits} == {*asdict(MemoryLimits())}
     if not same_keys or _shapes(weights) != _shapes(_changing(model)):
         raise UserError(
             f"{folder}: the checkpoint of another version of rerank or of what it builds on; use the versions in "
             f"{run / 'provenance.json'}, or remove {run} to train anew"
         )
-    state = State(**{name: values[name] for name in known} | {"limits": Limits(**limits)})
+    state = State(**{name: values[name] for name in known} | {"limits": MemoryLimits(**limits)})
     model.load_state_dict(weights, strict=False)
     check_weights(model, str(folder))
     moments = load_file(str(folder / "optimizer.safetensors"))
@@ -131,11 +131,7 @@ def load_checkpoint(run: Path, model: torch.nn.Module, optimizer: torch.optim.Op
 
 
 def check_weights(model: torch.nn.Module, where: str) -> None:
-    """Refuse weights, running means among them, that are not finite, or so large that their norm is not.
-
-    Raises:
-        UserError: they are; says where, and what to do.
-    """
+    """Refuse weights, running means among them, that are not finite, or so large that their norm is not."""
     changing = (value for value in _changing(model).values() if value.is_floating_point())
     norm = sum(float(torch.linalg.vector_norm(value, dtype=torch.float32)) for value in changing)
     if not math.isfinite(norm):
@@ -146,11 +142,7 @@ def check_weights(model: torch.nn.Module, where: str) -> None:
 
 
 def check_checkpoint(folder: Path, remembered: bool = True) -> dict[str, Any]:
-    """What ``state.json`` of a checkpoint holds, after its files were compared with it.
-
-    Raises:
-        UserError: a file is missing or damaged; names it.
-    """
+    """What ``state.json`` of a checkpoint holds, after its files were compared with it."""
     values = read_sealed(folder / STATE)
     check_files(folder, values[FILES], remembered)
     return values

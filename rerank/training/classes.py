@@ -29,11 +29,7 @@ def import_classes() -> list[str]:
 
 
 def first_lines(homes: Mapping[str, str]) -> dict[str, str]:
-    """The first line of each class's docstring, read from its file: importing it might import torch.
-
-    Args:
-        homes: module of each class.
-    """
+    """The first line of each class's docstring, read from its file: importing it might import torch."""
     lines = {}
     for name, module in homes.items():
         spec = find_spec(module)

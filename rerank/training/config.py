@@ -110,17 +110,7 @@ class TrainConfig:
 
 
 def check_values(options: Any, loss: object, *, trees: bool = False) -> None:
-    """Refuse what no run can do, before anything is read.
-
-    Args:
-        options: a :class:`TrainConfig`, or its keys as they were parsed.
-        loss: the class of its loss, if it has one.
-        trees: whether it grows trees, for which steps and what is logged with them mean nothing.
-
-    Raises:
-        UserError: a number out of its range, an unknown measure, ``epoch_by`` where it means nothing, or ``fidelity``
-            of a loss that relaxes nothing.
-    """
+    """Refuse what no run can do, before anything is read."""
     check_arguments(TrainConfig, vars(options))
     check_arguments(Optimization, vars(options.optimization), "optimization")
     parse_measures(options.measures)

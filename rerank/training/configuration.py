@@ -24,9 +24,6 @@ def configuration(argv: Sequence[str]) -> tuple[TrainConfig, str]:
 
     Args:
         argv: ``--config FILE`` and options that override its keys.
-
-    Raises:
-        UserError: words that are not understood.
     """
     parser = train_parser()
     options = parse(parser, classes_first(argv), import_classes())
@@ -53,16 +50,16 @@ def data_of(settings: Mapping[str, Any]) -> Data:
     return data
 
 
-def check(asked: Sequence[str] | Mapping[str, Any]) -> None:
+def check(given: Sequence[str] | Mapping[str, Any]) -> None:
     """Raise a UserError for keys or values that training would refuse; builds and writes nothing.
 
     Args:
-        asked: the words of the command line, or nested settings.
+        given: the words of the command line, or nested settings.
     """
     from rerank.models.vectors.boosting import Trees
     from rerank.training.config import check_values
 
-    words = asked if isinstance(asked, Mapping) else classes_first(asked)
+    words = given if isinstance(given, Mapping) else classes_first(given)
     options = parse(train_parser(), words, import_classes())
     model = _named(options.model)
     check_values(options, _named(options.loss), trees=model is not None and issubclass(model, Trees))

@@ -31,18 +31,12 @@ Identity = dict[str, Any]
 def config_identity(config: TrainConfig) -> Identity:
     """What counts of a configuration, without its data: that counts by what it gives."""
     left_out = ("data", *NEUTRAL)
-    told = {f.name: getattr(config, f.name) for f in fields(config) if f.name not in left_out}
-    return {name: identify(value) for name, value in told.items() if value is not None}
+    settings = {f.name: getattr(config, f.name) for f in fields(config) if f.name not in left_out}
+    return {name: identify(value) for name, value in settings.items() if value is not None}
 
 
 def data_identity(splits: Splits, columns: Sequence[str], targets: Sequence[str] = ()) -> Identity:
-    """Hashes of what a training reads: of its training lists, and of those it validates on.
-
-    Args:
-        splits: the lists.
-        columns: the columns that the model reads.
-        targets: the columns that it is trained on.
-    """
+    """Hashes of what a training reads: of its training lists, and of those it validates on."""
     validation, weights = splits.validation, splits.weights
     shown = {} if weights is None else {"weights": id_of(weights.tolist())}
     return {
@@ -52,12 +46,7 @@ def data_identity(splits: Splits, columns: Sequence[str], targets: Sequence[str]
 
 
 def training_identity(config: Mapping[str, Any], data: Mapping[str, Any]) -> Identity:
-    """What is hashed for the id of a training.
-
-    Args:
-        config: what `config_identity` returned.
-        data: what `data_identity` returned.
-    """
+    """What is hashed for the id of a training."""
     return {"training": TRAINING, **config, "data": dict(data)}
 
 

@@ -16,7 +16,7 @@ import yaml
 from rerank.errors import UserError, one_line
 from rerank.kernels.precision import on_cpu
 from rerank.scoring.together import check_gpus
-from rerank.training.step import Limits
+from rerank.training.step import MemoryLimits
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -40,10 +40,6 @@ ANY = 1 << 62
 def launched(names: list[str], folder: Path) -> Accelerator:
     """This process among those that were launched together.
 
-    Args:
-        names: the trackers.
-        folder: the run folder, where they log to.
-
     Raises:
         UserError: a tracker that cannot be used, or a launcher's setting that Accelerate refuses.
     """
@@ -63,7 +59,7 @@ def launched(names: list[str], folder: Path) -> Accelerator:
         raise UserError(f"accelerate launch: {one_line(error)}") from error
 
 
-def agree(limits: Limits, device: torch.device) -> None:
+def agree(limits: MemoryLimits, device: torch.device) -> None:
     """Take the least of what the processes found to fit, so that a run that resumes cuts in all of them as before."""
     if not torch.distributed.is_initialized():
         return
@@ -78,9 +74,6 @@ def check_launcher() -> None:
     """Refuse what shards a model: its processes have to make equally many passes, and ours need not.
 
     And refuse what a launcher sets that the training's own configuration decides, rather than pass it over.
-
-    Raises:
-        UserError: names the switch, and what to write instead.
     """
     check_gpus()
     for switch, unset, instead in SWITCHES:

@@ -20,12 +20,7 @@ START = "start.json"
 
 
 def write_start(folder: Path, tables: Mapping[str, PerQuery]) -> None:
-    """Write the values of every query before the first step.
-
-    Args:
-        folder: a run folder.
-        tables: by the name of the lists, ``validation`` and ``test``.
-    """
+    """Write the values of every query before the first step."""
     write_sealed(folder / START, {name: _as_json(table) for name, table in tables.items()})
 
 
@@ -43,15 +38,7 @@ def write_measurement(
     mixed: Mapping[str, float] | None = None,
     beside: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write the values of every query.
-
-    Args:
-        folder: a run folder, or the folder of a row that was not trained.
-        identity: what `measurement_identity` returned.
-        table: the values.
-        mixed: means with the first stage mixed in, where that was measured as well.
-        beside: the model beside the first stage and its baseline, likewise.
-    """
+    """Write the values of every query."""
     name = id_of(identity)
     content: dict[str, Any] = {"id": name} | _as_json(table)
     content |= {"with_first_stage": dict(mixed)} if mixed else {}
@@ -61,11 +48,7 @@ def write_measurement(
 def read_measurement(
     folder: Path, identity: Mapping[str, Any]
 ) -> tuple[PerQuery, dict[str, float], dict[str, Any]] | None:
-    """What `write_measurement` wrote; None where this was not measured yet.
-
-    Raises:
-        UserError: the file is damaged.
-    """
+    """What `write_measurement` wrote; None where this was not measured yet."""
     name = id_of(identity)
     path = folder / file_of(name)
     if not path.is_file():
@@ -102,14 +85,7 @@ def _from_json(content: Mapping[str, Any]) -> PerQuery:
 
 
 def write_test_run(folder: Path, identity: Mapping[str, Any], run: Run, tag: str = "rerank") -> None:
-    """Write ``test.trec``, and beside it, sealed, of what it is.
-
-    Args:
-        folder: where.
-        identity: what `run_identity` returned.
-        run: the rankings.
-        tag: the name of the run in the file.
-    """
+    """Write ``test.trec``, and beside it, sealed, of what it is."""
     write_run(folder / "test.trec", run, tag=tag)
     write_sealed(folder / "test.json", {"id": id_of(identity), "run": sha256_of(folder / "test.trec")})
 

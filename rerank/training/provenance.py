@@ -36,14 +36,7 @@ DECISIVE_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "CUDA_VISIBLE_DEVICE
 
 
 def add_provenance(folder: Path, training: str, identity: Mapping[str, Any], splits: Splits) -> None:
-    """Append this start to ``provenance.json`` of a run folder.
-
-    Args:
-        folder: the run folder.
-        training: the id of the training.
-        identity: what the id is of.
-        splits: the lists.
-    """
+    """Append this start to ``provenance.json`` of a run folder."""
     _write(folder, [*read_provenance(folder), provenance(training, identity, splits)])
 
 

@@ -82,11 +82,7 @@ class RunFolder:
             raise UserError(f"output: {self.path} exists and is not a run folder; name another one")
 
     def finished(self) -> dict[str, Any] | None:
-        """What ``measures.json`` of this very training holds; None while it is not complete.
-
-        Raises:
-            UserError: the file is damaged, or of another training.
-        """
+        """What ``measures.json`` of this very training holds; None while it is not complete."""
         return finished(self.path, self.id)
 
     def open(self, splits: Splits) -> None:

@@ -57,7 +57,7 @@ class Step(NamedTuple):
 
 
 @dataclass
-class Limits:
+class MemoryLimits:
     """What memory and fp16 allow: found while training, and kept by checkpoints.
 
     Attributes:
@@ -106,7 +106,7 @@ class Gradients:
     lists: Lists
     loss: Criterion
     precision: Precision
-    limits: Limits
+    limits: MemoryLimits
     micro_batch_size: int | None = None
     gradient: Mode | Literal["auto"] = "full"
     why: str = "as configured"
@@ -219,15 +219,12 @@ class Gradients:
         yield groups[first:], tokens
 
     def _rows(self, groups: list[ListSample]) -> Array:
-        """Rows of the chosen candidates in the store, list after list."""
         starts, offsets = self.lists.starts, self.lists.offsets
         return np.concatenate([group.rows + (starts[group.query] - offsets[group.query]) for group in groups])
 
     def _chunked(
         self, piece: PieceLoss, mode: Mode, documents: int, moved: Callable[[float], object] | None
     ) -> Chunked:
-        """The passes of a micro-batch through the model."""
-
         def scored(count: int) -> None:  # without the graph of all chunks, nearly all of them are scored twice
             if moved is not None:
                 moved(count / documents / (1 if mode == "full" else 2))
@@ -324,12 +321,6 @@ class Gradients:
     def _finish(self, own: Tensor, lists: int, step: int, failure: Exception | None) -> Step | None:
         """Sum over the processes, and look at the numbers of the step: here the host waits for the device, once.
 
-        Args:
-            own: the message of this process.
-            lists: lists of the batch from which something can be learned.
-            step: number of the step.
-            failure: what this process failed with.
-
         Returns:
             What the step did; None where its gradient is too large for fp16, and has to be taken again.
         """
@@ -379,14 +370,7 @@ class Gradients:
             parameter.grad = None
 
     def _not_finite(self, what: str, step: int, which: Array, numbers: Array) -> UserError:
-        """The refusal of a step.
-
-        Args:
-            what: what is not finite.
-            step: its number.
-            which: the pieces of this process that are to blame.
-            numbers: what :meth:`_numbers` gave, ``[4, P]``.
-        """
+        """The refusal of a step."""
         low, high = numbers[2:, which]
         ids = [self.lists.query_ids[group.query] for i in which for group in self._pieces[i].groups]
         more = f" and {len(ids) - NAMED} more" if len(ids) > NAMED else ""

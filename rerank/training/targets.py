@@ -23,10 +23,6 @@ AT_ONCE = 1024
 class Targets:
     """The targets of training lists, by term.
 
-    Args:
-        lists: training lists.
-        criterion: what is minimised.
-
     Attributes:
         terms: its terms.
         flat: for every term ``[T]`` numbers, one per candidate; NaN where there is none: no value in the column, or, of
@@ -94,11 +90,7 @@ def known(labels: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def check_sampler(lists: Lists, sampler: Sampler) -> None:
-    """Refuse a sampler that chooses by grades where queries have none, or by a column that is not there.
-
-    Raises:
-        UserError: it does.
-    """
+    """Refuse a sampler that chooses by grades where queries have none, or by a column that is not there."""
     if sampler.by_grades and (missing := len(lists) - int(lists.judged.sum())):
         raise UserError(
             f"sampler: {type(sampler).__name__} chooses by grades, which {missing} of {len(lists)} training queries "

@@ -62,11 +62,6 @@ CHECKPOINT_SECONDS = 5.0
 class Trainer:
     """Trains a scorer on ranked lists, validates, keeps the best, resumes where it was interrupted.
 
-    Args:
-        config: what to do, its values checked.
-        splits: the lists.
-        folder: the run folder, checked.
-
     Raises:
         UserError: anything in the configuration or data that cannot work; nothing has been written then.
     """
@@ -197,11 +192,7 @@ class Trainer:
         return State()
 
     def _stop(self, stop: Stopped, state: State, optimizer: torch.optim.Optimizer) -> NoReturn:
-        """Leave a checkpoint, and say how to resume.
-
-        Raises:
-            Stopped: always.
-        """
+        """Leave a checkpoint, and say how to resume."""
         if self.folder.finished() is None:
             self._checkpoint(state, optimizer)
             said = f"a checkpoint is written; the same command resumes {self.folder.path} there"
@@ -295,8 +286,8 @@ class Trainer:
             )
             bar.update(state.epoch_step - bar.n)  # the step is done, whatever its chunks added up to
             counted = {"lists": done.lists, "dead_lists": done.dead}
-            told = {"loss": done.loss, **counted} if done.lists else {"skipped": True}
-            self._log(state, {**told, "rate": factor, **speed})
+            logged = {"loss": done.loss, **counted} if done.lists else {"skipped": True}
+            self._log(state, {**logged, "rate": factor, **speed})
             if (estimate := self._pace.estimate(state.step)) is not None:
                 self._say("%s", estimate)
                 self._hint_at_threads()
@@ -316,13 +307,13 @@ class Trainer:
             check_weights(self.model, f"step {state.step}")
         epoch, mean_loss = state.epoch + 1, state.loss_sum / max(1, state.epoch_step - state.skipped)
         dead = state.dead / max(1, state.lists)
-        told = {"epoch": epoch, "mean_loss": mean_loss, "dead_lists": dead, "skipped_steps": state.skipped}
+        logged_before = {"epoch": epoch, "mean_loss": mean_loss, "dead_lists": dead, "skipped_steps": state.skipped}
         noted = self._noted(state, dead)
         lists = self.splits.validation
         if lists is None:
             state.best_epoch = epoch
             self._save_best()
-            self._log(state, told)
+            self._log(state, logged_before)
             self._say("epoch %d: loss %.4f%s", epoch, mean_loss, noted)
             return
         started = time.perf_counter()
@@ -337,7 +328,7 @@ class Trainer:
         seconds = time.perf_counter() - started
         value = values[self.monitor]
         worth, by_loss = self._worth(value, scores)
-        logged = told | by_loss | {"validation": values, "seconds": seconds} | self.model.logged()
+        logged = logged_before | by_loss | {"validation": values, "seconds": seconds} | self.model.logged()
         if self.config.fidelity:
             assert isinstance(self.loss, DirectMetric)
             logged["fidelity"] = means = mean_fidelity(self.loss, lists, scores)
@@ -427,9 +418,9 @@ class Trainer:
         """Start them; TensorBoard forgets what it saw after the checkpoint that the run resumes from."""
         if not self.trackers:
             return
-        told = None if self.trackers == ["tensorboard"] else flat_settings(self.folder.config)
+        settings = None if self.trackers == ["tensorboard"] else flat_settings(self.folder.config)
         purge = {"purge_step": state.step + 1} if state.step else {}
-        self.accelerator.init_trackers("rerank", told, {"tensorboard": purge})
+        self.accelerator.init_trackers("rerank", settings, {"tensorboard": purge})
 
     def _say(self, message: str, *values: Any) -> None:
         if self.main:
@@ -437,11 +428,7 @@ class Trainer:
 
 
 def network_and_loss(config: TrainConfig) -> tuple[Scorer, Criterion]:
-    """The network to train, and what it minimises.
-
-    Raises:
-        UserError: the configuration lacks one of them.
-    """
+    """The network to train, and what it minimises."""
     if config.loss is None:
         raise UserError("loss: a network needs one, such as SmoothINDCG; `rerank losses` lists them")
     if not isinstance(config.model, Scorer):
@@ -451,11 +438,6 @@ def network_and_loss(config: TrainConfig) -> tuple[Scorer, Criterion]:
 
 def mean_fidelity(loss: DirectMetric, lists: Lists, scores: Array) -> dict[str, float]:
     """Means over lists of what :class:`rerank.relaxations.fidelity.Fidelity` says, at these scores.
-
-    Args:
-        loss: its relaxation is looked at, and the gap of its measure.
-        lists: the lists; those without documents are left out.
-        scores: ``[T]`` a score per candidate.
 
     Returns:
         ``rank_error``, ``gap`` and, for rank indicators, ``sharpness`` and ``hits``.

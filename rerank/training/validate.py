@@ -195,15 +195,6 @@ def measure_test(
 ) -> dict[str, Any]:
     """Measure the best model on test lists, and keep the run and the values of every query.
 
-    Args:
-        folder: the run folder; ``test.trec`` and the file of this measurement are written there.
-        train: the training lists.
-        lists: the test lists.
-        config: what was trained, and which measures are asked for.
-        score: scores the lists.
-        ranker: the model mixed with the first stage, which is measured on lists that have its column, too.
-        main: whether this process writes.
-
     Returns:
         ``measurement`` (its id), ``test`` (the means) and, where something ranked them before, ``first_stage``,
         ``baseline`` and, with a ranker, ``with_first_stage`` and ``ranker``.
@@ -237,12 +228,6 @@ def measure_test(
 def compared(name: str, run: Run, lists: Lists, config: TrainConfig) -> dict[str, Any]:
     """The model beside the first stage, and beside the columns that it starts from where they rank otherwise.
 
-    Args:
-        name: what the lists are: ``validation`` or ``test``.
-        run: the model's.
-        lists: the lists, which something ranked.
-        config: what was trained.
-
     Returns:
         By ``first_stage`` and ``baseline``, and by the name of the lists; empty for measures like NumRel.
     """
@@ -264,11 +249,6 @@ def _beside(
 
 def beside_start(folder: RunFolder, name: str, table: PerQuery) -> dict[str, Any]:
     """What the best model is worth beside the model before its first step, in the monitor.
-
-    Args:
-        folder: the run folder.
-        name: what was measured: ``validation`` or ``test``.
-        table: the best model's values.
 
     Returns:
         By ``start`` and the name; empty where these queries were not measured then.
@@ -334,12 +314,6 @@ def _found(
 
 def test_run(folder: Path, training: str, config: TrainConfig, lists: Lists) -> Run:
     """The run of a finished training's best model over test lists: the one that is kept, or made again.
-
-    Args:
-        folder: the run folder.
-        training: its id.
-        config: what was trained.
-        lists: the test lists.
 
     Raises:
         NoModelError: there is neither a run nor a best model to make it.

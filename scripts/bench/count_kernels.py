@@ -143,11 +143,11 @@ def count_step(
     The model is of no use afterwards: its numbers are gone.
     """
     from rerank.training.batches import ListSample
-    from rerank.training.step import Gradients, Limits
+    from rerank.training.step import Gradients, MemoryLimits
 
     groups = [ListSample(i, np.arange(lists.offsets[i], lists.offsets[i + 1]), i) for i in range(len(lists))]
     model.to("meta")
-    gradients = Gradients(model, inputs, lists, loss, "bf16", Limits(budget), gradient=mode)  # type: ignore[arg-type]
+    gradients = Gradients(model, inputs, lists, loss, "bf16", MemoryLimits(budget), gradient=mode)  # type: ignore[arg-type]
     within: list[int] = []
     with as_on_a_gpu(), Count() as count:
         finish = getattr(gradients, "_finish", None)  # versions before had none, and waited where they liked

@@ -70,7 +70,7 @@ from rerank.models.vectors.mlp import MLP
 from rerank.relaxations import Approx, FastSoftSort, NeuralSort, OptimalTransport, SmoothI, SoftSort, TwinSigmoid
 from rerank.relaxations import load_all as load_relaxations
 from rerank.training.batches import Batches
-from rerank.training.step import Gradients, Limits
+from rerank.training.step import Gradients, MemoryLimits
 
 EXP = "nDCG(dcg='exp-log2')"
 SHAPES = {10: 64, 40: 64, 150: 64, 240: 64, 1000: 16, 5000: 1}  # length -> lists in a batch
@@ -478,7 +478,7 @@ def products(features: torch.Tensor, rows: int, precision: str) -> float:
 def seconds_of_epoch(lists: Lists, model: MLP, loss: Loss, precision: str) -> float:
     """Seconds of an epoch of training, without validation."""
     inputs = model.inputs(lists)
-    gradients = Gradients(model, inputs, lists, loss, precision, Limits(model.budget))  # type: ignore[arg-type]
+    gradients = Gradients(model, inputs, lists, loss, precision, MemoryLimits(model.budget))  # type: ignore[arg-type]
     batches = Batches(lists, np.arange(len(lists)), Full(), BATCH, None, 0)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
 

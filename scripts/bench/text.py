@@ -54,10 +54,10 @@ from models import MINILM, minilm_tokenizer, operations, product_rate, random_mo
 
 from rerank.evaluation.measures import evaluate
 from rerank.kernels.flat import stop_reading_flat
+from rerank.kernels.implementations import Kernels
 from rerank.kernels.memory import keep_freed
 from rerank.kernels.packing import pack
 from rerank.kernels.precision import Precision, resolve
-from rerank.kernels.ways import Kernels
 from rerank.lists.tokens import Tokens
 from rerank.lists.view import Lists
 from rerank.losses import SmoothINDCG
@@ -69,7 +69,7 @@ from rerank.models.text.network import read_config, read_tokenizer
 from rerank.models.weights import find_model
 from rerank.storage.arrow import Array
 from rerank.training.batches import ListSample
-from rerank.training.step import Gradients, Limits
+from rerank.training.step import Gradients, MemoryLimits
 
 Texts = list[tuple[str, str]]
 Score = Callable[[Texts], Any]
@@ -216,7 +216,7 @@ class Training:
             stop_reading_flat(self.model.network)
         self.model.settle(precision, kernels)
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=2e-5, fused=True)
-        limits = Limits(self.model.budget, 32_768)
+        limits = MemoryLimits(self.model.budget, 32_768)
         inputs = self.model.inputs(lists)
         self.gradients = Gradients(self.model, inputs, lists, SmoothINDCG(), precision, limits, gradient=gradient)
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from ir_measures import AP, P, nDCG
 
-from rerank.experiments.cells import Plan
+from rerank.experiments.cells import ExperimentPlan
 from rerank.experiments.config import ExperimentConfig, Method
 from rerank.experiments.identities import Identities
 from rerank.experiments.worker import measure_cell, train_cell
@@ -127,7 +127,9 @@ def test_the_recipe_runs_to_its_measures(robust04: Robust04, tiny_model: Path, t
     base["model"]["init_args"]["name"] = str(tiny_model)
     base |= {"epochs": 1, "steps_per_epoch": 2}
     method = Method(**recipe["methods"]["SmoothI-nDCG"])
-    plan = Plan(ExperimentConfig(str(tmp_path), base, {"SmoothI": method}, folds=[1], measures=recipe["measures"]))
+    plan = ExperimentPlan(
+        ExperimentConfig(str(tmp_path), base, {"SmoothI": method}, folds=[1], measures=recipe["measures"])
+    )
     identities = Identities()
     cell = identities.named(plan.cell(plan.groups[0], {}))
     train_cell(cell.settings, cell.folder, cell.id)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from rerank.errors import UserError
 from rerank.evaluation.measures import evaluate
 from rerank.evaluation.weights import GRID, tune_weight, tune_weights
-from rerank.retrieval.fuse import fuse, interpolate, z_normalise
+from rerank.retrieval.fuse import fuse, interpolate, z_of_candidates
 from rerank.retrieval.runs import Run, Scored
 from tests.evaluation.random_runs import random_qrels, random_run
 
@@ -34,7 +34,7 @@ def same_documents(seed: int, ties: bool = False) -> tuple[Run, Run]:
 
 @given(st.lists(floats, min_size=1, max_size=20))
 def test_z_scores_have_mean_0_and_deviation_1(scores: list[float]) -> None:
-    z = z_normalise(scores)
+    z = z_of_candidates(scores)
     if len(set(scores)) == 1:
         assert (z == 0).all()
     else:
@@ -45,7 +45,7 @@ def test_z_scores_have_mean_0_and_deviation_1(scores: list[float]) -> None:
 
 
 def test_z_scores_of_nothing() -> None:
-    assert z_normalise([]).tolist() == []
+    assert z_of_candidates([]).tolist() == []
 
 
 @few

@@ -15,7 +15,7 @@ from scipy import stats
 
 from rerank.errors import UserError
 from rerank.evaluation.measures import PerQuery, parse_measures
-from rerank.experiments.cells import Cell, Group, Outcome, Plan
+from rerank.experiments.cells import Cell, ExperimentPlan, Group, Outcome
 from rerank.experiments.config import ExperimentConfig, Figure, Method
 from rerank.experiments.figures.data import check_figures, curves, measures_of, search_lines
 from rerank.experiments.figures.draw import COLOURS, data_name, write_figures
@@ -28,7 +28,7 @@ ALPHAS, RATES = [1.0, 100.0, 10.0], [0.1, 0.01]
 OVER_ALPHA: dict[str, Any] = {"x": ALPHA, "methods": ["A"]}
 
 
-def make_plan(folder: Path, **changes: Any) -> Plan:
+def make_plan(folder: Path, **changes: Any) -> ExperimentPlan:
     settings: dict[str, Any] = {
         "output": str(folder / "out"),
         "base": {
@@ -45,7 +45,7 @@ def make_plan(folder: Path, **changes: Any) -> Plan:
             "T": Method(),
         },
     }
-    return Plan(ExperimentConfig(**settings | changes))
+    return ExperimentPlan(ExperimentConfig(**settings | changes))
 
 
 def points(method: Method) -> list[dict[str, Any]]:
@@ -54,7 +54,7 @@ def points(method: Method) -> list[dict[str, Any]]:
     return [{key: value for key, value in point.items() if value is not None} for point in made]
 
 
-def make_trained(plan: Plan) -> list[tuple[Cell, dict[str, Any]]]:
+def make_trained(plan: ExperimentPlan) -> list[tuple[Cell, dict[str, Any]]]:
     """Every cell, with random validation measures."""
     rng = np.random.default_rng(0)
     return [
@@ -122,7 +122,7 @@ def test_with_one_fold_bars_are_intervals_over_seeds(tmp_path: Path) -> None:
     assert (line.mean[0], line.width[0]) == (pytest.approx(np.mean(values)), pytest.approx((high - low) / 2))
 
 
-def make_outcomes(plan: Plan, least: int = 4) -> dict[Group, Outcome]:
+def make_outcomes(plan: ExperimentPlan, least: int = 4) -> dict[Group, Outcome]:
     """The first cell of every group as the chosen one, with a log: A and B are networks, T is trees."""
     rng = np.random.default_rng(1)
     outcomes = {}

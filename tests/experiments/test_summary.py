@@ -15,7 +15,7 @@ from rerank.evaluation.crossed import crossed_difference
 from rerank.evaluation.measures import PerQuery, parse_measures
 from rerank.evaluation.significance import correct, equivalence
 from rerank.experiments import table
-from rerank.experiments.cells import Cell, Failure, Group, Outcome, Plan
+from rerank.experiments.cells import Cell, ExperimentPlan, Failure, Group, Outcome
 from rerank.experiments.config import FIRST_STAGE, ExperimentConfig, Method, Published
 from rerank.experiments.planned import planned_pairs
 from rerank.experiments.summary import summarise
@@ -278,7 +278,7 @@ def test_the_primary_comparison_stands_for_itself() -> None:
 )
 def test_margins_and_primary_comparisons_that_cannot_be(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(UserError, match=said) as caught:
-        Plan(make_config(**changes))
+        ExperimentPlan(make_config(**changes))
     assert "\n" not in str(caught.value)
 
 

@@ -134,7 +134,7 @@ def training(path: Path) -> Any:
 
 def grid(path: Path) -> Any:
     """A configuration of an experiment."""
-    from rerank.experiments.cells import Plan
+    from rerank.experiments.cells import ExperimentPlan
     from rerank.experiments.conduct import check_cells
     from rerank.experiments.config import ExperimentConfig
     from rerank.settings.configs import add_config
@@ -145,7 +145,7 @@ def grid(path: Path) -> Any:
     parser.add_class_arguments(ExperimentConfig)
     options = parse(parser, ["--config", str(path)])
     options.pop("config")
-    plan = Plan(ExperimentConfig(**vars(parser.instantiate(options))))
+    plan = ExperimentPlan(ExperimentConfig(**vars(parser.instantiate(options))))
     check_cells(plan)
     return [str(group) for group in plan.groups]
 

@@ -16,7 +16,7 @@ from rerank.kernels import cpu_attention, flat_attention
 from rerank.kernels.dropout import draw
 from rerank.kernels.flat import KINDS, reads_flat
 from rerank.kernels.flat_attention import Sequences, attend
-from rerank.kernels.ways import Ways, use_ways
+from rerank.kernels.implementations import Implementations, use_implementations
 from tests.kernels.flat import check, check_flat, network_of, read
 
 LENGTHS = st.lists(st.integers(1, 12), min_size=1, max_size=9)
@@ -119,7 +119,7 @@ def test_every_way_gives_the_same_attention(way: str, lengths: list[int], first:
         patch.setattr(cpu_attention, "FASTER", (torch.float32,) if way == "products" else ())
         patch.setattr(flat_attention, "ELEMENTS", 100)
         given = (*asked, sequences, 0.7, 0.0, first)
-        ours = flat_attention._padded(flat_attention.Asked(*given)) if way == "padded" else attend(*given)
+        ours = flat_attention._padded(flat_attention.AttentionCall(*given)) if way == "padded" else attend(*given)
         check(ours, theirs, tensors)
 
 
@@ -142,7 +142,7 @@ def test_padded_dropout_keeps_the_mean() -> None:
     lengths = [7, 3, 12]
     tensors, sequences = states(22), Sequences.of(lengths)
     tensors[2] = torch.ones_like(tensors[2])
-    asked = flat_attention.Asked(*tensors, sequences, 0.7, 0.3, False)
+    asked = flat_attention.AttentionCall(*tensors, sequences, 0.7, 0.3, False)
     found = torch.stack([flat_attention._padded(asked) for _ in range(400)])
     assert float((found == 1).float().mean()) < 0.5
     assert float(found.detach().mean()) == pytest.approx(1, abs=0.02)
@@ -184,7 +184,7 @@ def test_in_bf16_it_errs_no_more_than_pytorchs() -> None:
 def test_what_few_shapes_fill_in_changes_nothing(kind: str, way: str, lengths: list[int]) -> None:
     """Rungs twice as coarse as they are, so that short texts have them, too."""
     network = network_of(kind)
-    use_ways(network, Ways.all(way))  # type: ignore[arg-type]
+    use_implementations(network, Implementations.all(way))  # type: ignore[arg-type]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(flat_attention, "TEXT", 0.2)
         patch.setattr(flat_attention, "CHUNK", 0.5)

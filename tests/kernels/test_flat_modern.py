@@ -112,7 +112,7 @@ def test_every_way_of_near_attention_is_its_formula(way: str, lengths: list[int]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cpu_attention, "FASTER", (torch.float32,) if way == "products" else ())
         if way == "padded":
-            found = flat_attention._padded(flat_attention.Asked(*asked, sequences, 0.7, 0.0, first, WINDOW))
+            found = flat_attention._padded(flat_attention.AttentionCall(*asked, sequences, 0.7, 0.0, first, WINDOW))
         else:
             found = attend(*asked, sequences, 0.7, 0.0, first, window=WINDOW)
     check(found, expected, states)

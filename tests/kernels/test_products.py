@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 import rerank.kernels.products as products
+from rerank.kernels.implementations import Implementations, use_implementations
 from rerank.kernels.products import Linear, product, scoring_products, use_products, works
-from rerank.kernels.ways import Ways, use_ways
 from rerank.models.text.cross_encoder import CrossEncoder
 
 needs_it = pytest.mark.skipif(not works(), reason="this PyTorch has no such operation")
@@ -37,11 +37,11 @@ def test_only_scoring_in_bf16_takes_it(monkeypatch: pytest.MonkeyPatch) -> None:
     network = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8, bias=False))
     use_products(network)
     assert type(network[0]) is Linear and type(network[1]) is nn.Linear
-    for ways in (None, Ways.all("torch"), Ways.all("own")):
-        use_ways(network, ways)
+    for ways in (None, Implementations.all("torch"), Implementations.all("own")):
+        use_implementations(network, ways)
         with scoring_products(network.modules()):
             half = network[0].in_bf16
-            assert (half is None) == (ways != Ways.all("own"))
+            assert (half is None) == (ways != Implementations.all("own"))
     assert half is not None and [tensor.dtype for tensor in half] == [torch.bfloat16] * 2 and network[0].in_bf16 is None
 
     calls = []

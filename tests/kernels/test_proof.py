@@ -15,20 +15,15 @@ from transformers.models.distilbert import modeling_distilbert
 from rerank.kernels import flat, flat_attention
 from rerank.kernels.cpu_attention import NAME
 from rerank.kernels.flat import flatten, reads_flat
+from rerank.kernels.implementations import Implementations, implementations_of
 from rerank.kernels.proof import works_here
-from rerank.kernels.ways import Ways, ways_of
 from rerank.lists import Lists
 from rerank.models.score import score_lists
 from rerank.models.text.cross_encoder import CrossEncoder
-from rerank.models.text.kernels import faster_ways
-from tests.builders import make_lists, make_model
+from rerank.models.text.kernels import faster_implementations
+from tests.builders import make_model
 
 LENGTHS: dict[str, Any] = {"query_length": 8, "document_length": 100}
-
-
-@pytest.fixture
-def lists(tmp_path: Path) -> Lists:
-    return make_lists(tmp_path)
 
 
 def plain(model: CrossEncoder, lists: Lists) -> np.ndarray:
@@ -151,7 +146,7 @@ def test_a_device_is_proved_in_evaluation_mode_and_nothing_stays_of_it(
     assert proved(model, kind) is None
     assert all(module.training for module in model.modules())
     assert torch.equal(torch.get_rng_state(), before)
-    assert ways_of(model.network) is None
+    assert implementations_of(model.network) is None
     assert all(parameter.grad is None for parameter in model.parameters())
     assert not model.network.bert._forward_hooks
 
@@ -211,6 +206,6 @@ def test_what_a_device_cannot_do_is_pytorchs_with_one_warning(
 ) -> None:
     """The meta device has no numbers to compare."""
     model = CrossEncoder(str(tiny_model), **LENGTHS).to("meta")
-    ways = faster_ways(model.network, model.part.probe(model._loaded), torch.device("meta"), torch.bfloat16)
-    assert ways == Ways.all("torch")
+    ways = faster_implementations(model.network, model.part.probe(model._loaded), torch.device("meta"), torch.bfloat16)
+    assert ways == Implementations.all("torch")
     assert len(caplog.records) == 1 and "PyTorch's is used" in caplog.text

@@ -14,12 +14,12 @@ from rerank.lists.sampling import Full
 from rerank.losses.base import Loss
 from rerank.models.scorer import Scorer
 from rerank.training.batches import Batches
-from rerank.training.step import Gradients, Limits
+from rerank.training.step import Gradients, MemoryLimits
 
 
 def gradients(model: Scorer, lists: Lists, loss: Loss, **options: object) -> tuple[float, dict[str, torch.Tensor]]:
     """The gradient of one batch of all lists, those without relevant documents included."""
-    limits = Limits(options.pop("token_budget", 8192), options.pop("full_tokens", None))  # type: ignore[arg-type]
+    limits = MemoryLimits(options.pop("token_budget", 8192), options.pop("full_tokens", None))  # type: ignore[arg-type]
     model.zero_grad(set_to_none=True)
     model.train()
     torch.manual_seed(1)

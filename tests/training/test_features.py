@@ -33,17 +33,14 @@ from rerank.retrieval.runs import read_run
 from rerank.training.batches import Batches
 from rerank.training.configuration import configured
 from rerank.training.piece import ELEMENTS, alike
-from rerank.training.step import Gradients, Limits
+from rerank.training.step import Gradients, MemoryLimits
 from rerank.training.trainer import mean_loss
 from tests.builders import train, write_features, write_folds
 from tests.conftest import ROOT
 from tests.forked import together
 from tests.training.helpers import assert_near, assert_same, metrics, weights
 
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RERANK_HOME", str(tmp_path / "home"))
+pytestmark = pytest.mark.usefixtures("home")
 
 
 @pytest.fixture
@@ -88,7 +85,7 @@ def test_cutting_a_batch_changes_nothing(
     def gradient(budget: int, micro: int | None, elements: int) -> tuple[float, dict[str, torch.Tensor]]:
         monkeypatch.setattr("rerank.training.piece.ELEMENTS", elements)
         model.zero_grad(set_to_none=True)
-        step = Gradients(model, model.inputs(lists), lists, loss, "fp32", Limits(budget), micro)
+        step = Gradients(model, model.inputs(lists), lists, loss, "fp32", MemoryLimits(budget), micro)
         batch = next(Batches(lists, np.arange(len(lists)), Full(), len(lists), None, seed=0).epoch(0))
         value, documents, *_ = step.accumulate(batch, 1)
         assert 0 < documents <= lists.size

@@ -15,18 +15,13 @@ from rerank.lists.sampling import Full
 from rerank.losses import ListNet
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.training.batches import Batches
-from rerank.training.step import Gradients, Limits, Step
-from tests.builders import make_lists, make_model
-
-
-@pytest.fixture
-def lists(tmp_path: Path) -> Lists:
-    return make_lists(tmp_path)
+from rerank.training.step import Gradients, MemoryLimits, Step
+from tests.builders import make_model
 
 
 def taken(folder: Path, lists: Lists, precision: str, **options: Any) -> tuple[Step, torch.Tensor, Gradients]:
     model = CrossEncoder(str(folder), query_length=8, document_length=24).train()
-    gradients = Gradients(model, model.inputs(lists), lists, ListNet(), precision, Limits(300, **options))  # type: ignore[arg-type]
+    gradients = Gradients(model, model.inputs(lists), lists, ListNet(), precision, MemoryLimits(300, **options))  # type: ignore[arg-type]
     batch = next(Batches(lists, np.arange(len(lists)), Full(), len(lists), None, seed=0).epoch(0))
     torch.manual_seed(0)
     done = gradients.accumulate(batch, 1)
@@ -50,7 +45,7 @@ def test_a_gradient_that_is_infinite_without_a_scale_stops(lists: Lists, tmp_pat
     folder = make_model(tmp_path / "model")
     model = CrossEncoder(str(folder), query_length=8, document_length=24).train()
     next(model.parameters()).register_hook(lambda gradient: gradient / 0)
-    gradients = Gradients(model, model.inputs(lists), lists, ListNet(), "fp16", Limits(300, loss_scale=2.0))  # type: ignore[arg-type]
+    gradients = Gradients(model, model.inputs(lists), lists, ListNet(), "fp16", MemoryLimits(300, loss_scale=2.0))  # type: ignore[arg-type]
     batch = next(Batches(lists, np.arange(len(lists)), Full(), 4, None, seed=0).epoch(0))
     with pytest.raises(UserError, match="not finite at step 7"):
         gradients.accumulate(batch, 7)

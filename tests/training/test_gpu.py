@@ -19,9 +19,9 @@ from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.text.pairs import FlatInputs
 from rerank.relaxations import SmoothI
 from rerank.training.batches import Batches
-from rerank.training.step import Gradients, Limits
+from rerank.training.step import Gradients, MemoryLimits
 from scripts.bench.models import random_model
-from tests.builders import make_lists, train
+from tests.builders import train
 
 pytestmark = pytest.mark.gpu
 
@@ -36,11 +36,6 @@ def make_model(folder: Path, dropout: float = 0.0) -> Path:
 @pytest.fixture
 def tiny_model(tmp_path: Path) -> Path:
     return make_model(tmp_path / "tiny")
-
-
-@pytest.fixture
-def lists(tmp_path: Path) -> Lists:
-    return make_lists(tmp_path)
 
 
 def test_scores_on_the_gpu_are_those_of_the_cpu(lists: Lists, tiny_model: Path) -> None:
@@ -60,7 +55,7 @@ def test_gradients_on_the_gpu_are_those_of_the_cpu(lists: Lists, tiny_model: Pat
     for device in ("cpu", "cuda"):
         model.to(device).zero_grad(set_to_none=True)
         loss = DirectMetric("nDCG@10", SmoothI())
-        Gradients(model, model.inputs(lists), lists, loss, "fp32", Limits(8192), 3).accumulate(batch, 1)
+        Gradients(model, model.inputs(lists), lists, loss, "fp32", MemoryLimits(8192), 3).accumulate(batch, 1)
         found[device] = {name: p.grad.cpu() for name, p in model.named_parameters() if p.grad is not None}
     for name, gradient in found["cpu"].items():
         torch.testing.assert_close(found["cuda"][name], gradient, rtol=1e-2, atol=1e-4, msg=name)
@@ -113,7 +108,9 @@ def test_the_second_pass_has_the_dropout_of_the_first(lists: Lists, tmp_path: Pa
         torch.manual_seed(1)
         model.zero_grad(set_to_none=True)
         loss = DirectMetric("nDCG@10", SmoothI())
-        step = Gradients(model, model.inputs(lists), lists, loss, precision, Limits(200), len(lists), gradient=mode)  # type: ignore[arg-type]
+        step = Gradients(
+            model, model.inputs(lists), lists, loss, precision, MemoryLimits(200), len(lists), gradient=mode
+        )  # type: ignore[arg-type]
         step.accumulate(batch, 1)
         found[mode] = torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
         if mode == "cached":
@@ -132,7 +129,7 @@ def test_cached_takes_the_memory_of_a_chunk(lists: Lists, tiny_model: Path) -> N
     peaks = {}
     for mode in ("cached", "full"):
         loss = DirectMetric("nDCG@10", SmoothI())
-        step = Gradients(model, model.inputs(lists), lists, loss, "fp32", Limits(100), len(lists), gradient=mode)  # type: ignore[arg-type]
+        step = Gradients(model, model.inputs(lists), lists, loss, "fp32", MemoryLimits(100), len(lists), gradient=mode)  # type: ignore[arg-type]
         for _ in range(2):  # the first has the parameters' gradients to make
             model.zero_grad(set_to_none=False)
             torch.cuda.reset_peak_memory_stats()

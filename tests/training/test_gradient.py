@@ -36,7 +36,7 @@ from rerank.relaxations import SmoothI
 from rerank.scoring.shared import score_shared
 from rerank.training.batches import Batches
 from rerank.training.budget import bytes_per_token, tokens_that_fit
-from rerank.training.step import Gradients, Limits
+from rerank.training.step import Gradients, MemoryLimits
 from tests.builders import make_model, random_run, write_collection, write_features
 from tests.training.helpers import assert_equal, gradients
 
@@ -165,7 +165,7 @@ def test_memory_does_not_grow_with_the_list(model: CrossEncoder, lists: Lists) -
     for mode in ("cached", "full"):
         for depth in (20, 150):
             batch = next(Batches(lists, np.array([0]), Full(depth), 1, None, seed=0).epoch(0))
-            step = Gradients(model, model.inputs(lists), lists, LOSS, "fp32", Limits(300), gradient=mode)  # type: ignore[arg-type]
+            step = Gradients(model, model.inputs(lists), lists, LOSS, "fp32", MemoryLimits(300), gradient=mode)  # type: ignore[arg-type]
             with kept(model) as count:
                 step.accumulate(batch, 1)
             assert count.bytes == 0
@@ -295,7 +295,7 @@ def _unused_after(lists: Lists, process: int = 0, processes: int = 1) -> dict[st
     model.unused = torch.nn.Parameter(torch.ones(3))
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, weight_decay=0.5)
     step = Gradients(
-        model, model.inputs(lists), lists, ListNet(), "fp32", Limits(300), process=process, processes=processes
+        model, model.inputs(lists), lists, ListNet(), "fp32", MemoryLimits(300), process=process, processes=processes
     )
     for groups in Batches(lists, np.arange(len(lists)), Full(), 4, 3, 42).epoch(0):
         step.accumulate(groups, 1)

@@ -13,7 +13,7 @@ from accelerate.state import AcceleratorState
 from rerank.errors import UserError
 from rerank.scoring.together import check_gpus
 from rerank.training.launch import agree, check_launcher, launched
-from rerank.training.step import Limits
+from rerank.training.step import MemoryLimits
 from tests.forked import fork
 
 
@@ -78,7 +78,7 @@ def test_errors_are_told_as_what_they_are(tmp_path: Path, monkeypatch: pytest.Mo
     AcceleratorState._reset_state(True)
 
 
-def agreed(rank: int, port: int, limits: Limits, file: Path) -> None:
+def agreed(rank: int, port: int, limits: MemoryLimits, file: Path) -> None:
     address = f"tcp://127.0.0.1:{port}"
     torch.distributed.init_process_group("gloo", init_method=address, rank=rank, world_size=2)
     agree(limits, torch.device("cpu"))
@@ -88,11 +88,13 @@ def agreed(rank: int, port: int, limits: Limits, file: Path) -> None:
 @pytest.mark.parametrize(
     ("limits", "least"),
     [
-        ((Limits(4096, 900), Limits(2048, None)), "2048 900"),
-        ((Limits(1024, None), Limits(2048, None)), "1024 None"),
+        ((MemoryLimits(4096, 900), MemoryLimits(2048, None)), "2048 900"),
+        ((MemoryLimits(1024, None), MemoryLimits(2048, None)), "1024 None"),
     ],
 )
-def test_processes_keep_to_the_least_of_their_limits(limits: tuple[Limits, Limits], least: str, tmp_path: Path) -> None:
+def test_processes_keep_to_the_least_of_their_limits(
+    limits: tuple[MemoryLimits, MemoryLimits], least: str, tmp_path: Path
+) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -104,6 +106,6 @@ def test_processes_keep_to_the_least_of_their_limits(limits: tuple[Limits, Limit
 
 
 def test_one_process_has_its_own_limits() -> None:
-    limits = Limits(4096, None)
+    limits = MemoryLimits(4096, None)
     agree(limits, torch.device("cpu"))
     assert (limits.token_budget, limits.full_tokens) == (4096, None)

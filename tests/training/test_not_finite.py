@@ -29,7 +29,7 @@ from rerank.scoring.shared import score_shared
 from rerank.scoring.together import together
 from rerank.training.batches import Batches
 from rerank.training.checkpoint import State, load_checkpoint, save_checkpoint
-from rerank.training.step import Gradients, Limits
+from rerank.training.step import Gradients, MemoryLimits
 from rerank.training.targets import Targets
 from rerank.training.trees.objective import Objective
 from tests.builders import train, write_features
@@ -50,7 +50,7 @@ def network(lists: Lists, kind: Callable[..., MLP] = MLP) -> MLP:
 
 
 def step(model: MLP, lists: Lists, loss: Loss, **options: Any) -> tuple[Gradients, Any]:
-    gradients = Gradients(model, model.inputs(lists), lists, loss, "fp32", Limits(300), **options)
+    gradients = Gradients(model, model.inputs(lists), lists, loss, "fp32", MemoryLimits(300), **options)
     groups = next(Batches(lists, np.arange(len(lists)), Full(), len(lists), None, seed=0).epoch(0))
     return gradients, partial(gradients.accumulate, groups, 3)
 

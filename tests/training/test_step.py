@@ -13,15 +13,10 @@ from rerank.losses.base import Loss
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.relaxations import SmoothI
 from rerank.training.batches import Batches, pad
-from rerank.training.step import Gradients, Limits
+from rerank.training.step import Gradients, MemoryLimits
 from rerank.training.targets import Targets
 from tests.builders import make_lists
 from tests.training.helpers import gradients
-
-
-@pytest.fixture(scope="module")
-def lists(tmp_path_factory: pytest.TempPathFactory) -> Lists:
-    return make_lists(tmp_path_factory.mktemp("step"))
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +113,9 @@ def test_the_gradient_of_embeddings_is_dense_and_that_of_a_whole_pass(tmp_path: 
     seen: list[bool] = []
     hook = embeddings.register_hook(lambda gradient: seen.append(gradient.is_sparse))
     loss = ListNet(reduction="sum")
-    Gradients(model, model.inputs(lists), lists, loss, "fp32", Limits(100), gradient="cached").accumulate(batch, 1)
+    Gradients(model, model.inputs(lists), lists, loss, "fp32", MemoryLimits(100), gradient="cached").accumulate(
+        batch, 1
+    )
     hook.remove()
     assert len(seen) > 2 and all(seen) and not module.sparse and not embeddings.grad.is_sparse
     found, embeddings.grad = embeddings.grad, None

@@ -48,7 +48,7 @@ from rerank.training.config import Optimization, TrainConfig
 from rerank.training.configuration import configuration
 from rerank.training.fit import Training, fit
 from rerank.training.ids import data_identity
-from rerank.training.step import Gradients, Limits
+from rerank.training.step import Gradients, MemoryLimits
 from rerank.training.targets import Targets
 from rerank.training.trees.objective import Objective
 from tests.builders import make_lists
@@ -90,7 +90,7 @@ def gradient(lists: Lists, criterion: Criterion, share: float = 0.0) -> tuple[fl
     torch.manual_seed(0)
     model = MLP(hidden=[4], columns=["x", "y"], input_norm=False)
     model.prepare(lists, 42)
-    step = Gradients(model, model.inputs(lists), lists, criterion, "fp32", Limits(10**6))
+    step = Gradients(model, model.inputs(lists), lists, criterion, "fp32", MemoryLimits(10**6))
     batch = next(Batches(lists, np.arange(len(lists)), Full(), len(lists), None, seed=0).epoch(0))
     value = step.accumulate(batch, 1, share).loss
     return value, {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
@@ -360,7 +360,9 @@ def test_some_lists_are_dead_and_others_not(lists: Lists) -> None:
     assert 0 < expected < len(usable)
     batch = next(Batches(lists, np.arange(len(lists)), Full(), len(lists), None, seed=0).epoch(0))
     for size in (None, 1, 4):
-        step = Gradients(model, model.inputs(lists), lists, loss, "fp32", Limits(10**6), size).accumulate(batch, 1)
+        step = Gradients(model, model.inputs(lists), lists, loss, "fp32", MemoryLimits(10**6), size).accumulate(
+            batch, 1
+        )
         assert (step.dead, step.lists) == (expected, len(usable))
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from rerank.errors import UserError, nearest
 from rerank.evaluation.measures import parse_measures
-from rerank.experiments.cells import Cell, Group, Outcome, Plan
+from rerank.experiments.cells import Cell, ExperimentPlan, Group, Outcome
 from rerank.experiments.config import Figure, first_stage_names
 from rerank.experiments.search import file_name, shown
 from rerank.experiments.summary import over_folds
@@ -59,7 +59,7 @@ class Curve:
         return np.mean([run[:shortest] for run in self.runs], axis=0)
 
 
-def search_lines(plan: Plan, figure: Figure, trained: Iterable[tuple[Cell, Mapping[str, Any]]]) -> list[Line]:
+def search_lines(plan: ExperimentPlan, figure: Figure, trained: Iterable[tuple[Cell, Mapping[str, Any]]]) -> list[Line]:
     """The lines of a ``search``: validation measures of trained cells over the values of a key.
 
     Among the cells of a fold and seed that share what is shown, the one that validation chooses counts.
@@ -94,7 +94,7 @@ def _chosen(
     return best
 
 
-def curves(plan: Plan, figure: Figure, outcomes: Mapping[Group, Outcome]) -> dict[str, list[Curve]]:
+def curves(plan: ExperimentPlan, figure: Figure, outcomes: Mapping[Group, Outcome]) -> dict[str, list[Curve]]:
     """The curves of the chosen cells, by method: mean loss, monitor on training (trees) and validation lists.
 
     They are read from ``metrics.jsonl``. There is none over test lists: these are measured once, with the epoch or the
@@ -121,7 +121,7 @@ def curves(plan: Plan, figure: Figure, outcomes: Mapping[Group, Outcome]) -> dic
     return drawn
 
 
-def measures_of(plan: Plan, figure: Figure) -> list[str]:
+def measures_of(plan: ExperimentPlan, figure: Figure) -> list[str]:
     """The measures that a picture shows."""
     if figure.measures is not None:
         return [str(measure) for measure in parse_measures(figure.measures)]
@@ -131,7 +131,7 @@ def measures_of(plan: Plan, figure: Figure) -> list[str]:
     return [cell.select] if figure.kind == "search" else plan.validated(cell.settings)[:1]
 
 
-def check_figures(plan: Plan) -> None:
+def check_figures(plan: ExperimentPlan) -> None:
     """See that every picture can be drawn, before anything is trained.
 
     Raises:
@@ -146,7 +146,7 @@ def check_figures(plan: Plan) -> None:
         raise UserError("figures: needs matplotlib; pip install 'rerank-direct[demo]', or --figures={}")
 
 
-def _check(plan: Plan, where: str, figure: Figure) -> None:
+def _check(plan: ExperimentPlan, where: str, figure: Figure) -> None:
     known = list(plan.config.methods)
     if figure.kind == "methods":
         known += [*plan.config.ensembles, *first_stage_names(plan.config)]
@@ -186,7 +186,9 @@ def _among(where: str, measures: Sequence[str], known: Sequence[str], key: str) 
             raise UserError(f"{where}: {measure} is not among {', '.join(known)}; add it to {key}")
 
 
-def _mean_and_width(plan: Plan, found: Mapping[Group, Mapping[str, float]], measure: str) -> tuple[float, float]:
+def _mean_and_width(
+    plan: ExperimentPlan, found: Mapping[Group, Mapping[str, float]], measure: str
+) -> tuple[float, float]:
     folds = list(dict.fromkeys(group.fold for group in found))
     numbers = [np.array([values[measure] for group, values in found.items() if group.fold == fold]) for fold in folds]
     mean, error, interval = over_folds(numbers, len(folds))

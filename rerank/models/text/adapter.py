@@ -87,12 +87,12 @@ def save_adapter(model: Any, folder: Path, base: str) -> None:
     (folder / "README.md").unlink(missing_ok=True)  # peft's own card
 
 
-def base_of(folder: Path, told: dict[str, str]) -> Path:
+def base_of(folder: Path, hashes: dict[str, str]) -> Path:
     """The folder of the model that an adapter belongs to.
 
     Args:
         folder: the adapter's.
-        told: the hashes of the base that it was trained on, as :func:`initial_hashes` gives them; empty if unknown.
+        hashes: those of the base that it was trained on, as :func:`initial_hashes` gives them; empty if unknown.
 
     Raises:
         UserError: there is no such model, or it is another one.
@@ -111,7 +111,7 @@ def base_of(folder: Path, told: dict[str, str]) -> Path:
             f"{BASE} in {CONFIG}"
         ) from error
     found = initial_hashes(base)
-    for file, sha256 in told.items():
+    for file, sha256 in hashes.items():
         if found.get(file) != sha256:
             raise UserError(f"{folder}: an adapter of another base than {name}, whose {file} is not the same")
     return base

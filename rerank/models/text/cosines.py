@@ -62,10 +62,6 @@ def cosines_of(query: str, documents: Sequence[str], encoder: Embedder) -> Array
 def encoder_of(column: str, made: Mapping[str, str]) -> Embedder:
     """The embedding model that a column was made by, in the same arithmetic.
 
-    Args:
-        column: the column's name, for messages.
-        made: ``model``, and the ``sha256`` of what decided its vectors.
-
     Raises:
         UserError: there is no such model, or another one of its name.
     """

@@ -13,9 +13,9 @@ from torch import Tensor
 
 from rerank.errors import UserError
 from rerank.kernels.flat import reads_flat
+from rerank.kernels.implementations import Implementations, Kernels, use_implementations
 from rerank.kernels.memory import free_memory
 from rerank.kernels.precision import Precision, type_of
-from rerank.kernels.ways import Kernels, Ways, use_ways
 from rerank.lists.tokens import Side, Tokens, encode, tokenise
 from rerank.lists.view import Lists
 from rerank.models.base import FRESH_SEED, Inputs
@@ -115,7 +115,7 @@ class CrossEncoder(TextScorer):
         self._loaded = self.part.load(seed)
         self.network, self.missing = self._loaded.network, self._loaded.missing
         self.template, self.around = self._loaded.template, self._loaded.around
-        self._ways: tuple[tuple[str, Precision] | None, Ways] | None = None
+        self._implementations: tuple[tuple[str, Precision] | None, Implementations] | None = None
         self._at_zero = bool(self.start.columns) and self.part.has_fresh_layer(self._loaded)
         if self._at_zero:
             start_at_zero(self.network)
@@ -127,18 +127,17 @@ class CrossEncoder(TextScorer):
         device = next(self.parameters()).device
         return super().budget if device.type != "cuda" else tokens_on_gpu(free_memory(device), self.network.config)
 
-    def settle(self, precision: Precision, kernels: Kernels = "auto") -> Ways:
-        """Choose between our attention and dropout and PyTorch's: as told, else what is faster on this processor."""
+    def settle(self, precision: Precision, kernels: Kernels = "auto") -> Implementations:
         device = next(self.network.parameters()).device
         of = device.type, precision
-        if kernels == "auto" and self._ways and self._ways[0] in (None, of):
-            return self._ways[1]
+        if kernels == "auto" and self._implementations and self._implementations[0] in (None, of):
+            return self._implementations[1]
         if kernels != "auto":
-            self._ways = None, Ways.all(kernels)
+            self._implementations = None, Implementations.all(kernels)
         else:
-            self._ways = of, self.part.ways(self._loaded, device, type_of(precision))
-        use_ways(self.network, self._ways[1])
-        return self._ways[1]
+            self._implementations = of, self.part.implementations(self._loaded, device, type_of(precision))
+        use_implementations(self.network, self._implementations[1])
+        return self._implementations[1]
 
     def untrained(self) -> str:
         """Weights that were drawn and never trained; none where they add 0 to what the columns of ``start`` say."""
@@ -185,7 +184,6 @@ class CrossEncoder(TextScorer):
         return model
 
     def contract(self) -> dict[str, Any]:
-        """What an input looks like; saved with the weights."""
         contract: dict[str, Any] = {"class": class_name(type(self)), "name": self.name, "head": self.head}
         contract |= {"query_length": self.query_length, "document_length": self.document_length, "long": self.long}
         contract |= {"positions": self.positions} if self.loads_elsewhere else {}
@@ -222,19 +220,13 @@ class CrossEncoder(TextScorer):
         return {"start": self.start.by_column()} if self.start.columns else {}
 
     def head_parameters(self) -> set[str]:
-        """Names of the parameters outside the encoder."""
         return {name for name, _ in self.named_parameters() if not name.startswith(self._encoder_prefix)}
 
     def check(self, lists: Lists) -> None:
-        """Refuse lists without a column that it starts from, or whose column would give added documents away."""
         self.start.check(lists)
 
     def inputs(self, lists: Lists) -> Inputs:
-        """The lists' token ids, from the cache inside their folder, and z of the columns that it starts from.
-
-        Raises:
-            UserError: lists without such a column, or whose column would give added documents away.
-        """
+        """The lists' token ids, from the cache inside their folder, and z of the columns that it starts from."""
         self.check(lists)
         text = self.text_inputs(lists)
         return StartInputs(text, self.start, lists) if self.start.columns else text
@@ -261,7 +253,6 @@ class CrossEncoder(TextScorer):
         return FlatInputs(inputs, self.network) if reads_flat(self.network) else inputs
 
     def score(self, batch: Mapping[str, Tensor]) -> Tensor:
-        """Raw scores ``[n]`` float32 of a collated batch, one per pair."""
         return score_rows(self.network, batch, self.long)
 
     forward = score

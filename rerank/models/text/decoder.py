@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 from rerank.errors import UserError
-from rerank.kernels.ways import Ways
+from rerank.kernels.implementations import Implementations
 from rerank.lists.tokens import Around, Side, encode
 from rerank.models.base import drawn_from
 from rerank.models.text.adapter import BASE as NAME
@@ -159,8 +159,8 @@ class DecoderPart(TextPart):
     def has_fresh_layer(self, loaded: Loaded) -> bool:
         return bool(loaded.missing)
 
-    def ways(self, loaded: Loaded, device: torch.device, kind: torch.dtype) -> Ways:
-        return Ways.all("torch")  # attention from left to right is PyTorch's own
+    def implementations(self, loaded: Loaded, device: torch.device, kind: torch.dtype) -> Implementations:
+        return Implementations.all("torch")  # attention from left to right is PyTorch's own
 
     def initial_hashes(self) -> dict[str, str]:
         own = super().initial_hashes()
@@ -266,17 +266,12 @@ class Decoder(CrossEncoder):
         return {name for name, _ in self.named_parameters() if name.startswith(("network.score.", "start."))}
 
     def merge(self) -> None:
-        """Add the adapter to the weights; from then on it is a model of its own, which any library loads.
-
-        Raises:
-            UserError: there is no adapter.
-        """
+        """Add the adapter to the weights; from then on it is a model of its own, which any library loads."""
         self.network = self.part.merged()
         self._loaded = self._loaded._replace(network=self.network)
 
 
 def _load_language_model(folder: Path, config: Any) -> Any:
-    """The architecture's language model with all of its weights."""
     from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
     kind = cast(Any, AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM)
@@ -342,11 +337,7 @@ def _compare(network: Any, input_ids: Tensor, attention_mask: Tensor) -> Any:
 
 
 def _check_answers(network: Any, folder: Path) -> None:
-    """Refuse architectures that make their logits in another way.
-
-    Raises:
-        UserError: on a few tokens the scores are not the differences of the model's own logits.
-    """
+    """Refuse architectures that make their logits in another way."""
     ids = torch.tensor([[5, 3, 1, 4]]) % network.config.get_text_config().vocab_size
     said = {}
     if network.config.model_type == T5:

@@ -58,11 +58,6 @@ def with_origins(kinds: Iterable[str]) -> list[str]:
 def write_graph(kind: str, folder: Path, batch: Mapping[str, Tensor]) -> Path:
     """Write a model's network in a format, from what it is made of.
 
-    Args:
-        kind: a key of :data:`FILES`.
-        folder: the model's folder, which gets the file.
-        batch: an input of two pairs.
-
     Returns:
         The file.
 
@@ -116,14 +111,7 @@ def _compress_onnx(whole: str, path: Path) -> None:
 def scores_of(
     run: Callable[[dict[str, Array]], Array], inputs: Inputs, rows: Array, progress: str | None = None
 ) -> Array:
-    """Scores ``[n]`` float32 of candidates by an exported file, of the very tokens that the model itself reads.
-
-    Args:
-        run: scores a padded batch, see :func:`opened`.
-        inputs: what the model made of the lists.
-        rows: ``[n]`` rows of the candidates.
-        progress: what a progress bar says; None shows none.
-    """
+    """Scores ``[n]`` float32 of candidates by an exported file, of the very tokens that the model itself reads."""
     found = np.empty(len(rows), dtype=np.float32)
     padded = inputs.inner if isinstance(inputs, FlatInputs) else inputs
     with tqdm(total=len(rows), desc=progress, unit=" documents", disable=None if progress else True) as bar:
@@ -144,8 +132,8 @@ def opened(graph: Path) -> Callable[[dict[str, Array]], Array]:
         session = onnxruntime.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"])
         return lambda batch: session.run(["logits"], batch)[0][:, 0]
     # Where the processor has bf16, OpenVINO would take that for float32.
-    asked = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": threads}
-    compiled = _needed("openvino", "openvino").compile_model(str(graph), "CPU", asked)
+    settings = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": threads}
+    compiled = _needed("openvino", "openvino").compile_model(str(graph), "CPU", settings)
     return lambda batch: compiled(batch)["logits"][:, 0]
 
 

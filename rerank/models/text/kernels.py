@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from rerank.kernels.flat import flatten, reads_flat
+from rerank.kernels.implementations import Implementations
 from rerank.kernels.precision import cpu_flags
 from rerank.kernels.products import works
 from rerank.kernels.proof import use_kernels, works_here
 from rerank.kernels.shapes import remember_code
-from rerank.kernels.ways import Ways
 from rerank.models.text.head import ClsHead
 from rerank.models.text.long import score_rows
 from rerank.models.text.network import positions_of
@@ -48,21 +48,17 @@ def prove_kernels(network: Any, batch: Mapping[str, Tensor]) -> None:
     use_kernels(network, made_by_transformers, partial(_scores, network), batch)
 
 
-def faster_ways(network: Any, batch: Mapping[str, Tensor], device: torch.device, kind: torch.dtype) -> Ways:
-    """The faster ways on a device, by the tables of ``docs/training.md``.
+def faster_implementations(
+    network: Any, batch: Mapping[str, Tensor], device: torch.device, kind: torch.dtype
+) -> Implementations:
+    """The faster implementations on a device, by the tables of ``docs/training.md``.
 
     On a CPU ours are in bf16 and where weights are dropped, but for attention in scoring with AMX, whose products make
     PyTorch's faster; in float32 without dropout PyTorch's are. On a GPU ours are, where they work on a probe.
-
-    Args:
-        network: the model's.
-        batch: the probe.
-        device: where the network computes.
-        kind: the type that its encoder computes in.
     """
     if device.type == "cpu":
         half, amx = kind == torch.bfloat16, "amx_bf16" in cpu_flags()
-        return Ways(
+        return Implementations(
             scoring="own" if half and not amx else "torch",
             training="own" if half else "torch",
             dropped="own",
@@ -73,8 +69,8 @@ def faster_ways(network: Any, batch: Mapping[str, Tensor], device: torch.device,
         flat = {name: value.to(device) for name, value in flatten(batch, network).items()}
         if why := works_here(network, partial(_scores, network), flat, kind):
             log.warning("our attention does not work on this GPU (%s); PyTorch's is used, more slowly", why)
-            return Ways.all("torch")
-    return Ways.all("own")
+            return Implementations.all("torch")
+    return Implementations.all("own")
 
 
 def tokens_on_gpu(free: int | None, config: Any) -> int:

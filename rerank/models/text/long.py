@@ -90,13 +90,7 @@ class ChunkInputs(PairInputs):
 
 
 def score_rows(network: Any, batch: Mapping[str, Any], long: Long) -> Tensor:
-    """Scores ``[n]`` float32 of a collated batch, one per pair however many rows it has.
-
-    Args:
-        network: a classifier of one label as Hugging Face builds it, or one that looks like it.
-        batch: what ``collate`` made.
-        long: how the rows of a pair come together.
-    """
+    """Scores ``[n]`` float32 of a collated batch, one per pair however many rows it has."""
     import torch
 
     given = {name: value for name, value in batch.items() if name not in (CHUNKS, SEQUENCES)}
@@ -134,11 +128,7 @@ def _average(encoder: Any, _inputs: Any, output: Any) -> Any:
 
 
 def check_long(long: str, network: Any, head: str) -> None:
-    """Refuse strategies that a model cannot do.
-
-    Raises:
-        UserError: no such strategy, or a head that does not read the CLS vector alone.
-    """
+    """Refuse strategies that a model cannot do."""
     from torch import nn
 
     if long not in get_args(Long):

@@ -159,14 +159,6 @@ def check_found(network: Any, info: dict[str, Any], folder: Path) -> None:
     """Refuse an encoder that would start from random weights, or whose weights are not all read.
 
     Heads for other tasks may stay unread.
-
-    Args:
-        network: what Transformers made.
-        info: what it says of the weights.
-        folder: where they are.
-
-    Raises:
-        UserError: most weights of the encoder have other names in the folder, or the folder has more of them.
     """
     missing = info["missing_keys"]
     prefix = f"{network.base_model_prefix}."

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from rerank.kernels.ways import Ways
+from rerank.kernels.implementations import Implementations
 from rerank.lists.tokens import NOTHING, Around
 from rerank.models.base import drawn_from
 from rerank.models.contract import checked_contract
-from rerank.models.text.kernels import faster_ways, probe, prove_kernels
+from rerank.models.text.kernels import faster_implementations, probe, prove_kernels
 from rerank.models.text.long import Long, check_long, mean_of_cls
 from rerank.models.text.network import knows_types, load_encoder, read_tokenizer
 from rerank.models.text.start import last_layer
@@ -65,13 +65,7 @@ class Spec:
         )
 
     def lengths(self, room: int, fresh: bool, usual: tuple[int, int] = LENGTHS) -> tuple[int, int]:
-        """Word pieces of queries and of documents.
-
-        Args:
-            room: tokens of a pair beside the special ones.
-            fresh: whether the model has no trained head yet.
-            usual: those of a query and of a document of a fresh model that cuts.
-        """
+        """Word pieces of queries and of documents."""
         query = self.query_length or min(usual[0], max(1, room // 4))
         if self.document_length:
             return query, self.document_length
@@ -128,7 +122,7 @@ class TextPart(ABC):
         """Whether the layer that makes the score is one that the folder does not have."""
 
     @abstractmethod
-    def ways(self, loaded: Loaded, device: torch.device, kind: torch.dtype) -> Ways:
+    def implementations(self, loaded: Loaded, device: torch.device, kind: torch.dtype) -> Implementations:
         """The faster kernels on a device."""
 
     def initial_hashes(self) -> dict[str, str]:
@@ -172,5 +166,5 @@ class EncoderPart(TextPart):
         layer, network = last_layer(loaded.network), loaded.network
         return any(network.get_submodule(name.rpartition(".")[0]) is layer for name in loaded.missing)
 
-    def ways(self, loaded: Loaded, device: torch.device, kind: torch.dtype) -> Ways:
-        return faster_ways(loaded.network, self.probe(loaded), device, kind)
+    def implementations(self, loaded: Loaded, device: torch.device, kind: torch.dtype) -> Implementations:
+        return faster_implementations(loaded.network, self.probe(loaded), device, kind)

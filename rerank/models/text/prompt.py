@@ -51,17 +51,17 @@ class Prompt:
     instructed: str = "{instruction}"
 
     @classmethod
-    def of(cls, told: str | Mapping[str, Any], instruction: str | None = None) -> Prompt:
+    def of(cls, template: str | Mapping[str, Any], instruction: str | None = None) -> Prompt:
         """A template by its name, from a file, or from what a contract has of it.
 
         Args:
-            told: the name of one that is shipped, a YAML or JSON file, or its keys.
+            template: the name of one that is shipped, a YAML or JSON file, or its keys.
             instruction: in place of its own.
 
         Raises:
             UserError: no such template, a key that it lacks or does not know, or no place for query or document.
         """
-        where, values = ("model.template", dict(told)) if isinstance(told, Mapping) else _read(told)
+        where, values = ("model.template", dict(template)) if isinstance(template, Mapping) else _read(template)
         known = {field.name for field in fields(cls)}
         for key in values:
             if key not in known | {"models"}:
@@ -100,8 +100,8 @@ class Prompt:
 
     def texts(self, bos: str) -> list[str]:
         """The parts with all but the places of query and document filled."""
-        told = "" if self.instruction is None else self.instructed.replace("{instruction}", self.instruction)
-        return [part.replace("{bos}", bos).replace("{instruction}", told) for part in self.parts]
+        instruction = "" if self.instruction is None else self.instructed.replace("{instruction}", self.instruction)
+        return [part.replace("{bos}", bos).replace("{instruction}", instruction) for part in self.parts]
 
     def joined_by(self, tokenizer: PreTrainedTokenizerBase) -> tuple[PairTemplate, Around]:
         """The tokens around query and document, and the white space that joins the words of these.
@@ -170,15 +170,15 @@ def _ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
     return list(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]) if text else []
 
 
-def _read(told: str) -> tuple[str, dict[str, Any]]:
+def _read(template: str) -> tuple[str, dict[str, Any]]:
     """What a file holds, and how to call it in messages."""
-    path = SHIPPED / f"{told}.yaml"
+    path = SHIPPED / f"{template}.yaml"
     if not path.is_file():
-        path = Path(told)
+        path = Path(template)
     if not path.is_file():
         names = sorted(file.stem for file in SHIPPED.glob("*.yaml"))
-        raise UserError(f"model.template: no file {told}, and none of {', '.join(names)}{nearest(told, names)}")
-    where = told if path.parent == SHIPPED else str(path)
+        raise UserError(f"model.template: no file {template}, and none of {', '.join(names)}{nearest(template, names)}")
+    where = template if path.parent == SHIPPED else str(path)
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:

@@ -151,13 +151,7 @@ class Start(nn.Module):
 
 
 class StartInputs(InputsOf):
-    """What the text part reads, and z beside it.
-
-    Args:
-        text: the inputs of the text part.
-        start: the first stage's share.
-        lists: the lists.
-    """
+    """What the text part reads, and z beside it."""
 
     def __init__(self, text: Inputs, start: Start, lists: Lists) -> None:
         super().__init__(text)
@@ -195,15 +189,7 @@ def start_at_zero(network: Any) -> None:
 
 
 def spread(model: Scorer, text: Callable[[Lists], Inputs], lists: Lists, depth: int, seed: int) -> float:
-    """How far the text part's scores are apart within lists: the root of their mean variance.
-
-    Args:
-        model: its text part is asked.
-        text: gives what the text part reads of lists.
-        lists: the training lists; of some of them candidates from the top to ``depth`` are scored.
-        depth: how deep.
-        seed: decides which lists.
-    """
+    """How far the text part's scores are apart within lists: the root of their mean variance."""
     order = np.random.default_rng(seed).permutation(np.flatnonzero(lists.lengths > 1))[: SAMPLE[0]]
     chosen = lists.select(np.sort(order)).top(depth)
     rows = [

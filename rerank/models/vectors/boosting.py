@@ -143,11 +143,7 @@ class Trees(Model):
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """Read what :meth:`save` wrote.
-
-        Raises:
-            UserError: a file is missing or damaged, or the library is not installed.
-        """
+        """Read what :meth:`save` wrote."""
         contract = checked_contract(folder)
         path = folder / cls.file
         if not path.is_file():

@@ -93,11 +93,7 @@ def _check_text(name: str, text: str, features: int) -> None:
 
 
 def check_xgboost(path: Path, features: int) -> None:
-    """Refuse what is no JSON of XGBoost's trees, with numerical splits of so many features.
-
-    Raises:
-        UserError: the file is damaged.
-    """
+    """Refuse what is no JSON of XGBoost's trees, with numerical splits of so many features."""
     with _whole(path):
         learner = json.loads(path.read_bytes())["learner"]
         about, booster = learner["learner_model_param"], learner["gradient_booster"]

@@ -27,15 +27,7 @@ ROWS = 65_536
 
 
 def columns_of(lists: Lists, columns: Sequence[str]) -> list[str]:
-    """The numbers that a model reads of every candidate, by their full names (``features/1``).
-
-    Args:
-        lists: the lists.
-        columns: names of columns, or of one of their numbers.
-
-    Raises:
-        UserError: lists without such a column.
-    """
+    """The numbers that a model reads of every candidate, by their full names (``features/1``)."""
     store = lists.store
     if FEATURES in columns and FEATURES not in store.column_names:
         there = ", ".join(store.column_names) or "no columns"
@@ -47,11 +39,7 @@ def columns_of(lists: Lists, columns: Sequence[str]) -> list[str]:
 
 
 def vectors(lists: Lists, names: Sequence[str]) -> Array:
-    """What a model reads of the candidates, ``[T, C]``; a view of the mapped file where it can be.
-
-    Raises:
-        UserError: lists that lack some of it.
-    """
+    """What a model reads of the candidates, ``[T, C]``; a view of the mapped file where it can be."""
     try:
         return lists.matrix(names)
     except UserError as error:
@@ -107,17 +95,7 @@ def _fresh(columns: Sequence[str], width: int) -> list[str]:
 
 
 class FeatureInputs(Inputs):
-    """The vectors of some lists as one tensor ``[T, F]``.
-
-    Args:
-        lists: the lists.
-        normalisers: what is done to the vectors, in this order; fitted.
-        names: the numbers that the model reads.
-        device: where the tensor lies.
-
-    Raises:
-        UserError: lists that lack a number, for some candidate or altogether.
-    """
+    """The vectors of some lists as one tensor ``[T, F]``."""
 
     def __init__(self, lists: Lists, normalisers: Sequence[Normaliser], names: Sequence[str], device: Device) -> None:
         vectors(lists.select([]), names)  # lists without candidates are refused as well

@@ -50,9 +50,6 @@ class ListNorm(nn.Module):
     >>> norm = ListNorm(1)
     >>> norm(torch.tensor([[1.0], [3.0], [7.0]]), torch.tensor([0, 0, 1]), 2).round().tolist()
     [[-1.0], [1.0], [0.0]]
-
-    Args:
-        size: numbers per document.
     """
 
     EPSILON = 1e-5

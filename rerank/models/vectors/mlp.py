@@ -102,5 +102,4 @@ class MLP(FeatureNetwork):
         return nn.BatchNorm1d(size, momentum=self.settings["momentum"])
 
     def score(self, batch: Mapping[str, Tensor]) -> Tensor:
-        """Scores ``[n]`` float32 of ``features`` ``[n, F]``."""
         return self.layers(batch["features"]).squeeze(1).float()

@@ -77,7 +77,6 @@ class FeatureNetwork(Scorer):
             self.build(len(self.names))
 
     def inputs(self, lists: Lists) -> FeatureInputs:
-        """The lists' vectors, normalised, on the model's device."""
         return self.reads(lists, self.normalisers, self.names, next(self.parameters()).device)
 
     def untrained(self) -> str:
@@ -124,11 +123,7 @@ class FeatureNetwork(Scorer):
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """Read what :meth:`save` wrote.
-
-        Raises:
-            UserError: a file is missing or damaged.
-        """
+        """Read what :meth:`save` wrote."""
         from safetensors.torch import load_file
 
         from rerank.features.normalise import Normaliser

@@ -37,11 +37,6 @@ class TreeTrainer:
     whole, so that sampler, batch sizes, optimization and precision mean nothing here. ``metrics.jsonl`` gets a line
     per tree: the monitor on training and validation lists, with a loss of ours also its mean before the tree.
 
-    Args:
-        config: what to do, its values checked.
-        splits: the lists.
-        folder: the run folder, checked.
-
     Raises:
         UserError: anything in the configuration or data that cannot work; nothing has been written then.
     """

@@ -33,12 +33,7 @@ class PaddedLists(NamedTuple):
 
 
 class Padded:
-    """Lists in padded batches, sorted by length so that little of a batch is padding.
-
-    Args:
-        lists: the lists.
-        chosen: positions of the lists to take; None for all.
-    """
+    """Lists in padded batches, sorted by length so that little of a batch is padding."""
 
     def __init__(self, lists: Lists, chosen: Array | None = None) -> None:
         self.documents = lists.size

@@ -22,7 +22,7 @@ from rerank.models.score import score_candidates, score_lists
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.storage.files import say_once
 from rerank.training.batches import Batches
-from rerank.training.step import Gradients, Limits
+from rerank.training.step import Gradients, MemoryLimits
 from tests.builders import WORDS, make_model, random_run, write_collection
 from tests.close import check_close, check_gradients, gradients_of
 
@@ -176,7 +176,7 @@ def test_training_gradients_do_not_depend_on_how_a_batch_is_cut(short_model: Pat
     found = []
     for budget, size in ((10**6, None), (1, 1)):
         model.zero_grad(set_to_none=True)
-        step = Gradients(model, model.inputs(lists), lists, ListNet(), "fp32", Limits(budget), size)
+        step = Gradients(model, model.inputs(lists), lists, ListNet(), "fp32", MemoryLimits(budget), size)
         batch = next(Batches(lists, np.arange(len(lists)), Full(), len(lists), None, seed=0).epoch(0))
         loss, documents, *_ = step.accumulate(batch, 1)
         learnable = [n for n in lists.lengths if n > 1]  # every list of several documents has unequal labels

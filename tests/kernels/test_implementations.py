@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from rerank.kernels.flat import reads_flat
-from rerank.kernels.ways import Ways, way_of, ways_of
+from rerank.kernels.implementations import Implementations, implementation_of, implementations_of
 from rerank.models.text import kernels
 from rerank.models.text.cross_encoder import CrossEncoder
 
@@ -20,19 +20,21 @@ def model(tiny_model: Path) -> CrossEncoder:
 
 def test_a_model_takes_what_it_is_told(model: CrossEncoder) -> None:
     attention = model.network.bert.encoder.layer[0].attention.self
-    assert reads_flat(model.network) and ways_of(model.network) is None
+    assert reads_flat(model.network) and implementations_of(model.network) is None
     for way in ("torch", "own"):
-        assert model.settle("fp32", way) == Ways.all(way) == model.settle("fp32")
-        assert {way_of(attention.train(mode), drops) for mode in (True, False) for drops in (True, False)} == {way}
+        assert model.settle("fp32", way) == Implementations.all(way) == model.settle("fp32")
+        assert {
+            implementation_of(attention.train(mode), drops) for mode in (True, False) for drops in (True, False)
+        } == {way}
 
 
 def test_each_mode_has_its_way(model: CrossEncoder) -> None:
     """In float32 ours is taken where weights are dropped, and nowhere else."""
     model.settle("fp32")
     attention = model.network.bert.encoder.layer[1].attention.self
-    assert [way_of(attention.train(mode), drops) for mode, drops in ((True, True), (True, False), (False, False))] == [
-        *("own", "torch", "torch")
-    ]
+    assert [
+        implementation_of(attention.train(mode), drops) for mode, drops in ((True, True), (True, False), (False, False))
+    ] == [*("own", "torch", "torch")]
 
 
 @pytest.mark.parametrize(("flags", "scoring"), [({"avx512_bf16"}, "own"), ({"avx512_bf16", "amx_bf16"}, "torch")])
@@ -50,6 +52,6 @@ def test_the_choice_needs_no_numbers_of_a_gpu(model: CrossEncoder, monkeypatch: 
     """Where ours work on a probe they are taken, without a comparison of times."""
     monkeypatch.setattr(kernels, "works_here", lambda *_: None)
     model.to("meta")
-    assert kernels.faster_ways(
+    assert kernels.faster_implementations(
         model.network, model.part.probe(model._loaded), torch.device("meta"), torch.bfloat16
-    ) == Ways.all("own")
+    ) == Implementations.all("own")
