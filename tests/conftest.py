@@ -6,8 +6,12 @@ import os
 import subprocess
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from rerank.lists import Lists
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -37,6 +41,21 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from tests.builders import make_model
 
     return make_model(tmp_path_factory.mktemp("models") / "tiny")
+
+
+@pytest.fixture(scope="module")
+def lists(tmp_path_factory: pytest.TempPathFactory) -> Lists:
+    """Ranked lists in a folder, with texts and judgments; they are not to be changed."""
+    from tests.builders import make_lists
+
+    return make_lists(tmp_path_factory.mktemp("lists"))
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache of this test's own."""
+    monkeypatch.setenv("RERANK_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
 
 
 @pytest.fixture(scope="session")

@@ -15,14 +15,9 @@ from rerank.lists import Lists
 from rerank.losses import DirectMetric
 from rerank.models.score import score_lists
 from rerank.models.text.cross_encoder import CrossEncoder
-from tests.builders import make_lists, make_model, train
+from tests.builders import make_model, train
 
 LENGTHS: dict[str, Any] = {"query_length": 8, "document_length": 24}
-
-
-@pytest.fixture
-def lists(tmp_path: Path) -> Lists:
-    return make_lists(tmp_path)
 
 
 @pytest.fixture

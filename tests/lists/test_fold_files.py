@@ -10,14 +10,8 @@ import pytest
 from rerank.errors import UserError
 from rerank.lists import Lists
 from rerank.lists.folds import FoldsData
-from tests.builders import make_lists
 
 FOLDS = [["q0", "q3", "q6", "q9"], ["q1", "q4", "q7", "q10"], ["q2", "q5", "q8", "q11"]]
-
-
-@pytest.fixture(scope="module")
-def lists(tmp_path_factory: pytest.TempPathFactory) -> Lists:
-    return make_lists(tmp_path_factory.mktemp("folds"))
 
 
 def write_runs(folder: Path, shift: int = 1) -> str:

@@ -67,29 +67,6 @@ def test_a_folder_as_a_data_frame_is_the_folder(tmp_path: Path) -> None:
     assert again.query_texts == filled.query_texts
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda f: f.drop(columns=["doc_id", "text"]), "no column doc_id, and no text to make ids of"),
-        (lambda f: f.drop(columns="text"), "no text"),
-        (lambda f: pd.concat([f, f.iloc[:1]]), "row 3: document 'a' a second time for query '1', as in row 0"),
-        (lambda f: f.assign(text=["x", "y", "z"]), "row 2: doc_id 'a' has another text than in row 0"),
-        (lambda f: f.assign(grade=[0.5, 1, 0]), "grade '0.5'"),
-        (lambda f: f.assign(grade=["one", 1, 0]), "grade 'one'"),
-        (lambda f: f.assign(grade=[10**9, 1, 0]), "grade '1000000000'"),
-        (lambda f: f.assign(bm25=["high", 1, 2]), "row 0: bm25 'high' is no number"),
-        (lambda f: f.assign(bm25=[np.inf, 1, 2]), "infinite"),
-        (lambda f: f.rename(columns={"bm25": "../x"}), "letters, digits"),
-    ],
-)
-def test_frames_that_are_no_lists(change, message: str) -> None:  # type: ignore[no-untyped-def]
-    good = {"query_id": ["1", "1", "2"], "doc_id": ["a", "b", "a"], "query": ["x", "x", "y"], "text": ["s", "t", "s"]}
-    frame = pd.DataFrame(good | {"grade": [1, 0, 0], "bm25": [2.0, 1.0, 3.0]})
-    Lists.from_dataframe(frame)
-    with pytest.raises(UserError, match=message):
-        Lists.from_dataframe(change(frame))
-
-
 def two(folder: Path) -> tuple[Lists, Lists, Lists]:
     """The lists of a collection, and the same queries in two folders, both with added documents and another column."""
     name = write_collection(folder / "c")

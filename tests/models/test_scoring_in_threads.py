@@ -19,14 +19,9 @@ from rerank.lists import Lists
 from rerank.models.score import score_lists
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.text.long import Long
-from tests.builders import make_lists, make_model
+from tests.builders import make_model
 
 LENGTHS = {"query_length": 8, "document_length": 40}
-
-
-@pytest.fixture(scope="module")
-def lists(tmp_path_factory: pytest.TempPathFactory) -> Lists:
-    return make_lists(tmp_path_factory.mktemp("lists"))
 
 
 @pytest.fixture(scope="module")

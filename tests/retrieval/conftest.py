@@ -20,13 +20,6 @@ DOCUMENTS = {
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache of this test's own."""
-    monkeypatch.setenv("RERANK_HOME", str(tmp_path / "home"))
-    return tmp_path / "home"
-
-
-@pytest.fixture
 def fruit(tmp_path: Path, home: Path) -> Collection:
     folder = tmp_path / "fruit"
     folder.mkdir()

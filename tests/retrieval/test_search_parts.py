@@ -6,8 +6,6 @@ import time
 import tracemalloc
 from pathlib import Path
 
-import pytest
-
 from rerank.collections import Query, open_collection
 from rerank.commands.cli import main
 from rerank.lists import build_lists
@@ -19,12 +17,6 @@ from tests.forked import Command
 DEPTH = PAIRS // 5
 """So that five queries are held at a time."""
 QRELS = {"q0": {"d0": 1}}
-
-
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("RERANK_HOME", str(tmp_path / "home"))
-    return tmp_path / "home"
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 import rerank
+from rerank.collections.judgments import as_qrels
 from rerank.commands.cli import main
 from tests.builders import make_lists
 
@@ -26,7 +27,8 @@ class Things:
         self.frame = make_lists(folder / "made", [4] * 6).to_dataframe()
         self.lists = rerank.Lists.from_dataframe(self.frame)
         self.unjudged = rerank.Lists.from_dataframe(self.frame.drop(columns="grade"))
-        self.model = self.text()
+        self.model, self.start = self.text(), self.text(start="bm25")
+        self.vectors = rerank.MLP(hidden=[4], columns=["bm25"])
         (folder / "full").mkdir()
         (folder / "full" / "letter.txt").write_text("dear")
 
@@ -201,8 +203,89 @@ CASES: dict[str, tuple[Callable[[Things], Any], str]] = {
         lambda t: t.text(start="bm25").rank("a", ["b", "c"], columns={"bm25": [INF, 1.0]}),
         r"columns: bm25 has inf; expected finite numbers",
     ),
+    # lists
+    "a file that is not there": (
+        lambda t: rerank.Lists.from_dataframe("nowhere.parquet"),
+        r"nowhere\.parquet: no such",
+    ),
+    "a folder that is not there": (lambda t: rerank.Lists.open("nowhere"), r"not a lists folder"),
+    "a column that the lists lack": (lambda t: t.lists.column("splade"), r"has no column 'splade'; there are bm25"),
+    "scores of other lists": (lambda t: t.lists.run(np.zeros(2)), r"the shape \[2\]; .* has 24 candidates"),
+    # judgments and runs
+    "a half grade": (lambda t: as_qrels({"1": {"a": 0.5}}), r"grade 0\.5; expected a whole number"),
+    "judgments that are a list": (
+        lambda t: as_qrels({"1": ["a"] * 1000}),
+        r"^[^\n]{,60}expected a dictionary from document ids[^\n]{,80}$",  # the list itself is not in it
+    ),
+    "judgments of no form": (lambda t: as_qrels(5), r"int holds no judgments"),
+    "a run of words": (lambda t: rerank.as_run({"1": {"a": "high"}}), r"score 'high'; expected a finite number"),
+    "a run of documents alone": (lambda t: rerank.as_run({"1": ["abc"]}), r"expected documents with their scores"),
+    "a run with a document twice": (lambda t: rerank.as_run({"1": [("a", 2), ("a", 1)]}), r"document 'a' twice"),
+    "a run of no form": (lambda t: rerank.as_run(5), r"int is not a run"),
+    # retrieve
+    "an unknown collection": (lambda t: rerank.retrieve("beir/scifcat/train"), r"did you mean 'beir/scifact/train'"),
+    "a collection of no form": (lambda t: rerank.retrieve(5), r"int has no name"),  # type: ignore[arg-type]
+    "a class that is not there": (lambda t: rerank.retrieve("json.Decoder"), r"unknown collection 'json\.Decoder'"),
+    "texts without ids": (lambda t: rerank.Texts(["a", "b"], {"1": "x"}), r"documents: expected texts by id"),
+    # evaluate
+    "no judgments": (lambda t: rerank.evaluate(t.unjudged, {"ours": np.zeros(24)}), r"has no judgments"),
+    "an unknown measure": (
+        lambda t: rerank.evaluate(t.lists, {"ours": np.zeros(24)}, measures="nDGC@10"),
+        r"unknown measure 'nDGC' \(did you mean 'nDCG'",
+    ),
+    "a baseline that there is not": (
+        lambda t: rerank.evaluate(t.lists, {"ours": np.zeros(24)}, baseline="bm52"),
+        r"baseline 'bm52': .* \(did you mean 'bm25'",
+    ),
+    "runs without names": (lambda t: rerank.evaluate(t.lists, np.zeros(24)), r"expected runs by name"),
+    "a run file that is not there": (lambda t: rerank.evaluate(t.lists, ["x.trec"]), r"x\.trec: no such run file"),
+    "a column or run file that is not there": (
+        lambda t: rerank.evaluate(t.lists, ["bm26"]),
+        r"bm26: no such run file, nor a column \(did you mean 'bm25'\?\); there are bm25",
+    ),
+    # train
+    "the second lists are not judged": (
+        lambda t: t.train(lists=[t.lists, t.unjudged]),
+        r"lists, number 2 of 2: .* has no judgments",
+    ),
+    "two monitors": (lambda t: t.train(monitor="nDCG@10 AP"), r"monitor: takes one measure, not nDCG@10 AP"),
+    "a name for a model": (lambda t: t.train("MiniLM"), r"model: expected a model .* not 'MiniLM'"),
+    "a name for a loss": (lambda t: t.train(loss="SmoothINDCG"), r"loss: expected a loss .* not 'SmoothINDCG'"),
+    "a frame for lists": (lambda t: t.train(lists=t.frame), r"lists: expected lists, .* not a DataFrame"),
+    "an unknown setting": (lambda t: t.train(batchsize=4), r"no setting 'batchsize' \(did you mean 'batch_size'"),
+    "a word for a number": (lambda t: t.train(batch_size="many"), r"batch_size.*many"),
+    "a share of 2": (lambda t: t.train(validation=2), r"a share must be above 0 and below 1, not 2"),
+    "a sampler of no kind": (
+        lambda t: t.train(sampler="Full"),
+        r"sampler: expected a Sampler.* not 'Full'",
+    ),
+    "weights of other lists": (lambda t: t.train(weights=[1, 2]), r"a number above 0 for each of 1 training lists"),
+    "nothing to learn": (lambda t: t.train(lists=t.unjudged), r"has no judgments"),
+    # models in use
+    "a model that is not there": (lambda t: rerank.CrossEncoder("./nowhere"), r"nowhere: no such model folder"),
+    "one text for pairs": (lambda t: t.model.predict("a wing"), r"expected \(query, document\) pairs"),
+    "texts for pairs": (lambda t: t.model.predict(["a wing"]), r"pair 0: expected \(query, document\)"),
+    "pairs for columns": (lambda t: t.start.predict([("a", "b")]), r"starts from bm25, which pairs do not have"),
+    "one text for documents": (lambda t: t.model.rank("a", "b"), r"expected documents, a list of texts"),
+    "ranking without columns": (lambda t: t.start.rank("a", ["b"]), r"columns: the model starts from column bm25"),
+    "an array of one dimension": (lambda t: t.vectors.predict(np.zeros(3)), r"the shape \[n, features\], not \[3\]"),
+    "groups that do not add up": (
+        lambda t: t.vectors.predict(np.zeros((3, 1)), groups=[1, 1]),
+        r"the groups add up to 2 rows, the array has 3",
+    ),
+    "features of another number": (lambda t: t.vectors.predict(np.zeros((3, 2))), r"reads 1 features, the array has 2"),
+    "words for features": (lambda t: t.vectors.predict([["a"]]), r"expected lists, or numbers"),
 }
 """What is wrong, the call, and what its line has to say."""
+
+FILES = (
+    "a file that is not there",
+    "a folder that is not there",
+    "a run file that is not there",
+    "a column or run file that is not there",
+    "a model that is not there",
+    "a folder without a model",
+)
 
 
 @pytest.fixture(scope="module")
@@ -217,6 +300,7 @@ def test_one_line_names_the_argument(what: str, things: Things) -> None:
         call(things)
     text = str(caught.value)
     assert "\n" not in text and re.search(message, text), text
+    assert isinstance(caught.value, FileNotFoundError) == (what in FILES)
     assert not any(things.folder.rglob("best")), "nothing was trained"
 
 

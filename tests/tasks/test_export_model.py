@@ -27,7 +27,7 @@ from rerank.lists import Lists
 from rerank.models.text import graphs
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.text.decoder import Decoder
-from tests.builders import make_decoder, make_lists, make_model
+from tests.builders import make_decoder, make_model
 
 
 def needs(*packages: str) -> pytest.MarkDecorator:
@@ -37,11 +37,6 @@ def needs(*packages: str) -> pytest.MarkDecorator:
 
 needs_onnx = needs("onnx", "onnxscript", "onnxruntime")
 needs_openvino = needs("onnx", "onnxscript", "openvino", "nncf")
-
-
-@pytest.fixture(scope="module")
-def lists(tmp_path_factory: pytest.TempPathFactory) -> Lists:
-    return make_lists(tmp_path_factory.mktemp("export"))
 
 
 @pytest.fixture

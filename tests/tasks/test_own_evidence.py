@@ -16,9 +16,7 @@ from tests.builders import write_collection
 MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RERANK_HOME", str(tmp_path / "home"))
+pytestmark = pytest.mark.usefixtures("home")
 
 
 @pytest.fixture

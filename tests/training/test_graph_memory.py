@@ -14,14 +14,8 @@ from rerank.lists import Lists
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.training.budget import bytes_per_token
 from scripts.bench.count_kernels import as_on_a_gpu
-from tests.builders import make_lists
 
 HIDDEN, MIDDLE = 64, 160
-
-
-@pytest.fixture(scope="module")
-def lists(tmp_path_factory: pytest.TempPathFactory) -> Lists:
-    return make_lists(tmp_path_factory.mktemp("memory"))
 
 
 def made(kind: str, layers: int, tiny_model: Path, folder: Path) -> CrossEncoder:

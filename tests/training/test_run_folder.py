@@ -27,10 +27,7 @@ from rerank.training.run_folder import difference
 from tests.builders import make_lists, write_features, write_folds
 from tests.forked import Command
 
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RERANK_HOME", str(tmp_path / "home"))
+pytestmark = pytest.mark.usefixtures("home")
 
 
 @pytest.fixture

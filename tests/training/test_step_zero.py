@@ -16,10 +16,7 @@ from rerank.training.configuration import configuration
 from rerank.training.fit import Training, fit
 from tests.builders import write_folds
 
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RERANK_HOME", str(tmp_path / "home"))
+pytestmark = pytest.mark.usefixtures("home")
 
 
 def trained(folder: Path, *words: str) -> tuple[Training, Splits]:

@@ -39,9 +39,7 @@ def name(value: object) -> str:
     return type(value).__name__ if isinstance(value, Loss) else str(value)
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RERANK_HOME", str(tmp_path / "home"))
+pytestmark = pytest.mark.usefixtures("home")
 
 
 @pytest.fixture

@@ -14,12 +14,7 @@ from rerank.lists import Lists
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.text.decoder import Decoder
 from scripts.bench.count_kernels import Count, count_step
-from tests.builders import make_decoder, make_lists, make_model
-
-
-@pytest.fixture(scope="module")
-def lists(tmp_path_factory: pytest.TempPathFactory) -> Lists:
-    return make_lists(tmp_path_factory.mktemp("waits"))
+from tests.builders import make_decoder, make_model
 
 
 @pytest.fixture(scope="module")
