@@ -26,12 +26,12 @@ def in_markdown(text: str) -> str:
     return _MARKDOWN.sub(lambda sign: _SIGNS.get(sign[0], f"\\{sign[0]}"), text)
 
 
-def shown(title: str, frame: pd.DataFrame, rows: int = ROWS) -> str:
+def shown(title: str, frame: pd.DataFrame) -> str:
     """A line and the first rows of a table, long texts cut."""
     import pandas as pd
 
-    left = len(frame) - rows
+    left = len(frame) - ROWS
     more = f"<div>… {left} more rows; <code>to_dataframe()</code> has all</div>" if left > 0 else ""
     with pd.option_context("display.max_colwidth", 80):
-        table = frame.head(rows).to_html(index=False, na_rep="", border=0)
+        table = frame.head(ROWS).to_html(index=False, na_rep="", border=0)
     return f"<div><b>{escape(title)}</b></div>{table}{more}"

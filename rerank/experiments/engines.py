@@ -51,8 +51,8 @@ class Process:
 
     lost = False
 
-    def __init__(self, environment: dict[str, str], log: Path, folder: Path | None = None) -> None:
-        self._environment, self._log, self._folder = environment, log, folder
+    def __init__(self, environment: dict[str, str], log: Path) -> None:
+        self._environment, self._log = environment, log
         self._process: subprocess.Popen[str] | None = None
         self._stopping = False
 
@@ -89,7 +89,6 @@ class Process:
                 stderr=file,
                 text=True,
                 env=os.environ | self._environment,
-                cwd=self._folder,
             )
         return self._process
 

@@ -81,7 +81,7 @@ def query_data(
         "top": TOP,
         "relevant": relevant,
         "shown": entries,
-        "documents": [[id, cut(text_of.get(id, ""))] for id in documents],
+        "documents": [[id, cut(texts.get(id, ""))] for id in documents],
         "texts": bool(texts),
     }
 

@@ -91,12 +91,7 @@ def _second_place(path: str | Path, pair: tuple[str, str]) -> str:
     raise AssertionError("a pair that was there twice")
 
 
-def write_run(
-    path: str | Path,
-    run: Run | Iterable[tuple[str, Sequence[Scored]]],
-    tag: str = "rerank",
-    depth: int | None = None,
-) -> None:
+def write_run(path: str | Path, run: Run | Iterable[tuple[str, Sequence[Scored]]], tag: str = "rerank") -> None:
     """Write a run in TREC's format, whole or not at all.
 
     The order of each list is kept. Ranks count from 1, and scores strictly decrease as float32, after being read back
@@ -113,7 +108,6 @@ def write_run(
         path: the file. Queries without documents leave no line in it.
         run: query id -> documents, best first; or pairs of that, one after the other.
         tag: the run's name, its last column.
-        depth: how many documents of a query are written at the most; None for all.
 
     Raises:
         UserError: an id or tag with white space, which the format cannot express, or a compressed file's name.
@@ -124,7 +118,7 @@ def write_run(
     with atomic_write(path) as file:
         items = run.items() if isinstance(run, Mapping) else run
         for query, ranked in tqdm(items, f"writing {Path(path).name}", unit=" queries", disable=None, delay=2):
-            ids, given = [document.id for document in ranked[:depth]], [document.score for document in ranked[:depth]]
+            ids, given = [document.id for document in ranked], [document.score for document in ranked]
             words = [tag, query, *ids]
             if " ".join(words).split() != words:
                 odd = next(word for word in words if word.split() != [word])
