@@ -36,11 +36,7 @@ EXAMPLES = (
 
 
 def help_for(argv: Sequence[str]) -> str | None:
-    """What ``--help``, ``--help all`` and ``--model.help`` print, without importing torch; None where none is asked.
-
-    Args:
-        argv: the words of ``rerank train``.
-    """
+    """What ``--help``, ``--help all`` and ``--model.help`` print, without importing torch; None where none is asked."""
     for word, after in zip_longest(argv, argv[1:]):
         key, dot, last = word.removeprefix("--").rpartition(".")
         if word in ("-h", "--help"):

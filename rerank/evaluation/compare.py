@@ -357,10 +357,6 @@ def count_unjudged(run: Run, qrels: Qrels, depth: int) -> Unjudged:
 def name_runs(runs: Sequence[str], columns: Sequence[str] = ()) -> dict[str, str]:
     """Paths by run name, see :func:`compare_runs`; every name once.
 
-    Args:
-        runs: the files.
-        columns: the columns that could have been meant.
-
     Raises:
         UserError: no run, a file that does not exist, or the same name or file twice.
     """

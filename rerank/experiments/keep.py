@@ -95,13 +95,7 @@ def collect(
 
 
 def write_kept(path: str | Path, files: Iterable[KeptFile], lacking: Iterable[Key] = ()) -> None:
-    """Write kept files, a line of JSON each; the same files give the same bytes, in whatever order they come.
-
-    Args:
-        path: the file.
-        files: what to keep.
-        lacking: what was planned and is not among them, or not measured; it is said in the first line.
-    """
+    """Write kept files, a line of JSON each, in the order of their paths; the first line names what is ``lacking``."""
     lines = [{"lacking": sorted(lacking, key=str)}, *(vars(file) for file in sorted(files, key=lambda file: file.path))]
     with atomic_file(path) as temporary:
         temporary.write_bytes(lzma.compress("".join(json.dumps(line) + "\n" for line in lines).encode()))

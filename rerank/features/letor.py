@@ -130,12 +130,7 @@ def _find(beginning: str, stems: tuple[str, ...]) -> Path | None:
 
 
 def letor_lists(path: Path, layout: Layout | None = None) -> Lists:
-    """The lists of a feature file, from the cache, or parsed into it.
-
-    Args:
-        path: the file, see `rerank.features.parse.store_features`.
-        layout: the features of the training file, where this is not itself one.
-    """
+    """The lists of a feature file, from the cache, or parsed into it."""
     if not path.is_file():
         raise NotFoundError(f"{path}: no such file")
     sizes = sizes_file(path)

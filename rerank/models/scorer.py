@@ -37,12 +37,7 @@ class Scorer(Model, nn.Module):
         return ON_A_CPU if next(self.parameters()).device.type == "cpu" else 8192
 
     def prepare(self, train: Lists, seed: int) -> None:
-        """Get ready for a training: fit what depends on its lists (normalisers, widths), and draw fresh weights.
-
-        Args:
-            train: the training lists.
-            seed: decides the fresh weights, and nothing else does.
-        """
+        """Fit what depends on the training lists (normalisers, widths), and draw fresh weights, by the seed alone."""
 
     def settle(self, precision: Precision, kernels: Kernels = "auto") -> Implementations | None:
         """Choose the faster among kernels that give the same numbers, for the device that holds the model.

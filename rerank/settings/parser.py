@@ -108,10 +108,6 @@ def call(function: Callable[..., Any], argv: Sequence[str]) -> Any:
     """Run the command of a function: its parameters are the options, and those of what it passes ``**options`` to.
 
     A parameter that takes a data class is as many options as that has fields.
-
-    Args:
-        function: what the command does; its name is the command's.
-        argv: the words behind it.
     """
     parser = make_parser(function.__name__, function)
     groups = {

@@ -20,11 +20,7 @@ if TYPE_CHECKING:
 
 
 def configuration(argv: Sequence[str]) -> tuple[TrainConfig, str]:
-    """What the words of ``rerank train`` ask for: the configuration, and the run folder.
-
-    Args:
-        argv: ``--config FILE`` and options that override its keys.
-    """
+    """What the words of ``rerank train`` ask for: the configuration, and the run folder."""
     parser = train_parser()
     options = parse(parser, classes_first(argv), import_classes())
     if not options.output:
@@ -51,11 +47,7 @@ def data_of(settings: Mapping[str, Any]) -> Data:
 
 
 def check(given: Sequence[str] | Mapping[str, Any]) -> None:
-    """Raise a UserError for keys or values that training would refuse; builds and writes nothing.
-
-    Args:
-        given: the words of the command line, or nested settings.
-    """
+    """Raise a UserError for keys or values that training would refuse; builds and writes nothing."""
     from rerank.models.vectors.boosting import Trees
     from rerank.training.config import check_values
 

@@ -42,11 +42,7 @@ class Pace:
         self._last = self._wall(), self._cpu()
 
     def estimate(self, step: int) -> str | None:
-        """What to say after a step; None where it is too soon, or too soon after the last time.
-
-        Args:
-            step: how many steps are done, with those of an earlier process.
-        """
+        """What to say after a step; None where it is too soon, or too soon after the last time."""
         before = self._last
         self.begin()
         self._counted += 1
