@@ -10,6 +10,7 @@ from scripts.evidence.claims import claims, claims_table
 from scripts.evidence.effects import effects_table, readme_table
 from scripts.evidence.fusion import fusion_by_collection, hybrid_nfcorpus, started_by_collection
 from scripts.evidence.kept import ROOT, STUDIES
+from scripts.evidence.ladders import ladders_by_collection, ladders_of_features, ladders_seen, ladders_trained
 from scripts.evidence.losses import (
     SIX,
     counts_table,
@@ -45,6 +46,10 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "started": started_by_collection,
     "hybrid-nfcorpus": hybrid_nfcorpus,
     "hybrid-cost": lambda: costs("hybrid-nfcorpus"),
+    "ladders": ladders_by_collection,
+    "ladders-trained": ladders_trained,
+    "ladders-features": ladders_of_features,
+    "ladders-seen": ladders_seen,
     "mixing": mixing_by_collection,
     "mixing-counts": counts_table,
     "seen": seen_and_unseen,
