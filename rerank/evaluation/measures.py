@@ -140,7 +140,8 @@ class Evaluator:
         Raises:
             UserError: a document twice in a ranking, or a score that is not a number.
         """
-        ranked = {query: _decreasing(run[query], query, name) for query in self.queries if run.get(query)}
+        given = ((query, run.get(query)) for query in self.queries)
+        ranked = {query: _decreasing(ranking, query, name) for query, ranking in given if ranking}
         missing = tuple(query for query in self.queries if query not in ranked)
         if missing and warn:
             some = ", ".join(map(repr, missing[:3])) + (", ..." if len(missing) > 3 else "")

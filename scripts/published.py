@@ -1,0 +1,93 @@
+"""Which published ranking of losses replicates? Published differences beside ours: the table of docs/papers.md.
+
+``python scripts/published.py`` prints it from the published rows of the configurations and the values per query in
+configs/letor/kept, and trains nothing; configs/letor/base/claims.yaml has the pairs. Intervals are of 95 %, over
+queries and trainings: with one seed the folds are the units.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rerank.evaluation.crossed import Crossed, crossed_difference, paired
+from rerank.evaluation.measures import parse_measures
+from rerank.evaluation.significance import correct
+from rerank.experiments.pool import CollectionResults, read_results
+from rerank.settings.configs import read_config
+
+LETOR = Path(__file__).parents[1] / "configs" / "letor"
+MEASURE = {"yu2020": "nDCG(dcg='exp-log2')@5", "bruch2": "nDCG(dcg='exp-log2')@5", "neural": "nDCG(dcg='exp-log2')@5"}
+"""By how a configuration's name begins, the measure to compare; of the others nDCG."""
+KEPT = {"mq2008-table2": "mq2008-short"}
+"""Which file has our values, where it is not ``CONFIGURATION-mq2008``."""
+LEVEL = 0.05
+
+Rows = Sequence[tuple[str, str, str, str]]
+"""Differences to average: a configuration and its row, minus another's."""
+
+
+def measure_of(name: str) -> str:
+    return MEASURE.get(name[:6], "nDCG")
+
+
+def published(name: str, row: str) -> float:
+    """A number of a paper's table."""
+    config = read_config(LETOR / f"{name}.yaml")
+    measures = [str(measure) for measure in parse_measures(config["measures"])]
+    return float(config["published"]["rows"][row][measures.index(measure_of(name))])
+
+
+@cache
+def results(name: str) -> CollectionResults:
+    path = LETOR / "kept" / f"{KEPT.get(name, f'{name}-mq2008')}.jsonl.xz"
+    return read_results(path.name, path)
+
+
+def ours(rows: Rows) -> Crossed:
+    """The mean over pairs of rows of their differences per training and query."""
+    parts = []
+    for name, row, other_name, other in rows:
+        one, two = results(name), results(other_name)
+        assert one.queries == two.queries
+        parts.append(paired(one.values[row][measure_of(name)], two.values[other][measure_of(name)], one.folds))
+    return crossed_difference(np.mean([difference for difference, _ in parts], axis=0), parts[0][1])
+
+
+def verdict(mean: float, p: float, signs: Sequence[float]) -> str:
+    """What our difference says of the published ones, by its corrected p-value."""
+    if not p < LEVEL:
+        return "open"
+    agree = [np.sign(sign) == np.sign(mean) for sign in signs]
+    return "yes" if all(agree) else "as some" if any(agree) else "no"
+
+
+def table(claims: dict[str, dict[str, Any]]) -> list[str]:
+    """A Markdown row per pair; a star where a published difference is outside our interval."""
+    found = {what: ours(sides["ours"]) for what, sides in claims.items()}
+    corrected = correct([one.p for one in found.values()], "holm")
+    lines = [
+        "| pair | published | ours, MQ2008 | seeds × folds | p, Holm | replicates |",
+        "|---|---|---|---|---|---|",
+    ]
+    for (what, one), p in zip(found.items(), corrected, strict=True):
+        there = {
+            paper: float(np.mean([published(*rows[:2]) - published(*rows[2:]) for rows in pairs]))
+            for paper, pairs in claims[what].items()
+            if paper != "ours"
+        }
+        low, high = one.interval
+        shown = ", ".join(
+            f"{paper} {value:+.3f}{'' if low <= value <= high else '*'}" for paper, value in there.items()
+        )
+        cells = f"{one.mean:+.3f} [{low:+.3f}, {high:+.3f}] | {one.seeds} × {one.folds} | {p:.2g}"
+        lines.append(f"| {what} | {shown} | {cells} | {verdict(one.mean, p, [*there.values()])} |")
+    return [line.replace("-0.", "−.").replace("+0.", "+.").replace(" 0.", " .") for line in lines]
+
+
+if __name__ == "__main__":
+    print("\n".join(table(read_config(LETOR / "base" / "claims.yaml"))))

@@ -1,0 +1,54 @@
+"""The table of which published rankings replicate: docs/papers.md, scripts/published.py."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rerank.experiments.keep import read_kept
+from rerank.settings.configs import read_config
+from scripts import published
+from tests.conftest import ROOT
+
+CLAIMS = read_config(published.LETOR / "base" / "claims.yaml")
+
+
+def mean_of(name: str, row: str) -> float:
+    """Over the queries of a kept row that have a relevant document, read without the library's tables."""
+    files, _ = read_kept(published.LETOR / "kept" / f"{name}.jsonl.xz")
+    contents = [file.content for file in files if file.method == row and file.measured]
+    which = contents[0]["measures"].index(published.measure_of(name))
+    values = [value for content in contents for value in content["values"][which]]
+    return float(np.mean([value for value in values if value is not None]))
+
+
+def test_the_page_has_it() -> None:
+    page = (ROOT / "docs" / "papers.md").read_text(encoding="utf-8")
+    assert "\n".join(published.table(CLAIMS)) in page
+
+
+def test_published_differences() -> None:
+    """Yu 2020, Table 4, and Bruch et al. 2019, Table 1, nDCG@5 of ApproxNDCG, as printed there."""
+    assert published.published("yu2020-table4", "ApproxNDCG (R4.L)") == 0.4554
+    assert published.published("bruch2019-table1-web30k", "ApproxNDCG") == 0.4538
+
+
+def test_ours_is_the_mean_of_the_differences() -> None:
+    rows = CLAIMS["type 3 − type 1, mean of four measures"]["ours"]
+    expected = [mean_of(f"{one}-mq2008", row) - mean_of(f"{two}-mq2008", other) for one, row, two, other in rows]
+    assert len(rows) == 4
+    assert published.ours(rows).mean == pytest.approx(np.mean(expected), abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("mean", "p", "signs", "expected"),
+    [
+        (0.1, 0.2, [0.1], "open"),
+        (0.1, float("nan"), [0.1], "open"),
+        (0.1, 0.01, [0.3, 0.1], "yes"),
+        (0.1, 0.01, [-0.1], "no"),
+        (0.1, 0.01, [-0.1, 0.1], "as some"),
+    ],
+)
+def test_verdicts(mean: float, p: float, signs: list[float], expected: str) -> None:
+    assert published.verdict(mean, p, signs) == expected
