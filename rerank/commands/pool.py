@@ -57,8 +57,9 @@ def pool(
 
         check_suffix(html)
     folder = Path(output)
+    written = [folder / "pool.json", folder / "table.md", *([Path(html)] if html else [])]
     for one in experiments:
-        for path in (folder / "pool.json", folder / "table.md", Path(html or "")):
+        for path in written:
             check_apart(path, experiments=one.partition("=")[2] or one)
     pooled = pool_experiments(experiments, measures, baseline, methods, groups, correction, margin)
     with held(folder, "rerank pool", wait=True):
