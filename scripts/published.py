@@ -1,4 +1,4 @@
-"""Which published ranking of losses replicates? Published differences beside ours: the table of docs/papers.md.
+"""Which published ranking of losses replicates? Published differences next to ours: the table of docs/papers.md.
 
 ``python scripts/published.py`` prints it from the published rows of the configurations and the values per query in
 configs/letor/kept, and trains nothing; configs/letor/base/claims.yaml has the pairs. Intervals are of 95 %, over
@@ -21,31 +21,23 @@ from rerank.experiments.pool import CollectionResults, read_results
 from rerank.settings.configs import read_config
 
 LETOR = Path(__file__).parents[1] / "configs" / "letor"
-MEASURE = {"yu2020": "nDCG(dcg='exp-log2')@5", "bruch2": "nDCG(dcg='exp-log2')@5", "neural": "nDCG(dcg='exp-log2')@5"}
-"""By how a configuration's name begins, the measure to compare; of the others nDCG."""
-KEPT = {"mq2008-table2": "mq2008-short"}
-"""Which file has our values, where it is not ``CONFIGURATION-mq2008``."""
+MEASURE = "nDCG(dcg='exp-log2')@5"
 LEVEL = 0.05
 
 Rows = Sequence[tuple[str, str, str, str]]
 """Differences to average: a configuration and its row, minus another's."""
 
 
-def measure_of(name: str) -> str:
-    return MEASURE.get(name[:6], "nDCG")
-
-
 def published(name: str, row: str) -> float:
     """A number of a paper's table."""
     config = read_config(LETOR / f"{name}.yaml")
     measures = [str(measure) for measure in parse_measures(config["measures"])]
-    return float(config["published"]["rows"][row][measures.index(measure_of(name))])
+    return float(config["published"]["rows"][row][measures.index(MEASURE)])
 
 
 @cache
 def results(name: str) -> CollectionResults:
-    path = LETOR / "kept" / f"{KEPT.get(name, f'{name}-mq2008')}.jsonl.xz"
-    return read_results(path.name, path)
+    return read_results(name, LETOR / "kept" / f"{name}-mq2008.jsonl.xz")
 
 
 def ours(rows: Rows) -> Crossed:
@@ -54,7 +46,7 @@ def ours(rows: Rows) -> Crossed:
     for name, row, other_name, other in rows:
         one, two = results(name), results(other_name)
         assert one.queries == two.queries
-        parts.append(paired(one.values[row][measure_of(name)], two.values[other][measure_of(name)], one.folds))
+        parts.append(paired(one.values[row][MEASURE], two.values[other][MEASURE], one.folds))
     return crossed_difference(np.mean([difference for difference, _ in parts], axis=0), parts[0][1])
 
 

@@ -244,7 +244,9 @@ def test_the_forest_of_a_measure_and_the_table_of_collections_say_what_was_poole
         assert float(shown["difference"]) == pytest.approx(part.mean, abs=1e-4)
 
 
-def test_the_command_writes_a_page_that_starts_with_the_forest(folder: Path, tmp_path: Path, capsys: Any) -> None:
+def test_the_command_writes_a_page_that_starts_with_the_forest(
+    folder: Path, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = tmp_path / "pool.yaml"
     config.write_text("baseline: hinge\nmeasures: nDCG@10 AP\ngroups: {direct: [SmoothI], others: [hinge, ListNet]}\n")
     words = ["pool", f"--config={config}", "--experiments", *paths(folder), f"--output={tmp_path / 'out'}"]
@@ -257,6 +259,7 @@ def test_the_command_writes_a_page_that_starts_with_the_forest(folder: Path, tmp
     assert "img-src data:" in tree.xpath("//meta[@http-equiv]/@content")[0]
     assert imread(tmp_path / "out" / "forest-nDCG@10.png").shape[1] > 800
     before = (tmp_path / "out" / "forest-AP.svg").read_bytes()
+    monkeypatch.chdir(folder)  # without a page there is nothing to write here, where the experiments are
     assert main(words) == 0
     assert (tmp_path / "out" / "forest-AP.svg").read_bytes() == before
 

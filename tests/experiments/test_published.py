@@ -1,11 +1,13 @@
-"""The table of which published rankings replicate: docs/papers.md, scripts/published.py."""
+"""What pages show of configs/letor/kept: published rankings in docs/papers.md, trees in docs/letor.md."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
+from rerank.evaluation.crossed import crossed_difference, paired
 from rerank.experiments.keep import read_kept
+from rerank.experiments.pool import read_results
 from rerank.settings.configs import read_config
 from scripts import published
 from tests.conftest import ROOT
@@ -17,7 +19,7 @@ def mean_of(name: str, row: str) -> float:
     """Over the queries of a kept row that have a relevant document, read without the library's tables."""
     files, _ = read_kept(published.LETOR / "kept" / f"{name}.jsonl.xz")
     contents = [file.content for file in files if file.method == row and file.measured]
-    which = contents[0]["measures"].index(published.measure_of(name))
+    which = contents[0]["measures"].index(published.MEASURE)
     values = [value for content in contents for value in content["values"][which]]
     return float(np.mean([value for value in values if value is not None]))
 
@@ -25,6 +27,16 @@ def mean_of(name: str, row: str) -> float:
 def test_the_page_has_it() -> None:
     page = (ROOT / "docs" / "papers.md").read_text(encoding="utf-8")
     assert "\n".join(published.table(CLAIMS)) in page
+
+
+def test_the_page_has_the_differences_of_trees() -> None:
+    page = (ROOT / "docs" / "letor.md").read_text(encoding="utf-8")
+    trees = read_results("trees", published.LETOR / "kept" / "mq2008-trees.jsonl.xz")
+    cells = []
+    for measure, values in trees.values["TwinSigmoid"].items():
+        one = crossed_difference(*paired(values, trees.values["LambdaMART"][measure], trees.folds))
+        cells.append(f"{one.mean:+.4f} [{one.interval[0]:+.4f}, {one.interval[1]:+.4f}]".replace("0.", "."))
+    assert f"| {' | '.join(cells)} |" in page
 
 
 def test_published_differences() -> None:
