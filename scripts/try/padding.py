@@ -47,13 +47,15 @@ def padded(lists: Lists, seed: int) -> tuple[Tensor, Tensor, Tensor]:
 
 def cosine(loss: Loss, scores: Tensor, labels: Tensor, mask: Tensor) -> float:
     """Between the gradients on a list's real documents, the padding masked and not; the mean over lists."""
-    seeds, gradients = torch.arange(len(scores)), []
-    for seen in (mask, torch.ones_like(mask)):
+
+    def gradient(seen: Tensor) -> Tensor:
         given = scores.clone().requires_grad_()
-        loss(given, labels, seen, seeds=seeds).backward()
+        loss(given, labels, seen, seeds=torch.arange(len(scores))).backward()
         assert given.grad is not None
-        gradients.append(given.grad.masked_fill(~mask, 0.0))
-    return float(torch.nn.functional.cosine_similarity(*gradients, dim=1, eps=1e-20).mean())
+        return given.grad.masked_fill(~mask, 0.0)
+
+    masked, competing = gradient(mask), gradient(torch.ones_like(mask))
+    return float(torch.nn.functional.cosine_similarity(masked, competing, dim=1, eps=1e-20).mean())
 
 
 def main() -> None:
