@@ -97,7 +97,7 @@ if TYPE_CHECKING:
     from rerank.training.config import Optimization, TrainConfig
     from rerank.training.fit import Training, fit
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 def _read_homes() -> dict[str, str]:

@@ -48,7 +48,7 @@ class _Stops:
         if self.asked is None:
             self.asked, self.at = number, time.monotonic()
             if self.finishing:
-                log.warning("%s: stopping at the next step; once more to leave at once", name_of(number))
+                log.warning("%s: finishing this step and saving; once more to leave at once", name_of(number))
                 return
         elif self.command:
             os.write(2, b"rerank: left at once; what was under way is lost\n")

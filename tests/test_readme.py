@@ -20,7 +20,14 @@ from rerank.retrieval.fuse import fuse
 from tests.builders import make_lists
 from tests.conftest import ROOT
 
-PAGES = ("README.md", "docs/python.md", "docs/lists.md", "docs/training.md")
+PAGES = (
+    "README.md",
+    "docs/start.md",
+    "docs/from-sentence-transformers.md",
+    "docs/python.md",
+    "docs/lists.md",
+    "docs/training.md",
+)
 BLOCKS = [
     pytest.param(code, id=f"{page}-{number}")
     for page in PAGES
@@ -104,11 +111,33 @@ def mixed(names: dict[str, Any], ranking: Any) -> None:
     assert sorted(hit["corpus_id"] for hit in ranking) == [0, 1]
 
 
+def first_table(names: dict[str, Any], _: Any) -> None:
+    assert {*names["train"].query_ids}.isdisjoint(names["test"].query_ids)
+    assert Path("runs/first/best").is_dir() and "test" in names["run"].measures
+
+
+def theirs(names: dict[str, Any], _: Any) -> None:
+    """What they trained can be trained further here."""
+    assert CrossEncoder("runs/theirs/final").predict([("what is a wing", "a jet engine")]).shape == (1,)
+
+
+def ours(names: dict[str, Any], ranking: Any) -> None:
+    from sentence_transformers import CrossEncoder as Theirs
+
+    same = Theirs("runs/ours/best").predict(
+        [("what is a wing", "a wing gives lift")], activation_fn=torch.nn.Identity()
+    )
+    assert next(hit["score"] for hit in ranking if hit["corpus_id"] == 1) == pytest.approx(float(same[0]), abs=0.02)
+
+
 CHECKS: dict[str, Callable[[dict[str, Any], Any], None]] = {
+    'output="runs/first"': first_table,
+    "CrossEncoderTrainer(": theirs,
+    'output="runs/ours"': ours,
     'lists.save("lists/mine")': saved_lists,
     "run.model.predict(lists)": scored_in_order,
     "run.history": table_and_history,
-    "model.rank(": ranked,
+    "\nmodel.rank(": ranked,
     "loss(scores, labels, mask).backward()": gradient,
     "lists.to_dataframe()": same_rows,
     "pt.Experiment": compared,
@@ -131,7 +160,9 @@ def test_examples_do_what_they_say(
     model.save(tmp_path / "runs" / "scifact-smoothi" / "best")
     start = CrossEncoder(str(tiny_model), query_length=8, document_length=24, start="bm25")
     start.save(tmp_path / "runs" / "scifact-start" / "best")
-    make_lists(tmp_path / "made")
+    shutil.copytree(tiny_model, tmp_path / "encoder")
+    made = make_lists(tmp_path / "made")
+    made.to_dataframe()[["query", "text", "grade", "bm25"]].to_csv(tmp_path / "candidates.csv", index=False)
     for name in ("train", "test"):
         shutil.copytree(tmp_path / "made" / "lists", tmp_path / "lists" / f"scifact-{name}")
     dl20 = Lists.open(shutil.copytree(tmp_path / "made" / "lists", tmp_path / "lists" / "dl20"))
@@ -150,6 +181,36 @@ def run(code: str) -> tuple[dict[str, Any], Any]:
     last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
     exec(compile(tree, "an example", "exec"), names)
     return names, eval(compile(ast.Expression(last.value), "an example", "eval"), names) if last else None
+
+
+def test_scifacts_table_is_that_of_the_kept_values() -> None:
+    kept = pd.read_csv(ROOT / "configs" / "scifact" / "kept" / "minilm.tsv", sep="\t", index_col="query")
+    assert len(kept) == 300 and set(scifact()) == {name.replace("fused", "fused, no training") for name in kept}
+    for column in kept:
+        row = scifact()[column.replace("fused", "fused, no training")]
+        assert row["nDCG@10"] == f"{kept[column].mean():.4f}".removeprefix("0")
+        gain = f"{kept[column].mean() - kept['BM25'].mean():+.4f}".replace("0.", ".", 1)
+        assert column == "BM25" or row["nDCG@10 against BM25"].startswith(f"{gain} [")
+
+
+def test_the_readme_says_how_far_training_stays_behind_on_unseen_abstracts() -> None:
+    behind = [
+        row["against the fusion, 104 unseen"]
+        for name, row in scifact().items()
+        if name not in ("BM25", "fused, no training")
+    ]
+    losses = [float(text.partition(" ")[0].replace("−", "-")) for text in behind]
+    assert len(losses) == 4 and max(losses) < 0
+    readme = (ROOT / "README.md").read_text()
+    assert f"{-max(losses):.3f} to {-min(losses):.3f}".replace("0.", ".") in " ".join(readme.split())
+
+
+def scifact() -> dict[str, dict[str, str]]:
+    """The rows of SciFact's first table, by name; cells by column."""
+    page = (ROOT / "docs" / "text.md").read_text()
+    head, _, *lines = page[page.index("| run | nDCG@10 |") :].partition("\n\n")[0].replace("*", "").splitlines()
+    names, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in (head, *lines))
+    return {row[0]: dict(zip(names, row, strict=True)) for row in rows}
 
 
 def test_there_are_examples() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import textwrap
+import unicodedata
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
@@ -70,8 +71,56 @@ def losses(name: str | None = None) -> str:
         )
         return _page({head: _said(group) for head, group in groups.items()}, foot)
     if name not in kinds:
-        raise UserError(f"no loss {name!r}{nearest(name, kinds)}; known: {', '.join(kinds)}")
-    return f"{name}({', '.join(_parameters(kinds[name]))})\n\n{inspect.getdoc(kinds[name])}"
+        raise UserError(f"no loss {name!r}{nearest(name, kinds)}; `rerank losses` lists all")
+    return f"{name}({', '.join(_parameters(kinds[name]))})\n\n{_plain(inspect.getdoc(kinds[name]) or '')}"
+
+
+SYMBOLS = {"sum": "∑", "prod": "∏", "ell": "ℓ", "cdot": "·", "le": "≤", "leq": "≤", "ge": "≥", "geq": "≥", "ne": "≠"}
+SYMBOLS |= {"in": "∈", "infty": "∞", "ldots": "…", "dots": "…", "times": "×", "to": "→", "neg": "¬", "top": "T"}
+SYMBOLS |= {
+    "mid": "|",
+    "sqrt": "√",
+    "quad": "  ",
+    "varepsilon": "ε",
+    "propto": "∝",
+    "lceil": "⌈",
+    "rceil": "⌉",
+    "qquad": "   ",
+}
+SILENT = ("left", "right", "bigl", "bigr", "Bigl", "Bigr", "big", "Big", "displaystyle", "limits")
+
+
+def _plain(doc: str) -> str:
+    """A docstring as a terminal shows it: formulas in letters, no marks."""
+    lines = []
+    inside = False  # a formula's block
+    for line in re.sub(r":math:`([^`]*)`", lambda found: _formula(found[1]), doc).splitlines():
+        inside = line.startswith(".. math::") or (inside and (not line.strip() or line.startswith(" ")))
+        line = line.replace(".. math::", "   ") if inside else line
+        lines.append(_formula(line) if inside else re.sub(r":\w+:`~?([^`]*)`", r"\1", line).replace("``", ""))
+    return "\n".join(lines)
+
+
+def _formula(text: str) -> str:
+    r"""TeX in plain letters.
+
+    >>> _formula(r"\frac{1}{|P|} \sum_{i} \log \sigma(s_i)")
+    '(1)/(|P|) ∑_{i} log σ(s_i)'
+    """
+    text = re.sub(r"\\t?frac\{([^{}]*)\}\{([^{}]*)\}", r"(\1)/(\2)", text)
+
+    def letter(found: re.Match[str]) -> str:
+        name = found[1]
+        if name in SILENT:
+            return ""
+        try:
+            return SYMBOLS.get(name) or unicodedata.lookup(f"GREEK SMALL LETTER {name.upper()}")
+        except KeyError:
+            return name
+
+    text = re.sub(r"\\(?:mathrm|mathcal|operatorname|text)\{([^{}]*)\}", r"\1", text)
+    text = re.sub(r"\\[,;!:]|\\ ", " ", text).replace(r"\|", "‖")
+    return re.sub(r"\\([{}])", r"\1", re.sub(r"\\([A-Za-z]+)", letter, text))
 
 
 def _parameters(kind: type) -> list[str]:

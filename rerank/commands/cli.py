@@ -10,8 +10,10 @@ from typing import Any, Literal
 
 from rerank import __version__, tasks
 from rerank.commands.exits import exit_code
+from rerank.commands.pages import PAGES
 from rerank.errors import UserError, nearest
 from rerank.serving.limits import Limits
+from rerank.settings.help import EMPTY, option
 from rerank.settings.named import find_own_classes
 from rerank.settings.parser import call
 from rerank.settings.ranges import Count, NotNegative, Port, Seed, check_unused
@@ -21,7 +23,9 @@ log = logging.getLogger("rerank")
 
 
 def demo(output: str = "demo", ask: str | None = None, full: bool = False) -> None:
-    """Search the Python standard library: retrieve, train, rerank, compare with BM25, answer a question.
+    """Search the Python standard library, from BM25 to a first table.
+
+    Retrieves, trains, reranks, compares with BM25 and answers a question.
 
     Args:
         output: folder for lists, models, runs, logs and a plot; what is there already is not done again.
@@ -34,7 +38,7 @@ def demo(output: str = "demo", ask: str | None = None, full: bool = False) -> No
 
 
 def retrieve(output: str, search: Search, bm25: bool = False, **options: Any) -> None:
-    """Store candidates as ranked lists: those that BM25 finds, those in other systems' runs, or both.
+    """Store candidates as ranked lists, from BM25 or from your runs.
 
     Memory does not grow with BM25's candidates. From several runs, the lists have the union of the candidates and a
     column of scores for each.
@@ -57,12 +61,14 @@ def lists(
     html: str | None = None,
     trained_on: list[str] | None = None,
 ) -> None:
-    """Show what is in a lists folder: depth, what each system finds and adds, and the best that reranking could reach.
+    """Show what is in a lists folder, and the best it could reach.
+
+    Depth, what each system finds and adds, and what a perfect reranking of the candidates would measure.
 
     Args:
         folder: lists folder made by ``rerank retrieve``.
         measures: measures in the notation of ir-measures, the main one first; null takes nDCG@10, AP and recall.
-        html: write a page instead, with the systems' overlap, recall by depth, and rankings side by side.
+        html: file for a page with the systems' overlap, recall by depth, and rankings side by side.
         trained_on: lists folders that models are trained on: shows what these lists share with them.
     """
     from rerank.lists.view import Lists
@@ -99,7 +105,9 @@ def add(
     precision: Literal["auto", "bf16", "fp32"] = "auto",
     token_budget: int | None = None,
 ) -> None:
-    """Add columns to a lists folder (scores from files, of a model, or out of an experiment's folds), or remove some.
+    """Add columns of scores to a lists folder, or remove some.
+
+    Scores come from files, a trained model, an embedding model, or the folds of an experiment.
 
     If the command was killed, the same command finishes the work.
 
@@ -112,8 +120,8 @@ def add(
             method.
         out_of_fold: folder of an experiment over folds: each query is scored by the model that was neither trained nor
             validated on it.
-        method: which of the experiment's methods; null if there is only one.
-        seed: which of the experiment's seeds; null if there is only one.
+        method: which of the experiment's methods; not needed if there is only one.
+        seed: which of the experiment's seeds; not needed if there is only one.
         drop: columns to remove, before others are added.
         in_sample: let the model score queries that it was trained on. A model trained on such a column learns to trust
             what this one memorised.
@@ -127,25 +135,26 @@ def add(
 
     if not (run or model or embed or out_of_fold or drop):
         raise UserError(
-            "add: say what: --run NAME=FILE, --model FOLDER, --embed MODEL, --out-of-fold EXPERIMENT or --drop NAME"
+            "add: nothing to add or remove; give --run NAME=FILE, --model FOLDER, --embed MODEL, "
+            "--out-of-fold EXPERIMENT or --drop NAME"
         )
     if not (model or embed or out_of_fold):
-        check_unused("is for a model's column; a file's is called --run NAME=FILE", add, name=name)
-        check_unused(
-            "is for a model's scores; name one with --model, --embed or --out-of-fold", add, precision=precision
+        _refuse_unused("has no effect on a file's column; write --run NAME=FILE", add, name=name)
+        _refuse_unused(
+            "has no effect without --model, --embed or --out-of-fold; leave it out", add, precision=precision
         )
     if not (model or out_of_fold):
-        why = "is for a model's scores; name one with --model or --out-of-fold"
-        check_unused(why, add, in_sample=in_sample, token_budget=token_budget)
+        why = "has no effect without --model or --out-of-fold; leave it out"
+        _refuse_unused(why, add, in_sample=in_sample, token_budget=token_budget)
     if not model:
-        check_unused("is for the scores of --model", add, no_mix=no_mix)
+        _refuse_unused("has no effect without --model; leave it out", add, no_mix=no_mix)
     several = [key for key, value in (("model", model), ("embed", embed), ("out_of_fold", out_of_fold)) if value]
     if len(several) > 1:
-        raise UserError(f"{several[0]}: is no part of --{several[1].replace('_', '-')}; say one at a time")
+        raise UserError(f"{option(several[0])}: cannot be combined with {option(several[1])}; use one at a time")
     if out_of_fold:
-        check_unused("is no part of --out-of-fold", add, in_sample=in_sample)
+        _refuse_unused("cannot be combined with --out-of-fold; leave it out", add, in_sample=in_sample)
     if not out_of_fold:
-        check_unused("is for --out-of-fold EXPERIMENT", add, method=method, seed=seed)
+        _refuse_unused("has no effect without --out-of-fold; leave it out", add, method=method, seed=seed)
     files = named_files(run or [])
     for column in drop or []:
         Store.open(lists).drop_column(column)
@@ -166,8 +175,17 @@ def add(
         add_out_of_fold(lists, out_of_fold, name, method=method, seed=seed, precision=precision, budget=token_budget)
 
 
+def _refuse_unused(why: str, function: Callable[..., Any], **options: Any) -> None:
+    """As :func:`check_unused`, by the names that options have on the command line."""
+    try:
+        check_unused(why, function, **options)
+    except UserError as error:
+        key, _, rest = str(error).partition(":")
+        raise UserError(f"{option(key)}:{rest}") from error
+
+
 def export(lists: str, output: str, column: str | None = None, model: str | None = None, **asked: Any) -> None:
-    """Write lists for other tools, or a trained cross-encoder as ONNX or OpenVINO.
+    """Write lists for other tools, or a model as ONNX or OpenVINO.
 
     Args:
         lists: lists folder; with --model the one that the exported files are measured on.
@@ -180,10 +198,10 @@ def export(lists: str, output: str, column: str | None = None, model: str | None
     """
     if model is not None:
         if column is not None:
-            raise UserError("column: is of lists; --model exports a model")
+            raise UserError("--column: has no effect with --model, which exports a model; leave it out")
         tasks.export_model(model, lists, output, **asked)
         return
-    check_unused("is for a model; name one with --model FOLDER", tasks.export_model, **asked)
+    _refuse_unused("is for exporting a model; add --model FOLDER", tasks.export_model, **asked)
     from rerank.lists.export import export as write
     from rerank.lists.view import Lists
     from rerank.storage.files import check_apart
@@ -227,9 +245,9 @@ def rerank(
         from rerank.tasks.answer import answer_lines
 
         why = "--stdin reads from the standard input, and answers on the standard output"
-        check_unused(why, rerank, lists=lists, output=output)
-        check_unused("--stdin scores all documents of a line; its top_k limits the answer", rerank, depth=depth)
-        check_unused("--stdin has no first stage to mix in", rerank, first_stage_weight=first_stage_weight)
+        _refuse_unused(why, rerank, lists=lists, output=output)
+        _refuse_unused("--stdin scores all documents of a line; its top_k limits the answer", rerank, depth=depth)
+        _refuse_unused("--stdin has no first stage to mix in", rerank, first_stage_weight=first_stage_weight)
         with open(1, "w", encoding="utf-8", closefd=False) as out:  # whatever the terminal's encoding is
             failed = answer_lines(load_model(model, mix=not no_mix), sys.stdin.buffer, out, token_budget, precision)
         if failed:
@@ -237,7 +255,7 @@ def rerank(
         return
     for name, value in (("lists", lists), ("output", output)):
         if value is None:
-            raise UserError(f"{name}: is missing; say --{name}, or --stdin")
+            raise UserError(f"--{name}: needed, unless --stdin is given")
     from rerank.scoring.run import write_reranked
     from rerank.storage.files import check_apart
     from rerank.tasks.rerank_lists import ranked_with
@@ -255,7 +273,7 @@ def serve(
     precision: Literal["auto", "bf16", "fp32"] = "auto",
     token_budget: int | None = None,
 ) -> None:
-    """Answer requests for scores over HTTP, in the shapes of Cohere, Jina and text-embeddings-inference.
+    """Answer requests over HTTP, in the shapes of Cohere, Jina and TEI.
 
     Ctrl-C and SIGTERM let the requests that were accepted finish. Where RERANK_API_KEY is set, requests need the key.
 
@@ -283,7 +301,7 @@ def auto(
     monitor: str = "nDCG@10",
     seed: Seed = 42,
 ) -> None:
-    """Climb from the first stage to a trained, mixed ranker, and keep the highest rung that earns its place.
+    """Climb from the first stage to a ranker that earns its place.
 
     If the command was killed, the same command goes on where it was.
 
@@ -305,7 +323,7 @@ def auto(
 
 
 def compare(**asked: Any) -> None:
-    """Compare rankers, columns and servers over the same lists: what each is worth by depth, and what it costs.
+    """Compare rankers, columns and servers: quality and cost by depth.
 
     Args:
         asked: what :func:`rerank.compare` takes.
@@ -314,7 +332,7 @@ def compare(**asked: Any) -> None:
 
 
 def calibrate(**asked: Any) -> None:
-    """Make probabilities of relevance of a ranker's scores, and say which precision to expect above which.
+    """Turn scores into probabilities of relevance, with thresholds.
 
     Args:
         asked: what :func:`rerank.calibrate` takes.
@@ -323,7 +341,7 @@ def calibrate(**asked: Any) -> None:
 
 
 def train(argv: Sequence[str]) -> None:
-    """Train a reranker, from options or a YAML file; resume where an interrupted run stopped."""
+    """Train a reranker, or resume where an interrupted run stopped."""
     from rerank.commands.train_help import help_for
     from rerank.training.configuration import configuration
 
@@ -337,7 +355,7 @@ def train(argv: Sequence[str]) -> None:
 
 
 def experiment(argv: Sequence[str]) -> None:
-    """Compare methods over folds and seeds, from a YAML file to the tables of a paper."""
+    """Compare methods over folds and seeds, from a YAML file to tables."""
     from rerank.commands.experiment import experiment as run_experiment
 
     if run_experiment(argv):
@@ -345,14 +363,14 @@ def experiment(argv: Sequence[str]) -> None:
 
 
 def pool(argv: Sequence[str]) -> None:
-    """Pool experiments on several collections: a random-effects difference per pair of methods, and a forest plot."""
+    """Pool experiments on several collections, with a forest plot."""
     from rerank.commands.pool import command
 
     command(argv)
 
 
 def verify(path: str) -> None:
-    """Check that a run, checkpoint, model, experiment or lists folder is undamaged; name the file that is not.
+    """Check that a folder of runs, models or lists is undamaged.
 
     Args:
         path: the folder; every file in it that has a hash is read.
@@ -363,7 +381,7 @@ def verify(path: str) -> None:
 
 
 def losses(name: str | None = None) -> None:
-    """List the losses, a line each, or explain one: its formula, parameters, defaults and paper.
+    """List the losses, or explain one: formula, parameters, paper.
 
     Args:
         name: the loss to explain.
@@ -374,21 +392,21 @@ def losses(name: str | None = None) -> None:
 
 
 def measures() -> None:
-    """List the measures that can be trained on, a line each."""
+    """List the measures that can be trained on."""
     from rerank.commands import catalogue
 
     print(catalogue.measures())
 
 
 def models() -> None:
-    """List the models, a line each."""
+    """List the models."""
     from rerank.commands import catalogue
 
     print(catalogue.models())
 
 
 def collections() -> None:
-    """List the collections that `rerank retrieve` reads, a line each."""
+    """List the collections that can be read."""
     from rerank.commands import catalogue
 
     print(catalogue.collections())
@@ -403,7 +421,7 @@ def evaluate(
     training: list[str] | None = None,
     **asked: Any,
 ) -> None:
-    """Score runs against judgments; with a baseline, test the differences.
+    """Score runs against judgments; with a baseline, test differences.
 
     Args:
         json: file for all results at full precision.
@@ -432,7 +450,7 @@ def evaluate(
     outputs = [*(table or []), *(path for path in (json, per_query, html) if path)]
     for number, path in enumerate(outputs):
         if path in outputs[:number]:
-            raise UserError(f"{path}: is to be two things at once; name another file")
+            raise UserError(f"{path}: given for two outputs; name another file for one of them")
         for run in [*asked["runs"], asked["baseline"] or ""]:
             check_apart(path, qrels=asked["qrels"], runs=run.partition("=")[2] or run, lists=lists)
     comparison = tasks.evaluate(**asked)
@@ -455,17 +473,24 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     )
 }
 
-PLAIN = {"losses": "name", "lists": "folder", "verify": "path", "serve": "rankers"}
-"""Commands with an option whose name may be left out: ``rerank lists DIR``."""
+GROUPS = {
+    "start": ("demo", "auto"),
+    "candidates": ("retrieve", "lists", "add", "export"),
+    "rankers": ("train", "average", "calibrate", "rerank", "serve"),
+    "comparisons": ("evaluate", "compare", "experiment", "pool", "verify"),
+    "what there is": ("losses", "measures", "models", "collections"),
+}
+"""The commands, as their list shows them."""
 
 
 def usage() -> str:
     """The commands, a line each."""
-    lines = [f"  {name:<11} {(function.__doc__ or '').splitlines()[0]}" for name, function in COMMANDS.items()]
-    promise = "Train rerankers on whole ranked lists, and know whether they beat what you have."
-    head = f"usage: rerank COMMAND [OPTIONS]\n\n{promise}\n"
-    foot = "\n`rerank COMMAND --help` says what a command takes; `rerank --version` which version this is."
-    return "\n".join([head, *lines, foot])
+    lines = ["usage: rerank COMMAND [OPTIONS]", ""]
+    lines += ["Train rerankers on whole ranked lists, and know whether they beat what you have."]
+    for head, names in GROUPS.items():
+        lines += ["", head]
+        lines += [f"  {name:<12}{(COMMANDS[name].__doc__ or '').splitlines()[0]}" for name in names]
+    return "\n".join([*lines, "", "rerank COMMAND --help explains a command; rerank --version prints the version."])
 
 
 def run(argv: Sequence[str]) -> None:
@@ -481,9 +506,10 @@ def run(argv: Sequence[str]) -> None:
         COMMANDS[argv[0]](argv[1:])
     else:
         name, *words = argv
-        if name in PLAIN and words and not words[0].startswith("-"):
-            words[0] = f"--{PLAIN[name]}={words[0]}"
-        call(COMMANDS[name], words)
+        page = PAGES.get(name, EMPTY)
+        if page.plain and words and not words[0].startswith("-"):
+            words[0] = f"--{page.plain}={words[0]}"
+        call(COMMANDS[name], words, page)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 
+from rerank.commands.pages import PAGES
 from rerank.errors import UserError
 from rerank.experiments.config import ExperimentConfig
 from rerank.progress import log_file
@@ -32,7 +33,7 @@ def experiment(argv: Sequence[str]) -> int:
     """
     from rerank.training.configuration import classes_first
 
-    parser = make_parser("experiment", experiment)
+    parser = make_parser("experiment", experiment, PAGES["experiment"])
     add_config(parser)
     parser.add_argument("--dry_run", action="store_true", help="check the configuration and say what would be done")
     parser.add_argument(

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
+from rerank.commands.pages import PAGES
 from rerank.html import in_markdown
 from rerank.settings.configs import add_config
 from rerank.settings.parser import make_parser, parse, shell_like
@@ -89,7 +90,7 @@ def pool(
 
 def command(argv: Sequence[str]) -> None:
     """``rerank pool`` with options and ``--config FILE``, whose keys are the options."""
-    parser = make_parser("pool", pool)
+    parser = make_parser("pool", pool, PAGES["pool"])
     add_config(parser)
     parser.add_function_arguments(pool)
     options = vars(parse(parser, shell_like(parser, argv)))

@@ -78,7 +78,7 @@ class ExperimentConfig:
             or grows as many trees as validation found best, and its model is the one that is measured.
         first_stage: for lists of texts, ``show`` adds the first stage as a row, ``mix`` also adds each method mixed
             with it, with the weight that validation chose; ``hide`` leaves both out.
-        folds: values of ``data.fold``; null if the data has no folds.
+        folds: values of ``data.fold``; none if the data has no folds.
         seeds: values of ``seed``; the table has their mean.
         trials: points tried per search by Optuna's TPE where the full grid has more; null tries the full grid.
         select: validation measure that picks the point of a search; null takes the monitor.

@@ -42,6 +42,6 @@ def warn_of_added(train: Lists, names: Sequence[str]) -> None:
     for column in np.flatnonzero(below.all(axis=0)).tolist():
         log.warning(
             "%s: all %d relevant documents that were added score below the other candidates in column %s, so that "
-            "what reads it learns that low is good; make the lists without --add-relevant",
+            "a model would learn to rank low scores first; make the lists without --add-relevant",
             *(train, len(below), names[column]),
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import json
 import logging
 import re
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from rerank.errors import UserError, one_line
 from rerank.settings.described import Described
+from rerank.settings.help import EMPTY, Page, help_page
 from rerank.settings.named import find_class
 from rerank.settings.ranges import annotations_of, check_arguments
 from rerank.settings.refused import refused
@@ -25,14 +27,27 @@ if TYPE_CHECKING:
 log = logging.getLogger("rerank")
 
 
-def make_parser(name: str, documented: Callable[..., Any]) -> ArgumentParser:
-    """An empty parser for ``rerank NAME``, described by the first paragraph of a docstring."""
+def make_parser(name: str, documented: Callable[..., Any], page: Page = EMPTY) -> ArgumentParser:
+    """An empty parser for ``rerank NAME``, described by a docstring as far as its arguments.
+
+    Args:
+        name: the command's name.
+        documented: what the docstring is of.
+        page: what the help says besides the options.
+    """
     from jsonargparse import ArgumentParser, set_parsing_settings
+    from jsonargparse._required import iter_required_keys, restore_suppressed_required
+
+    class Parser(ArgumentParser):
+        def format_help(self, formatter: Any = None) -> str:
+            with restore_suppressed_required():  # while it parses, nothing is required
+                required = {*iter_required_keys(self)}
+            return help_page(str(self.prog), self.description or "", self._actions, required, page)
 
     # Or what has no type would be looked through for classes to call, of any kind.
     set_parsing_settings(instantiate_subclass_spec_in_any=False)
-    about = (documented.__doc__ or "").split("\n\n")[0]
-    return ArgumentParser(prog=f"rerank {name}", description=about, exit_on_error=False)
+    about = re.split(r"\n\n(?=Args|Attributes|Returns|Raises|Example)", inspect.getdoc(documented) or "")[0]
+    return Parser(prog=f"rerank {name}", description=about, exit_on_error=False)
 
 
 def parse(parser: ArgumentParser, given: Sequence[str] | Mapping[str, Any], classes: Sequence[str] = ()) -> Namespace:
@@ -104,12 +119,17 @@ def _check_classes(value: Any, key: str) -> None:
         _check_classes(inner, key if name == "init_args" else f"{key}.{name}".lstrip("."))
 
 
-def call(function: Callable[..., Any], argv: Sequence[str]) -> Any:
+def call(function: Callable[..., Any], argv: Sequence[str], page: Page = EMPTY) -> Any:
     """Run the command of a function: its parameters are the options, and those of what it passes ``**options`` to.
 
     A parameter that takes a data class is as many options as that has fields.
+
+    Args:
+        function: what the command does; its name is the command's.
+        argv: the words after it.
+        page: what its help says besides the options.
     """
-    parser = make_parser(function.__name__, function)
+    parser = make_parser(function.__name__, function, page)
     groups = {
         key: kind for key, kind in annotations_of(function).items() if isinstance(kind, type) and is_dataclass(kind)
     }

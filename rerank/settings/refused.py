@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from rerank.errors import nearest
+from rerank.settings.help import option
 
 WORDS = {"int": "a whole number", "float": "a number", "str": "text", "bool": "true or false", "list": "a list"}
 WORDS |= {"dict": "keys and their values"}
@@ -43,6 +44,9 @@ def refused(message: str, options: Sequence[str], classes: Sequence[str]) -> str
         return f"{key}: {found[1]} cannot be imported ({found[2]})"
     if expected := _expected(text):
         return f"{key}: {expected}"
+    if found := re.search(r"arguments are required: (.*)", text):
+        keys = found[1].split(", ")  # where there are files, a key need not be an option
+        return f"{', '.join(keys if '--config' in options else map(option, keys))}: needed, and not given"
     for pattern in (r"[Uu]nrecognized arguments: (\S+)", r"Key '?([\w.]+)'? is not expected"):
         if found := re.search(pattern, text):
             text += nearest("--" + found[1].split("=")[0].lstrip("-"), options)

@@ -30,7 +30,7 @@ def average(
     lists: ListsLike | None = None,
     measure: str = "nDCG@10",
 ) -> Model:
-    """Average the weights of models of one architecture: of several seeds, or of a start and what was trained from it.
+    """Average the weights of models, such as those of several seeds.
 
     The average is one model, as fast as each. With ``lists`` the weights are chosen on them: of two models the best of
     five shares; of more a mean of some, added one by one, the best first, as long as that helps (a greedy soup).

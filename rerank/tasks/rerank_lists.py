@@ -89,7 +89,7 @@ def ranked_with(
     weight = share_of(first_stage_weight, contract, str(model))
     ranked: Lists = lists if isinstance(lists, Lists) else open_lists(lists, contract.get("layout"))
     if weight and ranked.store.order is None:
-        raise UserError(f"first_stage_weight: nothing ranked {lists.store}, so there is nothing to mix in")
+        raise UserError(f"first_stage_weight: {lists.store} has no first-stage scores to mix in; leave it out")
     return (ranked if depth is None else ranked.top(depth)), weight
 
 

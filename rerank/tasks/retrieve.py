@@ -160,7 +160,7 @@ def _place(output: str | None, overwrite: bool, opened: ExitStack) -> Path:
         return Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="rerank-"))) / "lists"
     folder = Path(output)
     if folder.exists() and not overwrite:
-        raise UserError(f"output: {output} exists already; name another folder, or say --overwrite")
+        raise UserError(f"output: {output} exists already; name another folder, or give --overwrite")
     if folder.exists() and not is_lists_folder(folder):
         raise UserError(f"output: {output} holds no ranked lists; name another folder")
     return folder

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -22,10 +23,21 @@ if TYPE_CHECKING:
 def configuration(argv: Sequence[str]) -> tuple[TrainConfig, str]:
     """What the words of ``rerank train`` ask for: the configuration, and the run folder."""
     parser = train_parser()
+    _check_needed(argv)
     options = parse(parser, classes_first(argv), import_classes())
     if not options.output:
         raise UserError("output: name a run folder, such as --output runs/x")
     return _instantiated(parser, options), options.output
+
+
+def _check_needed(argv: Sequence[str]) -> None:
+    """Name all that is missing at once where there is no file that may have it."""
+    keys = {re.split(r"[=.]", word)[0] for word in argv}
+    if "--config" in keys:
+        return
+    missing = [key for key in ("--data", "--model", "--loss", "--output") if key not in keys]
+    if missing and missing != ["--loss"]:  # trees have one of their own
+        raise UserError(f"{', '.join(missing)}: needed, here or in a --config FILE; see rerank train --help")
 
 
 def configured(settings: Mapping[str, Any]) -> TrainConfig:

@@ -91,7 +91,11 @@ class Trainer:
         self._settle()
         self._set_arithmetic()
         train, skipped = self.splits.train, len(self.splits.train) - len(self.usable)
-        self._say("%d training lists, %d of them without anything to learn from (left out)", len(train), skipped)
+        self._say(
+            "%d training lists, %d left out (no relevant candidate, or all grades equal)",
+            len(train),
+            skipped,
+        )
         optimizer = make_optimizer(self.model, config.optimization)
         self._warn_if_idle()
         state = self._resume(optimizer)

@@ -83,12 +83,6 @@ def seen_and_unseen() -> str:
     return rows(head, body)
 
 
-def readme_scifact() -> str:
-    """SciFact's rankings, without those of fused candidates."""
-    lines = seen_and_unseen().splitlines()
-    return "\n".join(line.rsplit(" | ", 2)[0] + " |" for line in lines[:2] + lines[2:8])
-
-
 TEACHERS = {"judgments, softmax CE": "judgments, softmax CE", "judgments, TwinSigmoid": "judgments, TwinSigmoid"}
 TEACHERS |= {"order of the llm, RankNet": "a language model's order, RankNet"}
 TEACHERS |= {"ranks of the llm as gains, TwinSigmoid": "its ranks as gains, TwinSigmoid"}

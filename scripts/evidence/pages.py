@@ -27,7 +27,6 @@ from scripts.evidence.others import (
     matrix,
     matrix_pooled,
     matrix_power,
-    readme_scifact,
     seen_and_unseen,
     teachers,
 )
@@ -36,7 +35,6 @@ from scripts.evidence.statistics import MARGIN, plain
 BLOCKS: dict[str, Callable[[], str]] = {
     "effects": effects_table,
     "readme": readme_table,
-    "readme-scifact": readme_scifact,
     "losses-pooled": losses_pooled,
     "losses-collections": losses_by_collection,
     "losses-seed-1": first_seed,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from dataclasses import fields
@@ -10,12 +11,15 @@ import pytest
 
 from rerank.collections.names import PREFIXES
 from rerank.commands.catalogue import collections, losses, measures, models
-from rerank.commands.cli import main
+from rerank.commands.cli import COMMANDS, main, usage
+from rerank.commands.cli import GROUPS as COMMAND_GROUPS
+from rerank.commands.pages import PAGES
 from rerank.commands.train_help import GROUPS, page
 from rerank.losses import load_all, load_parts
 from rerank.measures.names import MEASURES
 from rerank.models.load import MODELS, NORMALISERS
 from rerank.relaxations import load_all as load_relaxations
+from rerank.settings.help import EMPTY, option
 from rerank.training.classes import DATA, SAMPLERS, import_classes
 from rerank.training.config import Optimization, TrainConfig
 
@@ -57,6 +61,69 @@ def test_help_comes_without_torch(words: list[str], shown: str) -> None:
     *lines, torch = done.stdout.splitlines()
     assert shown in "\n".join(lines)
     assert torch == "False"
+
+
+def help_of(command: str, capsys: pytest.CaptureFixture[str]) -> str:
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name != "train"])
+def test_the_help_of_a_command_fits_80_columns_without_markup_and_types(
+    command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    text = help_of(command, capsys)
+    assert text.startswith(f"usage: rerank {command}")
+    assert max(map(len, text.splitlines())) <= 80
+    for noise in ("``", ":class:", "type:", "Optional[", "null", "{true,false}"):
+        assert noise not in text
+    written = re.findall(r"^  --(\S+)", text, re.MULTILINE)
+    assert len(written) == len(set(written))
+    assert command in ("experiment", "pool") or not any("_" in name for name in written)
+    for line in PAGES.get(command, EMPTY).examples:
+        assert f"  {line}\n" in text
+
+
+def test_examples_name_options_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    assert set(PAGES) <= set(COMMANDS)
+    for command, shown in PAGES.items():
+        text = help_of(command, capsys)
+        for name in re.findall(r"--[a-z][a-z0-9_-]*", " ".join(shown.examples)):
+            assert f"  {name} " in text or f"  {name}\n" in text, f"{command} {name}"
+        for keys in shown.groups.values():
+            for key in keys:
+                assert option(key) in text, f"{command} {key}"
+
+
+def test_the_list_of_commands_fits_80_columns_and_has_each_once() -> None:
+    assert sorted(name for names in COMMAND_GROUPS.values() for name in names) == sorted(COMMANDS)
+    assert max(map(len, usage().splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("words", "missing"),
+    [
+        (["train"], "--data, --model, --loss, --output: needed"),
+        (["train", "--data=ListsData", "--model=LightGBM"], "--loss, --output: needed"),
+        (["retrieve"], "--output, --collection: needed"),
+        (["rerank", "--model", "m"], "--lists: needed, unless --stdin is given"),
+        (["experiment"], "output, base, methods: needed"),
+    ],
+)
+def test_all_that_is_missing_is_named_at_once(
+    words: list[str], missing: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 2
+    assert missing in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", [*load_all(), *load_relaxations()])
+def test_a_loss_is_explained_in_letters(name: str) -> None:
+    text = losses(name)
+    assert "\\" not in text.replace("\\n", "")
+    assert not re.search(r":\w+:`|``|\.\. math", text)
 
 
 def test_lists_name_all_that_there_is_a_line_each() -> None:

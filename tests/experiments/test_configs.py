@@ -45,7 +45,7 @@ def test_documented_commands_name_files_of_their_kind() -> None:
 
 def test_the_whole_configuration_of_the_documentation_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On lists of one's own, with a smaller model: what the page says about folds, seeds and methods comes out."""
-    blocks = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "evaluation.md").read_text(), re.DOTALL)
+    blocks = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "experiments.md").read_text(), re.DOTALL)
     config = yaml.safe_load(next(block for block in blocks if "FoldsData" in block))
     monkeypatch.chdir(tmp_path)
     make_lists(tmp_path / "made", [4] * 12).save(tmp_path / "lists" / "mine")

@@ -186,8 +186,8 @@ def broken_results(folder: Path) -> None:
         (None, ["--method", "Smooth"], "no method 'Smooth'"),
         (None, ["--seed", "7"], "no seed 7"),
         (None, ["--name", "bm25"], "has a column bm25 already, made from something else"),
-        (None, ["--in-sample"], "in_sample: is no part of --out-of-fold"),
-        (None, ["--model", "x"], "model: is no part of --out-of-fold"),
+        (None, ["--in-sample"], "--in-sample: cannot be combined with --out-of-fold"),
+        (None, ["--model", "x"], "--model: cannot be combined with --out-of-fold"),
     ],
 )
 def test_what_gives_no_column(
@@ -209,7 +209,7 @@ def test_what_gives_no_column(
 def test_options_of_nothing_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for words in (["--method", "x"], ["--seed", "1"]):
         assert main(["add", "--lists", str(tmp_path), "--run", "x.trec", *words]) == 2
-        assert f"{words[0][2:]}: is for --out-of-fold" in capsys.readouterr().err
+        assert f"{words[0][2:]}: has no effect without --out-of-fold" in capsys.readouterr().err
 
 
 def test_one_of_several_methods_and_seeds_is_chosen(tmp_path: Path) -> None:

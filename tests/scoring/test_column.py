@@ -186,7 +186,7 @@ def test_a_damaged_memory_is_refused(broken: int, tmp_path: Path) -> None:
     ("words", "message"),
     [
         (["--model", "nowhere"], "nowhere"),
-        (["--name", "x"], "name: is for a model's column"),
+        (["--name", "x"], "--name: has no effect on a file"),
         (["--model", "{model}", "--name", "bm25"], "has a column bm25 already, made from something else"),
         (["--model", "{model}", "--name", "a/b"], "letters, digits"),
         (["--model", "{lists}"], "no such model|not a model folder"),

@@ -49,8 +49,8 @@ EVALUATE = ["evaluate", "--qrels", "qrels", "--runs", "x.trec"]
         ([*EVALUATE, "--json", "run/measures.json"], "is a part of"),
         ([*EVALUATE, "--json", "qrels"], "--qrels"),
         ([*EVALUATE, "--baseline", "lists/own.trec", "--json", "lists/own.trec"], "--runs"),
-        ([*EVALUATE, "--json", "a.csv", "--per-query", "a.csv"], "two things at once"),
-        ([*EVALUATE, "--html", "a.html", "--table", "a.txt", "a.txt"], "two things at once"),
+        ([*EVALUATE, "--json", "a.csv", "--per-query", "a.csv"], "given for two outputs"),
+        ([*EVALUATE, "--html", "a.html", "--table", "a.txt", "a.txt"], "given for two outputs"),
     ],
 )  # fmt: skip
 def test_the_inputs_stay(place: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str) -> None:

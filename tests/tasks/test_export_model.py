@@ -205,8 +205,8 @@ def test_bad_input(best: Path, lists: Lists, tmp_path: Path, capsys: pytest.Capt
     refused("has no trained head", model="model")
     refused("no such model folder", model="nowhere/at/all")
     refused("tflite", "--formats", "tflite")
-    refused("column: is of lists; --model exports a model", "--column", "bm25")
-    refused("formats: is for a model; name one with --model FOLDER", "--formats", "onnx", model="")
+    refused("--column: has no effect with --model", "--column", "bm25")
+    refused("--formats: is for exporting a model; add --model FOLDER", "--formats", "onnx", model="")
     with pytest.raises(UserError, match="there is no 'tflite'; there are onnx, onnx-int8"):
         rerank.export_model(best, lists, tmp_path / "out", ["tflite"])  # type: ignore[list-item]
     frame = lists.to_dataframe().drop(columns="grade")

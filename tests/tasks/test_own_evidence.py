@@ -63,8 +63,8 @@ def test_what_does_not_go_together_is_refused_in_a_line(
     lists = str(tmp_path / "lists")
     retrieve(collection, lists, depth=5, search=Search())
     for words, said in [
-        (["--embed", MODEL, "--model", "x"], "model: is no part of --embed"),
-        (["--embed", MODEL, "--in-sample"], "in_sample: is for a model's scores"),
+        (["--embed", MODEL, "--model", "x"], "--model: cannot be combined with --embed"),
+        (["--embed", MODEL, "--in-sample"], "--in-sample: has no effect without"),
         (["--embed", str(tmp_path / "none")], "no such model folder"),
         ([], "--embed MODEL"),
     ]:

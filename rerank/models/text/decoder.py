@@ -280,7 +280,9 @@ def _load_language_model(folder: Path, config: Any) -> Any:
         network, info = kind.from_pretrained(folder, **loading(config))
     check_found(network, info, folder)
     if info["missing_keys"]:
-        raise UserError(f"{folder}: lacks {sorted(info['missing_keys'])[0]}, without which it says neither yes nor no")
+        raise UserError(
+            f"{folder}: no language-model head ({sorted(info['missing_keys'])[0]}); use a checkpoint with one"
+        )
     return network
 
 

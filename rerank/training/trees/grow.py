@@ -73,7 +73,7 @@ class TreeTrainer:
         if again:
             log.info("this run was interrupted; trees are grown from the start again")
         self.folder.keep_metrics(0)
-        log.info("%d training lists, %d of them without anything to learn from", len(train), self.skipped)
+        log.info("%d training lists, %d of them with nothing to learn (all grades equal)", len(train), self.skipped)
         self.model.begin(train, validation, self.config.seed, gain_of(self.monitor), self.objective is not None)
         try:
             self._grow(_monitor(train, self.monitor), None if validation is None else Monitor(validation, self.monitor))
