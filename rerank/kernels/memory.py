@@ -126,6 +126,12 @@ def keep_freed() -> None:
         c.mallopt(M_TRIM_THRESHOLD, 1 << 30)
 
 
+def give_back() -> None:
+    """Return what was freed to the system, where the C library is glibc, which keeps it between what is still held."""
+    if sys.platform == "linux" and hasattr(c := ctypes.CDLL(None), "malloc_trim"):
+        c.malloc_trim(0)
+
+
 RAN_OUT = ("DefaultCPUAllocator", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")
 """In what PyTorch says where it is not its own GPU allocator that found no memory: on a CPU, in the driver, which pins
 memory and serves NCCL, in cuBLAS, in cuDNN."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -36,6 +38,15 @@ def server_of(application: Any, limits: Limits) -> uvicorn.Server:
                 return
             self.before = self.cycle if idle else self
             self.loop.call_later(limits.timeout, self.look)
+
+        def send_400_response(self, msg: str) -> None:
+            """Refuse what is no HTTP as everything else is refused: by one line of JSON."""
+            line = json.dumps({"message": f"{msg} POST JSON to /rerank"}).encode() + b"\n"
+            length = str(len(line)).encode()
+            headers = [(b"content-type", b"application/json"), (b"content-length", length), (b"connection", b"close")]
+            parts = (h11.Response(status_code=400, headers=headers), h11.Data(data=line), h11.EndOfMessage())
+            self.transport.write(b"".join(self.conn.send(part) or b"" for part in parts))
+            self.transport.close()
 
     config = uvicorn.Config(
         application,

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from rerank.kernels.memory import give_back
 from rerank.serving.limits import Refusal
 from rerank.serving.metrics import Metrics
 from rerank.serving.questions import Question
@@ -18,6 +19,10 @@ from rerank.storage.arrow import Array
 
 TOGETHER = 512
 """Documents of requests that are scored in one batch: what a GPU needs to be busy. One request may have more."""
+
+
+LARGE = 1_000_000
+"""Characters from which on a batch's tokens took so much memory that it is given back: some 400 bytes a character."""
 
 
 @dataclass(eq=False)
@@ -78,6 +83,8 @@ class Desk:
                     continue
                 started = time.perf_counter()
                 found = await asyncio.get_running_loop().run_in_executor(thread, _scores, batch)
+                if sum(len(text) for one in batch for text in one.question.texts) >= LARGE:
+                    give_back()
                 documents = sum(len(one.question.texts) for one in batch)
                 self.metrics.scored(batch[0].ranker.name, documents, time.perf_counter() - started)
                 for one, result in zip(batch, found, strict=True):

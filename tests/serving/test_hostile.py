@@ -138,7 +138,9 @@ def test_a_slow_or_broken_client_is_refused_or_cut(client: Client, sent: bytes, 
     with socket.create_connection(("127.0.0.1", client.port), timeout=60) as connection:
         connection.sendall(sent)
         received = read_all(connection)
-    assert received.partition(b"\r\n")[0].partition(b" ")[2].startswith(status)
+    head, _, body = received.partition(b"\r\n\r\n")
+    assert head.partition(b" ")[2].startswith(status)
+    assert not head or (body.count(b"\n") == 1 and list(json.loads(body)) == ["message"])
     assert client.ask(GOOD, **AUTHORISED)[0] == 200
 
 
@@ -166,6 +168,15 @@ def test_memory_comes_back(client: Client) -> None:
     for _ in range(3):
         after = memory()
     assert after - before < 32 << 20
+
+
+def test_memory_of_a_long_text_comes_back(folders: dict[str, Path]) -> None:
+    """A million tokens take hundreds of megabytes, which the C library would keep."""
+    with process(folders["text"], "--characters=1100000") as client:
+        assert client.ask(GOOD)[0] == 200
+        before = client.metrics()["process_resident_memory_bytes"]
+        assert client.ask(GOOD | {"documents": ["\u4e00" * 1_050_000]})[0] == 200
+        assert client.metrics()["process_resident_memory_bytes"] - before < 100 << 20
 
 
 class _Authorised(Client):
