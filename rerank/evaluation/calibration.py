@@ -197,7 +197,8 @@ def threshold(scores: np.ndarray, relevant: np.ndarray, query: np.ndarray, preci
     count = last + 1.0
     units = count**2 / np.cumsum(2 * before + 1)[last]
     hits = np.maximum(np.cumsum(relevant[order])[last] / count * units, 1e-300)
-    starts = np.searchsorted(count, [START * 4**power for power in range(30) if START * 4**power <= len(of)])
+    sizes = np.array([START * 4**power for power in range(20) if START * 4**power <= len(of)])
+    starts = np.searchsorted(count, sizes).tolist()
     passed = betainc(hits, units - hits + 1, precision) <= DOUBT / max(len(starts), 1)
     failed = np.flatnonzero(np.append(~passed, True))
     lowest = max((failed[np.searchsorted(failed, start)] for start in starts if passed[start]), default=0)

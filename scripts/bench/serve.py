@@ -169,7 +169,7 @@ def serve_peer(model: str, port: int) -> None:
         def __init__(self) -> None:
             self.name, self.model = "m", CrossEncoder(model)
             self.model.calibration = None
-            self.reads_text, self.columns, self.features = True, [], {}
+            self.reads_text, self.columns, self.cosines, self.features = True, [], [], {}
 
         def scores(self, questions: Sequence[Question]) -> list[Any]:
             pairs = [(asked.query, text) for asked in questions for text in asked.texts]
