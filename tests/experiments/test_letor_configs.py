@@ -56,7 +56,8 @@ def shortened(config: dict[str, Any]) -> dict[str, Any]:
     """One epoch of one fold, the first value of every search, two small trees."""
     for method in config["methods"].values():
         method["search"] = {key: values[:1] for key, values in method.get("search", {}).items()}
-        model = method["set"].get("model", {})
+    for settings in (config["base"], *(method.get("set", {}) for method in config["methods"].values())):
+        model = settings.get("model", {})
         if model.get("class_path") in ("LightGBM", "XGBoost"):
             own = SMALL if model["class_path"] == "LightGBM" else {"trees": 2}
             model["init_args"] = model.get("init_args", {}) | own
