@@ -108,7 +108,7 @@ def scored(here: Here, model: Any, precision: Any, pairs: tuple[int, int], kerne
     from rerank.models.score import score_lists
 
     lists, inputs = here.pairs(model, *pairs)
-    model._ways = None
+    model._implementations = None
     model.settle(precision, kernels)
     seconds = here.seconds(lambda: score_lists(model, inputs, lists, precision=precision))
     return lists.size / seconds, operations(model.network, inputs.lengths(lists.row_numbers)) / seconds
@@ -124,7 +124,7 @@ def trained(
     from rerank.training.step import Gradients, MemoryLimits
 
     lists, inputs = here.pairs(model, *pairs)
-    model._ways = None
+    model._implementations = None
     model.settle(precision, kernels)
     model.train()
     fits, _ = tokens_that_fit(model, inputs, lists, np.arange(len(lists)), precision)
@@ -195,10 +195,10 @@ def rows_of(here: Here, shape: str, queries: int, precision: Any, lines: list[tu
         model = here.model(shape, dropout)
         if work == "scoring":
             rate, done = scored(here, model, precision, lists, kernels)
-            taken, most = model._ways[1].scoring, np.nan
+            taken, most = model._implementations[1].scoring, np.nan
         else:
             rate, done, most = trained(here, model, precision, lists, kernels, gradient)
-            taken = getattr(model._ways[1], "dropped" if dropout else "training")
+            taken = getattr(model._implementations[1], "dropped" if dropout else "training")
         memory = "" if np.isnan(most) else f"{most:.1f}"
         named = kernels if kernels == taken else f"{kernels}: {taken}"
         yield f"| {work} | {named} | {dropout or ''} | {gradient} | {rate:.0f} | {done / peak:.0%} | {memory} |"

@@ -47,12 +47,18 @@ class Reply(TypedDict, total=False):
 
 
 class Process:
-    """A process of :mod:`rerank.experiments.worker` on this machine, started at its first job."""
+    """A process of :mod:`rerank.experiments.worker` on this machine, started at its first job.
+
+    Args:
+        environment: variables that differ from ours.
+        log: file for whatever it prints.
+        folder: its working directory, which an actor of Ray has to be told; None for ours.
+    """
 
     lost = False
 
-    def __init__(self, environment: dict[str, str], log: Path) -> None:
-        self._environment, self._log = environment, log
+    def __init__(self, environment: dict[str, str], log: Path, folder: Path | None = None) -> None:
+        self._environment, self._log, self._folder = environment, log, folder
         self._process: subprocess.Popen[str] | None = None
         self._stopping = False
 
@@ -89,6 +95,7 @@ class Process:
                 stderr=file,
                 text=True,
                 env=os.environ | self._environment,
+                cwd=self._folder,
             )
         return self._process
 

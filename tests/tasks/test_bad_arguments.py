@@ -324,10 +324,13 @@ OPTIONS = {
     "a depth below 1": (["rerank", "--model=MODEL", "--lists=x", "--output=y", "--depth=0"], r"depth: must be"),
     "an unknown test": (["evaluate", "--qrels=x", "--runs", "y", "--tests", "anova"], r"tests: expected .*not anova"),
     "a rate in words": (
-        ["train", "--optimization.head_lr=fast"],
+        ["train", "--config=configs/scifact/hinge.yaml", "--optimization.head_lr=fast"],
         r"head_lr: expected a number, not fast",
     ),
-    "a class without its argument": (["train", "--model=CrossEncoder"], r"model"),
+    "a class without its argument": (
+        ["train", "--data=ListsData", "--data.train=x", "--loss=SoftmaxCE", "--output=y", "--model=CrossEncoder"],
+        r"model",
+    ),
     "lists that are not there": (["lists", "nowhere"], r"nowhere: not a lists folder"),
     "a model that is not there": (
         ["add", "--lists=x", "--model=nowhere", "--name=y"],
