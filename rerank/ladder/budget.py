@@ -64,7 +64,7 @@ class Budget:
     @property
     def late(self) -> bool:
         """Whether the hours were not kept."""
-        return bool(self.plan.hours) and self.gone > LATE * 3600 * (self.plan.hours or 0.0)
+        return bool(self.plan.hours and self.gone > LATE * 3600 * self.plan.hours)
 
     def documents(self, start: tuple[str, str]) -> bool:
         """Whether there is time for documents alone, and two passes over the judged lists after it.

@@ -25,8 +25,9 @@ class RegressionCompatible(EachDocument):
     Both are over N, so that this holds whatever number of documents is relevant. Shapes: scores and labels ``[B, N]``.
     A list without relevant documents has the target 0 everywhere and counts.
 
-    Source: Bai et al., "Regression Compatible Listwise Objectives for Calibrated Ranking with Binary Relevance", CIKM
-    2023 (arXiv 2211.01494).
+    Source: after Bai et al., "Regression Compatible Listwise Objectives for Calibrated Ranking with Binary Relevance",
+    CIKM 2023 (arXiv 2211.01494): its idea. The formula was not compared with the paper's equations; that both parts are
+    over N is ours.
 
     >>> RegressionCompatible()(torch.tensor([[0.0, 0.0]]), torch.tensor([[1, 0]]))  # (2 ln 2) / 4 + (ln 2) / 4
     tensor(0.5199)
