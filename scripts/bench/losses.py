@@ -4,7 +4,7 @@
     python scripts/bench/losses.py fresh --output runs/cutoffs.jsonl [--settings 150 32 8 grades] [--balance]
     python scripts/bench/losses.py epoch [--queries 18919] [--threads 2] [--precision fp32] [--only ListNet]
 
-Each prints Markdown tables: time those of docs/losses.md, fresh those of docs/relaxations.md, epoch that of
+Each prints Markdown tables: time those of docs/losses.md, fresh those of docs/internals/relaxations.md, epoch that of
 docs/letor.md.
 
 time: forward + backward over list lengths, next to allRank, sentence-transformers and the plain formulas. Contenders
