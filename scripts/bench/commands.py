@@ -3,8 +3,7 @@
     python scripts/bench/commands.py start [--demo demo]
     python scripts/bench/commands.py processes [--queries 328] [--layers 2]
 
-Each prints a Markdown table: README.md tells of start, docs/internals/scale.md has that of processes. Both want a machine that
-does nothing else.
+Each prints a Markdown table: docs/internals/scale.md has that of processes. Both want a machine that does nothing else.
 
 start: ``import rerank``, ``--help`` of every command and, in the folder of a demo that has been run, its answer to a
     question: the median and the range of the wall time of fresh processes, after one that warms the disk.
