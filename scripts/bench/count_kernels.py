@@ -164,11 +164,10 @@ def count_step(
 
 def made(options: argparse.Namespace) -> tuple[Any, Any, Any]:
     """A random BERT, and lists of random words for it."""
-    import pandas as pd
-    from models import random_model
+    from models import need_no_arrow, random_model, ready_lists
 
+    need_no_arrow()
     from rerank.lists.tokens import Tokens
-    from rerank.lists.view import Lists
     from rerank.models.text.cross_encoder import CrossEncoder
 
     sizes = {"hidden_size": options.hidden, "num_hidden_layers": options.layers}
@@ -176,14 +175,10 @@ def made(options: argparse.Namespace) -> tuple[Any, Any, Any]:
     with tempfile.TemporaryDirectory() as folder:
         name = random_model("MiniLM-L6", Path(folder), **sizes)
         model = CrossEncoder(name, query_length=32, document_length=448, dropout=options.dropout)
-    frame = pd.DataFrame(
-        [(f"q{q}", f"d{q}-{d}", int(d < 2)) for q in range(options.lists) for d in range(options.depth)],
-        columns=["query_id", "doc_id", "grade"],
-    ).assign(query="q", text="t")
-    lists = Lists.from_dataframe(frame)
+    lists = ready_lists(options.lists, options.depth)
     rng = np.random.default_rng(0)
     queries = [rng.integers(1000, 20_000, 12) for _ in range(options.lists)]
-    sizes = np.clip(rng.normal(options.tokens - 15, 30, len(frame)), 8, 440).astype(int)
+    sizes = np.clip(rng.normal(options.tokens - 15, 30, lists.size), 8, 440).astype(int)
     tokens = Tokens.of(queries, [rng.integers(1000, 20_000, size) for size in sizes])
     return model.train(), model.token_inputs(tokens, lists.store.query, lists.store.document), lists
 

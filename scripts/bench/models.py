@@ -1,16 +1,25 @@
-"""Models of random weights and of any size, for scripts and tests without the hub, and the work that they are.
+"""Models of random weights and of any size, lists for them without texts, and the work that they are.
 
-Rates are told as a share of what a large product reaches on the same device.
+All is for scripts and tests without the hub and with little installed. Rates are given as a share of what a large
+product reaches on the same device.
 """
 
 from __future__ import annotations
 
+import sys
 import time
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+from unittest.mock import MagicMock
 
 import numpy as np
 import torch
+
+if TYPE_CHECKING:
+    from rerank.lists.view import Lists
 
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 
@@ -57,6 +66,44 @@ def random_model(shape: str, folder: Path, tokenizer: Any = None, **settings: An
     AutoModelForSequenceClassification.from_config(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return str(folder)
+
+
+class _Absent(ModuleType):
+    """In place of a module that is imported for its names alone."""
+
+    __version__ = "0"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.__spec__, self.__path__ = ModuleSpec(name, None), []
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return MagicMock()
+
+
+def need_no_arrow() -> None:
+    """Let rerank be imported where PyArrow is not installed, by which it reads and writes lists: here are no files."""
+    if find_spec("pyarrow") is None:
+        for name in ("pyarrow", "pyarrow.compute", "pyarrow.csv", "pyarrow.json"):
+            sys.modules[name] = _Absent(name)
+
+
+def ready_lists(queries: int, depth: int) -> Lists:
+    """Lists in memory without texts, the first two candidates of each relevant; needs neither pandas nor PyArrow."""
+    from rerank.lists.store import Store
+    from rerank.lists.view import Lists
+
+    store = Store({"judgments": "grades", "order": None, "collection": {"name": "made"}})
+    store.query = np.repeat(np.arange(queries, dtype=np.int32), depth)
+    store.document = np.arange(queries * depth, dtype=np.int32)
+    store.grades = np.tile(np.arange(depth) < 2, queries).astype(np.int16)
+    store.ends = depth * np.arange(1, queries + 1)
+    store.added = np.zeros(queries, dtype=np.int32)
+    lists = Lists.of(store)
+    lists.__dict__["query_ids"] = [f"q{query}" for query in range(queries)]  # there is no table to read them from
+    return lists
 
 
 def minilm_tokenizer() -> Any:
