@@ -1,8 +1,9 @@
-"""What `rerank serve` makes of hostile requests, of more clients than it takes, and of being killed under load.
+"""What `rerank serve` makes of hostile requests, of more clients than it takes, of being killed, and of a long day.
 
     python scripts/try/service.py hostile --model runs/x/best
     python scripts/try/service.py overload --model runs/x/best
     python scripts/try/service.py kills --model runs/x/best [--times 40]
+    python scripts/try/service.py soak --model runs/x/best [--minutes 60] [--requests 10000]
 
 Each prints a Markdown table of docs/serve.md, and ends with 1 if something in it is wrong. The service is a process of
 its own, a fork of one that has imported everything. ``--model`` has to be a cross-encoder that reads nothing but texts.
@@ -17,6 +18,11 @@ kills: eight clients ask without a pause, one more has sent half of its request,
     TERM and INT: all that were accepted are answered with the scores of an undisturbed service, and the exit code is
     143 or 130. For all three: no client waits for ever, nothing was written, and the next service, on the same port,
     answers.
+soak: four clients send requests of 50 passages of random words and lengths, evenly over the minutes; every hundredth
+    is cut off in its middle, and every hundredth is broken. A row a tenth of the time: what came, how long it took, and
+    what the process holds. Right is: 200 for all that are whole and 400 for the broken ones, the same request has the
+    same scores at the end as at the beginning, and there are no more files and threads at the end than after a tenth,
+    and at most 5 % more memory.
 """
 
 from __future__ import annotations
@@ -441,6 +447,50 @@ def in_two_steps(port: int, slow: bool, wanted: bytes) -> str:
     return "answered" if scores_in(answered.body) == scores_in(wanted) else "other scores"
 
 
+def try_soak(model: str, minutes: float, requests: int, seed: int) -> bool:
+    """Print what a service holds while it answers for long; whether it stays as it was."""
+    words = [f"{a}{b}{c}" for a in "bdfgklmnprst" for b in "aeiou" for c in ("n", "r", "st", "l")]
+    pause, part = minutes * 60 / requests, requests // 10
+    right, first = True, dict[str, float]()
+
+    def one(number: int, due: float) -> tuple[str, float]:
+        rng = random.Random(f"{seed} {number}")
+        texts = [" ".join(rng.choices(words, k=rng.randint(1, 16))) for _ in range(50)]
+        parts = post({"query": " ".join(rng.choices(words, k=5)), "documents": texts})
+        time.sleep(max(due - time.monotonic(), 0))
+        if number % 100 == 50:
+            with socket.create_connection(("127.0.0.1", running.port)) as connection:
+                connection.sendall(parts[0] + parts[1][:500])
+            return "cut off", 0.0
+        started = time.perf_counter()
+        answered = send(running.port, post({"query": 7, "documents": texts}) if number % 100 == 99 else parts)
+        return str(answered.status), time.perf_counter() - started
+
+    print(
+        "| minutes | answers | p50, ms | p95, ms | memory, MB | files | threads |\n|---:|---|---:|---:|---:|---:|---:|",
+        flush=True,
+    )
+    with service(model) as running, ThreadPoolExecutor(4) as pool:
+        before, begun = running.ask().body, time.monotonic()
+        for row in range(10):
+            numbers = range(row * part, (row + 1) * part)
+            ends = list(pool.map(one, numbers, [begun + number * pause for number in numbers]))
+            counts, holds = Counter(end for end, _ in ends), running.holds()
+            times = sorted(seconds * 1000 for end, seconds in ends if end == "200")
+            right &= counts == Counter({"200": part - 2 * (part // 100), "400": part // 100, "cut off": part // 100})
+            first = first or holds
+            shown = ", ".join(f"{count} × {end}" for end, count in sorted(counts.items()))
+            p50, p95 = times[len(times) // 2], times[len(times) * 95 // 100]
+            held = " | ".join(f"{value:.0f}" for value in holds.values())
+            print(f"| {(time.monotonic() - begun) / 60:.0f} | {shown} | {p50:.0f} | {p95:.0f} | {held} |", flush=True)
+        time.sleep(2)
+        last = running.holds()
+        right &= scores_in(running.ask().body) == scores_in(before)
+    print(f"\nafter a tenth {first}, at the end {last}")
+    fine = last["memory, MB"] <= 1.05 * first["memory, MB"]
+    return right and fine and all(last[name] <= first[name] for name in ("files", "threads"))
+
+
 def written(model: str) -> dict[str, tuple[int, int]]:
     """Size and time of all files of the ranker and of the library's own folder."""
     places = [Path(model), Path(os.environ["RERANK_HOME"])]
@@ -450,15 +500,19 @@ def written(model: str) -> dict[str, tuple[int, int]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["hostile", "overload", "kills"])
+    parser.add_argument("what", choices=["hostile", "overload", "kills", "soak"])
     parser.add_argument("--model", required=True, help="a cross-encoder's folder")
     parser.add_argument("--times", type=int, default=40, help="kills: how many")
+    parser.add_argument("--minutes", type=float, default=60, help="soak: how long")
+    parser.add_argument("--requests", type=int, default=10000, help="soak: how many")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as home:
         os.environ["RERANK_HOME"] = home
         if options.what == "kills":
             right = try_kills(options.model, options.times, options.seed)
+        elif options.what == "soak":
+            right = try_soak(options.model, options.minutes, options.requests, options.seed)
         else:
             right = (try_hostile if options.what == "hostile" else try_overload)(options.model)
     sys.exit(not right)
