@@ -93,7 +93,7 @@ def auto(
             return Ladder.read(folder)
         with held(folder, "rerank auto"):
             folder.mkdir(parents=True, exist_ok=True)
-            clear_within(folder)
+            clear_within(folder, deep=True)
             write_sealed(folder / PLAN, {"id": plan.id})
             with log_file(folder):
                 return _climbed(plan, folder, started)

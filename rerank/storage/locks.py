@@ -112,10 +112,12 @@ def clear_within(folder: Path, deep: bool = False) -> None:
 
     Args:
         folder: the folder.
-        deep: whether to look into the folders in it, too.
+        deep: whether to look into the folders in it, too, where killed writers may also have left their locks.
     """
     name = re.compile(r"\..+\.([0-9a-f]{8}\.tmp|old)")
     _remove(found for found in [*folder.glob("**/.*" if deep else ".*")] if name.fullmatch(found.name))
+    for place in folder.glob("**/.*.lock") if deep else ():
+        tidied(place.with_name(place.name[1:].removesuffix(".lock")))
 
 
 def _acquire(place: Path, path: Path, doing: str, wait: bool, stack: contextlib.ExitStack) -> bool:

@@ -68,6 +68,7 @@ def calibrate(
         raise UserError(f"lists: {len(opened)} judged queries are too few for {FOLDS} folds; give more")
     with held(place, "rerank calibrate", wait=True), atomic_folder(place, replace=output is None) as folder:
         ranker = load_model(model)
+        opened = ranker.completed(opened)
         ranker.check(opened)
         exported = [name for name in read_contract(Path(model)).get(FILES, ()) if "/" in name]
         if layer_of_scores(ranker) is not None and exported:

@@ -91,6 +91,9 @@ def test_a_ranker_computes_the_cosines_that_it_is_not_given(tmp_path: Path) -> N
     for found in (run, written):
         values = sorted((scored.score for scored in found[bare.query_ids[0]]), reverse=True)
         assert values == pytest.approx(sorted(expected[part].tolist(), reverse=True), abs=1e-3)
+    sides = {"by-column": lists, "by-cosines": bare}
+    calibrated = [rerank.calibrate(str(tmp_path / "ranker"), of, output=str(tmp_path / n)) for n, of in sides.items()]
+    assert calibrated[0].a == pytest.approx(calibrated[1].a, rel=1e-2)
     with pytest.raises(UserError, match="columns: the ranker mixes in column bm25"):
         ranker.rank(query, texts)
 

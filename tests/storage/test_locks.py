@@ -16,7 +16,7 @@ import pytest
 
 from rerank.errors import UserError
 from rerank.storage.files import atomic_folder
-from rerank.storage.locks import held
+from rerank.storage.locks import clear_within, held
 
 HOLD = """
 import sys, time
@@ -214,6 +214,24 @@ with held(sys.argv[1], "test"), atomic_folder(sys.argv[1], replace=True) as fold
         (tmp_path / name).touch()
     with held(tmp_path / "run", "test"):
         assert sorted(os.listdir(tmp_path)) == sorted([".run.lock", *others])
+
+
+def test_what_a_killed_writer_left_deep_in_a_folder_is_cleared_away_with_its_lock(tmp_path: Path) -> None:
+    script = """
+import os, signal, sys
+from rerank.storage.files import atomic_folder
+from rerank.storage.locks import held
+with held(sys.argv[1], "test"), atomic_folder(sys.argv[1], replace=True) as folder:
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    inner = tmp_path / "run" / "lists" / "test"
+    inner.mkdir(parents=True)
+    subprocess.run([sys.executable, "-c", script, str(inner)], timeout=60)
+    assert len(os.listdir(inner.parent)) == 3
+    clear_within(tmp_path / "run")
+    assert len(os.listdir(inner.parent)) == 3
+    clear_within(tmp_path / "run", deep=True)
+    assert os.listdir(inner.parent) == ["test"]
 
 
 def test_a_folder_that_was_about_to_be_replaced_is_put_back(
