@@ -94,7 +94,7 @@ def lay(tokens: dict[str, Tensor], places: Tensor, lengths: Tensor, network: Any
         lengths: tokens of each row, ``[n]``.
         network: what will read it.
     """
-    sequences = Sequences.of(lengths.tolist(), few_shapes=_on_cpu(network))
+    sequences = Sequences.of(lengths.tolist(), few_shapes=on_cpu(network))
     starts = lengths.cumsum(0) - lengths
     embeddings = getattr(network, network.base_model_prefix).embeddings
     if hasattr(embeddings, "create_position_ids_from_input_ids"):  # RoBERTa's begin behind the padding's, and skip it
@@ -112,7 +112,8 @@ def lay(tokens: dict[str, Tensor], places: Tensor, lengths: Tensor, network: Any
     return laid | {SEQUENCES: sequences}
 
 
-def _on_cpu(network: Any) -> bool:
+def on_cpu(network: Any) -> bool:
+    """Whether a network computes on a CPU."""
     return next(network.parameters()).device.type == "cpu"
 
 

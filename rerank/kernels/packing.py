@@ -1,4 +1,4 @@
-"""Pairs sorted by length and cut into chunks, the longest first."""
+"""Pairs sorted by length and cut into chunks, the longest first: of padded tokens, or of tokens end to end."""
 
 from __future__ import annotations
 
@@ -35,4 +35,25 @@ def pack(lengths: Array, budget: int) -> list[Array]:
             chunk = chunk[: max(enough, int(shorter[0]))]
         chunks.append(chunk)
         start += len(chunk)
+    return chunks
+
+
+def fill(lengths: Array, budget: int) -> list[Array]:
+    """Cut pairs that lie end to end into as few chunks as a budget allows: none of their tokens is padding.
+
+    Args:
+        lengths: ``[n]`` tokens of every pair.
+        budget: tokens of a chunk at most (a single longer pair is a chunk of its own).
+
+    Returns:
+        As :func:`pack`: what would be padded after all, in float32 on a GPU, is of similar length.
+    """
+    order = np.argsort(-lengths, kind="stable")
+    ends = lengths[order].cumsum()
+    chunks, start = [], 0
+    while start < len(order):
+        before = ends[start - 1] if start else 0
+        stop = max(start + 1, int(np.searchsorted(ends, before + budget, side="right")))
+        chunks.append(order[start:stop])
+        start = stop
     return chunks

@@ -17,6 +17,7 @@ from rerank.models.base import Inputs, Model
 from rerank.models.mixed import Mixed, unmixed
 from rerank.models.score import score_lists
 from rerank.models.scorer import Scorer
+from rerank.models.text.from_texts import TextScorer
 from rerank.models.vectors.boosting import Trees
 from rerank.models.vectors.inputs import ListInputs
 from rerank.scoring.parts import Parts
@@ -46,7 +47,7 @@ def score_shared(
         budget: padded tokens (documents, for feature vectors) per forward pass; None takes the model's own.
         inputs: what the model made of the lists, where that is known.
         progress: what is scored, in words.
-        parts: where scores are kept, so that a stopped scoring resumes; without them each process has every n-th list.
+        parts: where scores are kept, so that a stopped scoring resumes; without them processes share the lists.
 
     Raises:
         Stopped: a signal came to one of the processes of a training; all of them stop.
@@ -58,12 +59,17 @@ def score_shared(
     grouped = dist.is_available() and dist.is_initialized()
     process, processes = (dist.get_rank(), dist.get_world_size()) if grouped else (0, 1)
     if parts is None:
-        mine = lists if processes == 1 else lists.select(np.arange(process, len(lists), processes))
         with together():
+            inputs = inputs or _texts(model, lists)
+            dealt = np.zeros(len(lists), dtype=np.int64)
+            if processes > 1:
+                dealt[:] = deal(_per_list(_costs(inputs, lists), lists), processes)
+            mine = lists if processes == 1 else lists.select(dealt == process)
             scores = _scores(model, mine, inputs, precision, budget, None if process else progress)
-        return scores if processes == 1 else _gathered(scores, lists, processes)
+        return scores if processes == 1 else _gathered(scores, lists, dealt, processes)
     with together():
-        costs, todo = _costs(model, lists), parts.missing(progress or "scoring")
+        inputs = inputs or _texts(model, lists)
+        costs, todo = _costs(inputs, lists), parts.missing(progress or "scoring")
     if grouped:  # what is stored meanwhile must not change who does what
         agreed = [todo]
         dist.broadcast_object_list(agreed, src=0)
@@ -72,7 +78,7 @@ def score_shared(
     with together():
         for part in (part for owner, part in zip(owners, todo, strict=True) if owner == process):
             title = f"{progress}, {parts.title(part)}"
-            parts.write(part, _scores(model, parts.lists(part), None, precision, budget, title))
+            parts.write(part, _scores(model, parts.lists(part), inputs, precision, budget, title))
     return parts.scores()
 
 
@@ -82,7 +88,7 @@ def _scores(
     """Scores of all candidates in this process; documents that were added change nothing for the others."""
     if isinstance(model, Mixed):
         inner = model.model
-        alone = None if inner is None else _scores(inner, lists, None, precision, budget, progress)
+        alone = None if inner is None else _scores(inner, lists, inputs, precision, budget, progress)
         return model.mixed(lists, alone)
     if isinstance(model, Trees):
         check_added(lists, model.names)
@@ -97,14 +103,14 @@ def _scores(
     return scores
 
 
-def _gathered(scores: Array, lists: Lists, processes: int) -> Array:
+def _gathered(scores: Array, lists: Lists, owners: Array, processes: int) -> Array:
     """The scores of all processes, in the order of the lists."""
     shares = [scores] * processes
     dist.all_gather_object(shares, scores)
     whole = np.empty(lists.size, dtype=np.float32)
     for process, values in enumerate(shares):
-        rows = lists.select(np.arange(process, len(lists), processes))
-        starts = np.repeat(lists.offsets[process:-1:processes], rows.lengths)
+        rows = lists.select(owners == process)
+        starts = np.repeat(lists.offsets[:-1][owners == process], rows.lengths)
         whole[starts + np.arange(len(values)) - np.repeat(rows.offsets[:-1], rows.lengths)] = values
     return whole
 
@@ -122,12 +128,22 @@ def deal(costs: Array, processes: int) -> list[int]:
     return owners
 
 
-def _costs(model: Model | None, lists: Lists) -> Array:
-    """The cost of every candidate, ``[T]``; texts are tokenised for it."""
-    model = unmixed(model)
-    if not isinstance(model, Scorer):
+def _per_list(costs: Array, lists: Lists) -> Array:
+    ends = np.concatenate([[0], costs.cumsum()])[lists.offsets]
+    return np.diff(ends)
+
+
+def _texts(model: Model, lists: Lists) -> Inputs | None:
+    """What a network reads of texts, the same for all parts: its key is made of all rules of a tokenizer."""
+    scorer = unmixed(model)
+    return scorer.inputs(lists) if isinstance(scorer, TextScorer) else None
+
+
+def _costs(inputs: Inputs | None, lists: Lists) -> Array:
+    """The cost of every candidate, ``[T]``: a vector is like another."""
+    if inputs is None:
         return np.ones(lists.size, dtype=np.int64)
-    inputs, rows = model.inputs(lists), lists.row_numbers
+    rows = lists.row_numbers
     ends = [*range(0, len(rows), 1 << 20), len(rows)]
     costs = [inputs.lengths(rows[start:end]) for start, end in pairwise(ends)]
     return np.concatenate([np.zeros(0, dtype=np.int64), *costs])

@@ -22,6 +22,7 @@ from rerank.lists.view import Lists
 from rerank.losses.base import Criterion
 from rerank.models.base import Inputs
 from rerank.models.scorer import Scorer
+from rerank.scoring.shared import deal
 from rerank.scoring.together import together
 from rerank.storage.arrow import Array
 from rerank.training.batches import ListSample
@@ -186,7 +187,10 @@ class Gradients:
     def _of_this_process(self, useful: list[ListSample]) -> list[ListSample]:
         if self.model.whole_batches:
             return useful if self.process == 0 else []
-        return useful[self.process :: self.processes]
+        if self.processes == 1:
+            return useful
+        owners = deal(self._tokens(useful), self.processes)
+        return [group for owner, group in zip(owners, useful, strict=True) if owner == self.process]
 
     def _cut(
         self, mine: list[ListSample], terms: list[ActiveTerm], moved: Callable[[float], object] | None
@@ -204,10 +208,8 @@ class Gradients:
         """Cut lists into micro-batches; gives each with its number of tokens."""
         if not groups:
             return
-        starts = np.cumsum([0] + [len(group.rows) for group in groups[:-1]])
-        costs = np.add.reduceat(self.inputs.lengths(self._rows(groups)), starts)
         first, tokens = 0, 0
-        for i, cost in enumerate(costs.tolist()):
+        for i, cost in enumerate(self._tokens(groups).tolist()):
             if self.micro_batch_size is not None:
                 full = i - first == self.micro_batch_size
             else:
@@ -217,6 +219,11 @@ class Gradients:
                 first, tokens = i, 0
             tokens += cost
         yield groups[first:], tokens
+
+    def _tokens(self, groups: list[ListSample]) -> Array:
+        """Tokens of each list."""
+        starts = np.cumsum([0] + [len(group.rows) for group in groups[:-1]])
+        return np.add.reduceat(self.inputs.lengths(self._rows(groups)), starts)
 
     def _rows(self, groups: list[ListSample]) -> Array:
         starts, offsets = self.lists.starts, self.lists.offsets
@@ -286,30 +293,34 @@ class Gradients:
         """What is summed over the processes: values and, where there are several, gradients and which there are."""
         if self.processes == 1:
             return values
-        reached = torch.tensor([float(p.grad is not None) for p in self._parameters], device=self._device)
+        reached = sent(torch.tensor([float(p.grad is not None) for p in self._parameters]), self._device)
         for parameter in self._parameters:
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
         gradients = (gradient.flatten().float() for p in self._parameters if (gradient := p.grad) is not None)
-        return torch.cat([*gradients, reached, values])
+        return torch.cat([*gradients, values, reached])
 
     def _all_reduce(self, message: Tensor) -> Tensor:
         """Sum over the processes, leave the gradient in the parameters, and give the values.
 
-        A parameter that got no gradient in any process has none afterwards, as with one process: its optimizer would
-        let it decay otherwise.
+        With several processes every parameter has a gradient, of zeros where none reached it, until
+        :meth:`_without_unreached` takes these away; which they are stands behind the values.
         """
         if self.processes == 1:
             return message
         dist.all_reduce(message)
-        sizes = [*(p.numel() for p in self._parameters), len(self._parameters)]
-        *sums, reached, values = message.split([*sizes, len(message) - sum(sizes)])
-        for parameter, total, by in zip(self._parameters, sums, reached.tolist(), strict=True):
-            if by and parameter.grad is not None:
+        sizes = [p.numel() for p in self._parameters]
+        *sums, values = message.split([*sizes, len(message) - sum(sizes)])
+        for parameter, total in zip(self._parameters, sums, strict=True):
+            if parameter.grad is not None:
                 parameter.grad.copy_(total.view_as(parameter))
-            else:
-                parameter.grad = None
         return values
+
+    def _without_unreached(self, reached: list[float]) -> None:
+        """Leave parameters without a gradient that got none in any process: their optimizer would let them decay."""
+        for parameter, by in zip(self._parameters, reached, strict=True):
+            if not by:
+                parameter.grad = None
 
     def _numbers(self) -> Tensor:
         """Of each piece how far second scores were off, its loss, its lowest and its highest score, ``[4, P]``."""
@@ -329,13 +340,17 @@ class Gradients:
         if self._is_scaled:
             torch._foreach_mul_(gradients, 1 / self.limits.loss_scale)
         self.norm = torch.nn.utils.get_total_norm(gradients) if gradients else summed.new_zeros(())
-        values = torch.cat([summed, self.norm[None], self._numbers().flatten()])
-        loss, scored, dead, stop, norm, *rest = values.tolist()
+        values = torch.cat([self.norm[None], self._numbers().flatten(), summed])
+        norm, *others = values.tolist()
+        pieces = 4 * len(self._pieces)
+        loss, scored, dead, stop, *reached = others[pieces:]
+        if self.processes > 1:
+            self._without_unreached(reached)
         if np.isfinite(loss) and not np.isfinite(norm) and self._is_scaled and self.limits.loss_scale > 1:
             self._overflown(step)
             return None
         if not np.isfinite([loss, norm]).all():
-            numbers = np.reshape(rest, (4, len(self._pieces)))
+            numbers = np.reshape(others[:pieces], (4, len(self._pieces)))
             with together():  # the process that knows the cause says it for all
                 if failure is not None:
                     raise failure

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rerank.kernels.flat import flatten, lay
+from rerank.kernels.flat import flatten, lay, on_cpu
+from rerank.kernels.packing import fill
 from rerank.lists.tokens import Tokens
 from rerank.models.base import Inputs, InputsOf
 from rerank.models.text.template import PairTemplate
@@ -69,3 +70,7 @@ class FlatInputs(InputsOf):
         if type(self.inner) is PairInputs:
             return self.inner.flat(rows, self.network)
         return flatten(self.inner.collate(rows, starts), self.network)
+
+    def chunks(self, rows: Array, starts: Array, budget: int) -> list[Array]:
+        """As full as they can be where a GPU waits for launches; of similar lengths on a CPU, which attends to runs."""
+        return super().chunks(rows, starts, budget) if on_cpu(self.network) else fill(self.lengths(rows), budget)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from rerank.kernels.packing import pack
+from rerank.kernels.packing import fill, pack
 from rerank.models.text.template import PairTemplate
 from rerank.models.weights import find_model
 
@@ -65,3 +65,14 @@ def test_short_pairs_are_not_padded_to_long_ones() -> None:
     lengths = np.array([200] * 10 + [20] * 100)
     padded = sum(len(chunk) * lengths[chunk].max() for chunk in pack(lengths, 8192))
     assert padded <= 1.2 * lengths.sum()
+
+
+@given(st.lists(st.integers(1, 200), max_size=60), st.integers(1, 2000))
+def test_chunks_without_padding_are_as_few_as_can_be(lengths: list[int], budget: int) -> None:
+    array = np.asarray(lengths, dtype=np.int64)
+    chunks = fill(array, budget)
+    assert sorted(int(i) for chunk in chunks for i in chunk) == list(range(len(lengths)))
+    sums = [int(array[chunk].sum()) for chunk in chunks]
+    assert all(total <= budget or len(chunk) == 1 for total, chunk in zip(sums, chunks, strict=True))
+    for one, other, total in zip(chunks, chunks[1:], sums, strict=False):
+        assert total + array[other[0]] > budget and array[one].min() >= array[other].max()
