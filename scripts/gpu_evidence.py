@@ -367,15 +367,15 @@ def memory(here: Here) -> Iterator[str]:
     """What a token's graph keeps, by our estimate and as allocated; and a step that has too little memory."""
     from rerank.losses import ListNet
     from rerank.models.score import score_lists
-    from rerank.training.budget import bytes_per_token
+    from rerank.training.budget import graph_bytes
     from rerank.training.step import Gradients, MemoryLimits
 
     model = here.model("MiniLM-L6").train()
     lists, inputs = here.pairs(model, *here.of((2, 5), (16, 50)))
     model.settle("bf16", "own")
     tokens = int(inputs.lengths(lists.row_numbers).sum())
-    each = bytes_per_token(model, inputs, lists, np.arange(len(lists)), "bf16")
-    yield f"A token's graph is taken to keep {each / 1e3:.1f} kB."
+    each, at_once = graph_bytes(model, inputs, lists, np.arange(len(lists)), "bf16")
+    yield f"A token's graph is taken to keep {each / 1e3:.1f} kB, and that of any number {at_once / 1e9:.2f} GB."
     if here.device.type != "cuda":
         yield "\nThe rest needs a GPU."
         return
@@ -435,18 +435,17 @@ def member(here: Here) -> Iterator[str]:
     model = here.model("MiniLM-L6").train()
     model.settle("fp32", "torch")
     lists, inputs = here.pairs(model, *here.of((2, 5), (8, 50)))
-    groups, found = whole(lists), []
-    for processes in (1, 2):
-        mine = groups[::2] if processes == 1 else groups
+    limits, groups, found = MemoryLimits(model.budget, 100), whole(lists), []
+    alone, one_of_two = (Gradients(model, inputs, lists, ListNet(), "fp32", limits, processes=n) for n in (1, 2))
+    share = one_of_two._of_this_process(groups)
+    for step, given in ((alone, share), (one_of_two, groups)):
         model.zero_grad(set_to_none=True)
-        limits = MemoryLimits(model.budget, 100)
-        step = Gradients(model, inputs, lists, ListNet(), "fp32", limits, processes=processes)
-        step.accumulate(mine, 1)
+        step.accumulate(given, 1)
         found.append(gradient_of(model))
     agree(limits, device)
     told: list[Any] = [{"limits": limits.full_tokens}]
     dist.broadcast_object_list(told, 0)
-    off = float((found[1] * len(groups) / len(groups[::2]) - found[0]).norm() / found[0].norm())
+    off = float((found[1] * len(groups) / len(share) - found[0]).norm() / found[0].norm())
     yield f"{dist.get_backend()}, {torch.cuda.device_count()} GPUs here: a gradient of {len(found[0])} numbers summed,"
     yield f"{off:.1e} of its length from that without a group; limits and objects exchanged."
     dist.destroy_process_group()

@@ -8,7 +8,7 @@ import os
 import secrets
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
 from importlib.metadata import version
@@ -24,8 +24,12 @@ log = logging.getLogger("rerank")
 
 LOOK = 2.0
 """Seconds after which the cluster is asked again which machines it has."""
-ANSWER = 300.0
-"""Seconds that a machine may take to start a process and say what it sees."""
+ANSWER, FIRST = 60.0, 300.0
+"""Seconds that machines may take at the start to say what they see, and the first of them: who is later joins later."""
+AGAIN = 300.0
+"""Seconds after which a machine that was left out is asked again."""
+TAKEN_ALONG = ("HF_ENDPOINT", "HF_HOME", "HF_HUB_CACHE", "HF_HUB_OFFLINE", "HF_TOKEN", "PYTHONPATH", "RERANK_HOME")
+"""Variables of this process's environment that cells on other machines have, too, where they are set."""
 
 
 class Seen(NamedTuple):
@@ -116,45 +120,105 @@ class RayWorker:
             ray.kill(self._actor)
 
 
+class Answer(NamedTuple):
+    """What a machine answered.
+
+    Attributes:
+        problem: why it is left out; empty where it is not.
+        ours: whether that is for the user to mend, and no failure of the machine.
+        at: when that was.
+    """
+
+    problem: str
+    ours: bool
+    at: float
+
+
 class Cluster:
     """The machines of a Ray cluster, as far as they have room for cells, see our disk, and compute alike.
 
+    A machine that answers late, or is mended, joins then.
+
     Raises:
         UserError: a machine that does not see the disk, or has another version of the library, of what it computes by,
-            or another kind of GPU than the first; no machine has room.
+            or another kind of GPU than the first; no machine has room, or none can be used.
     """
 
     def __init__(self, output: Path, logs: Path, cpus: int, gpus: float, auto: bool) -> None:
         self.logs, self.cpus, self.gpus, self._auto = logs.absolute(), cpus, gpus, auto
         self._first: tuple[str, dict[str, str]] | None = None
-        self._output = output.absolute()
-        self._refused: set[str] = set()
+        self._output, self._folder = output.absolute(), Path.cwd()
+        self._output.mkdir(parents=True, exist_ok=True)
+        self._nonce = secrets.token_hex(16)
+        self._file = temporary_beside(self._output / "look")  # a name that is cleared away if this process is killed
+        self._file.write_text(self._nonce)
         self._nodes: dict[str, dict[str, Any]] = {}
+        self._asked: dict[str, Any] = {}
+        self._answers: dict[str, Answer] = {}
         self._room: dict[str, int] = {}
-        if refused := self._update():
-            raise UserError(refused[0])
+        try:
+            self._start()
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self) -> None:
+        until, refused = time.monotonic() + FIRST, self._update(ANSWER)
+        while self._asked and not self._room and time.monotonic() < until:
+            refused += self._update(LOOK)
+        if mine := [answer.problem for answer in refused if answer.ours]:
+            raise UserError(mine[0])
+        if not self._nodes:
+            raise UserError(
+                f"engine: no machine of the Ray cluster has {self.cpus} CPUs and {self.gpus:g} GPUs for a cell"
+            )
         if not self._room:
-            raise UserError(f"engine: no machine of the Ray cluster has {cpus} CPUs and {gpus:g} GPUs for a cell")
+            late = f"{name_of(next(iter(self._nodes.values())))} does not answer within {FIRST:g} s"
+            raise UserError(refused[0].problem if refused else late)
+        self._warn(refused)
+        if self._asked:
+            log.warning("Ray: %d machines have not answered yet; they join when they do", len(self._asked))
         log.info("Ray: room for %d cells on %d machines", sum(self._room.values()), len(self._room))
 
     def room(self) -> Mapping[str, int]:
         """How many cells each machine takes, of those that are there now and see the disk."""
         if time.monotonic() - self._looked >= LOOK:
             before = sum(self._room.values())
-            for refused in self._update():
-                log.warning("%s; it is left out", refused)
+            self._warn(self._update())
             if (now := sum(self._room.values())) != before:
                 log.info("Ray: room for %d cells on %d machines, before for %d", now, len(self._room), before)
         return self._room
 
-    def _update(self) -> list[str]:
-        """Ask which machines there are; says what is wrong with new ones."""
+    def close(self) -> None:
+        """Remove the file by which machines are known."""
+        self._file.unlink(missing_ok=True)
+
+    @staticmethod
+    def _warn(refused: list[Answer]) -> None:
+        for answer in refused:
+            log.warning("%s; it is left out", answer.problem)
+
+    def _update(self, patience: float = 0.0) -> list[Answer]:
+        """Ask machines, and hear the answers that there are; gives those that are no good, and new."""
         import ray
 
         alive = {node["NodeID"]: node for node in ray.nodes() if node["Alive"] and self._fits(node)}
-        refused = self._look([node for id, node in alive.items() if id not in self._nodes])
         self._nodes |= alive
-        self._room = {id: self._fits(node) for id, node in alive.items() if id not in self._refused}
+        now = time.monotonic()
+        for id in alive.keys() - self._asked.keys():
+            answer = self._answers.get(id)
+            if answer is None or (answer.problem and now - answer.at >= AGAIN):
+                self._asked[id] = self._ask(id)
+        self._asked = {id: asked for id, asked in self._asked.items() if id in alive}
+        asked, refused = [*self._asked.values()], list[Answer]()
+        heard = ray.wait(asked, num_returns=len(asked), timeout=patience)[0] if asked else []
+        for id in [id for id, asked in self._asked.items() if asked in heard]:
+            answer, before = self._heard(name_of(alive[id]), self._asked.pop(id)), self._answers.get(id)
+            self._answers[id] = answer
+            if answer.problem and (before is None or answer.problem != before.problem):
+                refused.append(answer)
+        good = {id for id, answer in self._answers.items() if not answer.problem}
+        self._room = {id: self._fits(node) for id, node in alive.items() if id in good}
         self._looked = time.monotonic()
         return refused
 
@@ -163,52 +227,32 @@ class Cluster:
         fits = has.get("CPU", 0) // self.cpus
         return int(min(fits, has.get("GPU", 0) // self.gpus) if self.gpus else fits)
 
-    def _look(self, nodes: Sequence[Mapping[str, Any]]) -> list[str]:
-        """Let machines read a file that was just written, and say what is wrong with some of them."""
+    def _ask(self, id: str) -> Any:
+        """Let a machine look at the file that was written here."""
         import ray
-        from ray.exceptions import GetTimeoutError, RayError
 
-        if not nodes:
-            return []
-        self._output.mkdir(parents=True, exist_ok=True)
-        nonce, folder = secrets.token_hex(16), Path.cwd()
-        file = temporary_beside(self._output / "look")  # a name that is cleared away if this process is killed
-        file.write_text(nonce)
-        wrong = []
+        task = ray.remote(max_calls=1)(look)  # in a process of its own, which sees the GPUs
+        placed = task.options(num_cpus=0, scheduling_strategy=at(id))
+        return placed.remote(self._file, self._folder, self.gpus > 0, self._auto)
+
+    def _heard(self, where: str, asked: Any) -> Answer:
+        import ray
+        from ray.exceptions import RayError
+
+        now = time.monotonic()
         try:
-            task = ray.remote(max_calls=1)(look)  # in a process of its own, which sees the GPUs
-            answers = [
-                task.options(num_cpus=0, scheduling_strategy=at(node["NodeID"])).remote(
-                    file, folder, self.gpus > 0, self._auto
-                )
-                for node in nodes
-            ]
-            for node, answer in zip(nodes, answers, strict=True):
-                where = name_of(node)
-                try:
-                    seen = Seen(*ray.get(answer, timeout=ANSWER))
-                except GetTimeoutError:
-                    problem = f"{where} does not answer within {ANSWER:g} s"
-                except RayError as error:
-                    problem = f"{where} cannot run cells: {' '.join(str(error).split())[-200:]}"
-                else:
-                    problem = _problem(seen, nonce, where, self._output, folder)
-                    if not problem:
-                        self._first = self._first or (where, seen.arithmetic)
-                        problem = unlike((where, seen.arithmetic), self._first)
-                if problem:
-                    self._refused.add(node["NodeID"])
-                    wrong.append(problem)
-        finally:
-            file.unlink()
-        return wrong
+            seen = Seen(*ray.get(asked))
+        except RayError as error:
+            return Answer(f"{where} cannot run cells: {' '.join(str(error).split())[-200:]}", False, now)
+        problem = _problem(seen, self._nonce, where, self._output, self._folder)
+        if not problem:
+            self._first = self._first or (where, seen.arithmetic)
+            problem = unlike((where, seen.arithmetic), self._first)
+        return Answer(problem, True, now)
 
     def start(self, node: str, number: int) -> RayWorker:
         import ray
 
-        environment = {"OMP_NUM_THREADS": str(self.cpus), "TOKENIZERS_PARALLELISM": "false"}
-        if not self.gpus:
-            environment["CUDA_VISIBLE_DEVICES"] = ""  # otherwise a cell sees all GPUs of its machine
         actor = (
             ray.remote(Process)
             .options(
@@ -217,9 +261,16 @@ class Cluster:
                 max_concurrency=2,  # a job, and being stopped
                 scheduling_strategy=at(node),
             )
-            .remote(environment, self.logs / f"worker-{node[:8]}-{number}.log", Path.cwd())
+            .remote(variables(self.cpus, self.gpus), self.logs / f"worker-{node[:8]}-{number}.log", Path.cwd())
         )
         return RayWorker(actor, name_of(self._nodes[node]))
+
+
+def variables(cpus: int, gpus: float) -> dict[str, str]:
+    """What the environment of a cell has, over that of its machine."""
+    taken = {name: os.environ[name] for name in TAKEN_ALONG if name in os.environ}
+    hidden = {} if gpus else {"CUDA_VISIBLE_DEVICES": ""}  # otherwise a cell sees all GPUs of its machine
+    return taken | hidden | {"OMP_NUM_THREADS": str(cpus), "TOKENIZERS_PARALLELISM": "false"}
 
 
 def at(node: str) -> Any:
@@ -291,4 +342,10 @@ def ray_workers(output: Path, logs: Path, cpus: int, gpus: float, auto: bool, mo
         if ours:
             ray.shutdown()
         raise
-    return Workers(cluster.room, cluster.start, most, end=ray.shutdown if ours else None)
+
+    def end() -> None:
+        cluster.close()
+        if ours:
+            ray.shutdown()
+
+    return Workers(cluster.room, cluster.start, most, end)

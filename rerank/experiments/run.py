@@ -31,6 +31,7 @@ from rerank.storage.locks import held, tidied
 from rerank.training.configuration import configured
 from rerank.training.ids import Identity, measurement_identity, run_identity
 from rerank.training.measurement import kept_test_run
+from rerank.training.run_folder import newest_checkpoint
 from rerank.training.validate import start_of, test_run
 
 log = logging.getLogger("rerank")
@@ -46,6 +47,13 @@ class Task(NamedTuple):
 
     job: Job
     cell: Cell
+
+
+class Died(NamedTuple):
+    """Where a cell's worker died last, and the newest checkpoint at that time; empty where there was none."""
+
+    place: str
+    checkpoint: str
 
 
 class Trained(NamedTuple):
@@ -92,7 +100,7 @@ class Experiment:
         self._lives: dict[Group, Life] = {}
         self._waiting: dict[Group, int] = {}  # tasks that each life waits for
         self._ready: deque[Task] = deque()
-        self._died: dict[tuple[Job, Path], str] = {}  # whose worker died, and where that was
+        self._died: dict[tuple[Job, Path], Died] = {}
         self._next_keep = 0.0
 
     def _trained_cells(self) -> list[tuple[Cell, dict[str, Any]]]:
@@ -234,7 +242,8 @@ class Experiment:
         waiting = []
         while self._ready:
             task = self._ready.popleft()
-            avoid = self._died.get((task.job, task.cell.folder))
+            died = self._died.get((task.job, task.cell.folder))
+            avoid = died and died.place
             future = workers.submit(self._words(task), avoid)
             if future is not None:
                 self._progress.start(task.cell)
@@ -246,11 +255,12 @@ class Experiment:
         self._ready.extendleft(reversed(waiting))
 
     def _try_again(self, task: Task, reply: Reply) -> bool:
-        """Queue a task again whose worker died, or was stopped by others, for the first time."""
-        key = task.job, task.cell.folder
-        if not {"died", "stopped"} & reply.keys() or key in self._died:
+        """Queue a task again whose worker died, or was stopped by others: once, and again whenever it got further."""
+        key, checkpoint = (task.job, task.cell.folder), newest_checkpoint(task.cell.folder)
+        died = self._died.get(key)
+        if not {"died", "stopped"} & reply.keys() or (died and checkpoint <= died.checkpoint):
             return False
-        self._died[key] = reply["place"]
+        self._died[key] = Died(reply["place"], checkpoint)
         log.warning("%s: %s; trying again", task.cell, error_of(reply))
         self._ready.appendleft(task)
         return True

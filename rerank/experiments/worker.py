@@ -92,6 +92,9 @@ def answer(job: dict[str, Any]) -> dict[str, Any]:
             note(folder, traceback.format_exc().rstrip())
         note(folder, message)
         return {"error": message}
+    finally:
+        if (torch := sys.modules.get("torch")) is not None:
+            torch.cuda.empty_cache()  # for cells that share the GPU
     return {}
 
 

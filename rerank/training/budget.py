@@ -47,23 +47,32 @@ def tokens_that_fit(
         return None, f"free memory unknown on {device.type}"
     room = SHARE * max(0, free - PER_PARAMETER * sum(p.numel() for p in model.parameters() if p.requires_grad))
     with together():
-        each = bytes_per_token(model, inputs, lists, usable[:LOOKED_AT], precision)
-    return 2 ** int(np.log2(max(1.0, room / each))), f"{room / 1e9:.1f} GB of memory, {each / 1e3:.1f} kB a token"
+        each, at_once = graph_bytes(model, inputs, lists, usable[:LOOKED_AT], precision)
+    tokens = 2 ** int(np.log2(max(1.0, (room - at_once) / each)))
+    return tokens, f"{room / 1e9:.1f} GB of memory, {each / 1e3:.1f} kB a token"
 
 
-def bytes_per_token(model: Scorer, inputs: Inputs, lists: Lists, among: Array, precision: Precision) -> float:
-    """Bytes that the graph keeps for a token, measured on the longest pairs of the longest of some lists."""
+def graph_bytes(model: Scorer, inputs: Inputs, lists: Lists, among: Array, precision: Precision) -> tuple[float, float]:
+    """Bytes that the graph keeps for a token, and for all of them together, such as weights cast to bf16.
+
+    They are measured on the longest pairs of the longest of some lists, and on half as many of them.
+    """
     device = next(model.parameters()).device
     candidates = [np.arange(lists.starts[i], lists.starts[i] + lists.lengths[i]) for i in among]
     longest = candidates[int(np.argmax([inputs.lengths(rows).sum() for rows in candidates]))]
     pairs = Chunked(model, inputs, longest, np.zeros(1, np.int64), PROBE, precision, device)
     chunk = pairs.chunks[0]
-    lengths = inputs.lengths(longest[chunk])
     was = {name: value.clone() for name, value in model.named_buffers()}
-    with kept(model) as count:
-        scores = pairs.score(pairs.collate(chunk))
-        size = count.bytes
-        del scores
+    tokens, sizes = [], []
+    for part in (chunk, chunk[: len(chunk) // 2]) if len(chunk) > 3 else (chunk,):  # batch norm takes two or more
+        with kept(model) as count:
+            scores = pairs.score(pairs.collate(part))
+            sizes.append(count.bytes)
+            del scores
+        tokens.append(int(inputs.lengths(longest[part]).sum()))
     for name, value in model.named_buffers():
         value.copy_(was[name])  # running statistics do not see the probe
-    return max(1.0, size / int(lengths.sum()))
+    if len(sizes) == 1:
+        return max(1.0, sizes[0] / tokens[0]), 0.0
+    each = max(1.0, (sizes[0] - sizes[1]) / (tokens[0] - tokens[1]))
+    return each, max(0.0, sizes[0] - each * tokens[0])

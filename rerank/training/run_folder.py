@@ -138,6 +138,11 @@ class RunFolder:
         write_sealed(self.path / MEASURES, {"id": self.id, **measures})
 
 
+def newest_checkpoint(folder: Path) -> str:
+    """The name of a run's newest checkpoint, later ones being greater; empty where there is none."""
+    return max((path.name for path in (folder / CHECKPOINTS).glob("step-*")), default="")
+
+
 def read_identity(folder: Path) -> dict[str, Any]:
     """What ``identity.json`` holds."""
     path = folder / IDENTITY

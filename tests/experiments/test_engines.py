@@ -19,7 +19,11 @@ import pytest
 import yaml
 
 from rerank.commands.cli import main
+from rerank.experiments.cells import ExperimentPlan, Job
+from rerank.experiments.conduct import configured
 from rerank.experiments.engines import Reply, Workers
+from rerank.experiments.on_ray import variables
+from rerank.experiments.run import Experiment, Task
 from rerank.experiments.worker import train_cell
 from rerank.storage.hashes import read_sealed
 from tests.builders import write_folds
@@ -172,6 +176,18 @@ def submitted(workers: Workers, **options: Any) -> Reply:
     return future.result()
 
 
+def test_a_cell_is_tried_again_once_and_whenever_it_got_further(tmp_path: Path) -> None:
+    """As on machines that are taken away again and again, and not where memory does not suffice."""
+    experiment = Experiment(ExperimentPlan(configured(write_config(tmp_path))))
+    task = Task(Job.TRAIN, experiment.plan.cell(experiment.plan.groups[0], {"optimization.head_lr": 0.01}))
+    died = Reply(error="gone", died=True, place="a")
+    assert not experiment._try_again(task, Reply(error="failed"))
+    assert [experiment._try_again(task, died) for _ in range(2)] == [True, False]
+    for step in (10, 20):
+        (task.cell.folder / "checkpoints" / f"step-{step:08d}").mkdir(parents=True)
+        assert [experiment._try_again(task, died) for _ in range(2)] == [True, False]
+
+
 def test_a_cell_whose_process_was_killed_is_tried_once_more(here: Path, tmp_path: Path) -> None:
     """The first process that trains is killed, as when memory runs out."""
     output = tmp_path / "out"
@@ -292,6 +308,18 @@ def test_cells_on_ray_equal_those_of_this_machine(here: Path, tmp_path: Path) ->
     assert list((tmp_path / "out" / "workers").glob("worker-*-0.log")), "logs come home"
 
 
+def test_cells_on_other_machines_have_the_variables_that_decide_what_they_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HOME", "/shared/models")
+    monkeypatch.setenv("RERANK_HOME", "/shared/rerank")
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    found = variables(8, 0.5)
+    assert (found["HF_HOME"], found["RERANK_HOME"]) == ("/shared/models", "/shared/rerank")
+    assert found["OMP_NUM_THREADS"] == "8", "of this machine's own it has none"
+    assert not {"HF_TOKEN", "PATH", "CUDA_VISIBLE_DEVICES"} & found.keys(), "Ray chooses the GPUs"
+    assert variables(1, 0)["CUDA_VISIBLE_DEVICES"] == ""
+
+
 def test_machines_that_compute_otherwise_than_the_first_are_refused() -> None:
     """In a line that says which, in what, and what to do."""
     from importlib.metadata import version
@@ -315,6 +343,46 @@ def test_a_grid_on_two_nodes_equals_this_machine_byte_for_byte(here: Path, tmp_p
     assert process.returncode == 0, said
     assert found(tmp_path / "out") == found(here / "here")
     assert results(tmp_path / "out") == results(here / "here")
+
+
+@pytest.mark.slow
+def test_machines_that_answer_late_or_are_mended_join_then(
+    tmp_path: Path, cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of two nodes does not answer at first; asked again, it cannot run anything, and then it can."""
+    import ray
+
+    from rerank.experiments import on_ray as module
+
+    ray.init(address=cluster.address, log_to_driver=False)
+    late, see = str(ray.nodes()[1]["NodeID"]), module.look
+
+    def look(*told: Any) -> Any:
+        while ray.get_runtime_context().get_node_id() == late and not (tmp_path / "awake").exists():
+            time.sleep(0.1)
+        if ray.get_runtime_context().get_node_id() == late and not (tmp_path / "mended").exists():
+            raise OSError("no space left on device")
+        return see(*told)
+
+    for name, value in {"look": look, "ANSWER": 40.0, "LOOK": 0.1, "AGAIN": 0.1}.items():
+        monkeypatch.setattr(module, name, value)
+    there = module.Cluster(tmp_path / "out", tmp_path / "logs", 1, 0, False)
+    try:
+        assert late not in there.room() and len(there.room()) == 1
+        (tmp_path / "awake").touch()
+        until = time.monotonic() + 300
+        while late not in there._answers and time.monotonic() < until:
+            time.sleep(0.2)
+            assert len(there.room()) == 1
+        assert "no space left on device" in there._answers[late].problem
+        (tmp_path / "mended").touch()
+        while len(there.room()) == 1 and time.monotonic() < until:
+            time.sleep(0.2)
+        assert len(there.room()) == 2
+    finally:
+        there.close()
+        ray.shutdown()
+    assert not list((tmp_path / "out").iterdir())
 
 
 @pytest.mark.slow

@@ -35,7 +35,7 @@ from rerank.models.vectors.mlp import MLP
 from rerank.relaxations import SmoothI
 from rerank.scoring.shared import score_shared
 from rerank.training.batches import Batches
-from rerank.training.budget import bytes_per_token, tokens_that_fit
+from rerank.training.budget import graph_bytes, tokens_that_fit
 from rerank.training.step import Gradients, MemoryLimits
 from tests.builders import make_model, random_run, write_collection, write_features
 from tests.training.helpers import assert_equal, gradients
@@ -253,7 +253,7 @@ def test_what_a_token_costs(tmp_path: Path) -> None:
     model = MLP(hidden=[10], input_norm=False)
     model.prepare(lists, 42)
     inputs = model.inputs(lists)
-    assert bytes_per_token(model, inputs, lists, np.arange(len(lists)), "fp32") == 4 * (6 + 10)
+    assert graph_bytes(model, inputs, lists, np.arange(len(lists)), "fp32") == (4 * (6 + 10), 0)
     tokens, why = tokens_that_fit(model, inputs, lists, np.arange(len(lists)), "fp32")
     available = psutil.virtual_memory().available
     assert tokens is not None and tokens & (tokens - 1) == 0

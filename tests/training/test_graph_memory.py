@@ -12,7 +12,7 @@ from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTok
 from rerank.kernels.flat import reads_flat
 from rerank.lists import Lists
 from rerank.models.text.cross_encoder import CrossEncoder
-from rerank.training.budget import bytes_per_token
+from rerank.training.budget import graph_bytes
 from scripts.bench.count_kernels import as_on_a_gpu
 
 HIDDEN, MIDDLE = 64, 160
@@ -34,7 +34,17 @@ def made(kind: str, layers: int, tiny_model: Path, folder: Path) -> CrossEncoder
 
 
 def cost(model: CrossEncoder, lists: Lists) -> float:
-    return bytes_per_token(model, model.inputs(lists), lists, np.arange(len(lists)), "fp32")
+    each, _ = graph_bytes(model, model.inputs(lists), lists, np.arange(len(lists)), "fp32")
+    return each
+
+
+def test_weights_that_are_cast_once_cost_no_token(lists: Lists, tiny_model: Path, tmp_path: Path) -> None:
+    """Under autocast the graph holds a copy of each matrix in bf16, however many tokens there are."""
+    model = made("bert", 4, tiny_model, tmp_path)
+    each, at_once = graph_bytes(model, model.inputs(lists), lists, np.arange(len(lists)), "bf16")
+    matrices = sum(p.numel() for n, p in model.named_parameters() if p.ndim == 2 and "embedding" not in n)
+    assert at_once == pytest.approx(2 * matrices, rel=0.2)
+    assert each < cost(model, lists)
 
 
 @pytest.mark.parametrize("kind", ["bert", "modernbert"])
