@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -29,18 +28,23 @@ from rerank.storage.files import atomic_folder, atomic_write
 from rerank.tasks.retrieve import retrieve
 
 if TYPE_CHECKING:
-    from rerank.evaluation.compare import Comparison
+    from rerank.evaluation.compare import Comparison, Difference
     from rerank.training.config import TrainConfig
 
 log = logging.getLogger("rerank.demo")
 
 ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
 FOLDS = 3
-HELD_OUT = "cut a string into pieces at a separator"
-"""A question of the first fold, whose model has not seen it."""
 DEPTH = 50
-WEIGHT = 0.5
-"""BM25's share in the interpolated run: equal shares, fixed beforehand, so that nothing is tuned on the questions."""
+RANKERS = {
+    "BM25": {"bm25": 1.0},
+    "cosines (untrained)": {"cosine": 1.0},
+    "BM25 + cosines (untrained)": {"bm25": 0.5, "cosine": 0.5},
+    "trained MiniLM": {"text": 1.0},
+    "trained + BM25 + cosines": {"text": 0.5, "bm25": 0.25, "cosine": 0.25},
+}
+"""What is compared, and what each adds up, by shares that were fixed beforehand: none is tuned on the questions."""
+FILES = dict(zip(RANKERS, ("bm25", "cosines", "fused", "reranked", "mixed"), strict=True))
 WEAK_QUERIES = "first-sentences:1000"
 """Queries that are looked up; only those whose own docstring BM25 finds teach anything."""
 NEGATIVES = 7
@@ -58,19 +62,21 @@ def run_demo(output: Path, ask: str | None = None, full: bool = False) -> None:
     each third, so that every question is tested by a model that has not seen it.
     """
     with _own_words():
-        if ask is not None and not full and (output / ANSWERS).is_file():
+        if ask is None or full or not (output / ANSWERS).is_file():
+            _build(output, full)
+        if ask is not None:
             print(answer(ask, output))
             return
-        _build(output, ask or HELD_OUT, full)
-    if ask is None:
-        again = "" if str(output) == "demo" else f" --output {output}"
-        print(f'\nAsk your own: rerank demo{again} --ask "..."')
-        if not full:
-            print(f"All {FOLDS} thirds of the questions, each tested in turn: rerank demo{again} --full")
+    place = "" if str(output) == "demo" else f" --output {output}"
+    print(f'\nNext:  rerank demo{place} --ask "run a command and get its output"')
+    if not full:
+        print(f"       rerank demo{place} --full       # every question held out once, in three parts")
+    print(f"       rerank lists {output / 'lists'}     # what BM25 missed, and what each ranking could reach")
+    print(f"P-values and effect sizes: {output / 'table.txt'}. Your own data: docs/start.md")
 
 
-def _build(output: Path, question: str, full: bool) -> None:
-    """From the docstrings to a trained model, a table, a plot and an answer."""
+def _build(output: Path, full: bool) -> None:
+    """From the docstrings to a trained model, a table, and a plot."""
     from rerank.models.weights import find_model
 
     start = time.perf_counter()
@@ -79,15 +85,20 @@ def _build(output: Path, question: str, full: bool) -> None:
     with working("reading the documentation of Python"):
         _check(output, demo)
         documents, questions = demo.document_count(), len(list(demo.queries()))
-    log.info("1/4  BM25 looks %d questions up in %d docstrings of Python's standard library.", questions, documents)
-    log.info("     It matches words, and keeps the best %d docstrings for each.", DEPTH)
     with working("starting the search engine"):
         index = build_index(demo)
     lists = _lists(demo, output / "lists", index)
-    with working("writing down what answers need"):
-        _write_answers(demo, index, output)
-    log.info("2/4  MiniLM, a small language model, learns to read docstrings: it sees the first sentence of each,")
-    log.info("     and picks the text that followed it from %d others.", NEGATIVES)
+    tested = _unseen(output, range(1, FOLDS + 1) if full else [1])
+    held_out = lists.select(np.isin(lists.query_ids, list(tested)))
+    split = "each third held out in turn" if full else f"{questions - len(held_out)} to learn from, the others held out"
+    log.info("Python's documentation: %s docstrings, %d questions; %s.", f"{documents:,}", questions, split)
+    answered = sum(bool((grades > 0).any()) for grades in np.split(held_out.grades, np.cumsum(held_out.lengths)[:-1]))
+    log.info("[1/3] BM25, which matches words, takes %d docstrings for each question:", DEPTH)
+    log.info(
+        "      an answer is among them for %d of the %d. Reranking cannot find the others.", answered, len(held_out)
+    )
+    log.info("[2/3] MiniLM, a small language model, learns to pick the text that followed a first sentence from")
+    log.info("      %d others (no judgment needed), then from the judged questions.", NEGATIVES)
     if not (output / "weak-lists").is_dir():
         retrieve("demo", queries=WEAK_QUERIES, depth=DEPTH, output=str(output / "weak-lists"))
     with working("importing PyTorch"):
@@ -96,26 +107,20 @@ def _build(output: Path, question: str, full: bool) -> None:
     warm = fit(
         _config(ENCODER, ListsData(str(output / "weak-lists"), validation_share=0), sampler, 1), output / WARM_UP
     )
-
-    folds = range(1, FOLDS + 1) if full else [1]
-    for fold in folds:
-        which = f"{fold} of {FOLDS}" if full else "one"
-        log.info("3/4  It learns from two thirds of the questions; the loss is the measure itself, nDCG.")
-        log.info("     The other third (%s) stays unseen, and is reranked at the end.", which)
+    for fold in range(1, FOLDS + 1) if full else [1]:
         data = FoldsData(str(output / "lists"), fold, FOLDS, validation=False, depth=DEPTH)
         sampler = PositivesNegatives(positives=3, negatives=9)
         fit(_config(str(warm.folder / "best"), data, sampler, 2), output / f"fold-{fold}")
-    tested = _runs(lists, output, folds)
-    log.info("4/4  The %d questions that were not trained on, BM25 against the model:", tested)
+    log.info("[3/3] The %d held-out questions, also by the cosines of MiniLM as published:", len(held_out))
+    runs = _runs(held_out, output, range(1, FOLDS + 1) if full else [1])
     with working("testing the differences"):
-        table = _table(output)
-    print(f"\n{table}")
-    log.info("The table was there after %.0f s.", time.perf_counter() - start)
+        shown, best = _compared(held_out, runs, output)
+    _write_answers(demo, index, output, best)
+    print(f"\n{shown}")
     with working("drawing the training loss"):
-        _plot(output / "training.png", [output / WARM_UP, *(output / f"fold-{fold}" for fold in folds)])
-    log.info("In %s: table.txt, training.png, runs/*.trec, the models fold-*/best, log.txt of each training.", output)
-    print(f"\n{question}")
-    print(answer(question, output))
+        folds = sorted(output.glob("fold-*"))
+        _plot(output / "training.png", [output / WARM_UP, *folds])
+    log.info("\nThis took %.0f s.", time.perf_counter() - start)
 
 
 @contextmanager
@@ -135,16 +140,15 @@ def _own_words() -> Iterator[None]:
             handler.removeFilter(shown)
 
 
-def _write_answers(demo: Collection, index: Path, output: Path) -> None:
-    """Keep the docstrings and where their index is, so that an answer need not collect them again."""
-    if not (output / ANSWERS).is_file():
-        texts = {document.id: document.text for document in demo.documents()}
-        with atomic_write(output / ANSWERS) as file:
-            json.dump({"index": str(index.resolve()), "texts": texts}, file)
+def _write_answers(demo: Collection, index: Path, output: Path, best: str) -> None:
+    """Keep what answers need: the docstrings, where their index is, and the ranker that the table favours."""
+    texts = {document.id: document.text for document in demo.documents()}
+    with atomic_write(output / ANSWERS) as file:
+        json.dump({"index": str(index.resolve()), "texts": texts, "ranker": best}, file)
 
 
 def answer(question: str, output: Path, count: int = 5) -> str:
-    """The best documents for a question: BM25's candidates, reranked by the model of the first fold and BM25.
+    """The best documents for a question: BM25's candidates, reranked by what the table favours.
 
     Java searches while Python imports PyTorch and Transformers. Importing takes a fifth less without the garbage
     collector, which would look through all that is imported again and again.
@@ -152,13 +156,14 @@ def answer(question: str, output: Path, count: int = 5) -> str:
     import gc
     from concurrent.futures import ThreadPoolExecutor
 
-    def search() -> tuple[Run, dict[str, str]]:
-        known = json.loads((output / ANSWERS).read_text())
+    known = json.loads((output / ANSWERS).read_text())
+    shares = RANKERS[known["ranker"]]
+
+    def search() -> Run:
         index = Path(known["index"])
         if not index.is_dir():  # RERANK_HOME was emptied, or another user asks
             index = build_index(DemoCollection())
-        found = BM25().search(index, [Query("question", question)], depth=DEPTH, progress=False)
-        return found, known["texts"]
+        return BM25().search(index, [Query("question", question)], depth=DEPTH, progress=False)
 
     with ExitStack() as stack:
         stack.enter_context(working("looking for answers"))
@@ -166,20 +171,28 @@ def answer(question: str, output: Path, count: int = 5) -> str:
         gc.disable()
         stack.callback(gc.enable)
         searching = pool.submit(search)
+        from rerank.models.text.cosines import cosines_of
         from rerank.models.text.cross_encoder import CrossEncoder
-        from rerank.retrieval.fuse import interpolate
+        from rerank.models.text.embedder import Embedder
+        from rerank.retrieval.fuse import fuse
 
-        model = CrossEncoder(str(output / "fold-1" / "best"))
-        found, texts = searching.result()
+        model = CrossEncoder(str(output / "fold-1" / "best")) if "text" in shares else None
+        encoder = Embedder(ENCODER) if "cosine" in shares else None
+        found = searching.result()
         candidates = [scored.id for scored in found["question"]]
         if not candidates:
-            return "BM25 finds no docstring with any of these words."
-        scores = model.predict([(question, texts[name]) for name in candidates])
-    run = {"question": [Scored(name, float(score)) for name, score in zip(candidates, scores, strict=True)]}
-    best = interpolate(run, found, WEIGHT)["question"][:count]
-    lines = []
+            return "BM25 retrieves no docstring with any of these words."
+        texts = [known["texts"][name] for name in candidates]
+        scores = {"bm25": [scored.score for scored in found["question"]]}
+        if model:
+            scores["text"] = model.predict([(question, text) for text in texts]).tolist()
+        if encoder:
+            scores["cosine"] = cosines_of(question, texts, encoder).tolist()
+    runs = [{"question": list(map(Scored, candidates, scores[name]))} for name in shares]
+    best = fuse(runs, list(shares.values()))["question"][:count]
+    lines = [f"by the ranker that the table favours: {known['ranker']}"]
     for rank, scored in enumerate(best, start=1):
-        first = summary(Document(scored.id, texts[scored.id]))[0]
+        first = summary(Document(scored.id, known["texts"][scored.id]))[0]
         lines.append(f"  {rank}. {scored.id:<36} {first[:90]}")
     return "\n".join(lines)
 
@@ -221,48 +234,104 @@ def _lists(collection: Collection, folder: Path, index: Path) -> Lists:
     return build_lists(collection, run, folder, depth=DEPTH, retriever={"bm25": vars(model)})
 
 
-def _runs(lists: Lists, output: Path, folds: Iterable[int]) -> int:
-    """Pool the folds: each question is ranked by the model that has not seen it; returns how many there are."""
-    from rerank.retrieval.fuse import interpolate
-
-    pooled: dict[str, Sequence[Scored]] = {}
-    for fold in folds:
-        pooled |= read_run(output / f"fold-{fold}" / "test.trec")
-    assert lists.qrels is not None
+def _unseen(output: Path, folds: Iterable[int]) -> set[str]:
+    """The questions that these folds hold out."""
     splits = [FoldsData(str(output / "lists"), fold, FOLDS, validation=False).splits(SEED) for fold in folds]
-    unseen = {query for split in splits if split.test for query in split.test.query_ids}
-    first = {query: ranked for query, ranked in lists.run().items() if query in unseen}
+    return {query for split in splits if split.test for query in split.test.query_ids}
+
+
+def _runs(lists: Lists, output: Path, folds: Iterable[int]) -> dict[str, Run]:
+    """The held-out questions by each ranker: each by the model that has not seen it."""
+    from rerank.models.text.cosines import cosines
+    from rerank.models.text.embedder import Embedder
+    from rerank.retrieval.fuse import fuse
+
+    text: dict[str, Sequence[Scored]] = {}
+    for fold in folds:
+        text |= read_run(output / f"fold-{fold}" / "test.trec")
+    with working("comparing vectors"):
+        cosine = lists.run(cosines(lists, Embedder(ENCODER)))
+    parts: dict[str, Run] = {"bm25": lists.run(), "text": {query: text.get(query, []) for query in lists.query_ids}}
+    parts["cosine"] = cosine
+    runs: dict[str, Run] = {}
+    assert lists.qrels is not None
     with atomic_folder(output / "runs", replace=True) as folder:
-        write_qrels(folder / "qrels.trec", {query: lists.qrels[query] for query in first})
-        write_run(folder / "bm25.trec", first)
-        write_run(folder / "reranked.trec", {query: pooled.get(query, []) for query in first}, tag="reranked")
-        write_run(folder / "with-bm25.trec", interpolate(pooled, first, WEIGHT), tag="with-bm25")
-    return len(first)
+        write_qrels(folder / "qrels.trec", {query: lists.qrels[query] for query in lists.query_ids})
+        for name, shares in RANKERS.items():
+            added = [parts[part] for part in shares]
+            runs[name] = added[0] if len(added) == 1 else fuse(added, list(shares.values()))
+            write_run(folder / f"{FILES[name]}.trec", runs[name], tag=FILES[name])
+    return runs
 
 
-def _table(output: Path) -> str:
-    """Measures of the three runs with tests against BM25; kept as table.txt."""
+def _compared(lists: Lists, runs: dict[str, Run], output: Path) -> tuple[str, str]:
+    """What is shown of the runs, counts before measures, and the name of the best; tests are in table.txt."""
     from rerank.evaluation.compare import compare_runs
     from rerank.evaluation.render import text
 
-    names = {"BM25": "bm25", "MiniLM": "reranked", "MiniLM + BM25": "with-bm25"}
-    runs = [f"{name}={output / 'runs' / file}.trec" for name, file in names.items()]
-    comparison = compare_runs(str(output / "runs" / "qrels.trec"), runs, MEASURES, "BM25", ["t-test"])
+    qrels = {query: lists.qrels[query] for query in lists.query_ids} if lists.qrels is not None else {}
+    comparison = compare_runs(lists, runs, MEASURES, "BM25", ["t-test"])
     with atomic_write(output / "table.txt") as file:
         file.write(text(comparison))
-    return f"{text(comparison, bold=sys.stdout.isatty())}\n{_in_words(comparison)}"
-
-
-def _in_words(comparison: Comparison) -> str:
-    """What the table says of the last run's nDCG@10, in a sentence."""
-    measure, run = MEASURES.split()[0], list(comparison.tables)[-1]
-    ours, theirs = (comparison.tables[name].mean[measure] for name in (run, "BM25"))
-    low, high = comparison.differences[run, measure].interval
-    verdict = "better" if low > 0 else "worse" if high < 0 else "too close to call"
-    return (
-        f"In words: {run} has {measure} {ours:.3f}, BM25 {theirs:.3f}; the difference is between {low:+.3f} and "
-        f"{high:+.3f} (95 % confidence): {verdict}."
+    measure = MEASURES.split()[0]
+    best_first = {
+        query: sorted(hits, key=lambda hit, grades=qrels[query]: -grades.get(hit.id, 0))  # type: ignore[misc]
+        for query, hits in runs["BM25"].items()
+    }
+    rows = runs | {
+        "best possible order": {
+            query: [Scored(hit.id, -float(rank)) for rank, hit in enumerate(hits)] for query, hits in best_first.items()
+        }
+    }
+    means = {name: table.mean for name, table in compare_runs(lists, rows, MEASURES).tables.items()}
+    lines = [f"{'':<29}answer first  in the top 10  {'  '.join(f'{name:>7}' for name in MEASURES.split())}"]
+    for name, run in rows.items():
+        tops = [[qrels[query].get(hit.id, 0) > 0 for hit in hits[:10]] for query, hits in run.items()]
+        first, ten = sum(any(top[:1]) for top in tops), sum(map(any, tops))
+        numbers = "  ".join(f"{means[name][one]:7.3f}" for one in MEASURES.split())
+        lines.append(f"{name:<29}{first:>4} of {len(qrels):<5}{ten:>6} of {len(qrels):<5}{numbers}")
+    by_mean = sorted((name for name in RANKERS if name != "BM25"), key=lambda name: -means[name][measure])
+    trained, untrained = (
+        next(name for name in by_mean if ("text" in RANKERS[name]) == with_training) for with_training in (True, False)
     )
+    best = by_mean[0]
+    gap = compare_runs(lists, {name: runs[name] for name in (untrained, trained)}, measure, untrained, ["t-test"])
+    unjudged = np.mean([hit.id not in qrels[query] for query, hits in runs[best].items() for hit in hits[:10]])
+    lines += [
+        "",
+        f"{best} against BM25:\n  {_in_words(comparison.differences[best, measure], measure)}",
+        f"Does training pay? {trained} against {untrained}:\n  {_in_words(gap.differences[trained, measure], measure)}",
+        f"{unjudged:.0%} of the top ten was never judged and counts as wrong, so all numbers are low.",
+        "",
+        *_examples(lists, runs, comparison, best),
+    ]
+    return "\n".join(lines), best
+
+
+def _in_words(difference: Difference, measure: str) -> str:
+    """A difference, how sure it is, and what that means."""
+    low, high = difference.interval
+    verdict = "better" if low > 0 else "worse" if high < 0 else "too close to call"
+    return f"{difference.mean:+.3f} {measure}, 95 % interval [{low:+.3f}, {high:+.3f}]: {verdict}."
+
+
+def _examples(lists: Lists, runs: dict[str, Run], comparison: Comparison, best: str) -> list[str]:
+    """The questions with the largest gain and the largest loss, with the first documents of both rankings."""
+    measure = MEASURES.split()[0]
+    ours, theirs = (comparison.tables[name] for name in (best, "BM25"))
+    gains = ours[measure] - theirs[measure]
+    texts = dict(zip(lists.query_ids, lists.query_texts, strict=True))
+    lines = []
+    for what, at in (("gain", int(np.argmax(gains))), ("loss", int(np.argmin(gains)))):
+        query = ours.queries[at]
+        grades = lists.qrels[query] if lists.qrels is not None else {}
+        lines.append(f'The largest {what} ({gains[at]:+.2f}): "{texts[query]}"')
+        lines.append(f"       {'BM25':<38}{best} (* is an answer)")
+        for rank in range(min(2, len(runs[best][query]))):
+            hits = [runs[name][query][rank].id for name in ("BM25", best)]
+            one, other = (f"{'*' if grades.get(hit, 0) > 0 else ' '} {hit}" for hit in hits)
+            lines.append(f"  {rank + 1}. {one:<38}{other}")
+    return lines
 
 
 def _plot(path: Path, runs: list[Path]) -> None:

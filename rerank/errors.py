@@ -11,6 +11,13 @@ class UserError(ValueError):
 
     The message says what is wrong, where (``file:line`` or the key), and what would be right. From Python it is caught
     as a ValueError.
+
+    >>> import rerank
+    >>> try:
+    ...     rerank.LambdaLoss(measure="nDCG10")
+    ... except rerank.UserError as error:
+    ...     print(error)
+    measure 'nDCG10': cannot train on 'nDCG10' (did you mean 'nDCG'?)
     """
 
 

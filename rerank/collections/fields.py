@@ -80,6 +80,6 @@ def named_columns(
     if lacking := next((field for field in fields if field not in found and field not in optional), None):
         raise UserError(
             f"{name}: has no column {fields[lacking][0]}; there are {', '.join(there)}; "
-            f"say which it is with columns={{{lacking!r}: …}}"
+            f"name it with columns={{{lacking!r}: …}}"
         )
     return {field: frame.iloc[:, there.index(column)].tolist() for field, column in found.items()}

@@ -147,7 +147,7 @@ class HitsCollection(ABC):
         if _key(record, NAMES["query_id"]):
             return self._query(where, self._rename(record))
         if self.asked is None:
-            raise UserError(f"{where}: an answer does not say what was asked; name the queries, in order, by --queries")
+            raise UserError(f"{where}: an answer has no query; give the queries, in order, by --queries")
         if (query := next(left, None)) is None:
             raise UserError(f"{where}: more answers than the {len(self.asked)} queries; give those that were asked")
         return query

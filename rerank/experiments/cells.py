@@ -215,7 +215,7 @@ def _check(config: ExperimentConfig, known: Mapping[str, Any]) -> None:
             raise UserError(f"{name}: at least one is needed")
     for name, values in (("folds", config.folds), ("seeds", config.seeds)):
         if values is not None and (not values or len({str(value) for value in values}) < len(values)):
-            raise UserError(f"{name}: {values!r} must name each once, and at least one")
+            raise UserError(f"{name}: {values!r} name at least one, and each only once")
     if config.keep is not None and not config.keep.endswith(".jsonl.xz"):
         raise UserError(f"keep: {config.keep}: the name must end in .jsonl.xz")
     if config.jobs is not None and config.jobs < 1:
@@ -228,7 +228,7 @@ def _check(config: ExperimentConfig, known: Mapping[str, Any]) -> None:
     if config.baseline is not None and config.baseline not in rows:
         raise UserError(f"baseline: no method {config.baseline!r}{nearest(config.baseline, rows)}")
     if taken := {*first_stage_names(config)} & {*config.methods, *config.ensembles}:
-        raise UserError(f"methods: {min(taken)!r} is the name of another row; rename it, or say first_stage: hide")
+        raise UserError(f"methods: {min(taken)!r} is the name of another row; rename it, or set first_stage: hide")
     for name, members in config.ensembles.items():
         if name in config.methods:
             raise UserError(f"ensembles.{name}: a method has this name; choose another")

@@ -71,6 +71,36 @@ class Results:
 def experiment(config: ExperimentConfig | Mapping[str, Any] | str | Path, html: str | None = None) -> Results:
     """Compare methods over folds and seeds, up to the tables of a paper; resume where an interrupted one stopped.
 
+    >>> import rerank
+    >>> lists = rerank.Lists.from_dataframe(
+    ...     {
+    ...         "query": ["wing", "wing", "heat", "heat"],
+    ...         "text": ["a wing gives lift", "a jet engine", "heat is energy", "a jet engine"],
+    ...         "grade": [1, 0, 0, 1],
+    ...         "bm25": [2.5, 1.5, 2.0, 0.5],
+    ...     }
+    ... )
+    >>> from tempfile import mkdtemp
+    >>> folder = mkdtemp()
+    >>> _ = lists.save(folder + "/lists")
+    >>> results = rerank.experiment(
+    ...     {
+    ...         "output": folder + "/experiment",
+    ...         "base": {
+    ...             "data": {
+    ...                 "class_path": "FoldsData",
+    ...                 "init_args": {"lists": folder + "/lists", "folds": 2, "validation": False},
+    ...             },
+    ...             "model": {"class_path": "MLP", "init_args": {"hidden": [4], "columns": ["bm25"]}},
+    ...         },
+    ...         "methods": {"ListNet": {"set": {"loss": "ListNet"}}, "RankNet": {"set": {"loss": "RankNet"}}},
+    ...         "folds": [1, 2],
+    ...         "jobs": 1,
+    ...     }
+    ... )
+    >>> sorted(path.name for path in Path(folder, "experiment").glob("table.*"))
+    ['table.md', 'table.tex']
+
     Args:
         config: a configuration, its keys as nested dictionaries, or the YAML file that has them.
         html: file for a report.

@@ -67,6 +67,11 @@ class Figure:
 class ExperimentConfig:
     """An experiment: methods x folds x seeds, each searched over its own points.
 
+    >>> base = {"data": "ListsData", "data.train": "lists/train", "model": "MLP"}
+    >>> config = ExperimentConfig("experiments/losses", base, {"ListNet": {"set": {"loss": "ListNet"}}}, seeds=[1, 2])
+    >>> config.seeds, list(config.methods)
+    ([1, 2], ['ListNet'])
+
     Attributes:
         output: folder to make; an interrupted experiment resumes in it.
         base: keys of a training configuration (see ``rerank train --help``) that all cells share.

@@ -32,12 +32,20 @@ NAMES = {
 
 
 class LetorData(Data):
-    """Feature files: a folder of folds, a folder with one split, or files by name.
+    r"""Feature files: a folder of folds, a folder with one split, or files by name.
 
     Files are parsed once, into lists folders under the cache (``$RERANK_HOME`` or ``~/.cache/rerank``), and found again
     by the hash of their content. Missing features are 0, and so are values beyond float32 (Istella's 1.797e308). All
     candidates of a query are in its list, in the order of the file; validation and test lists carry their labels as
     judgments.
+
+    >>> from tempfile import mkdtemp
+    >>> folder = Path(mkdtemp())
+    >>> for name in ("train", "vali", "test"):
+    ...     _ = (folder / f"{name}.txt").write_text(f"1 qid:{name} 1:0.5 2:0.1\n0 qid:{name} 1:0.2 2:0.3\n")
+    >>> splits = LetorData(str(folder)).splits(seed=42)
+    >>> len(splits.train), splits.train.matrix(["features"]).shape
+    (1, (2, 2))
     """
 
     def __init__(

@@ -61,14 +61,26 @@ class Normaliser(Described, ABC):
 
 
 class QueryZScore(Normaliser):
-    """``(x - mean) / sd`` over the documents of each query; a feature that is constant in a query becomes 0."""
+    """``(x - mean) / sd`` over the documents of each query; a feature that is constant in a query becomes 0.
+
+    >>> import numpy as np
+    >>> features = np.array([[1, 5], [3, 5]], dtype=np.float32)
+    >>> QueryZScore().fit(features, np.array([0, 2])).apply(features, np.array([0, 2])).tolist()
+    [[-1.0, 0.0], [1.0, 0.0]]
+    """
 
     def apply(self, features: Array, offsets: Array) -> Array:
         return _by_query(features, offsets, _zscore)
 
 
 class QueryMinMax(Normaliser):
-    """``(x - min) / (max - min)`` over the documents of each query; a feature constant in a query becomes 0."""
+    """``(x - min) / (max - min)`` over the documents of each query; a feature constant in a query becomes 0.
+
+    >>> import numpy as np
+    >>> features = np.array([[1, 5], [3, 9]], dtype=np.float32)
+    >>> QueryMinMax().fit(features, np.array([0, 2])).apply(features, np.array([0, 2])).tolist()
+    [[0.0, 0.0], [1.0, 1.0]]
+    """
 
     def apply(self, features: Array, offsets: Array) -> Array:
         return _by_query(features, offsets, _minmax)
@@ -107,7 +119,13 @@ def _inverse(scale: Array) -> Array:
 
 
 class Standardise(Normaliser):
-    """``(x - mean) / sd`` with mean and standard deviation of the training lists; constant features become 0."""
+    """``(x - mean) / sd`` with mean and standard deviation of the training lists; constant features become 0.
+
+    >>> import numpy as np
+    >>> features = np.array([[1, 5], [3, 9]], dtype=np.float32)
+    >>> Standardise().fit(features, np.array([0, 2])).apply(features, np.array([0, 2])).tolist()
+    [[-1.0, -1.0], [1.0, 1.0]]
+    """
 
     def __init__(self) -> None:
         self.mean = np.zeros(0)
@@ -145,7 +163,14 @@ class Standardise(Normaliser):
 
 
 class SignedLog1p(Normaliser):
-    """``sign(x) · log(1 + |x|)``, for counts and other features with long tails."""
+    """``sign(x) · log(1 + |x|)``, for counts and other features with long tails.
+
+    >>> import numpy as np
+    >>> features = np.array([[0, -1], [0, 1]], dtype=np.float32)
+    >>> SignedLog1p().fit(features, np.array([0, 2])).apply(features, np.array([0, 2])).round(3)
+    array([[ 0.   , -0.693],
+           [ 0.   ,  0.693]], dtype=float32)
+    """
 
     def __init__(self, columns: list[int] | None = None) -> None:
         """Choose the features.
@@ -188,6 +213,11 @@ class ShiftedLog(Normaliser):
     """``log(x + 0.01)`` of features that are never negative, as NeuralNDCG's authors prepare MSLR-WEB30K.
 
     Features with a negative value in the training lists stay as they are; below 0 in other lists counts as 0.
+
+    >>> import numpy as np
+    >>> features = np.array([[0.99, 0.99], [0.99, 0.99]], dtype=np.float32)
+    >>> ShiftedLog().fit(features, np.array([0, 2])).apply(features, np.array([0, 2])).tolist()
+    [[0.0, 0.0], [0.0, 0.0]]
     """
 
     def __init__(self, negated: list[int] | None = None, plain: list[int] | None = None) -> None:
@@ -239,6 +269,11 @@ class Quantile(Normaliser):
     value that fills several; the smallest value has share 0, the largest 1, unseen ones beyond them as well. Features
     that are constant in training become 0. Otherwise the same as scikit-learn's ``QuantileTransformer`` without
     subsampling.
+
+    >>> import numpy as np
+    >>> features = np.array([[1, 5], [3, 9]], dtype=np.float32)
+    >>> Quantile().fit(features, np.array([0, 2])).apply(features, np.array([0, 2])).tolist()
+    [[0.0, 0.0], [1.0, 1.0]]
     """
 
     def __init__(self, output: Literal["uniform", "normal"] = "uniform", quantiles: Several = 1000) -> None:

@@ -215,9 +215,9 @@ def _grade(word: str, where: str) -> int:
 
 def _qid(word: str, where: str) -> str:
     if not word.startswith("qid:") or len(word) == 4:
-        raise UserError(f"{where}: {word!r} behind the grade; expected the query as in {EXAMPLE}")
+        raise UserError(f"{where}: {word!r} after the grade; expected the query as in {EXAMPLE}")
     if len(word.split()) > 1:
-        raise UserError(f"{where}: {word!r} has a blank that is no plain space; expected one behind the query's id")
+        raise UserError(f"{where}: {word!r} has a blank that is no plain space; expected one after the query's id")
     return word[4:]
 
 

@@ -47,7 +47,23 @@ class Data(Described, ABC):
 
 
 class ListsData(Data):
-    """Lists folders made by ``rerank retrieve``."""
+    """Lists folders made by ``rerank retrieve``.
+
+    >>> import rerank
+    >>> lists = rerank.Lists.from_dataframe(
+    ...     {
+    ...         "query": ["wing", "wing", "heat", "heat"],
+    ...         "text": ["a wing gives lift", "a jet engine", "heat is energy", "a jet engine"],
+    ...         "grade": [1, 0, 0, 1],
+    ...         "bm25": [2.5, 1.5, 2.0, 0.5],
+    ...     }
+    ... )
+    >>> from tempfile import mkdtemp
+    >>> folder = str(lists.save(mkdtemp() + "/lists").store.folder)
+    >>> splits = ListsData(folder, validation_share=0.5, groups="none").splits(seed=1)
+    >>> len(splits.train), len(splits.validation), splits.test
+    (1, 1, None)
+    """
 
     def __init__(
         self,
@@ -94,7 +110,7 @@ class ListsData(Data):
         elif self.validation_share > 0:
             train, validation = keep_back(train, self.validation_share, seed, self.groups)
             if validation is None:
-                log.warning("%s: no query has a judgment, so nothing is validated", self.train)
+                log.warning("%s: no query has a judgment, so no epoch is chosen by validation", self.train)
         test = None if self.test is None else judged_lists(self.test)
         check_disjoint(train, {"validation": validation, "test": test})
         weights = None

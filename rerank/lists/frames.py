@@ -303,7 +303,7 @@ def _identified(table: NamedFrame) -> tuple[dict[str, list[str]], dict[str, list
     for id, text in TEXT_OF.items():
         if id not in table.called and text not in table.called:
             raise UserError(
-                f"{table.name}: has no column {id}, and no {text} to make ids of; there are {there}; say which it is "
+                f"{table.name}: has no column {id}, and no {text} to make ids of; there are {there}; name it "
                 f"with columns={{{text!r}: …}}"
             )
     given = [text for text in TEXT_OF.values() if text in table.called]
@@ -449,7 +449,7 @@ def _columns(table: NamedFrame, codes: Array, grades: Array | None) -> dict[str,
         elif counts_from_the_best(values[there], codes[there], None if grades is None else grades[there]):
             raise UserError(
                 f"{table.name}: column {key} looks like ranks, which count from the best (0 or 1) in every list; in a "
-                f"column higher is better: say columns={{'rank': {key!r}}}, or make it negative"
+                f"column higher is better: give columns={{'rank': {key!r}}}, or make it negative"
             )
         single[key] = as_column(key, values)
         _check_exact(table, key, values, there)

@@ -38,7 +38,7 @@ def check_queries(queries: Sequence[Query], qrels: Qrels | None, name: str) -> N
             "are the judgments of another collection?"
         )
     log.warning(
-        "%s: %d of %d judged queries are not asked, e.g. %r; left out", name, len(unknown), len(qrels), unknown[0]
+        "%s: %d of %d judged queries were not searched, e.g. %r; left out", name, len(unknown), len(qrels), unknown[0]
     )
 
 

@@ -62,7 +62,12 @@ class Sampler(Described, ABC):
 
 
 class Full(Sampler):
-    """The whole list, or its best ``depth`` candidates by the first stage."""
+    """The whole list, or its best ``depth`` candidates by the first stage.
+
+    >>> import numpy as np
+    >>> Full(depth=2).sample(np.array([0, 2, 0, 1]), seed=1).tolist()  # places in the list
+    [0, 1]
+    """
 
     def __init__(self, depth: Count | None = None) -> None:
         """Set the depth.
@@ -90,6 +95,10 @@ class Random(Sampler):
 
     A list that is no longer is taken whole. As its authors do it, candidates are drawn again while none of them is
     relevant and the list has one that is; nothing else looks at grades.
+
+    >>> import numpy as np
+    >>> len(Random(depth=3).sample(np.array([0, 2, 0, 1, 0]), seed=1))
+    3
     """
 
     def __init__(self, depth: Count = 240) -> None:
@@ -111,7 +120,13 @@ class Random(Sampler):
 
 
 class PositivesNegatives(Sampler):
-    """Up to ``positives`` relevant candidates and ``negatives`` others, drawn uniformly without replacement."""
+    """Up to ``positives`` relevant candidates and ``negatives`` others, drawn uniformly without replacement.
+
+    >>> import numpy as np
+    >>> labels = np.array([0, 2, 0, 1, 0])
+    >>> sorted(labels[PositivesNegatives(positives=1, negatives=2).sample(labels, seed=1)].tolist())
+    [0, 0, 2]
+    """
 
     by_grades = True
 
@@ -183,6 +198,11 @@ class Pairs(Sampler):
     queries, take the place of every list of ``batch_size`` (MacAvaney et al. 2019, CEDR): a step sees as many
     documents, of more queries. Documents of different queries are never ranked against each other, so a listwise loss
     then sees two documents at a time.
+
+    >>> import numpy as np
+    >>> labels = np.array([0, 1, 0, 1, 0])
+    >>> sorted(labels[Pairs(n=2).sample(labels, seed=1)].tolist())
+    [0, 0, 1, 1]
     """
 
     by_grades = True

@@ -29,6 +29,20 @@ class Lists:
     List ``i`` has the candidates ``starts[i]`` to ``starts[i] + lengths[i]`` of the store; of everything per candidate
     (``[T]``) it has ``offsets[i]:offsets[i + 1]``. Selecting lists and cutting them costs a few numbers a list.
 
+    >>> import rerank
+    >>> lists = rerank.Lists.from_dataframe(
+    ...     {
+    ...         "query": ["wing", "wing", "heat", "heat"],
+    ...         "text": ["a wing gives lift", "a jet engine", "heat is energy", "a jet engine"],
+    ...         "grade": [1, 0, 0, 1],
+    ...         "bm25": [2.5, 1.5, 2.0, 0.5],
+    ...     }
+    ... )
+    >>> lists
+    Lists('data frame': 2 queries (2 judged), 4 candidates; columns bm25)
+    >>> lists.top(1).column("bm25").tolist(), lists.select([1]).query_texts
+    ([2.5, 2.0], ['heat'])
+
     Attributes:
         store: what the lists are a view of.
         queries: row of each list's query in the store, ``[Q]``.

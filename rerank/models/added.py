@@ -21,7 +21,7 @@ def check_added(lists: Lists, names: Sequence[str]) -> None:
     added = lists.store.added_rows[lists.rows]
     if added.any() and (unknown := np.isnan(lists.matrix(names)[added]).any(axis=0)).any():
         raise UserError(
-            f"{lists.store}: {names[int(unknown.argmax())]} says nothing of the relevant documents that were added, "
+            f"{lists.store}: {names[int(unknown.argmax())]} has no value for the relevant documents that were added, "
             "which would give them away; make the lists without --add-relevant, or leave the column out"
         )
 

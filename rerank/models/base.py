@@ -113,7 +113,7 @@ class Model(Described, ABC):
     def warn_if_untrained(self) -> None:
         """Say so, once for each model, where its scores are those of random weights."""
         if what := self.untrained():
-            warn_once(f"{what}; its scores say nothing, a trained model is rerank.train(…).model")
+            warn_once(f"{what}; its scores are random; a trained model is rerank.train(…).model")
 
     @abstractmethod
     def save(self, folder: Path) -> None:

@@ -40,6 +40,21 @@ def load_model(folder: str | Path, mix: bool = True) -> Model:
     A folder without ``rerank.json``, or a name on the hub, is a cross-encoder, if it is neither an adapter nor one of
     the decoders whose prompts are known (Qwen3-Reranker, mxbai-rerank-v2, bge-reranker-v2-gemma).
 
+    >>> import rerank
+    >>> lists = rerank.Lists.from_dataframe(
+    ...     {
+    ...         "query": ["wing", "wing", "heat", "heat"],
+    ...         "text": ["a wing gives lift", "a jet engine", "heat is energy", "a jet engine"],
+    ...         "grade": [1, 0, 0, 1],
+    ...         "bm25": [2.5, 1.5, 2.0, 0.5],
+    ...     }
+    ... )
+    >>> from tempfile import mkdtemp
+    >>> model = rerank.MLP(hidden=[4], columns=["bm25"])
+    >>> run = rerank.train(model, lists, rerank.LambdaLoss(), validation=None, output=mkdtemp() + "/x")
+    >>> rerank.load_model(run.folder / "best").predict(lists).shape
+    (4,)
+
     Args:
         folder: what training left, such as ``runs/x/best``, or a ranker.
         mix: whether a ranker mixes its model's scores with columns, as it was measured

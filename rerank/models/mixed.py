@@ -57,6 +57,18 @@ class Mixed(Model):
     Of candidates that a system did not return, z is the lowest of the others, and the reciprocal rank 0. Ties keep the
     order of the list. Relevant documents that were added for training do not change the scores of the others.
 
+    >>> import rerank
+    >>> lists = rerank.Lists.from_dataframe(
+    ...     {
+    ...         "query": ["wing", "wing", "heat", "heat"],
+    ...         "text": ["a wing gives lift", "a jet engine", "heat is energy", "a jet engine"],
+    ...         "grade": [1, 0, 0, 1],
+    ...         "bm25": [2.5, 1.5, 2.0, 0.5],
+    ...     }
+    ... )
+    >>> Mixed(None, {"bm25": 1.0}).predict(lists).round(1).tolist()  # z of each list's scores
+    [1.0, -1.0, 1.0, -1.0]
+
     Args:
         model: the model; None for a fusion of columns alone.
         columns: the weight of each column, at least 0.
@@ -304,7 +316,7 @@ def _checked_mix(
     except UserError as error:
         raise UserError(f"mix: {error}") from error
     if model is None and text:
-        raise UserError(f"mix: text: {text} is the weight of a model, and there is none; say 0")
+        raise UserError(f"mix: text: {text} is the weight of a model, and there is none; set 0")
     weights = {name: float(weight) for name, weight in columns.items()}
     made = {name: {key: cosines[name][key] for key in ("model", "sha256")} for name in columns if name in cosines}
     return {"by": by, "columns": weights, "text": float(text)} | ({"cosines": made} if made else {})

@@ -216,7 +216,9 @@ class BM25:
         searcher.set_bm25(float(self.k1), float(self.b))
         wanted, stored_as = analyzer_name(self.language), _analyzer_of(index)
         if stored_as not in (None, wanted):
-            raise UserError(f"{index}: was analysed by {stored_as}, not {wanted}; say --language as when it was made")
+            raise UserError(
+                f"{index}: was analysed by {stored_as}, not {wanted}; give the --language that it was made with"
+            )
         if wanted != ENGLISH:
             searcher.set_analyzer(analyzer(self.language))
         if not self.rm3:

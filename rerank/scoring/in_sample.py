@@ -72,5 +72,5 @@ def check_out_of_sample(lists: Lists, model: str | Path) -> None:
     if shared := shared_queries(lists, model):
         raise UserError(
             f"{lists.store}: {model} was trained on {len(shared)} of these {len(lists)} queries, e.g. {shared[0]!r}; "
-            "what is trained on such scores learns to trust its memory; score other queries, or say --in-sample"
+            "what is trained on such scores learns to trust its memory; score other queries, or give --in-sample"
         )

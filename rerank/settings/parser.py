@@ -46,7 +46,7 @@ def make_parser(name: str, documented: Callable[..., Any], page: Page = EMPTY) -
 
     # Or what has no type would be looked through for classes to call, of any kind.
     set_parsing_settings(instantiate_subclass_spec_in_any=False)
-    about = re.split(r"\n\n(?=Args|Attributes|Returns|Raises|Example)", inspect.getdoc(documented) or "")[0]
+    about = re.split(r"\n\n(?=Args|Attributes|Returns|Raises|Example|>>>)", inspect.getdoc(documented) or "")[0]
     return Parser(prog=f"rerank {name}", description=about, exit_on_error=False)
 
 

@@ -32,9 +32,9 @@ def refused(message: str, options: Sequence[str], classes: Sequence[str]) -> str
         return f"{key}.{found[1]}: {_short(kind)} has no {found[1]}{nearest(found[1], _parameters(kind))}"
     if kind and (found := re.search(r"arguments are required: (.*)", text)):
         needed = re.sub(r" - Expected.*", "", found[1])
-        return f"{key}: {_short(kind)} needs {needed}; say --{key}.{needed.split(',')[0]}"
+        return f"{key}: {_short(kind)} needs {needed}; give --{key}.{needed.split(',')[0]}"
     if found := re.search(r"but ([\w.]+) is abstract", text):
-        return f"{key}: say which {_short(found[1]).lower()} first, such as --{key} NAME; --{key}.help lists them"
+        return f"{key}: choose a {_short(found[1]).lower()} first, such as --{key} NAME; --{key}.help lists them"
     if found := re.search(r"Not a valid subclass of (\w+)\. Got value: None", text):
         return f"{key}: expected a {found[1]}, not nothing"
     if found := re.search(r"Import path ([\w.]* ?)does not correspond to a subclass of (\w+)", text):

@@ -35,6 +35,23 @@ def average(
     The average is one model, as fast as each. With ``lists`` the weights are chosen on them: of two models the best of
     five shares; of more a mean of some, added one by one, the best first, as long as that helps (a greedy soup).
 
+    >>> import rerank
+    >>> lists = rerank.Lists.from_dataframe(
+    ...     {
+    ...         "query": ["wing", "wing", "heat", "heat"],
+    ...         "text": ["a wing gives lift", "a jet engine", "heat is energy", "a jet engine"],
+    ...         "grade": [1, 0, 0, 1],
+    ...         "bm25": [2.5, 1.5, 2.0, 0.5],
+    ...     }
+    ... )
+    >>> from tempfile import mkdtemp
+    >>> model = rerank.MLP(hidden=[4], columns=["bm25"])
+    >>> run = rerank.train(model, lists, rerank.LambdaLoss(), validation=None, output=mkdtemp() + "/x")
+    >>> best = str(run.folder / "best")
+    >>> mean = rerank.average([best, best], output=mkdtemp() + "/mean")
+    >>> bool((mean.predict(lists) == run.model.predict(lists)).all())
+    True
+
     Args:
         models: folders of models that differ in nothing but their weights.
         output: the folder to make.
@@ -55,7 +72,7 @@ def average(
 
     if lists is not None:
         if weights is not None:
-            raise UserError("weights: --lists chooses them; say one or the other")
+            raise UserError("weights: --lists chooses them; give only one of the two")
         weights = chosen(models, lists, measure)
     average_models(models, weights, output)
     if (Path(output) / CONTRACT).is_file():

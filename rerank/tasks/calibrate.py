@@ -38,6 +38,24 @@ def calibrate(
     scores has probabilities, and the order stays. Else they go into ``rerank.json``, and scores stay as they are.
     Either way ``rerank.load(folder).probabilities(…)`` gives probabilities.
 
+    >>> import rerank
+    >>> lists = rerank.Lists.from_dataframe(
+    ...     {
+    ...         "query": [f"query {i}" for i in range(40) for _ in range(4)],
+    ...         "text": [f"text {i}" for i in range(160)],
+    ...         "grade": [1, 0, 0, 0, 0, 1, 0, 0] * 20,
+    ...         "bm25": [2.5, 1.5, 1.0, 0.5] * 40,
+    ...     }
+    ... )
+    >>> from tempfile import mkdtemp
+    >>> from rerank.models.mixed import write_ranker
+    >>> folder = mkdtemp()
+    >>> _ = write_ranker(None, {"bm25": 1.0}, text=0, output=folder + "/ranker")
+    >>> _ = rerank.calibrate(folder + "/ranker", lists, output=folder + "/calibrated")
+    >>> chances = rerank.load(folder + "/calibrated").probabilities(lists)
+    >>> bool(0 < chances.min() <= chances.max() < 1)
+    True
+
     Args:
         model: the ranker's folder, or its name on the hub.
         lists: judged lists that it was not trained on.

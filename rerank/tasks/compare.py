@@ -43,6 +43,19 @@ def compare(
     stage's, with the interval of the difference over queries. Times are those of one query at a time, as a service
     answers them.
 
+    >>> import rerank
+    >>> lists = rerank.Lists.from_dataframe(
+    ...     {
+    ...         "query": [f"query {i}" for i in range(40) for _ in range(4)],
+    ...         "text": [f"text {i}" for i in range(160)],
+    ...         "grade": [1, 0, 0, 0, 0, 1, 0, 0] * 20,
+    ...         "bm25": [2.5, 1.5, 1.0, 0.5] * 40,
+    ...     }
+    ... )
+    >>> compared = rerank.compare(lists, ["bm25"], depths=[4])
+    >>> str(compared).splitlines()[0].split()[:3]
+    ['ranker', 'depth', 'nDCG@10']
+
     Args:
         lists: judged lists, such as those of validation: what is chosen on test lists has no test left.
         models: trained or published rankers (folders, or names on the hub), columns of the lists, and addresses of
@@ -70,7 +83,7 @@ def compare(
     check_arguments(compare, {"depths": depths, "budget_ms": budget_ms})
     parsed = parse_measure(measure, "measure")
     if parsed.NAME in COUNTS:
-        raise UserError(f"measure: {measure} says nothing of quality; name another, such as nDCG@10")
+        raise UserError(f"measure: {measure} measures no quality; name another, such as nDCG@10")
     opened = lists if isinstance(lists, Lists) else open_lists(lists)
     judged = judgments_of(opened)
     opened = opened.select(opened.judged & (opened.lengths > 0))

@@ -28,6 +28,19 @@ def evaluate(
     ``trained_on`` one of these or a list of them, ``runs`` a dictionary of runs in any form
     (:func:`rerank.retrieval.forms.as_run`); of lists also arrays with a score per candidate, and names of columns.
 
+    >>> import rerank
+    >>> lists = rerank.Lists.from_dataframe(
+    ...     {
+    ...         "query": ["wing", "wing", "heat", "heat"],
+    ...         "text": ["a wing gives lift", "a jet engine", "heat is energy", "a jet engine"],
+    ...         "grade": [1, 0, 0, 1],
+    ...         "bm25": [2.5, 1.5, 2.0, 0.5],
+    ...     }
+    ... )
+    >>> table = rerank.evaluate(lists, {"ours": [0.9, 0.1, 0.2, 0.8]}, measures="RR", baseline="bm25")
+    >>> {name: float(values["RR"].mean()) for name, values in table.tables.items()}
+    {'bm25': 0.75, 'ours': 1.0}
+
     Args:
         qrels: judgments: a TREC file, a BEIR TSV, a collection, or a lists folder.
         runs: run files (TREC, MS MARCO, JSONL or Parquet; compressed or not), or NAME=FILE; with a lists folder also
@@ -55,7 +68,9 @@ def evaluate(
     options = {"baseline": baseline, "tests": tests, "correction": correction, "empty": empty}
     check_arguments(evaluate, options)
     if baseline is None:
-        check_unused("is for differences; say --baseline RUN", evaluate, tests=tests, correction=correction)
+        check_unused(
+            "has no effect without a baseline; give --baseline RUN", evaluate, tests=tests, correction=correction
+        )
 
     def opened(given: Any) -> Any:
         return Lists.open(given) if isinstance(given, str | Path) and is_lists_folder(Path(given)) else given

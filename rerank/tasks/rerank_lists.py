@@ -27,6 +27,22 @@ def rerank_lists(
 
     A model that was saved with a mix mixes; ``rerank.load(model, mix=False)`` ranks by the model alone.
 
+    >>> import rerank
+    >>> lists = rerank.Lists.from_dataframe(
+    ...     {
+    ...         "query": ["wing", "wing", "heat", "heat"],
+    ...         "text": ["a wing gives lift", "a jet engine", "heat is energy", "a jet engine"],
+    ...         "grade": [1, 0, 0, 1],
+    ...         "bm25": [2.5, 1.5, 2.0, 0.5],
+    ...     }
+    ... )
+    >>> from tempfile import mkdtemp
+    >>> model = rerank.MLP(hidden=[4], columns=["bm25"])
+    >>> run = rerank.train(model, lists, rerank.LambdaLoss(), validation=None, output=mkdtemp() + "/x")
+    >>> ranked = rerank.rerank_lists(run.model, lists)
+    >>> {query: len(hits) for query, hits in zip(lists.query_texts, ranked.values())}
+    {'wing': 2, 'heat': 2}
+
     Args:
         model: folder of a trained model, such as runs/x/best.
         lists: lists folder made by ``rerank retrieve``, or a file of feature vectors (LETOR, svmlight).

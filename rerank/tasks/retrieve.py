@@ -39,6 +39,12 @@ def retrieve(
 
     Memory does not grow with BM25's candidates. With several runs, the lists are their union, with a column for each.
 
+    >>> import rerank
+    >>> documents = {"d1": "a jet engine", "d2": "a wing gives lift"}
+    >>> texts = rerank.Texts(documents, {"q": "what is a wing"}, {"q": {"d2": 1}})
+    >>> rerank.retrieve(texts, run={"mine": {"q": {"d1": 1.0, "d2": 0.5}}})  # without run, by BM25
+    Lists('texts': 1 query (1 judged), 2 candidates; columns mine)
+
     Args:
         collection: an ir_datasets id, beir:DIR/SPLIT, files:DIR, trec:DIR, smart:DIR, lucene:NAME or demo; or existing
             lists: hits:FILE, datasets:DIR/SPLIT, rank_llm:FILE. A class of your own is named by its import path,

@@ -24,6 +24,9 @@ TUNE_MEASURE = "nDCG@10"
 class Search:
     """BM25's options.
 
+    >>> Search(k1=1.2, b=0.75).k1
+    1.2
+
     Attributes:
         k1: BM25's term frequency saturation.
         b: BM25's length normalisation.
@@ -57,7 +60,7 @@ class Search:
             raise UserError("tune_measure: is what --tune-on COLLECTION maximises; name one")
         for key in ("k1", "b"):
             if self.tune_on is not None and getattr(self, key) != getattr(Search, key):
-                raise UserError(f"{key}: --tune-on decides k1 and b; say one or the other")
+                raise UserError(f"{key}: --tune-on chooses k1 and b; give only one of the two")
 
     def _untuned(self) -> BM25:
         from rerank.retrieval.bm25 import BM25

@@ -49,6 +49,21 @@ def train(
     Lists in memory, and views of folders, are written into the run folder first, so that ``Training.config`` repeats
     the training.
 
+    >>> import rerank
+    >>> lists = rerank.Lists.from_dataframe(
+    ...     {
+    ...         "query": ["wing", "wing", "heat", "heat"],
+    ...         "text": ["a wing gives lift", "a jet engine", "heat is energy", "a jet engine"],
+    ...         "grade": [1, 0, 0, 1],
+    ...         "bm25": [2.5, 1.5, 2.0, 0.5],
+    ...     }
+    ... )
+    >>> from tempfile import mkdtemp
+    >>> model = rerank.MLP(hidden=[4], columns=["bm25"])
+    >>> run = rerank.train(model, lists, rerank.LambdaLoss(), validation=None, output=mkdtemp() + "/x")
+    >>> run.model.predict(lists).shape, (run.folder / "best").is_dir()
+    ((4,), True)
+
     Args:
         model: what scores the lists, such as ``rerank.CrossEncoder("…")``.
         lists: what to train on: lists, a lists folder, or several of them, whose lists are mixed. Relevant documents

@@ -20,6 +20,9 @@ from rerank.settings.ranges import Count, NotNegative, Positive, Seed, Share, ch
 class Optimization:
     """How the weights move.
 
+    >>> Optimization(encoder_lr=5e-6, warmup=0.2).schedule
+    'linear'
+
     Attributes:
         encoder_lr: learning rate of the encoder.
         head_lr: learning rate of the head (all parameters outside the encoder).
@@ -42,6 +45,13 @@ class Optimization:
 @dataclass
 class TrainConfig:
     """A training run.
+
+    >>> import rerank
+    >>> config = TrainConfig(
+    ...     data=rerank.ListsData("lists/train"), model=rerank.MLP(columns=["bm25"]), loss=rerank.ListNet()
+    ... )
+    >>> config.epochs, config.batch_size, config.monitor
+    (1, 16, 'nDCG@10')
 
     Attributes:
         data: where the lists come from.
@@ -115,7 +125,7 @@ def check_values(options: Any, loss: object, *, trees: bool = False) -> None:
     check_arguments(Optimization, vars(options.optimization), "optimization")
     parse_measures(options.measures)
     if (monitor := parse_measure(options.monitor, "monitor")).NAME in COUNTS:
-        raise UserError(f"monitor: {monitor} counts, and does not say how good a ranking is; take another measure")
+        raise UserError(f"monitor: {monitor} only counts; choose a measure of quality, such as nDCG@10")
     if options.epoch_by is not None and trees:
         raise UserError("epoch_by: is for networks; trees are stopped by the monitor")
     if options.epoch_by == "loss" and isinstance(loss, type) and not issubclass(loss, Loss):

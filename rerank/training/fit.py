@@ -61,6 +61,21 @@ IN_WORDS = {
 class Training:
     """A finished training.
 
+    >>> import rerank
+    >>> lists = rerank.Lists.from_dataframe(
+    ...     {
+    ...         "query": ["wing", "wing", "heat", "heat"],
+    ...         "text": ["a wing gives lift", "a jet engine", "heat is energy", "a jet engine"],
+    ...         "grade": [1, 0, 0, 1],
+    ...         "bm25": [2.5, 1.5, 2.0, 0.5],
+    ...     }
+    ... )
+    >>> from tempfile import mkdtemp
+    >>> model = rerank.MLP(hidden=[4], columns=["bm25"])
+    >>> run = rerank.train(model, lists, rerank.LambdaLoss(), validation=None, output=mkdtemp() + "/x")
+    >>> bool(run.history["loss"].notna().any()), sorted(run.measures)
+    (True, [])
+
     Attributes:
         folder: its run folder.
         settings: what was trained.
@@ -164,6 +179,23 @@ def fit(config: TrainConfig, output: str | Path, *, expected: str | None = None)
     """Train a reranker, or resume where an interrupted run of the same training stopped.
 
     A finished training is not done again; test lists that it has not been measured on are measured.
+
+    >>> import rerank
+    >>> lists = rerank.Lists.from_dataframe(
+    ...     {
+    ...         "query": ["wing", "wing", "heat", "heat"],
+    ...         "text": ["a wing gives lift", "a jet engine", "heat is energy", "a jet engine"],
+    ...         "grade": [1, 0, 0, 1],
+    ...         "bm25": [2.5, 1.5, 2.0, 0.5],
+    ...     }
+    ... )
+    >>> from tempfile import mkdtemp
+    >>> folder = str(lists.save(mkdtemp() + "/lists").store.folder)
+    >>> config = rerank.TrainConfig(
+    ...     data=rerank.ListsData(folder, validation_share=0), model=rerank.MLP(columns=["bm25"]), loss=rerank.ListNet()
+    ... )
+    >>> fit(config, mkdtemp() + "/x").measures  # no validation or test lists
+    {}
 
     Args:
         config: what to train.

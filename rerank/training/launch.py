@@ -27,9 +27,9 @@ PATIENCE = timedelta(hours=2)
 """How long a process that trains waits for another, which may be the only one to measure and to write."""
 
 SWITCHES = (
-    ("mixed_precision", "no", "say --precision bf16, fp16 or fp32 behind the script"),
-    ("gradient_accumulation_steps", "1", "say --batch_size and --micro_batch_size behind the script"),
-    ("dynamo_backend", "no", "our kernels are chosen by --kernels behind the script"),
+    ("mixed_precision", "no", "give --precision bf16, fp16 or fp32 after the script"),
+    ("gradient_accumulation_steps", "1", "give --batch_size and --micro_batch_size after the script"),
+    ("dynamo_backend", "no", "our kernels are chosen by --kernels after the script"),
 )
 """Switches of Accelerate's launcher (and of its configuration files), their neutral value, and what ours are."""
 
@@ -87,7 +87,7 @@ def check_launcher() -> None:
             raise UserError(
                 f"accelerate launch: {name} is not supported: its processes have to make equally many passes, and "
                 "lists are of any length. Let every process hold the model (configs/accelerate/gpus.yaml, "
-                "machines.yaml); where memory is short, say gradient: cached or model.lora, or take a smaller model"
+                "machines.yaml); where memory is short, set gradient: cached or model.lora, or take a smaller model"
             )
 
 

@@ -249,7 +249,11 @@ class Gradients:
             self._logged_modes.add(mode)
             room = "any number" if self.limits.full_tokens is None else f"{self.limits.full_tokens}"
             log.info(
-                "gradient %s (%d tokens in a micro-batch, %s fit with their graph: %s)", mode, tokens, room, self.why
+                "gradient mode: %s (%d tokens in a micro-batch, %s fit with their graph: %s)",
+                mode,
+                tokens,
+                room,
+                self.why,
             )
         return mode
 

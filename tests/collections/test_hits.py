@@ -172,7 +172,7 @@ ERROR = {"error": {"type": "index_not_found_exception", "reason": "no such index
         ([{"responses": [answer("a", query_id="q", query="x"), 3]}], "h.jsonl:1: response 2 is no JSON object"),
         ([answer("a", timed_out=True)], "h.jsonl:1: an incomplete answer"),
         ([answer("a", _shards={"total": 2, "failed": 1})], "h.jsonl:1: an incomplete answer (1 shards failed"),
-        ([answer("a")], "h.jsonl:1: an answer does not say what was asked"),
+        ([answer("a")], "h.jsonl:1: an answer has no query"),
         ([{"query_id": "q", "query": "x", "hits": 3}], "h.jsonl:1: hits are int; expected a list"),
         ([{"query_id": "q", "query": "x", "hits": [3]}], "h.jsonl:1: a hit is int"),
         ([], "no hits; expected rows like"),

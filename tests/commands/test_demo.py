@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -24,10 +25,11 @@ def test_the_demo_in_small(
     output = tmp_path / "demo"
     run_demo(output)
     shown = capsys.readouterr().out
-    for words in ("BM25", "MiniLM", "nDCG@10", "t-test", "cut a string", "--ask", "--full"):
+    for words in ("BM25", "untrained", "nDCG@10", "best possible", "largest gain", "largest loss", "--ask", "--full"):
         assert words in shown
     for file in ("table.txt", "training.png", "runs/bm25.trec", "runs/reranked.trec", "fold-1/best/model.safetensors"):
         assert (output / file).stat().st_size > 0
+    check_table(output, shown)
     assert not (output / "fold-2").exists()
 
     lists = Lists.open(output / "lists")
@@ -39,10 +41,10 @@ def test_the_demo_in_small(
 
     before = {path: path.stat().st_mtime_ns for path in output.rglob("*.safetensors")}
     run_demo(output)
-    assert "cut a string" in capsys.readouterr().out
+    assert capsys.readouterr().out == shown
     run_demo(output, "open a web page in the browser")
     answers = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in answers] == ["1.", "2.", "3.", "4.", "5."]
+    assert [line.split()[0] for line in answers] == ["by", "1.", "2.", "3.", "4.", "5."]
     assert {path: path.stat().st_mtime_ns for path in output.rglob("*.safetensors")} == before
 
     run_demo(output, full=True)
@@ -59,3 +61,21 @@ def check_runs(output: Path, queries: set[str]) -> None:
     assert {q: {s.id for s in r} for q, r in reranked.items()} == {q: {s.id for s in r} for q, r in bm25.items()}
     assert set(reranked) == {line.split()[0] for line in (output / "runs" / "qrels.trec").read_text().splitlines()}
     assert set(reranked) <= queries and len(reranked) >= 0.9 * len(queries)
+
+
+def check_table(output: Path, shown: str) -> None:
+    """Counts are those of the run files; the ranker that answers has the largest nDCG@10 of the table."""
+    qrels = {line.split()[0]: set[str]() for line in (output / "runs" / "qrels.trec").read_text().splitlines()}
+    for line in (output / "runs" / "qrels.trec").read_text().splitlines():
+        query, _, document, grade = line.split()
+        qrels[query] |= {document} if int(grade) > 0 else set()
+    rows = {line[:29].strip(): line[29:].split() for line in shown.splitlines() if " of " in line[29:42]}
+    for name, file in demo.FILES.items():
+        run = read_run(output / "runs" / f"{file}.trec")
+        first = sum(hits[0].id in qrels[query] for query, hits in run.items() if hits)
+        ten = sum(any(hit.id in qrels[query] for hit in hits[:10]) for query, hits in run.items())
+        assert (rows[name][0], rows[name][3]) == (str(first), str(ten)), name
+    values = {name: float(row[6]) for name, row in rows.items()}
+    favoured = json.loads((output / "answers.json").read_text())["ranker"]
+    assert values[favoured] == max(values[name] for name in demo.RANKERS if name != "BM25")
+    assert values["best possible order"] == max(values.values())

@@ -173,6 +173,6 @@ def test_what_training_refuses_is_readable(words: list[str], message: str, capsy
 
 def test_a_model_that_is_not_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "--data=ListsData", "--data.train=x", "--model.name=m", "--output=o"]) == 2
-    assert "model: say which model first" in capsys.readouterr().err
+    assert "model: choose a model first" in capsys.readouterr().err
     assert main(["train", "--data=ListsData", "--data.train=x", "--model=CrossEncoder", "--output=o"]) == 2
-    assert "model: CrossEncoder needs name; say --model.name" in capsys.readouterr().err
+    assert "model: CrossEncoder needs name; give --model.name" in capsys.readouterr().err

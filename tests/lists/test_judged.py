@@ -59,7 +59,7 @@ def test_queries() -> None:
 def test_queries_left_out_and_queries_without_text_are_counted(caplog: pytest.LogCaptureFixture) -> None:
     check_queries([Query("1", "a"), Query("2", " ")], {"1": {"d": 1}, "9": {"d": 1}}, "c")
     assert "1 queries have no text, e.g. '2'" in caplog.text
-    assert "1 of 2 judged queries are not asked, e.g. '9'" in caplog.text
+    assert "1 of 2 judged queries were not searched, e.g. '9'" in caplog.text
 
 
 def test_hits_know_only_their_own_documents(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

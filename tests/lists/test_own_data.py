@@ -599,7 +599,7 @@ SAID: dict[str, tuple[Callable[[], Any], str]] = {
     "no grade of 0": (lambda: lists(grade=[1, 4, 2]), r"every candidate has a grade above 0"),
     "judged queries without candidates": (
         lambda: lists(grade=..., qrels={"q1": {"a": 1}, "z": {"a": 1}}),
-        r"1 of 2 judged queries are not asked, e.g. 'z'",
+        r"1 of 2 judged queries were not searched, e.g. 'z'",
     ),
     "judged documents that are no candidates": (
         lambda: lists(grade=..., qrels={"q1": {"a": 1, "z": 1}}),

@@ -95,7 +95,7 @@ def test_reciprocal_ranks_are_those_of_the_fused_run(drawn: tuple[Lists, np.ndar
 def test_documents_that_were_added_change_nothing_for_the_others(tmp_path: Path) -> None:
     shown = make_lists_with_added(tmp_path)
     (first,) = shown.store.column_names
-    with pytest.raises(UserError, match="says nothing of the relevant documents that were added"):
+    with pytest.raises(UserError, match="has no value for the relevant documents that were added"):
         Mixed(None, {first: 1.0}).predict(shown.with_added())
     whole = shown.with_added()
     shown.store.add_column("all", np.random.default_rng(0).normal(size=len(shown.store.document)).astype(np.float32))

@@ -208,7 +208,7 @@ def test_what_cannot_be_scored(
 def test_a_column_with_gaps_for_added_documents_is_not_read(tmp_path: Path) -> None:
     lists = make_lists_with_added(tmp_path)
     best = save(SelfAttention(width=8, hidden=8, columns=["bm25"]), lists, tmp_path / "runs" / "a" / "best")
-    with pytest.raises(UserError, match="bm25 says nothing of"):
+    with pytest.raises(UserError, match="bm25 has no value for"):
         add_model(tmp_path / "lists", best)
 
 

@@ -77,7 +77,7 @@ BODIES: list[tuple[bytes, int, str]] = [
     (question(model="fusion", documents=[{"bm25": 1, "dense": 7}]).replace(b"7", LARGE.encode()), 400, "value 0 is 9"),
     (question(model="mlp"), 400, "the ranker reads features"),
     (question(model="mlp", documents=[{"features": [1]}]), 400, "has 1 numbers, the ranker reads 2"),
-    (question(model="mlp", documents=[{"features": [1, None]}]), 400, "says nothing of 1 candidates"),
+    (question(model="mlp", documents=[{"features": [1, None]}]), 400, "has no value for 1 candidates"),
     (question(model="trees", documents=[{"features": {"1": 2}}]), 400, "has 1 numbers"),
     (question(model="trees", documents=[{"features": [[1, 2], 3]}]), 400, "value 0"),
     # too much

@@ -164,7 +164,7 @@ def test_what_may_be_there_is_taken(models: dict[str, Model]) -> None:
     assert answers(models["mlp"], '{"features": []}') == [{"ranking": []}]
     lacking = '{"query": "a", "documents": ["b", "c"], "columns": {"bm25": [null, 1], "others": [1, 2]}}'
     assert len(answers(models["start"], lacking)[0]["ranking"]) == 2
-    assert "says nothing of 1" in answers(models["mlp"], '{"features": [[1, 2], [null, 1]]}')[0]["error"]
+    assert "has no value for 1" in answers(models["mlp"], '{"features": [[1, 2], [null, 1]]}')[0]["error"]
 
 
 VALUES = st.recursive(

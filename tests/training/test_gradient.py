@@ -179,7 +179,7 @@ def test_auto_says_what_it_picks(model: CrossEncoder, lists: Lists, caplog: pyte
     with caplog.at_level(logging.INFO, "rerank"):
         gradients(model, lists, LOSS, gradient="auto", full_tokens=1500, micro_batch_size=1, why="a reason")
     said = [record.getMessage() for record in caplog.records if record.getMessage().startswith("gradient")]
-    assert sorted(line.split(" (")[0] for line in said) == ["gradient cached", "gradient full"]
+    assert sorted(line.split(" (")[0] for line in said) == ["gradient mode: cached", "gradient mode: full"]
     assert all("1500 fit with their graph: a reason" in line for line in said)
 
 

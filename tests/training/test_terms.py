@@ -247,7 +247,7 @@ def test_training_without_any_judgment(tmp_path: Path, caplog: pytest.LogCapture
     asked = {"data": ListsData(folder, unjudged=True), "epochs": 40}
     with caplog.at_level(logging.INFO, logger="rerank"):
         run = fit(replace(config(tmp_path, loss, **asked), model=MLP(hidden=[8], columns=["x"])), tmp_path / "run")
-    assert "no query has a judgment, so nothing is validated" in caplog.text
+    assert "no query has a judgment, so no epoch is chosen by validation" in caplog.text
     epochs = [line["mean_loss"] for line in logged(run) if "mean_loss" in line]
     assert epochs[-1] < 0.5 * epochs[0]  # type: ignore[operator]
     with pytest.raises(UserError, match=r"has no judgments; .*, or set data.unjudged"):

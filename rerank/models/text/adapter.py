@@ -23,6 +23,9 @@ BASE = "base_model_name_or_path"
 class LoRA:
     """Train low-rank additions to the weights, not the weights themselves: ``W + alpha / rank · B A``.
 
+    >>> LoRA(rank=8, targets=["q_proj", "v_proj"])
+    LoRA(rank=8, alpha=32, dropout=0.0, targets=['q_proj', 'v_proj'])
+
     Attributes:
         rank: rows of ``A``, columns of ``B``.
         alpha: scale of the addition, see above.

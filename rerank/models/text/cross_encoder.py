@@ -44,6 +44,10 @@ class CrossEncoder(TextScorer):
     lists, such as BM25's scores, by mean and deviation of its best candidates (:func:`rerank.lists.scaled.z_scores`).
     The last layer of a fresh head is 0 then, so that the first step sees the first stage's ranking, to the last tie.
     ``text`` alone is what is saved and other libraries load; ``w``, trained with it, is in ``rerank.json``.
+
+    >>> from rerank import CrossEncoder
+    >>> CrossEncoder("sentence-transformers/all-MiniLM-L6-v2", document_length=64, start="bm25")
+    CrossEncoder('sentence-transformers/all-MiniLM-L6-v2', document_length=64, start='bm25')
     """
 
     def __init__(

@@ -63,6 +63,6 @@ class Embedder:
         vectors: Array = torch.nn.functional.normalize(raw.float(), dim=-1).cpu().numpy()
         if not np.isfinite(vectors).all():
             raise UserError(
-                f"{self.name}: some vectors are not finite; is it an embedding model? Or say --precision fp32"
+                f"{self.name}: some vectors are not finite; is it an embedding model? Or take --precision fp32"
             )
         return vectors

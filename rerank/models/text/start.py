@@ -75,7 +75,7 @@ class Start(nn.Module):
         if not chosen:
             if depth is not None or weight is not None:
                 key = "start_weight" if depth is None else "start_depth"
-                raise UserError(f"model.{key}: is for a model that starts from columns; name them as model.start")
+                raise UserError(f"model.{key}: has no effect without model.start; name the columns there")
             return cls([])
         depth = depth if depth is not None else before.get("depth", DEPTH)
         same = weight is None and (before.get("columns"), before.get("depth")) == (list(chosen), depth)

@@ -20,6 +20,18 @@ class SelfAttention(FeatureNetwork):
     A linear layer, ``blocks`` encoder blocks (layer norm first), layer norm, a linear score. The order of the documents
     does not matter; lists do not see each other, nor padding. The defaults are those of NeuralNDCG's paper for WEB30K
     (2 blocks, 1 head, hidden 384, first layer 96; 128 for Istella), which puts Tanh on the output for its own loss.
+
+    >>> import rerank
+    >>> lists = rerank.Lists.from_dataframe(
+    ...     {
+    ...         "query": ["wing", "wing", "heat", "heat"],
+    ...         "text": ["a wing gives lift", "a jet engine", "heat is energy", "a jet engine"],
+    ...         "grade": [1, 0, 0, 1],
+    ...         "bm25": [2.5, 1.5, 2.0, 0.5],
+    ...     }
+    ... )
+    >>> SelfAttention(columns=["bm25"], hidden=16)
+    SelfAttention(hidden=16, columns=['bm25'])
     """
 
     reads: ClassVar[type[FeatureInputs]] = ListInputs

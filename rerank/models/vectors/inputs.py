@@ -129,7 +129,7 @@ def check_known(lists: Lists, names: Sequence[str], values: Array) -> None:
     if (unknown := np.isnan(values)).any():
         column = int(unknown.any(axis=0).argmax())
         raise UserError(
-            f"{lists.store}: {names[column]} says nothing of {int(unknown[:, column].sum())} candidates (they were "
+            f"{lists.store}: {names[column]} has no value for {int(unknown[:, column].sum())} candidates (they were "
             "added, or that system did not return them); leave the column out, or use trees, which can tell"
         )
 

@@ -37,6 +37,9 @@ class LightGBM(Trees):
     reach such a sum of Hessians in any leaf, and wants few leaves: ``num_leaves=7, min_data_in_leaf=50`` has a
     validation nDCG@10 of .5205 on MQ2008 and .4833 on OHSUMED (means of five folds, ``patience: 50``), the defaults
     .5162 and .4744. The same seed gives the same trees, whatever the number of threads.
+
+    >>> LightGBM(trees=50, columns=["bm25"])
+    LightGBM(trees=50, columns=['bm25'])
     """
 
     package = "lightgbm"

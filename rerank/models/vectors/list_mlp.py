@@ -18,6 +18,9 @@ class ListMLP(MLP):
     There are no running statistics, so ``momentum`` means nothing. With ``batch_norm: before``, the score is normalised
     as well, before its activation. Weights are drawn as Glorot and Bengio (2010) do. The arguments are those of
     :class:`MLP`.
+
+    >>> ListMLP(hidden=[16], columns=["bm25"])
+    ListMLP(hidden=[16], columns=['bm25'])
     """
 
     reads: ClassVar[type[FeatureInputs]] = ListInputs

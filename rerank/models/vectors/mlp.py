@@ -33,6 +33,9 @@ class MLP(FeatureNetwork):
     Batch norm sees the documents of one forward pass, never padding. Their number follows from ``batch_size`` (or
     ``micro_batch_size``) and ``token_budget``: with batch norm, and only with it, these change what is learned. The
     number of processes does not, as one of them takes the whole batch.
+
+    >>> MLP(hidden=[16, 8], columns=["bm25", "splade"])
+    MLP(hidden=[16, 8], columns=['bm25', 'splade'])
     """
 
     def __init__(

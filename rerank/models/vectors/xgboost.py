@@ -22,6 +22,9 @@ class XGBoost(Trees):
     change of nDCG, with the monitor's gain as for LightGBM; ``rank:pairwise`` is RankNet's logistic loss over
     pairs. With a ``loss`` see :class:`rerank.training.trees.objective.Objective`. The same seed gives the same trees
     with the same number of threads.
+
+    >>> XGBoost(trees=50, columns=["bm25"])
+    XGBoost(trees=50, columns=['bm25'])
     """
 
     package = "xgboost"

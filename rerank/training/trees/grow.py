@@ -125,7 +125,7 @@ class TreeTrainer:
             log.info("best %s %.4f with %d trees, of %d", self.monitor, best, best_trees, number)
 
 
-_SMALLER = "lower the sum of Hessians, or the number of documents, that a leaf must have at least"
+_SMALLER = "lower model.min_sum_hessian_in_leaf or model.min_data_in_leaf"
 
 
 def gain_of(monitor: str) -> Gain:

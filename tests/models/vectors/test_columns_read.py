@@ -82,10 +82,10 @@ def test_lists_without_what_a_model_reads(lists: Lists, tmp_path: Path) -> None:
 
 
 def test_a_gap_that_tells_what_is_relevant_is_refused(tmp_path: Path) -> None:
-    """BM25 says nothing of the documents that were added, all of them relevant; trees could read that."""
+    """BM25 has no value for the documents that were added, all of them relevant; trees could read that."""
     lists = make_lists_with_added(tmp_path)
     for model in (MLP(hidden=[4], columns=["bm25"]), LightGBM(columns=["bm25"])):
-        with pytest.raises(UserError, match=r"bm25/bm25 says nothing of .*added"):
+        with pytest.raises(UserError, match=r"bm25/bm25 has no value for .*added"):
             if isinstance(model, MLP):
                 model.prepare(lists.with_added(), 0)
                 model.inputs(lists.with_added())
@@ -99,7 +99,7 @@ def test_trees_read_gaps_of_what_a_system_did_not_return(lists: Lists) -> None:
     gaps[::3] = np.nan
     lists.store.add_column("gaps", gaps)
     assert np.isfinite(grown(["gaps"], lists).predict(lists)).all()
-    with pytest.raises(UserError, match=f"gaps/gaps says nothing of {len(gaps[::3])} candidates"):
+    with pytest.raises(UserError, match=f"gaps/gaps has no value for {len(gaps[::3])} candidates"):
         model = MLP(hidden=[4], columns=["gaps"])
         model.prepare(lists, 0)
         model.inputs(lists)
