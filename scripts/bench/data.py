@@ -5,7 +5,7 @@
     python scripts/bench/data.py store [--pairs 75000000] [--depth 150]
     python scripts/bench/data.py letor [--rows 60000]
 
-Each prints a Markdown table: retrieve and runs those of docs/internals/scale.md and docs/collections.md, store that of
+Each prints a Markdown table: retrieve and runs those of docs/internals/scale.md, store that of
 docs/internals/lists.md, letor that of docs/letor.md. ``--folder DIR`` says where to work (by default the folder of
 temporary files), and ``--rounds`` how often each is timed. A row is a process of its own (``common.Cost`` says what is
 counted).

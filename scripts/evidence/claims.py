@@ -75,7 +75,7 @@ def claims() -> list[Claim]:
         ),
         *say(
             "all kept files: rows with and without + first stage, by seed",
-            f"all {counts['fresh'].total()} trainings from a fresh head",
+            f"all {counts['fresh'].total()} training runs from a fresh head",
             f"{counts['started']['gained']} of {counts['started'].total()} that started from a first stage",
         ),
         *say("scifact: LambdaLoss, seeds 1, 2, 3", f"{', '.join(map(plain, means))}"),

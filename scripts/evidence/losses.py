@@ -148,4 +148,4 @@ def counts_table() -> str:
         [shown, *(str(counts[start][what]) for what in ("gained", "lost", "stayed"))]
         for start, shown in (("fresh", "from a fresh head"), ("started", "from the first stage, or both"))
     ]
-    return rows(["trainings", "gained by mixing", "lost", "stayed"], body)
+    return rows(["training runs", "gained by mixing", "lost", "stayed"], body)

@@ -120,4 +120,4 @@ def lengths() -> str:
 def costs(*names: str) -> str:
     """Trainings and seconds, as the cells say."""
     body = [[name, str(kept(name).cells), f"{kept(name).seconds:,.0f}"] for name in names]
-    return rows(["kept in `configs/evidence/kept`", "trainings", "seconds"], body)
+    return rows(["values in `configs/evidence/kept`", "training runs", "seconds"], body)
