@@ -369,12 +369,12 @@ def test_feature_lists_take_no_text_model(tmp_path: Path, monkeypatch: pytest.Mo
     refused("reads texts", train=path, model="some/encoder", output=tmp_path / "ladder")
 
 
-def test_one_rung_has_to_gain_what_changed_signs_do_one_time_in_a_hundred() -> None:
+def test_one_rung_has_to_gain_what_changed_signs_do_one_time_in_two_hundred() -> None:
     base = np.full(12, 0.5)
     for worse in range(6):  # of 12 queries that differ by as much, some for the worse
         chance = sum(math.comb(12, number) for number in range(worse + 1)) / 2**12
         gains = base + np.where(np.arange(12) < worse, -0.1, 0.1)
-        assert kept([base, gains]) == [True, chance <= 0.01], f"{worse} of 12: {chance}"
+        assert kept([base, gains]) == [True, chance <= 0.005], f"{worse} of 12: {chance}"
     assert kept([base, base]) == kept([base, base - 0.1]) == [True, False]
 
 
@@ -402,11 +402,11 @@ def test_noise_keeps_the_first_stage(queries: int, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(choose, "FLIPS", 1000)
     rng = np.random.default_rng(queries)
     climbed = [any(kept(ladders(rng, queries, [0.0] * 8))[1:]) for _ in range(2000)]
-    assert np.mean(climbed) <= 0.02
+    assert np.mean(climbed) <= 0.01
 
 
 def test_rungs_that_gain_are_kept_and_those_above_that_do_not_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choose, "FLIPS", 1000)
+    monkeypatch.setattr(choose, "FLIPS", 4000)
     rng = np.random.default_rng(0)
     stays = [kept(ladders(rng, 200, [0, 0, 0.1, 0.1, 0.1, 0.2, 0.2, 0.2])) for _ in range(100)]
     share = np.mean(stays, axis=0)
