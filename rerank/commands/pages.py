@@ -49,7 +49,7 @@ PAGES = {
             "rerank export --model runs/x/best --lists lists/test --formats onnx \\",
             "    --output exported",
         ),
-        groups={"lists": ("column",)},
+        groups={"of lists": ("column",), "of a model": ("model", "formats", "depth", "force")},
     ),
     "auto": Page(
         examples=(

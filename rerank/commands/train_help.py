@@ -13,7 +13,7 @@ from rerank.training.classes import DATA, SAMPLERS, first_lines
 from rerank.training.config import Optimization, TrainConfig
 from rerank.training.configuration import train_parser
 
-WIDTH = 100
+WIDTH = 80
 GROUPS = {
     "how long": ("epochs", "steps_per_epoch", "patience", "seed"),
     "a step": ("batch_size", "sampler"),
@@ -29,9 +29,10 @@ KINDS = {"data": DATA, "model": MODELS, "sampler": SAMPLERS, "normalise": NORMAL
 
 EXAMPLES = (
     "rerank train --data ListsData --data.train lists/x --model CrossEncoder \\",
-    "    --model.name sentence-transformers/all-MiniLM-L6-v2 --loss LambdaLoss --output runs/x",
-    "rerank train --config configs/scifact/smoothi.yaml --epochs 3       # a file, and what differs from it",
-    "rerank train --config runs/x/config.yaml --output runs/y            # the same training again",
+    "    --model.name sentence-transformers/all-MiniLM-L6-v2 --loss LambdaLoss \\",
+    "    --output runs/x",
+    "rerank train --config configs/scifact/smoothi.yaml --epochs 3",
+    "rerank train --config runs/x/config.yaml --output runs/y  # the same again",
 )
 
 
@@ -51,17 +52,22 @@ def page() -> str:
     needed = {
         "data": f"where lists come from: {', '.join(DATA)}",
         "model": f"what scores them: {', '.join(MODELS)}",
-        "loss": "what is minimised: TwinSigmoidNDCG, LambdaLoss, … (`rerank losses`); trees have one of their own",
+        "loss": "what is minimised: TwinSigmoidNDCG, LambdaLoss, … (rerank losses); trees have one of their own",
         "output": "run folder to make; given again, an interrupted training resumes there",
     }
     lines = [
-        "usage: rerank train --data CLASS --model CLASS --loss CLASS --output FOLDER [--KEY VALUE ...]",
+        "usage: rerank train --data CLASS --model CLASS --loss CLASS --output FOLDER",
+        "                    [--KEY VALUE ...]",
         "       rerank train --config FILE.yaml [--KEY VALUE ...]",
         "",
-        "Train a reranker on ranked lists (`rerank retrieve` makes them), or resume where a training stopped.",
+        "Train a reranker on ranked lists, or resume where a run stopped.",
         "",
         "needed, here or in a file",
-        *(f"  --{key:<8} {text}" for key, text in needed.items()),
+        *(
+            line
+            for key, text in needed.items()
+            for line in textwrap.wrap(text, WIDTH, initial_indent=f"  --{key:<8} ", subsequent_indent=" " * 13)
+        ),
         "",
         "examples",
         *(f"  {line}" for line in EXAMPLES),
@@ -77,9 +83,10 @@ def page() -> str:
         [
             *lines,
             "",
-            "`rerank train --help all` explains each, `--model.help` lists models, `--model.help MLP` what goes into",
-            "one (--model.preset 1024); --data.help, --sampler.help and --loss.help do the same.",
-            "`--print_config` shows what files and options come to, and trains nothing.",
+            "rerank train --help all explains each; --model.help lists models, and",
+            "--model.help MLP the keys of one (--model.preset 1024); --data.help,",
+            "--sampler.help and --loss.help do the same. --print_config shows what files and",
+            "options come to, and trains nothing.",
         ]
     )
 
@@ -91,7 +98,7 @@ def kinds_of(key: str) -> str:
 
         return losses()
     lines = [f"  {name:<20} {text.replace('``', '')}" for name, text in first_lines(KINDS[key]).items()]
-    return "\n".join([*lines, "", f"`rerank train --{key}.help NAME` says what goes into one of them."])
+    return "\n".join([*lines, "", f"rerank train --{key}.help NAME lists the keys of one of them."])
 
 
 def _default(key: str) -> str:

@@ -31,7 +31,7 @@ def first_words(text: str) -> list[str]:
 def test_the_help_of_training_fits_a_screen_and_names_every_option_once() -> None:
     lines = page().splitlines()
     assert len(lines) <= 40
-    assert max(map(len, lines)) <= 110
+    assert max(map(len, lines)) <= 80
     needed = ["data", "model", "loss"]
     whole = [field.name for field in fields(TrainConfig) if field.name not in (*needed, "optimization")]
     whole += [f"optimization.{field.name}" for field in fields(Optimization)]
