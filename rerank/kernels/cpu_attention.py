@@ -16,13 +16,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from rerank.kernels.dropout import STEPS, draw, drop_, threshold
-from rerank.kernels.implementations import Implementation, implementation_of
-
-NAME = "rerank"
-"""The name under which Transformers finds it."""
+from rerank.kernels.dropout import STEPS, draw, drop_
+from rerank.kernels.implementations import Implementation
 
 FASTER = (torch.bfloat16,)
 """Types in which it is faster than PyTorch's kernel without dropout as well; in float32 it is not."""
@@ -33,9 +30,6 @@ SAFE = (1e-30, 1e32)
 LARGEST = 1 << 22
 """Attention weights of a sequence, heads included, up to which it is worth its memory without dropout: those of 591
 tokens and 12 heads."""
-
-HARMLESS = {"is_causal", "sliding_window", "position_ids", "output_attentions", "output_hidden_states", "return_dict"}
-"""What Transformers says beside the mask, and the mask has already."""
 
 ELEMENTS = 1 << 20
 """Attention weights computed at once (but at least a sequence's): 2 MB in bf16."""
@@ -53,7 +47,7 @@ class Saved(NamedTuple):
     words: Tensor | None
 
 
-class _Padded(torch.autograd.Function):
+class Attention(torch.autograd.Function):
     """Of ``[B, H, L, d]``; the mask ``[B or 1, H or 1, L or 1, L]`` is boolean (True is seen), or None."""
 
     @staticmethod
@@ -156,49 +150,6 @@ def _part(mask: Tensor | None, rows: slice) -> Tensor | None:
     return mask if mask is None or len(mask) == 1 else mask[rows]
 
 
-def attention(
-    module: nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | None,
-    dropout: float = 0.0,
-    scaling: float | None = None,
-    **others: Any,
-) -> tuple[Tensor, None]:
-    """Attention as Transformers calls it; PyTorch's own where that is faster, or more is asked than is known here."""
-    from transformers.integrations.sdpa_attention import sdpa_attention_forward
-
-    states = [query, key, value]
-    if torch.is_autocast_enabled("cpu"):  # as PyTorch's own does
-        states = [state.to(torch.get_autocast_dtype("cpu")) for state in states]
-    steps = threshold(dropout) if module.training else 0
-    elements = query.shape[1] * query.shape[2] * key.shape[2]
-    way = implementation_of(module, steps > 0)
-    if not (_plain(module, states, attention_mask, others) and is_ours(way, states[0].dtype, elements, steps)):
-        return sdpa_attention_forward(
-            module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **others
-        )
-    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    return _Padded.apply(*states, attention_mask, scale, steps).transpose(1, 2).contiguous(), None
-
-
-def _plain(module: nn.Module, states: list[Tensor], mask: Tensor | None, others: dict[str, Any]) -> bool:
-    """Whether this is attention of every token to every token that a boolean mask lets it see, and nothing else."""
-    query, key, _ = states
-    causal = others.get("is_causal")
-    causal = getattr(module, "is_causal", True) if causal is None else causal
-    more = {name for name, value in others.items() if value is not None and value is not False} - HARMLESS
-    return (
-        not causal
-        and not more
-        and query.device.type == "cpu"
-        and len({state.dtype for state in states}) == 1
-        and query.shape[:2] == key.shape[:2]
-        and (mask is None or (mask.dtype == torch.bool and mask.dim() == 4))
-    )
-
-
 def is_faster(kind: torch.dtype, elements: int, steps: int) -> bool:
     """Whether our kernel beats PyTorch's at this size without more memory."""
     if 0 < steps < STEPS:
@@ -212,15 +163,3 @@ def is_ours(way: Implementation | None, kind: torch.dtype, elements: int, steps:
         return is_faster(kind, elements, steps)
     known = kind in (torch.bfloat16, torch.float32) and steps < STEPS
     return way == "own" and known and (steps > 0 or elements <= LARGEST)
-
-
-def use_cheap_attention(network: Any) -> None:
-    """Let a Transformers model attend by :func:`attention`, if its architecture leaves the choice."""
-    from transformers import AttentionInterface
-    from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
-
-    if network.config._attn_implementation != "sdpa":
-        return
-    AttentionInterface.register(NAME, attention)
-    AttentionMaskInterface.register(NAME, sdpa_mask)
-    network.set_attn_implementation(NAME)

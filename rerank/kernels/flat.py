@@ -1,8 +1,9 @@
-"""BERT's encoder over the tokens of a chunk end to end, without padding.
+"""Networks over the tokens of a chunk end to end, without padding.
 
 A cross-encoder's score depends on the CLS vector alone. So nothing is computed that does not reach it: no padding, and
-of the last layer only the keys and values of the other tokens. This saves 10 of its 12 products: a seventh of what
-scoring costs with 6 layers, a fourteenth with 12.
+of the last layer only the keys and values of the other tokens. This saves 10 of BERT's 12 products there: a seventh of
+what scoring costs with 6 layers, a fourteenth with 12. A decoder's own code reads the chunk, whatever the architecture:
+attention alone has to know where texts begin (:mod:`rerank.kernels.interface`), and positions count anew in each.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from types import MethodType
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from rerank.kernels.flat_attention import Sequences, attend
 from rerank.kernels.flat_modern import MODERN, read_states
@@ -29,7 +30,7 @@ TOKENS = ("input_ids", "token_type_ids")
 SEQUENCES = "sequences"
 """Key of a flat batch: where its rows begin."""
 
-_sequences: ContextVar[Sequences | None] = ContextVar("sequences", default=None)
+SEEN: ContextVar[Sequences | None] = ContextVar("seen", default=None)
 """The rows of the flat chunk that this thread is at."""
 
 
@@ -41,6 +42,12 @@ def use_flat_encoder(network: Any) -> None:
     elif network.config.model_type in MODERN:
         classifies = hasattr(network, "head")  # with its own head, which may read a mean; ours reads CLS
         base.forward = MethodType(_read_means if classifies and pools_mean(network) else _read_firsts, base)
+
+
+def use_flat_decoder(network: Any) -> None:
+    """The same for what reads from left to right and attends by :func:`rerank.kernels.interface.attention`."""
+    base = network.base_model
+    base.forward = MethodType(_read_lasts, base)
 
 
 def stop_reading_flat(network: Any) -> None:
@@ -58,9 +65,22 @@ def _reader(network: Any) -> Any:
     """The module whose forward pass reads flat chunks; None where there is none."""
     base = getattr(network, getattr(network, "base_model_prefix", ""), None)
     for module in (base, getattr(base, "encoder", None)):
-        if getattr(getattr(module, "forward", None), "__func__", None) in (_encode, _read_firsts, _read_means):
+        if getattr(getattr(module, "forward", None), "__func__", None) in READERS:
             return module
     return None
+
+
+def can_share(network: Any) -> bool:
+    """Whether what all texts of a chunk begin with may be there once: where no token looks ahead and nothing drops."""
+    base = _reader(network)
+    if getattr(getattr(base, "forward", None), "__func__", None) is not _read_lasts:
+        return False
+    return not network.training or not _drops(network)
+
+
+def _drops(network: Any) -> bool:
+    rates = (value for name, value in vars(network.config).items() if "dropout" in name or name.endswith("pdrop"))
+    return any(rates) or any(isinstance(module, nn.Dropout) and module.p > 0 for module in network.modules())
 
 
 def pools_mean(network: Any) -> bool:
@@ -68,12 +88,13 @@ def pools_mean(network: Any) -> bool:
     return getattr(network.config, "classifier_pooling", "cls") == "mean"
 
 
-def flatten(batch: Mapping[str, Tensor], network: Any) -> dict[str, Any]:
+def flatten(batch: Mapping[str, Tensor], network: Any, shared: int = 0) -> dict[str, Any]:
     """Padded rows end to end, without the padding; on a CPU in few shapes (:mod:`rerank.kernels.shapes`).
 
     Args:
         batch: ``input_ids``, ``attention_mask`` and perhaps ``token_type_ids``, ``[n, L]``, on the CPU.
         network: what will read it.
+        shared: tokens at the beginning of all rows that are to be there once.
 
     Returns:
         The same ids and ``position_ids``, ``[1, T]``, and the rows as :class:`Sequences`; without a mask.
@@ -82,10 +103,10 @@ def flatten(batch: Mapping[str, Tensor], network: Any) -> dict[str, Any]:
     flat = {name: value for name, value in batch.items() if name not in (*TOKENS, "attention_mask")}
     tokens = {name: batch[name][mask] for name in TOKENS if name in batch}
     places = torch.arange(mask.shape[1]).expand_as(mask)[mask]
-    return flat | lay(tokens, places, mask.sum(1), network)
+    return flat | lay(tokens, places, mask.sum(1), network, shared)
 
 
-def lay(tokens: dict[str, Tensor], places: Tensor, lengths: Tensor, network: Any) -> dict[str, Any]:
+def lay(tokens: dict[str, Tensor], places: Tensor, lengths: Tensor, network: Any, shared: int = 0) -> dict[str, Any]:
     """A flat batch of tokens that lie end to end.
 
     Args:
@@ -93,10 +114,15 @@ def lay(tokens: dict[str, Tensor], places: Tensor, lengths: Tensor, network: Any
         places: the place of each in its row, ``[T]``.
         lengths: tokens of each row, ``[n]``.
         network: what will read it.
+        shared: tokens at the beginning of all rows that are to be there once, before what is left of these.
     """
-    sequences = Sequences.of(lengths.tolist(), few_shapes=on_cpu(network))
+    if shared:
+        kept = (places >= shared) | (torch.arange(len(places)) < shared)
+        tokens, places = {name: value[kept] for name, value in tokens.items()}, places[kept]
+        lengths = torch.cat([torch.tensor([shared]), lengths - shared])
+    sequences = Sequences.of(lengths.tolist(), few_shapes=on_cpu(network), shared=shared > 0)
     starts = lengths.cumsum(0) - lengths
-    embeddings = getattr(network, network.base_model_prefix).embeddings
+    embeddings: Any = getattr(getattr(network, network.base_model_prefix), "embeddings", None)
     if hasattr(embeddings, "create_position_ids_from_input_ids"):  # RoBERTa's begin behind the padding's, and skip it
         real = tokens["input_ids"].ne(embeddings.padding_idx)
         count = real.cumsum(0)
@@ -119,18 +145,18 @@ def on_cpu(network: Any) -> bool:
 
 @contextmanager
 def rows(sequences: Sequences) -> Iterator[None]:
-    """Where a network's input is flat: its encoder's output is the CLS vector of every row, ``[n, 1, H]``."""
-    token = _sequences.set(sequences)
+    """Where the input is flat: of every row its encoder gives the one state that counts, ``[n, 1, H]``."""
+    token = SEEN.set(sequences)
     try:
         yield
     finally:
-        _sequences.reset(token)
+        SEEN.reset(token)
 
 
 def _encode(encoder: Any, hidden_states: Tensor, *args: Any, **kwargs: Any) -> Any:
     from transformers.modeling_outputs import BaseModelOutputWithPastAndCrossAttentions
 
-    if (sequences := _sequences.get()) is None:
+    if (sequences := SEEN.get()) is None:
         return type(encoder).forward(encoder, hidden_states, *args, **kwargs)
     hidden = cls_states(encoder.layer, hidden_states[0], sequences)
     return BaseModelOutputWithPastAndCrossAttentions(last_hidden_state=hidden[:, None])
@@ -156,11 +182,27 @@ def _read_means(base: Any, input_ids: Tensor | None = None, **given: Any) -> Any
 def _read(base: Any, input_ids: Tensor | None, given: dict[str, Any], mean: bool) -> Any:
     from transformers.modeling_outputs import BaseModelOutput
 
-    if (sequences := _sequences.get()) is None:
+    if (sequences := SEEN.get()) is None:
         return type(base).forward(base, input_ids=input_ids, **given)
     assert input_ids is not None
     states = read_states(base, input_ids, given["position_ids"], sequences, mean)
     return BaseModelOutput(last_hidden_state=states[:, None])
+
+
+def _read_lasts(base: Any, input_ids: Tensor | None = None, **given: Any) -> Any:
+    """A decoder's states of the last tokens, ``[n, 1, H]``, where the input is flat."""
+    if (sequences := SEEN.get()) is None:
+        return type(base).forward(base, input_ids=input_ids, **given)
+    assert input_ids is not None
+    # A mask that is made already: Transformers would look at the positions to make one, and the host wait for it.
+    mask = torch.empty(1, 1, 1, 1, dtype=torch.bool, device=input_ids.device)
+    output = type(base).forward(base, input_ids=input_ids, **given, attention_mask=mask, use_cache=False)
+    output.last_hidden_state = output.last_hidden_state[0, sequences.last][:, None]
+    return output
+
+
+READERS = (_encode, _read_firsts, _read_means, _read_lasts)
+"""Forward passes that read flat chunks."""
 
 
 def _layer(layer: Any, hidden: Tensor, sequences: Sequences, cls_only: bool) -> Tensor:

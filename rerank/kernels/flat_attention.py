@@ -2,7 +2,9 @@ r"""Attention within each of several sequences that lie end to end, without padd
 
 Three ways to the same sums :math:`\mathrm{softmax}(s Q_i K_i^\top) V_i` for every sequence *i*: PyTorch's kernel for
 sequences of varying length where a GPU has it, batched products over sequences of equal length on a CPU, and PyTorch's
-attention over padded sequences for what is left (on a GPU: float32, and sizes that the kernel does not know).
+attention over padded sequences for what is left (on a GPU: float32, and sizes that the kernel does not know). A token
+may see all others, those before it, or those that are near, and heads may share their keys and values. What all texts
+begin with may be there once: a sequence of its own, whose keys and values the others see before theirs.
 """
 
 from __future__ import annotations
@@ -37,30 +39,57 @@ class Sequences:
         starts: ``[n + 1]`` int32, where each begins, and the last one ends; on the device of the tokens.
         rooms: places that each takes; as many as it has tokens, or more.
         total: places of the chunk.
+        shared: tokens of the first one, where it is what all texts begin with and the others are what is left of them;
+            else 0.
+        keys: places of all tokens that each sees, shared ones before its own, where there are some and every place has
+            a token.
+        key_starts: where those of each begin, as ``starts``.
     """
 
     lengths: tuple[int, ...]
     starts: Tensor
     rooms: tuple[int, ...]
     total: int
+    shared: int = 0
+    keys: Tensor | None = None
+    key_starts: Tensor | None = None
 
     @classmethod
-    def of(cls, lengths: list[int], few_shapes: bool = False) -> Sequences:
+    def of(cls, lengths: list[int], few_shapes: bool = False, shared: bool = False) -> Sequences:
         """Sequences of these lengths, on the CPU.
 
         Args:
             lengths: tokens of each.
             few_shapes: whether they and the chunk are rounded up.
+            shared: whether the first is what all texts begin with.
         """
         rooms = [rounded(length, TEXT) for length in lengths] if few_shapes else lengths
         total, tokens = sum(rooms), sum(lengths)
         if few_shapes and total:
             total = rounded(total, (1 + CHUNK) * tokens / total - 1)  # texts have had some of the chunk's share
         starts = F.pad(torch.tensor(rooms, dtype=torch.int32).cumsum(0, dtype=torch.int32), (1, 0))
-        return cls(tuple(lengths), starts, tuple(rooms), total)
+        before = lengths[0] if shared else 0
+        seen = _seen(torch.tensor(lengths), starts, before) if shared and total == tokens else (None, None)
+        return cls(tuple(lengths), starts, tuple(rooms), total, before, *seen)
 
     def to(self, device: torch.device, non_blocking: bool = False) -> Sequences:
-        return replace(self, starts=sent(self.starts, device) if non_blocking else self.starts.to(device))
+        def there(value: Tensor | None) -> Any:
+            return value if value is None else sent(value, device) if non_blocking else value.to(device)
+
+        return replace(self, starts=there(self.starts), keys=there(self.keys), key_starts=there(self.key_starts))
+
+    @cached_property
+    def longest(self) -> int:
+        """Tokens that a token of the longest text may see."""
+        return (
+            max(self.lengths[0], self.shared + max(self.lengths[1:], default=0)) if self.shared else max(self.lengths)
+        )
+
+    @cached_property
+    def last(self) -> Tensor:
+        """The place of each text's last token, ``[n]``."""
+        ends = self.starts[1:].long() if self.is_tight else self.first + torch.tensor(self.lengths)
+        return ends[1:] - 1 if self.shared else ends - 1
 
     @cached_property
     def first(self) -> Tensor:
@@ -108,13 +137,26 @@ class Sequences:
     @cached_property
     def columns(self) -> Tensor:
         """Rows of a table, ``[n, longest]``: the place of each token; past a sequence's end, of some other."""
-        places = self.first[:, None] + torch.arange(max(self.lengths), device=self.starts.device)
-        return places.clamp_(max=sum(self.lengths) - 1)
+        return _table(self.starts, max(self.lengths), sum(self.lengths))
 
     @cached_property
-    def mask(self) -> Tensor:
-        """True where the table has a token, ``[n, longest]``."""
-        return torch.arange(max(self.lengths), device=self.starts.device) < self.starts.diff()[:, None]
+    def key_columns(self) -> Tensor:
+        """The same of the tokens that each sees."""
+        if self.keys is None or self.key_starts is None:
+            return self.columns
+        return self.keys[_table(self.key_starts, self.longest, len(self.keys))]
+
+    def visible(self, first: bool, window: int | None, causal: bool) -> Tensor:
+        """Which of its keys each token of the table sees, ``[n, 1, queries or 1, keys]``; or the first one of each."""
+        ends = (self.starts if self.key_starts is None else self.key_starts).diff()
+        places = torch.arange(self.longest, device=ends.device)
+        mask = (places < ends[:, None])[:, None, None]
+        if window is None and not causal:
+            return mask
+        rows = (
+            torch.arange(1 if first else max(self.lengths), device=ends.device) + (ends - self.starts.diff())[:, None]
+        )
+        return mask & _near(rows, places, window, causal)[:, None]
 
     @cached_property
     def cells(self) -> Tensor:
@@ -127,11 +169,14 @@ class Sequences:
     def runs(self, most: int) -> list[tuple[int, int, int, int]]:
         """Neighbours with equally many places: number of the first, where it begins, how many, and their places.
 
+        What all texts begin with is not among them.
+
         Args:
             most: lengths squared, added up, of those that go together.
         """
-        found, start, number = [], 0, 0
-        for length, group in groupby(self.rooms):
+        skipped = 1 if self.shared else 0
+        found, start, number = [], sum(self.rooms[:skipped]), skipped
+        for length, group in groupby(self.rooms[skipped:]):
             left, together = len(list(group)), max(1, most // (length * length))
             if self.rooms != self.lengths:
                 together = 1 << together.bit_length() - 1  # few shapes: pieces of 1, 2, 4, …
@@ -140,6 +185,22 @@ class Sequences:
                 found.append((number, start, count, length))
                 number, start, left = number + count, start + count * length, left - count
         return found
+
+
+def _seen(lengths: Tensor, starts: Tensor, shared: int) -> tuple[Tensor, Tensor]:
+    """Places of all keys of each sequence, shared ones first, and where those of each begin."""
+    counts = lengths + shared
+    counts[0] = shared
+    ends = counts.cumsum(0)
+    number = torch.arange(len(counts)).repeat_interleave(counts)
+    place = torch.arange(int(ends[-1])) - (ends - counts)[number]
+    places = torch.where(place < shared, place, starts[:-1].long()[number] + place - shared)
+    return places, F.pad(ends, (1, 0)).int()
+
+
+def _table(starts: Tensor, longest: int, total: int) -> Tensor:
+    places = starts[:-1, None].long() + torch.arange(longest, device=starts.device)
+    return places.clamp_(max=total - 1)
 
 
 class AttentionCall(NamedTuple):
@@ -153,6 +214,7 @@ class AttentionCall(NamedTuple):
     dropout: float
     first: bool
     window: int | None = None
+    causal: bool = False
 
 
 def attend(
@@ -165,33 +227,46 @@ def attend(
     first: bool,
     way: Implementation | None = None,
     window: int | None = None,
+    causal: bool = False,
 ) -> Tensor:
     """Attention within each sequence.
 
     Args:
         query: ``[T, H, d]``, or ``[n, H, d]`` with one query for each sequence.
-        key: ``[T, H, d]``.
-        value: ``[T, H, d]``.
+        key: ``[T, H, d]``, or of fewer heads, each of which serves as many neighbours among the queries'.
+        value: like ``key``.
         sequences: ``n`` sequences of ``T`` tokens together.
         scale: factor of the products of query and key.
         dropout: rate at which attention weights are dropped.
         first: whether there is one query for each sequence; there may be more of them, for nothing.
         way: ours, or PyTorch's attention; None for ours where it is known to be faster.
         window: how far a token sees, to both sides; None for the whole sequence.
+        causal: whether it sees none behind it.
 
     Returns:
         Like ``query``; 0 where no sequence is.
     """
-    if window is not None and max(sequences.lengths) <= window + 1:
+    if window is not None and sequences.longest <= window + 1:
         window = None
-    call = AttentionCall(query, key, value, sequences, scale, dropout, first, window)
+    call = AttentionCall(query, key, value, sequences, scale, dropout, first, window, causal)
     if query.device.type == "cpu":
-        return _on_cpu(call, way) if window is None else _by_pytorch(call)
-    if way != "torch" and window is None and _has_kernel(query):
-        longest, starts = max(sequences.lengths), sequences.starts
-        ends = torch.arange(len(starts), dtype=torch.int32, device=starts.device) if first else starts
-        return _Flash.apply(query, key, value, ends, starts, 1 if first else longest, longest, dropout, scale)
+        return _by_pytorch(call) if causal or window is not None else _on_cpu(call, way)
+    if way != "torch" and not (first and window is not None) and _has_kernel(query):
+        return _by_flash(call)
     return _padded(call)
+
+
+def _by_flash(call: AttentionCall) -> Tensor:
+    query, key, value, sequences, scale, dropout, first, window, causal = call
+    starts, key_starts, rows = sequences.starts, sequences.starts, 1 if first else max(sequences.lengths)
+    if sequences.keys is not None and sequences.key_starts is not None:
+        key, value = (states.index_select(0, sequences.keys) for states in (key, value))
+        key_starts = sequences.key_starts
+    if first:
+        starts = torch.arange(len(starts), dtype=torch.int32, device=starts.device)
+    # The kernel lays a sequence's last query beside its last key, and counts windows from there.
+    near = {} if window is None else {"window_size_left": window, "window_size_right": 0 if causal else window}
+    return _Flash.apply(query, key, value, starts, key_starts, rows, sequences.longest, dropout, causal, scale, near)
 
 
 def _has_kernel(query: Tensor) -> bool:
@@ -222,13 +297,16 @@ class _Flash(torch.autograd.Function):
         rows: int,
         columns: int,
         dropout: float,
+        causal: bool,
         scale: float,
+        near: dict[str, int],
     ) -> Tensor:
         output, sums, state, offset, _ = torch.ops.aten._flash_attention_forward(
-            query, key, value, ends, starts, rows, columns, dropout, False, False, scale=scale
+            query, key, value, ends, starts, rows, columns, dropout, causal, False, scale=scale, **near
         )
         ctx.save_for_backward(query, key, value, output, sums, ends, starts, state, offset)
-        ctx.told, ctx.scale, ctx.deterministic = (rows, columns, dropout, False), scale, DETERMINISTIC.get()
+        ctx.told, ctx.named = (rows, columns, dropout, causal), {"scale": scale, **near}
+        ctx.deterministic = DETERMINISTIC.get()
         return output
 
     @staticmethod
@@ -240,26 +318,33 @@ class _Flash(torch.autograd.Function):
             torch.use_deterministic_algorithms(True)
         try:
             found = torch.ops.aten._flash_attention_backward(
-                gradient.contiguous(), *states, output, sums, ends, starts, *ctx.told, state, offset, scale=ctx.scale
+                gradient.contiguous(), *states, output, sums, ends, starts, *ctx.told, state, offset, **ctx.named
             )
         finally:
             torch.use_deterministic_algorithms(before[0], warn_only=before[1])
-        return (*found, *[None] * 6)
+        return (*found, *[None] * 8)
 
 
 def _padded(call: AttentionCall) -> Tensor:
-    query, key, value, sequences, scale, dropout, first, window = call
+    query, key, value, sequences, scale, dropout, first, window, causal = call
     rows = query[:, None] if first else query[sequences.columns]
-    q, k, v = (state.transpose(1, 2) for state in (rows, key[sequences.columns], value[sequences.columns]))
-    mask = sequences.mask[:, None, None, :]
-    if window is not None:
-        mask = mask & _near(mask.shape[3], window, first, mask.device)
+    key, value = (_of_all_heads(states[sequences.key_columns], query.shape[1]) for states in (key, value))
+    q, k, v = (states.transpose(1, 2) for states in (rows, key, value))
+    mask = sequences.visible(first, window, causal)
     seen = F.scaled_dot_product_attention(q, k, v, mask, dropout_p=dropout, scale=scale).transpose(1, 2)
     return seen[:, 0] if first else seen.flatten(0, 1)[sequences.cells]
 
 
+def _of_all_heads(states: Tensor, heads: int) -> Tensor:
+    """Keys or values ``[n, L, heads, d]``, of which several heads may have the same."""
+    count, length, own, size = states.shape
+    if own == heads:
+        return states
+    return states[:, :, :, None].expand(-1, -1, -1, heads // own, -1).reshape(count, length, heads, size)
+
+
 def _on_cpu(call: AttentionCall, way: Implementation | None) -> Tensor:
-    query, key, value, sequences, scale, dropout, first, _ = call
+    query, key, value, sequences, scale, dropout, first, *_ = call
     largest = 1 if first else max(sequences.rooms)
     if is_ours(way, query.dtype, query.shape[1] * largest * max(sequences.rooms), threshold(dropout)):
         runs = sequences.runs(ELEMENTS // query.shape[1])
@@ -269,27 +354,60 @@ def _on_cpu(call: AttentionCall, way: Implementation | None) -> Tensor:
 
 
 def _by_pytorch(call: AttentionCall) -> Tensor:
-    query, key, value, sequences, scale, dropout, first, window = call
+    query, key, sequences, dropout, scale = call.query, call.key, call.sequences, call.dropout, call.scale
+    runs = sequences.runs(1 << 62)
+    if sequences.shared:
+        runs = [(0, 0, 1, sequences.rooms[0]), *runs]
     parts = []
-    for run in sequences.runs(1 << 62):
-        mask = sequences.mask_of(run)
-        if mask is not None:  # of all places of the run
-            mask = F.pad(mask, (run[3] - mask.shape[3], 0), value=True)
-        if window is not None and run[3] > window + 1:
-            near = _near(run[3], window, first, query.device)
-            mask = near if mask is None else mask & near
-            # Places without a token have to see something: nothing reads what becomes of them, but it is a number.
-            mask = mask | ~mask.any(-1, keepdim=True)
-        states = _views(run, query, key, value, first)
-        parts.append(F.scaled_dot_product_attention(*states, mask, dropout_p=dropout, scale=scale))
+    for run in runs:
+        q, k, v = _views(run, query, key, call.value, call.first)
+        if run[0] and sequences.shared:
+            k, v = (_behind(states[: sequences.shared], own) for states, own in ((key, k), (call.value, v)))
+        mask = _mask(call, run, k.shape[2])
+        causal = call.causal and mask is None
+        keys: dict[str, Any] = {
+            "is_causal": causal,
+            "dropout_p": dropout,
+            "scale": scale,
+            "enable_gqa": q.shape[1] != k.shape[1],
+        }
+        parts.append(F.scaled_dot_product_attention(q, k, v, mask, **keys))
     seen = torch.cat([part.transpose(1, 2).flatten(0, 1) for part in parts])
     return seen if len(seen) == len(query) else F.pad(seen, (0, 0, 0, 0, 0, len(query) - len(seen)))
 
 
-def _near(length: int, window: int, first: bool, device: torch.device) -> Tensor:
-    """Which tokens of a sequence each of them sees, or the first one does: ``[length, length]`` or ``[1, length]``."""
-    places = torch.arange(length, device=device)
-    return (places - places[: 1 if first else length, None]).abs() <= window
+def _behind(shared: Tensor, own: Tensor) -> Tensor:
+    """Keys or values ``[n, H, L, d]`` behind those that all texts begin with, ``[P, H, d]``."""
+    return torch.cat([shared.transpose(0, 1).expand(len(own), -1, -1, -1), own], dim=2)
+
+
+def _mask(call: AttentionCall, run: tuple[int, int, int, int], keys: int) -> Tensor | None:
+    """What each token of a run sees; None for all of it, or for what is before it where there are as many keys."""
+    window, length = call.window, run[3]
+    if window is not None and keys <= window + 1:
+        window = None
+    places = torch.arange(keys)
+    rows = places[keys - length :][: 1 if call.first else length]
+    if call.causal:  # places without a token are behind all that have one
+        return None if window is None and keys == length else _near(rows, places, window, causal=True)
+    mask = call.sequences.mask_of(run)
+    if mask is not None:  # of all places of the run
+        mask = F.pad(mask, (length - mask.shape[3], 0), value=True)
+    if window is not None:
+        near = _near(rows, places, window, causal=False)
+        mask = near if mask is None else mask & near
+        # Places without a token have to see something: nothing reads what becomes of them, but it is a number.
+        mask = mask | ~mask.any(-1, keepdim=True)
+    return mask
+
+
+def _near(rows: Tensor, places: Tensor, window: int | None, causal: bool) -> Tensor:
+    """Which places those in some rows see: ``[…, rows, places]``."""
+    before = rows[..., None] - places
+    if causal:
+        return before >= 0 if window is None else (before >= 0) & (before <= window)
+    assert window is not None
+    return before.abs() <= window
 
 
 class _Flat(torch.autograd.Function):

@@ -7,17 +7,17 @@ differ, or ours fail, there is one warning, and the network stays what it was.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from rerank.errors import one_line
-from rerank.kernels.cpu_attention import NAME, use_cheap_attention
 from rerank.kernels.dropout import use_cheap_dropout
-from rerank.kernels.flat import flatten, reads_flat, stop_reading_flat, use_flat_encoder
+from rerank.kernels.flat import flatten, reads_flat, stop_reading_flat, use_flat_decoder, use_flat_encoder
 from rerank.kernels.implementations import Implementation, Implementations, use_implementations
+from rerank.kernels.interface import NAME, use_attention
 from rerank.kernels.products import use_products
 
 log = logging.getLogger("rerank")
@@ -45,26 +45,62 @@ def use_kernels(network: Any, encoder: Any, score: Score, batch: Mapping[str, Te
     name = type(network).__name__
     use_cheap_dropout(network)
     use_products(network)
-    plain = outcome(network, score, batch)
-
-    def differs(install: Callable[[], None], read: Callable[[], Mapping[str, Any]]) -> str | None:
-        use_implementations(network, Implementations.all("own"))
-        try:
-            install()
-            return difference(outcome(network, score, read()), plain)
-        except Exception as error:  # whatever a new release may have moved
-            return f"{type(error).__name__}: {one_line(error)}"
-        finally:
-            use_implementations(network, None)
-
-    before = encoder.config._attn_implementation
-    if why := differs(lambda: use_cheap_attention(encoder), lambda: batch):
+    plain, before = outcome(network, score, batch), encoder.config._attn_implementation
+    if why := _differs(network, score, lambda: use_attention(encoder), lambda: batch, plain):
         log.warning("%s: our attention is not this architecture's (%s); PyTorch's is used, more slowly", name, why)
         if encoder.config._attn_implementation == NAME:
             encoder.set_attn_implementation(before)
-    if why := differs(lambda: use_flat_encoder(network), lambda: _flat(batch, network)):
-        log.warning("%s: reads texts with padding, more slowly: without it, %s", name, why)
-        stop_reading_flat(network)
+    _prove_flat(network, score, lambda: use_flat_encoder(network), [lambda: _flat(batch, network)], plain)
+
+
+def use_flat_kernels(network: Any, score: Score, batch: Mapping[str, Tensor], shared: int) -> None:
+    """Let a decoder read chunks without padding, as far as that gives its own scores and gradients.
+
+    Args:
+        network: a decoder of Hugging Face, in evaluation mode, in float32 on a CPU.
+        score: its scores of a batch, in order.
+        batch: a few padded rows, of lengths that differ.
+        shared: with how many tokens all of them begin.
+    """
+    plain, before = outcome(network, score, batch), network.config._attn_implementation
+    if not use_attention(network):
+        return
+    flat = [lambda: flatten(batch, network), lambda: flatten(batch, network, shared)]
+    _prove_flat(network, score, lambda: use_flat_decoder(network), flat, plain)
+    if not reads_flat(network):
+        network.set_attn_implementation(before)
+
+
+def _prove_flat(
+    network: Any,
+    score: Score,
+    install: Callable[[], object],
+    flat: Sequence[Callable[[], Mapping[str, Any]]],
+    plain: Mapping[str, Tensor],
+) -> None:
+    for read in flat:
+        if why := _differs(network, score, install, read, plain):
+            log.warning("%s: reads texts with padding, more slowly: without it, %s", type(network).__name__, why)
+            stop_reading_flat(network)
+            return
+
+
+def _differs(
+    network: Any,
+    score: Score,
+    install: Callable[[], object],
+    read: Callable[[], Mapping[str, Any]],
+    plain: Mapping[str, Tensor],
+) -> str | None:
+    """Why what is installed does not give the network's own outcome of a batch; None where it does."""
+    use_implementations(network, Implementations.all("own"))
+    try:
+        install()
+        return difference(outcome(network, score, read()), plain)
+    except Exception as error:  # whatever a new release may have moved
+        return f"{type(error).__name__}: {one_line(error)}"
+    finally:
+        use_implementations(network, None)
 
 
 def _flat(batch: Mapping[str, Tensor], network: Any) -> Mapping[str, Any]:

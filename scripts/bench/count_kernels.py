@@ -1,10 +1,10 @@
 """Kernels and waits of a training step on a GPU, counted without one.
 
-    python scripts/bench/count_kernels.py [--hidden 384] [--layers 6] [--lists 8] [--depth 50] [--tokens 270]
-        [--budgets 8192 65536] [--dropout 0.1]
+    python scripts/bench/count_kernels.py [--models BERT ModernBERT decoder] [--losses SmoothINDCG] [--lists 8]
+        [--depths 50] [--tokens 270] [--hidden 384] [--layers 6] [--budgets 8192 65536] [--dropout 0.1]
 
-prints the Markdown table of docs/training.md. The step runs on the meta device, whose tensors have shapes and no
-numbers, and which takes the ways of a GPU (fake CUDA tensors cannot go backwards without CUDA). Every operation that
+prints a Markdown table, as in docs/internals/speed.md. The step runs on the meta device, whose tensors have shapes and
+no numbers, and which takes the ways of a GPU (fake CUDA tensors cannot go backwards without CUDA). Every operation that
 would be launched is counted, and so is every one for which the host would wait: a number that Python reads, a shape
 that depends on values, a copy that is not asynchronous. Casts by autocast are not among them, and nothing is said about
 time.
@@ -18,6 +18,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from itertools import product
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -38,6 +39,10 @@ VIEWS = (
 
 WAITS = ("_local_scalar_dense", "nonzero", "masked_select", "_unique2", "unique_dim", "equal", "item", "is_nonzero")
 """Operations for whose result the host waits."""
+
+
+MAKING = (torch.tensor, torch.as_tensor, torch.asarray)
+"""What makes tensors of lists and arrays."""
 
 
 class Count(TorchDispatchMode):
@@ -89,7 +94,7 @@ class Count(TorchDispatchMode):
 
 
 class _Lists(TorchFunctionMode):
-    """Counts lists and arrays of numbers that become tensors of the device: such a copy is no operation of its own."""
+    """Counts lists and arrays of numbers that become tensors of the device, where such a copy is no operation."""
 
     def __init__(self, waits: list[str]) -> None:
         super().__init__()
@@ -97,12 +102,14 @@ class _Lists(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Count one call."""
+        before = len(self.waits)
         out = func(*args, **(kwargs or {}))
-        made = func in (torch.tensor, torch.as_tensor) and not isinstance(args[0], torch.Tensor)
+        given = args[1] if func is torch.Tensor.new_tensor else args[0] if func in MAKING else None
+        made = given is not None and not isinstance(given, torch.Tensor)
         indexed = func in (torch.Tensor.__getitem__, torch.Tensor.__setitem__) and any(
             isinstance(index, list | np.ndarray) for index in (args[1] if isinstance(args[1], tuple) else [args[1]])
         )
-        if (made and out.is_meta) or (indexed and args[0].is_meta):
+        if len(self.waits) == before and ((made and out.is_meta) or (indexed and args[0].is_meta)):
             self.waits.append("a copy of a list")
         return out
 
@@ -162,24 +169,36 @@ def count_step(
     return count.kernels, count.waits, within[0] if within else len(count.waits)
 
 
-def made(options: argparse.Namespace) -> tuple[Any, Any, Any]:
-    """A random BERT, and lists of random words for it."""
+MODELS = {"BERT": "MiniLM-L6", "ModernBERT": "ModernBERT-base", "decoder": "Qwen3, 8 of 0.6B's 28 layers"}
+"""What can be counted, and whose architecture it has."""
+
+
+def made(kind: str, depth: int, options: argparse.Namespace) -> tuple[Any, Any, Any]:
+    """A random model, a decoder with adapters of rank 16, and lists of random words for it."""
     from models import need_no_arrow, random_model, ready_lists
 
     need_no_arrow()
     from rerank.lists.tokens import Tokens
+    from rerank.models.text.adapter import LoRA
     from rerank.models.text.cross_encoder import CrossEncoder
+    from rerank.models.text.decoder import Decoder
 
-    sizes = {"hidden_size": options.hidden, "num_hidden_layers": options.layers}
-    sizes |= {"num_attention_heads": max(1, options.hidden // 32), "intermediate_size": 4 * options.hidden}
+    heads = max(1, options.hidden // 32)
+    sizes = {"hidden_size": options.hidden, "num_hidden_layers": options.layers, "num_attention_heads": heads}
+    sizes |= {"intermediate_size": 4 * options.hidden, "num_key_value_heads": max(1, heads // 2)}
+    lengths: dict[str, Any] = {"query_length": 32, "document_length": 448, "dropout": options.dropout}
+    model: Any
     with tempfile.TemporaryDirectory() as folder:
-        name = random_model("MiniLM-L6", Path(folder), **sizes)
-        model = CrossEncoder(name, query_length=32, document_length=448, dropout=options.dropout)
-    lists = ready_lists(options.lists, options.depth)
+        name = random_model(MODELS[kind], Path(folder), **sizes)
+        if kind == "decoder":
+            model = Decoder(name, head="hf", template="plain", lora=LoRA(16), **lengths | {"dropout": 0.0})
+        else:
+            model = CrossEncoder(name, **lengths)
+    lists = ready_lists(options.lists, depth)
     rng = np.random.default_rng(0)
     queries = [rng.integers(1000, 20_000, 12) for _ in range(options.lists)]
-    sizes = np.clip(rng.normal(options.tokens - 15, 30, lists.size), 8, 440).astype(int)
-    tokens = Tokens.of(queries, [rng.integers(1000, 20_000, size) for size in sizes])
+    words = np.clip(rng.normal(options.tokens - 15, 30, lists.size), 8, 440).astype(int)
+    tokens = Tokens.of(queries, [rng.integers(1000, 20_000, size) for size in words])
     return model.train(), model.token_inputs(tokens, lists.store.query, lists.store.document), lists
 
 
@@ -188,19 +207,23 @@ def main() -> None:
     parser.add_argument("--hidden", type=int, default=384)
     parser.add_argument("--layers", type=int, default=6)
     parser.add_argument("--lists", type=int, default=8)
-    parser.add_argument("--depth", type=int, default=50)
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=["BERT"])
+    parser.add_argument("--losses", nargs="+", default=["SmoothINDCG"])
+    parser.add_argument("--depths", type=int, nargs="+", default=[50])
     parser.add_argument("--tokens", type=int, default=270, help="mean tokens of a pair")
     parser.add_argument("--budgets", type=int, nargs="+", default=[8192, 65536])
     parser.add_argument("--dropout", type=float, default=0.1)
     options = parser.parse_args()
-    from rerank.losses import SmoothINDCG
+    from rerank.losses import load_all
 
-    print("| tokens of a chunk | kernels | of them attention | waits within the step | at its end |")
-    print("|---|---|---|---|---|")
-    for budget in options.budgets:
-        kernels, waits, before = count_step(*made(options), SmoothINDCG(), budget)
+    known = load_all()
+    print("| model | loss | documents | tokens of a chunk | kernels | attention | waits within the step | at its end |")
+    print("|---|---|---:|---:|---:|---:|---:|---:|")
+    for kind, loss, depth, budget in product(options.models, options.losses, options.depths, options.budgets):
+        kernels, waits, before = count_step(*made(kind, depth, options), known[loss](), budget)
         attention = sum(n for name, n in kernels.items() if "flash" in name or "attention" in name)
-        print(f"| {budget} | {sum(kernels.values())} | {attention} | {before} | {len(waits) - before} |")
+        numbers = depth, budget, sum(kernels.values()), attention, before, len(waits) - before
+        print(f"| {kind} | {loss} | {' | '.join(f'{number:,}' for number in numbers)} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from transformers import AutoModelForSequenceClassification, BertConfig, DistilBertConfig, ModernBertConfig, T5Config
 
 from rerank.kernels import cpu_attention
-from rerank.kernels.cpu_attention import NAME, attention, use_cheap_attention
 from rerank.kernels.dropout import STEPS, Dropout, draw, drop_, threshold, use_cheap_dropout
+from rerank.kernels.interface import NAME, attention, use_attention
 from tests.close import check_close, check_gradients, gradients_of
 from tests.kernels.flat import check
 
@@ -95,8 +95,8 @@ def gradients(output: Tensor, tensors: list[Tensor]) -> list[Tensor]:
 def always(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Lets it do float32 without dropout, too; a list that grows by one with each call."""
     calls: list[int] = []
-    apply = cpu_attention._Padded.apply
-    monkeypatch.setattr(cpu_attention._Padded, "apply", lambda *args: calls.append(1) or apply(*args))
+    apply = cpu_attention.Attention.apply
+    monkeypatch.setattr(cpu_attention.Attention, "apply", lambda *args: calls.append(1) or apply(*args))
     monkeypatch.setattr(cpu_attention, "FASTER", (torch.bfloat16, torch.float32))
     return calls
 
@@ -142,7 +142,7 @@ def test_with_dropout_it_is_its_formula(name: str) -> None:
 def test_it_stands_in_where_pytorchs_is_slow(
     kind: torch.dtype, dropout: float, training: bool, ours: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cpu_attention._Padded, "apply", lambda query, *_: query)
+    monkeypatch.setattr(cpu_attention.Attention, "apply", lambda query, *_: query)
     tensors = states(kind)
     rate = dropout if training else 0.0  # as Transformers passes it
     found, _ = attention(Layer().train(training), *tensors, None, dropout=rate)
@@ -161,7 +161,7 @@ def test_it_stands_in_where_pytorchs_is_slow(
     ids=lambda asked: next(iter(asked)),
 )
 def test_what_it_does_not_know_is_left_to_pytorch(asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cpu_attention._Padded, "apply", lambda *_: pytest.fail("it took over"))
+    monkeypatch.setattr(cpu_attention.Attention, "apply", lambda *_: pytest.fail("it took over"))
     tensors = [tensor.detach() for tensor in states(torch.bfloat16)]
     attention(Layer(), *tensors, **({"attention_mask": None} | asked))
     attention(nn.Module(), *tensors, None)  # causal unless it says that it is not
@@ -222,7 +222,7 @@ def test_models_score_and_learn_as_before(config: object, always: list[int]) -> 
 
     before = found(copy.deepcopy(network).double())
     use_cheap_dropout(network)
-    use_cheap_attention(network)
+    use_attention(network)
     after = found(network)
     assert len(always) == 2, "a layer each"
     check_close(after[0], before[0])
@@ -241,5 +241,5 @@ def test_a_learned_bias_of_positions_stays() -> None:
     tokens = {"input_ids": torch.cat([torch.randint(2, 99, (3, 20)), torch.ones(3, 1, dtype=torch.int64)], 1)}
     with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
         before = network(**tokens).logits
-        use_cheap_attention(network)
+        use_attention(network)
         torch.testing.assert_close(network(**tokens).logits, before, rtol=1e-2, atol=1e-2)

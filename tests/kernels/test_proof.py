@@ -13,9 +13,9 @@ from transformers.models.bert import modeling_bert
 from transformers.models.distilbert import modeling_distilbert
 
 from rerank.kernels import flat, flat_attention
-from rerank.kernels.cpu_attention import NAME
 from rerank.kernels.flat import flatten, reads_flat
 from rerank.kernels.implementations import Implementations, implementations_of
+from rerank.kernels.interface import NAME
 from rerank.kernels.proof import works_here
 from rerank.lists import Lists
 from rerank.models.score import score_lists

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from transformers import AutoTokenizer, ModernBertConfig, ModernBertForSequenceClassification
 
 from rerank import losses
 from rerank.lists import Lists
+from rerank.models.text.adapter import LoRA
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.text.decoder import Decoder
 from scripts.bench.count_kernels import Count, count_step
@@ -47,6 +50,31 @@ def test_copies_of_lists_are_seen() -> None:
     assert count.waits == ["a copy of a list"] * 3
 
 
+@pytest.mark.parametrize(
+    "wait",
+    [
+        lambda there: float(there.sum()),
+        lambda there: there[0].item(),
+        lambda there: bool(there.any()),
+        lambda there: there.cpu(),
+        lambda there: there.to("cpu", torch.float64),
+        lambda there: torch.zeros(3).to(there.device),
+        lambda there: torch.from_numpy(np.zeros(3)).to(there.device),
+        lambda there: there.copy_(torch.zeros(3)),
+        lambda there: torch.tensor([1.0], device=there.device),
+        lambda there: torch.as_tensor(np.zeros(2), device=there.device),
+        lambda there: torch.asarray([1], device=there.device),
+        lambda there: there.new_tensor([2.0, 3.0]),
+        lambda there: there[[0, 1]],
+        lambda there: there[np.array([0, 1])],
+    ],
+)
+def test_every_kind_of_wait_is_seen_once(wait: Callable[[torch.Tensor], object]) -> None:
+    with Count() as count:
+        wait(torch.zeros(3, device="meta"))
+    assert len(count.waits) == 1
+
+
 @pytest.mark.parametrize("mode", ["full", "cached"])
 @pytest.mark.parametrize(
     "name", ["SmoothINDCG", "ApproxNDCG", "NeuralNDCG", "LambdaLoss", "RankNet", "ListMLE", "ListNet"]
@@ -81,12 +109,14 @@ def test_a_mean_of_states_is_taken_without_a_wait(lists: Lists, tiny_model: Path
     assert waits[:within] == []
 
 
-def test_a_decoder_copies_no_list(lists: Lists, tmp_path: Path) -> None:
-    """Of its chunks the host waits for one number each: Transformers looks at positions to choose a mask."""
+@pytest.mark.parametrize("template", ["plain", "qwen3-reranker"])
+@pytest.mark.parametrize("lora", [None, LoRA(rank=2)])
+def test_a_decoder_waits_for_nothing(template: str, lora: LoRA | None, lists: Lists, tmp_path: Path) -> None:
+    """With a common beginning that is there once, too."""
     folder = make_decoder(tmp_path / "model")
-    model: Any = Decoder(str(folder), template="plain", query_length=8, document_length=24).train()
-    _, waits, within = count_step(model, model.inputs(lists), lists, losses.ListNet(), 300)
-    assert set(waits[:within]) == {"a number"}
+    model: Any = Decoder(str(folder), template=template, lora=lora, query_length=8, document_length=24).train()
+    kernels, waits, within = count_step(model, model.inputs(lists), lists, losses.ListNet(), 1000)
+    assert waits[:within] == [] and kernels["_flash_attention_backward"] > 1
 
 
 def test_larger_chunks_are_fewer_kernels(lists: Lists, folder: Path) -> None:

@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from types import MethodType
 from typing import Any, Literal, cast
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 from rerank.errors import UserError
-from rerank.kernels.implementations import Implementations
+from rerank.kernels.flat import flatten, reads_flat
+from rerank.kernels.frozen import hold_frozen
+from rerank.kernels.implementations import Implementations, Kernels
+from rerank.kernels.precision import Precision, type_of
+from rerank.kernels.proof import use_flat_kernels
 from rerank.lists.tokens import Around, Side, encode
 from rerank.models.base import drawn_from
 from rerank.models.text.adapter import BASE as NAME
 from rerank.models.text.adapter import CONFIG, LoRA, adapted, base_of, save_adapter, with_adapter
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.text.head import keep_float32
-from rerank.models.text.long import Long
+from rerank.models.text.kernels import faster_on_gpu
+from rerank.models.text.long import Long, score_rows
 from rerank.models.text.network import (
     IDENTITY,
     check_found,
@@ -32,6 +39,7 @@ from rerank.models.text.network import (
     read_tokenizer,
     reading,
 )
+from rerank.models.text.pairs import SHARED
 from rerank.models.text.part import Loaded, Spec, TextPart
 from rerank.models.text.prompt import Prompt
 from rerank.models.text.start import Start
@@ -116,6 +124,8 @@ class DecoderPart(TextPart):
             network.register_buffer("answers", torch.tensor(self._answers()), persistent=False)  # moves with it
             _check_answers(network, folder)
         network.forward = MethodType(_classify if self.head == "hf" else _compare, network)  # a deep copy has its own
+        if config.model_type != T5:
+            use_flat_kernels(network, partial(score_rows, network, long="truncate"), *_probe(config))
         if self.lora is not None:
             kind = "SEQ_2_SEQ_LM" if config.model_type == T5 else "SEQ_CLS" if self.head == "hf" else "CAUSAL_LM"
             self.adapter = adapted(network, self.lora, kind)
@@ -160,7 +170,10 @@ class DecoderPart(TextPart):
         return bool(loaded.missing)
 
     def implementations(self, loaded: Loaded, device: torch.device, kind: torch.dtype) -> Implementations:
-        return Implementations.all("torch")  # attention from left to right is PyTorch's own
+        if device.type == "cpu" or not reads_flat(loaded.network):
+            return Implementations.all("torch")  # attention from left to right is PyTorch's own
+        batch, shared = _probe(loaded.network.config)
+        return faster_on_gpu(loaded.network, flatten(batch, loaded.network, shared), device, kind)
 
     def initial_hashes(self) -> dict[str, str]:
         own = super().initial_hashes()
@@ -175,6 +188,7 @@ class DecoderPart(TextPart):
     def merged(self) -> Any:
         if self.adapter is None:
             raise UserError(f"{self.spec.name}: has no adapter to merge")
+        hold_frozen(self.adapter, torch.float32)
         network, self.adapter = self.adapter.merge_and_unload(), None
         network.requires_grad_(True)
         if self.head == "hf":
@@ -246,6 +260,11 @@ class Decoder(CrossEncoder):
 
     part: DecoderPart
 
+    def settle(self, precision: Precision, kernels: Kernels = "auto") -> Implementations:
+        if self.part.adapter is not None:
+            hold_frozen(self.network, type_of(precision))
+        return super().settle(precision, kernels)
+
     @staticmethod
     def knows(name: str) -> bool:
         """Whether this is an adapter's folder, or a decoder on the hub whose prompt is known."""
@@ -296,22 +315,20 @@ def _opening(network: Any, ids: Tensor, mask: Tensor) -> Tensor:
     return said * network.model_dim**-0.5 if network.config.scale_decoder_outputs else said
 
 
-def _last(network: Any, ids: Tensor, mask: Tensor) -> Tensor:
+def _last(network: Any, ids: Tensor, mask: Tensor | None, places: Tensor | None) -> Tensor:
     """The state of each row's last token, ``[n, H]``.
 
-    Rows are padded at their ends, where no token of theirs sees it: positions are right and no mask is needed. What all
-    rows begin with is computed once where no gradient is wanted: instructions, and the query where all rows have one.
+    Without a mask the rows are flat. Else they are padded at their ends, where no token of theirs sees it: positions
+    are right, and Transformers needs no mask. What all rows begin with is computed once where no gradient is wanted.
     """
     base, past = network.base_model, None
+    if mask is None:
+        return base(input_ids=ids, position_ids=places).last_hidden_state[:, 0]
     if shared := _shared(ids, mask) if torch.is_inference_mode_enabled() and not base.training else 0:
         past = base(input_ids=ids[:1, :shared], use_cache=True).past_key_values
         past.batch_repeat_interleave(len(ids))
     states = base(input_ids=ids[:, shared:], past_key_values=past, use_cache=past is not None).last_hidden_state
     return states[torch.arange(len(ids), device=ids.device), mask.sum(1) - shared - 1]
-
-
-SHARED = 1 / 8
-"""Share of a chunk's tokens from which on it pays to compute a common beginning once; attention is slower then."""
 
 
 def _shared(ids: Tensor, mask: Tensor) -> int:
@@ -320,15 +337,31 @@ def _shared(ids: Tensor, mask: Tensor) -> int:
     return found if (found := int(same)) * (len(ids) - 1) >= SHARED * ids.numel() else 0
 
 
-def _classify(network: Any, input_ids: Tensor, attention_mask: Tensor) -> Any:
+def _probe(config: Any) -> tuple[dict[str, Tensor], int]:
+    """Two short texts, padded, and with how many tokens both begin: a large model reads all its weights for a pass."""
+    drawn = np.random.default_rng(0).permutation(min(config.get_text_config().vocab_size, 1000))
+    ids = torch.from_numpy(np.stack([drawn[:9], drawn[9:18]]))
+    ids[1, :2] = ids[0, :2]
+    return {"input_ids": ids, "attention_mask": (torch.arange(9) < torch.tensor([[4], [9]])).long()}, 2
+
+
+def _classify(
+    network: Any, input_ids: Tensor, attention_mask: Tensor | None = None, position_ids: Tensor | None = None
+) -> Any:
     """Scores as ``.logits``, ``[n, 1]``, by the classifier's layer."""
-    return SequenceClassifierOutput(logits=network.score(_last(network, input_ids, attention_mask)))
+    return SequenceClassifierOutput(logits=network.score(_last(network, input_ids, attention_mask, position_ids)))
 
 
-def _compare(network: Any, input_ids: Tensor, attention_mask: Tensor) -> Any:
+def _compare(
+    network: Any, input_ids: Tensor, attention_mask: Tensor | None = None, position_ids: Tensor | None = None
+) -> Any:
     """Scores as ``.logits``, ``[n, 1]``: of the vocabulary's logits only those that count are computed, in float32."""
-    read = _opening if network.config.model_type == T5 else _last
-    state, layer = read(network, input_ids, attention_mask), network.get_output_embeddings()
+    if network.config.model_type == T5:
+        assert attention_mask is not None
+        state = _opening(network, input_ids, attention_mask)
+    else:
+        state = _last(network, input_ids, attention_mask, position_ids)
+    layer = network.get_output_embeddings()
     with torch.autocast(state.device.type, enabled=False):
         bias = None if layer.bias is None else layer.bias[network.answers].float()
         logits = F.linear(state.float(), layer.weight[network.answers].float(), bias)

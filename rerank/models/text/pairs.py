@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rerank.kernels.flat import flatten, lay, on_cpu
+from rerank.kernels.flat import can_share, flatten, lay, on_cpu
 from rerank.kernels.packing import fill
 from rerank.lists.tokens import Tokens
 from rerank.models.base import Inputs, InputsOf
@@ -15,6 +15,10 @@ from rerank.storage.arrow import Array, ranges
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+
+SHARED = 1 / 8
+"""Share of a chunk's tokens from which on it pays to have a common beginning once; attention is slower then."""
 
 
 class PairInputs(Inputs):
@@ -47,10 +51,25 @@ class PairInputs(Inputs):
         query, document = self.query[rows], self.document[rows]
         lengths = np.stack([self.query_lengths[query], self.document_lengths[document]], axis=1)
         ids, types = self.template.end_to_end(self.queries.take(query), self.documents.take(document), lengths)
+        shared = self._shared(query, lengths) if can_share(network) else 0
         tokens = {"input_ids": ids} | ({} if types is None else {"token_type_ids": types})
         totals = lengths.sum(1) + self.template.special
         places = torch.from_numpy(ranges(np.zeros_like(totals), totals))
-        return lay({n: torch.from_numpy(v) for n, v in tokens.items()}, places, torch.from_numpy(totals), network)
+        laid = {name: torch.from_numpy(values) for name, values in tokens.items()}
+        return lay(laid, places, torch.from_numpy(totals), network, shared)
+
+    def _shared(self, query: Array, lengths: Array) -> int:
+        """With how many tokens all pairs begin, where that pays; each of them has a token that is its own.
+
+        Args:
+            query: ``[n]`` the row of each pair's query.
+            lengths: ``[n, 2]`` tokens of each query and document.
+        """
+        totals, same = lengths.sum(1) + self.template.special, len(self.template.prefix)
+        if (query == query[0]).all():
+            same += int(lengths[0, 0]) + len(self.template.middle)
+        same = min(same, int(totals.min()) - 1)
+        return same if same * (len(query) - 1) >= SHARED * totals.sum() else 0
 
     def join(self, queries: list[Array], documents: list[Array]) -> dict[str, Tensor]:
         """Rows of queries with documents, or with chunks of them."""

@@ -1,0 +1,90 @@
+"""One attention for all architectures that leave the choice to Transformers' interface.
+
+Of padded texts it is ours where that is faster, else PyTorch's. Of texts that lie end to end it is
+:mod:`rerank.kernels.flat_attention`, with the windows, causal masks and heads that share keys of whoever asks.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rerank.kernels.cpu_attention import Attention, is_ours
+from rerank.kernels.dropout import threshold
+from rerank.kernels.flat import SEEN
+from rerank.kernels.flat_attention import attend
+from rerank.kernels.implementations import implementation_of
+
+NAME = "rerank"
+"""The name under which Transformers finds it."""
+
+HARMLESS = {"is_causal", "sliding_window", "position_ids", "output_attentions", "output_hidden_states", "return_dict"}
+"""What Transformers says beside the mask, and the mask has already, or is read here."""
+
+
+def attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    **others: Any,
+) -> tuple[Tensor, None]:
+    """Attention as Transformers calls it; PyTorch's own where that is faster, or more is asked than is known here.
+
+    Raises:
+        NotImplementedError: of texts end to end, where there is no other.
+    """
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+    states, device = [query, key, value], query.device.type
+    if torch.is_autocast_enabled(device):  # as PyTorch's own does
+        states = [state.to(torch.get_autocast_dtype(device)) for state in states]
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    steps = threshold(dropout) if module.training else 0
+    way = implementation_of(module, steps > 0)
+    more = {name for name, said in others.items() if said is not None and said is not False} - HARMLESS
+    causal = others.get("is_causal")
+    causal = getattr(module, "is_causal", True) if causal is None else causal
+    if (sequences := SEEN.get()) is not None:
+        if more:
+            raise NotImplementedError(f"attention with {', '.join(sorted(more))}")
+        window = others.get("sliding_window")
+        near = None if window is None else window - 1  # Transformers counts the token itself
+        rate = dropout if module.training else 0.0
+        q, k, v = (state[0].transpose(0, 1) for state in states)
+        return attend(q, k, v, sequences, scale, rate, False, way, near, causal)[None], None
+    elements = query.shape[1] * query.shape[2] * key.shape[2]
+    known = not causal and not more and _plain(states, attention_mask)
+    if not (known and is_ours(way, states[0].dtype, elements, steps)):
+        return sdpa_attention_forward(
+            module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **others
+        )
+    return Attention.apply(*states, attention_mask, scale, steps).transpose(1, 2).contiguous(), None
+
+
+def _plain(states: list[Tensor], mask: Tensor | None) -> bool:
+    """Whether every token attends to every token that a boolean mask lets it see, on a CPU, with heads of its own."""
+    query, key, _ = states
+    return (
+        query.device.type == "cpu"
+        and len({state.dtype for state in states}) == 1
+        and query.shape[:2] == key.shape[:2]
+        and (mask is None or (mask.dtype == torch.bool and mask.dim() == 4))
+    )
+
+
+def use_attention(network: Any) -> bool:
+    """Let a Transformers model attend by :func:`attention`, if its architecture leaves the choice; whether it does."""
+    from transformers import AttentionInterface
+    from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
+
+    if network.config._attn_implementation == "sdpa":
+        AttentionInterface.register(NAME, attention)
+        AttentionMaskInterface.register(NAME, sdpa_mask)
+        network.set_attn_implementation(NAME)
+    return bool(network.config._attn_implementation == NAME)
