@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Sequence
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any, Literal
 
@@ -507,6 +508,8 @@ def run(argv: Sequence[str]) -> None:
     else:
         name, *words = argv
         page = PAGES.get(name, EMPTY)
+        if page.plain and not words and signature(COMMANDS[name]).parameters[page.plain].default is Parameter.empty:
+            raise UserError(f"FOLDER: needed; see rerank {name} --help")
         if page.plain and words and not words[0].startswith("-"):
             words[0] = f"--{page.plain}={words[0]}"
         call(COMMANDS[name], words, page)

@@ -10,7 +10,7 @@ from rerank.evaluation.significance import ROUNDING
 from rerank.storage.arrow import Array
 
 LEVEL = 0.005
-"""The chance that a rung stays where none above is better: twenty such ladders keep their first stage nine times in ten."""
+"""The chance that a rung stays where none above is better: of twenty such ladders all keep theirs nine times in ten."""
 
 FLIPS, BATCH = 10_000, 1000
 """Draws of signs by which the chance is known, and how many of them are in memory."""
@@ -22,8 +22,8 @@ def kept(values: Sequence[Array]) -> list[bool]:
     With :math:`t_r` the mean difference of rung :math:`r` from the highest that stays, over its standard error, and
     :math:`p_r` the chance of as much where the differences of each query change their sign at random, the next to stay
     is the lowest above whose :math:`p_r` is one that the smallest :math:`p` of all rungs above falls to one time in
-    two hundred, the signs of a query changing for all of them together (Westfall and Young 1993). That is asked again until
-    there is none. So many rungs have many chances, some say nearly the same, and one that few queries judge, whose
+    two hundred, the signs of a query changing for all of them together (Westfall and Young 1993). That is asked again
+    until there is none. So many rungs have many chances, some nearly the same, and one that few queries judge, whose
     :math:`t` is large by chance more often, does not raise the bar for the others.
 
     Args:

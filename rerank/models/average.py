@@ -47,8 +47,10 @@ def average_models(folders: Sequence[str | Path], weights: Sequence[float] | Non
         UserError: fewer than two models, other weights, or models that differ in more than their weights.
     """
     weights = [1 / len(folders)] * len(folders) if weights is None and folders else list(weights or [])
-    if len(folders) < 2 or len(weights) != len(folders):
-        raise UserError(f"models: expected two or more, and a weight for each, not {len(folders)} and {len(weights)}")
+    if len(folders) < 2:
+        raise UserError(f"models: expected two or more, not {len(folders)}")
+    if len(weights) != len(folders):
+        raise UserError(f"weights: expected one for each of the {len(folders)} models, not {len(weights)}")
     if min(weights) < 0 or not math.isclose(sum(weights), 1, abs_tol=1e-6):
         raise UserError(f"weights: expected numbers of at least 0 whose sum is 1, not {', '.join(map(str, weights))}")
     places = [find_averaged(folder) for folder in folders]

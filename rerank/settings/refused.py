@@ -46,7 +46,7 @@ def refused(message: str, options: Sequence[str], classes: Sequence[str]) -> str
         return f"{key}: {expected}"
     if found := re.search(r"arguments are required: (.*)", text):
         keys = found[1].split(", ")  # where there are files, a key need not be an option
-        return f"{', '.join(keys if '--config' in options else map(option, keys))}: needed, and not given"
+        return f"{', '.join(keys if '--config' in options else map(option, keys))}: needed"
     for pattern in (r"[Uu]nrecognized arguments: (\S+)", r"Key '?([\w.]+)'? is not expected"):
         if found := re.search(pattern, text):
             text += nearest("--" + found[1].split("=")[0].lstrip("-"), options)

@@ -110,6 +110,9 @@ def test_the_list_of_commands_fits_80_columns_and_has_each_once() -> None:
         (["retrieve"], "--output, --collection: needed"),
         (["rerank", "--model", "m"], "--lists: needed, unless --stdin is given"),
         (["experiment"], "output, base, methods: needed"),
+        (["lists"], "FOLDER: needed; see rerank lists --help"),
+        (["serve"], "FOLDER: needed"),
+        (["verify"], "FOLDER: needed"),
     ],
 )
 def test_all_that_is_missing_is_named_at_once(

@@ -113,7 +113,7 @@ def test_what_differs_is_refused_in_a_line(tmp_path: Path) -> None:
     wide.save(tmp_path / "w")
     for folders, weights, match in [
         ([first], None, "two or more"),
-        ([first, second], [1.0], "a weight for each"),
+        ([first, second], [1.0], "one for each of the 2 models"),
         ([first, second], [0.5, 0.6], "whose sum is 1"),
         ([first, second], [-0.5, 1.5], "at least 0"),
         ([first, longer], None, "long is 'max', not 'truncate'"),
