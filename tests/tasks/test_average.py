@@ -65,5 +65,5 @@ def test_what_the_models_were_trained_on_is_remembered(tmp_path: Path, made: tup
 
 def test_weights_and_lists_are_not_for_each_other(tmp_path: Path, made: tuple[list[str], Lists, Lists]) -> None:
     folders, _, lists = made
-    with pytest.raises(UserError, match="one or the other"):
+    with pytest.raises(UserError, match="only one of the two"):
         average(folders, str(tmp_path / "average"), weights=[1, 0, 0, 0], lists=lists)
