@@ -63,7 +63,7 @@ CASES: dict[str, tuple[list[str], str]] = {
     ),
     "tuned and set parameters": (
         [*HITS, "beir:DIR/collection/test", "--tune-on", "beir:DIR/collection/test", "--k1", "1.2"],
-        r"k1: --tune-on decides k1 and b",
+        r"k1: --tune-on chooses k1 and b",
     ),
     "a measure of no tuning": (
         [*HITS, "beir:DIR/collection/test", "--tune-measure", "AP"],

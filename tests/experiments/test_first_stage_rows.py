@@ -110,7 +110,7 @@ def test_what_was_chosen_is_beside_its_start(lists: Lists, tmp_path: Path) -> No
     ("changes", "message"),
     [
         ({"methods": {"first stage": {}}}, "'first stage' is the name of another row"),
-        ({"methods": {"A": {}, "A + first stage": {}}, "first_stage": "mix"}, "rename it, or say first_stage: hide"),
+        ({"methods": {"A": {}, "A + first stage": {}}, "first_stage": "mix"}, "rename it, or set first_stage: hide"),
         ({"baseline": "first stage", "first_stage": "hide"}, "baseline: no method 'first stage'"),
     ],
 )
