@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -94,6 +95,23 @@ def trained_in_an_allocation(folder: Path, words: list[str]) -> None:
     script = ["bash", str(ROOT / "configs" / "slurm" / "train.sh"), SCRIPT, *words]
     environment = os.environ | allocation | {"PATH": path, "PYTHONPATH": str(ROOT)}
     subprocess.run(script, cwd=ROOT, env=environment, check=True, timeout=1800)
+
+
+def test_slurms_script_hands_on_its_cores_and_asks_for_time_to_write_a_checkpoint(tmp_path: Path) -> None:
+    """srun takes cores from a variable that sbatch does not set; the signal comes before the limit, not with it."""
+    srun = tmp_path / "srun"
+    srun.write_text('#!/bin/bash\necho "$SRUN_CPUS_PER_TASK"\nprintf "%s\\n" "$@"\n')
+    srun.chmod(0o755)
+    script = ROOT / "configs" / "slurm" / "train.sh"
+    allocation = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_CPUS_PER_TASK": "64", "SLURM_JOB_ID": "1"}
+    done = subprocess.run(
+        ["bash", script, "a b"], env=os.environ | allocation, capture_output=True, text=True, check=True
+    )
+    lines = done.stdout.splitlines()
+    assert (lines[0], lines[-1]) == ("64", "a b")
+    for name, told in {"train": r"TERM@(\d+)", "experiment": r"B:TERM@(\d+)"}.items():
+        text = (script.parent / f"{name}.sh").read_text()
+        assert int(re.findall(rf"(?m)^#SBATCH --signal={told}$", text)[0]) >= 120
 
 
 @pytest.mark.slow
