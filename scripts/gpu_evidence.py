@@ -573,7 +573,7 @@ def features(here: Here) -> Iterator[str]:
 
 def counted(here: Here) -> Iterator[str]:
     """Kernels and waits of a training step, counted on the meta device."""
-    small = ["--lists", "2", "--depth", "6", "--layers", "2", "--hidden", "64", "--budgets", "1024"]
+    small = ["--lists", "2", "--depths", "6", "--layers", "2", "--hidden", "64", "--budgets", "1024"]
     words = [sys.executable, str(ROOT / "scripts" / "bench" / "count_kernels.py"), *(small if here.dry else [])]
     yield subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True).stdout
 
