@@ -33,7 +33,7 @@ class Published:
 
     Attributes:
         source: where they come from, for the caption.
-        rows: numbers by method, one per measure of the table, null if there is none.
+        rows: numbers by method, one per measure of the table, None if there is none.
     """
 
     source: str
@@ -51,9 +51,9 @@ class Figure:
             values that validation chooses for each fold and seed.
         lines: for ``search``, what the lines stand for: ``methods``, ``measures``, or the values of another searched
             key.
-        measures: measures to show, separated by spaces; null takes the one that the search chooses by, or those of the
+        measures: measures to show, separated by spaces; None takes the one that the search chooses by, or those of the
             table. ``curves`` show the monitor.
-        methods: methods to show; null shows all.
+        methods: methods to show; None shows all.
     """
 
     kind: Literal["search", "methods", "curves"]
@@ -85,13 +85,13 @@ class ExperimentConfig:
             with it, with the weight that validation chose; ``hide`` leaves both out.
         folds: values of ``data.fold``; none if the data has no folds.
         seeds: values of ``seed``; the table has their mean.
-        trials: points tried per search by Optuna's TPE where the full grid has more; null tries the full grid.
-        select: validation measure that picks the point of a search; null takes the monitor.
+        trials: points tried per search by Optuna's TPE where the full grid has more; None tries the full grid.
+        select: validation measure that picks the point of a search; None takes the monitor.
         measures: measures of the table, on test lists, separated by spaces.
         empty: what a query without relevant documents scores on test: 0 as trec_eval, 1, or drop to leave it out.
         spread: the number after ± in the table: the standard error over folds (over seeds, if there is one fold), or
             the half-width of the 95 % interval by Student's t.
-        baseline: the method to test the others against, or ``first stage``; null tests against the best of each column.
+        baseline: the method to test the others against, or ``first stage``; None tests against the best of each column.
         pairs: compare every row with the ``baseline``, or ``all`` rows with each other.
         groups: groups of methods, by name. Each is represented by its best method on validation, and all groups are
             compared with each other.
@@ -107,9 +107,9 @@ class ExperimentConfig:
         published: numbers to print beside ours.
         figures: figures to draw, by name.
         keep: a file (``.jsonl.xz``) for the results of finished cells (measures, values per query). It is read at the
-            start, so that no cell in it is trained again, and written as cells finish. Null keeps them in ``output``.
-        jobs: cells trained side by side; null takes one per core, or one per GPU if there are any. They share the
-            cores as threads, unless OMP_NUM_THREADS says how many each has. On a cluster this is the maximum; null uses
+            start, so that no cell in it is trained again, and written as cells finish. None keeps them in ``output``.
+        jobs: cells trained side by side; None takes one per core, or one per GPU if there are any. They share the
+            cores as threads, unless OMP_NUM_THREADS says how many each has. On a cluster this is the maximum; None uses
             all the room there is, as machines join and leave.
         engine: ``local`` trains in processes on this machine; ``ray`` on a Ray cluster (that of RAY_ADDRESS, if set),
             whose machines see the same disk.

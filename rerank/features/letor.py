@@ -66,7 +66,7 @@ class LetorData(Data):
                 the beginning of their names, such as ``DIR/set1`` for Yahoo's ``set1.train.txt``.
             fold: the fold, where the folder has folds.
             train: training file, in the place of ``path``.
-            validation: validation file; null keeps a share of the training queries back.
+            validation: validation file; None keeps a share of the training queries back.
             test: file to measure the best model on, once, at the end.
             validation_share: share of the training queries kept back where there is no validation file (a quarter of
                 Istella's gives the 60/20/20 of the NeuralNDCG paper); 0 for no validation.

@@ -176,7 +176,7 @@ class SignedLog1p(Normaliser):
         """Choose the features.
 
         Args:
-            columns: which features, counted from 1 as in the files; null for all.
+            columns: which features, counted from 1 as in the files; None for all.
         """
         if columns is not None and (not columns or min(columns) < 1 or len(set(columns)) < len(columns)):
             raise UserError(f"columns must be distinct numbers from 1, not {columns}")

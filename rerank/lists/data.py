@@ -80,7 +80,7 @@ class ListsData(Data):
 
         Args:
             train: lists folder to train on, or several, whose lists are mixed; ``lists/part-*`` is all that it fits.
-            validation: lists folder to validate on; null keeps a share of the training queries back.
+            validation: lists folder to validate on; None keeps a share of the training queries back.
             test: lists folder to measure the best model on, once, at the end.
             validation_share: share of the judged training queries kept back where no validation folder is named.
             depth: candidates reranked per validation and test query.
@@ -88,7 +88,7 @@ class ListsData(Data):
                 Validation lists are kept back from the judged queries; where there are none, nothing is validated, and
                 the last epoch's model is kept.
             weights: of several training folders, how many times a pass goes over the lists of each: 2 shows them
-                twice, 0.5 another half of them in each pass; null shows all once.
+                twice, 0.5 another half of them in each pass; None shows all once.
             groups: ``auto`` keeps queries of nearly equal text, or with a relevant document in common, on one side when
                 a share is kept back (see :func:`rerank.lists.neighbours.query_groups`); ``none`` those of one text.
         """

@@ -84,7 +84,7 @@ class FoldsData(Data):
             depth: candidates reranked per validation and test query.
             assignment: which query is in which fold: a JSON list of lists of query ids, a folder with CEDR's
                 ``f1.test.run``, ``f2.test.run``, …, or an ir_datasets id with folds below it, such as
-                ``disks45/nocr/trec-robust-2004``; null draws them by the seed.
+                ``disks45/nocr/trec-robust-2004``; None draws them by the seed.
             groups: ``auto`` draws queries of nearly equal text, or with a relevant document in common, into one fold
                 (see :func:`rerank.lists.neighbours.query_groups`); ``none`` those of one text.
         """

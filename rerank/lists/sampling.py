@@ -73,7 +73,7 @@ class Full(Sampler):
         """Set the depth.
 
         Args:
-            depth: candidates per list; null takes all that the list has.
+            depth: candidates per list; None takes all that the list has.
         """
         self.depth = depth
 

@@ -29,7 +29,7 @@ class Term:
         target: ``grades`` for the judgments, else the name of a column: a teacher's scores, clicks, any number per
             candidate. Candidates without one (NaN) are left out of this term.
         weight: how much the term counts; a number, or a schedule over the training.
-        scaling: transforms the column's values first, list by list; null takes them as they are.
+        scaling: transforms the column's values first, list by list; None takes them as they are.
 
     Raises:
         UserError: a negative weight, or a scaling of grades.

@@ -80,12 +80,13 @@ def help_page(prog: str, about: str, actions: Sequence[Action], required: Collec
 def plain_text(text: str) -> str:
     """A docstring's text as a terminal shows it: without reStructuredText's marks, and with a shell's words.
 
-    >>> plain_text("a ``lists`` folder of :class:`Lists`; null takes all.")
+    >>> plain_text("a ``lists`` folder of :class:`Lists`; None takes all.")
     'a lists folder of Lists; default: all.'
     """
     text = " ".join(re.sub(r":\w+:`~?([^`]*)`", r"\1", text).replace("``", "").split())
-    text = re.sub(r"\bnull takes ", "default: ", text.replace("Null takes ", "Default: "))
-    return re.sub(r"\b[Nn]ull (?=\w)", "without it ", text)
+    text = re.sub(r"(^|\. )(?:None|Null) takes ", r"\1Default: ", text)
+    text = re.sub(r"\b(?:None|null) takes ", "default: ", text)
+    return re.sub(r"\b(?:None|[Nn]ull) (?=\w)", "without it ", text)
 
 
 def _written(action: Action, plain: str | None, in_files: bool) -> str:

@@ -55,7 +55,7 @@ def average(
     Args:
         models: folders of models that differ in nothing but their weights.
         output: the folder to make.
-        weights: of the models, at least 0, in sum 1; null takes equal ones, or those that are best on ``lists``.
+        weights: of the models, at least 0, in sum 1; None takes equal ones, or those that are best on ``lists``.
         lists: judged lists to choose the weights on: of validation, never of test.
         measure: the measure that the choice maximises.
 

@@ -60,8 +60,8 @@ def calibrate(
         model: the ranker's folder, or its name on the hub.
         lists: judged lists that it was not trained on.
         grade: the lowest grade that counts as relevant.
-        output: folder to make; null writes into the model's own.
-        depth: candidates per query that take part, as many as will be reranked; null takes all.
+        output: folder to make; None writes into the model's own.
+        depth: candidates per query that take part, as many as will be reranked; None takes all.
         test: other judged lists, to measure on what was promised.
 
     Returns:

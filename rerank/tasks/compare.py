@@ -60,7 +60,7 @@ def compare(
         lists: judged lists, such as those of validation: what is chosen on test lists has no test left.
         models: trained or published rankers (folders, or names on the hub), columns of the lists, and addresses of
             servers that answer as Cohere's and Jina's do, such as http://127.0.0.1:8000/rerank.
-        depths: how many candidates are reordered; null takes 10, 20, 50 and 100, as far as the lists go.
+        depths: how many candidates are reordered; None takes 10, 20, 50 and 100, as far as the lists go.
         measure: the measure.
         budget_ms: milliseconds that a query may take; a sentence says what is best within them.
         output: folder for compare.txt and compare.json.

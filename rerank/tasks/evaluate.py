@@ -47,7 +47,7 @@ def evaluate(
             names of its columns.
         measures: measures in the notation of ir-measures, separated by spaces.
         baseline: the run to test the others against, by its file or its name.
-        tests: significance tests on the values per query; null runs all of them.
+        tests: significance tests on the values per query; None runs all of them.
         correction: how p-values are corrected for the number of comparisons in the table.
         empty: what a query without relevant documents scores: 0 as in trec_eval, 1, or drop to leave it out.
         trained_on: lists folders or judgments that the models were trained on: shows the queries with a relevant

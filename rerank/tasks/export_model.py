@@ -66,8 +66,8 @@ def export_model(
             lists/test --formats onnx onnx-int8 --output exported.
         output: folder to make: the model, its card, and onnx/model.onnx, onnx/model_qint8_avx512_vnni.onnx,
             openvino/openvino_model.xml, openvino/openvino_model_qint8.xml.
-        formats: onnx, onnx-int8 (weights in int8), openvino, openvino-int8; null takes onnx.
-        depth: candidates per query that are reranked for nDCG@10; null takes all of the list.
+        formats: onnx, onnx-int8 (weights in int8), openvino, openvino-int8; None takes onnx.
+        depth: candidates per query that are reranked for nDCG@10; None takes all of the list.
         force: write int8 even if nDCG@10 falls by more than 0.005, or cannot be measured.
 
     Returns:

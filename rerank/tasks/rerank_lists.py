@@ -46,12 +46,12 @@ def rerank_lists(
     Args:
         model: folder of a trained model, such as runs/x/best.
         lists: lists folder made by ``rerank retrieve``, or a file of feature vectors (LETOR, svmlight).
-        depth: candidates reranked per query; null takes all of the list. Deeper ones are left out.
+        depth: candidates reranked per query; None takes all of the list. Deeper ones are left out.
         first_stage_weight: share of the first stage's scores (z-normalised per query) in the final score, 0 to 1, or
             "tuned" for the share that the model's training found best on its validation lists. A model that was saved
             with a mix needs none.
         precision: arithmetic of the encoder; auto takes bf16 where the hardware is fast at it.
-        token_budget: padded tokens (documents, for feature vectors) per forward pass; null takes the model's own.
+        token_budget: padded tokens (documents, for feature vectors) per forward pass; None takes the model's own.
 
     Returns:
         The run, in each of the processes that ``torchrun`` started.

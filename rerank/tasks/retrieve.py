@@ -49,21 +49,21 @@ def retrieve(
         collection: an ir_datasets id, beir:DIR/SPLIT, files:DIR, trec:DIR, smart:DIR, lucene:NAME or demo; or existing
             lists: hits:FILE, datasets:DIR/SPLIT, rank_llm:FILE. A class of your own is named by its import path,
             my_module.MyCollection, with its argument behind a colon.
-        output: lists folder to make; from Python null keeps the lists in memory.
+        output: lists folder to make; from Python None keeps the lists in memory.
         depth: candidates per query.
         run: run files to take the candidates from, instead of BM25: FILE or NAME=FILE (TREC, MS MARCO, JSONL,
             Parquet); each becomes a column of that name. They are read into memory.
-        search: how BM25 searches; it then does so beside runs, too. Null searches where nothing else is ranked.
+        search: how BM25 searches; it then does so beside runs, too. None searches where nothing else is ranked.
         dense: embedding model (folder, or name on the hub): takes each query's nearest documents by cosine, in a
             column of that name, after looking at all of them.
-        order: the column that orders the lists; null takes rrf, the fused reciprocal ranks, for several runs; for hits,
+        order: the column that orders the lists; None takes rrf, the fused reciprocal ranks, for several runs; for hits,
             score or their first number.
-        queries: queries (JSONL, TSV, TREC topics or a collection); null takes the collection's own. The word titles
+        queries: queries (JSONL, TSV, TREC topics or a collection); None takes the collection's own. The word titles
             (or first-sentences) takes what documents begin with, and takes it away from them; titles:2000 so many.
-        query_fields: fields that make up a query's text: title, desc, narr of TREC topics, keys of JSONL; null takes
+        query_fields: fields that make up a query's text: title, desc, narr of TREC topics, keys of JSONL; None takes
             the title.
-        qrels: judgments (TREC file, BEIR TSV or collection); null takes the collection's own.
-        fields: text fields of a document; null takes all.
+        qrels: judgments (TREC file, BEIR TSV or collection); None takes the collection's own.
+        fields: text fields of a document; None takes all.
         columns: names of the fields of hits, as NAME=FIELD: query=question text=passage.
         add_relevant: add the relevant documents that the first stage missed; only training sees them.
         overwrite: replace an existing folder.

@@ -35,7 +35,7 @@ class Search:
         index: a Lucene index (folder, or name of a prebuilt one) to search, instead of one built here.
         tune_on: a collection whose judged queries are used to choose k1 and b (training queries, never test queries).
         tune_measure: the measure that tuning maximises.
-        threads: threads for indexing and searching; null takes all cores.
+        threads: threads for indexing and searching; None takes all cores.
 
     Raises:
         UserError: a number out of its range, or options that contradict each other.

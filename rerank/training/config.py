@@ -30,7 +30,7 @@ class Optimization:
         decay: decoupled from the gradient (AdamW), or an L2 penalty in it (Adam).
         schedule: constant, falling linearly to 0 over the run, or dropping to a tenth in its second half.
         warmup: share of all steps over which the rates rise linearly from 0.
-        max_grad_norm: longer gradients are scaled down to this norm; null never scales.
+        max_grad_norm: longer gradients are scaled down to this norm; None never scales.
     """
 
     encoder_lr: NotNegative = 2e-5
@@ -57,17 +57,17 @@ class TrainConfig:
         data: where the lists come from.
         model: what scores them.
         loss: what is minimised: a loss of the grades, or Terms, a sum of losses with targets and weights. Networks need
-            one; with null, trees use their own objective.
+            one; with None, trees use their own objective.
         sampler: which candidates of a list a training step sees.
         optimization: how the weights move.
         epochs: passes over the training lists (or rounds of ``steps_per_epoch``) at most.
-        steps_per_epoch: optimizer steps between validations; null passes once over the training lists.
+        steps_per_epoch: optimizer steps between validations; None passes once over the training lists.
         batch_size: lists per optimizer step, over all processes and accumulation steps together.
         micro_batch_size: lists for which a process computes the loss at once; it accumulates its share of a batch in
             pieces of this size, and the gradient does not depend on it, unless the model has batch norm, which
-            normalises over the documents of a piece. Null takes as many as fit ``token_budget`` if their graph is kept,
+            normalises over the documents of a piece. None takes as many as fit ``token_budget`` if their graph is kept,
             else the whole share.
-        token_budget: padded tokens (documents, for feature vectors) per forward pass; null takes the model's own, or
+        token_budget: padded tokens (documents, for feature vectors) per forward pass; None takes the model's own, or
             what fits in memory if that is less. Halved, with a warning, if memory runs out.
         gradient: full keeps the graph of a micro-batch, with whole lists, in memory. cached scores without a graph,
             takes the loss's gradient on the scores and goes through the model again, which needs the memory of one
@@ -82,15 +82,15 @@ class TrainConfig:
         seed: decides every random choice.
         monitor: measure (as ir-measures writes it) that decides which epoch is best.
         epoch_by: decide that by something else, while the monitor is measured all the same: ``loss`` takes the epoch of
-            the lowest mean loss over the validation lists, ``last`` the last one; null takes the monitor.
+            the lowest mean loss over the validation lists, ``last`` the last one; None takes the monitor.
         measures: measures reported for validation and test, separated by spaces.
         test: whether to measure the test lists at the end; turn it off while you are still choosing anything.
         fidelity: whether to log with every validation how close the loss's relaxation is to sorting (rank error,
             sharpness of indicators, gap to the exact measure).
-        patience: epochs (trees, for trees) without a better monitor before training stops; null trains all.
+        patience: epochs (trees, for trees) without a better monitor before training stops; None trains all.
         checkpoint_every: optimizer steps between checkpoints; one is written at the end of an epoch as well, unless the
             last one is only seconds old.
-        tracker: trackers of Accelerate to log to as well, such as [tensorboard] or [wandb, mlflow]; null is TensorBoard
+        tracker: trackers of Accelerate to log to as well, such as [tensorboard] or [wandb, mlflow]; None is TensorBoard
             if it is installed (events are in the run folder), [] is none.
     """
 

@@ -30,7 +30,7 @@ class LoRA:
         rank: rows of ``A``, columns of ``B``.
         alpha: scale of the addition, see above.
         dropout: dropout rate on the input of the additions.
-        targets: the layers, by the end of their names, such as q_proj; null takes all linear ones but the head.
+        targets: the layers, by the end of their names, such as q_proj; None takes all linear ones but the head.
     """
 
     rank: Count = 16

@@ -67,22 +67,22 @@ class CrossEncoder(TextScorer):
         Args:
             name: a model folder or a name on the Hugging Face hub.
             head: ``hf`` is the architecture's own classification head, which other libraries load too; ``cls`` is
-                CEDR's linear layer on the raw CLS vector. Null takes the saved model's own, else ``hf``.
-            query_length: word pieces kept of a query; null takes the saved model's own, else 64.
-            document_length: word pieces kept of a document; null takes the saved model's own. For a cross-encoder that
+                CEDR's linear layer on the raw CLS vector. None takes the saved model's own, else ``hf``.
+            query_length: word pieces kept of a query; None takes the saved model's own, else 64.
+            document_length: word pieces kept of a document; None takes the saved model's own. For a cross-encoder that
                 another library trained this is as many as it has positions for beside the query; an encoder that has
                 no head yet takes 256, and 800 where ``long`` is another than ``truncate``.
-            dropout: every dropout rate of the model while it trains; null keeps the model's own. On a CPU rates are
+            dropout: every dropout rate of the model while it trains; None keeps the model's own. On a CPU rates are
                 rounded to multiples of 1/256, where the bits are cheap.
             long: what becomes of documents beyond the model's positions. ``truncate`` cuts them; the others read equal
                 chunks: ``cls_mean`` scores the mean of their CLS vectors (CEDR), ``max``, ``sum`` and ``first`` are the
                 best chunk's score, the sum of all, the first one's. Chunks are those of the document alone.
-                Null takes the saved model's own, else ``truncate``.
+                None takes the saved model's own, else ``truncate``.
             start: columns of the lists (``bm25``) whose z, times ``w``, is added to the score of the text. A fresh head
-                starts at 0, a head that was trained is kept. Null takes the saved model's own, [] the text part alone.
-            start_depth: candidates of a stored list, from the top, whose mean and deviation make z; null takes the
+                starts at 0, a head that was trained is kept. None takes the saved model's own, [] the text part alone.
+            start_depth: candidates of a stored list, from the top, whose mean and deviation make z; None takes the
                 saved model's own, else 100.
-            start_weight: ``w`` before the first step, of all columns together. Null takes the saved model's own; with a
+            start_weight: ``w`` before the first step, of all columns together. None takes the saved model's own; with a
                 head that was trained without these columns the spread of its scores within training lists; else 0.25.
 
         Raises:

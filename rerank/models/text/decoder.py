@@ -233,16 +233,16 @@ class Decoder(CrossEncoder):
 
         Args:
             name: a model folder or a name on the Hugging Face hub; of an adapter its own.
-            head: ``yes_no`` compares the logits of two tokens, ``hf`` is the architecture's own classifier. Null takes
+            head: ``yes_no`` compares the logits of two tokens, ``hf`` is the architecture's own classifier. None takes
                 the saved model's own; else ``hf`` for a classifier, ``yes_no`` for a language model.
             template: the prompt: the name of one that is shipped (qwen3-reranker, mxbai-rerank-v2,
-                bge-reranker-v2-gemma, monot5, plain), a YAML or JSON file, or its keys. Null takes the saved model's
+                bge-reranker-v2-gemma, monot5, plain), a YAML or JSON file, or its keys. None takes the saved model's
                 own, or that of a model on the hub that is known.
-            instruction: what the model is told to look for; null takes the template's own.
-            lora: train adapters of this kind in place of the weights; null trains the weights, or the adapter that the
+            instruction: what the model is told to look for; None takes the template's own.
+            lora: train adapters of this kind in place of the weights; None trains the weights, or the adapter that the
                 folder has.
-            query_length: word pieces kept of a query; null takes the saved model's own, else 64.
-            document_length: word pieces kept of a document; null takes the saved model's own, else 512.
+            query_length: word pieces kept of a query; None takes the saved model's own, else 64.
+            document_length: word pieces kept of a document; None takes the saved model's own, else 512.
             dropout: see :class:`CrossEncoder`, as for all that follow.
             long: ``truncate``, ``first``, ``max`` or ``sum``.
             start: columns that the scores start from.

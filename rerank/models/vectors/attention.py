@@ -58,7 +58,7 @@ class SelfAttention(FeatureNetwork):
             output: activation of the score.
             normalise: what is done to the features first, in this order.
             columns: what is read of every candidate: names of columns, or of one number of theirs (``features/3``);
-                null is ``features``, what feature files are parsed to.
+                None is ``features``, what feature files are parsed to.
         """
         if width % heads:
             raise UserError(f"model.width {width} must be a multiple of model.heads {heads}")

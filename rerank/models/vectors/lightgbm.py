@@ -75,9 +75,9 @@ class LightGBM(Trees):
             max_bin: the largest number of distinct values to which a feature is rounded.
             truncation_level: ranks from which LambdaMART takes pairs; a little more than the monitor's cut-off is
                 enough.
-            threads: threads; null takes one for every 50,000 documents, up to OMP_NUM_THREADS or the number of cores.
+            threads: threads; None takes one for every 50,000 documents, up to OMP_NUM_THREADS or the number of cores.
             columns: what is read of every candidate: names of columns, or of one number of theirs (``features/3``);
-                null is ``features``, what feature files are parsed to.
+                None is ``features``, what feature files are parsed to.
         """
         super().__init__({name: value for name, value in locals().items() if name not in ("self", "__class__")})
 

@@ -56,16 +56,16 @@ class MLP(FeatureNetwork):
         Args:
             preset: a network of a paper: 1024 (SmoothI), R5, CE5, R4.L, CE4.L (Yu), B64 to B2048 (Bruch) or linear;
                 the other arguments override it.
-            hidden: width of every hidden layer; null is [1024].
-            activation: of the hidden layers; null is relu.
-            batch_norm: before or after the activation of every hidden layer; null is none.
-            input_norm: batch norm over the input; null is no.
-            output: activation of the score; null is none.
+            hidden: width of every hidden layer; None is [1024].
+            activation: of the hidden layers; None is relu.
+            batch_norm: before or after the activation of every hidden layer; None is none.
+            input_norm: batch norm over the input; None is no.
+            output: activation of the score; None is none.
             momentum: weight of a batch in batch norm's running statistics (one minus TensorFlow's momentum).
             dropout: rate behind every hidden layer.
             normalise: normalisers of the features, in this order.
             columns: what is read of every candidate: names of columns, or of one number of theirs (``features/3``);
-                null is ``features``, what feature files are parsed to.
+                None is ``features``, what feature files are parsed to.
         """
         given = {"hidden": hidden, "activation": activation, "batch_norm": batch_norm, "input_norm": input_norm}
         given |= {"output": output}

@@ -64,9 +64,9 @@ class XGBoost(Trees):
             max_bin: the largest number of distinct values to which a feature is rounded.
             pair_method: take pairs with each of the first ``pairs`` ranks, or draw ``pairs`` for every document.
             pairs: how many.
-            threads: threads; null takes one for every 50,000 documents, up to OMP_NUM_THREADS or the number of cores.
+            threads: threads; None takes one for every 50,000 documents, up to OMP_NUM_THREADS or the number of cores.
             columns: what is read of every candidate: names of columns, or of one number of theirs (``features/3``);
-                null is ``features``, what feature files are parsed to.
+                None is ``features``, what feature files are parsed to.
         """
         super().__init__({name: value for name, value in locals().items() if name not in ("self", "__class__")})
 
