@@ -64,7 +64,7 @@ def losses(name: str | None = None) -> str:
     kinds = {key: kind for group in groups.values() for key, kind in group.items()}
     if name is None:
         foot = (
-            "`rerank losses NAME` says what one computes, its parameters and its paper. A loss with a paper's name\n"
+            "`rerank losses NAME` shows what one computes, its parameters and its paper. A loss with a paper's name\n"
             "computes the paper's formula, unless an argument that is ours is given: 'spread' for alpha, tau or\n"
             "strength, half_rank, steady.\n"
             "Every loss also takes reduction='mean' ('sum', 'none')."

@@ -8,7 +8,10 @@ from dataclasses import MISSING, Field, fields
 from itertools import zip_longest
 from typing import Any
 
+from rerank.errors import UserError, nearest
 from rerank.models.load import MODELS, NORMALISERS
+from rerank.settings.named import find_class
+from rerank.settings.parser import make_parser
 from rerank.training.classes import DATA, SAMPLERS, first_lines
 from rerank.training.config import Optimization, TrainConfig
 from rerank.training.configuration import train_parser
@@ -42,8 +45,9 @@ def help_for(argv: Sequence[str]) -> str | None:
         key, dot, last = word.removeprefix("--").rpartition(".")
         if word in ("-h", "--help"):
             return train_parser().format_help() if after == "all" else page()
-        if dot and last == "help" and key in (*KINDS, "loss") and (after is None or after.startswith("-")):
-            return kinds_of(key)
+        if dot and last.partition("=")[0] == "help" and key in (*KINDS, "loss"):
+            name = last.partition("=")[2] or (after if after and not after.startswith("-") else "")
+            return keys_of(key, name) if name else kinds_of(key)
     return None
 
 
@@ -99,6 +103,20 @@ def kinds_of(key: str) -> str:
         return losses()
     lines = [f"  {name:<20} {text.replace('``', '')}" for name, text in first_lines(KINDS[key]).items()]
     return "\n".join([*lines, "", f"rerank train --{key}.help NAME lists the keys of one of them."])
+
+
+def keys_of(key: str, name: str) -> str:
+    """The keys of one class, with their defaults; of a loss its definition."""
+    if key == "loss":
+        from rerank.commands.catalogue import losses
+
+        return losses(name)
+    if "." not in name and name not in KINDS[key]:
+        raise UserError(f"--{key}: there is no {name}{nearest(name, KINDS[key])}; --{key}.help lists them")
+    kind = find_class(name if "." in name else f"{KINDS[key][name]}.{name}", object, key)
+    parser = make_parser(f"train --{key} {name}", kind)
+    parser.add_class_arguments(kind, key, as_group=False)
+    return str(parser.format_help())
 
 
 def _default(key: str) -> str:

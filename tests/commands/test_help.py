@@ -97,6 +97,25 @@ def test_examples_name_options_that_there_are(capsys: pytest.CaptureFixture[str]
                 assert option(key) in text, f"{command} {key}"
 
 
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (["--model.help", "MLP"], ["usage: rerank train --model MLP", "--model.preset", "--model.columns"]),
+        (["--model.help=CrossEncoder"], ["needed", "--model.name", "--model.document_length"]),
+        (["--sampler.help", "Pairs"], ["--sampler.n N", "--sampler.same_query"]),
+        (["--data.help", "FoldsData"], ["--data.lists", "--data.fold"]),
+        (["--loss.help", "LambdaLoss"], ["LambdaLoss(weighting='ndcg2++'", "Source: Wang et al."]),
+    ],
+)
+def test_what_goes_into_a_class_is_explained(
+    words: list[str], shown: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", *words]) == 0
+    text = capsys.readouterr().out
+    assert all(word in text for word in shown), text
+    assert ":class:" not in text and "``" not in text
+
+
 def test_the_list_of_commands_fits_80_columns_and_has_each_once() -> None:
     assert sorted(name for names in COMMAND_GROUPS.values() for name in names) == sorted(COMMANDS)
     assert max(map(len, usage().splitlines())) <= 80
