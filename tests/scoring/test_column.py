@@ -18,6 +18,7 @@ from rerank.models.contract import write_contract
 from rerank.models.score import score_lists
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.vectors.attention import SelfAttention
+from rerank.models.vectors.lightgbm import LightGBM
 from rerank.scoring import parts as scoring
 from rerank.scoring.column import Share, add_model, score_column
 from rerank.scoring.in_sample import TRAINED_ON, remember, shared_queries
@@ -84,6 +85,13 @@ def test_added_documents_change_nothing_for_the_others(tmp_path: Path) -> None:
     np.testing.assert_allclose(
         Lists.open(tmp_path / "lists").column("attention"), score_lists(model, model.inputs(lists), lists), atol=1e-6
     )
+
+
+def test_parts_on_a_gpu_are_larger_by_the_model(cross_encoder: Path) -> None:
+    model = CrossEncoder.load(cross_encoder)
+    assert scoring.pairs_of(model) == scoring.PAIRS
+    assert scoring.pairs_of(model.to("meta")) == scoring.MOST
+    assert scoring.pairs_of(LightGBM()) == scoring.PAIRS
 
 
 KILLED = """
