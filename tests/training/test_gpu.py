@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from rerank.kernels.flat_attention import Sequences, attend
 from rerank.lists import Lists
 from rerank.lists.sampling import Full
 from rerank.lists.tokens import Tokens
@@ -59,6 +60,21 @@ def test_gradients_on_the_gpu_are_those_of_the_cpu(lists: Lists, tiny_model: Pat
         found[device] = {name: p.grad.cpu() for name, p in model.named_parameters() if p.grad is not None}
     for name, gradient in found["cpu"].items():
         torch.testing.assert_close(found["cuda"][name], gradient, rtol=1e-2, atol=1e-4, msg=name)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize(("window", "causal"), [(None, True), (40, True), (40, False)])
+def test_windows_causal_masks_and_heads_that_share_keys(window: int | None, causal: bool, shared: bool) -> None:
+    """FlashAttention in bf16, gradients too, next to attention of padded texts in float32."""
+    sequences = Sequences.of([300, 7, 1, 128, 131], shared=shared and causal).to(torch.device("cuda"))
+    torch.manual_seed(0)
+    states = [torch.randn(567, heads, 64, device="cuda").bfloat16().requires_grad_() for heads in (8, 2, 2)]
+    weights, found = torch.randn(567, 8, 64, device="cuda"), []
+    for way, given in (("own", states), ("torch", [state.float() for state in states])):
+        seen = attend(*given, sequences, 0.125, 0.0, False, way, window, causal)  # type: ignore[arg-type]
+        found.append([seen, *torch.autograd.grad((seen * weights).sum(), states)])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one.float(), other.float(), rtol=0.05, atol=0.02 * float(other.detach().abs().max()))
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
