@@ -29,6 +29,8 @@ PAGES = (
     "docs/python.md",
     "docs/lists.md",
     "docs/training.md",
+    "docs/losses.md",
+    "docs/calibration.md",
 )
 BLOCKS = [
     pytest.param(code, id=f"{page}-{number}")
@@ -132,6 +134,15 @@ def ours(names: dict[str, Any], ranking: Any) -> None:
     assert next(hit["score"] for hit in ranking if hit["corpus_id"] == 1) == pytest.approx(float(same[0]), abs=0.02)
 
 
+def in_range(_: dict[str, Any], value: Any) -> None:
+    assert 0 < float(value) < 1
+
+
+def probabilities(names: dict[str, Any], values: Any) -> None:
+    assert values.shape == (names["lists"].size,) and 0 < values.min() <= values.max() < 1
+    assert Path("rankers/mine/rerank.json").is_file()
+
+
 CHECKS: dict[str, Callable[[dict[str, Any], Any], None]] = {
     'output="runs/first"': first_table,
     "CrossEncoderTrainer(": theirs,
@@ -145,6 +156,8 @@ CHECKS: dict[str, Callable[[dict[str, Any], Any], None]] = {
     "pt.Experiment": compared,
     "lists.matrix": columns_read,
     "fuse(runs": fused,
+    "loss(scores, labels, mask=None": in_range,
+    ".probabilities(lists)": probabilities,
     "write_ranker(": mixed,
 }
 """What holds after a block that has these words, given its names and the value of its last expression."""
@@ -167,6 +180,9 @@ def test_examples_do_what_they_say(
     made.to_dataframe()[["query", "text", "grade", "bm25"]].to_csv(tmp_path / "candidates.csv", index=False)
     for name in ("train", "test"):
         shutil.copytree(tmp_path / "made" / "lists", tmp_path / "lists" / f"scifact-{name}")
+    for name in ("new", "validation"):
+        shutil.copytree(tmp_path / "made" / "lists", tmp_path / "lists" / name)
+    model.save(tmp_path / "runs" / "mine" / "best")
     dl20 = Lists.open(shutil.copytree(tmp_path / "made" / "lists", tmp_path / "lists" / "dl20"))
     for seed, name in enumerate(("splade", "tasb")):
         dl20.store.add_column(name, np.random.default_rng(seed).random(dl20.size))
