@@ -196,7 +196,7 @@ def agreement(here: Here) -> Iterator[str]:
 
     yield "| | scores, of their spread | gradient, of its length |\n|---|---|---|"
     off = []
-    for shape in ("MiniLM-L6", "ModernBERT-base"):
+    for shape in ("MiniLM-L6", "ModernBERT-base", "Qwen3, 8 of 0.6B's 28 layers"):
         settings = {"num_hidden_layers": 3, "initializer_range": 0.1}
         plain = here.model(shape, **settings).cpu()
         lists, inputs = here.pairs(plain, 4, 10)

@@ -63,7 +63,11 @@ def random_model(shape: str, folder: Path, tokenizer: Any = None, **settings: An
     ids |= {"bos_token_id": ids["cls_token_id"], "eos_token_id": ids["sep_token_id"]}
     config = AutoConfig.for_model(kind, vocab_size=30_522, num_labels=1, **ids | sizes | settings)
     torch.manual_seed(0)
-    AutoModelForSequenceClassification.from_config(config).save_pretrained(folder)
+    network = AutoModelForSequenceClassification.from_config(config)
+    if kind == "qwen3":  # weights that bf16 holds, as those of published decoders are
+        for parameter in network.parameters():
+            parameter.data = parameter.data.bfloat16().float()
+    network.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return str(folder)
 
