@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 from tqdm import tqdm as terminal
@@ -86,8 +87,6 @@ def log_file(folder: Path) -> Iterator[None]:
 @contextmanager
 def working(what: str) -> Iterator[None]:
     """Show on a terminal what is being done, and for how many seconds, where nothing else would move."""
-    from threading import Event, Thread
-
     done = Event()
     with terminal(desc=what, bar_format="{desc} ... {elapsed}", disable=None, leave=False) as bar:
 

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from pyarrow import ArrowException
+
 from rerank.collections.hits import BATCH, HitsCollection, Record
 from rerank.errors import UserError, nearest, one_line
 from rerank.storage.files import digest
@@ -28,15 +30,12 @@ class DatasetHits(HitsCollection):
                 yield f"{self.name}: row {number}", row
 
     def fingerprint(self) -> str:
-        """Digest of its files, of which rows of them it has, and of the options."""
         files = (sha256_of(file["filename"]) for file in self.data.cache_files)
         return digest("datasets", json.dumps([self.fields, self.renamed]), str(self.data._fingerprint), *files)
 
 
 def _rows(table: Any, name: str) -> list[Record]:
     """The rows of an Arrow table; its file may be damaged, which Arrow finds out only where it is asked to."""
-    from pyarrow import ArrowException
-
     try:
         table.validate(full=True)
         return table.to_pylist()
@@ -58,7 +57,6 @@ def _open(path: str) -> Any:
 
 def _saved(folder: Path) -> Any:
     from datasets import load_from_disk
-    from pyarrow import ArrowException
 
     parent = folder.parent
     if not folder.is_dir() and (parent / "dataset_dict.json").is_file():

@@ -53,7 +53,6 @@ class Folder:
         return read_queries_file(self.find(QUERIES, "queries.tsv, queries.jsonl or topics.txt"), fields)
 
     def qrels(self) -> Qrels | None:
-        """The judgments, if there is a file of them."""
         return read_qrels_file(self.find(QRELS, "qrels")) if self._matching(QRELS) else None
 
 
@@ -73,7 +72,6 @@ class FilesFolder(Folder):
         self.path = self.find(self.pattern, self.expected)
 
     def documents(self) -> Iterator[Document]:
-        """Stream the documents."""
         read = json_documents if is_json(self.path) else tab_documents
         return unique(lambda: read(self.path, self.fields))
 
@@ -96,7 +94,6 @@ class FilesFolder(Folder):
             return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
 
     def fingerprint(self) -> str:
-        """Digest of the documents' file and the chosen fields."""
         return digest("lines", "\0".join(self.fields or ()), sha256_of(self.path))
 
 
@@ -185,5 +182,4 @@ class TrecFolder(Folder):
         return None
 
     def fingerprint(self) -> str:
-        """Digest of the documents' files, their names and the chosen fields."""
         return digest("trec without programs", "\0".join(self.fields or ()), sha256_of_files(self.folder, self.files))

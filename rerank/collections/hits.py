@@ -29,9 +29,6 @@ class Hit(NamedTuple):
     """A document of a list.
 
     Attributes:
-        where: its place.
-        id: the document's id.
-        text: its text.
         scores: what systems say of it, by column; a missing one is unknown.
         grade: its judgment; None where there is none.
     """
@@ -231,7 +228,6 @@ class HitsCollection(ABC):
                 yield Document(hit.id, hit.text)
 
     def queries(self) -> Iterator[Query]:
-        """The queries in the order of the lists."""
         return (ranked.query for ranked in self.lists())
 
     def qrels(self) -> Qrels | None:

@@ -55,7 +55,6 @@ class IrDataset:
             raise UserError(f"{self.name}: this ir_datasets id has no {part}; take one that has, such as a split of it")
 
     def documents(self) -> Iterator[Document]:
-        """Stream the documents."""
         self._require("docs")
         with _available(self.name):
             yield from self._read(self._dataset.docs_iter())
@@ -105,14 +104,12 @@ class IrDataset:
                 yield Query(query.query_id, joined(values))
 
     def qrels(self) -> Qrels | None:
-        """The judgments, if this id has any."""
         if not self._dataset.has_qrels():
             return None
         with _available(self.name):
             return self._dataset.qrels_dict()
 
     def document_count(self) -> int | None:
-        """As ir_datasets' metadata tell."""
         with _available(self.name):
             return self._dataset.docs_count() if self._dataset.has_docs() else None
 

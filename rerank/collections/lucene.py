@@ -101,7 +101,6 @@ class LuceneCollection:
         self.index = find_index(path)
 
     def documents(self) -> Iterator[Document]:
-        """Stream the documents in the order of the index."""
         with open_index(self.index) as searcher:
             yield from self._numbered(searcher, range(searcher.get_total_num_docs()))
 
@@ -134,11 +133,9 @@ class LuceneCollection:
         raise UserError(f"{self.name}: an index has no queries; name a file of them or another collection")
 
     def qrels(self) -> Qrels | None:
-        """An index has none."""
         return None
 
     def document_count(self) -> int:
-        """As the index says."""
         with open_index(self.index) as searcher:
             return searcher.get_total_num_docs()
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from rerank.collections.base import Collection, Qrels, Query
+from rerank.collections.demo import DemoCollection
 from rerank.collections.folders import BeirFolder, FilesFolder, Folder, TrecFolder
 from rerank.collections.hit_files import HitsFiles
 from rerank.collections.irdatasets import IrDataset, known_ids
@@ -70,8 +71,6 @@ def open_collection(name: str, fields: Sequence[str] | None = None, columns: Seq
     if columns and prefix not in ("hits", "datasets"):
         raise UserError(f"columns: {name} has no rows of hits; only hits: and datasets: have")
     if name == "demo":
-        from rerank.collections.demo import DemoCollection
-
         if fields is not None:
             raise UserError("demo: documents have one text and no fields to choose from")
         return DemoCollection()

@@ -94,11 +94,9 @@ class OwnQueries:
         return [query for query in alone if query.id in drawn]
 
     def qrels(self) -> Qrels:
-        """Each document is relevant to its own title."""
         return {query.id: {query.id: 1} for query in self._queries}
 
     def document_count(self) -> int | None:
-        """As many as the collection has."""
         return self.source.document_count()
 
     def fingerprint(self) -> str:

@@ -30,7 +30,6 @@ class SmartFolder(Folder):
     queries otherwise, so take ir_datasets' ``cranfield`` there.
 
     Args:
-        path: the folder.
         fields: letters of the fields that make a document's text, in this order; by default ``t`` and ``w``.
     """
 
@@ -42,7 +41,6 @@ class SmartFolder(Folder):
         self.stem = self.path.name.split(".")[0]
 
     def documents(self) -> Iterator[Document]:
-        """Stream the documents."""
         return unique(self._documents)
 
     def _documents(self) -> Iterator[tuple[str, Document]]:
@@ -84,7 +82,6 @@ class SmartFolder(Folder):
         return rf"(?i:{re.escape(self.stem)}\.{ending})"
 
     def fingerprint(self) -> str:
-        """Digest of the documents' file and the chosen fields."""
         return digest("smart", "\0".join(self.fields or ()), sha256_of(self.path))
 
 

@@ -52,23 +52,18 @@ class Texts:
         self._qrels = None if qrels is None else as_qrels(qrels, name=f"{name}: qrels")
 
     def documents(self) -> Iterator[Document]:
-        """The documents, in their order."""
         return (Document(id, text) for id, text in self._documents.items())
 
     def queries(self) -> Iterator[Query]:
-        """The queries, in their order."""
         return (Query(id, text) for id, text in self._queries.items())
 
     def qrels(self) -> Qrels | None:
-        """The judgments; None where there are none."""
         return self._qrels
 
     def document_count(self) -> int:
-        """How many documents there are."""
         return len(self._documents)
 
     def fingerprint(self) -> str:
-        """Digest of the documents."""
         return digest("texts", json.dumps(self._documents))
 
 

@@ -10,7 +10,10 @@ from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 
+from rerank.collections.names import PREFIXES
 from rerank.errors import UserError, nearest
+from rerank.measures.names import MEASURES
+from rerank.models.load import MODELS, NORMALISERS
 from rerank.training.classes import docstrings, first_lines
 
 WIDTH = 110
@@ -20,8 +23,6 @@ SUM = "Terms are a sum of losses, each with a target (the grades, or a column), 
 
 def models() -> str:
     """Every model, and the normalisers of features."""
-    from rerank.models.load import MODELS, NORMALISERS
-
     foot = "`rerank train --model.help NAME` says what goes into one. A model of your own is named by its import path."
     return _page({"": first_lines(MODELS), "Normalisers of features:": first_lines(NORMALISERS)}, foot)
 
@@ -29,7 +30,6 @@ def models() -> str:
 def measures() -> str:
     """Every measure that can be trained on; evaluation takes all of ir-measures."""
     import rerank.measures
-    from rerank.measures.names import MEASURES
 
     foot = (
         "Names are those of ir-measures: nDCG@10, AP(rel=2), nDCG(dcg='exp-log2')@10. These can be trained on and "
@@ -41,7 +41,6 @@ def measures() -> str:
 def collections() -> str:
     """Every kind of collection that ``--collection`` takes."""
     import rerank.collections
-    from rerank.collections.names import PREFIXES
 
     texts: dict[str, str] = {}
     for path in sorted(Path(rerank.collections.__path__[0]).rglob("*.py")):

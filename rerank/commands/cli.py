@@ -18,6 +18,7 @@ from rerank.settings.help import EMPTY, option
 from rerank.settings.named import find_own_classes
 from rerank.settings.parser import call
 from rerank.settings.ranges import Count, NotNegative, Port, Seed, check_unused
+from rerank.storage.files import check_apart
 from rerank.tasks.search import Search
 
 log = logging.getLogger("rerank")
@@ -80,7 +81,6 @@ def lists(
     if html:
         from rerank.report.lists import shows_runs, write_overview
         from rerank.report.page import check_suffix
-        from rerank.storage.files import check_apart
 
         check_suffix(html)
         check_apart(html, lists=folder)
@@ -205,7 +205,6 @@ def export(lists: str, output: str, column: str | None = None, model: str | None
     _refuse_unused("is for exporting a model; add --model FOLDER", tasks.export_model, **asked)
     from rerank.lists.export import export as write
     from rerank.lists.view import Lists
-    from rerank.storage.files import check_apart
 
     check_apart(output, lists=lists)
     write(Lists.open(lists), output, column)
@@ -258,7 +257,6 @@ def rerank(
         if value is None:
             raise UserError(f"--{name}: needed, unless --stdin is given")
     from rerank.scoring.run import write_reranked
-    from rerank.storage.files import check_apart
     from rerank.tasks.rerank_lists import ranked_with
 
     check_apart(str(output), lists=lists, model=model)
@@ -434,7 +432,6 @@ def evaluate(
         asked: what :func:`rerank.evaluate` takes.
     """
     from rerank.evaluation import export, render
-    from rerank.storage.files import check_apart
 
     if html:
         from rerank.report.evaluation import write_evaluation

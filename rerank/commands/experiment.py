@@ -9,13 +9,14 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from rerank.commands.pages import PAGES
-from rerank.errors import UserError
+from rerank.errors import UserError, nearest
 from rerank.experiments.config import ExperimentConfig
 from rerank.progress import log_file
-from rerank.settings.configs import add_config
+from rerank.settings.configs import add_config, assign
 from rerank.settings.parser import make_parser, parse
 from rerank.storage.files import check_apart
 from rerank.storage.locks import held
+from rerank.training.configuration import classes_first
 
 log = logging.getLogger("rerank")
 
@@ -31,8 +32,6 @@ def experiment(argv: Sequence[str]) -> int:
     Returns:
         The number of cells that failed.
     """
-    from rerank.training.configuration import classes_first
-
     parser = make_parser("experiment", experiment, PAGES["experiment"])
     add_config(parser)
     parser.add_argument("--dry_run", action="store_true", help="check the configuration and say what would be done")
@@ -127,9 +126,6 @@ def split_options(argv: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]
 def set_inside(config: ExperimentConfig, options: Sequence[tuple[str, str]]) -> None:
     """Set keys of the base (``base.KEY``) or of a method (``methods.NAME.set.KEY``) to values written as YAML."""
     import yaml
-
-    from rerank.errors import nearest
-    from rerank.settings.configs import assign
 
     for key, text in options:
         try:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from rerank.commands.pages import PAGES
+from rerank.experiments.search import file_name
 from rerank.html import in_markdown
 from rerank.settings.configs import add_config
 from rerank.settings.parser import make_parser, parse, shell_like
@@ -50,7 +51,6 @@ def pool(
     from rerank.experiments.figures.forest import forest, picture
     from rerank.experiments.pool import as_json, pool_experiments
     from rerank.experiments.pool_table import COLLECTIONS, caption, collections_table, pooled_table
-    from rerank.experiments.search import file_name
     from rerank.experiments.table import CORRECTED
 
     if html:

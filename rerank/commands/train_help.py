@@ -8,6 +8,7 @@ from dataclasses import MISSING, Field, fields
 from itertools import zip_longest
 from typing import Any
 
+from rerank.commands.catalogue import losses
 from rerank.errors import UserError, nearest
 from rerank.models.load import MODELS, NORMALISERS
 from rerank.settings.named import find_class
@@ -98,8 +99,6 @@ def page() -> str:
 def kinds_of(key: str) -> str:
     """The classes that a key takes, a line each."""
     if key == "loss":
-        from rerank.commands.catalogue import losses
-
         return losses()
     lines = [f"  {name:<20} {text.replace('``', '')}" for name, text in first_lines(KINDS[key]).items()]
     return "\n".join([*lines, "", f"rerank train --{key}.help NAME lists the keys of one of them."])

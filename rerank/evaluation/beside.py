@@ -17,13 +17,9 @@ class Beside:
     """What a ranking is worth, and another, such as the first stage.
 
     Attributes:
-        measure: the measure.
-        ours: mean of the ranking.
-        first: mean of the other.
         difference: mean of the differences per query.
         interval: its 95 % interval by a bootstrap over queries (and seeds); None where one query, or the same
             difference on each, tells nothing of the others.
-        queries: how many queries.
         against: what the other is called.
     """
 

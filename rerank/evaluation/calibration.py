@@ -65,9 +65,6 @@ class Bin:
     """Candidates of about the same probability.
 
     Attributes:
-        low: the lowest that there may be.
-        high: the highest.
-        count: how many candidates.
         probability: their mean.
         relevant: the share of relevant ones.
     """
@@ -97,8 +94,6 @@ class Found:
     Attributes:
         precision: the share of relevant ones among what is above; None where nothing is.
         low: where its 95 % interval begins, by a bootstrap over queries; None with fewer than two of them.
-        high: where it ends.
-        count: how many candidates are above.
         recall: the share of all relevant candidates that is above.
     """
 

@@ -43,9 +43,6 @@ class Difference:
         mean: mean of run minus baseline over the queries.
         interval: bootstrap confidence interval of that mean; NaN where all differences are equal.
         effect: Cohen's d of the paired differences.
-        wins: queries in which the run is better.
-        ties: queries in which both are equal.
-        losses: queries in which the run is worse.
         p: p-value by test; NaN where a test has nothing to go by: no difference in any query, and for the t-test the
             same one in each.
         corrected: the same after the correction over the whole table.
@@ -75,17 +72,12 @@ class Comparison:
 
     Attributes:
         tables: per-query values by run name, in the order of the table.
-        baseline: the name of the run that the others are tested against, or None.
-        tests: the tests that were made.
         correction: the correction over all of a test's p-values in this table.
         comparisons: how many comparisons each test's correction was over: those with a difference in any query, even
             where the test has no p-value for it.
         level: confidence level of the intervals.
-        seed: of the randomisation test and the bootstrap.
-        differences: by run name and measure name.
         unjudged: by run name and depth.
         paths: where each run was read from.
-        qrels: where the judgments were read from.
         ties: by run name, documents whose score equals that of the one before them, in the queries of the qrels.
         parts: the same over the queries with a relevant document that training has seen, and over the others.
     """
@@ -126,15 +118,6 @@ def compare(
     """Compare runs that were scored in the same measures on the same queries.
 
     The correction is over the whole table: all runs but the baseline, times all measures, per test.
-
-    Args:
-        tables: per-query values by run name.
-        baseline: the run to test against; without one there are only means.
-        tests: which tests to make.
-        correction: ``"none"``, ``"bonferroni"`` or ``"holm"``.
-        level: confidence level of the bootstrap intervals.
-        seed: of the randomisation test and the bootstrap.
-        progress: show a progress bar.
 
     Raises:
         UserError: an unknown baseline, test or correction, or runs scored on different queries or measures.
@@ -248,13 +231,6 @@ def compare_runs(
 
 def ranking(form: Any, name: str, qrels: Qrels, lists: Lists | None, source: str = "the qrels") -> tuple[Run, int]:
     """A run of any form as it is scored, and how many of its documents tie with the one before them.
-
-    Args:
-        form: a run, or of lists a column or scores of their candidates, whose ties keep the order of the lists.
-        name: what it is called.
-        qrels: judgments.
-        lists: the lists that they are of, if any.
-        source: what messages call the judgments.
 
     Raises:
         UserError: a run that has no query, or no document, with the judgments in common.

@@ -13,6 +13,7 @@ from rerank.collections.qrels import HIGHEST
 from rerank.errors import UserError, nearest
 from rerank.evaluation.measure_names import parse_measures
 from rerank.evaluation.providers import PIPELINE, nERR
+from rerank.html import shown
 from rerank.storage.files import warn_once
 
 if TYPE_CHECKING:
@@ -60,15 +61,12 @@ class PerQuery:
         return f"PerQuery({len(self.queries)} queries: {means})"
 
     def to_dataframe(self) -> pd.DataFrame:
-        """A row per query: ``query_id`` and the measures."""
         import pandas as pd
 
         values = dict(zip(map(str, self.measures), self.values, strict=True))
         return pd.DataFrame({"query_id": list(self.queries), **values})
 
     def _repr_html_(self) -> str:
-        from rerank.html import shown
-
         return shown(repr(self), self.to_dataframe())
 
     @property

@@ -38,7 +38,6 @@ class System:
     """A column of one number, or one number of a column.
 
     Attributes:
-        name: what it is called.
         candidates: how many candidates it returned.
         queries: in how many lists.
         only: how many relevant candidates no other system returned; None for columns that retrieved nothing: fusions
@@ -56,13 +55,11 @@ class Overview:
     """What there is to know about lists.
 
     Attributes:
-        lists: the lists.
         systems: the systems, that which orders the lists first.
         features: columns of many numbers, and how many those are.
         depth: smallest, median and largest number of candidates.
         overlap: ``[S, S]`` share of the row's top candidates that are among the column's; NaN where it has none.
         overlap_depth: the depth at which the overlap is taken.
-        main: the first measure.
         alone: values of each system, and of the best possible order of all candidates; empty where nothing is judged.
         fused: values of fusions.
         missed: the share of the relevant documents that are not candidates, a mean over the queries that have some; NaN

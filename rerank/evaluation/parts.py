@@ -19,14 +19,9 @@ class Part:
     """A run in one measure, over the queries of one part.
 
     Attributes:
-        run: the run.
-        measure: the measure.
-        part: the part.
         queries: how many queries have a value.
-        mean: their mean.
         interval: its bootstrap confidence interval over queries.
         difference: mean difference from the baseline; NaN without one.
-        difference_interval: its interval.
     """
 
     run: str

@@ -29,10 +29,6 @@ class RandomEffects:
     """A mean difference over collections.
 
     Attributes:
-        mean: the mean difference.
-        interval: its confidence interval.
-        p: its two-sided p-value.
-        error: its standard error.
         freedom: degrees of freedom of that error.
         tau: standard deviation of the true difference over collections; NaN with one.
         heterogeneity: I², the share of the variance between the collections' differences that chance does not explain.

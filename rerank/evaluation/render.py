@@ -25,7 +25,6 @@ class TableCell(NamedTuple):
     """What a table shows in one place.
 
     Attributes:
-        text: what it says.
         best: whether it is the best of its column.
         significant: the tests by which it is significant.
         below: a second line, on pages.
@@ -38,7 +37,6 @@ class TableCell(NamedTuple):
 
     @property
     def marks(self) -> str:
-        """The letters of the tests."""
         return ",".join(LETTERS[test] for test in self.significant)
 
     @property

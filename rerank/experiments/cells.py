@@ -20,6 +20,7 @@ from rerank.experiments.search import Point, check_space, file_name, point_name
 from rerank.retrieval.runs import Run
 from rerank.settings.configs import Settings, assign, merged
 from rerank.storage.identity import SHOWN
+from rerank.training.config import TrainConfig
 from rerank.training.provenance import read_provenance
 from rerank.training.run_folder import finished
 
@@ -53,10 +54,8 @@ class Cell:
     """One training run.
 
     Attributes:
-        group: its method, fold and seed.
         point: the values of the search, by dotted key.
         place: the folder of the cells of its group.
-        settings: its training configuration.
         select: the measure that validation chooses by.
         again: whether it is the second training of what validation chose.
         id: the id of its training; empty while nobody asked for it, and for rows that are not trained.
@@ -106,8 +105,6 @@ class Outcome:
         cell: the cell that validation chose.
         measured: the cell whose model was measured: the same, or its second training.
         tried: how many points of the search were trained.
-        validation: its validation measures, by name.
-        test: its test measures per query.
         seconds: what the training took, the second one included; NaN where nothing tells.
         run: its rankings of the test lists, read or made again when they are asked for.
         file: where the values per query are.
@@ -146,8 +143,6 @@ class ExperimentPlan:
     """
 
     def __init__(self, config: ExperimentConfig) -> None:
-        from rerank.training.config import TrainConfig
-
         self.config = config
         self.output = Path(config.output)
         self._defaults = {field.name: field.default for field in fields(TrainConfig)}
@@ -191,7 +186,6 @@ class ExperimentPlan:
         return [str(measure) for measure in parse_measures(f"{given['monitor']} {given['measures']}")]
 
     def folder(self, group: Group) -> Path:
-        """Where the cells of a group are."""
         fold = "all" if group.fold is None else f"fold-{file_name(str(group.fold))}"
         return self.output / "cells" / file_name(group.method) / fold / f"seed-{group.seed}"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,8 +64,6 @@ class Results:
         return f"Results({str(self.folder)!r}: {', '.join(self.summary.rows)}; {len(self.rows)} trainings{failed})"
 
     def _repr_html_(self) -> str:
-        from html import escape
-
         return f"<pre>{escape(str(self))}</pre>"
 
 

@@ -14,7 +14,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Protocol, TypedDict
 
+import torch
+
 from rerank.experiments.worker import STOP
+from rerank.kernels.precision import on_cpu
 
 
 class Worker(Protocol):
@@ -51,7 +54,6 @@ class Process:
 
     Args:
         environment: variables that differ from ours.
-        log: file for whatever it prints.
         folder: its working directory, which an actor of Ray has to be told; None for ours.
     """
 
@@ -208,10 +210,6 @@ def cores_at_hand() -> int:
 
 def devices_at_hand() -> list[str]:
     """The GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them; none where the CPU is asked for."""
-    import torch
-
-    from rerank.kernels.precision import on_cpu
-
     if on_cpu():
         return []
     named = os.environ.get("CUDA_VISIBLE_DEVICES")

@@ -36,9 +36,7 @@ class KeptFile:
     """A file that is kept.
 
     Attributes:
-        method: the row of the table that it belongs to.
         fold: its fold as text; None without folds.
-        seed: its seed.
         path: where it is in the experiment's folder.
         content: what it holds, without the seal.
         validation: of ``measures.json``, the value that validation chooses by; None elsewhere.

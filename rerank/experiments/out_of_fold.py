@@ -32,10 +32,8 @@ class Fold:
     """A finished cell and the lists that it was trained, validated and tested on.
 
     Attributes:
-        name: the fold.
         folder: the run folder of the cell that was measured: chosen on validation, refitted where that was asked for.
         id: the id of its training.
-        splits: its lists.
     """
 
     name: str
@@ -64,18 +62,6 @@ def add_out_of_fold(
     generalisation (Wolpert 1992) trains its second level on. All candidates get one, also those beyond the depth at
     which the experiment tested, and added ones. The lists may be others than those of the experiment (deeper, or of
     other systems), as long as the queries are its. Resumes as :func:`add_model` does.
-
-    Args:
-        folder: the lists folder.
-        experiment: the folder of an experiment over folds, finished.
-        name: the name of the column; None takes the method's.
-        method: the method; None takes the only one.
-        seed: the seed; None takes the only one.
-        precision: arithmetic of the encoders.
-        budget: padded tokens (documents, for feature vectors) per forward pass; None takes the model's own.
-
-    Returns:
-        What the column covers.
 
     Raises:
         UserError: an experiment without folds or not finished, several methods or seeds to choose from, lists that

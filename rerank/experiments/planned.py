@@ -37,10 +37,8 @@ class PlannedComparison:
     Attributes:
         row: its name; of a group ``best of NAME``.
         against: the name of the other.
-        measure: the measure.
         methods: the two rows compared: of groups, those that validation chose.
         found: the difference over seeds and queries; None where one of the two did not come out.
-        effect: Cohen's d of the differences per query, of means over seeds.
         counts: queries in which the row is better, equal, worse.
         p: the p-value of the test; NaN where it has nothing to go by, or nothing came out.
         corrected: the same after the correction over all that was planned.

@@ -39,7 +39,6 @@ class CollectionResults:
     """What an experiment found.
 
     Attributes:
-        name: what its collection is called.
         values: values per seed and query ``[S, Q]``, by row and measure; rows without seeds have one.
         validation: by method, the mean over folds and seeds of what validation chose by.
         queries: of all folds.
@@ -62,9 +61,6 @@ class Pooled:
     """A pair of rows over all collections, in one measure.
 
     Attributes:
-        row: the first's name.
-        against: the second's.
-        measure: the measure.
         parts: the comparison on each collection that has both, and where they differ more on some queries than others.
         total: all of them together; None where there is none.
         other: the same with Paule and Mandel's variance between collections; None with a single collection.
@@ -92,9 +88,7 @@ class PooledExperiments:
     """Experiments pooled.
 
     Attributes:
-        results: the experiments.
         pairs: every planned pair in every measure, all pairs of a measure together.
-        measures: the measures.
         correction: the correction over all of ``pairs``.
         chosen: by collection, the method that validation chose of each group.
         margin: the difference that does not matter; None where none is named.

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from rerank.evaluation.export import finite
 from rerank.experiments import table
 from rerank.experiments.cells import Cell, ExperimentPlan, Failure, Group, Outcome
@@ -142,7 +144,6 @@ def _queries(outcome: Outcome) -> list[dict[str, Any]]:
 
 def _write_parquet(path: Path, rows: Sequence[dict[str, Any]]) -> None:
     """Write rows to a Parquet file, whole or not at all; a column is there if any row has it."""
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     columns = list(dict.fromkeys(name for row in rows for name in row))

@@ -25,12 +25,7 @@ Outcomes = dict[Group, Outcome]
 
 @dataclass(frozen=True)
 class UntrainedRows:
-    """The rows of an experiment that are not trained; what is kept of them is found again.
-
-    Attributes:
-        plan: the experiment.
-        identities: what is known of its lists.
-    """
+    """The rows of an experiment that are not trained; what is kept of them is found again."""
 
     plan: ExperimentPlan
     identities: Identities

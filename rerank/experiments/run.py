@@ -76,12 +76,9 @@ class Experiment:
     A cell that is finished is not trained again, and test lists are looked at for the chosen points only, once each.
 
     Attributes:
-        plan: the cells.
         outcomes: what came out, by group, in the order of the plan; groups that failed are missing.
         mixed: the same, mixed with the first stage, where that is asked for.
-        failures: cells that failed.
         trained: all cells that were trained, with what their ``measures.json`` holds, and ``seconds``.
-        identities: which trainings the cells are.
         share: of several processes that do parts of it side by side, the number of this one, from 0, and how many
             there are; None does all of it.
     """

@@ -78,8 +78,6 @@ class Summary:
     """The numbers of a table.
 
     Attributes:
-        config: the experiment.
-        rows: by method.
         against: the method that each measure's p-values are against, by measure; None where there is none.
         comparisons: the number of p-values that were corrected for.
         compared: the planned comparisons, in every measure; none where each measure is tested against its best row.

@@ -30,6 +30,7 @@ from rerank.experiments.cells import ExperimentPlan, Failure, Group, Outcome
 from rerank.experiments.config import FIRST_STAGE, ExperimentConfig
 from rerank.experiments.summary import Row, Summary, Value
 from rerank.html import in_markdown
+from rerank.training.config import TrainConfig
 
 CORRECTED: dict[Correction, str] = {
     "none": "not corrected",
@@ -141,8 +142,6 @@ def caption(summary: Summary) -> list[str]:
         first = next(iter(tables.values()))
         sentences += [queries_sentence(first), *gain_sentences(first)]
     if any(method.search for method in config.methods.values()):
-        from rerank.training.config import TrainConfig
-
         select = config.select or config.base.get("monitor", TrainConfig.monitor)
         sentences.append(f"Hyper-parameters chosen on validation by {select}.")
     if len(tables) > 1 and summary.comparisons:

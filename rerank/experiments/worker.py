@@ -22,14 +22,20 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from rerank import stops
 from rerank.errors import UserError
-from rerank.evaluation.measures import Empty
+from rerank.evaluation.measures import Empty, evaluate
 from rerank.experiments.cells import Job
 from rerank.settings.named import find_own_classes
 from rerank.stops import Stopped
 from rerank.storage.identity import id_of
 from rerank.storage.locks import held
+from rerank.training.configuration import configured
+from rerank.training.ids import measured_hashes, measurement_identity
+from rerank.training.measurement import write_measurement
+from rerank.training.run_folder import CHECKPOINTS
 
 log = logging.getLogger("rerank")
 
@@ -42,9 +48,7 @@ def train_cell(settings: dict[str, Any], folder: Path, id: str) -> None:
 
     What is finished has no use for its checkpoints, three times the weights each, which would fill the disk of a grid.
     """
-    from rerank.training.configuration import configured
     from rerank.training.fit import fit
-    from rerank.training.run_folder import CHECKPOINTS
 
     with held(folder, "rerank experiment", wait=True):
         fit(configured(settings), folder, expected=id)
@@ -55,10 +59,6 @@ def measure_cell(
     settings: dict[str, Any], folder: Path, id: str, measures: str, empty: Empty, expected: str | None = None
 ) -> None:
     """Measure a chosen cell on its test lists, and keep the values per query."""
-    from rerank.evaluation.measures import evaluate
-    from rerank.training.configuration import configured
-    from rerank.training.ids import measured_hashes, measurement_identity
-    from rerank.training.measurement import write_measurement
     from rerank.training.validate import test_run
 
     config = configured(settings)
@@ -109,7 +109,6 @@ def note(folder: Path, message: str) -> None:
 def warm_up() -> None:
     """Import what the first cell would import otherwise, on its time."""
     import accelerate  # noqa: F401
-    import torch
 
     import rerank.models.vectors.lightgbm
     import rerank.training.trainer  # noqa: F401

@@ -132,7 +132,6 @@ class Standardise(Normaliser):
         self.deviation = np.zeros(0)
 
     def fit(self, features: Array, offsets: Array) -> Self:
-        """See :class:`Normaliser`; two passes in float64."""
         origin = features[0].astype(np.float64)  # constants are exactly 0 from here
 
         def mean(of: Callable[[Array], Array]) -> Array:
@@ -155,7 +154,6 @@ class Standardise(Normaliser):
         return result
 
     def state(self) -> dict[str, Any]:
-        """Mean and standard deviation of every feature."""
         return {"mean": self.mean.tolist(), "deviation": self.deviation.tolist()}
 
     def load_state(self, state: dict[str, Any]) -> None:
@@ -183,7 +181,6 @@ class SignedLog1p(Normaliser):
         self.columns = columns
 
     def fit(self, features: Array, offsets: Array) -> Self:
-        """Learns nothing; checks that the columns are there."""
         if self.columns and max(self.columns) > features.shape[1]:
             raise UserError(
                 f"SignedLog1p.columns: there is no feature {max(self.columns)}; expected 1 to {features.shape[1]}"
@@ -251,7 +248,6 @@ class ShiftedLog(Normaliser):
         return np.where(np.isin(np.arange(1, width + 1), self.negated), -1, 1).astype(np.float32)
 
     def state(self) -> dict[str, Any]:
-        """The features that are negated, and those that become logarithms."""
         return {"negated": self.negated, "logs": self.logs}
 
     def load_state(self, state: dict[str, Any]) -> None:
@@ -312,7 +308,6 @@ class Quantile(Normaliser):
         return result
 
     def state(self) -> dict[str, Any]:
-        """Settings, and the quantiles of every feature."""
         return {"output": self.output, "quantiles": self.quantiles, "values": self.values.tolist()}
 
     def load_state(self, state: dict[str, Any]) -> None:

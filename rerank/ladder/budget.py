@@ -36,10 +36,6 @@ class Budget:
     """The time of one ladder.
 
     Args:
-        plan: what is asked for.
-        folder: the ladder's folder.
-        started: when this process began.
-        validation: the validation lists.
         done: the rungs so far, by name, as their files have them.
     """
 
@@ -67,11 +63,7 @@ class Budget:
         return bool(self.plan.hours and self.gone > LATE * 3600 * self.plan.hours)
 
     def documents(self, start: tuple[str, str]) -> bool:
-        """Whether there is time for documents alone, and two passes over the judged lists after it.
-
-        Args:
-            start: the model that is trained, and what it is.
-        """
+        """Whether there is time for documents alone, and two passes over the judged lists after it."""
 
         def fits() -> bool:
             if self.left < END:
@@ -85,11 +77,7 @@ class Budget:
         return self.plan.hours is None or bool(self._decided("documents", fits))
 
     def passes(self, start: tuple[str, str]) -> int:
-        """How many passes over the judged lists there is time for, by one seed; at most as many as are wanted.
-
-        Args:
-            start: the model that is trained, and what it is.
-        """
+        """How many passes over the judged lists there is time for, by one seed; at most as many as are wanted."""
         wanted = passes(len(self.plan.lists["train"]))
         if self.plan.hours is None or start[1] in ("trees", "network"):
             return wanted
@@ -106,12 +94,7 @@ class Budget:
         return int(self._decided("passes", most))
 
     def after(self, start: tuple[str, str], seeds: int) -> float:
-        """Seconds of what comes after the training of the seeds: averages and their scores, and the test lists.
-
-        Args:
-            start: the model that is trained, and what it is.
-            seeds: how many seeds are trained.
-        """
+        """Seconds of what comes after the training of the seeds: averages and their scores, and the test lists."""
         if self.plan.hours is None or start[1] in ("trees", "network"):
             return END
         models = sum(name in self.done for name in ("as published", "from documents alone")) + 3

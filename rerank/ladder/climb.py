@@ -26,6 +26,7 @@ from rerank.lists.view import Lists
 from rerank.models.average import average_models
 from rerank.models.mixed import write_ranker
 from rerank.progress import heard, log_file
+from rerank.scoring.cosines import add_cosines
 from rerank.settings.ranges import Count, NotNegative, Seed, check_arguments
 from rerank.storage.arrow import Array
 from rerank.storage.hashes import read_sealed, write_sealed
@@ -125,13 +126,7 @@ def _climbed(plan: Plan, folder: Path, started: float) -> Ladder:
 
 
 class Climb:
-    """The rungs of one ladder.
-
-    Args:
-        plan: what is asked for.
-        folder: where everything is kept.
-        started: when this process began.
-    """
+    """The rungs of one ladder."""
 
     def __init__(self, plan: Plan, folder: Path, started: float) -> None:
         self.plan, self.folder = plan, folder
@@ -215,7 +210,6 @@ class Climb:
     def cosines(self, split: Split) -> list[str]:
         """The columns of embedding models, which are added to the ladder's own copy of the lists where missing."""
         models = [name for name, kind in self.plan.models.items() if kind == "embedding"]
-        from rerank.scoring.cosines import add_cosines
 
         names = [as_name(f"cosine-{Path(name).name}") for name in models]
         for model, name in zip(models, names, strict=True):
@@ -240,7 +234,6 @@ class Climb:
 
     @cached_property
     def _columns(self) -> list[str]:
-        """All columns, the first stage first."""
         order = self.validation.lists.store.order
         return [*([] if order is None else [order]), *self._others()]
 

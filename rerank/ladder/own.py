@@ -11,7 +11,9 @@ import numpy as np
 from rerank.collections.own_queries import OwnQueries
 from rerank.collections.texts import Texts
 from rerank.errors import UserError
+from rerank.lists.build import build_lists
 from rerank.lists.view import Lists
+from rerank.retrieval.bm25 import BM25, build_index
 from rerank.storage.arrow import taken
 
 DOCUMENTS = 50_000
@@ -42,9 +44,6 @@ def own_lists(train: Lists, others: Collection[str], folder: Path) -> Lists:
     Raises:
         UserError: there are too few.
     """
-    from rerank.lists.build import build_lists
-    from rerank.retrieval.bm25 import BM25, build_index
-
     index = folder.with_name(f"{folder.name}-index")
     try:
         if not folder.is_dir():

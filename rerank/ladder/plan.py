@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -98,14 +99,6 @@ def planned(
     seed: int,
 ) -> Plan:
     """Open and check everything; nothing is written.
-
-    Args:
-        given: ``train``, ``validation`` and ``test``, as folders, feature files or lists.
-        models: names of models; None takes what is usual for the lists.
-        hours: the time there is.
-        monitor: the measure that decides.
-        depth: candidates of a validation or test query that take part.
-        seed: decides which queries are kept back for validation.
 
     Raises:
         UserError: what cannot work, in a line.
@@ -215,7 +208,6 @@ def _check_columns(lists: Mapping[str, Lists]) -> None:
 
 
 def _kinds(models: Sequence[str] | None, train: Lists) -> dict[str, str]:
-    """What each model is."""
     if not train.store.has_text:
         known = NETWORKS + TREES
         names = models or (["LightGBM"] if find_spec("lightgbm") else ["MLP"])
@@ -308,8 +300,6 @@ def training(
 
 
 def _of_features(model: str, kind: str, folder: Path, common: dict[str, Any]) -> TrainConfig:
-    from importlib import import_module
-
     from rerank.losses import TwinSigmoidNDCG
 
     make: Any = getattr(import_module(MODELS[model]), model)

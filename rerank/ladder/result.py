@@ -10,6 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rerank.evaluation.render import HeaderAndRows, plain, text_table
+from rerank.html import shown
+from rerank.models.base import Model
+from rerank.models.load import load_model
 from rerank.report.charts import Bar, Bars
 from rerank.report.page import PageTable, Report, write_report
 from rerank.storage.arrow import Array
@@ -18,8 +21,6 @@ from rerank.storage.hashes import read_sealed, write_sealed
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-
-    from rerank.models.base import Model
 
 LADDER = "ladder.json"
 """Written last: the ladder is complete."""
@@ -104,12 +105,10 @@ class Ladder:
 
     @property
     def kept(self) -> Rung:
-        """The highest rung that was kept."""
         return next(rung for rung in reversed(self.rungs) if rung.kept)
 
     @property
     def sentence(self) -> str:
-        """What to do."""
         best, first = self.kept, self.rungs[0].name
         if best is self.rungs[0]:
             return f"Keep what you have: validation does not tell that anything is better than the {first}."
@@ -124,23 +123,17 @@ class Ladder:
     @cached_property
     def ranker(self) -> Model:
         """The ranker, loaded at its first use."""
-        from rerank.models.load import load_model
-
         return load_model(self.folder / "ranker")
 
     def to_dataframe(self) -> DataFrame:
-        """A row per rung."""
         from pandas import DataFrame
 
         return DataFrame([{key: value for key, value in asdict(rung).items() if key != "below"} for rung in self.rungs])
 
     def _repr_html_(self) -> str:
-        from rerank.html import shown
-
         return shown(self.sentence, self.to_dataframe())
 
     def table(self) -> HeaderAndRows:
-        """A row per rung."""
         header = ["rung", "kept", "valid.", "test", f"against {self.rungs[0].name}", "against the one below"]
         rows = [
             plain(

@@ -73,9 +73,6 @@ class Split:
     """The lists of one split, of which scores of models are kept as columns.
 
     Args:
-        folder: the ladder's folder.
-        name: ``validation`` or ``test``.
-        monitor: the measure.
         held: how many lists, the first ones, no training sees; None for all.
     """
 
@@ -139,7 +136,6 @@ class Split:
 
     @cached_property
     def fold(self) -> Array:
-        """The fold of each query, ``[Q]``."""
         groups, _ = query_groups(self.lists, "auto", max(1, len(self.lists) // FOLDS))
         _, group = np.unique(groups, return_inverse=True)
         shuffled = np.random.default_rng(0).permutation(int(group.max()) + 1)

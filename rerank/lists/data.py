@@ -39,11 +39,7 @@ class Data(Described, ABC):
 
     @abstractmethod
     def splits(self, seed: int) -> Splits:
-        """The lists, checked.
-
-        Args:
-            seed: decides every random choice.
-        """
+        """The lists, checked."""
 
 
 class ListsData(Data):

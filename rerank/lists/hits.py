@@ -109,7 +109,6 @@ class _Collected:
         self._open.close()
 
     def add(self, batch: Sequence[HitList]) -> None:
-        """Take in lists."""
         kept = [(query, self._best(hits)) for query, hits in batch]
         for query, _ in kept:
             self.queries[query.id] = len(self.queries)

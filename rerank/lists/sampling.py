@@ -53,11 +53,7 @@ class Sampler(Described, ABC):
         return None
 
     def reach(self, labels: Array) -> Array:
-        """Positions that may ever be chosen, ascending: if these cannot teach a loss, the list never will.
-
-        Args:
-            labels: ``[N]`` the grades of the list, best first.
-        """
+        """Positions that may ever be chosen, ascending: if these cannot teach a loss, the list never will."""
         return np.arange(len(labels))
 
 
@@ -78,11 +74,9 @@ class Full(Sampler):
         self.depth = depth
 
     def sample(self, labels: Array, seed: int, left_out: Array | None = None) -> Array:
-        """The first ``depth`` positions."""
         return self.reach(labels)
 
     def reach(self, labels: Array) -> Array:
-        """The first ``depth`` positions."""
         return np.arange(len(labels) if self.depth is None else min(self.depth, len(labels)))
 
     def identity(self) -> dict[str, Any]:
@@ -175,7 +169,6 @@ class PositivesNegatives(Sampler):
         return found & (lists.grades <= 0)
 
     def sample(self, labels: Array, seed: int, left_out: Array | None = None) -> Array:
-        """Draw relevant candidates, then others."""
         rng, chosen = np.random.default_rng(seed), []
         others = labels <= 0 if left_out is None else (labels <= 0) & ~left_out
         for pool, count in (

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rerank.storage.arrow import by_first_appearance
-
-if TYPE_CHECKING:
-    from rerank.lists.view import Lists
-    from rerank.storage.arrow import Array
+from rerank.lists.view import Lists
+from rerank.storage.arrow import Array, by_first_appearance
 
 BLOCK = 65_536
 """Documents or candidates that are hashed at a time."""

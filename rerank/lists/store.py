@@ -146,7 +146,6 @@ class Store:
 
     @property
     def column_names(self) -> list[str]:
-        """The names of the columns."""
         if self.parts:
             return sorted(set.intersection(*(set(part.column_names) for part in self.parts)) | {*self._columns})
         if self.folder is None:

@@ -14,6 +14,8 @@ import pyarrow as pa
 from rerank.collections import Qrels
 from rerank.collections.judgments import as_qrels
 from rerank.errors import UserError, one_line
+from rerank.lists.frames import as_table, store_of
+from rerank.lists.save import save
 from rerank.lists.store import Store
 from rerank.retrieval.table import RunTable
 from rerank.storage.arrow import Array, blocks, taken
@@ -105,8 +107,6 @@ class Lists:
         Raises:
             UserError: what is missing, of another type or in contradiction, with its row.
         """
-        from rerank.lists.frames import as_table, store_of
-
         judged = None if qrels is None else as_qrels(qrels, name="qrels")
         return cls.of(store_of(as_table(frame, columns, name), judged))
 
@@ -120,8 +120,6 @@ class Lists:
         Raises:
             UserError: the place is taken, or a query was selected twice.
         """
-        from rerank.lists.save import save
-
         store = self.store
         run = None
         if store.order is not None:  # of what was retrieved, not of what was added
@@ -202,12 +200,10 @@ class Lists:
 
     @cached_property
     def query_ids(self) -> list[str]:
-        """Ids of the queries, ``[Q]``."""
         return self._of_queries("query_id")
 
     @cached_property
     def query_texts(self) -> list[str]:
-        """Texts of the queries, ``[Q]``."""
         return self._of_queries("text")
 
     def _of_queries(self, column: str) -> list[str]:

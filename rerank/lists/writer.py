@@ -79,7 +79,6 @@ class StoreWriter:
         made: Mapping[str, Any],
         **about: Any,
     ) -> None:
-        """Write the files, the manifest last."""
         self._candidates.write(self.folder / "candidates.arrow")
         self._ends.write(self.folder / "ends.arrow")
         tables = {name: read_arrow(self.folder / f"{name}.arrow") for name in TABLES}

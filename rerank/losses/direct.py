@@ -73,7 +73,6 @@ class DirectMetric(Loss):
         return self.shorthand or super().__repr__()
 
     def learnable(self, labels: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Lists with a relevant document."""
         relevant = self.measure.relevant(labels)
         return (relevant if mask is None else relevant & mask).any(dim=1)
 

@@ -36,7 +36,6 @@ class MarginMSE(KnownGradient):
     target: ClassVar[Target] = "values"
 
     def learnable(self, labels: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Lists with a pair."""
         if mask is None:
             return torch.full(labels.shape[:1], labels.shape[1] > 1, device=labels.device)
         return mask.sum(dim=1) > 1

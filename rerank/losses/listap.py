@@ -45,7 +45,6 @@ class ListAP(Loss):
         self.rel = rel
 
     def learnable(self, labels: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Lists with a relevant and another document."""
         return has_ordered_pair(labels >= self.rel, mask)
 
     def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:

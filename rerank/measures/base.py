@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from rerank.errors import UserError
 from rerank.measures.smooth import inside
 from rerank.relaxations.base import Batch, RankIndicators, Relaxation, SoftRanks
+from rerank.relaxations.exact import Exact
 from rerank.relaxations.order import places_of
 
 if TYPE_CHECKING:  # so that a measure's name can be checked without waiting for torch
@@ -77,8 +78,6 @@ class Measure(ABC):
         Returns:
             ``[B]``, 0 for lists without a relevant document; no gradient.
         """
-        from rerank.relaxations.exact import Exact
-
         return self.relaxed(Exact(), scores.detach(), labels, mask)
 
     def relaxed(

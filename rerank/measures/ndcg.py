@@ -41,7 +41,6 @@ class nDCG(Measure):
     dcg: Literal["log2", "exp-log2"] = "log2"
 
     def relevant(self, labels: Tensor) -> Tensor:
-        """Documents of any gain."""
         return labels > 0
 
     def gain(self, labels: Tensor) -> Tensor:

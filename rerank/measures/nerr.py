@@ -38,7 +38,6 @@ class nERR(Measure):
     max_rel: int | None = None
 
     def relevant(self, labels: Tensor) -> Tensor:
-        """Documents that can stop the reader."""
         return labels > 0
 
     def _stops(self, labels: Tensor) -> Tensor:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rerank.relaxations.base import Batch, SoftRanks
+
 if TYPE_CHECKING:
     from torch import Tensor
-
-    from rerank.relaxations.base import Batch, SoftRanks
 
 
 def inside(relaxation: SoftRanks, batch: Batch, ranks: Tensor, cutoff: int | None) -> Tensor | float:

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Self
 from rerank.errors import UserError
 from rerank.kernels.packing import pack
 from rerank.settings.described import Described
+from rerank.storage.arrow import Array
 from rerank.storage.files import warn_once
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from rerank.models.calibration import Calibration
-    from rerank.storage.arrow import Array
 
 
 FRESH_SEED = 42

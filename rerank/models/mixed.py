@@ -20,6 +20,7 @@ import numpy as np
 
 from rerank.errors import UserError
 from rerank.lists.split_hashes import SCALED
+from rerank.lists.view import Lists
 from rerank.models.added import check_added
 from rerank.models.base import Model
 from rerank.models.card import with_mix, without_part
@@ -43,7 +44,6 @@ from rerank.storage.files import atomic_folder
 from rerank.storage.hashes import write_sealed
 
 if TYPE_CHECKING:
-    from rerank.lists.view import Lists
     from rerank.models.text.embedder import Embedder
 
 By = Literal["z", "rrf"]
@@ -100,7 +100,6 @@ class Mixed(Model):
 
     @property
     def weights(self) -> dict[str, float]:
-        """The weight of each column."""
         return dict(self.mix["columns"])
 
     @property
@@ -253,7 +252,6 @@ class Mixed(Model):
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """Read what :meth:`save` or :func:`write_ranker` wrote."""
         contract = checked_contract(folder)
         if MIX not in contract:
             raise UserError(f"{folder}: has no mix; load_model reads it")

@@ -43,8 +43,6 @@ class Matrix:
     """Shares of things that pairs have in common, drawn as a table of shades.
 
     Attributes:
-        title: its heading.
-        names: of rows and columns.
         values: ``[n][n]`` from 0 to 1.
         caption: what they say.
     """
@@ -100,9 +98,6 @@ class Chart:
     """A line chart.
 
     Args:
-        title: what it shows.
-        x_label: what the horizontal axis is.
-        y_label: what the vertical axis is.
         series: the lines; points that are no finite numbers are left out.
         y_range: lowest and highest value of the vertical axis; None takes those of the lines.
     """

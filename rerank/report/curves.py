@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
+import rerank.losses
 from rerank.collections.records import read_json_objects
 from rerank.errors import UserError
 from rerank.evaluation.measures import Empty, Evaluator, Qrels
+from rerank.losses.direct import DirectMetric
 from rerank.measures.names import parse
 from rerank.report.charts import Chart, Series
 from rerank.retrieval.runs import Run
@@ -146,9 +148,6 @@ def _exact_name(config: Mapping[str, Any], epochs: list[dict[str, Any]]) -> str:
 
 def _relaxed_measure(loss: Any) -> str | None:
     """The measure that a loss relaxes, from its configuration; None for other losses."""
-    import rerank.losses
-    from rerank.losses.direct import DirectMetric
-
     path = loss.get("class_path", "") if isinstance(loss, dict) else ""
     kind = getattr(rerank.losses, path.rpartition(".")[2], None)
     if not (isinstance(kind, type) and issubclass(kind, DirectMetric)):

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from ir_measures import Measure
 
 from rerank.evaluation.measures import COUNTS, PerQuery, Qrels
@@ -117,8 +118,6 @@ def query_texts(lists: Sequence[Lists], ids: Sequence[str]) -> dict[str, str]:
 
 def document_texts(lists: Sequence[Lists], ids: Sequence[str]) -> dict[str, str]:
     """The text of documents by id, as far as the lists have them."""
-    import pyarrow.compute as pc
-
     found: dict[str, str] = {}
     for table in {id(part.store): part.store.documents for part in lists}.values():
         if "text" in table.column_names:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from rerank.html import shown
 from rerank.storage.arrow import Array
 
 if TYPE_CHECKING:
@@ -72,13 +73,10 @@ class RunTable(Mapping[str, list[Scored]]):
         )
 
     def _repr_html_(self) -> str:
-        from rerank.html import shown
-
         return shown(repr(self), self.to_dataframe())
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the pairs take."""
         return int(self.documents.nbytes + self.scores.nbytes)
 
 

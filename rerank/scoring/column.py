@@ -57,19 +57,6 @@ def add_model(
     Parts of some thousand candidates are whole or absent, so that the same call resumes where another was killed.
     Processes (``torchrun``) share the parts.
 
-    Args:
-        folder: the lists folder.
-        model: the model's folder, such as ``runs/x/best``.
-        name: the name of the column; None takes the run folder's.
-        precision: arithmetic of the encoder.
-        budget: padded tokens (documents, for feature vectors) per forward pass; None takes the model's own.
-        in_sample: whether to score queries that the model was trained on: what learns from the column then learns to
-            trust the model's memory.
-        mix: whether a ranker mixes, or is its model alone.
-
-    Returns:
-        What the column covers.
-
     Raises:
         UserError: no such lists or model, lists that lack what the model reads, or share queries with its training;
             another column of this name.
@@ -95,9 +82,6 @@ def score_column(
     """Score all candidates of a folder into a column, each list by the model whose share it is.
 
     One model at a time is in memory.
-
-    Returns:
-        What the column covers.
 
     Raises:
         UserError: lists that lack what a model reads; another column of this name.

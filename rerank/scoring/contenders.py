@@ -34,8 +34,6 @@ class Contender(ABC):
     """Something that reorders the top of lists.
 
     Attributes:
-        name: what it is called.
-        kind: what it is.
         parameters: of its networks; None where there are none, or nobody says.
         size: bytes on disk; None where it has no files here.
         peak: gives the most memory in bytes that was needed since it was opened; None where nothing tells.
@@ -189,7 +187,6 @@ def _within(lists: Lists, depth: int) -> Array:
 
 
 def _texts(one: Lists, name: str) -> tuple[str, list[str]]:
-    """The query and the documents of one list."""
     if not one.store.has_text:
         raise UserError(f"{name}: reads texts, which {one.store} has not; name a model of its features")
     return one.query_texts[0], taken(one.store.documents.column("text"), one.documents).to_pylist()

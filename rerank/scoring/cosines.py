@@ -27,9 +27,6 @@ def add_cosines(
     Every distinct document is encoded once, added ones included. A call that was killed goes on with the first
     document that it had not stored.
 
-    Returns:
-        What the column covers: every candidate.
-
     Raises:
         UserError: no such lists or model; lists without texts; another column of this name.
     """

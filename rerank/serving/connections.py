@@ -13,12 +13,7 @@ from rerank.serving.limits import Limits
 
 
 def server_of(application: Any, limits: Limits) -> uvicorn.Server:
-    """A server that is not started yet.
-
-    Args:
-        application: what answers.
-        limits: how long a connection may be without a request that gets on, or a stop may take, is decided here.
-    """
+    """A server that is not started yet."""
 
     class Protocol(H11Protocol):
         """A connection that is cut where no request's head arrives in time, or nobody reads the answer."""

@@ -39,7 +39,6 @@ class Desk:
 
     Args:
         most: requests inside at once.
-        metrics: where they are counted.
     """
 
     def __init__(self, most: int, metrics: Metrics) -> None:

@@ -32,13 +32,11 @@ class Metrics:
             self.buckets[number] += seconds <= end
 
     def scored(self, model: str, documents: int, seconds: float) -> None:
-        """Count a batch."""
         self.batches[model] += 1
         self.documents[model] += documents
         self.scoring[model] += seconds  # type: ignore[assignment]
 
     def text(self) -> str:
-        """All of them, in Prometheus's text format."""
         answered = self.requests[200]
         lines = _family("rerank_requests_total", "counter", "Requests for scores, by status.")
         lines += [f'rerank_requests_total{{status="{status}"}} {n}' for status, n in sorted(self.requests.items())]

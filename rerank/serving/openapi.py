@@ -29,13 +29,7 @@ TEXT, SWITCH, COUNT, NUMBER = ({"type": name} for name in ("string", "boolean", 
 
 
 def description(names: Sequence[str], limits: Limits, key: bool) -> dict[str, Any]:
-    """The paths, bodies and answers, in OpenAPI 3.1.
-
-    Args:
-        names: the rankers'.
-        limits: the bounds of the service.
-        key: whether it asks for one.
-    """
+    """The paths, bodies and answers, in OpenAPI 3.1."""
     item = {"anyOf": [TEXT, {"type": "object", "properties": {"text": TEXT}}]}
     documents = _list(item) | {"minItems": 1, "maxItems": limits.documents}
     more = {"model": TEXT | {"enum": list(names)}, "top_n": COUNT | {"minimum": 1}, "raw_scores": SWITCH}

@@ -28,9 +28,6 @@ class Ranker:
     """A trained ranker that is ready to score.
 
     Args:
-        name: what requests call it.
-        folder: the ranker's folder, or its name on the hub.
-        precision: arithmetic of a network's encoder.
         budget: padded tokens (documents, for feature vectors) per forward pass of a network; None for its own.
 
     Attributes:
@@ -60,7 +57,6 @@ class Ranker:
             inner.text_scores([("first", "scores")], budget, self.precision)
 
     def about(self) -> dict[str, Any]:
-        """What a client has to know."""
         inner = unmixed(self.model)
         return {
             "name": self.name,

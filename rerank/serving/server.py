@@ -29,14 +29,6 @@ def serve(
 ) -> None:
     """Answer requests for scores until Ctrl-C or SIGTERM, which let those that were accepted finish.
 
-    Args:
-        rankers: folders, or ``NAME=FOLDER``.
-        host: where it listens.
-        port: on which port; 0 takes a free one.
-        limits: its bounds.
-        precision: arithmetic of the encoders.
-        token_budget: padded tokens (documents, for feature vectors) per forward pass; None for each ranker's own.
-
     Raises:
         UserError: no such ranker, a port that is taken, or packages that are not installed.
         Stopped: a signal came, and all is answered.

@@ -22,8 +22,6 @@ class Asked:
 
     Attributes:
         model: the ranker's name; None where there is no need for one.
-        query: the query.
-        documents: texts or objects.
         top_n: how many are returned; None for all.
         with_documents: whether their texts (objects, where they came as such) are returned, too.
         raw: whether raw scores are wanted.

@@ -40,15 +40,7 @@ def option(key: str) -> str:
 
 
 def help_page(prog: str, about: str, actions: Sequence[Action], required: Collection[str], page: Page) -> str:
-    """The help of a command, as wide as the terminal, but no wider than 100 columns.
-
-    Args:
-        prog: the command: ``rerank retrieve``.
-        about: what it does.
-        actions: the options of its parser.
-        required: those that are needed.
-        page: examples and groups.
-    """
+    """The help of a command, as wide as the terminal, but no wider than 100 columns."""
     width = min(shutil.get_terminal_size().columns, 100)
     shown = [action for action in actions if action.help != SUPPRESS and action.dest.rpartition(".")[2] != "help"]
     needed = [action.dest for action in shown if action.dest in required]

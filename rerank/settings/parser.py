@@ -28,13 +28,7 @@ log = logging.getLogger("rerank")
 
 
 def make_parser(name: str, documented: Callable[..., Any], page: Page = EMPTY) -> ArgumentParser:
-    """An empty parser for ``rerank NAME``, described by a docstring as far as its arguments.
-
-    Args:
-        name: the command's name.
-        documented: what the docstring is of.
-        page: what the help says besides the options.
-    """
+    """An empty parser for ``rerank NAME``, described by a docstring as far as its arguments."""
     from jsonargparse import ArgumentParser, set_parsing_settings
     from jsonargparse._required import iter_required_keys, restore_suppressed_required
 
@@ -123,11 +117,6 @@ def call(function: Callable[..., Any], argv: Sequence[str], page: Page = EMPTY) 
     """Run the command of a function: its parameters are the options, and those of what it passes ``**options`` to.
 
     A parameter that takes a data class is as many options as that has fields.
-
-    Args:
-        function: what the command does; its name is the command's.
-        argv: the words after it.
-        page: what its help says besides the options.
     """
     parser = make_parser(function.__name__, function, page)
     groups = {

@@ -17,14 +17,7 @@ from rerank.errors import UserError
 
 
 class Range(NamedTuple):
-    """Numbers that an argument takes, ``Annotated[float, Range(0, 1)]``; none is infinite.
-
-    Attributes:
-        low: the least.
-        high: the largest.
-        without_low: whether the least itself is refused.
-        without_high: whether the largest itself is refused.
-    """
+    """Numbers that an argument takes, ``Annotated[float, Range(0, 1)]``; none is infinite."""
 
     low: float
     high: float = math.inf

@@ -171,7 +171,6 @@ class Ragged:
 
     @classmethod
     def of(cls, lists: Sequence[Array]) -> Self:
-        """Lists of numbers in memory."""
         if not len(lists):
             return cls.joined([])
         return cls.__new__(cls)._of_parts([np.concatenate(lists)], [np.cumsum([0, *map(len, lists)])])
@@ -186,7 +185,6 @@ class Ragged:
         return int(self._starts[-1])
 
     def __getitem__(self, row: int) -> Array:
-        """The list of one row, a view of the mapped file."""
         chunk = int(np.searchsorted(self._starts, row, side="right")) - 1
         offsets, inside = self._offsets[chunk], row - int(self._starts[chunk])
         return self._values[chunk][offsets[inside] : offsets[inside + 1]]
@@ -210,7 +208,6 @@ class Ragged:
         return found
 
     def lengths(self) -> Array:
-        """The length of every list, ``[rows]`` int64."""
         if not self._offsets:
             return np.zeros(0, dtype=np.int64)
         return np.concatenate([np.diff(offsets) for offsets in self._offsets]).astype(np.int64)

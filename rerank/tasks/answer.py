@@ -11,6 +11,8 @@ from typing import IO, Any, Literal
 import numpy as np
 
 from rerank.errors import UserError, nearest
+from rerank.models.base import Model
+from rerank.models.load import load_model
 from rerank.models.mixed import Mixed, unmixed
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.serving.questions import Question, checked_numbers, checked_text, scores_of
@@ -50,8 +52,6 @@ def answer_lines(
     Raises:
         UserError: no such model, or one that does not take these settings.
     """
-    from rerank.models.base import Model
-    from rerank.models.load import load_model
     from rerank.scoring.shared import check_scoring
 
     check_value("token_budget", token_budget, Count | None)

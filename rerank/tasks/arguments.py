@@ -6,11 +6,11 @@ runs; type checkers and readers see the objects, too.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
     from typing import TypeAlias
 
     from rerank.collections import Collection

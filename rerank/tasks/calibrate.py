@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rerank.errors import UserError
 from rerank.settings.ranges import Count, check_arguments
+from rerank.storage.files import atomic_folder, check_apart
 from rerank.tasks.arguments import ListsLike
+from rerank.tasks.rerank_lists import open_lists
 
 if TYPE_CHECKING:
     from rerank.lists.view import Lists
@@ -73,7 +76,6 @@ def calibrate(
     from rerank.models.contract import FILES, read_contract
     from rerank.models.load import load_model
     from rerank.models.text.scaled import layer_of_scores
-    from rerank.storage.files import atomic_folder, check_apart
     from rerank.storage.locks import held
 
     check_arguments(calibrate, {"grade": grade, "depth": depth})
@@ -137,7 +139,6 @@ def _measured(lists: Lists, query: Array, relevant: Array, before: Array, after:
 def _judged(name: str, given: ListsLike, depth: int | None) -> Lists:
     """The lists of judged queries, cut."""
     from rerank.lists.view import Lists
-    from rerank.tasks.rerank_lists import open_lists
 
     lists = given if isinstance(given, Lists) else open_lists(given)
     if lists.qrels is None:
@@ -156,11 +157,6 @@ def _relevant(lists: Lists, grade: int, unjudged: bool | None = None) -> tuple[A
     """Which candidates count.
 
     Where judgments name relevant documents alone, as SciFact's do, unjudged ones count as not relevant.
-
-    Args:
-        lists: the lists.
-        grade: the lowest grade that counts as relevant.
-        unjudged: whether unjudged candidates count; None for where there are no others.
 
     Returns:
         Which count, ``[T]`` bool; of those which are relevant and the list of each, ``[n]``; whether unjudged ones do.
@@ -202,8 +198,6 @@ def _fold(ranker: Model, lists: Lists, before: Array, a: float, b: float) -> boo
 
 def _fill(folder: Path, model: str, ranker: Model, calibrated: Calibrated) -> None:
     """Write the calibrated ranker: the model's files, the last layer's among them, and what was found."""
-    import shutil
-
     from rerank.models.contract import CALIBRATION, CARD, add_to_contract, read_contract
     from rerank.models.load import copy_model
 

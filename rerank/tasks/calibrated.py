@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rerank.evaluation.calibration import Bin, Found, Quality
 from rerank.evaluation.render import HeaderAndRows, markdown_table, plain, text_table
+from rerank.html import shown
 from rerank.models.card import without_part
 from rerank.models.contract import CARD
 from rerank.storage.files import atomic_write
@@ -27,7 +28,6 @@ class Measured:
 
     Attributes:
         lists: which, in words.
-        queries: their number.
         n: candidates that count.
         relevant: how many of them are relevant.
         before: the quality of the sigmoid of the scores as they were.
@@ -146,8 +146,6 @@ class Calibrated:
         return "\n".join([*lines, *(line for fact in self.facts() for line in textwrap.wrap(fact, WIDTH))])
 
     def _repr_html_(self) -> str:
-        from rerank.html import shown
-
         return shown(self.facts()[0], self.to_dataframe())
 
     def to_dataframe(self) -> DataFrame:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import gc
 import logging
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rerank.errors import UserError
 from rerank.settings.ranges import Count, Positive, check_arguments
 from rerank.tasks.arguments import ListsLike, ModelLike
+from rerank.tasks.rerank_lists import open_lists
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from rerank.lists.view import Lists
     from rerank.scoring.contenders import Contender
     from rerank.storage.arrow import Array
@@ -78,7 +78,6 @@ def compare(
     from rerank.lists.view import Lists
     from rerank.scoring.contenders import contenders
     from rerank.tasks.compared import Compared, Reranked, Size
-    from rerank.tasks.rerank_lists import open_lists
 
     check_arguments(compare, {"depths": depths, "budget_ms": budget_ms})
     parsed = parse_measure(measure, "measure")

@@ -156,7 +156,6 @@ class Compared:
         return facts
 
     def to_dataframe(self) -> DataFrame:
-        """A row per ranker and depth, with what the ranker takes."""
         from pandas import DataFrame
 
         return DataFrame(map(asdict, self.rows)).merge(DataFrame(map(asdict, self.sizes)), on="ranker")
@@ -167,7 +166,6 @@ class Compared:
         return shown(self.sentence or f"{self.measure}, {self.queries} queries", self.to_dataframe())
 
     def write(self, folder: str | Path) -> None:
-        """Write ``compare.txt`` and, last, ``compare.json``."""
         with atomic_write(Path(folder) / "compare.txt") as file:
             file.write(f"{self}\n")
         write_sealed(Path(folder) / "compare.json", asdict(self) | {"sentence": self.sentence})

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from rerank.settings.ranges import check_arguments, check_unused
 from rerank.tasks.arguments import Judgments, Runs, Trained
 
 if TYPE_CHECKING:
@@ -63,7 +64,6 @@ def evaluate(
     from rerank.evaluation.table import Table
     from rerank.lists.layout import is_lists_folder
     from rerank.lists.view import Lists
-    from rerank.settings.ranges import check_arguments, check_unused
 
     options = {"baseline": baseline, "tests": tests, "correction": correction, "empty": empty}
     check_arguments(evaluate, options)

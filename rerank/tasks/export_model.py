@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rerank.errors import UserError, nearest
 from rerank.settings.ranges import Count, check_arguments
+from rerank.storage.files import atomic_folder
+from rerank.storage.hashes import hash_files
 from rerank.tasks.arguments import ListsLike
 
 if TYPE_CHECKING:
@@ -80,7 +82,6 @@ def export_model(
     from rerank.models.contract import MIX, read_contract
     from rerank.models.load import load_model
     from rerank.models.text.graphs import FILES, with_origins
-    from rerank.storage.files import atomic_folder
     from rerank.storage.locks import held
 
     check_arguments(export_model, {"depth": depth})
@@ -191,7 +192,6 @@ def _sentence(found: Exported) -> str:
 def _describe(folder: Path, scorer: CrossEncoder, written: list[Exported], name: str) -> None:
     """Let contract and card say what was written, and how it is loaded."""
     from rerank.models.contract import CARD, FILES, add_to_contract, read_contract
-    from rerank.storage.hashes import hash_files
 
     source, made = read_contract(scorer.folder), read_contract(folder)
     graphs = sorted(str(path.relative_to(folder)) for path in folder.glob("*/*"))

@@ -33,12 +33,10 @@ class Batches:
     """Effective batches, decided by the seed and the step alone.
 
     Args:
-        lists: training lists.
         usable: positions of the lists from which something can be learned.
         sampler: what of a list a step sees.
         batch_size: lists per step, each standing for ``sampler.queries`` lists.
         steps_per_epoch: steps of an epoch; None passes once over the lists, the last batch being smaller.
-        seed: decides order and samples.
         weights: ``[Q]`` how many times a pass goes over each list, on average; None for once.
     """
 

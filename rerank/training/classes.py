@@ -8,6 +8,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
+from rerank import losses, relaxations
 from rerank.models.load import MODELS, NORMALISERS
 
 DATA = {
@@ -20,8 +21,6 @@ SAMPLERS = dict.fromkeys(("Full", "Random", "PositivesNegatives", "Pairs"), "rer
 
 def import_classes() -> list[str]:
     """Import all of them, so that the parser finds them by name; returns the names."""
-    from rerank import losses, relaxations
-
     own = DATA | SAMPLERS | NORMALISERS | MODELS
     for name, module in own.items():
         getattr(import_module(module), name)

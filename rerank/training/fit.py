@@ -19,6 +19,8 @@ from rerank.errors import NotFoundError, UserError
 from rerank.evaluation.beside import Beside
 from rerank.evaluation.measure_names import parse_measure
 from rerank.kernels.precision import exact_float32
+from rerank.lists.data import Splits
+from rerank.models.base import Model
 from rerank.models.contract import MIX, read_contract
 from rerank.models.mixed import Mixed
 from rerank.models.vectors.boosting import Trees
@@ -37,9 +39,6 @@ from rerank.training.validate import BASELINE, BESIDE, RANKER, START, known_test
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-
-    from rerank.lists.data import Splits
-    from rerank.models.base import Model
 
 log = logging.getLogger("rerank")
 

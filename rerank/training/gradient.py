@@ -41,13 +41,10 @@ class Chunked:
     """Candidates of lists, cut into chunks that go through the model one after the other.
 
     Args:
-        model: the scorer.
         inputs: the lists as the model reads them.
         rows: ``[N]`` rows of the candidates in the store, list after list.
         starts: positions in ``rows`` at which a list starts.
         budget: padded tokens of a chunk.
-        precision: arithmetic of the encoder.
-        device: where the model is.
         scored: told after each chunk how many pairs it had.
 
     Attributes:

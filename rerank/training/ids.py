@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rerank.evaluation.measures import Empty, parse_measures
+from rerank.lists.data import Splits
 from rerank.lists.split_hashes import split_hashes
+from rerank.lists.view import Lists
 from rerank.losses.terms import columns_of
 from rerank.storage.identity import SHOWN, id_of, identify
-
-if TYPE_CHECKING:
-    from rerank.lists.data import Splits
-    from rerank.lists.view import Lists
-    from rerank.training.config import TrainConfig
+from rerank.training.config import TrainConfig
 
 TRAINING = 1
 """Revision of the training loops; raised by hand where what they compute changes, not where only rounding does."""

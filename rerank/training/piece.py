@@ -46,11 +46,8 @@ class PieceLoss:
     """The loss of some lists by their scores; what is noted stays on the device, so that no host waits for it.
 
     Args:
-        groups: the lists.
         tokens: how many tokens they have.
         terms: what counts in this step.
-        targets: what the lists teach.
-        device: where the model is.
         scale: multiplies the loss in fp16; None where nothing is scaled.
 
     Attributes:

@@ -15,6 +15,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 import rerank
 from rerank.kernels.precision import cpu_flags
 from rerank.storage.files import atomic_write
@@ -99,8 +101,6 @@ def packages() -> dict[str, str]:
 
 def hardware() -> dict[str, Any]:
     """Processor, its decisive features, threads, accelerators."""
-    import torch
-
     gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     return {
         "machine": platform.machine(),

@@ -155,10 +155,6 @@ def read_identity(folder: Path) -> dict[str, Any]:
 def finished(folder: Path, training: str) -> dict[str, Any] | None:
     """What ``measures.json`` of a training holds; None where it is not complete.
 
-    Args:
-        folder: its run folder.
-        training: its id.
-
     Raises:
         UserError: the file is damaged, or of another training.
     """

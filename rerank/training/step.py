@@ -86,19 +86,13 @@ class Gradients:
     nothing, but for batch norm, which is over the documents of a chunk.
 
     Attributes:
-        model: the scorer, a ``torch.nn.Module``.
         inputs: the training lists as the model reads them.
-        lists: the training lists.
-        loss: what is minimised.
-        precision: arithmetic of the encoder.
         limits: what memory and fp16 allow; lowered here.
         micro_batch_size: lists whose loss is taken at once. None for as many as fit the token budget, at least one,
             where their graph is kept, and for all of them where it is not.
         gradient: how the gradient of a micro-batch is taken (:func:`~rerank.training.gradient.backpropagate`);
             ``auto`` keeps the graph where it fits.
         why: where ``limits.full_tokens`` comes from, for the log.
-        process: index of this process.
-        processes: number of processes.
         norm: norm of the last gradient, over all processes.
     """
 
@@ -389,7 +383,6 @@ class Gradients:
             parameter.grad = None
 
     def _not_finite(self, what: str, step: int, which: Array, numbers: Array) -> UserError:
-        """The refusal of a step."""
         low, high = numbers[2:, which]
         ids = [self.lists.query_ids[group.query] for i in which for group in self._pieces[i].groups]
         more = f" and {len(ids) - NAMED} more" if len(ids) > NAMED else ""

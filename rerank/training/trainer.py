@@ -84,7 +84,6 @@ class Trainer:
         self._validated: Array | None = None  # the best model's scores of the validation lists, unless resumed since
 
     def run(self) -> dict[str, Any]:
-        """Train to the end; returns what ``measures.json`` holds."""
         config = self.config
         self._prepare()
         self._launch()

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
 
 from rerank.errors import NoModelError
 from rerank.evaluation.beside import Beside, beside, beside_run
@@ -29,12 +30,10 @@ from rerank.scoring.shared import Score, scores_by
 from rerank.scoring.together import together
 from rerank.storage.arrow import Array
 from rerank.storage.identity import id_of
+from rerank.training.config import TrainConfig
 from rerank.training.ids import measured_hashes, measurement_identity, run_identity
 from rerank.training.measurement import kept_test_run, read_measurement, read_start, write_measurement, write_test_run
 from rerank.training.run_folder import RunFolder
-
-if TYPE_CHECKING:
-    from rerank.training.config import TrainConfig
 
 BESIDE = "first_stage"
 """Key of ``measures.json``: of validation and test lists the model beside the first stage, in the monitor.
@@ -168,8 +167,6 @@ def _reads(model: Model, columns: Sequence[str]) -> bool:
 
 def _longest(lists: Lists, count: int = 16) -> list[tuple[str, str]]:
     """Query and document of some candidates: those with the longest documents, by bytes: no text is read for it."""
-    import pyarrow.compute as pc
-
     store = lists.store
     rows = lists.row_numbers
     texts = store.documents.column("text")

@@ -32,7 +32,6 @@ class DemoCollection:
         return iter(_collected())
 
     def queries(self) -> Iterator[Query]:
-        """The questions in the order of their file."""
         return read_queries_file(FOLDER / "queries.tsv")
 
     def qrels(self) -> Qrels:
@@ -40,11 +39,9 @@ class DemoCollection:
         return read_qrels_file(FOLDER / "qrels.tsv")
 
     def document_count(self) -> int:
-        """How many documents this interpreter has."""
         return len(_collected())
 
     def fingerprint(self) -> str:
-        """A hex digest of the collected documents."""
         return digest(*(part for document in _collected() for part in document))
 
 

@@ -67,7 +67,6 @@ class SelfAttention(FeatureNetwork):
 
     @property
     def budget(self) -> int:
-        """Padded documents whose hidden vectors are some megabytes."""
         return 16_384
 
     def build(self, features: int) -> None:

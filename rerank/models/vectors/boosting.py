@@ -7,20 +7,18 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
 from rerank.errors import NotFoundError, UserError
 from rerank.features.parse import FEATURES
+from rerank.lists.view import Lists
 from rerank.models.added import check_added, warn_of_added
 from rerank.models.base import Model
 from rerank.models.contract import CONTRACT, checked_contract, class_name, write_contract
 from rerank.models.vectors.inputs import as_lists, columns_of, vectors
-
-if TYPE_CHECKING:
-    from rerank.lists.view import Lists
-    from rerank.storage.arrow import Array
+from rerank.storage.arrow import Array
 
 Objective = Callable[["Array"], tuple["Array", "Array"]]
 """Gradient and diagonal of the Hessian, ``[T]`` each, at the scores ``[T]`` of the training documents."""
@@ -143,7 +141,6 @@ class Trees(Model):
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """Read what :meth:`save` wrote."""
         contract = checked_contract(folder)
         path = folder / cls.file
         if not path.is_file():

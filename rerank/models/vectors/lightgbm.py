@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rerank.errors import UserError, one_line
+from rerank.lists.view import Lists
 from rerank.models.vectors.boosting import Gain, Objective, Split, Trees
 from rerank.models.vectors.forest import check_lightgbm
 from rerank.settings.ranges import Count, CountOrZero, NotNegative, Portion, Positive, Several
-
-if TYPE_CHECKING:
-    from rerank.lists.view import Lists
-    from rerank.storage.arrow import Array
+from rerank.storage.arrow import Array
 
 
 class LightGBM(Trees):
@@ -118,7 +116,6 @@ class LightGBM(Trees):
         return not self.booster.update(fobj=lambda scores, data: objective(scores))
 
     def scores(self, split: Split) -> Array:
-        """Scores of a split's documents by all trees so far, ``[T]`` float64."""
         found: list[Array] = []
 
         def look(scores: Array, data: Any) -> tuple[str, float, bool]:

@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from torch import Tensor, nn
 
 from rerank.errors import UserError
+from rerank.features.normalise import Normaliser
 from rerank.features.parse import FEATURES
+from rerank.lists.view import Lists
 from rerank.models.added import warn_of_added
 from rerank.models.base import FRESH_SEED, drawn_from
 from rerank.models.contract import checked_contract, class_name, write_contract
+from rerank.models.load import find_normaliser
 from rerank.models.scorer import Scorer
 from rerank.models.vectors.inputs import FeatureInputs, as_lists, check_known, columns_of, vectors
 from rerank.models.weights import check_safetensors
@@ -22,7 +25,6 @@ from rerank.storage.arrow import Array
 
 if TYPE_CHECKING:
     from rerank.features.normalise import Normaliser
-    from rerank.lists.view import Lists
 
 
 class FeatureNetwork(Scorer):
@@ -123,11 +125,7 @@ class FeatureNetwork(Scorer):
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """Read what :meth:`save` wrote."""
         from safetensors.torch import load_file
-
-        from rerank.features.normalise import Normaliser
-        from rerank.models.load import find_normaliser
 
         contract = checked_contract(folder)
         check_safetensors(folder / "model.safetensors")

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from rerank.errors import UserError, one_line
+from rerank.lists.view import Lists
 from rerank.models.vectors.boosting import Gain, Objective, Split, Trees
 from rerank.models.vectors.forest import check_xgboost
 from rerank.settings.ranges import Count, CountOrZero, NotNegative, Portion, Positive, Several
-
-if TYPE_CHECKING:
-    from rerank.lists.view import Lists
-    from rerank.storage.arrow import Array
+from rerank.storage.arrow import Array
 
 
 class XGBoost(Trees):
@@ -114,7 +112,6 @@ class XGBoost(Trees):
         return True
 
     def scores(self, split: Split) -> Array:
-        """Scores of a split's documents by all trees so far, ``[T]`` float32."""
         return self.booster.predict(self._sets[split], output_margin=True)
 
     def keep(self, trees: int) -> None:

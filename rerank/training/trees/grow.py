@@ -65,7 +65,6 @@ class TreeTrainer:
             raise UserError(f"data.train: no list of {train.store} has anything to learn from")
 
     def run(self) -> dict[str, Any]:
-        """Train to the end; returns what ``measures.json`` holds."""
         train, validation = self.splits.train, self.splits.validation
         self.model.prepare(train)
         again = (self.folder.path / "metrics.jsonl").exists()
