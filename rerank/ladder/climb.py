@@ -20,7 +20,7 @@ from rerank.ladder.choose import kept
 from rerank.ladder.own import own_lists
 from rerank.ladder.plan import OWN, SEEDS, SHARES, Plan, planned, training, whole
 from rerank.ladder.result import LADDER, Ladder, Rung, write_ladder, write_values
-from rerank.ladder.split import AVERAGES, DOCUMENTS, TRAININGS, Ranker, Split
+from rerank.ladder.split import AVERAGES, DOCUMENTS, TRAININGS, Blend, Split
 from rerank.lists.columns import as_name
 from rerank.lists.view import Lists
 from rerank.models.average import average_models
@@ -134,7 +134,7 @@ class Climb:
         self.columns = plan.columns
         self.done: dict[str, dict[str, Any]] = {}
         self.budget = Budget(plan, folder, started, self.validation, self.done)
-        self._weights: dict[bytes, Ranker] = {}
+        self._weights: dict[bytes, Blend] = {}
 
     def all(self) -> tuple[list[dict[str, Any]], dict[str, str]]:
         """The rungs, lowest first, each with whether it is kept; and why others are left out."""
@@ -181,7 +181,7 @@ class Climb:
         step = read_sealed(path)
         if "left out" not in step:
             columns = tuple(step["columns"].items())
-            step["ranker"] = Ranker(step["model"], columns, step["text"], step["by"])
+            step["ranker"] = Blend(step["model"], columns, step["text"], step["by"])
             step["values"] = np.array(step["values"], dtype=float)  # null is NaN
             self.done[name] = step
         return step
@@ -190,18 +190,18 @@ class Climb:
         """What a rung is worth on the queries that no training saw."""
         return float(step["values"][self.validation.held].mean())
 
-    def _chosen(self, choose: Callable[[Array], Ranker], note: str = "") -> dict[str, Any]:
+    def _chosen(self, choose: Callable[[Array], Blend], note: str = "") -> dict[str, Any]:
         """A rung as its file has it."""
         ranker, values = self.validation.crossed(choose)
         own = {"model": ranker.model, "columns": dict(ranker.columns), "text": ranker.text, "by": ranker.by}
         return own | {"values": [None if np.isnan(value) else value for value in values.tolist()], "note": note}
 
-    def _best(self, options: Sequence[Ranker], note: str = "") -> dict[str, Any]:
+    def _best(self, options: Sequence[Blend], note: str = "") -> dict[str, Any]:
         return self._chosen(lambda queries: self.validation.best(options, queries), note)
 
     def _first_stage(self) -> dict[str, Any] | str:
         order = self.validation.lists.store.order
-        return "nothing ordered the lists" if order is None else self._best([Ranker(columns=((order, 1.0),))])
+        return "nothing ordered the lists" if order is None else self._best([Blend(columns=((order, 1.0),))])
 
     def _others(self) -> list[str]:
         order = self.validation.lists.store.order
@@ -220,14 +220,14 @@ class Climb:
         others = self._others()
         if not others:
             return "the lists have no other column, and no embedding model gives one"
-        return self._best([Ranker(columns=((name, 1.0),)) for name in others])
+        return self._best([Blend(columns=((name, 1.0),)) for name in others])
 
     def _fused(self) -> dict[str, Any] | str:
         if len(self._columns) < 2:
             return "there is one column"
 
-        def choose(queries: Array) -> Ranker:
-            ranks = Ranker(columns=tuple((name, 1.0) for name in self._fusable(queries)), text=0.0, by="rrf")
+        def choose(queries: Array) -> Blend:
+            ranks = Blend(columns=tuple((name, 1.0) for name in self._fusable(queries)), text=0.0, by="rrf")
             return self.validation.best([self._by_z(queries), ranks], queries)
 
         return self._chosen(choose)
@@ -240,17 +240,17 @@ class Climb:
     def _fusable(self, queries: Array) -> list[str]:
         """The first stage and the columns that alone are best on some queries."""
         first = self._columns[: self.validation.lists.store.order is not None]
-        alone = {name: self.validation.values(Ranker(columns=((name, 1.0),))) for name in self._columns}
+        alone = {name: self.validation.values(Blend(columns=((name, 1.0),))) for name in self._columns}
         others = sorted(self._columns[len(first) :], key=lambda name: -alone[name][queries].mean())
         return [*first, *others[: MOST_FUSED - len(first)]]
 
-    def _by_z(self, queries: Array) -> Ranker:
+    def _by_z(self, queries: Array) -> Blend:
         """The sum of z whose weights are best on some queries."""
         if queries.tobytes() not in self._weights:
             names = self._fusable(queries)
 
-            def mixed(weights: tuple[float, ...]) -> Ranker:
-                return Ranker.mix(zip(names, weights, strict=True))
+            def mixed(weights: tuple[float, ...]) -> Blend:
+                return Blend.mix(zip(names, weights, strict=True))
 
             def mean(weights: tuple[float, ...]) -> float:
                 return float(self.validation.values(mixed(weights))[queries].mean())
@@ -260,7 +260,7 @@ class Climb:
         return self._weights[queries.tobytes()]
 
     def _as_published(self) -> dict[str, Any] | str:
-        heads = [Ranker(name) for name, kind in self.plan.models.items() if kind == "head"]
+        heads = [Blend(name) for name, kind in self.plan.models.items() if kind == "head"]
         return self._best(heads) if heads else "no model has a trained head"
 
     def _from_documents(self) -> dict[str, Any] | str:
@@ -308,7 +308,7 @@ class Climb:
         epochs = self.budget.passes(starts[0])
         if not epochs:
             return f"one pass over the training lists does not fit into {self.plan.hours:g} hours"
-        made: list[Ranker] = []
+        made: list[Blend] = []
         for seed in range(1, SEEDS + 1):
             begun = time.perf_counter()
             for model, kind in starts:
@@ -320,11 +320,11 @@ class Climb:
         note = "" if seed == SEEDS else f"{seed} of {SEEDS} seeds fit into {self.plan.hours:g} hours"
         return self._best(made, note) | {"models": [ranker.model for ranker in made]}
 
-    def _trained(self, model: str, kind: str, seed: int, epochs: int, on: str = "train") -> Ranker:
+    def _trained(self, model: str, kind: str, seed: int, epochs: int, on: str = "train") -> Blend:
         own = "" if kind in ("head", "encoder", "embedding") else f"{model}-"
         name = DOCUMENTS if on == OWN else f"{TRAININGS}{own}seed-{seed}"
         fit(training(model, kind, self.folder / "lists" / on, seed, epochs, self.plan.monitor), self.folder / name)
-        return Ranker(f"{name}/best")
+        return Blend(f"{name}/best")
 
     def _averaged(self) -> dict[str, Any] | str:
         if "fine-tuned" not in self.done:
@@ -344,7 +344,7 @@ class Climb:
         for name, (models, weights) in parts.items():
             if not (self.folder / name).is_dir():
                 average_models([self.validation.place(each) for each in models], weights, self.folder / name)
-        return self._best([Ranker(name) for name in parts]) | {"models": list(parts)}
+        return self._best([Blend(name) for name in parts]) | {"models": list(parts)}
 
     def _mixed(self) -> dict[str, Any] | str:
         steps = [step for step in self.done.values() if step["model"]]
@@ -354,10 +354,10 @@ class Climb:
         if not self._columns:
             return "there is no column to mix in"
 
-        def choose(queries: Array) -> Ranker:
+        def choose(queries: Array) -> Blend:
             columns = self._by_z(queries).columns
             options = [
-                Ranker.mix(((name, share * weight) for name, weight in columns), model, 1 - share)
+                Blend.mix(((name, share * weight) for name, weight in columns), model, 1 - share)
                 for model in models
                 for share in GRID[1:-1]
             ]

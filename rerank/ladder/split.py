@@ -30,7 +30,7 @@ FOLDS = 5
 
 
 @dataclass(frozen=True)
-class Ranker:
+class Blend:
     """A model's scores, a mix of columns, or both.
 
     Attributes:
@@ -46,7 +46,7 @@ class Ranker:
     by: Literal["z", "rrf"] = "z"
 
     @classmethod
-    def mix(cls, weights: Iterable[tuple[str, float]], model: str | None = None, text: float = 0.0) -> Ranker:
+    def mix(cls, weights: Iterable[tuple[str, float]], model: str | None = None, text: float = 0.0) -> Blend:
         """A mix in its shortest form: without what has no weight."""
         columns = tuple((name, round(weight, 6)) for name, weight in weights if round(weight, 6))
         text = round(text, 6)
@@ -82,7 +82,7 @@ class Split:
         self.held = np.arange(len(self.lists)) < (len(self.lists) if held is None else held)
         assert self.lists.qrels is not None
         self._evaluator = Evaluator(self.lists.qrels, monitor)
-        self._values: dict[Ranker, Array] = {}
+        self._values: dict[Blend, Array] = {}
 
     def column_of(self, model: str) -> str:
         """The column of a model's scores, which are computed once."""
@@ -90,7 +90,7 @@ class Split:
         if name not in store.column_names:
             score = scores_by(load_model(self.place(model), mix=False), "auto", None)
             scores = np.zeros(self.lists.size, np.float32)
-            some = self.lists.select(self.held) if Ranker(model).judged else self.lists
+            some = self.lists.select(self.held) if Blend(model).judged else self.lists
             scores[: some.size] = score(some, self.name)  # those that are held back are the first ones
             store.add_column(name, scores, made={"model": model})
         return name
@@ -100,7 +100,7 @@ class Split:
         own = self.folder / model
         return str(own) if own.is_dir() else model
 
-    def scores(self, ranker: Ranker) -> Array:
+    def scores(self, ranker: Blend) -> Array:
         """What ranks the lists, ``[T]`` float32."""
         columns = dict(ranker.columns)
         if ranker.model is not None:
@@ -109,20 +109,20 @@ class Split:
                 return self.lists.column(self.column_of(ranker.model))
         return Mixed(None, columns, by=ranker.by).mixed(self.lists, None)
 
-    def values(self, ranker: Ranker) -> Array:
+    def values(self, ranker: Blend) -> Array:
         """The measure for each query, ``[Q]``; NaN for those whose judgments made the ranker's model."""
         if ranker not in self._values:
             values = self._evaluator(self.lists.run(self.scores(ranker)), str(ranker)).values[0]
             self._values[ranker] = np.where(self.held, values, np.nan) if ranker.judged else values
         return self._values[ranker]
 
-    def best(self, options: Sequence[Ranker], queries: Array) -> Ranker:
+    def best(self, options: Sequence[Blend], queries: Array) -> Blend:
         """The option with the highest mean over some queries, those that all have; of equal ones the first."""
         if any(option.judged for option in options):
             queries = queries & self.held
         return max(options, key=lambda option: float(self.values(option)[queries].mean()))
 
-    def crossed(self, choose: Callable[[Array], Ranker]) -> tuple[Ranker, Array]:
+    def crossed(self, choose: Callable[[Array], Blend]) -> tuple[Blend, Array]:
         """What is chosen on all queries, and values of what is chosen on four fifths for the last fifth, ``[Q]``.
 
         Args:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, ClassVar
 from rerank.measures.base import BinaryMeasure, positions, ratio
 from rerank.measures.smooth import behind, inside
 from rerank.relaxations.base import Batch, RankIndicators, SoftRanks
-from rerank.relaxations.order import first
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -37,10 +36,8 @@ class AP(BinaryMeasure):
     name: ClassVar[str] = "AP"
 
     def from_indicators(self, relaxation: RankIndicators, scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
-        relevant = self.relevant(labels).to(scores.dtype)
-        depth = self.depth(mask)
-        hits = relaxation.expected(scores, relevant, mask, depth) * first(mask, depth)
-        precision = hits.cumsum(dim=1) / positions(depth, scores)
+        relevant, hits = self.hits(relaxation, scores, labels, mask)
+        precision = hits.cumsum(dim=1) / positions(hits.shape[1], scores)
         return ratio((hits * precision).sum(dim=1), relevant.sum(dim=1))
 
     def from_ranks(self, relaxation: SoftRanks, batch: Batch) -> Tensor:

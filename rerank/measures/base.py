@@ -10,7 +10,7 @@ from rerank.errors import UserError
 from rerank.measures.smooth import inside
 from rerank.relaxations.base import Batch, RankIndicators, Relaxation, SoftRanks
 from rerank.relaxations.exact import Exact
-from rerank.relaxations.order import places_of
+from rerank.relaxations.order import first, places_of
 
 if TYPE_CHECKING:  # so that a measure's name can be checked without waiting for torch
     from torch import Tensor
@@ -162,6 +162,11 @@ class BinaryMeasure(Measure):
 
     def relevant(self, labels: Tensor) -> Tensor:
         return labels >= self.rel
+
+    def hits(self, relaxation: RankIndicators, scores: Tensor, labels: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Which documents are relevant, ``[B, N]``, and how relevant the ranks are, ``[B, depth]``."""
+        relevant, depth = self.relevant(labels).to(scores.dtype), self.depth(mask)
+        return relevant, relaxation.expected(scores, relevant, mask, depth) * first(mask, depth)
 
     def within(self, relaxation: SoftRanks, batch: Batch) -> Tensor:
         """Relevant documents, as far as they are within the cut-off, ``[B, R]``."""

@@ -69,9 +69,7 @@ class Success(BinaryMeasure):
 
     def from_indicators(self, relaxation: RankIndicators, scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
         """One minus the chance of no relevant document at any of the ranks."""
-        depth = self.depth(mask)
-        relevant = self.relevant(labels).to(scores.dtype)
-        hits = relaxation.expected(scores, relevant, mask, depth) * first(mask, depth)
+        _, hits = self.hits(relaxation, scores, labels, mask)
         return _any(hits)
 
     def from_ranks(self, relaxation: SoftRanks, batch: Batch) -> Tensor:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, ClassVar
 from rerank.measures.base import BinaryMeasure, positions, survival
 from rerank.measures.smooth import behind, inside
 from rerank.relaxations.base import Batch, RankIndicators, SoftRanks
-from rerank.relaxations.order import first
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -37,10 +36,8 @@ class RR(BinaryMeasure):
     name: ClassVar[str] = "RR"
 
     def from_indicators(self, relaxation: RankIndicators, scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
-        depth = self.depth(mask)
-        relevant = self.relevant(labels).to(scores.dtype)
-        hits = relaxation.expected(scores, relevant, mask, depth) * first(mask, depth)
-        return (hits * survival(hits) / positions(depth, scores)).sum(dim=1)
+        _, hits = self.hits(relaxation, scores, labels, mask)
+        return (hits * survival(hits) / positions(hits.shape[1], scores)).sum(dim=1)
 
     def from_ranks(self, relaxation: SoftRanks, batch: Batch) -> Tensor:
         import torch

@@ -30,13 +30,20 @@ log = logging.getLogger("rerank")
 def make_parser(name: str, documented: Callable[..., Any], page: Page = EMPTY) -> ArgumentParser:
     """An empty parser for ``rerank NAME``, described by a docstring as far as its arguments."""
     from jsonargparse import ArgumentParser, set_parsing_settings
-    from jsonargparse._required import iter_required_keys, restore_suppressed_required
 
     class Parser(ArgumentParser):
+        needed: frozenset[str] = frozenset()
+
+        def parse_args(self, *args: Any, **options: Any) -> Any:
+            self.needed = required(self)  # while it parses, nothing is
+            return super().parse_args(*args, **options)
+
         def format_help(self, formatter: Any = None) -> str:
-            with restore_suppressed_required():  # while it parses, nothing is required
-                required = {*iter_required_keys(self)}
-            return help_page(str(self.prog), self.description or "", self._actions, required, page)
+            needed = self.needed | required(self)
+            return help_page(str(self.prog), self.description or "", self._actions, needed, page)
+
+    def required(parser: ArgumentParser) -> frozenset[str]:
+        return frozenset(action.dest for action in parser._actions if action.required)
 
     # Or what has no type would be looked through for classes to call, of any kind.
     set_parsing_settings(instantiate_subclass_spec_in_any=False)

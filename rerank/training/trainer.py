@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 import logging
 import os
 import signal
 import time
-from collections.abc import Iterator
 from typing import Any, NoReturn
 
-import numpy as np
 import torch
-from torch import Tensor
 
 from rerank import stops
 from rerank.errors import UserError
@@ -28,17 +24,17 @@ from rerank.losses.direct import DirectMetric
 from rerank.models.base import Inputs
 from rerank.models.scorer import Scorer
 from rerank.progress import tqdm
-from rerank.relaxations.fidelity import fidelity
 from rerank.scoring.shared import score_shared
 from rerank.scoring.together import together
 from rerank.stops import Stopped
 from rerank.storage.arrow import Array
 from rerank.storage.files import atomic_folder
-from rerank.training.batches import Batches, pad
+from rerank.training.batches import Batches
 from rerank.training.budget import tokens_that_fit
 from rerank.training.checkpoint import State, check_weights, load_checkpoint, save_checkpoint
 from rerank.training.config import TrainConfig
 from rerank.training.launch import agree, check_launcher, flat_settings, launched, trackers
+from rerank.training.means import mean_fidelity, mean_loss
 from rerank.training.measurement import write_start
 from rerank.training.optimizer import make_optimizer, set_rates
 from rerank.training.pace import Pace
@@ -51,9 +47,6 @@ log = logging.getLogger("rerank")
 
 BAR = "{desc}: {percentage:3.0f}%|{bar}| {n:.1f}/{total_fmt} [{elapsed}<{remaining}, {rate_fmt}{postfix}]"
 """Steps with a digit: one may take minutes."""
-
-ELEMENTS = 2**22
-"""Rank indicators ``[B, N, N]`` held at a time, to see how close they are to sorting."""
 
 CHECKPOINT_SECONDS = 5.0
 """Skip the checkpoint at the end of an epoch if the last one is newer than this: training again is cheaper."""
@@ -437,49 +430,3 @@ def network_and_loss(config: TrainConfig) -> tuple[Scorer, Criterion]:
     if not isinstance(config.model, Scorer):
         raise UserError(f"model: {type(config.model).__name__} is not a network")
     return config.model, config.loss
-
-
-def mean_fidelity(loss: DirectMetric, lists: Lists, scores: Array) -> dict[str, float]:
-    """Means over lists of what :class:`rerank.relaxations.fidelity.Fidelity` says, at these scores.
-
-    Returns:
-        ``rank_error``, ``gap`` and, for rank indicators, ``sharpness`` and ``hits``.
-    """
-    sums: dict[str, float] = {}
-    for padded, labels, mask, _ in in_parts(lists, scores):
-        for name, values in vars(fidelity(loss.relaxation, padded, mask, labels, loss.measure)).items():
-            if values is not None:
-                sums[name] = sums.get(name, 0.0) + float(values.sum())
-    return {name: total / max(1, int((lists.lengths > 0).sum())) for name, total in sums.items()}
-
-
-def mean_loss(loss: Loss, lists: Lists, scores: Array, seed: int) -> float:
-    """The mean of a loss over the lists that can teach it, at these scores.
-
-    Args:
-        loss: the loss.
-        lists: the lists, judged.
-        scores: ``[T]`` a score per candidate.
-        seed: decides ties; the same in every epoch, so that epochs compare.
-    """
-    summed, total, count = copy.copy(loss), 0.0, 0
-    summed.reduction = "sum"
-    for padded, labels, mask, queries in in_parts(lists, scores):
-        seeds = torch.tensor([seed_of(seed, 0, lists.query_ids[query]) for query in queries])
-        total += float(summed(padded, labels, mask, seeds=seeds))
-        count += int(loss.learnable(labels, mask).sum())
-    return total / max(1, count)
-
-
-def in_parts(lists: Lists, scores: Array) -> Iterator[tuple[Tensor, Tensor, Tensor, Array]]:
-    """Scores, grades and mask, ``[B, N]`` each, and which lists they are: some lists of similar length at a time."""
-    order = np.argsort(-lists.lengths, kind="stable")
-    order = order[lists.lengths[order] > 0]
-    start = 0
-    while start < len(order):
-        part = order[start : start + max(1, ELEMENTS // int(lists.lengths[order[start]]) ** 2)]
-        rows = [slice(int(lists.offsets[i]), int(lists.offsets[i + 1])) for i in part]
-        padded, mask = pad([scores[row] for row in rows], torch.float32)
-        labels, _ = pad([lists.grades[row] for row in rows], torch.float32)
-        yield padded, labels, mask, part
-        start += len(part)

@@ -28,7 +28,7 @@ from rerank.ladder.choose import kept
 from rerank.ladder.own import own_lists
 from rerank.ladder.plan import planned, whole
 from rerank.ladder.result import Ladder
-from rerank.ladder.split import Ranker, Split
+from rerank.ladder.split import Blend, Split
 from rerank.lists.build import build_lists
 from rerank.lists.view import Lists
 from rerank.models.load import load_model
@@ -147,7 +147,7 @@ def test_every_saved_ranker_ranks_as_it_was_measured(text: Ladder, published: st
     split = Split(text.folder, "test", MONITOR)
     steps = [json.loads(path.read_text()) for path in (text.folder / "rungs").glob("*.json")]
     for number, step in enumerate(step for step in steps if "values" in step):
-        ranker = Ranker(step["model"], tuple(step["columns"].items()), step["text"], step["by"])
+        ranker = Blend(step["model"], tuple(step["columns"].items()), step["text"], step["by"])
         place = None if ranker.model is None else split.place(ranker.model)
         write_ranker(place, step["columns"], ranker.text if place else 0.0, tmp_path / str(number), ranker.by)
         measured = split.lists.run(split.scores(ranker))

@@ -32,8 +32,8 @@ from rerank.retrieval import read_run
 from rerank.training.config import Optimization
 from rerank.training.optimizer import make_optimizer
 from tests.builders import make_lists, random_run, train, write_collection
-from tests.forked import Command, together
-from tests.training.helpers import assert_equal, assert_near, assert_same, gradients, metrics, newest, weights
+from tests.forked import Command
+from tests.training.helpers import assert_equal, assert_same, gradients, metrics, newest, weights
 
 LENGTHS: dict[str, Any] = {"query_length": 8, "document_length": 24}
 LOSS = DirectMetric("nDCG@10", SmoothI())
@@ -187,15 +187,6 @@ def test_a_column_that_only_the_test_lists_lack_is_missed_before_the_work(words:
     with pytest.raises(UserError, match="the model starts from column bm25"):
         train([*words, f"--data.test={tmp_path / 'test' / 'lists'}", f"--output={tmp_path / 'run'}"])
     assert not (tmp_path / "run").exists()
-
-
-def test_cut_and_accumulated_it_has_the_same_weights(words: list[str], tmp_path: Path) -> None:
-    train([*words, f"--output={tmp_path / 'whole'}"])
-    for name, extra in (("one", "--micro_batch_size=1"), ("cached", "--gradient=cached")):
-        train([*words, f"--output={tmp_path / name}", extra, "--token_budget=60"])
-        assert_near(weights(tmp_path / name), weights(tmp_path / "whole"))
-    together(2, ["train", f"--config={tmp_path / 'whole' / 'config.yaml'}", f"--output={tmp_path / 'two'}"])
-    assert_near(weights(tmp_path / "two"), weights(tmp_path / "whole"))
 
 
 def test_killed_and_resumed_it_ends_the_same(words: list[str], tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from rerank.evaluation.measures import Evaluator
 from rerank.lists.view import Lists
 from rerank.measures.names import parse
 from rerank.storage.arrow import Array
-from rerank.training.trees.padded import Padded
+from rerank.training.padded import Padded
 
 
 class Monitor:

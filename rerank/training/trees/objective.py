@@ -11,9 +11,9 @@ from torch import Tensor
 from rerank.errors import UserError
 from rerank.lists.sampling import seed_of
 from rerank.storage.arrow import Array
+from rerank.training.padded import Padded, PaddedLists
 from rerank.training.piece import DEAD
 from rerank.training.targets import Targets, known
-from rerank.training.trees.padded import Padded, PaddedLists
 
 
 class Objective:
@@ -30,23 +30,8 @@ class Objective:
     loss and measure. Both are divided by that mean, which changes no leaf and gives :math:`h_i = 1`: what the
     libraries ask of a leaf's Hessian, and add to it, counts documents. Documents of other lists have 0 and 0.
 
-    What else could be taken does not do better by more than chance. Validation nDCG@10 (linear gain), means over the
-    five folds of MQ2008 and of OHSUMED, LightGBM with 15 leaves (``scripts/bench_hessian.py`` at 0e1359c); a
-    cell moves by about .003 and .005 with other random numbers, and LambdaMART with its own Hessian has .521 and .483:
-
-    ====================  =============  =============  =============  =============
-    loss                  mean of |g|    that by list   |g| itself     curvature
-    ====================  =============  =============  =============  =============
-    SmoothI nDCG          .5136  .4757   .5111  .4695   .5113  .4584   .5098  .4753
-    Approx(alpha=1) nDCG  .5134  .4731   .5141  .4639   .5122  .4488   .5169  .4626
-    TwinSigmoid nDCG      .5089  .4595   .5123  .4644   .5166  .4645   .5148  .4831
-    ListNet               .5166  .4652   .5213  .4676   .5187  .4705   .5208  .4695
-    LambdaLoss            .5187  .4747   .5160  .4752   .5193  .4785   .5203  .4820
-    mean                  .5142  .4696   .5150  .4681   .5156  .4641   .5165  .4745
-    ====================  =============  =============  =============  =============
-
-    The curvature (Hutchinson's estimate of the diagonal by differences of gradients, clamped from below) is ahead by
-    less than that, and would cost a second gradient per tree and a step that depends on the scale of the scores.
+    The mean by list, ``|g|`` itself and the curvature (Hutchinson's estimate) do not do better by more than chance on
+    MQ2008 and OHSUMED, for five losses; the curvature would also cost a second gradient per tree.
 
     Args:
         targets: what the training lists teach, by which losses.

@@ -13,7 +13,7 @@ from rerank.lists.view import Lists
 from rerank.storage.arrow import Array
 
 CELLS = 1 << 20
-"""Numbers in the pairwise matrices of a batch at most (a longer list is a batch of its own)."""
+"""Numbers in the pairwise matrices of a batch at most, unless told otherwise."""
 
 
 class PaddedLists(NamedTuple):
@@ -33,9 +33,15 @@ class PaddedLists(NamedTuple):
 
 
 class Padded:
-    """Lists in padded batches, sorted by length so that little of a batch is padding."""
+    """Lists in padded batches, sorted by length so that little of a batch is padding.
 
-    def __init__(self, lists: Lists, chosen: Array | None = None) -> None:
+    Args:
+        lists: the lists.
+        chosen: positions of those that take part; None for all.
+        cells: numbers in the pairwise matrices of a batch at most (a longer list is a batch of its own).
+    """
+
+    def __init__(self, lists: Lists, chosen: Array | None = None, cells: int = CELLS) -> None:
         self.documents = lists.size
         chosen = np.arange(len(lists)) if chosen is None else chosen
         lengths = lists.lengths
@@ -43,7 +49,7 @@ class Padded:
         self._batches, start = [], 0
         while start < len(chosen):
             longest = max(1, int(lengths[chosen[start]]))
-            part = chosen[start : start + max(1, CELLS // longest**2)]
+            part = chosen[start : start + max(1, cells // longest**2)]
             mask = np.arange(longest) < lengths[part][:, None]
             rows = np.where(mask, lists.offsets[part][:, None] + np.arange(longest), 0)
             labels = np.where(mask, lists.grades[rows], 0).astype(np.float32)
