@@ -75,7 +75,6 @@ class Comparison:
         correction: the correction over all of a test's p-values in this table.
         comparisons: how many comparisons each test's correction was over: those with a difference in any query, even
             where the test has no p-value for it.
-        level: confidence level of the intervals.
         unjudged: by run name and depth.
         paths: where each run was read from.
         ties: by run name, documents whose score equals that of the one before them, in the queries of the qrels.
@@ -87,8 +86,6 @@ class Comparison:
     tests: tuple[Test, ...]
     correction: Correction
     comparisons: dict[Test, int]
-    level: float
-    seed: int
     differences: dict[tuple[str, str], Difference]
     unjudged: dict[str, dict[int, Unjudged]] = field(default_factory=dict)
     paths: dict[str, str] = field(default_factory=dict)
@@ -111,8 +108,6 @@ def compare(
     baseline: str | None = None,
     tests: Sequence[Test] = TESTS,
     correction: Correction = "holm",
-    level: float = 0.95,
-    seed: int = 0,
     progress: bool = False,
 ) -> Comparison:
     """Compare runs that were scored in the same measures on the same queries.
@@ -122,7 +117,7 @@ def compare(
     Raises:
         UserError: an unknown baseline, test or correction, or runs scored on different queries or measures.
     """
-    check_choices(tests, correction, level)
+    check_choices(tests, correction)
     first = next(iter(tables.values()))
     for name, table in tables.items():
         if (table.measures, table.queries, table.empty) != (first.measures, first.queries, first.empty):
@@ -137,9 +132,9 @@ def compare(
     for name, i, measure in tqdm(cells, desc="significance", disable=not progress or len(cells) < 2, leave=False):
         difference = differences(tables[name].values[i], tables[str(baseline)].values[i])
         paired[name, measure] = difference
-        intervals.append(bootstrap_interval(difference, level, seed))
+        intervals.append(bootstrap_interval(difference))
         for test in tests:
-            p[test].append(p_value(test, difference, seed))
+            p[test].append(p_value(test, difference))
     count = sum(bool(difference.any()) for difference in paired.values())  # a copy of the baseline is no comparison
     corrected = {test: correct(values, correction, planned=count).tolist() for test, values in p.items()}
     found = {
@@ -154,17 +149,15 @@ def compare(
         for i, (key, difference) in enumerate(paired.items())
     }
     comparisons = dict.fromkeys(tests, count)
-    return Comparison(dict(tables), baseline, tuple(tests), correction, comparisons, level, seed, found)
+    return Comparison(dict(tables), baseline, tuple(tests), correction, comparisons, found)
 
 
-def check_choices(tests: Sequence[str], correction: str, level: float) -> None:
-    """Raise a UserError for an unknown test or correction, or a level outside 0 to 1."""
+def check_choices(tests: Sequence[str], correction: str) -> None:
+    """Raise a UserError for an unknown test or correction."""
     for test in tests:
         if test not in TESTS:
             raise UserError(f"unknown test {test!r}{nearest(test, TESTS)}; known: {', '.join(TESTS)}")
     correct([], correction)  # type: ignore[arg-type]
-    if not 0 < level < 1:
-        raise UserError(f"confidence level {level}: must be between 0 and 1, such as 0.95")
 
 
 def compare_runs(
@@ -175,8 +168,6 @@ def compare_runs(
     tests: Sequence[Test] = TESTS,
     correction: Correction = "holm",
     empty: Empty = "0",
-    level: float = 0.95,
-    seed: int = 0,
     progress: bool = False,
     trained_on: Sequence[Any] = (),
 ) -> Comparison:
@@ -195,8 +186,6 @@ def compare_runs(
         tests: see :func:`compare`.
         correction: see :func:`compare`.
         empty: what queries without relevant documents score: ``"0"``, ``"1"``, or ``"drop"`` to leave them out.
-        level: see :func:`compare`.
-        seed: see :func:`compare`.
         progress: show progress bars.
         trained_on: what the models were trained on, lists or judgments in any form: shows the queries with a relevant
             document that is relevant there, too, apart from the others.
@@ -204,7 +193,7 @@ def compare_runs(
     Raises:
         UserError: whatever is wrong with the files or the arguments.
     """
-    check_choices(tests, correction, level)
+    check_choices(tests, correction)
     parsed = parse_measures(measures)
     lists = qrels if isinstance(qrels, Lists) else None
     forms = named_forms(runs, lists)
@@ -220,12 +209,12 @@ def compare_runs(
         run, ties[name] = ranking(form, name, judgments, lists, source)
         tables[name] = evaluator(run, _where(form, name))
         unjudged[name] = {depth: count_unjudged(run, judgments, depth) for depth in depths}
-    found = compare(tables, chosen, tests, correction, level, seed, progress)
+    found = compare(tables, chosen, tests, correction, progress)
     paths = {name: str(form) for name, form in forms.items() if isinstance(form, str | Path)}
     parts: tuple[Part, ...] = ()
     if trained:
         documents = [one.store.documents for one in (lists, *trained_on) if isinstance(one, Lists)]
-        parts = tuple(parts_of(tables, chosen, seen_queries(judgments, trained, documents), level, seed))
+        parts = tuple(parts_of(tables, chosen, seen_queries(judgments, trained, documents)))
     return replace(found, unjudged=unjudged, paths=paths, qrels=source, ties=ties, parts=parts)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from rerank.errors import UserError
 from rerank.evaluation import render
 from rerank.evaluation.compare import Comparison
+from rerank.evaluation.significance import LEVEL, SEED
 from rerank.storage.locks import written
 
 TABLE_SUFFIXES = (".md", ".tex", ".csv", ".txt")
@@ -62,8 +63,8 @@ def as_dict(comparison: Comparison) -> dict[str, Any]:
         "tests": list(comparison.tests),
         "correction": comparison.correction,
         "comparisons": dict(comparison.comparisons),
-        "level": comparison.level,
-        "seed": comparison.seed,
+        "level": LEVEL,
+        "seed": SEED,
         "differences": differences,
         "parts": [{key: _plain(value) for key, value in asdict(part).items()} for part in comparison.parts],
     }

@@ -34,9 +34,7 @@ class Part:
     difference_interval: tuple[float, float]
 
 
-def parts_of(
-    tables: Mapping[str, PerQuery], baseline: str | None, seen: Collection[str], level: float, seed: int
-) -> Iterator[Part]:
+def parts_of(tables: Mapping[str, PerQuery], baseline: str | None, seen: Collection[str]) -> Iterator[Part]:
     """Every run in every measure, over the seen queries and over the others."""
     for run, table in tables.items():
         first = np.array([query in seen for query in table.queries], dtype=bool)
@@ -48,7 +46,7 @@ def parts_of(
                 none = np.full(len(values), np.nan)
                 other = none if baseline in (None, run) else tables[str(baseline)].values[i][chosen]
                 about = [
-                    (float(some.mean()) if len(some) else float("nan"), bootstrap_interval(some, level, seed))
+                    (float(some.mean()) if len(some) else float("nan"), bootstrap_interval(some))
                     for some in (values[~np.isnan(values)], differences(values, other))
                 ]
                 yield Part(run, str(measure), part, int((~np.isnan(values)).sum()), *about[0], *about[1])

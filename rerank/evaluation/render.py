@@ -11,7 +11,7 @@ import numpy as np
 
 from rerank.evaluation.compare import Comparison, Difference
 from rerank.evaluation.measures import COUNTS, PerQuery
-from rerank.evaluation.significance import TEST_NAMES, AnyTest, Test
+from rerank.evaluation.significance import LEVEL, TEST_NAMES, AnyTest, Test
 from rerank.html import in_markdown
 
 ALPHA = 0.05
@@ -255,7 +255,7 @@ def differences(comparison: Comparison) -> HeaderAndRows:
         "run",
         "measure",
         "difference",
-        f"{comparison.level:.0%} interval",
+        f"{LEVEL:.0%} interval",
         "Cohen's d",
         "wins/ties/losses",
         *tests,
@@ -270,7 +270,7 @@ def differences(comparison: Comparison) -> HeaderAndRows:
 
 def parts(comparison: Comparison) -> HeaderAndRows:
     """Header and rows: a run, measure and part a row, with intervals; the difference is from the baseline."""
-    share = f"{comparison.level:.0%} interval"
+    share = f"{LEVEL:.0%} interval"
     header = ["run", "measure", "relevant documents", "queries", "mean", share]
     header += ["difference", share] if comparison.baseline else []
     rows = []

@@ -23,6 +23,9 @@ TEST_NAMES: dict[AnyTest, str] = {
     "randomisation": "randomisation test",
 }
 
+LEVEL, SEED = 0.95, 0
+"""Of intervals, and of what draws."""
+
 ROUNDING = 1e-12
 """The same value can come out of two rankings with other rounding; measures are in [0, 1]."""
 
@@ -157,7 +160,7 @@ def cohens_d(difference: np.ndarray) -> float:
 
 
 def bootstrap_interval(
-    difference: np.ndarray, level: float = 0.95, seed: int = 0, resamples: int = 10_000
+    difference: np.ndarray, level: float = LEVEL, seed: int = SEED, resamples: int = 10_000
 ) -> tuple[float, float]:
     """Confidence interval of the mean difference: the bias-corrected, accelerated bootstrap over queries.
 

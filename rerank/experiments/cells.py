@@ -202,7 +202,9 @@ def _check(config: ExperimentConfig, known: Mapping[str, Any]) -> None:
     parse_measures(config.measures)
     if config.select is not None and len(parse_measures(config.select)) > 1:
         raise UserError(f"select: one measure, not {config.select!r}")
-    check_choices([config.test] if config.test != "bootstrap" else [], config.correction, 1 - config.level)
+    check_choices([config.test] if config.test != "bootstrap" else [], config.correction)
+    if not 0 < config.level < 1:
+        raise UserError(f"confidence level {1 - config.level}: must be between 0 and 1, such as 0.95")
     check_margin(config.margin)
     for name in ("methods", "seeds"):
         if not getattr(config, name):

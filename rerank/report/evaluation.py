@@ -8,6 +8,7 @@ from pathlib import Path
 from rerank.collections import read_qrels
 from rerank.evaluation import render
 from rerank.evaluation.compare import Comparison, judgments_of, ranking
+from rerank.evaluation.significance import LEVEL
 from rerank.lists.layout import is_lists_folder
 from rerank.lists.view import Lists
 from rerank.report.curves import training_charts
@@ -45,7 +46,7 @@ def comparison_tables(comparison: Comparison) -> list[PageTable]:
                 row[i] = row[i]._replace(below=below)
     sentences = render.caption(comparison, render.LETTERS)
     if comparison.differences:
-        interval = f"its {comparison.level:.0%} bootstrap interval over queries"
+        interval = f"its {LEVEL:.0%} bootstrap interval over queries"
         sentences.append(f"Below a value: the difference from {comparison.baseline}, and {interval}.")
     if comparison.unjudged:
         sentences.append("unjudged@k: share of the documents in the top k that nobody judged.")
