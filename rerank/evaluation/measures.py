@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
@@ -19,7 +19,7 @@ from rerank.storage.files import warn_once
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Empty", "Evaluator", "PerQuery", "check_overlap", "evaluate", "nERR", "parse_measures"]
+__all__ = ["Empty", "Evaluator", "PerQuery", "check_overlap", "evaluate", "nERR", "parse_measures", "pool"]
 from rerank.retrieval.runs import as_float32
 
 Empty = Literal["drop", "0", "1"]
@@ -79,6 +79,28 @@ class PerQuery:
                 aggregator.add(value)
             means[str(measure)] = aggregator.result()
         return means
+
+
+def pool(tables: Sequence[PerQuery]) -> PerQuery:
+    """One table over the queries of all folds.
+
+    Raises:
+        UserError: folds that share a query, or were scored in other measures or under another policy.
+    """
+    first = tables[0]
+    if any((table.measures, table.empty) != (first.measures, first.empty) for table in tables):
+        raise UserError("the folds were scored in different measures or policies for empty queries")
+    queries = tuple(query for table in tables for query in table.queries)
+    if len(set(queries)) < len(queries):
+        twice = next(query for query in queries if queries.count(query) > 1)
+        raise UserError(f"query {twice!r} is in more than one fold")
+    return replace(
+        first,
+        queries=queries,
+        values=np.concatenate([table.values for table in tables], axis=1),
+        missing=tuple(query for table in tables for query in table.missing),
+        without_relevant=np.concatenate([table.without_relevant for table in tables], axis=1),
+    )
 
 
 class Evaluator:

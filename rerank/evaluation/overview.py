@@ -9,8 +9,7 @@ import ir_measures
 import numpy as np
 from ir_measures import Measure
 
-from rerank.evaluation.folds import pool
-from rerank.evaluation.measures import Evaluator, PerQuery, parse_measures
+from rerank.evaluation.measures import Evaluator, PerQuery, parse_measures, pool
 from rerank.evaluation.render import HeaderAndRows, TableCell, number, plain, queries_sentence, text_table
 from rerank.lists.neighbours import in_common
 from rerank.lists.view import Lists

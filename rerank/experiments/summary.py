@@ -9,8 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from rerank.errors import UserError
-from rerank.evaluation.folds import pool
-from rerank.evaluation.measures import COUNTS, PerQuery, parse_measures
+from rerank.evaluation.measures import COUNTS, PerQuery, parse_measures, pool
 from rerank.evaluation.significance import correct
 from rerank.experiments.cells import Group, Outcome
 from rerank.experiments.config import FIRST_STAGE, ExperimentConfig, folds_of

@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 
 from rerank.errors import UserError
-from rerank.evaluation.folds import pool
-from rerank.evaluation.measures import evaluate
+from rerank.evaluation.measures import evaluate, pool
 from tests.evaluation.random_runs import random_qrels, random_run
 
 MEASURES = "nDCG@5 AP NumRet"
