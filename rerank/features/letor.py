@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -135,6 +136,16 @@ def _there_are(folds: list[str]) -> str:
 def _find(beginning: str, stems: tuple[str, ...]) -> Path | None:
     paths = [Path(f"{beginning}{stem}.txt{ending}") for stem in stems for ending in ("", *COMPRESSED)]
     return next((path for path in paths if path.is_file()), None)
+
+
+def open_lists(
+    path: str | Path, layout: Mapping[str, int] | None = None, source: str = "the model's training file"
+) -> Lists:
+    """A lists folder, or a feature file, which has to agree with the ``first`` and ``width`` of another's layout."""
+    path = Path(path).expanduser()
+    if path.is_file():
+        return letor_lists(path, Layout(**layout, source=source) if layout else None)
+    return Lists.open(path)
 
 
 def letor_lists(path: Path, layout: Layout | None = None) -> Lists:

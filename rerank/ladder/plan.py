@@ -14,9 +14,8 @@ import numpy as np
 
 from rerank.errors import UserError
 from rerank.evaluation.measure_names import parse_measure
-from rerank.features.letor import letor_lists
+from rerank.features.letor import open_lists
 from rerank.features.parse import FEATURES
-from rerank.features.svmlight import Layout
 from rerank.lists.data import ListsData, keep_back
 from rerank.lists.joined import concat
 from rerank.lists.sampling import PositivesNegatives
@@ -147,12 +146,7 @@ def _judged(name: str, given: Any, layout: Mapping[str, int] | None = None) -> L
     """The judged queries of a folder, of a feature file or of lists."""
     if not isinstance(given, str | Path | Lists):
         raise UserError(f"{name}: expected lists or their folder, not {given!r}")
-    if isinstance(given, Lists):
-        lists = given
-    elif Path(given).is_file():
-        lists = letor_lists(Path(given), Layout(**layout, source="the training lists") if layout else None)
-    else:
-        lists = Lists.open(given)
+    lists = given if isinstance(given, Lists) else open_lists(given, layout, "the training lists")
     judged = np.flatnonzero(lists.judged & (lists.qrels is not None))
     if not len(judged):
         raise UserError(f"{name}: {lists.store} has no judgments; make it again with `rerank retrieve --qrels`")

@@ -11,7 +11,6 @@ from rerank.errors import UserError
 from rerank.settings.ranges import Count, check_arguments
 from rerank.storage.files import atomic_folder, check_apart
 from rerank.tasks.arguments import ListsLike
-from rerank.tasks.rerank_lists import open_lists
 
 if TYPE_CHECKING:
     from rerank.lists.view import Lists
@@ -138,6 +137,7 @@ def _measured(lists: Lists, query: Array, relevant: Array, before: Array, after:
 
 def _judged(name: str, given: ListsLike, depth: int | None) -> Lists:
     """The lists of judged queries, cut."""
+    from rerank.features.letor import open_lists
     from rerank.lists.view import Lists
 
     lists = given if isinstance(given, Lists) else open_lists(given)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from rerank.errors import UserError
 from rerank.settings.ranges import Count, Positive, check_arguments
 from rerank.tasks.arguments import ListsLike, ModelLike
-from rerank.tasks.rerank_lists import open_lists
 
 if TYPE_CHECKING:
     from rerank.lists.view import Lists
@@ -75,6 +74,7 @@ def compare(
     from rerank.evaluation.compare import judgments_of
     from rerank.evaluation.measure_names import parse_measure
     from rerank.evaluation.measures import COUNTS, Evaluator
+    from rerank.features.letor import open_lists
     from rerank.lists.view import Lists
     from rerank.scoring.contenders import contenders
     from rerank.tasks.compared import Compared, Reranked, Size

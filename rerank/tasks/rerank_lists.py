@@ -89,6 +89,7 @@ def ranked_with(
     mix: bool = True,
 ) -> tuple[Lists, float]:
     """The lists that a model is to score, and the first stage's share; see :func:`rerank_lists`."""
+    from rerank.features.letor import open_lists
     from rerank.lists.view import Lists
     from rerank.models.base import Model
     from rerank.models.contract import MIX, read_contract
@@ -105,23 +106,8 @@ def ranked_with(
     weight = share_of(first_stage_weight, contract, str(model))
     ranked: Lists = lists if isinstance(lists, Lists) else open_lists(lists, contract.get("layout"))
     if weight and ranked.store.order is None:
-        raise UserError(f"first_stage_weight: {lists.store} has no first-stage scores to mix in; leave it out")
+        raise UserError(f"first_stage_weight: {ranked.store} has no first-stage scores to mix in; leave it out")
     return (ranked if depth is None else ranked.top(depth)), weight
-
-
-def open_lists(path: str | Path, layout: dict[str, int] | None = None) -> Lists:
-    """A lists folder, or a feature file.
-
-    A file has to agree with a ``layout``, ``first`` and ``width`` of the features of a model's training file.
-    """
-    from rerank.features.letor import letor_lists
-    from rerank.features.svmlight import Layout
-    from rerank.lists.view import Lists
-
-    path = Path(path).expanduser()
-    if path.is_file():
-        return letor_lists(path, Layout(**layout, source="the model's training file") if layout else None)
-    return Lists.open(path)
 
 
 def share_of(text: str | float, contract: dict[str, Any], model: str) -> float:

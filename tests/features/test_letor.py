@@ -16,11 +16,10 @@ from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
 from rerank.errors import UserError
 from rerank.features import parse
-from rerank.features.letor import LetorData, letor_lists
+from rerank.features.letor import LetorData, letor_lists, open_lists
 from rerank.features.svmlight import Block, Layout, parse_block, parse_carefully, parse_regularly
 from rerank.lists import Lists
 from rerank.storage.arrow import Array
-from rerank.tasks.rerank_lists import open_lists
 
 LARGEST = float(np.finfo(np.float32).max)
 LAYOUT = Layout(1, 9, "train.txt")

@@ -14,7 +14,7 @@ import pytest
 import rerank
 from rerank.collections.judgments import as_qrels
 from rerank.commands.cli import main
-from tests.builders import make_lists
+from tests.builders import make_lists, write_features
 
 NAN, INF = float("nan"), float("inf")
 
@@ -155,6 +155,10 @@ CASES: dict[str, tuple[Callable[[Things], Any], str]] = {
         r"model: MLP: was not trained.*; train it first",
     ),
     "a share of the first stage of 2": (lambda t: t.rerank(first_stage_weight=2), r"first_stage_weight: 2 is neither"),
+    "a share of a first stage that there is not": (
+        lambda t: rerank.rerank_lists(t.vectors, str(write_features(t.folder / "f.txt")), first_stage_weight="0.5"),
+        r"first_stage_weight: .* has no first-stage scores",
+    ),
     "no share of the first stage": (
         lambda t: t.rerank(first_stage_weight=None),
         r"weight: None is neither",
