@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,8 +43,7 @@ class Beside:
     @property
     def shown(self) -> str:
         """The difference, and its interval where there is one."""
-        ends = "" if self.interval is None else " [{:+.4f}, {:+.4f}]".format(*self.interval)
-        return f"{self.difference:+.4f}{ends}"
+        return shown_difference(self.difference, self.interval)
 
     def __str__(self) -> str:
         """The numbers and what they mean.
@@ -57,6 +57,11 @@ class Beside:
             f"{self.measure} {self.ours:.4f}, {self.against} {self.first:.4f}, difference {self.shown} "
             f"({interval}{self.queries} quer{'y' if self.queries == 1 else 'ies'})"
         ) + (f": {self.verdict}" if self.verdict else "")
+
+
+def shown_difference(difference: float, interval: Sequence[float] | None) -> str:
+    """A difference, and its interval where there is one."""
+    return f"{difference:+.4f}" + ("" if interval is None else " [{:+.4f}, {:+.4f}]".format(*interval))
 
 
 def beside(

@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rerank.evaluation.beside import shown_difference
 from rerank.evaluation.render import HeaderAndRows, plain, text_table
 from rerank.html import shown
 from rerank.models.base import Model
@@ -61,18 +62,13 @@ class Rung:
     @property
     def first_shown(self) -> str:
         """The difference from the first rung, with its interval."""
-        return _shown(self.difference, None if self.low is None or self.high is None else (self.low, self.high))
+        ends = None if self.low is None or self.high is None else (self.low, self.high)
+        return "" if self.difference is None else shown_difference(self.difference, ends)
 
     @property
     def below_shown(self) -> str:
         """The difference from the kept rung below, with its interval."""
-        return "" if self.below is None else _shown(self.below["difference"], self.below["interval"])
-
-
-def _shown(difference: float | None, interval: Sequence[float] | None) -> str:
-    if difference is None:
-        return ""
-    return f"{difference:+.4f}" + ("" if interval is None else " [{:+.4f}, {:+.4f}]".format(*interval))
+        return "" if self.below is None else shown_difference(self.below["difference"], self.below["interval"])
 
 
 @dataclass(frozen=True)

@@ -12,14 +12,13 @@ from rerank.evaluation.significance import LEVEL
 from rerank.lists.layout import is_lists_folder
 from rerank.lists.view import Lists
 from rerank.report.curves import training_charts
-from rerank.report.page import PageTable, Report, check_suffix, write_report
+from rerank.report.page import PageTable, Report, write_report
 
 
 def write_evaluation(
     comparison: Comparison, path: str | Path, lists: str | None = None, training: Sequence[str] = ()
 ) -> None:
     """Write the report of a comparison of run files, or of columns of a lists folder, whose texts it shows then."""
-    check_suffix(path)
     judged = Lists.open(comparison.qrels) if is_lists_folder(Path(comparison.qrels)) else None
     qrels = read_qrels(comparison.qrels) if judged is None else judgments_of(judged)
     shown = Lists.open(lists) if lists else judged

@@ -13,9 +13,7 @@ from rerank.errors import UserError
 from rerank.kernels.precision import Precision
 from rerank.models.mixed import Mixed, unmixed
 from rerank.models.text.from_texts import TextScorer
-from rerank.storage.arrow import Array
-
-LARGEST = float(np.finfo(np.float32).max)
+from rerank.storage.arrow import FLOAT32, Array
 
 
 @dataclass(frozen=True)
@@ -97,7 +95,7 @@ def checked_numbers(values: Any, where: str) -> Array:
     if not isinstance(values, list):
         raise UserError(f"{where}: expected a list of numbers, not {reprlib.repr(values)}")
     for i, value in enumerate(values):
-        number = type(value) in (int, float) and (value != value or abs(value) <= LARGEST)
+        number = type(value) in (int, float) and (value != value or abs(value) <= FLOAT32)
         if not (number or value is None):
             raise UserError(f"{where}: value {i} is {reprlib.repr(value)}; expected a number of float32, or null")
     return np.array(values, dtype=np.float32)

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rerank.evaluation.beside import Beside
+from rerank.evaluation.beside import Beside, shown_difference
 from rerank.evaluation.render import plain, text_table
 from rerank.storage.files import atomic_write
 from rerank.storage.hashes import write_sealed
@@ -48,8 +48,8 @@ class Reranked:
 
     @property
     def shown(self) -> str:
-        interval = "" if self.low is None else f" [{self.low:+.4f}, {self.high:+.4f}]"
-        return f"{self.difference:+.4f}{interval}"
+        ends = None if self.low is None or self.high is None else (self.low, self.high)
+        return shown_difference(self.difference, ends)
 
 
 @dataclass(frozen=True)
