@@ -14,13 +14,13 @@ from rerank.errors import UserError, nearest
 from rerank.evaluation.measure_names import parse_measures
 from rerank.evaluation.providers import PIPELINE, nERR
 from rerank.html import shown
+from rerank.retrieval.runs import as_float32
 from rerank.storage.files import warn_once
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["Empty", "Evaluator", "PerQuery", "check_overlap", "evaluate", "nERR", "parse_measures", "pool"]
-from rerank.retrieval.runs import as_float32
 
 Empty = Literal["drop", "0", "1"]
 Qrels = Mapping[str, Mapping[str, int]]

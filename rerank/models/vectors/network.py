@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from torch import Tensor, nn
 
@@ -22,9 +22,6 @@ from rerank.models.scorer import Scorer
 from rerank.models.vectors.inputs import FeatureInputs, as_lists, check_known, columns_of, vectors
 from rerank.models.weights import check_safetensors
 from rerank.storage.arrow import Array
-
-if TYPE_CHECKING:
-    from rerank.features.normalise import Normaliser
 
 
 class FeatureNetwork(Scorer):
