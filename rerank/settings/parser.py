@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from rerank.errors import UserError, one_line
 from rerank.settings.described import Described
-from rerank.settings.help import EMPTY, Page, help_page
+from rerank.settings.help import EMPTY, Page, help_page, option
 from rerank.settings.named import find_class
 from rerank.settings.ranges import annotations_of, check_arguments
 from rerank.settings.refused import refused
@@ -133,9 +133,16 @@ def call(function: Callable[..., Any], argv: Sequence[str], page: Page = EMPTY) 
     for kind in groups.values():
         parser.add_class_arguments(kind, as_group=False)
     options = vars(parse(parser, shell_like(parser, argv)))
-    for key, kind in groups.items():
-        options[key] = kind(**{field.name: options.pop(field.name) for field in fields(kind)})
-    return function(**options)
+    named = set(options) - {page.plain}
+    try:
+        for key, kind in groups.items():
+            options[key] = kind(**{field.name: options.pop(field.name) for field in fields(kind)})
+        return function(**options)
+    except UserError as error:  # an argument's name is written as an option in a shell
+        key, colon, problem = str(error).partition(": ")
+        if colon and key in named:
+            raise UserError(f"{option(key)}: {problem}") from error
+        raise
 
 
 def shell_like(parser: ArgumentParser, argv: Sequence[str]) -> list[str]:

@@ -58,7 +58,7 @@ CASES: dict[str, tuple[list[str], str]] = {
     ),
     "a measure of no tuning": (
         [*HITS, "beir:DIR/collection/test", "--tune-measure", "AP"],
-        r"tune_measure: is what --tune-on COLLECTION maximises",
+        r"--tune-measure: is what --tune-on COLLECTION maximises",
     ),
     # What teachers say: add --run
     "a teacher that covers nothing": ([*ADD, "DIR/strangers.trec"], r"0 of 12 queries only; its ids are such as 'x1'"),

@@ -200,7 +200,7 @@ def test_options_of_other_uses_are_refused(folders: dict[str, Path], capsys: pyt
         (["--output", "x"], "output: --stdin"),
         (["--depth", "5"], "depth: --stdin scores all"),
         (["--first-stage-weight", "0.5"], "--first-stage-weight: --stdin has no first stage"),
-        (["--token-budget", "0"], "token_budget: must be at least 1"),
+        (["--token-budget", "0"], "--token-budget: must be at least 1"),
     ):
         assert main([*words, *more]) == 2
         assert message in capsys.readouterr().err
