@@ -24,6 +24,12 @@ from rerank.kernels.implementations import implementation_of
 KINDS = ("bert", "camembert", "electra", "roberta", "xlm-roberta")
 """Architectures whose encoders are made of BERT's layers, and whose heads read the CLS vector alone."""
 
+OWN_CODE = ("albert", "data2vec-text", "distilbert", "ernie", "roberta-prelayernorm", "xlm-roberta-xl")
+"""Those whose own layers read a flat chunk, since they attend by Transformers' interface: whole, all tokens of them."""
+
+NAME = "rerank"
+"""The name under which Transformers finds :func:`rerank.kernels.interface.attention`."""
+
 TOKENS = ("input_ids", "token_type_ids")
 """What a padded batch has of each token."""
 
@@ -42,6 +48,9 @@ def use_flat_encoder(network: Any) -> None:
     elif network.config.model_type in MODERN:
         classifies = hasattr(network, "head")  # with its own head, which may read a mean; ours reads CLS
         base.forward = MethodType(_read_means if classifies and pools_mean(network) else _read_firsts, base)
+    elif network.config.model_type in OWN_CODE and base.config._attn_implementation == NAME:
+        layers = base.transformer if hasattr(base, "transformer") else base.encoder
+        layers.forward = MethodType(_read_own, layers)
 
 
 def use_flat_decoder(network: Any) -> None:
@@ -64,7 +73,7 @@ def reads_flat(network: Any) -> bool:
 def _reader(network: Any) -> Any:
     """The module whose forward pass reads flat chunks; None where there is none."""
     base = getattr(network, getattr(network, "base_model_prefix", ""), None)
-    for module in (base, getattr(base, "encoder", None)):
+    for module in (base, getattr(base, "encoder", None), getattr(base, "transformer", None)):
         if getattr(getattr(module, "forward", None), "__func__", None) in READERS:
             return module
     return None
@@ -201,7 +210,15 @@ def _read_lasts(base: Any, input_ids: Tensor | None = None, **given: Any) -> Any
     return output
 
 
-READERS = (_encode, _read_firsts, _read_means, _read_lasts)
+def _read_own(layers: Any, *args: Any, **given: Any) -> Any:
+    """An encoder's states of the CLS tokens, ``[n, 1, H]``, where the input is flat, by its own code."""
+    output = type(layers).forward(layers, *args, **given)
+    if (sequences := SEEN.get()) is not None:
+        output.last_hidden_state = output.last_hidden_state[0, sequences.first][:, None]
+    return output
+
+
+READERS = (_encode, _read_firsts, _read_means, _read_lasts, _read_own)
 """Forward passes that read flat chunks."""
 
 

@@ -13,14 +13,12 @@ from torch import Tensor, nn
 
 from rerank.kernels.cpu_attention import Attention, is_ours
 from rerank.kernels.dropout import threshold
-from rerank.kernels.flat import SEEN
+from rerank.kernels.flat import NAME, SEEN
 from rerank.kernels.flat_attention import attend
 from rerank.kernels.implementations import implementation_of
 
-NAME = "rerank"
-"""The name under which Transformers finds it."""
-
-HARMLESS = {"is_causal", "sliding_window", "position_ids", "output_attentions", "output_hidden_states", "return_dict"}
+HARMLESS = {"is_causal", "sliding_window", "position_ids", "token_type_ids"}
+HARMLESS |= {"output_attentions", "output_hidden_states", "return_dict"}
 """What Transformers says beside the mask, and the mask has already, or is read here."""
 
 

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from rerank.errors import one_line
 from rerank.kernels.dropout import use_cheap_dropout
-from rerank.kernels.flat import flatten, reads_flat, stop_reading_flat, use_flat_decoder, use_flat_encoder
+from rerank.kernels.flat import NAME, flatten, reads_flat, stop_reading_flat, use_flat_decoder, use_flat_encoder
 from rerank.kernels.implementations import Implementation, Implementations, use_implementations
-from rerank.kernels.interface import NAME, use_attention
+from rerank.kernels.interface import use_attention
 from rerank.kernels.products import use_products
 
 log = logging.getLogger("rerank")

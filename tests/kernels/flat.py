@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForSequenceClassification
 
-from rerank.kernels.flat import SEQUENCES, flatten, rows, use_flat_encoder
+from rerank.kernels.flat import OWN_CODE, SEQUENCES, flatten, rows, use_flat_encoder
+from rerank.kernels.interface import use_attention
 from tests.close import check_close, check_gradients, gradients_of
 
 
@@ -20,6 +21,8 @@ def network_of(kind: str, layers: int = 2, dropout: float = 0.0) -> Any:
     sizes |= {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout, "n_layers": 1, "n_heads": 2}
     config = AutoConfig.for_model(kind, num_labels=1, initializer_range=0.3, pad_token_id=1, **sizes)
     network = AutoModelForSequenceClassification.from_config(config).eval()
+    if kind in OWN_CODE:
+        assert use_attention(network)
     use_flat_encoder(network)
     return network
 

@@ -14,7 +14,8 @@ from transformers import AutoModelForSequenceClassification, BertConfig, DistilB
 
 from rerank.kernels import cpu_attention
 from rerank.kernels.dropout import STEPS, Dropout, draw, drop_, threshold, use_cheap_dropout
-from rerank.kernels.interface import NAME, attention, use_attention
+from rerank.kernels.flat import NAME
+from rerank.kernels.interface import attention, use_attention
 from tests.close import check_close, check_gradients, gradients_of
 from tests.kernels.flat import check
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from rerank.kernels import cpu_attention, flat_attention
 from rerank.kernels.dropout import draw
-from rerank.kernels.flat import KINDS, reads_flat
+from rerank.kernels.flat import KINDS, OWN_CODE, reads_flat
 from rerank.kernels.flat_attention import Sequences, attend
 from rerank.kernels.implementations import Implementations, use_implementations
 from tests.kernels.flat import check, check_flat, network_of, read
@@ -65,9 +65,17 @@ def test_without_being_told_a_network_is_what_it_was() -> None:
 
 
 def test_other_architectures_are_left_alone() -> None:
-    assert not reads_flat(network_of("distilbert"))
+    assert not reads_flat(network_of("mpnet"))
     assert not reads_flat(torch.nn.Linear(1, 1))
     assert reads_flat(network_of("bert"))
+
+
+@pytest.mark.parametrize("kind", OWN_CODE)
+def test_scores_and_gradients_of_encoders_by_their_own_code(kind: str) -> None:
+    network = network_of(kind)
+    assert reads_flat(network)
+    for lengths in ([7, 2, 11, 7], [5]):
+        check_flat(network, padded(lengths))
 
 
 @given(lengths=LENGTHS, most=st.integers(1, 400))

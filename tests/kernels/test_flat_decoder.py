@@ -13,9 +13,9 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForSequenceClassification
 
 from rerank.kernels import flat_attention
-from rerank.kernels.flat import SEQUENCES, can_share, flatten, reads_flat, rows, use_flat_decoder
+from rerank.kernels.flat import NAME, SEQUENCES, can_share, flatten, reads_flat, rows, use_flat_decoder
 from rerank.kernels.flat_attention import AttentionCall, Sequences, attend
-from rerank.kernels.interface import NAME, use_attention
+from rerank.kernels.interface import use_attention
 from rerank.models.text.decoder import _classify
 from tests.close import check_close, check_gradients, gradients_of
 from tests.kernels.flat import check

@@ -13,9 +13,8 @@ from transformers.models.bert import modeling_bert
 from transformers.models.distilbert import modeling_distilbert
 
 from rerank.kernels import flat, flat_attention
-from rerank.kernels.flat import flatten, reads_flat
+from rerank.kernels.flat import NAME, flatten, reads_flat, stop_reading_flat
 from rerank.kernels.implementations import Implementations, implementations_of
-from rerank.kernels.interface import NAME
 from rerank.kernels.proof import works_here
 from rerank.lists import Lists
 from rerank.models.score import score_lists
@@ -73,6 +72,8 @@ def test_attention_that_hands_over_something_else_is_pytorchs(
     from tests.kernels.flat import network_of
 
     network = network_of("distilbert")
+    stop_reading_flat(network)
+    network.set_attn_implementation("sdpa")
     batch = {"input_ids": torch.randint(2, 50, (2, 30)), "attention_mask": torch.ones(2, 30, dtype=torch.int64)}
     monkeypatch.setattr(modeling_distilbert.DistilBertSelfAttention, "forward", _without_scale(modeling_distilbert))
     proof.use_kernels(network, network, lambda b: network(**b).logits[:, 0], batch)
