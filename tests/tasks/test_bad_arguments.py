@@ -68,7 +68,7 @@ CASES: dict[str, tuple[Callable[[Things], Any], str]] = {
     "a class of samplers": (lambda t: t.train(sampler=rerank.Full), r"sampler: expected a Sampler, not <class"),
     # measures
     "a monitor that is a list": (lambda t: t.train(monitor=["nDCG@10"]), r"monitor: expected text"),
-    "a monitor that counts": (lambda t: t.train(monitor="NumRel"), r"monitor: NumRel counts"),
+    "a monitor that counts": (lambda t: t.train(monitor="NumRel"), r"monitor: NumRel only counts"),
     "a cut-off in words": (lambda t: t.train(measures="nDCG@ten"), r"measure 'nDCG@ten' is not of the form"),
     "no measures": (lambda t: t.train(measures=""), r"no measure given"),
     # lists
