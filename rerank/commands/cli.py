@@ -117,8 +117,8 @@ def add(
         run: files of scores (TREC, CSV, JSONL or Parquet), as NAME=FILE or FILE.
         model: folder of a trained model, such as runs/x/best, which scores all candidates.
         embed: embedding model (folder, or name on the hub), whose cosine of query and document all candidates get.
-        name: name of the model's column; null takes the name of the run folder, of the embedding model, or of the
-            method.
+        name: name of the model's column; null takes the name of the run folder, of the method, or "cosine-" and
+            that of the embedding model.
         out_of_fold: folder of an experiment over folds: each query is scored by the model that was neither trained nor
             validated on it.
         method: which of the experiment's methods; not needed if there is only one.

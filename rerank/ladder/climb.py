@@ -26,7 +26,7 @@ from rerank.lists.view import Lists
 from rerank.models.average import average_models
 from rerank.models.mixed import write_ranker
 from rerank.progress import heard, log_file
-from rerank.scoring.cosines import add_cosines
+from rerank.scoring.cosines import add_cosines, cosine_name
 from rerank.settings.ranges import Count, NotNegative, Seed, check_arguments
 from rerank.storage.arrow import Array
 from rerank.storage.hashes import read_sealed, write_sealed
@@ -211,7 +211,7 @@ class Climb:
         """The columns of embedding models, which are added to the ladder's own copy of the lists where missing."""
         models = [name for name, kind in self.plan.models.items() if kind == "embedding"]
 
-        names = [as_name(f"cosine-{Path(name).name}") for name in models]
+        names = [cosine_name(name) for name in models]
         for model, name in zip(models, names, strict=True):
             add_cosines(self.folder / "lists" / split.name, model, name)
         return names

@@ -119,7 +119,7 @@ class OfModel(Contender):
             shared = shared_queries(lists, self.model)
             self.trained_on = None if shared is None else len(shared)
         assert self._loaded is not None
-        self._loaded.check(lists)
+        self._loaded.check(self._loaded.completed(lists.select([0])))
         placed(self._loaded, "auto")
         inner = unmixed(self._loaded)
         self.kind = "fusion" if inner is None else type(inner).__name__
@@ -146,15 +146,14 @@ class OfModel(Contender):
     def scores(self, lists: Lists, depths: Sequence[int]) -> Iterator[Array]:
         ranker = self._loaded
         assert ranker is not None
-        inner = unmixed(ranker)
+        lists, inner = ranker.completed(lists.top(depths[-1])), unmixed(ranker)
         if not isinstance(inner, TextScorer):
             for depth in depths:
                 yield score_shared(ranker, lists.top(depth), precision="auto", budget=None, progress=self.name)
             return
-        deepest = lists.top(depths[-1])
-        found = score_shared(inner, deepest, precision="auto", budget=None, progress=self.name)
+        found = score_shared(inner, lists, precision="auto", budget=None, progress=self.name)
         for depth in depths:
-            cut = found[_within(deepest, depth)]
+            cut = found[_within(lists, depth)]
             yield ranker.mixed(lists.top(depth), cut) if isinstance(ranker, Mixed) else cut
 
 

@@ -19,6 +19,15 @@ from rerank.storage.locks import held
 log = logging.getLogger("rerank")
 
 
+def cosine_name(model: str | Path) -> str:
+    """The name of the column of a model's cosines, unless one is given.
+
+    >>> cosine_name("sentence-transformers/all-MiniLM-L6-v2")
+    'cosine-all-MiniLM-L6-v2'
+    """
+    return as_name(f"cosine-{Path(model).name}")
+
+
 def add_cosines(
     folder: str | Path, model: str | Path, name: str | None = None, *, precision: Precision = "auto"
 ) -> Coverage:
@@ -30,7 +39,7 @@ def add_cosines(
     Raises:
         UserError: no such lists or model; lists without texts; another column of this name.
     """
-    name = as_name(Path(model).name) if name is None else check_name(name)
+    name = cosine_name(model) if name is None else check_name(name)
     store = Store.open(folder)
     assert store.folder is not None
     if not store.has_text:

@@ -51,6 +51,8 @@ def test_the_same_call_again_does_nothing_and_another_model_is_refused(tmp_path:
     add_cosines(tmp_path / "lists", MODEL, "dense")
     before = np.array(Lists.open(tmp_path / "lists").column("dense"))
     add_cosines(tmp_path / "lists", MODEL, "dense")
+    add_cosines(tmp_path / "lists", MODEL)
+    assert (before == Lists.open(tmp_path / "lists").column("cosine-all-MiniLM-L6-v2")).all()
     assert (before == Lists.open(tmp_path / "lists").column("dense")).all()
     with pytest.raises(UserError, match="made from something else"):
         add_cosines(tmp_path / "lists", tiny_model, "dense")
@@ -94,6 +96,9 @@ def test_a_ranker_computes_the_cosines_that_it_is_not_given(tmp_path: Path) -> N
     sides = {"by-column": lists, "by-cosines": bare}
     calibrated = [rerank.calibrate(str(tmp_path / "ranker"), of, output=str(tmp_path / n)) for n, of in sides.items()]
     assert calibrated[0].a == pytest.approx(calibrated[1].a, rel=1e-2)
+    compared = [rerank.compare(of, [str(tmp_path / "ranker")], depths=[3, 8]) for of in sides.values()]
+    assert [row.value for row in compared[0].rows] == pytest.approx([row.value for row in compared[1].rows], abs=1e-3)
+    assert before == {path: path.stat().st_mtime_ns for path in (tmp_path / "bare").rglob("*")}
     with pytest.raises(UserError, match="columns: the ranker mixes in column bm25"):
         ranker.rank(query, texts)
 
