@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from rerank.ladder.plan import BATCH, OWN, SHARES, Plan, passes, training
+from rerank.ladder.plan import BATCH, OWN, SHARES, STEPS, Plan, passes, training
 from rerank.ladder.split import Split
 from rerank.lists.view import Lists
 from rerank.models.load import load_model
@@ -24,6 +24,9 @@ log = logging.getLogger("rerank")
 
 PROBE = 8
 """Steps whose pace says what fits into the hours, and lists that are scored for it."""
+
+LEAST = 50
+"""Steps of the shortest training that is worth its time."""
 
 END = 5.0
 """Seconds that tables, intervals and the page take at the end, about."""
@@ -63,7 +66,7 @@ class Budget:
         return bool(self.plan.hours and self.gone > LATE * 3600 * self.plan.hours)
 
     def documents(self, start: tuple[str, str]) -> bool:
-        """Whether there is time for documents alone, and two passes over the judged lists after it."""
+        """Whether there is time for documents alone, and two passes over the judged lists after it, or 300 steps."""
 
         def fits() -> bool:
             if self.left < END:
@@ -72,7 +75,8 @@ class Budget:
             own = 8 * len(Lists.open(self.folder / "lists" / OWN)) * pace["seconds to train"]
             scored = (self.validation.lists.size + self._rows("test")) * pace["seconds to score"]
             alone = pace["seconds to begin"] + own + scored
-            return alone + self._seed(pace) + 2 * self._pass(pace) + self.after(start, 1) < self.left
+            judged = min(2 * self._pass(pace), STEPS * self._step(pace))
+            return alone + self._seed(pace) + judged + self.after(start, 1) < self.left
 
         return self.plan.hours is None or bool(self._decided("documents", fits))
 
@@ -85,13 +89,20 @@ class Budget:
         def most() -> int:
             if self.left < END:
                 return 0
-            pace = self._pace(start)
-            room = self.left - self._seed(pace) - self.after(start, 1)
-            fit = int(np.clip(room // self._pass(pace), 0, wanted))
+            fit = int(np.clip(self._room(start) // self._pass(self._pace(start)), 0, wanted))
             log.info("%d of %d passes of a seed fit into %g hours", fit, wanted, self.plan.hours)
             return fit
 
         return int(self._decided("passes", most))
+
+    def steps(self, start: tuple[str, str]) -> int:
+        """How many steps there is time for where one pass takes too long; 0 where they are too few to learn from."""
+
+        def most() -> int:
+            fit = int(self._room(start) // self._step(self._pace(start))) if self.left > END else 0
+            return fit if fit >= LEAST else 0
+
+        return int(self._decided("steps", most))
 
     def after(self, start: tuple[str, str], seeds: int) -> float:
         """Seconds of what comes after the training of the seeds: averages and their scores, and the test lists."""
@@ -103,13 +114,21 @@ class Budget:
         cosines = self.done["other evidence"]["seconds"] if "other evidence" in self.done else 0.0
         return rows * self._pace(start)["seconds to score"] + share * cosines + END
 
+    def _room(self, start: tuple[str, str]) -> float:
+        """Seconds for the steps of one seed."""
+        return self.left - self._seed(self._pace(start)) - self.after(start, 1)
+
     def _seed(self, pace: Mapping[str, float]) -> float:
         """Seconds of one seed but for its passes: its beginning, and its scores on validation."""
         return pace["seconds to begin"] + self._rows("validation") * pace["seconds to score"]
 
     def _pass(self, pace: Mapping[str, float]) -> float:
         """Seconds of one pass over the judged lists."""
-        return len(self.plan.lists["train"]) * pace["documents a list"] * pace["seconds to train"]
+        return len(self.plan.lists["train"]) / BATCH * self._step(pace)
+
+    def _step(self, pace: Mapping[str, float]) -> float:
+        """Seconds of one step."""
+        return BATCH * pace["documents a list"] * pace["seconds to train"]
 
     def _rows(self, name: str) -> int:
         """Candidates of the lists that what judgments trained is measured on."""

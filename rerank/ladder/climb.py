@@ -15,10 +15,10 @@ import numpy as np
 from rerank.errors import UserError
 from rerank.evaluation.beside import beside
 from rerank.evaluation.weights import GRID, search_weights
-from rerank.ladder.budget import Budget
+from rerank.ladder.budget import LEAST, Budget
 from rerank.ladder.choose import kept
 from rerank.ladder.own import own_lists
-from rerank.ladder.plan import OWN, SEEDS, SHARES, Plan, planned, training, whole
+from rerank.ladder.plan import BATCH, OWN, SEEDS, SHARES, Plan, planned, training, whole
 from rerank.ladder.result import LADDER, Ladder, Rung, write_ladder, write_values
 from rerank.ladder.split import AVERAGES, DOCUMENTS, TRAININGS, Blend, Split
 from rerank.lists.columns import as_name
@@ -306,24 +306,30 @@ class Climb:
         if why := next((why for name, kind in starts if (why := self._untrainable(kind, name))), ""):
             return why
         epochs = self.budget.passes(starts[0])
-        if not epochs:
-            return f"one pass over the training lists does not fit into {self.plan.hours:g} hours"
+        steps = None if epochs else self.budget.steps(starts[0])
+        if not (epochs or steps):
+            return f"{LEAST} steps do not fit into {self.plan.hours:g} hours"
         made: list[Blend] = []
         for seed in range(1, SEEDS + 1):
             begun = time.perf_counter()
             for model, kind in starts:
                 if seed == 1 or kind != "trees":  # seeds change no tree
-                    made.append(self._trained(model, kind, seed, epochs))
+                    made.append(self._trained(model, kind, seed, epochs or 1, steps=steps))
             took = time.perf_counter() - begun
             if seed < SEEDS and self.budget.left - self.budget.after(starts[0], seed + 1) < took:
                 break
-        note = "" if seed == SEEDS else f"{seed} of {SEEDS} seeds fit into {self.plan.hours:g} hours"
-        return self._best(made, note) | {"models": [ranker.model for ranker in made]}
+        lists = [f"{steps * BATCH} of {len(self.plan.lists['train'])} training lists"] if steps else []
+        fit = " and ".join([*lists, *([] if seed == SEEDS else [f"{seed} of {SEEDS} seeds"])])
+        found = self._best(made, f"{fit} fit into {self.plan.hours:g} hours" if fit else "")
+        return found | {"models": [ranker.model for ranker in made]}
 
-    def _trained(self, model: str, kind: str, seed: int, epochs: int, on: str = "train") -> Blend:
+    def _trained(
+        self, model: str, kind: str, seed: int, epochs: int, on: str = "train", steps: int | None = None
+    ) -> Blend:
         own = "" if kind in ("head", "encoder", "embedding") else f"{model}-"
         name = DOCUMENTS if on == OWN else f"{TRAININGS}{own}seed-{seed}"
-        fit(training(model, kind, self.folder / "lists" / on, seed, epochs, self.plan.monitor), self.folder / name)
+        folder = self.folder / "lists" / on
+        fit(training(model, kind, folder, seed, epochs, self.plan.monitor, steps), self.folder / name)
         return Blend(f"{name}/best")
 
     def _averaged(self) -> dict[str, Any] | str:

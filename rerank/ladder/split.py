@@ -112,7 +112,7 @@ class Split:
     def values(self, ranker: Blend) -> Array:
         """The measure for each query, ``[Q]``; NaN for those whose judgments made the ranker's model."""
         if ranker not in self._values:
-            values = self._evaluator(self.lists.run(self.scores(ranker)), str(ranker)).values[0]
+            values = self._evaluator(self.lists.run(self.scores(ranker)), str(self.lists.store)).values[0]
             self._values[ranker] = np.where(self.held, values, np.nan) if ranker.judged else values
         return self._values[ranker]
 

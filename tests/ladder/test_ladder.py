@@ -23,7 +23,7 @@ from rerank.commands.cli import main
 from rerank.errors import UserError
 from rerank.evaluation.measures import evaluate
 from rerank.features.letor import letor_lists
-from rerank.ladder import choose, plan
+from rerank.ladder import budget, choose, plan
 from rerank.ladder.choose import kept
 from rerank.ladder.own import own_lists
 from rerank.ladder.plan import planned, whole
@@ -234,7 +234,7 @@ def test_lists_of_one_column_are_mixed_with_a_model(splits: dict[str, str], publ
 
 def test_hours_bound_the_trainings(splits: dict[str, str], published: str, tmp_path: Path) -> None:
     ladder = rerank.auto(**splits, model=published, hours=1e-6, output=tmp_path / "ladder")
-    assert "does not fit" in ladder.left_out["fine-tuned"]
+    assert "do not fit" in ladder.left_out["fine-tuned"]
     assert "does not fit" in ladder.left_out["from documents alone"]
     assert not (tmp_path / "ladder" / "trainings").exists()
     assert any(note.startswith("It took ") and "not 1e-06" in note for note in ladder.notes)
@@ -245,10 +245,27 @@ def test_a_ladder_ends_within_a_fifth_of_its_hours(splits: dict[str, str], embed
     ladder = rerank.auto(**splits, model=embedder, hours=0.02, output=tmp_path / "ladder")
     took = (time.perf_counter() - begun) / 3600
     assert took < 1.2 * 0.02 or any(note.startswith("It took ") for note in ladder.notes)
-    budget = json.loads((tmp_path / "ladder" / "budget.json").read_text())
-    assert budget["pace"]["seconds to train"] > 0 < budget["pace"]["seconds to score"]
+    decided = json.loads((tmp_path / "ladder" / "budget.json").read_text())
+    assert decided["pace"]["seconds to train"] > 0 < decided["pace"]["seconds to score"]
     trained = [path.name for path in (tmp_path / "ladder" / "trainings").iterdir()]
-    assert ("documents" in trained) == budget["documents"] and ("seed-1" in trained) == (budget["passes"] > 0)
+    assert ("documents" in trained) == decided["documents"]
+    assert ("seed-1" in trained) == (decided["passes"] > 0 or decided["steps"] > 0)
+    check_ladder(ladder)
+
+
+def test_many_queries_are_trained_on_as_far_as_there_is_time(
+    splits: dict[str, str], embedder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pace = {"seconds to begin": 0.0, "seconds to train": 0.3, "documents a list": 12.0, "seconds to score": 0.0}
+    monkeypatch.setattr(budget.Budget, "_measured", lambda self, start: pace)
+    monkeypatch.setattr(budget, "LEAST", 1)
+    ladder = rerank.auto(**splits, model=embedder, hours=0.02, output=tmp_path / "ladder")
+    decided = json.loads((tmp_path / "ladder" / "budget.json").read_text())
+    assert decided["passes"] == 0 and 1 <= decided["steps"] <= 0.02 * 3600 / (0.3 * 12 * 4)
+    lines = (tmp_path / "ladder" / "trainings" / "seed-1" / "metrics.jsonl").read_text().splitlines()
+    assert max(json.loads(line).get("step", 0) for line in lines) == decided["steps"]
+    tuned = next(rung for rung in ladder.rungs if rung.name == "fine-tuned")
+    assert f"{4 * decided['steps']} of 30 training lists" in str(tuned)
     check_ladder(ladder)
 
 
