@@ -15,11 +15,13 @@ import pytest
 import torch
 from scipy.stats import ttest_rel
 
+import rerank
 from rerank.evaluation.significance import bootstrap_interval
 from rerank.lists import Lists
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.retrieval.fuse import fuse
-from tests.builders import make_lists
+from rerank.retrieval.runs import write_run
+from tests.builders import make_decoder, make_lists
 from tests.conftest import ROOT
 
 PAGES = (
@@ -31,6 +33,9 @@ PAGES = (
     "docs/training.md",
     "docs/losses.md",
     "docs/calibration.md",
+    "docs/text.md",
+    "docs/decoders.md",
+    "docs/export.md",
 )
 BLOCKS = [
     pytest.param(code, id=f"{page}-{number}")
@@ -143,6 +148,59 @@ def probabilities(names: dict[str, Any], values: Any) -> None:
     assert Path("rankers/mine/rerank.json").is_file()
 
 
+def five_runs(names: dict[str, Any], table: Any) -> None:
+    assert len(names["runs"]) == 5 and names["runs"]["fused"].keys() == {*names["lists"].query_ids}
+
+
+def merged(names: dict[str, Any], _: Any) -> None:
+    from transformers import AutoModelForCausalLM
+
+    pair = [("what is a wing", "a wing gives lift")]
+    whole = rerank.Decoder("merged").predict(pair)
+    assert whole == pytest.approx(rerank.Decoder("runs/x/best").predict(pair), abs=0.05)
+    assert AutoModelForCausalLM.from_pretrained("merged").num_parameters() > 0
+
+
+def as_exported(names: dict[str, Any], _: Any) -> None:
+    if "session" in names:
+        pairs = list(zip(names["queries"], names["documents"], strict=True))
+        expected = CrossEncoder("runs/x/best").text_scores(pairs, precision="fp32")
+        assert names["scores"] == pytest.approx(expected, abs=1e-4)
+    assert Path("exported/onnx/model.onnx").is_file()
+
+
+def an_adapter(place: Path) -> None:
+    base = make_decoder(place / "base")
+    (place / "runs" / "x" / "best").mkdir(parents=True)
+    rerank.Decoder(str(base), template="qwen3-reranker", lora=rerank.LoRA(rank=2)).save(place / "runs" / "x" / "best")
+
+
+def to_export(place: Path) -> None:
+    pytest.importorskip("onnxscript")
+    shutil.copytree(place / "runs" / "scifact-smoothi" / "best", place / "runs" / "x" / "best")
+    shutil.copytree(place / "made" / "lists", place / "lists" / "test")
+
+
+def an_export(place: Path) -> None:
+    to_export(place)
+    rerank.export_model(place / "runs" / "x" / "best", place / "lists" / "test", place / "exported", ["onnx"])
+
+
+def runs_of_scifact(place: Path) -> None:
+    lists = Lists.open(place / "lists" / "scifact-test")
+    for name in ("hinge", "hinge-mixed", "smoothi", "smoothi-mixed"):
+        write_run(place / "runs" / f"{name}.trec", lists.run(), name)
+    lists.store.add_column("cosine", np.random.default_rng(0).random(lists.size))
+
+
+PREPARED: dict[str, Callable[[Path], None]] = {
+    "model.merge()": an_adapter,
+    "rerank.export_model(": to_export,
+    'model.onnx")': an_export,
+    "hinge-mixed": runs_of_scifact,
+}
+"""What a block that has these words reads, besides the lists and models of all."""
+
 CHECKS: dict[str, Callable[[dict[str, Any], Any], None]] = {
     'output="runs/first"': first_table,
     "CrossEncoderTrainer(": theirs,
@@ -159,6 +217,9 @@ CHECKS: dict[str, Callable[[dict[str, Any], Any], None]] = {
     "loss(scores, labels, mask=None": in_range,
     ".probabilities(lists)": probabilities,
     "write_ranker(": mixed,
+    "hinge-mixed": five_runs,
+    "model.merge()": merged,
+    '"exported': as_exported,
 }
 """What holds after a block that has these words, given its names and the value of its last expression."""
 
@@ -167,8 +228,9 @@ CHECKS: dict[str, Callable[[dict[str, Any], Any], None]] = {
 def test_examples_do_what_they_say(
     code: str, tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if "pyterrier" in code:
-        pytest.importorskip("pyterrier")
+    for package, words in {"pyterrier": "pyterrier", "optimum": 'backend="onnx"'}.items():
+        if words in code:
+            pytest.importorskip(package)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RERANK_HOME", str(tmp_path / "home"))
     model = CrossEncoder(str(tiny_model), query_length=8, document_length=24)
@@ -187,6 +249,9 @@ def test_examples_do_what_they_say(
     dl20 = Lists.open(shutil.copytree(tmp_path / "made" / "lists", tmp_path / "lists" / "dl20"))
     for seed, name in enumerate(("splade", "tasb")):
         dl20.store.add_column(name, np.random.default_rng(seed).random(dl20.size))
+    for words, prepare in PREPARED.items():
+        if words in code:
+            prepare(tmp_path)
     names, last = run(code)
     checks = [check for words, check in CHECKS.items() if words in code]
     assert checks, "nothing is known of what this example gives"
