@@ -10,7 +10,7 @@ docs/letor.md.
 time: forward + backward over list lengths, next to allRank, sentence-transformers and the plain formulas. Contenders
     of a row take short turns, many times over, so that a busy machine slows all of them alike. Times are the least of
     all repetitions (and their median), by the clock on the wall; with ``--threads 1`` by that of the processor, which
-    other programs disturb less. Memory is what the graph keeps for the backward pass ("kept") and the most that is
+    other programs disturb less. Memory is what the graph keeps for the backward pass ("graph") and the most that is
     allocated at any time ("peak").
 fresh: every relaxation, with and without a cut-off, on made lists. A linear scorer over 32 features starts with all
     scores of a list within about .014 of each other (--start). It takes 300 steps of Adam (learning rate .003) on 16 of
@@ -238,7 +238,7 @@ def time_and_memory(options: argparse.Namespace) -> None:
     names = ("torch", "allRank", "sentence-transformers", "rerank-direct")
     packages = ", ".join(f"{name} {_version(name)}" for name in names)
     print(f"{_hardware(options.device)}; {packages}; {datetime.now(UTC):%Y-%m-%d}.\n")
-    head("loss", "batch × N", "ours", "kept", "peak", "others: time ratio (kept ratio)")
+    head("loss", "batch × N", "ours", "graph", "peak", "others: time ratio (graph ratio)")
     shapes = {10: 4, 40: 2} if options.quick else SHAPES
     rows = {name: everyone for name, everyone in contenders().items() if wanted(name, options)}
     for name, everyone in tqdm(rows.items(), desc="lengths", disable=None):
