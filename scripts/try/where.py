@@ -1,0 +1,289 @@
+"""Where a metric as an objective can pay: losses on feature vectors, tuned equally, under one changed condition each.
+
+    python scripts/try/where.py --data DIR/MQ2008 --conditions linear centre
+
+The design, with its hypotheses, is configs/evidence/where.yaml. All networks of a loss are trained at once: their
+weights are stacked, so that a step is one product for all folds, seeds and settings. A network's lists, weights and
+noise depend on its fold and seed alone. Test values per query are added to configs/evidence/kept/where.tsv.xz as losses
+finish; what is there is not computed again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import lzma
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+import yaml
+from torch import Tensor
+
+from rerank.features.letor import LetorData
+from rerank.losses import DirectMetric, LambdaLoss, ListNet, RankNet, SoftmaxCE
+from rerank.losses.base import Loss
+from rerank.relaxations import Approx, NeuralSort, SmoothI, TwinSigmoid
+from rerank.storage.files import atomic_file
+
+ROOT = Path(__file__).parents[2]
+DESIGN: dict[str, Any] = yaml.safe_load((ROOT / "configs" / "evidence" / "where.yaml").read_text())
+KEPT = ROOT / "configs" / "evidence" / "kept" / "where.tsv.xz"
+K, BM25 = 10, 24
+MEASURE = f"nDCG@{K}"
+LOSSES: dict[str, Loss] = {
+    "TwinSigmoid": DirectMetric(MEASURE, TwinSigmoid(alpha=1.0), reduction="sum"),
+    "SmoothI": DirectMetric(MEASURE, SmoothI(alpha=1.0), reduction="sum"),
+    "Approx": DirectMetric(MEASURE, Approx(alpha=1.0), reduction="sum"),
+    "NeuralSort": DirectMetric(MEASURE, NeuralSort(tau=1.0, sinkhorn=0), reduction="sum"),
+    "SoftmaxCE": SoftmaxCE(reduction="sum"),
+    "ListNet": ListNet(reduction="sum"),
+    "RankNet": RankNet(reduction="sum"),
+    "LambdaLoss": LambdaLoss(reduction="sum"),
+}
+
+
+@dataclass(frozen=True)
+class Queries:
+    """All lists of a data set, padded, and the folds.
+
+    Attributes:
+        ids: of the queries.
+        features: ``[Q, N, F]``.
+        grades: ``[Q, N]``.
+        mask: ``[Q, N]``.
+        folds: the queries of each split of each fold.
+    """
+
+    ids: list[str]
+    features: Tensor
+    grades: Tensor
+    mask: Tensor
+    folds: list[dict[str, Tensor]]
+
+    @classmethod
+    def read(cls, path: str) -> Queries:
+        rows: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+        folds: list[dict[str, list[str]]] = []
+        for fold in range(1, 6):
+            splits = LetorData(path, fold=fold).splits(0)
+            folds.append({})
+            for name, lists in (("train", splits.train), ("validation", splits.validation), ("test", splits.test)):
+                assert lists is not None
+                matrix = lists.matrix(["features"])
+                folds[-1][name] = list(lists.query_ids)
+                for query, start, end in zip(lists.query_ids, lists.offsets[:-1], lists.offsets[1:], strict=True):
+                    rows[query] = matrix[start:end], lists.grades[start:end]
+        ids, longest = list(rows), max(len(grades) for _, grades in rows.values())
+        width = next(iter(rows.values()))[0].shape[1]
+        features, grades = torch.zeros(len(ids), longest, width), torch.zeros(len(ids), longest)
+        mask = torch.zeros(len(ids), longest, dtype=torch.bool)
+        for number, (own, labels) in enumerate(rows.values()):
+            features[number, : len(own)] = torch.from_numpy(own.copy())
+            grades[number, : len(own)] = torch.from_numpy(labels.copy()).float()
+            mask[number, : len(own)] = True
+        place = {query: number for number, query in enumerate(ids)}
+        indexed = [{name: torch.tensor([place[q] for q in of]) for name, of in fold.items()} for fold in folds]
+        return cls(ids, features, grades, mask, indexed)
+
+    def labels(self, kind: str | None, rng: torch.Generator) -> Tensor:
+        """What training and validation see of the grades, ``[Q, N]``."""
+        if kind == "binary":
+            return (self.grades > 0).float()
+        if kind == "noise":
+            pool = self.grades[self.mask]
+            drawn = pool[torch.randint(len(pool), self.grades.shape, generator=rng)]
+            return torch.where(torch.rand(self.grades.shape, generator=rng) < 0.3, drawn, self.grades) * self.mask
+        if kind == "clicks":
+            shown = self.features[..., BM25].masked_fill(~self.mask, -torch.inf).argsort(1, descending=True).argsort(1)
+            relevant = (2**self.grades - 1) / (2 ** self.grades.max() - 1)
+            chance = (0.1 + 0.9 * relevant) / (1 + shown) * self.mask
+            return torch.bernoulli(chance.expand(5, -1, -1), generator=rng).sum(dim=0)
+        return self.grades
+
+
+def ndcg(scores: Tensor, labels: Tensor) -> Tensor:
+    """trec_eval's nDCG@10 ``[..., Q]`` of scores ``[..., Q, N]``, -inf for padding; 0 without relevant documents."""
+    discount = 1 / torch.log2(torch.arange(2, K + 2))
+    best = labels.topk(K, dim=-1).values @ discount
+    order = scores.topk(K, dim=-1).indices
+    return torch.gather(labels.expand(scores.shape), -1, order) @ discount / best.clamp(min=1e-9)
+
+
+class Networks:
+    """Scorers with stacked weights."""
+
+    def __init__(self, model: str, width: int, rngs: Sequence[torch.Generator]) -> None:
+        def drawn(*shape: int) -> Tensor:
+            found = [torch.randn(shape, generator=rng) for rng in rngs]
+            return (torch.stack(found) / shape[0] ** 0.5).requires_grad_()
+
+        hidden = DESIGN["hidden"]
+        if model == "linear":
+            self.weights = [drawn(width, 1)]
+        else:
+            self.weights = [
+                drawn(width, hidden),
+                torch.zeros(len(rngs), 1, hidden, requires_grad=True),
+                drawn(hidden, 1),
+            ]
+        self._moments = [(torch.zeros_like(weight), torch.zeros_like(weight)) for weight in self.weights]
+        self._steps = 0
+
+    def __call__(self, features: Tensor, some: slice = slice(None)) -> Tensor:
+        """Scores ``[S, D]`` of features ``[S, D, F]``, or ``[D, F]`` for all."""
+        first, *rest = (weight[some] for weight in self.weights)
+        found = features @ first
+        return ((found + rest[0]).relu() @ rest[1] if rest else found).squeeze(-1)
+
+    @torch.no_grad()
+    def step(self, rates: Tensor) -> None:
+        """Adam, each network with a rate of its own."""
+        self._steps += 1
+        for weight, (mean, square) in zip(self.weights, self._moments, strict=True):
+            assert weight.grad is not None
+            mean.lerp_(weight.grad, 0.1)
+            square.lerp_(weight.grad**2, 0.001)
+            root = (square / (1 - 0.999**self._steps)).sqrt_().add_(1e-8)
+            weight -= rates[:, None, None] * (mean / (1 - 0.9**self._steps)) / root
+            weight.grad = None
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One network: where it is trained, and how."""
+
+    fold: int
+    seed: int
+    rate: float
+    scale: float
+
+
+def trained(
+    data: Queries, condition: Mapping[str, Any], loss: Loss, settings: Sequence[Setting]
+) -> tuple[Tensor, list[Tensor]]:
+    """Validation nDCG@10 of each network at its best epoch, ``[S]``, and test values of its queries there."""
+    order = sorted(range(len(settings)), key=lambda i: settings[i].fold)
+    settings = [settings[i] for i in order]
+    rngs = [torch.Generator().manual_seed(1000 * one.seed + one.fold) for one in settings]
+    labels = {
+        one.seed: data.labels(condition.get("labels"), torch.Generator().manual_seed(one.seed)) for one in settings
+    }
+    seen = torch.stack([labels[one.seed] for one in settings]) if len(labels) > 1 else None
+    one_label = next(iter(labels.values()))
+    lengths = data.mask.sum(dim=1).float()
+    training: list[Tensor] = []
+    for one, rng in zip(settings, rngs, strict=True):
+        learnable = (labels[one.seed] > 0).any(dim=1)
+        queries = data.folds[one.fold]["train"]
+        queries = queries[learnable[queries]]
+        training.append(
+            queries[torch.randperm(len(queries), generator=rng)[: int(len(queries) * condition.get("queries", 1))]]
+        )
+    size = DESIGN["batch_size"]
+    steps = min(map(len, training)) // size
+    networks = Networks(condition["model"], data.features.shape[-1], rngs)
+    rates, scales = torch.tensor([one.rate for one in settings]), torch.tensor([one.scale for one in settings])
+    groups = [[i for i, one in enumerate(settings) if one.fold == fold] for fold in range(5)]
+    best = torch.full((len(settings),), -1.0)
+    values: list[Tensor] = [torch.empty(0)] * len(settings)
+    networks_index = torch.arange(len(settings))[:, None]
+    for epoch in range(DESIGN["epochs"]):
+        rows = []
+        for queries, rng in zip(training, rngs, strict=True):  # lists of like length share a step
+            drawn = queries[torch.randperm(len(queries), generator=rng)[: steps * size]]
+            near = (lengths[drawn] * (0.5 * torch.randn(len(drawn), generator=rng)).exp()).argsort()
+            rows.append(drawn[near].view(steps, size))
+        batches = torch.stack(rows)[:, np.random.default_rng(epoch).permutation(steps)]
+        for step in range(steps):
+            which = batches[:, step]  # [S, B]
+            longest = int(lengths[which].max())
+            mask = data.mask[which][..., :longest]
+            given = (one_label[which] if seen is None else seen[networks_index, which])[..., :longest]
+            features = data.features[which, :longest]
+            if (cut := condition.get("documents")) and longest > cut:  # a network draws as much whoever its mates are
+                keys = torch.stack([torch.rand((size, data.mask.shape[1]), generator=rng) for rng in rngs])
+                chosen = keys[..., :longest].masked_fill(~mask, -1).topk(cut, dim=-1).indices
+                mask, given = mask.gather(-1, chosen), given.gather(-1, chosen)
+                features = features.gather(2, chosen[..., None].expand(-1, -1, -1, features.shape[-1]))
+            flat = features.flatten(1, 2)
+            scores = networks(flat).view(mask.shape) * scales[:, None, None]
+            total = loss(scores.flatten(0, 1), given.flatten(0, 1), mask.flatten(0, 1)) / size
+            total.backward()
+            networks.step(rates)
+        for fold, group in enumerate(groups):
+            if not group:
+                continue
+            part = slice(group[0], group[-1] + 1)
+            with torch.no_grad():
+                queries = data.folds[fold]["validation"]
+                own = torch.stack([labels[settings[i].seed][queries] for i in group])
+                found = ndcg(scored(data, networks, part, queries), own).mean(dim=1)
+                better = found > best[part]
+                if better.any():
+                    queries = data.folds[fold]["test"]
+                    test = ndcg(scored(data, networks, part, queries), data.grades[queries])
+                    for place, i in enumerate(group):
+                        if better[place]:
+                            values[i] = test[place]
+                best[part] = torch.maximum(best[part], found)
+    back = sorted(range(len(order)), key=order.__getitem__)
+    return best[back], [values[i] for i in back]
+
+
+def scored(data: Queries, networks: Networks, part: slice, queries: Tensor) -> Tensor:
+    """Scores ``[S, Q, N]`` of whole lists, -inf for padding."""
+    mask = data.mask[queries]
+    found = torch.full((part.stop - part.start, *mask.shape), -torch.inf)
+    found[:, mask] = networks(data.features[queries][mask], part)
+    return found
+
+
+def run(data: Queries, name: str, loss: str) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """The loss under a condition: nine settings compared on validation, then the seeds of the best."""
+    condition, began = DESIGN["conditions"][name], time.process_time()
+    kind = "direct" if loss in DESIGN["losses"]["direct"] else "other"
+    points = list(itertools.product(DESIGN["rates"][condition["model"]], DESIGN["scales"][kind]))
+    tuning = [Setting(f, s, *point) for point in points for s in DESIGN["tuning_seeds"] for f in range(5)]
+    found = trained(data, condition, LOSSES[loss], tuning)[0].view(len(points), -1).mean(dim=1)
+    rate, scale = points[int(found.argmax())]
+    settings = [Setting(f, s, rate, scale) for s in DESIGN["seeds"] for f in range(5)]
+    values = trained(data, condition, LOSSES[loss], settings)[1]
+    table: dict[tuple[int, str], dict[int, float]] = {}
+    for one, of in zip(settings, values, strict=True):
+        for query, value in zip(data.folds[one.fold]["test"].tolist(), of.tolist(), strict=True):
+            table.setdefault((one.fold + 1, data.ids[query]), {})[one.seed] = round(value, 5)
+    frame = pd.DataFrame.from_dict(table, orient="index").rename_axis(["fold", "query"]).reset_index()
+    about = {"condition": name, "loss": loss, "rate": rate, "scale": scale, "validation": round(float(found.max()), 5)}
+    frame = frame.assign(**about, seconds=round(time.process_time() - began, 1))
+    return frame, about | {"seconds": round(time.process_time() - began, 1)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", required=True, help="folder of MQ2008, with Fold1 to Fold5")
+    parser.add_argument("--conditions", nargs="+", choices=DESIGN["conditions"], default=list(DESIGN["conditions"]))
+    parser.add_argument("--losses", nargs="+", choices=LOSSES, default=list(LOSSES))
+    parser.add_argument("--output", type=Path, default=KEPT, help="values per query (.tsv.xz)")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    kept = pd.read_csv(args.output, sep="\t", dtype={"query": str}) if args.output.exists() else pd.DataFrame()
+    there = set(zip(kept["condition"], kept["loss"], strict=True)) if len(kept) else set()
+    data = Queries.read(args.data)
+    for name, loss in itertools.product(args.conditions, args.losses):
+        if (name, loss) in there:
+            continue
+        frame, about = run(data, name, loss)
+        kept = pd.concat([kept, frame])
+        with atomic_file(args.output) as path:
+            path.write_bytes(lzma.compress(kept.to_csv(sep="\t", index=False).encode(), preset=9))
+        print(about, flush=True)
+
+
+if __name__ == "__main__":
+    main()
