@@ -94,7 +94,7 @@ class Queries:
     def labels(self, kind: str | None, rng: torch.Generator) -> Tensor:
         """What training and validation see of the grades, ``[Q, N]``."""
         if kind == "binary":
-            return (self.grades > 0).float()
+            return (self.grades > 0).to(self.grades.dtype)
         if kind == "noise":
             pool = self.grades[self.mask]
             drawn = pool[torch.randint(len(pool), self.grades.shape, generator=rng)]
@@ -182,11 +182,11 @@ def trained(
         learnable = (labels[one.seed] > 0).any(dim=1)
         queries = data.folds[one.fold]["train"]
         queries = queries[learnable[queries]]
-        training.append(
-            queries[torch.randperm(len(queries), generator=rng)[: int(len(queries) * condition.get("queries", 1))]]
-        )
-    size = DESIGN["batch_size"]
-    steps = min(map(len, training)) // size
+        count = int(len(queries) * condition.get("queries", 1))
+        training.append(queries[torch.randperm(len(queries), generator=rng)[:count]])
+    size, share = DESIGN["batch_size"], condition.get("queries", 1)
+    clean = (data.grades > 0).any(dim=1)  # an epoch has as many steps whatever the labels are
+    steps = min(int(int(clean[fold["train"]].sum()) * share) for fold in data.folds) // size
     networks = Networks(condition["model"], data.features.shape[-1], rngs)
     rates, scales = torch.tensor([one.rate for one in settings]), torch.tensor([one.scale for one in settings])
     groups = [[i for i, one in enumerate(settings) if one.fold == fold] for fold in range(5)]
@@ -196,7 +196,8 @@ def trained(
     for epoch in range(DESIGN["epochs"]):
         rows = []
         for queries, rng in zip(training, rngs, strict=True):  # lists of like length share a step
-            drawn = queries[torch.randperm(len(queries), generator=rng)[: steps * size]]
+            again = range(-(-steps * size // len(queries)))
+            drawn = queries[torch.cat([torch.randperm(len(queries), generator=rng) for _ in again])[: steps * size]]
             near = (lengths[drawn] * (0.5 * torch.randn(len(drawn), generator=rng)).exp()).argsort()
             rows.append(drawn[near].view(steps, size))
         batches = torch.stack(rows)[:, np.random.default_rng(epoch).permutation(steps)]
