@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rerank.losses.base import Loss, Reduction
-from rerank.losses.pair_sums import largest, take
+from rerank.losses.pair_sums import take
 from rerank.settings.ranges import Count, NotNegative, Positive
 
 NOTHING = -1e30  # the logarithm of no mass, finite so that no NaN can arise
@@ -27,8 +27,8 @@ class WassRank(Loss):
     rounds. Shapes: scores and labels ``[B, N]``. A list of equal labels (so also one without relevant documents)
     is left out.
 
-    The cost depends on grades alone, so a round works on sums per grade: O(N + L²) for L grades instead of O(N²). On
-    a GPU, where counting the grades would make the host wait, L is N.
+    The cost depends on grades alone, so on a CPU a round works on sums per grade: O(N + L²) for L grades. Elsewhere
+    counting the grades would make the host wait, and a round works on the documents, O(N²), in few kernels.
 
     Source: Yu et al., "WassRank: Listwise Document Ranking Using Optimal Transport Theory", WSDM 2019.
 
@@ -62,12 +62,13 @@ class WassRank(Loss):
         self.iterations = iterations
 
     def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:
+        if scores.device.type != "cpu":
+            return self._by_documents(scores, labels, mask)
         scores, labels, mask = take(labels.argsort(dim=1), scores, labels, mask)
         changes = labels[:, 1:] != labels[:, :-1]
         grade = torch.nn.functional.pad(changes.long().cumsum(dim=1), (1, 0))
-        levels = largest(grade[:, -1] + 1, labels.shape[1])
-        gamma = torch.where(labels > 0, (self.gain_base**labels - 1).clamp(max=MOST), -self.gap)
-        gamma = scores.new_zeros(len(scores), levels).scatter(1, grade, gamma)
+        levels = int(grade[:, -1].amax()) + 1
+        gamma = scores.new_zeros(len(scores), levels).scatter(1, grade, self._gains(labels))
         cost = (gamma[:, :, None] - gamma[:, None, :]).abs()
         same = torch.eye(levels, dtype=torch.bool, device=scores.device)
         kernel = (-self.lam * cost).masked_fill(same, -self.lam * self.penalty)
@@ -93,6 +94,22 @@ class WassRank(Loss):
         between = (plan * cost).sum(dim=(1, 2))
         stays = (left + right).exp().sum(dim=1) * math.exp(-self.lam * self.penalty)
         return between + self.penalty * ((plan * same).sum(dim=(1, 2)) - stays)
+
+    def _gains(self, labels: Tensor) -> Tensor:
+        return torch.where(labels > 0, (self.gain_base**labels - 1).clamp(max=MOST), -self.gap)
+
+    def _by_documents(self, scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
+        """The same, by sums over documents."""
+        gamma, itself = self._gains(labels), torch.eye(labels.shape[1], dtype=torch.bool, device=labels.device)
+        cost = (gamma[:, :, None] - gamma[:, None, :]).abs()
+        cost = torch.where(labels[:, :, None] == labels[:, None, :], self.penalty, cost).masked_fill(itself, 0.0)
+        kernel = -self.lam * cost
+        have, want = _log_mass(scores, mask), _log_mass(labels, mask)
+        right = torch.zeros_like(want).masked_fill(~mask, NOTHING)
+        for _ in range(self.iterations):
+            left = have - (kernel + right[:, None, :]).logsumexp(dim=2)
+            right = want - (kernel + left[:, None, :]).logsumexp(dim=2)
+        return ((left[:, :, None] + kernel + right[:, None, :]).exp() * cost).sum(dim=(1, 2))
 
 
 def _log_mass(values: Tensor, mask: Tensor) -> Tensor:

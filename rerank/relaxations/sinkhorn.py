@@ -173,11 +173,13 @@ class _Balanced(torch.autograd.Function):
         active = ctx.active[:, :, None].to(matrix.dtype)
         # derivatives of reciprocals, 0 in rounds that a list did not have, to become those of sums
         to_row_sums, to_column_sums = lefts[1:].square().mul_(-active), rights[1:].square().mul_(-active)
-        rounds = zip(to_row_sums.unbind(), to_column_sums.unbind(), (1 - active).unbind(), strict=True)
-        for row_sums, column_sums, passed in reversed(list(rounds)):
+        ends = active - torch.nn.functional.pad(active[1:], (0, 0, 0, 0, 0, 0, 0, 1))  # each list's last round
+        to_lefts = torch.nn.functional.pad(ends * to_left, (0, 0, 0, 0, 0, 0, 1, 0)).unbind()
+        rounds = zip(to_row_sums.unbind(), to_column_sums.unbind(), to_lefts, (ends * to_right).unbind(), strict=False)
+        to_left = to_lefts[-1]
+        for row_sums, column_sums, before, to_right in reversed(list(rounds)):
             to_right = torch.baddbmm(to_right, row_sums.mul_(to_left), matrix)
-            to_left = torch.baddbmm(to_left.mul_(passed), column_sums.mul_(to_right), transposed)
-            to_right.mul_(passed)
+            to_left = torch.baddbmm(before, column_sums.mul_(to_right), transposed)
         # the gradient of the matrix is a sum of outer products
         total = torch.bmm(weighted.transpose(1, 2), scaled)
         total.baddbmm_(to_row_sums[:, :, 0].permute(1, 2, 0), rights[1:, :, 0].transpose(0, 1))

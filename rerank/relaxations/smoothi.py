@@ -12,6 +12,7 @@ from torch import Tensor
 
 from rerank.relaxations.backward import full_precision
 from rerank.relaxations.base import RankIndicators
+from rerank.relaxations.eliminate import in_one_kernel, launch, step_by_step
 from rerank.relaxations.order import blocks, lowest
 from rerank.settings.ranges import Positive, Rate
 
@@ -126,21 +127,21 @@ class _Recursion:
         size = chunks[0].stop if chunks else 0
         all_rows = shifted.new_empty((size, *shifted.shape))
         all_kept = shifted.new_empty((size + 1, *shifted.shape))
-        rows, kept = all_rows.unbind(), all_kept.unbind()
-        logits = torch.empty_like(shifted)
         alphas = self.relaxation._alpha(torch.arange(self.depth, dtype=shifted.dtype, device=shifted.device))
-        kept[0].fill_(1)
+        at_once = in_one_kernel(shifted)
+        all_kept[:1] = 1
         for ranks in chunks:
-            count = ranks.stop - ranks.start
-            for i in range(count):
-                torch.addcmul(self.pads, shifted, kept[i], value=self.relaxation._alpha(ranks.start + i), out=logits)
-                torch.softmax(logits, dim=1, out=rows[i])
-                torch.addcmul(kept[i], kept[i], rows[i], value=eliminate, out=kept[i + 1])
-            yield _Chunk(ranks, all_rows[:count], all_kept[:count], alphas[ranks])
-            kept[0].copy_(kept[count])
+            rows, kept = all_rows[: ranks.stop - ranks.start], all_kept[: ranks.stop - ranks.start + 1]
+            if at_once:
+                launch(self.pads, shifted, alphas[ranks], eliminate, rows, kept)
+            else:
+                factors = [self.relaxation._alpha(rank) for rank in range(ranks.start, ranks.stop)]
+                step_by_step(self.pads, shifted, factors, eliminate, rows, kept)
+            yield _Chunk(ranks, rows, kept[:-1], alphas[ranks])
+            all_kept[0].copy_(kept[-1])
         if steps < self.depth:
             used = (self.pads == 0).to(shifted.dtype)
-            yield _late(slice(steps, self.depth), shifted, kept[0] * used, used, alphas[steps:], eliminate)
+            yield _late(slice(steps, self.depth), shifted, all_kept[0] * used, used, alphas[steps:], eliminate)
 
     def _steps(self, shifted: Tensor) -> int:
         """How many ranks to go through one by one; the logits of the others are small, see :class:`_Late`.

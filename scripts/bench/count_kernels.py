@@ -1,7 +1,7 @@
 """Kernels and waits of a training step on a GPU, counted without one.
 
     python scripts/bench/count_kernels.py [--models BERT ModernBERT decoder] [--losses SmoothINDCG] [--lists 8]
-        [--depths 50] [--tokens 270] [--hidden 384] [--layers 6] [--budgets 8192 65536] [--dropout 0.1]
+        [--depths 50] [--tokens 270] [--hidden 384] [--layers 6] [--budgets 8192 65536] [--dropout 0.1] [--alone]
 
 prints a Markdown table, as in docs/internals/speed.md. The step runs on the meta device, whose tensors have shapes and
 no numbers, and which takes the ways of a GPU (fake CUDA tensors cannot go backwards without CUDA). Every operation that
@@ -122,9 +122,16 @@ def _tensors(values: Any) -> Iterator[torch.Tensor]:
             yield from _tensors(value)
 
 
+class _Launched:
+    """In place of a kernel of Triton's, which counts as one."""
+
+    def __getitem__(self, _: Any) -> Any:
+        return lambda pads, shifted, alphas, power, rows, *_: rows.fill_(0)
+
+
 @contextmanager
 def as_on_a_gpu() -> Iterator[None]:
-    """Within it the meta device has random numbers, no autocast, and FlashAttention, as far as code asks."""
+    """Within it the meta device has random numbers, no autocast, FlashAttention and Triton, as far as code asks."""
 
     class Random:
         @staticmethod
@@ -138,6 +145,8 @@ def as_on_a_gpu() -> Iterator[None]:
         mock.patch("torch.autocast", lambda *_, **__: nullcontext()),
         mock.patch("torch.is_autocast_enabled", lambda *_: False),
         mock.patch("rerank.kernels.flat_attention._has_kernel", lambda _: True),
+        mock.patch("rerank.relaxations.smoothi.in_one_kernel", lambda _: True),
+        mock.patch("rerank.relaxations.eliminate._kernel", lambda: _Launched()),
     ):
         yield
 
@@ -167,6 +176,16 @@ def count_step(
             gradients._finish = end  # type: ignore[method-assign]
         gradients.accumulate(groups, 1)
     return count.kernels, count.waits, within[0] if within else len(count.waits)
+
+
+def count_loss(loss: Any, lists: int, depth: int) -> Counter[str]:
+    """Kernels of a loss of scores, and of its gradient."""
+    scores = torch.zeros(lists, depth, device="meta", requires_grad=True)
+    labels, mask = torch.zeros(lists, depth, device="meta"), torch.ones(lists, depth, dtype=torch.bool, device="meta")
+    with as_on_a_gpu(), Count() as count:
+        loss(scores, labels, mask, seeds=torch.zeros(lists, dtype=torch.long, device="meta")).backward()
+    assert not count.waits
+    return count.kernels
 
 
 MODELS = {"BERT": "MiniLM-L6", "ModernBERT": "ModernBERT-base", "decoder": "Qwen3, 8 of 0.6B's 28 layers"}
@@ -213,10 +232,18 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=270, help="mean tokens of a pair")
     parser.add_argument("--budgets", type=int, nargs="+", default=[8192, 65536])
     parser.add_argument("--dropout", type=float, default=0.1)
+    parser.add_argument("--alone", action="store_true", help="the losses without a model, forwards and backwards")
     options = parser.parse_args()
     from rerank.losses import load_all
 
     known = load_all()
+    if options.alone:
+        print(f"| loss | {' | '.join(f'{depth:,} documents' for depth in options.depths)} |")
+        print("|---|" + "---:|" * len(options.depths))
+        for loss in options.losses:
+            kernels = [f"{sum(count_loss(known[loss](), options.lists, depth).values()):,}" for depth in options.depths]
+            print(f"| {loss} | {' | '.join(kernels)} |", flush=True)
+        return
     print("| model | loss | documents | tokens of a chunk | kernels | attention | waits within the step | at its end |")
     print("|---|---|---:|---:|---:|---:|---:|---:|")
     for kind, loss, depth, budget in product(options.models, options.losses, options.depths, options.budgets):

@@ -383,3 +383,20 @@ def test_listmle_is_its_definition_in_any_range(size: int, seed: int, spread: fl
     if size > 1:
         gradients = [torch.autograd.grad(value, scores)[0] for value in (found, total)]
         torch.testing.assert_close(gradients[0], gradients[1], rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("penalty", [0.0, math.e])
+def test_wassrank_is_the_same_by_documents_as_by_grades(penalty: float) -> None:
+    """Elsewhere than on a CPU."""
+    drawn = torch.Generator().manual_seed(0)
+    labels, mask = (
+        torch.randint(0, 4, (4, 9), generator=drawn).double(),
+        torch.arange(9) < torch.tensor([[9], [5], [2], [9]]),
+    )
+    loss, found = WassRank(penalty=penalty), []
+    for way in (lambda *given: loss.per_list(*given, None), loss._by_documents):
+        scores = torch.randn(4, 9, generator=torch.Generator().manual_seed(1)).double().masked_fill(~mask, 0.0)
+        values = way(scores.requires_grad_(), labels.masked_fill(~mask, 0.0), mask)
+        values.sum().backward()
+        found.append(torch.cat([values.detach(), scores.grad.flatten()]))  # type: ignore[union-attr]
+    torch.testing.assert_close(found[0], found[1], rtol=1e-9, atol=1e-12)

@@ -12,12 +12,16 @@ import torch
 from transformers import AutoTokenizer, ModernBertConfig, ModernBertForSequenceClassification
 
 from rerank import losses
+from rerank.features.letor import letor_lists
 from rerank.lists import Lists
 from rerank.models.text.adapter import LoRA
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.text.decoder import Decoder
+from rerank.models.vectors.attention import SelfAttention
+from rerank.models.vectors.list_mlp import ListMLP
+from rerank.models.vectors.mlp import MLP
 from scripts.bench.count_kernels import Count, count_step
-from tests.builders import make_decoder, make_model
+from tests.builders import make_decoder, make_model, write_features
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +121,17 @@ def test_a_decoder_waits_for_nothing(template: str, lora: LoRA | None, lists: Li
     model: Any = Decoder(str(folder), template=template, lora=lora, query_length=8, document_length=24).train()
     kernels, waits, within = count_step(model, model.inputs(lists), lists, losses.ListNet(), 1000)
     assert waits[:within] == [] and kernels["_flash_attention_backward"] > 1
+
+
+@pytest.mark.parametrize("make", [lambda: ListMLP(hidden=[8]), lambda: SelfAttention(8, 16), lambda: MLP(hidden=[8])])
+def test_networks_over_features_wait_for_nothing(make: Callable[[], Any], tmp_path: Path) -> None:
+    lists = letor_lists(write_features(tmp_path / "train.txt"))
+    model = make()
+    model.prepare(lists, 42)
+    inputs = model.inputs(lists)
+    inputs.values = inputs.values.to("meta")
+    kernels, waits, within = count_step(model.train(), inputs, lists, losses.ListNet(), 40)
+    assert waits[:within] == [] and len(waits) == within + 1 and kernels
 
 
 def test_larger_chunks_are_fewer_kernels(lists: Lists, folder: Path) -> None:

@@ -82,6 +82,5 @@ class SelfAttention(FeatureNetwork):
 
     def score(self, batch: Mapping[str, Tensor]) -> Tensor:
         """Scores ``[n]`` float32 of the real documents of ``features`` ``[B, N, F]``, list after list."""
-        mask = batch["mask"]
-        hidden = self.encoder(self.first(batch["features"]), src_key_padding_mask=~mask)
-        return self.last(hidden).squeeze(2)[mask].float()
+        hidden = self.encoder(self.first(batch["features"]), src_key_padding_mask=~batch["mask"])
+        return self.last(hidden).flatten().index_select(0, batch["cells"]).float()

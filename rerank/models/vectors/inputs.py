@@ -12,6 +12,7 @@ from torch import device as Device
 
 from rerank.errors import UserError
 from rerank.features.parse import FEATURES
+from rerank.kernels.memory import sent
 from rerank.kernels.packing import pack
 from rerank.lists.columns import Column, as_column, flat
 from rerank.lists.frames import memory_store
@@ -121,7 +122,7 @@ class FeatureInputs(Inputs):
     def collate(self, rows: Array, starts: Array) -> dict[str, Tensor]:
         """``features``: ``[n, F]``."""
         here = torch.from_numpy(self._place[rows] if self._first is None else rows - self._first)
-        return {"features": self.values.index_select(0, here.to(self.values.device, non_blocking=True))}
+        return {"features": self.values.index_select(0, sent(here, self.values.device))}
 
 
 def check_known(lists: Lists, names: Sequence[str], values: Array) -> None:
@@ -146,9 +147,10 @@ class ListInputs(FeatureInputs):
         ]
 
     def collate(self, rows: Array, starts: Array) -> dict[str, Tensor]:
-        """``features``: ``[B, N, F]`` padded with zeros, and ``mask``: ``[B, N]``."""
+        """``features`` ``[B, N, F]`` padded with zeros, ``mask`` ``[B, N]``, and its real places, ``cells`` ``[n]``."""
         lengths = np.diff(starts, append=len(rows))
         flat = super().collate(rows, starts)["features"]
-        mask = torch.from_numpy(np.arange(int(lengths.max())) < lengths[:, None]).to(flat.device)
-        padded = flat.new_zeros((*mask.shape, flat.shape[1])).masked_scatter_(mask[:, :, None], flat)
-        return {"features": padded, "mask": mask}
+        real = np.arange(int(lengths.max())) < lengths[:, None]
+        mask, cells = (sent(torch.from_numpy(value), flat.device) for value in (real, np.flatnonzero(real)))
+        padded = flat.new_zeros(real.size, flat.shape[1]).index_copy_(0, cells, flat)
+        return {"features": padded.unflatten(0, real.shape), "mask": mask, "cells": cells}

@@ -39,11 +39,11 @@ class ListMLP(MLP):
 
     def score(self, batch: Mapping[str, Tensor]) -> Tensor:
         """Scores ``[n]`` float32 of the real documents of ``features`` ``[B, N, F]``, list after list."""
-        mask = batch["mask"]
-        lists = mask.nonzero()[:, 0]
-        values = batch["features"][mask]
+        count, longest = batch["mask"].shape
+        lists = batch["cells"] // longest
+        values = batch["features"].flatten(0, 1).index_select(0, batch["cells"])
         for layer in self.layers:
-            values = layer(values, lists, len(mask)) if isinstance(layer, ListNorm) else layer(values)
+            values = layer(values, lists, count) if isinstance(layer, ListNorm) else layer(values)
         return values.squeeze(1).float()
 
 
@@ -69,10 +69,14 @@ class ListNorm(nn.Module):
             lists: ``[n]`` the list of each.
             count: how many lists there are.
         """
-        lengths = torch.bincount(lists, minlength=count).clamp(min=1)[:, None]
+
+        def total(of: Tensor) -> Tensor:
+            return of.new_zeros(count, of.shape[1]).index_add(0, lists, of)
+
+        lengths = total(torch.ones_like(values[:, :1])).clamp(min=1)  # no bincount, for which a GPU's host would wait
 
         def mean(of: Tensor) -> Tensor:
-            return of.new_zeros(count, of.shape[1]).index_add(0, lists, of) / lengths
+            return total(of) / lengths
 
         centred = values - mean(values)[lists]
         scale = (mean(centred.square()) + self.EPSILON).rsqrt()
