@@ -62,10 +62,7 @@ def table(claims: dict[str, dict[str, Any]]) -> list[str]:
     """A Markdown row per pair; a star where a published difference is outside our interval."""
     found = {what: ours(sides["ours"]) for what, sides in claims.items()}
     corrected = correct([one.p for one in found.values()], "holm")
-    lines = [
-        "| pair | published | ours, MQ2008 | seeds × folds | p, Holm | replicates |",
-        "|---|---|---|---|---|---|",
-    ]
+    lines = ["| pair | published | ours, MQ2008 | seeds × folds | p, Holm | replicates |", "|---|---|---|---|---|---|"]
     for (what, one), p in zip(found.items(), corrected, strict=True):
         there = {
             paper: float(np.mean([published(*rows[:2]) - published(*rows[2:]) for rows in pairs]))

@@ -13,58 +13,15 @@ import torch
 import rerank.losses
 import rerank.measures
 import rerank.relaxations
+from tests.conftest import ROOT
 
 MATHEMATICS = [
     f"{room.__name__}.{module.name}"
     for room in (rerank.relaxations, rerank.measures, rerank.losses)
     for module in iter_modules(room.__path__)
 ]
-OTHERS = [
-    "rerank.collections.names",
-    "rerank.collections.texts",
-    "rerank.errors",
-    "rerank.evaluation.calibration",
-    "rerank.evaluation.measures",
-    "rerank.evaluation.table",
-    "rerank.evaluation.weights",
-    "rerank.experiments.conduct",
-    "rerank.experiments.config",
-    "rerank.features.letor",
-    "rerank.features.normalise",
-    "rerank.lists.data",
-    "rerank.lists.folds",
-    "rerank.lists.joined",
-    "rerank.lists.sampling",
-    "rerank.lists.view",
-    "rerank.losses",
-    "rerank.models.calibration",
-    "rerank.models.load",
-    "rerank.models.mixed",
-    "rerank.models.text.adapter",
-    "rerank.models.text.cross_encoder",
-    "rerank.models.vectors.attention",
-    "rerank.models.vectors.lightgbm",
-    "rerank.models.vectors.list_mlp",
-    "rerank.models.vectors.mlp",
-    "rerank.models.vectors.xgboost",
-    "rerank.relaxations",
-    "rerank.retrieval.forms",
-    "rerank.retrieval.fuse",
-    "rerank.retrieval.runs",
-    "rerank.settings.described",
-    "rerank.settings.ranges",
-    "rerank.tasks.average",
-    "rerank.tasks.calibrate",
-    "rerank.tasks.compare",
-    "rerank.tasks.compared",
-    "rerank.tasks.evaluate",
-    "rerank.tasks.rerank_lists",
-    "rerank.tasks.retrieve",
-    "rerank.tasks.search",
-    "rerank.tasks.train",
-    "rerank.training.config",
-    "rerank.training.fit",
-]
+FILES = [path.relative_to(ROOT) for path in (ROOT / "rerank").rglob("*.py") if ">>> " in path.read_text("utf-8")]
+OTHERS = sorted({".".join(path.with_suffix("").parts).removesuffix(".__init__") for path in FILES} - {*MATHEMATICS})
 ROOMS = ("losses", "relaxations", "measures", "collections", "retrieval")
 ELSEWHERE = {
     "build_index": "starts Java; tests/retrieval",

@@ -48,9 +48,8 @@ class Beside:
     def __str__(self) -> str:
         """The numbers and what they mean.
 
-        >>> print(Beside("nDCG@10", 0.588, 0.769, -0.181, (-0.21, -0.15), 300, "first stage bm25"))
-        nDCG@10 0.5880, first stage bm25 0.7690, difference -0.1810 [-0.2100, -0.1500] (95 % interval, 300 queries): \
-        worse, do not use it as it is
+        >>> print(Beside("AP", 0.588, 0.569, 0.019, (-0.02, 0.06), 300, "bm25"))
+        AP 0.5880, bm25 0.5690, difference +0.0190 [-0.0200, +0.0600] (95 % interval, 300 queries): too close to call
         """
         interval = "" if self.interval is None else "95 % interval, "
         return (

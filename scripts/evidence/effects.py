@@ -93,10 +93,7 @@ def readme_table() -> str:
         "loss, mixed": f"another loss, {DIRECT} for {OTHER} (six collections)",
         "AP": "train on AP, not nDCG@10: in AP (three collections)",
     }
-    seeds = [
-        "nothing but the seed (SciFact, three layers)",
-        f"{plain(means.min(), 3)} to {plain(means.max(), 3)}",
-    ]
+    seeds = ["nothing but the seed (SciFact, three layers)", f"{plain(means.min(), 3)} to {plain(means.max(), 3)}"]
     return rows(
         ["what you change", "what it did"],
         [seeds, *([what, str(effects()[name].found)] for name, what in shown.items())],

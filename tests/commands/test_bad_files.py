@@ -62,27 +62,6 @@ except UserError as error:
 """
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("2 qid:1 1:0.5 2:0.25 3:1 #docid = d1\n", r"judgments:1: \d+ columns; expected a query id, 0"),
-        ("2 qid:1 1:0.5 2:0.25\n", "judgments:1: the grade '2:0.25' is no whole number"),
-        ("q1 0 d1 100000\n", "judgments:1: the grade 100000 is beyond 32767"),
-    ],
-)
-def test_judgments_that_are_none_are_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, message: str
-) -> None:
-    (tmp_path / "judgments").write_text(text)
-    (tmp_path / "run.trec").write_text("q1 Q0 d1 1 1.0 x\n")
-    assert main(["evaluate", f"--qrels={tmp_path / 'judgments'}", "--runs", str(tmp_path / "run.trec")]) == 2
-    import re
-
-    said = capsys.readouterr().err
-    assert re.search(message, said), said
-    assert said.count("\n") == 1
-
-
 @pytest.mark.parametrize("space", ["\u00a0", "\u2003", "\u3000"])
 def test_a_space_that_is_none_in_features_is_named(tmp_path: Path, space: str) -> None:
     """A no-break space behind the query's id made the file one document without an end."""

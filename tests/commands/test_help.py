@@ -44,6 +44,8 @@ def test_the_help_of_training_fits_a_screen_and_names_every_option_once() -> Non
 @pytest.mark.parametrize(
     ("words", "shown"),
     [
+        (["--help"], "usage: rerank"),
+        *(([name, "--help"], "usage: rerank") for name in ("retrieve", "evaluate", "experiment", "verify")),
         (["train", "--help"], "--optimization.encoder_lr 2e-05"),
         (["train", "--help", "all"], "learning rate of the encoder"),
         (["train", "--data", "ListsData", "--model.help"], "MLP "),

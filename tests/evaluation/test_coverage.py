@@ -56,20 +56,6 @@ def test_intervals_hold_the_truth_as_often_as_they_say(name: str, trials: int) -
 
 
 @trials_of
-def test_folds_that_share_no_training_would_cover_too_seldom_as_queries(trials: int) -> None:
-    """One seed, five folds of a training each: queries alone do not know that a fold's stand or fall together."""
-    design, rng = Design(200, 1, 5, 0.1, 0.02, 0.0), np.random.default_rng(2)
-    by_folds = [design.draw(rng, 0.0, place) for place in range(trials)]
-    assert np.mean([one.interval[0] <= 0 <= one.interval[1] for one in by_folds]) >= 0.95 - 3 * np.sqrt(0.05 / trials)
-    folds, wrong = np.arange(200) % 5, 0
-    for place in range(trials):
-        difference = 0.1 * rng.standard_normal((1, 200)) + 0.02 * rng.standard_normal((1, 5))[:, folds]
-        low, high = crossed_difference(difference, seed=place, resamples=300).interval
-        wrong += not low <= 0 <= high
-    assert wrong / trials > 0.1
-
-
-@trials_of
 @pytest.mark.parametrize("name", ["NFCorpus", "CISI", "trainings"])
 def test_what_differs_by_the_margin_is_seldom_called_equivalent(name: str, trials: int) -> None:
     """Five of a hundred at most: the size of two one-sided tests; and of what is equal, more are found to be."""

@@ -235,14 +235,6 @@ def test_missing_queries_score_zero_and_are_counted_aloud(caplog: pytest.LogCapt
     assert caplog.messages == ["half.trec: 4 of 5 queries have no candidates and score 0 ('2', '3', '4', ...)"]
 
 
-@few
-@given(seeds)
-def test_negative_grades_count_as_zero(seed: int) -> None:
-    run, qrels = random_run(seed), random_qrels(seed)
-    ours, theirs = evaluate(run, qrels, ALL), evaluate(run, clipped(qrels), ALL)
-    np.testing.assert_array_equal(ours.values, theirs.values)
-
-
 def test_negative_grades_are_counted_aloud_and_not_for_infap(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "rerank"):
         evaluate({"q": {"a": 1.0}}, {"q": {f"d{i}": -1 for i in range(4321)} | {"a": 1}}, "AP")

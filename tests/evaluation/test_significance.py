@@ -204,10 +204,3 @@ def test_undefined_p_values_stay_so_and_disturb_nothing(p: list[float], method: 
     order = list(range(len(p)))
     random.shuffle(order)  # type: ignore[attr-defined]
     np.testing.assert_array_equal(correct([p[i] for i in order], method), corrected[order])  # type: ignore[arg-type]
-
-
-def test_unknown_names() -> None:
-    with pytest.raises(UserError, match="unknown test 'wilcoxn' \\(did you mean 'wilcoxon'"):
-        p_value("wilcoxn", np.ones(3))  # type: ignore[arg-type]
-    with pytest.raises(UserError, match="unknown correction 'bonferoni' \\(did you mean 'bonferroni'"):
-        correct([0.1], "bonferoni")  # type: ignore[arg-type]

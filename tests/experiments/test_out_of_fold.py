@@ -29,10 +29,7 @@ from rerank.scoring import parts as scoring
 from rerank.scoring.in_sample import remember, shared_queries
 from tests.builders import make_lists, make_lists_with_added, make_model, random_run, write_collection
 
-ENCODER = {
-    "class_path": "CrossEncoder",
-    "init_args": {"name": "model", "query_length": 8, "document_length": 16},
-}
+ENCODER = {"class_path": "CrossEncoder", "init_args": {"name": "model", "query_length": 8, "document_length": 16}}
 NETWORK = {"class_path": "MLP", "init_args": {"hidden": [4], "columns": ["bm25"]}}
 
 

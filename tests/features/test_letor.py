@@ -59,11 +59,7 @@ def test_lines_become_lists_in_the_order_of_the_file(tmp_path: Path) -> None:
     )
     lists = letor_lists(file)
     half = float(np.float32(-1e-3))
-    assert rows(lists) == [
-        ("7", "GX-1", 2, [0.5, half, 4]),
-        ("7", "2", 0, [0, 0, 2]),
-        ("a", "GX-1", 1, [0, 1, 0]),
-    ]
+    assert rows(lists) == [("7", "GX-1", 2, [0.5, half, 4]), ("7", "2", 0, [0, 0, 2]), ("a", "GX-1", 1, [0, 1, 0])]
     assert columns(lists).dtype == np.float32
     assert lists.store.manifest["retriever"] == {}
     assert lists.store.column_names == ["features"]

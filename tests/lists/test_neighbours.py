@@ -64,8 +64,7 @@ def questions(texts: Sequence[str], relevant: Sequence[Iterable[int]] | None = N
     rows = {"query_id": ids, "query": list(texts), "doc_id": "d", "text": "a document", "grade": 0, "bm25": 1.0}
     own = [[f"own-{i}"] for i in ids] if relevant is None else relevant
     return Lists.from_dataframe(
-        pd.DataFrame(rows),
-        qrels={id: {str(d): 1 for d in some} | {"d": 0} for id, some in zip(ids, own, strict=True)},
+        pd.DataFrame(rows), qrels={id: {str(d): 1 for d in some} | {"d": 0} for id, some in zip(ids, own, strict=True)}
     )
 
 

@@ -433,10 +433,7 @@ RIGHT: dict[str, tuple[Callable[[Folder], Any], Any]] = {
         lambda f: ids(lists(f.write("x.csv", ZEROS))),
         [("007", "0012"), ("007", "0013"), ("008", "0012")],
     ),
-    "ids with zeros in TSV": (
-        lambda f: ids(lists(f.write("x.tsv.gz", ZEROS.replace(",", "\t"))))[0],
-        ("007", "0012"),
-    ),
+    "ids with zeros in TSV": (lambda f: ids(lists(f.write("x.tsv.gz", ZEROS.replace(",", "\t"))))[0], ("007", "0012")),
     "texts null and NA in CSV": (lambda f: column("text", lists(f.write("x.csv", ZEROS))), ["null", "NA", "null"]),
     "a query of digits in CSV": (lambda f: column("query", lists(f.write("x.csv", ZEROS)))[2], "007"),
     "an empty grade in CSV": (lambda f: grades(lists(f.write("x.csv", ZEROS))), [1, 0, None]),
@@ -509,10 +506,7 @@ RIGHT: dict[str, tuple[Callable[[Folder], Any], Any]] = {
         ["bm25"],
     ),
     "further ids are left out": (lambda f: [*lists(pid=[4, 8, 2], id=[3, 1, 2]).store.column_names], ["bm25"]),
-    "row numbers are left out": (
-        lambda f: [*lists(frame().reset_index()).store.column_names],
-        ["bm25"],
-    ),
+    "row numbers are left out": (lambda f: [*lists(frame().reset_index()).store.column_names], ["bm25"]),
     "an index that pandas wrote to CSV": (
         lambda f: (frame().to_csv(f.path / "u.csv"), [*lists(f.path / "u.csv").store.column_names])[1],
         ["bm25"],

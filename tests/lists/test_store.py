@@ -169,9 +169,7 @@ def test_empty_documents_and_queries_without_candidates_are_kept_and_counted(
         assert what in caplog.text
 
 
-@given(
-    st.lists(st.lists(st.lists(st.integers(0, 100), max_size=5), min_size=1, max_size=4), min_size=1, max_size=4),
-)
+@given(st.lists(st.lists(st.lists(st.integers(0, 100), max_size=5), min_size=1, max_size=4), min_size=1, max_size=4))
 def test_ragged_columns_read_back(tmp_path_factory: pytest.TempPathFactory, batches: list[list[list[int]]]) -> None:
     path = tmp_path_factory.mktemp("ragged") / "x.arrow"
     schema = pa.schema([("ids", pa.list_(pa.int32()))])

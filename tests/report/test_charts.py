@@ -55,9 +55,7 @@ def test_what_is_no_number_is_left_out() -> None:
 def test_precision_at_every_recall() -> None:
     # One relevant document at rank r has precision 1/r at every recall; two, at ranks 1 and 4: 1 up to half, then 2/4.
     qrels = {"q": {"a": 1}, "r": {"a": 1, "b": 1}}
-    runs = {
-        "x": {"q": [("z", 2.0), ("a", 1.0)], "r": [("a", 4.0), ("y", 3.0), ("z", 2.0), ("b", 1.0)]},
-    }
+    runs = {"x": {"q": [("z", 2.0), ("a", 1.0)], "r": [("a", 4.0), ("y", 3.0), ("z", 2.0), ("b", 1.0)]}}
     (line,) = precision_recall(runs, qrels).series
     assert line.y == pytest.approx([(0.5 + (1.0 if recall <= 0.5 else 0.5)) / 2 for recall in RECALLS])
 

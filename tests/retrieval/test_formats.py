@@ -37,20 +37,6 @@ def test_a_run_is_the_same_in_every_format(tmp_path: Path, names: tuple[str, str
     assert read_run(path) == RUN
 
 
-@pytest.mark.parametrize("suffix", ["", ".gz", ".xz"])
-def test_trec_runs_may_be_compressed(tmp_path: Path, suffix: str) -> None:
-    write_run(tmp_path / "plain.trec", RUN)
-    data = (tmp_path / "plain.trec").read_bytes()
-    path = tmp_path / f"run.trec{suffix}"
-    path.write_bytes({".gz": gzip.compress, ".xz": lzma.compress}.get(suffix, bytes)(data))
-    assert read_run(path) == read_run(tmp_path / "plain.trec")
-
-
-def test_ids_that_are_numbers_become_text(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"qid": [1, 1], "docno": [10, 11], "score": [1, 2]}), tmp_path / "run.parquet")
-    assert read_run(tmp_path / "run.parquet") == {"1": [Scored("11", 2.0), Scored("10", 1.0)]}
-
-
 @pytest.mark.parametrize(
     ("record", "said"),
     [

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rerank.errors import UserError
 from rerank.retrieval.fuse import K, Pool, ensemble, fuse, reciprocal_ranks
 from rerank.retrieval.runs import Run, Scored
 
@@ -103,15 +102,6 @@ def test_a_pool_of_one_is_the_run() -> None:
     documents, scores = pool.candidates("q", 5)
     assert (pool.columns, pool.ordered_by, documents, scores.tolist()) == (("bm25",), "bm25", ["b", "a"], [[2], [2]])
     assert pool.candidates("none", 5)[1].shape == (0, 1)
-
-
-def test_orders_and_names_that_cannot_be_are_refused() -> None:
-    with pytest.raises(UserError, match=r"no column 'splada' \(did you mean 'splade'\?\)"):
-        Pool({"bm25": {}, "splade": {}}, "splada")
-    with pytest.raises(UserError, match="no column 'rrf'"):
-        Pool({"bm25": {}}, "rrf")
-    with pytest.raises(UserError, match="a run is called 'rrf'"):
-        Pool({"bm25": {}, "rrf": {}})
 
 
 @given(st.lists(RUN, min_size=1, max_size=4), st.lists(st.integers(0, 4), min_size=4, max_size=4))

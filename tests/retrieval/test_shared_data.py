@@ -12,7 +12,7 @@ import ir_measures
 import pytest
 from ir_measures import nDCG
 
-from rerank.collections import open_collection, read_qrels
+from rerank.collections import open_collection
 from rerank.retrieval import BM25, build_index, read_run, write_run
 
 MEASURE = nDCG @ 10
@@ -51,16 +51,6 @@ def test_cranfield(shared_data: Path, tmp_path: Path) -> None:
     qrels = json.loads(done.stdout)
     assert sum(map(len, qrels.values())) == 1837
     assert ndcg(qrels, tmp_path / "run") == pytest.approx(0.322, abs=5e-4)
-
-
-def test_the_lists_of_dl19(shared_data: Path, tmp_path: Path) -> None:
-    path = shared_data / "dl19" / "BM25.json"
-    run = read_run(path)
-    write_run(tmp_path / "run", run)
-    assert ndcg(read_qrels(shared_data / "dl19" / "qrels"), tmp_path / "run") == pytest.approx(0.5058, abs=5e-5)
-    collection = open_collection(f"rank_llm:{path}")
-    assert {query.id for query in collection.queries()} == set(run)
-    assert {document.id for document in collection.documents()} == {id for hits in run.values() for id, _ in hits}
 
 
 def test_published_runs_and_topics(shared_data: Path) -> None:

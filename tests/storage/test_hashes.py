@@ -311,8 +311,7 @@ def test_anything_else_is_no_arrow_file(tmp_path: Path, data: bytes, prefix: boo
 
 
 @pytest.mark.parametrize(
-    "metadata",
-    [[], [("a", "b")], [("sha256", "0" * 63)], [("sha256", "A" * 64)], [("sha256", ZEROS), ("b", ZEROS)]],
+    "metadata", [[], [("a", "b")], [("sha256", "0" * 63)], [("sha256", "A" * 64)], [("sha256", ZEROS), ("b", ZEROS)]]
 )
 def test_arrow_files_without_a_seal_are_refused(tmp_path: Path, metadata: list[tuple[str, str]]) -> None:
     path = tmp_path / "file.arrow"

@@ -57,11 +57,7 @@ def test_who_comes_second_is_told_who_is_there(tmp_path: Path) -> None:
 def test_two_names_of_a_folder_are_one(tmp_path: Path) -> None:
     (tmp_path / "far").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "far" / "run")
-    with (
-        holder(tmp_path / "far" / "run"),
-        pytest.raises(UserError, match="in use"),
-        held(tmp_path / "link", "test"),
-    ):
+    with holder(tmp_path / "far" / "run"), pytest.raises(UserError, match="in use"), held(tmp_path / "link", "test"):
         pass
 
 

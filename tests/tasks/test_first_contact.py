@@ -88,10 +88,7 @@ def test_a_program_that_listens_is_not_spoken_over(
 
 
 def test_the_level_of_the_logger_makes_it_quiet(
-    parts: dict[str, rerank.Lists],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    parts: dict[str, rerank.Lists], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rerank.progress.in_notebook", lambda: True)  # bars are shown in any case there
     monkeypatch.setattr("rerank.progress.find_spec", lambda _: None)

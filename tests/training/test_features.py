@@ -47,19 +47,9 @@ pytestmark = pytest.mark.usefixtures("home")
 def options(tmp_path: Path) -> list[str]:
     folder = write_folds(tmp_path / "made")
     return [
-        "--data=LetorData",
-        f"--data.path={folder}",
-        "--data.fold=1",
-        "--model=MLP",
-        "--model.hidden=[16]",
-        "--loss=DirectMetric",
-        "--loss.measure=nDCG",
-        "--loss.relaxation=SmoothI",
-        "--batch_size=4",
-        "--epochs=3",
-        "--optimization.head_lr=1e-2",
-        "--optimization.schedule=constant",
-        "--monitor=nDCG@5",
+        *("--data=LetorData", f"--data.path={folder}", "--data.fold=1", "--model=MLP", "--model.hidden=[16]"),
+        *("--loss=DirectMetric", "--loss.measure=nDCG", "--loss.relaxation=SmoothI", "--batch_size=4", "--epochs=3"),
+        *("--optimization.head_lr=1e-2", "--optimization.schedule=constant", "--monitor=nDCG@5"),
     ]
 
 

@@ -30,12 +30,7 @@ def test_more_processes_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -
     [(8, 1, 0, "1 of 8 GPUs are used"), (8, 2, 1, ""), (8, 8, 0, ""), (1, 1, 0, ""), (0, 4, 0, "")],
 )
 def test_idle_gpus_are_said_once(
-    gpus: int,
-    processes: int,
-    rank: int,
-    said: str,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    gpus: int, processes: int, rank: int, said: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
     monkeypatch.setenv("LOCAL_WORLD_SIZE", str(processes))

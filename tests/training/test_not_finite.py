@@ -198,8 +198,7 @@ def _both(process: int, folder: Path, lists: Lists, how: str, do: str) -> None:
 
 @pytest.mark.parametrize("do", ["step", "scores"])
 @pytest.mark.parametrize(
-    ("how", "said"),
-    [("nan", "finite"), ("memory", "out of memory"), ("bug", "process 1: AssertionError")],
+    ("how", "said"), [("nan", "finite"), ("memory", "out of memory"), ("bug", "process 1: AssertionError")]
 )
 def test_where_one_process_fails_both_end(how: str, said: str, do: str, lists: Lists, tmp_path: Path) -> None:
     start_processes(_both, (tmp_path, lists, how, do), nprocs=2, start_method="fork")

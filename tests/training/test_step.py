@@ -47,26 +47,6 @@ def test_the_gradient_is_that_of_the_mean_over_learnable_lists(model: CrossEncod
             torch.testing.assert_close(found[name], parameter.grad, rtol=1e-4, atol=1e-5, msg=name)
 
 
-@pytest.mark.parametrize("options", [{"micro_batch_size": 1}, {"micro_batch_size": 5}, {"token_budget": 1}])
-def test_cutting_a_batch_changes_nothing(model: CrossEncoder, lists: Lists, options: dict[str, int]) -> None:
-    loss = DirectMetric("nDCG@10", SmoothI())
-    whole, parts = gradients(model, lists, loss), gradients(model, lists, loss, **options)
-    assert parts[0] == pytest.approx(whole[0], rel=1e-5)
-    for name, gradient in whole[1].items():
-        torch.testing.assert_close(parts[1][name], gradient, rtol=1e-4, atol=1e-6, msg=name)
-
-
-def test_shares_of_processes_add_up(model: CrossEncoder, lists: Lists, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each of three processes leaves out the others' lists; their gradients sum to that of one."""
-    loss = PairwiseHinge()
-    whole = gradients(model, lists, loss)
-    monkeypatch.setattr(torch.distributed, "all_reduce", lambda message: None)
-    parts = [gradients(model, lists, loss, process=i, processes=3) for i in range(3)]
-    assert sum(value for value, _ in parts) == pytest.approx(whole[0], rel=1e-5)
-    for name, gradient in whole[1].items():
-        torch.testing.assert_close(sum(part[name] for _, part in parts), gradient, rtol=1e-4, atol=1e-6, msg=name)
-
-
 @pytest.mark.parametrize("steps", [None, 7])
 def test_batches_pass_over_every_list_and_can_start_anywhere(lists: Lists, steps: int | None) -> None:
     usable = Targets(lists, PairwiseHinge()).usable()

@@ -36,22 +36,10 @@ def options(tmp_path: Path, tiny_model: Path) -> list[str]:
     """A small run: 12 uneven lists, 2 of them for validation, batches of 3 lists."""
     make_lists(tmp_path)
     return [
-        "--data=ListsData",
-        f"--data.train={tmp_path / 'lists'}",
-        "--data.validation_share=0.2",
-        "--model=CrossEncoder",
-        f"--model.name={tiny_model}",
-        "--model.query_length=8",
-        "--model.document_length=24",
-        "--loss=DirectMetric",
-        "--loss.measure=nDCG@10",
-        "--loss.relaxation=SmoothI",
-        "--sampler.depth=8",
-        "--batch_size=3",
-        "--epochs=3",
-        "--checkpoint_every=1",
-        "--precision=fp32",
-        "--optimization.encoder_lr=1e-3",
+        *("--data=ListsData", f"--data.train={tmp_path / 'lists'}", "--data.validation_share=0.2"),
+        *("--model=CrossEncoder", f"--model.name={tiny_model}", "--model.query_length=8", "--model.document_length=24"),
+        *("--loss=DirectMetric", "--loss.measure=nDCG@10", "--loss.relaxation=SmoothI", "--sampler.depth=8"),
+        *("--batch_size=3", "--epochs=3", "--checkpoint_every=1", "--precision=fp32", "--optimization.encoder_lr=1e-3"),
         "--monitor=nDCG",
     ]
 

@@ -166,13 +166,8 @@ def options(tmp_path: Path) -> list[str]:
     for seed, name in enumerate(("train", "vali", "test"), start=1):
         write_features(folder / "Fold1" / f"{name}.txt", LENGTHS, seed=seed)
     return [
-        "--data=LetorData",
-        f"--data.path={folder}",
-        "--data.fold=1",
-        "--model=LightGBM",
-        "--model.trees=30",
-        "--model.learning_rate=0.2",
-        "--monitor=nDCG@5",
+        *("--data=LetorData", f"--data.path={folder}", "--data.fold=1", "--model=LightGBM", "--model.trees=30"),
+        *("--model.learning_rate=0.2", "--monitor=nDCG@5"),
     ]
 
 
@@ -296,14 +291,8 @@ def test_lambdamart_on_mq2008_is_where_the_literature_has_it(shared_data: Path, 
     run = tmp_path / "run"
     measures = train(
         [
-            "--data=LetorData",
-            f"--data.path={shared_data / 'MQ2008'}",
-            "--data.fold=1",
-            "--model=LightGBM",
-            "--model.num_leaves=7",
-            "--model.min_data_in_leaf=50",
-            "--patience=50",
-            f"--output={run}",
+            *("--data=LetorData", f"--data.path={shared_data / 'MQ2008'}", "--data.fold=1", "--model=LightGBM"),
+            *("--model.num_leaves=7", "--model.min_data_in_leaf=50", "--patience=50", f"--output={run}"),
         ]
     )
     lists = letor_lists(shared_data / "MQ2008" / "Fold1" / "test.txt")
