@@ -77,19 +77,7 @@ def test_cranfield_through_ir_datasets(shared_data: Path, home: Path) -> None:
     assert counts["negative_grades"] > 0
     assert f"{counts['negative_grades']} negative grades" in done.stderr
     assert lists.grades.min() == 0
-    assert (
-        main(
-            [
-                "evaluate",
-                "--qrels",
-                str(home / "cranfield/qrels.trec"),
-                "--runs",
-                str(home / "cranfield/run.trec"),
-                "--json",
-                str(home / "t.json"),
-            ]
-        )
-        == 0
-    )
+    words = ["--qrels", str(home / "cranfield/qrels.trec"), "--runs", str(home / "cranfield/run.trec")]
+    assert main(["evaluate", *words, "--json", str(home / "t.json")]) == 0
     assert value(home / "t.json", "nDCG@10") == pytest.approx(0.322, abs=0.0005)
     assert len(read_run(home / "cranfield/run.trec")) == 225

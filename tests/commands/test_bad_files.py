@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import os
 import subprocess
 import sys
@@ -25,15 +23,6 @@ def rerank(*words: str, timeout: float = 120, **environment: str) -> subprocess.
     """A process of its own: it may crash, hang, or be in another place."""
     command = [sys.executable, "-m", "rerank.commands.cli", *words]
     return subprocess.run(command, capture_output=True, timeout=timeout, env=os.environ | environment, check=False)
-
-
-def test_a_truncated_file_of_rank_llm_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    hits = [{"qid": 1, "docid": f"d{i}", "content": f"text {i * i}", "rank": i + 1, "score": -i} for i in range(200)]
-    packed = gzip.compress(json.dumps([{"query": "a wing", "hits": hits}]).encode())
-    (tmp_path / "lists.json.gz").write_bytes(packed[: len(packed) // 2])
-    words = ["retrieve", "--collection", f"rank_llm:{tmp_path / 'lists.json.gz'}", "--output", str(tmp_path / "out")]
-    assert main(words) == 2
-    assert "lists.json.gz: cannot be decompressed" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("half", [r"\ud800", r"\udfff x", r"a\ud83d"])

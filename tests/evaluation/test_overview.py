@@ -45,7 +45,7 @@ def runs_of(lists: Lists, name: str) -> dict[str, dict[str, float]]:
 
 
 @given(judged(), st.integers(1, 30))
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_each_system_alone_is_what_trec_eval_says_of_its_run(lists: Lists, rows: int) -> None:
     assert lists.qrels is not None
     whole, module.ROWS = module.ROWS, rows
@@ -62,7 +62,7 @@ def test_each_system_alone_is_what_trec_eval_says_of_its_run(lists: Lists, rows:
 
 
 @given(judged())
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_what_only_one_found_and_what_two_share(lists: Lists) -> None:
     frame = lists.to_dataframe()
     about = overview(lists)

@@ -22,7 +22,7 @@ from rerank.retrieval.runs import read_run, write_run
 from rerank.storage.hashes import read_sealed
 from rerank.tasks import evaluate as evaluate_runs
 from rerank.training import validate
-from tests.builders import WORDS, make_model
+from tests.builders import WORDS
 
 
 @pytest.fixture
@@ -93,8 +93,8 @@ def test_a_training_ends_with_both(
     from rerank.training.fit import fit
 
     words = ["--data=ListsData", f"--data.train={tmp_path / 'train'}", f"--data.test={tmp_path / 'test'}"]
-    words += ["--data.validation_share=0", "--model=CrossEncoder", f"--model.name={make_model(tmp_path / 'model')}"]
-    words += ["--model.query_length=8", "--model.document_length=24", "--loss=ListNet", "--epochs=1", "--tracker=[]"]
+    words += ["--data.validation_share=0", "--model=MLP", "--model.hidden=[4]", "--model.columns=[bm25]"]
+    words += ["--loss=ListNet", "--epochs=1", "--tracker=[]"]
     few = fit(*configuration([*words, f"--output={tmp_path / 'few'}"]))
     assert set(few.beside) == {"test"}, "too few queries in each part"
     monkeypatch.setattr(validate, "ENOUGH", 1)

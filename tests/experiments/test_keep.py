@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from rerank.commands.experiment import experiment
@@ -21,19 +22,20 @@ from rerank.experiments.keep import KeptFile, read_kept, restore, update_kept, w
 from rerank.experiments.pool import pool_experiments
 from rerank.experiments.run import remove_restored
 from rerank.storage.hashes import write_sealed
-from tests.builders import make_lists, make_model
+from tests.builders import make_lists
 from tests.experiments.settings import write_experiment
 from tests.forked import fork
 
 
 def write_config(folder: Path, **changes: Any) -> str:
+    """Networks over a random column: what is saved of them is what is saved of cross-encoders."""
     methods = {
         "ListNet: plain": {"set": {"loss": "ListNet"}},
-        "hinge": {"set": {"loss": "PairwiseHinge"}, "search": {"optimization.encoder_lr": [1e-4, 1e-3]}},
+        "hinge": {"set": {"loss": "PairwiseHinge"}, "search": {"optimization.head_lr": [1e-3, 1e-2]}},
     }
-    kept = str(folder / "kept" / "small.jsonl.xz")
-    settings = {"folds": [1, 2], "methods": methods, "first_stage": "mix", "keep": kept} | changes
-    return write_experiment(folder, base={"monitor": "nDCG"}, **settings)
+    network = {"class_path": "MLP", "init_args": {"hidden": [4], "columns": ["noise"]}}
+    settings = {"folds": [1, 2], "methods": methods, "first_stage": "mix", "keep": f"{folder}/kept/small.jsonl.xz"}
+    return write_experiment(folder, base={"monitor": "nDCG", "model": network}, **settings | changes)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -45,8 +47,8 @@ def contents(folder: Path) -> dict[str, bytes]:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("kept")
-    make_model(folder / "model")
-    make_lists(folder)
+    lists = make_lists(folder)
+    lists.store.add_column("noise", np.random.default_rng(0).normal(size=lists.size).astype(np.float32))
     assert experiment([write_config(folder)]) == 0
     return folder
 

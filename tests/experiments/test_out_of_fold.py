@@ -203,12 +203,6 @@ def test_what_gives_no_column(
     assert sorted((copied / "lists").rglob("*")) == before
 
 
-def test_options_of_nothing_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for words in (["--method", "x"], ["--seed", "1"]):
-        assert main(["add", "--lists", str(tmp_path), "--run", "x.trec", *words]) == 2
-        assert f"{words[0][2:]}: has no effect without --out-of-fold" in capsys.readouterr().err
-
-
 def test_one_of_several_methods_and_seeds_is_chosen(tmp_path: Path) -> None:
     make_lists(tmp_path)
     settings = {"loss": "ListNet", "model": NETWORK}

@@ -265,9 +265,6 @@ def test_the_primary_comparison_stands_for_itself() -> None:
     ("changes", "said"),
     [
         ({"margin": 0.0}, "margin 0: must be a number above 0"),
-        ({"margin": -0.1}, "margin -0.1: must be a number above 0"),
-        ({"margin": float("nan")}, "margin nan: must be a number above 0"),
-        ({"margin": float("inf")}, "margin inf: must be a number above 0"),
         ({"primary": ["good", "bad", "AP"]}, "there is none without baseline or groups"),
         ({"primary": ["good", "bad"], "baseline": "bad"}, r"such as \['first stage', 'bad', 'nDCG@10'\]"),
         ({"primary": ["bad", "good", "AP"], "baseline": "bad"}, "no planned comparison"),

@@ -28,7 +28,6 @@ from rerank.report.curves import training_charts
 from rerank.retrieval import read_run
 from rerank.training.provenance import read_provenance
 from rerank.training.run_folder import read_identity
-from tests.builders import make_model
 from tests.fuzz.mutations import KINDS, mutated_file
 from tests.fuzz.readers import READERS, write_files
 
@@ -135,13 +134,6 @@ def test_brackets_without_end(tmp_path: Path) -> None:
     assert read_provenance(tmp_path) == []
     assert "not JSON" in says(read_folds, str(tmp_path / "folds.json"))
     assert "config.json: not JSON" in says(find_model, str(tmp_path))
-
-
-@pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json"])
-def test_a_model_whose_configuration_is_no_object(tmp_path: Path, name: str) -> None:
-    make_model(tmp_path / "model")
-    (tmp_path / "model" / name).write_text("[]")
-    assert f"{name}: is list, no JSON object" in says(find_model, str(tmp_path / "model"))
 
 
 @pytest.mark.parametrize("digits", [20, 400, 5000])

@@ -13,28 +13,11 @@ from rerank.measures.base import survival
 from tests.measures.evaluator import evaluate
 
 NAMES = [
-    "P@1",
-    "P@5",
-    "P@30",
-    "P(rel=2)@5",
-    "AP",
-    "AP@5",
-    "AP@30",
-    "AP(rel=3)",
-    "nDCG",
-    "nDCG@5",
-    "nDCG@30",
-    "nDCG(dcg='exp-log2')",
-    "nDCG(dcg='exp-log2')@5",
-    "RR",
-    "RR@5",
-    "RR(rel=3)@2",
-    "R@1",
-    "R@5",
-    "R(rel=2)@30",
-    "Success@1",
-    "Success@5",
-    "Success(rel=3)@2",
+    *("P@1", "P@5", "P@30", "P(rel=2)@5"),
+    *("AP", "AP@5", "AP@30", "AP(rel=3)"),
+    *("nDCG", "nDCG@5", "nDCG@30", "nDCG(dcg='exp-log2')", "nDCG(dcg='exp-log2')@5"),
+    *("RR", "RR@5", "RR(rel=3)@2"),
+    *("R@1", "R@5", "R(rel=2)@30", "Success@1", "Success@5", "Success(rel=3)@2"),
 ]
 
 

@@ -12,23 +12,11 @@ from rerank.errors import UserError
 from rerank.measures import AP, RR, P, R, Success, nDCG, nERR, parse
 
 COMMON = [
-    "P@10",
-    "P(rel=2)@5",
-    "AP",
-    "AP@100",
-    "AP(rel=2)",
-    "AP(rel=3)@1000",
-    "nDCG",
-    "nDCG@10",
-    "nDCG(dcg='exp-log2')",
-    "nDCG(dcg='exp-log2')@20",
-    "RR",
-    "RR@10",
-    "RR(rel=2)@10",
-    "R@10",
-    "R(rel=2)@100",
-    "Success@10",
-    "Success(rel=2)@5",
+    *("P@10", "P(rel=2)@5"),
+    *("AP", "AP@100", "AP(rel=2)", "AP(rel=3)@1000"),
+    *("nDCG", "nDCG@10", "nDCG(dcg='exp-log2')", "nDCG(dcg='exp-log2')@20"),
+    *("RR", "RR@10", "RR(rel=2)@10"),
+    *("R@10", "R(rel=2)@100", "Success@10", "Success(rel=2)@5"),
 ]
 
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import math
 import os
-import signal
 import subprocess
 import sys
-import time
 from itertools import pairwise
 from pathlib import Path
 
@@ -23,7 +21,6 @@ from rerank.models.added import warn_of_added
 from rerank.retrieval import BM25, Scored, build_index
 from rerank.retrieval.known import score_known
 from tests.builders import train, write_collection
-from tests.forked import Command
 from tests.retrieval.compared import compare
 
 SETTINGS = [BM25(), BM25(k1=2.0, b=0.9), BM25(k1=0.0, b=0.0)]
@@ -126,25 +123,6 @@ def test_added_documents_have_the_scores_of_a_deeper_search(tmp_path: Path, home
             assert document.score > 0, "relevant documents share words with their query"
         added += len(ranked[3:])
     assert added > 50
-
-
-def test_scoring_that_is_killed_is_done_again(tmp_path: Path, home: Path) -> None:
-    name = write_collection(tmp_path / "c", queries=400)
-    words = ["retrieve", "--collection", name, "--depth", "3", "--add-relevant"]
-    assert main([*words, "--output", str(tmp_path / "whole")]) == 0
-    process = Command([*words, "--output", str(tmp_path / "cut")])
-    started = time.monotonic()
-    while not list(tmp_path.glob(".cut.*.tmp/queries.arrow")) and time.monotonic() - started < 120:
-        time.sleep(0.001)
-    process.send_signal(signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
-    assert not (tmp_path / "cut").exists()
-    assert main([*words, "--output", str(tmp_path / "cut")]) == 0
-    whole, cut = (
-        {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-        for folder in (tmp_path / "whole", tmp_path / "cut")
-    )
-    assert whole == cut
 
 
 def test_trees_read_bm25_of_lists_with_added_documents(

@@ -194,7 +194,6 @@ def test_a_damaged_memory_is_refused(broken: int, tmp_path: Path) -> None:
     ("words", "message"),
     [
         (["--model", "nowhere"], "nowhere"),
-        (["--name", "x"], "--name: has no effect on a file"),
         (["--model", "{model}", "--name", "bm25"], "has a column bm25 already, made from something else"),
         (["--model", "{model}", "--name", "a/b"], "letters, digits"),
         (["--model", "{lists}"], "no such model|not a model folder"),
@@ -205,8 +204,6 @@ def test_what_cannot_be_scored(
 ) -> None:
     make_lists(tmp_path)
     words = [word.format(model=cross_encoder, lists=tmp_path / "lists") for word in words]
-    if words[0] == "--name":
-        words += ["--run", "x.trec"]
     assert main(["add", "--lists", str(tmp_path / "lists"), *words]) == 2
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import subprocess
 import sys
@@ -17,7 +16,6 @@ import yaml
 import rerank
 from rerank.commands.cli import main
 from rerank.settings.configs import read_config
-from rerank.tasks.answer import answer_lines
 from rerank.training.batches import Batches
 from tests.builders import make_lists, make_model
 from tests.conftest import ROOT
@@ -164,28 +162,6 @@ def test_a_model_scores_in_several_threads_as_in_one(trained: rerank.Training) -
     for scores in found.values():
         np.testing.assert_array_equal(scores, alone)
     assert text.training, "it is as it was"
-
-
-def test_every_line_of_json_is_answered_by_one(trained: rerank.Training, encoder: str) -> None:
-    asked = [
-        {
-            "query": "a wing",
-            "documents": ["jet", {"id": "x", "text": "wing"}],
-            "columns": {"bm25": [2, 1]},
-            "request": 7,
-        },
-        {"query": "a wing", "documents": ["jet"]},
-        {"query": 5, "documents": []},
-    ]
-    out = io.StringIO()
-    failed = answer_lines(trained.model, [*map(json.dumps, asked), "", "{"], out)
-    answers = [json.loads(line) for line in out.getvalue().splitlines()]
-    assert failed == 3 and [list(answer) for answer in answers] == [["request", "ranking"], *[["error"]] * 3]
-    expected = trained.model.rank("a wing", ["jet", "wing"], columns={"bm25": [2, 1]})  # type: ignore[attr-defined]
-    got = [(row["index"], row["score"]) for row in answers[0]["ranking"]]
-    assert got == [(row["corpus_id"], row["score"]) for row in expected]
-    assert {row.get("id") for row in answers[0]["ranking"]} == {None, "x"}
-    assert "line 5: not JSON" in answers[3]["error"]
 
 
 def test_importing_costs_nothing_heavy() -> None:

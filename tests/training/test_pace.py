@@ -13,7 +13,7 @@ import torch
 import rerank
 from rerank.training import pace
 from rerank.training.pace import FIRST, Pace
-from tests.builders import make_lists, make_model
+from tests.builders import make_lists
 
 
 class Clock:
@@ -76,7 +76,7 @@ def test_a_training_says_how_long_it_takes_and_that_its_threads_wait(
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     monkeypatch.setattr(Pace, "cores", cores)
     lists = make_lists(tmp_path, [4] * 12)
-    model = rerank.CrossEncoder(str(make_model(tmp_path / "model")), query_length=8, document_length=24)
+    model = rerank.MLP(hidden=[4], columns=["bm25"])
     with caplog.at_level(logging.INFO, "rerank"):
         rerank.train(model, lists, rerank.ListNet(), output=tmp_path / "run", validation=None, batch_size=3, epochs=2)
     estimates = [line for line in caplog.messages if "the others take about" in line]
