@@ -10,16 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from contextvars import ContextVar
 from types import MethodType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from rerank.kernels.flat_attention import Sequences, attend
+from rerank.kernels.by_layer import called
+from rerank.kernels.flat_attention import SEEN, Sequences, attend
 from rerank.kernels.flat_modern import MODERN, read_states
 from rerank.kernels.implementations import implementation_of
+from rerank.kernels.one_product import by_one_product, products
 
 KINDS = ("bert", "camembert", "electra", "roberta", "xlm-roberta")
 """Architectures whose encoders are made of BERT's layers, and whose heads read the CLS vector alone."""
@@ -35,9 +36,6 @@ TOKENS = ("input_ids", "token_type_ids")
 
 SEQUENCES = "sequences"
 """Key of a flat batch: where its rows begin."""
-
-SEEN: ContextVar[Sequences | None] = ContextVar("seen", default=None)
-"""The rows of the flat chunk that this thread is at."""
 
 
 def use_flat_encoder(network: Any) -> None:
@@ -174,7 +172,7 @@ def _encode(encoder: Any, hidden_states: Tensor, *args: Any, **kwargs: Any) -> A
 def cls_states(layers: Any, hidden: Tensor, sequences: Sequences) -> Tensor:
     """The last layer's CLS vectors, ``[n, H]``, from the embeddings of all tokens, ``[T, H]``."""
     for layer in layers:
-        hidden = _layer(layer, hidden, sequences, cls_only=layer is layers[-1])
+        hidden = called(_layer, layer, hidden, sequences, layer is layers[-1])
     return hidden[: len(sequences.lengths)]
 
 
@@ -226,10 +224,13 @@ def _layer(layer: Any, hidden: Tensor, sequences: Sequences, cls_only: bool) -> 
     own = layer.attention.self
     device, heads = hidden.device.type, (own.num_attention_heads, own.attention_head_size)
     states = hidden.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else hidden  # cast once
-    key, value = own.key(states).unflatten(1, heads), own.value(states).unflatten(1, heads)
-    if cls_only:
-        hidden, states = hidden[sequences.asked], states[sequences.asked]
-    query = own.query(states).unflatten(1, heads)
+    asked = sequences.asked if cls_only else None
+    if by_one_product(own, device):
+        found = products(own, states, asked)
+    else:
+        found = own.query(states if asked is None else states[asked]), own.key(states), own.value(states)
+    query, key, value = (each.unflatten(1, heads) for each in found)
+    hidden = hidden if asked is None else hidden[asked]
     dropout = own.dropout.p if own.training else 0.0
     seen = attend(query, key, value, sequences, own.scaling, dropout, cls_only, implementation_of(own, dropout > 0))
     return layer.feed_forward_chunk(layer.attention.output(seen.flatten(1), hidden))

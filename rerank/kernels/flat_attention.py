@@ -9,6 +9,8 @@ begin with may be there once: a sequence of its own, whose keys and values the o
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -260,7 +262,7 @@ def _by_flash(call: AttentionCall) -> Tensor:
     query, key, value, sequences, scale, dropout, first, window, causal = call
     starts, key_starts, rows = sequences.starts, sequences.starts, 1 if first else max(sequences.lengths)
     if sequences.keys is not None and sequences.key_starts is not None:
-        key, value = (states.index_select(0, sequences.keys) for states in (key, value))
+        key, value = (_Picked.apply(states, sequences.keys) for states in (key, value))
         key_starts = sequences.key_starts
     if first:
         starts = torch.arange(len(starts), dtype=torch.int32, device=starts.device)
@@ -276,8 +278,41 @@ def _has_kernel(query: Tensor) -> bool:
     return fits and torch.cuda.get_device_capability(query.device) >= (8, 0)
 
 
+SEEN: ContextVar[Sequences | None] = ContextVar("seen", default=None)
+"""The rows of the flat chunk that this thread is at."""
+
 DETERMINISTIC = ContextVar("deterministic", default=False)
-"""Whether FlashAttention's backward pass adds up in one order: the same bits every time, more slowly."""
+"""Whether backward passes of attention add up in one order: the same bits every time, more slowly."""
+
+
+@contextmanager
+def _one_order(wanted: bool) -> Iterator[None]:
+    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    if wanted:
+        torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+
+
+class _Picked(torch.autograd.Function):
+    """Some rows, of which those that all texts share come more than once: their gradients add up, in float32."""
+
+    @staticmethod
+    def forward(ctx: Any, states: Tensor, places: Tensor) -> Tensor:
+        ctx.save_for_backward(places)
+        ctx.shape, ctx.deterministic = states.shape, DETERMINISTIC.get()
+        return states.index_select(0, places)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        (places,) = ctx.saved_tensors
+        total = gradient.new_zeros(ctx.shape, dtype=torch.promote_types(gradient.dtype, torch.float32))
+        with _one_order(ctx.deterministic):
+            total.index_add_(0, places, gradient.to(total.dtype))
+        return total.to(gradient.dtype), None
 
 
 class _Flash(torch.autograd.Function):
@@ -313,15 +348,10 @@ class _Flash(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         *states, output, sums, ends, starts, state, offset = ctx.saved_tensors
-        before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
-        if ctx.deterministic:
-            torch.use_deterministic_algorithms(True)
-        try:
+        with _one_order(ctx.deterministic):
             found = torch.ops.aten._flash_attention_backward(
                 gradient.contiguous(), *states, output, sums, ends, starts, *ctx.told, state, offset, **ctx.named
             )
-        finally:
-            torch.use_deterministic_algorithms(before[0], warn_only=before[1])
         return (*found, *[None] * 8)
 
 

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from rerank.kernels.by_layer import called
 from rerank.kernels.flat_attention import Sequences, attend
 from rerank.kernels.implementations import implementation_of
 
@@ -38,7 +39,7 @@ def read_states(base: Any, input_ids: Tensor, position_ids: Tensor, sequences: S
     hidden = hidden[0]
     for layer in base.layers:
         first = not mean and layer is base.layers[-1]
-        hidden = _layer(layer, hidden, rotations[layer.attention_type], sequences, first)
+        hidden = called(_layer, layer, hidden, rotations[layer.attention_type], sequences, first)
     hidden = base.final_norm(hidden)
     return sequences.mean(hidden) if mean else hidden[: len(sequences.lengths)]
 

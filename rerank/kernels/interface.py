@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from rerank.kernels.cpu_attention import Attention, is_ours
 from rerank.kernels.dropout import threshold
-from rerank.kernels.flat import NAME, SEEN
-from rerank.kernels.flat_attention import attend
+from rerank.kernels.flat import NAME
+from rerank.kernels.flat_attention import SEEN, attend
 from rerank.kernels.implementations import implementation_of
 
 HARMLESS = {"is_causal", "sliding_window", "position_ids", "token_type_ids"}

@@ -15,6 +15,7 @@ import torch
 from rerank import stops
 from rerank.errors import UserError
 from rerank.kernels.memory import out_of_memory, sent
+from rerank.kernels.one_product import weights_stay
 from rerank.kernels.precision import Precision, autocast, exact_float32, resolve
 from rerank.kernels.products import scoring_products
 from rerank.models.base import Inputs
@@ -159,7 +160,7 @@ def _work(
     device: torch.device,
 ) -> Scored:
     scored = []  # fetched at the end: a GPU computes while the next chunks are collated
-    with torch.inference_mode(), autocast(precision, device):
+    with torch.inference_mode(), autocast(precision, device), weights_stay():
         for chunk in chunks:
             try:
                 scored.append((chunk, scorer.score(batch_of(chunk))))

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from rerank.kernels.memory import sent
+from rerank.kernels.one_product import weights_stay
 from rerank.kernels.precision import Precision, autocast
 from rerank.models.base import Inputs
 from rerank.models.scorer import Scorer
@@ -123,8 +124,11 @@ def backpropagate(mode: Mode, pairs: Chunked, loss: Callable[[Tensor], Tensor]) 
         The loss, detached. How far second scores were from the first is left in ``pairs.off``, for
         :meth:`Chunked.check` at the end of a step: to look at it here, the host would wait for the device.
     """
-    if mode == "cached":
-        return _cached(pairs, loss)
+    with weights_stay():
+        return _cached(pairs, loss) if mode == "cached" else _full(pairs, loss)
+
+
+def _full(pairs: Chunked, loss: Callable[[Tensor], Tensor]) -> Tensor:
     with autocast(pairs.precision, pairs.device):  # one for all: weights are cast once
         parts = [pairs.score(pairs.collate(chunk)) for chunk in pairs.chunks]
     value = loss(pairs.joined(pairs.in_order(parts)))

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from rerank import stops
 from rerank.errors import UserError
+from rerank.kernels.by_layer import keep_inputs_alone
 from rerank.kernels.memory import out_of_memory, sent
 from rerank.kernels.precision import Precision
 from rerank.kernels.sparse import sparse_embeddings
@@ -271,6 +272,9 @@ class Gradients:
                 f"out of memory at step {step}, {tokens} tokens in {len(groups)} lists; set gradient to auto or cached"
             )
         if self.limits.token_budget <= int(self.inputs.lengths(self._rows(groups)).max()):
+            if keep_inputs_alone(self.model):
+                log.warning("out of memory at step %d: from now on backward passes compute each layer again", step)
+                return None
             return UserError(f"out of memory at step {step}, with one document at a time; shorten the documents")
         self.limits.token_budget //= 2
         log.warning("out of memory at step %d: token_budget %d from now on", step, self.limits.token_budget)

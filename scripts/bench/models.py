@@ -36,6 +36,9 @@ SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 """Architecture and sizes; the others follow from these."""
 
+DECODERS = ("gemma", "gemma3_text", "llama", "mistral", "olmo2", "phi3", "qwen2", "qwen3")
+"""Architectures that read from left to right."""
+
 
 def tiny(shape: str) -> dict[str, Any]:
     """Sizes with which the same architecture takes no time."""
@@ -47,7 +50,7 @@ def random_model(shape: str, folder: Path, tokenizer: Any = None, **settings: An
     """Write a classifier of random weights, the same every time; returns its folder.
 
     Args:
-        shape: one of :data:`SHAPES`.
+        shape: one of :data:`SHAPES`, or an architecture, whose sizes are settings.
         folder: where it goes.
         tokenizer: its tokenizer; None for one of :data:`WORDS`.
         settings: of its configuration, over the shape's.
@@ -56,15 +59,15 @@ def random_model(shape: str, folder: Path, tokenizer: Any = None, **settings: An
     from transformers.utils import logging
 
     logging.disable_progress_bar()
-    kind, sizes = SHAPES[shape]
+    kind, sizes = SHAPES.get(shape, (shape, settings))
     sizes = {"num_attention_heads": sizes["hidden_size"] // (32 if shape == "MiniLM-L6" else 64), **sizes}
-    tokenizer = tokenizer or word_tokenizer(pairs=kind != "qwen3")
+    tokenizer = tokenizer or word_tokenizer(pairs=kind not in DECODERS)
     ids = {f"{name}_token_id": getattr(tokenizer, f"{name}_token_id") for name in ("pad", "cls", "sep")}
     ids |= {"bos_token_id": ids["cls_token_id"], "eos_token_id": ids["sep_token_id"]}
     config = AutoConfig.for_model(kind, vocab_size=30_522, num_labels=1, **ids | sizes | settings)
     torch.manual_seed(0)
     network = AutoModelForSequenceClassification.from_config(config)
-    if kind == "qwen3":  # weights that bf16 holds, as those of published decoders are
+    if kind in DECODERS:  # weights that bf16 holds, as those of published decoders are
         for parameter in network.parameters():
             parameter.data = parameter.data.bfloat16().float()
     network.save_pretrained(folder)
@@ -136,9 +139,9 @@ def word_tokenizer(pairs: bool) -> Any:
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=512, **names)
 
 
-def product_rate(device: torch.device, size: int = 4096) -> float:
-    """Operations a second of a large matrix product in bf16."""
-    one, other = (torch.randn(size, size, device=device).bfloat16() for _ in range(2))
+def product_rate(device: torch.device, size: int = 4096, kind: torch.dtype = torch.bfloat16) -> float:
+    """Operations a second of a large matrix product."""
+    one, other = (torch.randn(size, size, device=device).to(kind) for _ in range(2))
     best = np.inf
     for _ in range(4):
         started = time.perf_counter()
@@ -154,12 +157,18 @@ def operations(network: Any, lengths: np.ndarray) -> float:
 
     A token of a decoder sees half of the others.
     """
-    layers = [p.numel() for n, p in network.named_parameters() if ".layer" in n and p.ndim == 2]
     config = network.config
+    times = config.num_hidden_layers if config.model_type == "albert" else 1  # whose layers are one
+    layers = [
+        times * p.numel()
+        for n, p in network.named_parameters()
+        if (".layer" in n or ".albert_layer" in n) and p.ndim == 2
+    ]
     wide = config.num_attention_heads * (
         getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     )
     near = sum(kind == "sliding_attention" for kind in getattr(config, "layer_types", None) or [])
     seen = (config.num_hidden_layers - near) * lengths * (0.5 if hasattr(config, "num_key_value_heads") else 1)
-    seen = seen + near * np.minimum(lengths, getattr(config, "local_attention", 0) + 1)
+    window = getattr(config, "local_attention", None) or getattr(config, "sliding_window", None) or 0
+    seen = seen + near * np.minimum(lengths, window + 1)
     return float((2 * sum(layers) * lengths + 4 * wide * seen * lengths).sum())

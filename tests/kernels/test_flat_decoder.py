@@ -10,6 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoConfig, AutoModelForSequenceClassification
 
 from rerank.kernels import flat_attention
@@ -160,6 +161,26 @@ def test_every_way_is_the_formula(way: str, window: int | None, causal: bool, sh
     else:
         found = flat_attention._padded(call) if way == "padded" else flat_attention._by_flash(call)
     check(found, one_by_one(states, sequences, window, causal), states)
+
+
+def test_gradients_of_what_texts_share_add_up_in_one_order_if_asked() -> None:
+    """And in float32: in bf16 256 + 1 is 256."""
+    states, seen = torch.zeros(2, 1, 1, dtype=torch.bfloat16, requires_grad=True), list[bool]()
+
+    class Look(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if "index_add" in str(func):
+                seen.append(torch.are_deterministic_algorithms_enabled())
+            return func(*args, **(kwargs or {}))
+
+    for wanted in (False, True):
+        token = flat_attention.DETERMINISTIC.set(wanted)
+        picked = flat_attention._Picked.apply(states, torch.tensor([0, *[1] * 300]))
+        flat_attention.DETERMINISTIC.reset(token)
+        with Look():
+            (gradient,) = torch.autograd.grad(picked.sum(), states)
+        assert gradient.flatten().tolist() == [1, 300]
+    assert seen == [False, True] and not torch.are_deterministic_algorithms_enabled()
 
 
 def test_places_without_a_token_change_nothing() -> None:
