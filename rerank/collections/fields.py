@@ -31,12 +31,7 @@ def some_names(*fields: str) -> dict[str, tuple[str, ...]]:
 def found_columns(
     there: Sequence[str], fields: Mapping[str, Sequence[str]], columns: Mapping[str, str] | None, name: str
 ) -> dict[str, str]:
-    """The columns of those fields that have one.
-
-    Raises:
-        UserError: two columns of one name, or ``columns`` names a field or a column that is not there, or one for two
-            fields.
-    """
+    """The columns of those fields that have one."""
     if twice := _repeated(there):
         raise UserError(f"{name}: has two columns {twice!r}; rename one")
     columns = {} if columns is None else columns
@@ -70,11 +65,7 @@ def named_columns(
     name: str,
     optional: Sequence[str] = (),
 ) -> dict[str, list[Any]]:
-    """What a frame holds of each field, by field; see `found_columns`.
-
-    Raises:
-        UserError: a field that is not optional has no column, or what `found_columns` refuses.
-    """
+    """What a frame holds of each field, by field; see `found_columns`."""
     there = [str(column) for column in frame.columns]
     found = found_columns(there, fields, columns, name)
     if lacking := next((field for field in fields if field not in found and field not in optional), None):

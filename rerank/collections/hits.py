@@ -51,7 +51,6 @@ class HitsCollection(ABC):
     """Queries, and the documents of their hits: what has lists of its own, and needs no search.
 
     Args:
-        name: the name that opens it again.
         fields: the fields that make a text; None takes ``text`` (and ``title``, where there is one).
         columns: what fields are called here, ``NAME=FIELD``: ``query=question``, ``text=passage``.
     """
@@ -75,11 +74,7 @@ class HitsCollection(ABC):
         """A hex digest of all that is read."""
 
     def lists(self) -> Iterator[HitList]:
-        """Stream the lists; memory holds one of them, and the queries' ids.
-
-        Raises:
-            UserError: what is wrong, with its file and line or row.
-        """
+        """Stream the lists; memory holds one of them, and the queries' ids."""
         seen: set[str] = set()
         pending: HitList | None = None
         for where, query, hits, is_row in self._parts():
@@ -253,11 +248,7 @@ class Distinct:
         return iter(self._rows)
 
     def place(self, hits: Sequence[Hit]) -> tuple[list[int], list[Hit]]:
-        """The row of each hit's document, and the hits whose documents are new, in the order of their rows.
-
-        Raises:
-            UserError: another text than that of the same id before.
-        """
+        """The row of each hit's document, and the hits whose documents are new, in the order of their rows."""
         rows, new = [], []
         for hit in hits:
             count, text = len(self._rows), hash(hit.text)

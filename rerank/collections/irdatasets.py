@@ -35,7 +35,6 @@ class IrDataset:
 
         Raises:
             KeyError: ir_datasets knows no such id.
-            UserError: its documents have no such field.
         """
         import ir_datasets
 

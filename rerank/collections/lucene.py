@@ -66,11 +66,7 @@ def _check_index(folder: Path) -> None:
 
 @contextlib.contextmanager
 def open_index(folder: Path) -> Iterator[Any]:
-    """Anserini's ``SimpleSearcher`` on an index.
-
-    Raises:
-        UserError: no index, one of ours that is not as it was built, or whatever Lucene fails at in the block.
-    """
+    """Anserini's ``SimpleSearcher`` on an index."""
     _check_index(folder)
     searcher_class = java_class("io.anserini.search.SimpleSearcher")
     # A query of more than 1024 distinct terms is a long one, not a mistake.

@@ -60,7 +60,6 @@ class OwnQueries:
     (['How lists are sorted'], ['Timsort merges runs that are sorted.', 'One line.'])
 
     Args:
-        source: the collection.
         kind: ``titles`` or ``first-sentences``.
         count: take so many of them at the most, drawn by the hash of their documents' ids; None takes all.
     """

@@ -55,11 +55,7 @@ def read_json_lines(path: Path, keep: Keep | None = None) -> Iterator[tuple[str,
 
 
 def read_csv(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Each row of a CSV or TSV file and the line where it begins, the header first; texts may hold line ends.
-
-    Raises:
-        UserError: a row of another length than the header, a quote that is not closed, or bytes that are not UTF-8.
-    """
+    """Each row of a CSV or TSV file and the line where it begins, the header first; texts may hold line ends."""
     csv.field_size_limit(LONGEST_LINE)
     lines = (decoded(raw, path, number) for number, raw in raw_lines(path))
     reader = csv.reader(lines, delimiter="\t" if ".tsv" in path.suffixes[-2:] else ",", strict=True)

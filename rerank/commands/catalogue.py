@@ -53,11 +53,7 @@ def collections() -> str:
 
 
 def losses(name: str | None = None) -> str:
-    """One line for each loss, relaxation and part of a sum; or the whole definition of one.
-
-    Args:
-        name: one of them; None lists all.
-    """
+    """One line for each loss, relaxation and part of a sum; or the whole definition of one."""
     all_losses, relaxations = import_module("rerank.losses"), import_module("rerank.relaxations")
     groups = {"": all_losses.load_all(), DIRECT: relaxations.load_all(), SUM: all_losses.load_parts()}
     kinds = {key: kind for group in groups.values() for key, kind in group.items()}

@@ -26,9 +26,6 @@ def experiment(argv: Sequence[str]) -> int:
 
     Resumes where it was interrupted. Keys of cells can be set by options too: ``--base.data.path=DIR``.
 
-    Args:
-        argv: ``--config FILE``, options that override its keys, ``--dry-run``, ``--share``, ``--html FILE``.
-
     Returns:
         The number of cells that failed.
     """

@@ -21,9 +21,6 @@ def verify(path: str | Path) -> list[str]:
 
     Returns:
         A line for each folder that was checked; all of them are whole.
-
-    Raises:
-        UserError: names the damaged file; or the folder has none of ours.
     """
     root = Path(path)
     if not root.is_dir():

@@ -18,10 +18,8 @@ class Beside:
     """What a ranking is worth, and another, such as the first stage.
 
     Attributes:
-        difference: mean of the differences per query.
         interval: its 95 % interval by a bootstrap over queries (and seeds); None where one query, or the same
             difference on each, tells nothing of the others.
-        against: what the other is called.
     """
 
     measure: str

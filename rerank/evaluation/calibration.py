@@ -38,7 +38,6 @@ class Quality:
 
     Attributes:
         log_loss: minus the logarithm of the probability of what is so.
-        brier: the squared difference.
         ece: of ten bins of equal width the difference between mean probability and share of relevant ones, weighted by
             their candidates.
     """
@@ -62,12 +61,7 @@ class Quality:
 
 @dataclass(frozen=True)
 class Bin:
-    """Candidates of about the same probability.
-
-    Attributes:
-        probability: their mean.
-        relevant: the share of relevant ones.
-    """
+    """Candidates of about the same probability."""
 
     low: float
     high: float
@@ -120,11 +114,7 @@ class Found:
 
 
 def fitted(scores: np.ndarray, relevant: np.ndarray) -> tuple[float, float]:
-    """The a and b of maximum likelihood, by Newton's method.
-
-    Raises:
-        UserError: there is no such maximum with a above 0.
-    """
+    """The a and b of maximum likelihood, by Newton's method."""
     ours, others = scores[relevant], scores[~relevant]
     if not len(ours) or not len(others):
         what = "relevant" if not len(ours) else "other"
@@ -208,13 +198,6 @@ def cross_fitted(
     precisions: Sequence[float] = PRECISIONS,
 ) -> tuple[np.ndarray, dict[float, np.ndarray]]:
     """Each candidate by what was fitted on the other folds.
-
-    Args:
-        scores: raw scores ``[n]``.
-        relevant: which are relevant, ``[n]`` bool.
-        query: the query of each, ``[n]``.
-        fold: the fold of each, ``[n]``.
-        precisions: what thresholds promise.
 
     Returns:
         Logits ``[n]``, and for each precision which candidates are above the threshold, ``[n]`` bool.

@@ -219,11 +219,7 @@ def compare_runs(
 
 
 def ranking(form: Any, name: str, qrels: Qrels, lists: Lists | None, source: str = "the qrels") -> tuple[Run, int]:
-    """A run of any form as it is scored, and how many of its documents tie with the one before them.
-
-    Raises:
-        UserError: a run that has no query, or no document, with the judgments in common.
-    """
+    """A run of any form as it is scored, and how many of its documents tie with the one before them."""
     if lists is not None and _of_lists(form, lists):
         if not isinstance(form, str) and np.asarray(form).dtype.kind not in "fiub":
             raise UserError(f"{name}: expected numbers, or the name of a column, not {reprlib.repr(form)}")
@@ -320,11 +316,7 @@ def count_unjudged(run: Run, qrels: Qrels, depth: int) -> Unjudged:
 
 
 def name_runs(runs: Sequence[str], columns: Sequence[str] = ()) -> dict[str, str]:
-    """Paths by run name, see :func:`compare_runs`; every name once.
-
-    Raises:
-        UserError: no run, a file that does not exist, or the same name or file twice.
-    """
+    """Paths by run name, see :func:`compare_runs`; every name once."""
     if not runs:
         raise UserError("no run given; name at least one run file")
     given: list[tuple[str | None, str]] = []

@@ -40,10 +40,6 @@ def parse_measures(text: str | Measure | Sequence[str | Measure]) -> list[Measur
     Args:
         text: measures separated by spaces or commas (quotes and brackets are respected), or a sequence of such
             strings or of ir-measures objects.
-
-    Raises:
-        UserError: an unknown name (with the nearest match), a parameter that the measure does not have or that has
-            the wrong type, a measure that no installed provider computes, or no measure at all.
     """
     parts = [text] if isinstance(text, str | Measure) or not isinstance(text, Sequence) else list(text)
     if wrong := [part for part in parts if not isinstance(part, str | Measure)]:

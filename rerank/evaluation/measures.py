@@ -82,11 +82,7 @@ class PerQuery:
 
 
 def pool(tables: Sequence[PerQuery]) -> PerQuery:
-    """One table over the queries of all folds.
-
-    Raises:
-        UserError: folds that share a query, or were scored in other measures or under another policy.
-    """
+    """One table over the queries of all folds."""
     first = tables[0]
     if any((table.measures, table.empty) != (first.measures, first.empty) for table in tables):
         raise UserError("the folds were scored in different measures or policies for empty queries")
@@ -111,13 +107,9 @@ class Evaluator:
     whether the run has it or not; filter the qrels to the queries that are meant.
 
     Args:
-        qrels: grades by query id and document id.
         measures: ir-measures strings or objects, see :func:`parse_measures`.
         empty: what a query scores that has no document relevant for the measure (its grade reaching ``rel``, or its
             gain above 0): ``"0"`` as trec_eval, ``"1"``, or ``"drop"`` to leave it out.
-
-    Raises:
-        UserError: no query, an unknown measure or policy.
     """
 
     def __init__(self, qrels: Qrels, measures: str | Measure | Sequence[str | Measure], empty: Empty = "0") -> None:
@@ -150,16 +142,7 @@ class Evaluator:
         self._scorers = [PIPELINE.evaluator(group, qrels) for group in groups.values()]
 
     def __call__(self, run: Run, name: str = "the run", warn: bool = True) -> PerQuery:
-        """Score one run: ``{query: [(document, score), ...]}`` or ``{query: {document: score}}``.
-
-        Args:
-            run: the rankings; queries that the qrels lack are left aside.
-            name: what to call the run in messages.
-            warn: whether to warn of queries without candidates.
-
-        Raises:
-            UserError: a document twice in a ranking, or a score that is not a number.
-        """
+        """Score one run: ``{query: [(document, score), ...]}`` or ``{query: {document: score}}``."""
         given = ((query, run.get(query)) for query in self.queries)
         ranked = {query: _decreasing(ranking, query, name) for query, ranking in given if ranking}
         missing = tuple(query for query in self.queries if query not in ranked)

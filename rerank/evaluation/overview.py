@@ -37,8 +37,6 @@ class System:
     """A column of one number, or one number of a column.
 
     Attributes:
-        candidates: how many candidates it returned.
-        queries: in how many lists.
         only: how many relevant candidates no other system returned; None for columns that retrieved nothing: fusions
             and, where several systems made the lists, columns that were added afterwards.
     """
@@ -58,9 +56,7 @@ class Overview:
         features: columns of many numbers, and how many those are.
         depth: smallest, median and largest number of candidates.
         overlap: ``[S, S]`` share of the row's top candidates that are among the column's; NaN where it has none.
-        overlap_depth: the depth at which the overlap is taken.
         alone: values of each system, and of the best possible order of all candidates; empty where nothing is judged.
-        fused: values of fusions.
         missed: the share of the relevant documents that are not candidates, a mean over the queries that have some; NaN
             where none has.
         tops: depth of reranking, recall there, and the main measure of the best possible order of that many.
@@ -97,9 +93,6 @@ def overview(
             and the lists' depth.
         keep_runs: whether to keep the rankings of all systems, in memory.
         trained_on: lists that models were trained on; what these lists share with them.
-
-    Raises:
-        UserError: an unknown measure.
     """
     deepest = int(lists.lengths.max(initial=0))
     chosen = parse_measures(measures or " ".join(dict.fromkeys(["nDCG@10 AP R@10 R@100", f"R@{max(deepest, 1)}"])))

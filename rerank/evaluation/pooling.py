@@ -29,11 +29,9 @@ class RandomEffects:
     """A mean difference over collections.
 
     Attributes:
-        freedom: degrees of freedom of that error.
         tau: standard deviation of the true difference over collections; NaN with one.
         heterogeneity: I², the share of the variance between the collections' differences that chance does not explain.
         prediction: an interval for the true difference on another such collection; NaN with fewer than three.
-        weights: the collections' shares of the mean.
     """
 
     mean: float

@@ -22,13 +22,7 @@ PARTS = "seen: queries with a relevant document that is relevant to a query that
 
 
 class TableCell(NamedTuple):
-    """What a table shows in one place.
-
-    Attributes:
-        best: whether it is the best of its column.
-        significant: the tests by which it is significant.
-        below: a second line, on pages.
-    """
+    """What a table shows in one place."""
 
     text: str
     best: bool = False

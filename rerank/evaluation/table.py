@@ -18,14 +18,9 @@ class Table(Comparison):
     """A comparison that shows itself.
 
     >>> import rerank
-    >>> lists = rerank.Lists.from_dataframe(
-    ...     {
-    ...         "query": ["wing", "wing", "heat", "heat"],
-    ...         "text": ["a wing gives lift", "a jet engine", "heat is energy", "a jet engine"],
-    ...         "grade": [1, 0, 0, 1],
-    ...         "bm25": [2.5, 1.5, 2.0, 0.5],
-    ...     }
-    ... )
+    >>> texts = ["a wing gives lift", "a jet engine", "heat is energy", "a jet engine"]
+    >>> table = {"query": ["wing", "wing", "heat", "heat"], "text": texts, "grade": [1, 0, 0, 1], "bm25": [3, 2, 2, 1]}
+    >>> lists = rerank.Lists.from_dataframe(table)
     >>> rerank.evaluate(lists, {"ours": [0.9, 0.1, 0.2, 0.8]}, measures="nDCG@10", baseline="bm25")
     Table(bm25, ours: nDCG@10; 2 queries, against bm25)
     """

@@ -54,9 +54,6 @@ class Cell:
     """One training run.
 
     Attributes:
-        point: the values of the search, by dotted key.
-        place: the folder of the cells of its group.
-        select: the measure that validation chooses by.
         again: whether it is the second training of what validation chose.
         id: the id of its training; empty while nobody asked for it, and for rows that are not trained.
     """
@@ -102,12 +99,9 @@ class Outcome:
     """A method on a fold with a seed.
 
     Attributes:
-        cell: the cell that validation chose.
         measured: the cell whose model was measured: the same, or its second training.
-        tried: how many points of the search were trained.
         seconds: what the training took, the second one included; NaN where nothing tells.
         run: its rankings of the test lists, read or made again when they are asked for.
-        file: where the values per query are.
         start: the chosen cell on validation, in its monitor, beside its model before the first step (of trees: beside
             the first stage); None where that was not measured.
     """
@@ -136,11 +130,7 @@ class Failure:
 
 
 class ExperimentPlan:
-    """What an experiment will do.
-
-    Raises:
-        UserError: whatever in it cannot work and can be told without training's own parser.
-    """
+    """What an experiment will do."""
 
     def __init__(self, config: ExperimentConfig) -> None:
         self.config = config

@@ -71,14 +71,9 @@ def experiment(config: ExperimentConfig | Mapping[str, Any] | str | Path, html: 
     """Compare methods over folds and seeds, up to the tables of a paper; resume where an interrupted one stopped.
 
     >>> import rerank
-    >>> lists = rerank.Lists.from_dataframe(
-    ...     {
-    ...         "query": ["wing", "wing", "heat", "heat"],
-    ...         "text": ["a wing gives lift", "a jet engine", "heat is energy", "a jet engine"],
-    ...         "grade": [1, 0, 0, 1],
-    ...         "bm25": [2.5, 1.5, 2.0, 0.5],
-    ...     }
-    ... )
+    >>> texts = ["a wing gives lift", "a jet engine", "heat is energy", "a jet engine"]
+    >>> table = {"query": ["wing", "wing", "heat", "heat"], "text": texts, "grade": [1, 0, 0, 1], "bm25": [3, 2, 2, 1]}
+    >>> lists = rerank.Lists.from_dataframe(table)
     >>> from tempfile import mkdtemp
     >>> folder = mkdtemp()
     >>> _ = lists.save(folder + "/lists")
@@ -129,11 +124,7 @@ def experiment(config: ExperimentConfig | Mapping[str, Any] | str | Path, html: 
 
 
 def configured(settings: Mapping[str, Any] | str | Path) -> ExperimentConfig:
-    """The configuration that nested settings, or a YAML file, describe.
-
-    Raises:
-        UserError: a key or value that is not understood, or no such file.
-    """
+    """The configuration that nested settings, or a YAML file, describe."""
     if not isinstance(settings, Mapping | str | Path):
         raise UserError(f"config: expected a YAML file or nested dictionaries, not a {type(settings).__name__}")
     parser = make_parser("experiment", experiment)

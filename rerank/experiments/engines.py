@@ -40,7 +40,6 @@ class Reply(TypedDict, total=False):
         error: why it failed; missing where it did not.
         stopped: how far it was when it stopped because that was asked.
         died: whether the process or the machine ended, through no fault of the job that can be told.
-        place: where that was.
     """
 
     error: str
@@ -53,7 +52,6 @@ class Process:
     """A process of :mod:`rerank.experiments.worker` on this machine, started at its first job.
 
     Args:
-        environment: variables that differ from ours.
         folder: its working directory, which an actor of Ray has to be told; None for ours.
     """
 
@@ -120,8 +118,6 @@ class Workers:
     Args:
         room: how many jobs each place takes side by side; asked again and again, since places come and go.
         start: a worker at a place; the number is the lowest that no other worker there has.
-        most: how many jobs run side by side at the most.
-        end: called when all have stopped.
     """
 
     def __init__(

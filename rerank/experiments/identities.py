@@ -18,7 +18,6 @@ class Known:
     """What is known of the lists of some cells.
 
     Attributes:
-        training: hashes of what training reads.
         test: hashes of what measuring reads; None where there are no test lists.
         first_stage: whether the test lists have a first stage, as lists of texts do.
     """

@@ -37,8 +37,6 @@ class KeptFile:
 
     Attributes:
         fold: its fold as text; None without folds.
-        path: where it is in the experiment's folder.
-        content: what it holds, without the seal.
         validation: of ``measures.json``, the value that validation chooses by; None elsewhere.
     """
 
@@ -100,11 +98,7 @@ def write_kept(path: str | Path, files: Iterable[KeptFile], lacking: Iterable[Ke
 
 
 def read_kept(path: str | Path) -> tuple[list[KeptFile], list[Key]]:
-    """What `write_kept` wrote: the files, and what was lacking. Flipped bits show by the checksum of the compression.
-
-    Raises:
-        UserError: there is no such file, it is something else, or damaged.
-    """
+    """What `write_kept` wrote: the files, and what was lacking. Flipped bits show by the compression's checksum."""
     if not Path(path).is_file():
         raise NotFoundError(f"{path}: no such file; `keep: {path}` in an experiment's configuration makes it")
     try:
@@ -142,9 +136,6 @@ def restore(path: str | Path, output: Path) -> int:
 
     Returns:
         How many files were written.
-
-    Raises:
-        UserError: the file is damaged.
     """
     cells: dict[Path, list[KeptFile]] = {}
     for file in read_kept(path)[0]:

@@ -37,9 +37,6 @@ class Seen(NamedTuple):
 
     Attributes:
         nonce: what it reads in our file; None where there is none.
-        folder: whether the working directory is there.
-        code: the hash of its library's source.
-        arithmetic: what else decides the digits that it computes.
     """
 
     nonce: str | None
@@ -57,12 +54,7 @@ def look(nonce: Path, folder: Path, gpus: bool, auto: bool) -> Seen:
 
 
 def arithmetic(gpus: bool, auto: bool) -> dict[str, str]:
-    """What decides the digits that this machine computes, beside our own code.
-
-    Args:
-        gpus: whether cells have GPUs.
-        auto: whether cells have ``precision: auto``, which every machine decides for itself.
-    """
+    """What decides the digits that this machine computes, beside our own code."""
     import torch
 
     from rerank.kernels.precision import resolve
@@ -126,7 +118,6 @@ class Answer(NamedTuple):
     Attributes:
         problem: why it is left out; empty where it is not.
         ours: whether that is for the user to mend, and no failure of the machine.
-        at: when that was.
     """
 
     problem: str
@@ -138,10 +129,6 @@ class Cluster:
     """The machines of a Ray cluster, as far as they have room for cells, see our disk, and compute alike.
 
     A machine that answers late, or is mended, joins then.
-
-    Raises:
-        UserError: a machine that does not see the disk, or has another version of the library, of what it computes by,
-            or another kind of GPU than the first; no machine has room, or none can be used.
     """
 
     def __init__(self, output: Path, logs: Path, cpus: int, gpus: float, auto: bool) -> None:
@@ -312,9 +299,6 @@ def ray_workers(output: Path, logs: Path, cpus: int, gpus: float, auto: bool, mo
     """Workers on the Ray cluster of ``RAY_ADDRESS``; where that is not set, of one that is started on this machine.
 
     What the arguments mean `Cluster` says and `arithmetic`; ``most`` cells run side by side at the most.
-
-    Raises:
-        UserError: Ray is not installed, there is no such cluster, or it cannot be used.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:

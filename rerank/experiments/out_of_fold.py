@@ -33,7 +33,6 @@ class Fold:
 
     Attributes:
         folder: the run folder of the cell that was measured: chosen on validation, refitted where that was asked for.
-        id: the id of its training.
     """
 
     name: str
@@ -62,10 +61,6 @@ def add_out_of_fold(
     generalisation (Wolpert 1992) trains its second level on. All candidates get one, also those beyond the depth at
     which the experiment tested, and added ones. The lists may be others than those of the experiment (deeper, or of
     other systems), as long as the queries are its. Resumes as :func:`add_model` does.
-
-    Raises:
-        UserError: an experiment without folds or not finished, several methods or seeds to choose from, lists that
-            changed since, a query that no fold tests or whose model has seen it, another column of this name.
     """
     store = Store.open(folder)
     lists = Lists.of(store).with_added()
@@ -86,11 +81,7 @@ def add_out_of_fold(
 
 
 def chosen(experiment: Path, method: str | None, seed: int | None) -> tuple[str, int, list[dict[str, Any]]]:
-    """The method, the seed, and what ``results.json`` says of their cells, a fold each.
-
-    Raises:
-        UserError: no finished experiment, one without folds, a choice that has to be made, or that there is not.
-    """
+    """The method, the seed, and what ``results.json`` says of their cells, a fold each."""
     path = experiment / "results.json"
     if not path.is_file():
         raise UserError(f"{experiment}: no finished experiment (no {path.name}); run `rerank experiment` to its end")
@@ -124,11 +115,7 @@ def _choose(what: str, given: Any, there: Sequence[Any], experiment: Path) -> An
 
 
 def _fold(cell: dict[str, Any], experiment: Path) -> Fold:
-    """A cell, checked: what was trained is what its lists and configuration say now.
-
-    Raises:
-        UserError: it is not finished, lacks its model, or its lists changed since.
-    """
+    """A cell, checked: what was trained is what its lists and configuration say now."""
     folder = experiment.joinpath(*Path(cell["folder"]).parts[-5:])  # once they began with the experiment's
     if not (folder / "config.yaml").is_file() or not any((folder / "best").glob("*")):
         raise UserError(f"{folder}: has no model (best/); remove the folder, and run the experiment again")
@@ -143,11 +130,7 @@ def _fold(cell: dict[str, Any], experiment: Path) -> Fold:
 
 
 def tested_by(lists: Lists, folds: Sequence[Fold]) -> Array:
-    """Which of the folds tests each query, ``[Q]``.
-
-    Raises:
-        UserError: one that none tests, that several do, or that has another text there.
-    """
+    """Which of the folds tests each query, ``[Q]``."""
     where: dict[str, tuple[int, int]] = {}
     for i, fold in enumerate(folds):
         assert fold.splits.test is not None

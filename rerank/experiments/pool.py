@@ -41,10 +41,7 @@ class CollectionResults:
     Attributes:
         values: values per seed and query ``[S, Q]``, by row and measure; rows without seeds have one.
         validation: by method, the mean over folds and seeds of what validation chose by.
-        queries: of all folds.
-        folds: the fold of each.
         empty: what those without relevant documents score, or ``drop``.
-        without_relevant: how many those are, by measure.
     """
 
     name: str
@@ -66,7 +63,6 @@ class Pooled:
         other: the same with Paule and Mandel's variance between collections; None with a single collection.
         borrowed: standard deviation over trainings that collections with one seed have from the others; NaN where none
             lacks one, or none has one to lend.
-        lacking: those collections.
         corrected: the p-value of ``total`` after the correction over all planned pairs and measures.
         equivalent: likewise, of the test that the difference is not within the margin.
     """
@@ -206,11 +202,7 @@ def _measures(results: Sequence[CollectionResults], given: str | None) -> list[s
 
 
 def named_paths(experiments: Sequence[str]) -> list[tuple[str, Path]]:
-    """Names and files of experiments, given as ``PATH`` or ``NAME=PATH``, of a folder or of a file of kept cells.
-
-    Raises:
-        UserError: none, the same name twice, or a path that is neither.
-    """
+    """Names and files of experiments, given as ``PATH`` or ``NAME=PATH``, of a folder or of a file of kept cells."""
     if not experiments:
         raise UserError("experiments: name at least one folder of an experiment, or file of kept cells")
     found: dict[str, Path] = {}

@@ -53,9 +53,6 @@ class Row:
     """A method.
 
     Attributes:
-        values: by measure name.
-        found: how many folds x seeds came out.
-        wanted: how many there should be.
         pooled: values per query, the queries of all folds together, means over seeds; None where nothing came out.
         by_seed: values per seed and query, likewise, by measure; none where a cell is missing.
     """

@@ -40,9 +40,6 @@ def store_features(path: Path, folder: Path, key: str, layout: Layout | None = N
         folder: the folder to make; it appears whole or not at all.
         key: hash of everything that decides what the folder holds.
         layout: the features of the training file, where this is not itself one.
-
-    Raises:
-        UserError: with file and line, and what would be right.
     """
     with atomic_folder(folder) as temporary:
         rows, raw = _Rows(), temporary / "features.raw"

@@ -35,13 +35,7 @@ A_FEATURE_A_LINE = bytes.maketrans(b" \t\r", b"\n\n\n")
 
 @dataclass(frozen=True)
 class Layout:
-    """The features of the file that others have to agree with: test files with the training file.
-
-    Attributes:
-        first: number of the first feature, 0 or 1.
-        width: how many features there are.
-        source: the file that decided this, for messages.
-    """
+    """The features of the file that others have to agree with: test files with the training file."""
 
     first: int
     width: int

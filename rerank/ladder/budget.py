@@ -36,11 +36,7 @@ LATE = 1.2
 
 
 class Budget:
-    """The time of one ladder.
-
-    Args:
-        done: the rungs so far, by name, as their files have them.
-    """
+    """The time of one ladder."""
 
     def __init__(
         self, plan: Plan, folder: Path, started: float, validation: Split, done: Mapping[str, dict[str, Any]]

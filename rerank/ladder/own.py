@@ -40,9 +40,6 @@ def own_lists(train: Lists, others: Collection[str], folder: Path) -> Lists:
         others: texts of queries that must not be trained on, as `Lists.query_keys` has them; how many were left out
             stands in the manifest.
         folder: where the lists shall be, unless they are there.
-
-    Raises:
-        UserError: there are too few.
     """
     index = folder.with_name(f"{folder.name}-index")
     try:

@@ -66,13 +66,9 @@ class Plan:
     Attributes:
         lists: ``train``, ``validation`` and perhaps ``test``: the judged queries, cut at the depth. Behind those
             that are kept back, ``validation`` has training queries, for the rungs that no judgment trains.
-        held: how many validation queries are kept back.
         models: names of models with what they are: ``head`` (scores already), ``embedding``, ``encoder`` (neither),
             ``trees`` or ``network`` (of feature vectors).
         hours: the time there is; None for as long as it takes.
-        monitor: the measure that decides.
-        notes: what a reader of the result has to know.
-        id: the hash of all that decides it.
     """
 
     lists: Mapping[str, Lists]
@@ -97,11 +93,7 @@ def planned(
     depth: int,
     seed: int,
 ) -> Plan:
-    """Open and check everything; nothing is written.
-
-    Raises:
-        UserError: what cannot work, in a line.
-    """
+    """Open and check everything; nothing is written."""
     monitor = str(parse_measure(monitor, "monitor"))
     train = _judged("train", given["train"])
     layout = train.store.manifest.get("features")
@@ -156,15 +148,7 @@ def _judged(name: str, given: Any, layout: Mapping[str, int] | None = None) -> L
 
 
 def _apart(lists: Mapping[str, Lists], notes: list[str]) -> dict[str, Lists]:
-    """The lists without queries whose text another one tests or validates on, as collections have some.
-
-    Args:
-        lists: the lists, those that are kept whole first.
-        notes: gets a line for what was left out.
-
-    Raises:
-        UserError: a query of two of them, by its id.
-    """
+    """The lists without queries whose text another one tests or validates on, as collections have some."""
     apart: dict[str, Lists] = {}
     for name, some in lists.items():
         for other, whole_one in apart.items():
@@ -262,15 +246,6 @@ def training(
 
     Validation takes no part, so that what a rung is worth there is nothing that was picked there: texts are read for
     all passes, and models of feature vectors stop by a tenth of the training queries.
-
-    Args:
-        model: its name.
-        kind: what it is, see `Plan`.
-        folder: the training lists; ``own`` are those from documents alone.
-        seed: the seed.
-        epochs: passes over the training lists, of text models.
-        monitor: the measure by which models of feature vectors stop.
-        steps: optimizer steps of a pass; None for all.
     """
     from rerank.losses import TwinSigmoidNDCG
 

@@ -35,8 +35,6 @@ class Blend:
 
     Attributes:
         model: a model's name, or its folder within the ladder's; None for columns alone.
-        columns: their weights, none of them 0.
-        text: the model's weight beside the columns.
         by: what of columns is summed: z, or reciprocal ranks.
     """
 
@@ -123,11 +121,7 @@ class Split:
         return max(options, key=lambda option: float(self.values(option)[queries].mean()))
 
     def crossed(self, choose: Callable[[Array], Blend]) -> tuple[Blend, Array]:
-        """What is chosen on all queries, and values of what is chosen on four fifths for the last fifth, ``[Q]``.
-
-        Args:
-            choose: a ranker, from some of the queries, ``[Q]`` bool.
-        """
+        """What is chosen on all queries, and values of what is chosen on four fifths for the last fifth, ``[Q]``."""
         values = np.empty(len(self.fold))
         for number in np.unique(self.fold):
             of = self.fold == number

@@ -99,11 +99,7 @@ def made_from(file: str | Path) -> dict[str, Any]:
 
 
 def is_there(store: Store, name: str, made: Mapping[str, Any]) -> bool:
-    """Whether a store has this column already, made from the same.
-
-    Raises:
-        UserError: it has one of this name that was made from something else.
-    """
+    """Whether a store has this column already, made from the same."""
     if name not in store.column_names:
         return False
     known = store.entry(name).made

@@ -28,7 +28,6 @@ class Column:
     Attributes:
         values: ``[T, C]`` float32; NaN where the system did not return the candidate.
         names: the names of the C numbers; of a single one it is the column's own.
-        made: who made it, from what.
     """
 
     values: Array
@@ -82,11 +81,7 @@ def as_name(text: str) -> str:
 
 
 def named_files(words: Iterable[str]) -> dict[str, str]:
-    """Files by the names of their columns, from ``NAME=FILE``, or from ``FILE``, whose stem is the name.
-
-    Raises:
-        UserError: two files of one name, a name that a column cannot have, or a file that is not there.
-    """
+    """Files by the names of their columns, from ``NAME=FILE``, or from ``FILE``, whose stem is the name."""
     named: dict[str, str] = {}
     for word in words:
         name, equals, path = word.partition("=")

@@ -46,14 +46,9 @@ class ListsData(Data):
     """Lists folders made by ``rerank retrieve``.
 
     >>> import rerank
-    >>> lists = rerank.Lists.from_dataframe(
-    ...     {
-    ...         "query": ["wing", "wing", "heat", "heat"],
-    ...         "text": ["a wing gives lift", "a jet engine", "heat is energy", "a jet engine"],
-    ...         "grade": [1, 0, 0, 1],
-    ...         "bm25": [2.5, 1.5, 2.0, 0.5],
-    ...     }
-    ... )
+    >>> texts = ["a wing gives lift", "a jet engine", "heat is energy", "a jet engine"]
+    >>> table = {"query": ["wing", "wing", "heat", "heat"], "text": texts, "grade": [1, 0, 0, 1], "bm25": [3, 2, 2, 1]}
+    >>> lists = rerank.Lists.from_dataframe(table)
     >>> from tempfile import mkdtemp
     >>> folder = str(lists.save(mkdtemp() + "/lists").store.folder)
     >>> splits = ListsData(folder, validation_share=0.5, groups="none").splits(seed=1)
@@ -159,17 +154,8 @@ def keep_back(train: Lists, share: float, seed: int, grouping: Grouping = "auto"
     Whatever is in the group of a query that is kept back is not trained on, either: where it has judgments, it is kept
     back, too, so the share may come out larger, by less than a group.
 
-    Args:
-        train: training lists, without what was added to them.
-        share: share of the judged queries, above 0; one query at least.
-        seed: decides which.
-        grouping: which queries are a group: see :func:`query_groups`.
-
     Returns:
         Both; all and None where no query has a judgment.
-
-    Raises:
-        UserError: nothing is left to train on.
     """
     has_judgments = train.judged
     judged = np.flatnonzero(has_judgments)

@@ -21,9 +21,6 @@ def read_folds(source: str) -> list[set[str]]:
         source: a JSON list of lists of query ids (Anserini's fold files); a folder with the runs ``f1.test.run``,
             ``f2.test.run``, … of each fold's queries (CEDR's); or an ir_datasets id with ``/fold1``, ``/fold2``, …
             below it, such as ``disks45/nocr/trec-robust-2004``.
-
-    Raises:
-        UserError: none of these, or a query that is in two folds.
     """
     path = Path(source).expanduser()
     if path.is_dir():

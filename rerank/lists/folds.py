@@ -47,14 +47,9 @@ class FoldsData(Data):
     """One fold of a lists folder as test lists, the others to train on.
 
     >>> import rerank
-    >>> lists = rerank.Lists.from_dataframe(
-    ...     {
-    ...         "query": ["wing", "wing", "heat", "heat"],
-    ...         "text": ["a wing gives lift", "a jet engine", "heat is energy", "a jet engine"],
-    ...         "grade": [1, 0, 0, 1],
-    ...         "bm25": [2.5, 1.5, 2.0, 0.5],
-    ...     }
-    ... )
+    >>> texts = ["a wing gives lift", "a jet engine", "heat is energy", "a jet engine"]
+    >>> table = {"query": ["wing", "wing", "heat", "heat"], "text": texts, "grade": [1, 0, 0, 1], "bm25": [3, 2, 2, 1]}
+    >>> lists = rerank.Lists.from_dataframe(table)
     >>> from tempfile import mkdtemp
     >>> folder = str(lists.save(mkdtemp() + "/lists").store.folder)
     >>> splits = FoldsData(folder, fold=1, folds=2, validation=False).splits(seed=1)

@@ -55,9 +55,6 @@ class NamedFrame(NamedTuple):
 
     Attributes:
         frame: a row per candidate, in the order of the lists; its index is what messages call the rows.
-        called: what the given frame calls those fields.
-        name: what messages call it.
-        place: what stands before a row's number in messages.
     """
 
     frame: pd.DataFrame
@@ -182,9 +179,6 @@ def store_of(table: NamedFrame, qrels: Qrels | None = None) -> Store:
             number by which they are sorted as they come, best first; else nothing. Rows of a query may be scattered;
             queries keep the order in which they come first.
         qrels: all judgments; None takes the grades for them, where there are any.
-
-    Raises:
-        UserError: what is missing, of another type or in contradiction, with its row.
     """
     ids, texts = _identified(table)
     given_grades = _grades(table)

@@ -54,9 +54,6 @@ def lists_of_hits(
         qrels: judgments; None takes the hits' grades, where there are any.
         order: the column that orders the lists; None takes ``score`` where the first hit has it, or its first number.
         replace: whether existing lists give way; anything else in their place is refused.
-
-    Raises:
-        UserError: what is wrong with the hits, with file and line or row, or the place is taken.
     """
     with new_lists(folder, replace) as temporary, _Collected(temporary, depth, qrels, order) as collected:
         known = None if source.asked is None else {query.id for query in source.asked}

@@ -75,11 +75,6 @@ def query_groups(lists: Lists, grouping: Grouping, largest: int) -> tuple[Array,
 def grouped(count: int, links: Iterable[tuple[int, int]], largest: int | None = None) -> Array | None:
     """The groups that links make of so many things, ``[count]``: of each the first thing that it is linked to.
 
-    Args:
-        count: the number of things.
-        links: pairs of them.
-        largest: the largest group that there may be; None for any.
-
     Returns:
         The groups; None as soon as one is too large.
 

@@ -31,9 +31,6 @@ def save(
     """Write some lists of a store as a folder, with texts, grades, judgments, their run and every column.
 
     ``queries`` and ``lengths`` are ``[Q]``, ``rows`` of the candidates ``[T]``; those that were added stay so.
-
-    Raises:
-        UserError: a query twice, or the place is taken.
     """
     if len(again := np.flatnonzero(np.bincount(queries, minlength=1) > 1)):
         query = store.queries.column("query_id")[int(again[0])].as_py()

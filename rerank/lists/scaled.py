@@ -15,15 +15,7 @@ AT_ONCE = 1 << 20
 
 
 def scaled_rows(column: Callable[[Array], Array], rows: Array, list_ends: Array, added: Array, depth: int) -> Array:
-    """The z of some candidates within their whole lists, ``[n]`` float32.
-
-    Args:
-        column: reads the numbers of candidates.
-        rows: ``[n]`` which candidates.
-        list_ends: ``[Q]`` where each list ends.
-        added: ``[Q]`` how many of each list's last candidates were added.
-        depth: candidates of a list whose mean and deviation count.
-    """
+    """The z of some candidates within their whole lists, ``[n]`` float32."""
     z = np.empty(len(rows), dtype=np.float32)
     lists, place = np.unique(np.searchsorted(list_ends, rows, side="right"), return_inverse=True)
     starts = np.where(lists > 0, list_ends[lists - 1], 0)

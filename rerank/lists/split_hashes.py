@@ -26,11 +26,6 @@ def split_hashes(lists: Lists, columns: Sequence[str]) -> dict[str, str]:
     Documents are numbered by their first appearance in these lists, so that a changed or regraded query elsewhere in
     the folder changes nothing here.
 
-    Args:
-        lists: the lists.
-        columns: the columns that are read of each candidate, as for :meth:`Lists.matrix`, or the z of one
-            (:func:`scaled`).
-
     Returns:
         ``texts`` (ids and texts of queries and documents), ``candidates`` (which documents, in which order),
         ``grades`` (of the candidates), ``qrels`` (all judgments) and a hash for each column.

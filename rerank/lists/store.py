@@ -25,16 +25,7 @@ from rerank.storage.locks import held
 
 
 class Store:
-    """Ranked lists as they are stored, in a folder or in memory.
-
-    Args:
-        manifest: what ``manifest.json`` holds.
-        folder: the folder; None for lists in memory, whose parts are given.
-        tables: the four tables, by name.
-        columns: the columns, by name.
-        qrels: the judgments.
-        parts: the stores that this one is made of, one after the other.
-    """
+    """Ranked lists as they are stored, in a folder or in memory."""
 
     def __init__(
         self,
@@ -54,11 +45,7 @@ class Store:
 
     @classmethod
     def open(cls, folder: str | Path) -> Store:
-        """Open a folder; nothing but its manifest is read.
-
-        Raises:
-            UserError: no such folder, one of another version, or one that is not whole.
-        """
+        """Open a folder; nothing but its manifest is read."""
         folder = Path(folder)
         return cls(read_manifest(folder), folder)
 
@@ -162,11 +149,7 @@ class Store:
         return found
 
     def entry(self, name: str) -> Column:
-        """A column with what is known of it.
-
-        Raises:
-            UserError: there is none of this name, or its file is damaged or belongs to other candidates.
-        """
+        """A column with what is known of it."""
         if name not in self._columns:
             self._columns[name] = self._joined(name) if self.parts else self._load(name)
         return self._columns[name]
@@ -203,9 +186,6 @@ class Store:
                 memory holds one.
             names: the names of the C numbers; None for a single one.
             made: who made it, from what.
-
-        Raises:
-            UserError: a column of this name is there, the number of rows differs, or numbers are infinite.
         """
         self._check_absent(check_name(name))
         blocks = (as_column(name, block) for block in ([values] if isinstance(values, np.ndarray) else values))
@@ -232,11 +212,7 @@ class Store:
         return store
 
     def drop_column(self, name: str) -> None:
-        """Remove a column from a folder, whole or damaged.
-
-        Raises:
-            UserError: there is none of this name, or the lists are in its order.
-        """
+        """Remove a column from a folder, whole or damaged."""
         if name not in self.column_names:
             self._load(name)
         if name == self.order:

@@ -46,8 +46,6 @@ class Tokens:
     """Token ids of the queries and documents of a lists folder, without special tokens.
 
     Attributes:
-        queries: row of the store -> ids.
-        documents: row of the store -> ids.
         query_lengths: ``[queries]`` int64.
         document_lengths: ``[documents]`` int64.
         truncated: how many documents were longer than ``document_length``.
@@ -71,7 +69,6 @@ class Side:
     """How the texts of queries, or of documents, become tokens.
 
     Attributes:
-        length: word pieces kept of a text.
         lead: what stands before a text wherever it is read, and joins its first word (a space).
         tail: what stands behind it, and joins its last one (a line's end); never cut.
     """

@@ -32,14 +32,9 @@ class Lists:
     (``[T]``) it has ``offsets[i]:offsets[i + 1]``. Selecting lists and cutting them costs a few numbers a list.
 
     >>> import rerank
-    >>> lists = rerank.Lists.from_dataframe(
-    ...     {
-    ...         "query": ["wing", "wing", "heat", "heat"],
-    ...         "text": ["a wing gives lift", "a jet engine", "heat is energy", "a jet engine"],
-    ...         "grade": [1, 0, 0, 1],
-    ...         "bm25": [2.5, 1.5, 2.0, 0.5],
-    ...     }
-    ... )
+    >>> texts = ["a wing gives lift", "a jet engine", "heat is energy", "a jet engine"]
+    >>> table = {"query": ["wing", "wing", "heat", "heat"], "text": texts, "grade": [1, 0, 0, 1], "bm25": [3, 2, 2, 1]}
+    >>> lists = rerank.Lists.from_dataframe(table)
     >>> lists
     Lists('data frame': 2 queries (2 judged), 4 candidates; columns bm25)
     >>> lists.top(1).column("bm25").tolist(), lists.select([1]).query_texts

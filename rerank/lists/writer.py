@@ -25,10 +25,6 @@ class StoreWriter:
     """Collects candidates and columns, and writes what a lists folder has beside its texts.
 
     ``queries.arrow`` and ``documents.arrow`` are written by whoever has them, before :meth:`close`.
-
-    Args:
-        folder: the folder, which is not yet in its place.
-        columns: the columns that :meth:`add` will get: the names of their numbers, by name.
     """
 
     def __init__(self, folder: Path, columns: Mapping[str, Sequence[str]]) -> None:

@@ -37,14 +37,6 @@ def average_models(folders: Sequence[str | Path], weights: Sequence[float] | Non
     """Write the weighted average of some models of one architecture; everything but weights is the first one's.
 
     Of rankers that mix, the models are averaged, and the average mixes nothing.
-
-    Args:
-        folders: the models, as :func:`rerank.models.load.load_model` takes them.
-        weights: one for each, at least 0, in sum 1; None for equal ones.
-        output: the folder to make.
-
-    Raises:
-        UserError: fewer than two models, other weights, or models that differ in more than their weights.
     """
     weights = [1 / len(folders)] * len(folders) if weights is None and folders else list(weights or [])
     if len(folders) < 2:

@@ -45,11 +45,7 @@ class Inputs(ABC):
         return pack(self.lengths(rows), budget)
 
     def beside(self, rows: Array) -> Tensor | None:
-        """What a score needs besides its chunk, ``[n, ...]``, for ``Scorer.joined``; None where that is nothing.
-
-        Args:
-            rows: ``[n]`` rows of the candidates in the store.
-        """
+        """What a score needs besides its chunk, ``[n, ...]``, for ``Scorer.joined``; None where that is nothing."""
         return None
 
 
@@ -86,11 +82,7 @@ class Model(Described, ABC):
     """What makes probabilities of its scores; None where it was not calibrated, or was not read by ``rerank.load``."""
 
     def probabilities(self, lists: Any, /) -> Array:
-        """Probabilities of relevance, ``[n]`` float64, of whatever :meth:`predict` scores, in the same order.
-
-        Raises:
-            UserError: nobody has calibrated it.
-        """
+        """Probabilities of relevance, ``[n]`` float64, of whatever :meth:`predict` scores, in the same order."""
         if self.calibration is None:
             raise UserError(
                 "probabilities: the model is not calibrated; rerank calibrate --model FOLDER --lists VALIDATION does "

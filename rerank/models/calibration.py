@@ -20,9 +20,6 @@ class Calibration:
 
     Attributes:
         a: what a score is multiplied by, above 0, so that the order stays.
-        b: what is added.
-        grade: the lowest grade that counts as relevant.
-        n: how many candidates it was fitted on.
     """
 
     a: float
@@ -32,11 +29,7 @@ class Calibration:
 
     @classmethod
     def of(cls, saved: Mapping[str, Any]) -> Self:
-        """Read what a contract says.
-
-        Raises:
-            UserError: names what is no number, or out of its range.
-        """
+        """Read what a contract says."""
         for name in ("a", "b", "grade", "n"):
             value: Any = saved.get(name)
             kinds = (int,) if name in ("grade", "n") else (int, float)

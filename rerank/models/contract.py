@@ -59,11 +59,7 @@ AFTERWARDS = ("first_stage_weight", TRAINED_ON, CALIBRATION)
 
 
 def read_contract(folder: Path) -> dict[str, Any]:
-    """The contract saved with a model of ours; empty for other models.
-
-    Raises:
-        UserError: it is damaged.
-    """
+    """The contract saved with a model of ours; empty for other models."""
     check_plain(folder)
     path = folder / CONTRACT
     if not path.is_file():
@@ -116,11 +112,7 @@ def check_mix(mix: Mapping[str, Any]) -> None:
 
 
 def checked_contract(folder: Path, remembered: bool = True) -> dict[str, Any]:
-    """The contract, after the model's files were compared with it; empty for other models.
-
-    Raises:
-        UserError: a file is missing or damaged; names it.
-    """
+    """The contract, after the model's files were compared with it; empty for other models."""
     contract = read_contract(folder)
     check_files(folder, contract.get(FILES, {}), remembered)
     return contract

@@ -14,17 +14,7 @@ from rerank.storage.arrow import Array
 
 
 def given_column(columns: Mapping[str, Sequence[float] | Array], name: str, count: int, reader: str) -> Array:
-    """A column of the documents of one query, ``[n]`` float32; NaN where a system did not return a document.
-
-    Args:
-        columns: numbers of each column, best candidate first; None or NaN where there is none.
-        name: the column that is read.
-        count: the number of documents.
-        reader: who reads it, for messages.
-
-    Raises:
-        UserError: it is missing, or holds something else than a finite number, or none, for every document.
-    """
+    """A column of the documents of one query, ``[n]`` float32; NaN where a system did not return a document."""
     if name not in columns:
         raise UserError(f"columns: {reader} column {name}; give its scores of the documents")
     try:

@@ -41,14 +41,9 @@ def load_model(folder: str | Path, mix: bool = True) -> Model:
     the decoders whose prompts are known (Qwen3-Reranker, mxbai-rerank-v2, bge-reranker-v2-gemma).
 
     >>> import rerank
-    >>> lists = rerank.Lists.from_dataframe(
-    ...     {
-    ...         "query": ["wing", "wing", "heat", "heat"],
-    ...         "text": ["a wing gives lift", "a jet engine", "heat is energy", "a jet engine"],
-    ...         "grade": [1, 0, 0, 1],
-    ...         "bm25": [2.5, 1.5, 2.0, 0.5],
-    ...     }
-    ... )
+    >>> texts = ["a wing gives lift", "a jet engine", "heat is energy", "a jet engine"]
+    >>> table = {"query": ["wing", "wing", "heat", "heat"], "text": texts, "grade": [1, 0, 0, 1], "bm25": [3, 2, 2, 1]}
+    >>> lists = rerank.Lists.from_dataframe(table)
     >>> from tempfile import mkdtemp
     >>> model = rerank.MLP(hidden=[4], columns=["bm25"])
     >>> run = rerank.train(model, lists, rerank.LambdaLoss(), validation=None, output=mkdtemp() + "/x")
@@ -106,11 +101,7 @@ def _usual_class(name: str) -> str:
 
 
 def find_normaliser(path: str, base: type) -> Any:
-    """The class of a normaliser that a contract names; a user's only where the user has imported it.
-
-    Raises:
-        UserError: there is none.
-    """
+    """The class of a normaliser that a contract names; a user's only where the user has imported it."""
     found: Any = None
     module, _, kind = path.rpartition(".")
     if path in NORMALISERS:

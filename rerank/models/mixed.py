@@ -58,14 +58,9 @@ class Mixed(Model):
     order of the list. Relevant documents that were added for training do not change the scores of the others.
 
     >>> import rerank
-    >>> lists = rerank.Lists.from_dataframe(
-    ...     {
-    ...         "query": ["wing", "wing", "heat", "heat"],
-    ...         "text": ["a wing gives lift", "a jet engine", "heat is energy", "a jet engine"],
-    ...         "grade": [1, 0, 0, 1],
-    ...         "bm25": [2.5, 1.5, 2.0, 0.5],
-    ...     }
-    ... )
+    >>> texts = ["a wing gives lift", "a jet engine", "heat is energy", "a jet engine"]
+    >>> table = {"query": ["wing", "wing", "heat", "heat"], "text": texts, "grade": [1, 0, 0, 1], "bm25": [3, 2, 2, 1]}
+    >>> lists = rerank.Lists.from_dataframe(table)
     >>> Mixed(None, {"bm25": 1.0}).predict(lists).round(1).tolist()  # z of each list's scores
     [1.0, -1.0, 1.0, -1.0]
 
@@ -303,11 +298,7 @@ def _by_cosines() -> Any:
 def _checked_mix(
     model: object, columns: Mapping[str, float], text: float, by: str, cosines: Mapping[str, Mapping[str, str]]
 ) -> dict[str, Any]:
-    """A mix as it is saved.
-
-    Raises:
-        UserError: names what is no weight.
-    """
+    """A mix as it is saved."""
     mix = {"by": by, "columns": columns, "text": text, "cosines": cosines}
     try:
         check_mix(mix)

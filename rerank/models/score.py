@@ -69,7 +69,6 @@ def score_candidates(
         ``[n]`` float32, in the order given.
 
     Raises:
-        UserError: memory runs out with one pair at a time, or a score is not finite.
         Stopped: a signal came during a training, which can resume from its checkpoint.
     """
     with ALONE, exact_float32():
@@ -128,7 +127,6 @@ class Chunks:
 
     Attributes:
         all: positions of the candidates that are scored together, chunk by chunk.
-        too_large: the chunks for which memory did not suffice.
     """
 
     def __init__(self, chunks: list[Array]) -> None:

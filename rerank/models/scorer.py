@@ -44,10 +44,6 @@ class Scorer(Model, nn.Module):
 
         Scoring calls it if nobody has.
 
-        Args:
-            precision: arithmetic of the encoder, resolved.
-            kernels: ``own`` or ``torch`` takes ours, or PyTorch's, wherever there is a choice.
-
         Returns:
             What was chosen; None for a model that has nothing to choose.
         """

@@ -38,9 +38,6 @@ def find_model(name: str) -> Path:
     Args:
         name: a folder, or a name on the hub. A hub model that an installed package carries is taken from there,
             after its weights' sha256 was compared with the original's, so that it needs no network.
-
-    Raises:
-        UserError: no such model, or one without safetensors weights.
     """
     if Path(name).is_dir():
         return _checked(Path(name))

@@ -44,7 +44,6 @@ class Matrix:
 
     Attributes:
         values: ``[n][n]`` from 0 to 1.
-        caption: what they say.
     """
 
     title: str

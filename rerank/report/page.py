@@ -59,12 +59,6 @@ class Report:
         values: values per query, by run; what the difference plots are drawn from.
         baseline: the run that the others are compared with at first.
         runs: rankings by run, under the same names; without them there are no rankings and no precision-recall curves.
-        lists: where queries' and documents' texts are.
-        matrix: what systems have in common.
-        training: charts by the name of a training run.
-        notes: sentences about the rankings.
-        pictures: shown before all else.
-        bars: bars, shown after the pictures.
     """
 
     title: str

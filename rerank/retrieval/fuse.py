@@ -21,10 +21,6 @@ RRF = "rrf"
 def reciprocal_ranks(rankings: Sequence[Sequence[str]], k: int = K) -> list[Scored]:
     r"""Reciprocal rank fusion, :math:`\sum_r 1 / (k + \text{rank}_r(d))` over the rankings that have the document.
 
-    Args:
-        rankings: document ids, best first, each once.
-        k: how little the first ranks stand out.
-
     Returns:
         The union, in descending order of score as float32; ties stay in the order of the first ranking, then of what
         the second adds, and so on. The sums are exact to the last bit, whatever the order of the rankings.

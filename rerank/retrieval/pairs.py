@@ -53,7 +53,6 @@ class PairBatch(NamedTuple):
 
     Attributes:
         where: the file and line or row of each, as messages name it, by its position here.
-        queries: query ids, dictionary-encoded.
         documents: document ids (``large_string``).
         ranks: ``[n]`` int64; rows count where the file has no ranks.
         values: ``[n, C]`` float64, finite as float32; NaN where the file has no number.
@@ -73,17 +72,6 @@ class PairFile:
     :data:`rerank.collections.fields.NAMES` says) and a ``score``, or any number of other fields of numbers; ``.json``
     has lists as rank_llm stores them; every other file is a run in TREC's or MS MARCO's format. All but Parquet may be
     compressed.
-
-    Attributes:
-        path: the file.
-        names: what its numbers are called.
-
-    Args:
-        path: the file.
-        run: whether it is a run: its number is called ``score``, and ``.csv`` and ``.tsv`` are TREC's or MS MARCO's.
-
-    Raises:
-        UserError: no such file, or one without the fields that it needs.
     """
 
     def __init__(self, path: str | Path, run: bool = False) -> None:
@@ -94,11 +82,7 @@ class PairFile:
         self.names, self._batches = readers.get(kind_of(self.path), _text)(self.path, run)
 
     def batches(self) -> Iterator[PairBatch]:
-        """The rows, once.
-
-        Raises:
-            UserError: a row that cannot be read, with its place.
-        """
+        """The rows, once."""
         yield from self._batches
 
 

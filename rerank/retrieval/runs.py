@@ -141,10 +141,6 @@ def best_first(ids: Sequence[str], scores: np.ndarray) -> list[int]:
 
     So a column of scores ranks as trec_eval ranks the file that it was read from, whatever order the candidates have.
 
-    Args:
-        ids: document ids.
-        scores: ``[N]`` float32; NaN where there is none.
-
     >>> best_first(["a", "c", "b", "d"], np.array([1, 1, 2, np.nan], np.float32))
     [2, 1, 0]
     """

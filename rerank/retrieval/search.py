@@ -28,16 +28,7 @@ SCORES = pa.schema([("score", pa.float32())])
 def search_stored(
     model: BM25, index: Path, queries: Sequence[Query], folder: Path, depth: int, threads: int | None = None
 ) -> RunTable:
-    """What ``model.search`` returns, mapped from files that go away with it.
-
-    Args:
-        model: BM25 and its parameters.
-        index: folder of a Lucene index.
-        queries: what to search for.
-        folder: where there is room for the files, which have no names.
-        depth: how many documents a query gets at the most.
-        threads: how many threads search; by default one a core.
-    """
+    """What ``model.search`` returns, mapped from files that go away with it."""
     lengths = [0]
     with FlatFile(folder, SCORES) as scores, tempfile.TemporaryFile(dir=folder) as file:
         with (

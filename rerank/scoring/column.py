@@ -31,12 +31,7 @@ log = logging.getLogger("rerank")
 
 @dataclass(frozen=True)
 class Share:
-    """Some lists, and the model that scores them.
-
-    Attributes:
-        model: the model's folder.
-        lists: the lists, with what was added to them.
-    """
+    """Some lists, and the model that scores them."""
 
     model: Path
     lists: Lists
@@ -56,10 +51,6 @@ def add_model(
 
     Parts of some thousand candidates are whole or absent, so that the same call resumes where another was killed.
     Processes (``torchrun``) share the parts.
-
-    Raises:
-        UserError: no such lists or model, lists that lack what the model reads, or share queries with its training;
-            another column of this name.
     """
     name = run_name(model) if name is None else check_name(name)
     store = Store.open(folder)
@@ -82,9 +73,6 @@ def score_column(
     """Score all candidates of a folder into a column, each list by the model whose share it is.
 
     One model at a time is in memory.
-
-    Raises:
-        UserError: lists that lack what a model reads; another column of this name.
     """
     assert store.folder is not None
     place = store.folder / "columns" / f".{name}.parts"

@@ -35,9 +35,6 @@ def add_cosines(
 
     Every distinct document is encoded once, added ones included. A call that was killed goes on with the first
     document that it had not stored.
-
-    Raises:
-        UserError: no such lists or model; lists without texts; another column of this name.
     """
     name = cosine_name(model) if name is None else check_name(name)
     store = Store.open(folder)

@@ -25,12 +25,7 @@ def query_hashes(lists: Lists) -> Array:
 
 
 def remember(lists: Lists, initial: str | Path | None = None) -> dict[str, str]:
-    """What the contract of a model that was trained on these lists says of them: eight letters a query.
-
-    Args:
-        lists: the training lists.
-        initial: the model that it started from, whose queries it remembers, too.
-    """
+    """What the contract of a model that was trained on these lists says of them: eight letters a query."""
     earlier = None if initial is None else _known(initial)
     return _as_text([query_hashes(lists)] + ([] if earlier is None else [earlier]))
 

@@ -21,9 +21,6 @@ def served_scores(url: str, query: str, documents: Sequence[str]) -> Array:
     """Scores ``[n]`` float32 of documents for a query by a server.
 
     It gets ``POST {"query", "documents", "top_n"}`` and answers ``{"results": [{"index", "relevance_score"}]}``.
-
-    Raises:
-        UserError: it cannot be reached, refuses, or answers something else than a number for every document.
     """
     body = {"query": query, "documents": list(documents), "top_n": len(documents)}
     request = Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})

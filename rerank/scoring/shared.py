@@ -51,7 +51,6 @@ def score_shared(
 
     Raises:
         Stopped: a signal came to one of the processes of a training; all of them stop.
-        UserError: one of them failed; all of them do.
     """
     lists = model.completed(lists)
     if isinstance(model, Mixed):

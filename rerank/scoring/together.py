@@ -40,7 +40,6 @@ def together() -> Iterator[None]:
 
     Raises:
         Stopped: a signal came to one of them, and none failed.
-        UserError: what another process raised.
     """
     error: BaseException | None = None
     try:

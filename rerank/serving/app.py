@@ -43,13 +43,7 @@ GONE = 499
 
 
 def application(rankers: Mapping[str, Ranker], limits: Limits, key: str | None) -> Starlette:
-    """The service as an ASGI application.
-
-    Args:
-        rankers: the rankers by name; the first answers requests that name none.
-        limits: its bounds.
-        key: what a request has to bring as ``Authorization: Bearer KEY``; None where nothing is asked.
-    """
+    """The service as an ASGI application."""
     service = Service(rankers, limits, key)
     routes = [Route(path, service.endpoint(service.rerank, counted=True), methods=["POST"]) for path in PATHS]
     routes += [

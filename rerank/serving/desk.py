@@ -35,11 +35,7 @@ class Waiting:
 
 
 class Desk:
-    """Takes in as many requests as it may, and scores them.
-
-    Args:
-        most: requests inside at once.
-    """
+    """Takes in as many requests as it may, and scores them."""
 
     def __init__(self, most: int, metrics: Metrics) -> None:
         self.most, self.metrics = most, metrics

@@ -35,17 +35,7 @@ class Question:
 def scores_of(
     model: Any, questions: Sequence[Question], budget: int | None = None, precision: Precision = "auto"
 ) -> list[Array]:
-    """Scores of the documents of each question, ``[n]`` float32: those of :meth:`predict` and ``rank``.
-
-    Args:
-        model: a model, or a ranker that mixes.
-        questions: what is asked; all documents go through the model in one batch.
-        budget: padded tokens (documents, for feature vectors) per forward pass; None for the model's own.
-        precision: arithmetic of the encoder.
-
-    Raises:
-        UserError: columns or features that are missing or do not fit, or scores that are not finite.
-    """
+    """Scores of the documents of each question, ``[n]`` float32: those of :meth:`predict` and ``rank``."""
     inner = unmixed(model)
     lengths = [len(question.texts) for question in questions]
     scores = np.zeros(sum(lengths), dtype=np.float32)
@@ -72,11 +62,7 @@ def scores_of(
 
 
 def checked_text(value: Any, where: str, hint: str = "") -> str:
-    """A text that can be encoded.
-
-    Raises:
-        UserError: something else, or half of a character.
-    """
+    """A text that can be encoded."""
     if not isinstance(value, str):
         raise UserError(f"{where}: expected a text, not {reprlib.repr(value)}{hint}")
     try:
@@ -87,11 +73,7 @@ def checked_text(value: Any, where: str, hint: str = "") -> str:
 
 
 def checked_numbers(values: Any, where: str) -> Array:
-    """``[n]`` float32, NaN where there is null.
-
-    Raises:
-        UserError: no list, or something in it that is no number of float32.
-    """
+    """``[n]`` float32, NaN where there is null."""
     if not isinstance(values, list):
         raise UserError(f"{where}: expected a list of numbers, not {reprlib.repr(values)}")
     for i, value in enumerate(values):

@@ -27,18 +27,10 @@ NAME = re.compile(r"[\w.:/+-]{1,100}")
 class Ranker:
     """A trained ranker that is ready to score.
 
-    Args:
-        budget: padded tokens (documents, for feature vectors) per forward pass of a network; None for its own.
-
     Attributes:
-        model: what scores.
-        reads_text: whether a document needs a text.
         columns: the columns of which a document has a number, or null.
         cosines: those that are computed where no document has one.
         features: names of the numbers that a model of feature vectors reads, by the columns that they belong to.
-
-    Raises:
-        UserError: no such ranker, or one that is damaged.
     """
 
     def __init__(self, name: str, folder: str, precision: Precision = "auto", budget: int | None = None) -> None:
@@ -68,11 +60,7 @@ class Ranker:
         }
 
     def question(self, query: str, documents: Sequence[Any]) -> Question:
-        """What it reads of a query and documents, which are texts or objects.
-
-        Raises:
-            UserError: names the document that lacks something, or has something else in its place.
-        """
+        """What it reads of a query and documents, which are texts or objects."""
         texts, objects = [], []
         for i, document in enumerate(documents):
             where = f"documents: number {i}"
@@ -122,11 +110,7 @@ class Ranker:
 
 
 def named(rankers: Sequence[str]) -> dict[str, str]:
-    """Folders by the names of their rankers, from ``NAME=FOLDER``, or ``FOLDER``, after which the ranker is called.
-
-    Raises:
-        UserError: none, a name that is none, or two of one name.
-    """
+    """Folders by the names of their rankers, from ``NAME=FOLDER``, or ``FOLDER``, after which the ranker is called."""
     folders: dict[str, str] = {}
     for word in rankers:
         name, equals, folder = word.partition("=")

@@ -30,7 +30,6 @@ def serve(
     """Answer requests for scores until Ctrl-C or SIGTERM, which let those that were accepted finish.
 
     Raises:
-        UserError: no such ranker, a port that is taken, or packages that are not installed.
         Stopped: a signal came, and all is answered.
     """
     try:

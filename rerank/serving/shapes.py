@@ -24,7 +24,6 @@ class Asked:
         model: the ranker's name; None where there is no need for one.
         top_n: how many are returned; None for all.
         with_documents: whether their texts (objects, where they came as such) are returned, too.
-        raw: whether raw scores are wanted.
         tei: whether the body is that of text-embeddings-inference, and so the answer.
     """
 
@@ -38,11 +37,7 @@ class Asked:
 
 
 def read_body(body: bytes) -> Asked:
-    """What a body asks for. Keys that are not known are passed over, as other services do.
-
-    Raises:
-        UserError: names the key, and says what is expected.
-    """
+    """What a body asks for. Keys that are not known are passed over, as other services do."""
     try:
         content = json.loads(body, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
@@ -73,15 +68,7 @@ def _refuse_constant(name: str) -> None:
 
 
 def answer(asked: Asked, model: str, texts: Sequence[str], scores: Array, shown: Array) -> Any:
-    """The answer, best first; equal scores keep the order of the documents.
-
-    Args:
-        asked: the request.
-        model: the ranker's name.
-        texts: the documents' texts.
-        scores: ``[n]`` what decides the order.
-        shown: ``[n]`` what is returned of it.
-    """
+    """The answer, best first; equal scores keep the order of the documents."""
     order = np.argsort(-scores, kind="stable")[: asked.top_n].tolist()
     if asked.tei:
         return [

@@ -49,9 +49,6 @@ def read_config(path: str | Path, extending: Sequence[Path] = ()) -> Settings:
         path: the file, or YAML of several lines itself (``Training.config``). The file that a file extends is looked
             for from its folder.
         extending: the files that led here.
-
-    Raises:
-        UserError: the file cannot be read, is no YAML mapping, or extends itself.
     """
     text = path if isinstance(path, str) and "\n" in path else None
     path = Path("YAML" if text else path)
@@ -75,9 +72,6 @@ def assign(settings: Settings, key: str, value: Any) -> None:
 
     ``init_args`` may be left out below a class; a class given by its name alone becomes a mapping. What is missing on
     the way is made.
-
-    Raises:
-        UserError: a value on the way that holds no keys.
     """
     _put(settings, key.split("."), value)
 

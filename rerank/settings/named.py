@@ -18,9 +18,6 @@ def find_class(path: str, base: type, where: str) -> type[Any]:
 
     >>> find_class("collections.OrderedDict", dict, "key")
     <class 'collections.OrderedDict'>
-
-    Raises:
-        UserError: nothing of that name can be imported, or it is no such class.
     """
     module, _, name = path.rpartition(".")
     try:

@@ -52,13 +52,7 @@ def make_parser(name: str, documented: Callable[..., Any], page: Page = EMPTY) -
 
 
 def parse(parser: ArgumentParser, given: Sequence[str] | Mapping[str, Any], classes: Sequence[str] = ()) -> Namespace:
-    """Parse options, in the spelling ``--per-query`` or ``--per_query``.
-
-    Args:
-        parser: the parser.
-        given: the words of the command line, or nested settings as a YAML file has them.
-        classes: names of classes that values may mean, for suggestions.
-    """
+    """Parse options, in the spelling ``--per-query`` or ``--per_query``."""
     from jsonargparse import ArgumentError
 
     try:

@@ -60,11 +60,6 @@ def check_arguments(kind: Callable[..., Any], values: Mapping[str, Any], place: 
     Traceback (most recent call last):
     ...
     rerank.errors.UserError: optimization.warmup: must be in [0, 1], not 2
-
-    Args:
-        kind: the class, data class or function that takes them.
-        values: the arguments by name; those that it has no annotation of pass.
-        place: what stands before the name in a message.
     """
     for name, hint in annotations_of(kind).items():
         if name in values:

@@ -36,11 +36,7 @@ class ArrowWriter:
         self._sink.close()
 
     def add(self, batch: Mapping[str, Any]) -> None:
-        """Append rows; memory is that of these. Texts of more than 2 GiB together become several batches.
-
-        Raises:
-            UserError: a single text of that size.
-        """
+        """Append rows; memory is that of these. Texts of more than 2 GiB together become several batches."""
         names = [field.name for field in self.schema if pa.types.is_string(field.type)]
         texts = [batch[name] for name in names if isinstance(batch[name], list)]
         if any(len(column) > 1 and sum(len(text or "") for text in column) > SIGNS for column in texts):
@@ -95,10 +91,6 @@ class FlatFile:
 
     Blocks wait in nameless files on the same disk, so that memory holds one of them at a time, and a process that is
     killed leaves nothing behind.
-
-    Args:
-        folder: where there is room.
-        schema: columns of numbers, or of equally many numbers a row (fixed-size lists).
     """
 
     def __init__(self, folder: Path, schema: pa.Schema) -> None:

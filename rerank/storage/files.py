@@ -92,11 +92,7 @@ def can_be_decompressed(path: Path) -> Iterator[None]:
 
 
 def raw_lines(path: str | Path) -> Generator[tuple[int, bytes]]:
-    """The lines of a file, compressed or plain, with their numbers from 1 and their ends; without a byte-order mark.
-
-    Raises:
-        UserError: a line longer than `LONGEST_LINE`, or a file in UTF-16.
-    """
+    """The lines of a file, compressed or plain, with their numbers from 1 and their ends; without a byte-order mark."""
     path = Path(path)
     with open_binary(path) as file, can_be_decompressed(path):
         for number, raw in enumerate(iter(functools.partial(file.readline, LONGEST_LINE + 1), b""), 1):
@@ -351,10 +347,6 @@ def atomic_folder(path: str | Path, replace: bool = False) -> Iterator[Path]:
 
     Yields:
         The temporary folder to fill; it is deleted when the block raises.
-
-    Raises:
-        UserError: the folder exists and shall not be replaced, also if it appeared in the meantime; or it cannot be
-            written.
     """
     path = Path(os.path.realpath(path))
     temporary, old = temporary_beside(path), old_beside(path)

@@ -37,9 +37,6 @@ def sha256_of(path: str | Path, remembered: bool = True) -> str:
         path: the file.
         remembered: whether to believe an earlier hash while the file's size, inode and time stamps stay; those of
             files of 16 MiB and more are kept under `cache_folder`.
-
-    Raises:
-        UserError: there is no such file, or it cannot be read.
     """
     return _remembered(Path(path), "content", _content_hash, remembered)
 
@@ -98,11 +95,7 @@ def sealed_text(content: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def read_sealed(path: str | Path) -> dict[str, Any]:
-    """What `write_sealed` wrote, without the seal.
-
-    Raises:
-        UserError: there is no such file, it is no JSON object, has no seal, or one that does not fit.
-    """
+    """What `write_sealed` wrote, without the seal."""
     path = Path(path)
     with _cannot_be_read(path):
         data = path.read_bytes()

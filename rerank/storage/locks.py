@@ -62,9 +62,6 @@ def held(path: str | Path, doing: str, wait: bool = False) -> Iterator[None]:
         path: what to hold.
         doing: what for, such as ``rerank train``; shown to whoever is refused.
         wait: whether to wait for another holder, with a line in the log, or to fail at once.
-
-    Raises:
-        UserError: somebody else holds it (the line says who), or the lock cannot be written.
     """
     if is_stream(Path(path)):
         yield

@@ -39,18 +39,8 @@ def answer_lines(
     first: ``index``, ``score``, and the ``id`` where one was given. A line that cannot be answered, whatever it holds,
     gets ``{"error": "…"}``; the lines after it are still answered.
 
-    Args:
-        model: a model, or its folder.
-        lines: the questions, as texts or in UTF-8; blank lines are passed over.
-        out: where the answers go.
-        token_budget: padded tokens (documents, for feature vectors) per forward pass; None for the model's own.
-        precision: arithmetic of the encoder.
-
     Returns:
         How many lines could not be answered.
-
-    Raises:
-        UserError: no such model, or one that does not take these settings.
     """
     from rerank.scoring.shared import check_scoring
 

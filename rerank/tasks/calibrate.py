@@ -41,14 +41,9 @@ def calibrate(
     Either way ``rerank.load(folder).probabilities(…)`` gives probabilities.
 
     >>> import rerank
-    >>> lists = rerank.Lists.from_dataframe(
-    ...     {
-    ...         "query": [f"query {i}" for i in range(40) for _ in range(4)],
-    ...         "text": [f"text {i}" for i in range(160)],
-    ...         "grade": [1, 0, 0, 0, 0, 1, 0, 0] * 20,
-    ...         "bm25": [2.5, 1.5, 1.0, 0.5] * 40,
-    ...     }
-    ... )
+    >>> table = {"query": [f"query {i}" for i in range(40) for _ in range(4)], "grade": [1, 0, 0, 0, 0, 1, 0, 0] * 20}
+    >>> table["bm25"] = [2.5, 1.5, 1.0, 0.5] * 40
+    >>> lists = rerank.Lists.from_dataframe(table | {"text": [f"text {i}" for i in range(160)]})
     >>> from tempfile import mkdtemp
     >>> from rerank.models.mixed import write_ranker
     >>> folder = mkdtemp()

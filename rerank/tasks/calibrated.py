@@ -27,13 +27,7 @@ class Measured:
     """How good probabilities are on some lists.
 
     Attributes:
-        lists: which, in words.
-        n: candidates that count.
-        relevant: how many of them are relevant.
         before: the quality of the sigmoid of the scores as they were.
-        after: that of the calibrated ones.
-        found: what is above each threshold.
-        curve: the reliability curve.
     """
 
     lists: str

@@ -43,14 +43,9 @@ def compare(
     answers them.
 
     >>> import rerank
-    >>> lists = rerank.Lists.from_dataframe(
-    ...     {
-    ...         "query": [f"query {i}" for i in range(40) for _ in range(4)],
-    ...         "text": [f"text {i}" for i in range(160)],
-    ...         "grade": [1, 0, 0, 0, 0, 1, 0, 0] * 20,
-    ...         "bm25": [2.5, 1.5, 1.0, 0.5] * 40,
-    ...     }
-    ... )
+    >>> table = {"query": [f"query {i}" for i in range(40) for _ in range(4)], "grade": [1, 0, 0, 0, 0, 1, 0, 0] * 20}
+    >>> table["bm25"] = [2.5, 1.5, 1.0, 0.5] * 40
+    >>> lists = rerank.Lists.from_dataframe(table | {"text": [f"text {i}" for i in range(160)]})
     >>> compared = rerank.compare(lists, ["bm25"], depths=[4])
     >>> str(compared).splitlines()[0].split()[:3]
     ['ranker', 'depth', 'nDCG@10']

@@ -30,14 +30,9 @@ def evaluate(
     (:func:`rerank.retrieval.forms.as_run`); of lists also arrays with a score per candidate, and names of columns.
 
     >>> import rerank
-    >>> lists = rerank.Lists.from_dataframe(
-    ...     {
-    ...         "query": ["wing", "wing", "heat", "heat"],
-    ...         "text": ["a wing gives lift", "a jet engine", "heat is energy", "a jet engine"],
-    ...         "grade": [1, 0, 0, 1],
-    ...         "bm25": [2.5, 1.5, 2.0, 0.5],
-    ...     }
-    ... )
+    >>> texts = ["a wing gives lift", "a jet engine", "heat is energy", "a jet engine"]
+    >>> table = {"query": ["wing", "wing", "heat", "heat"], "text": texts, "grade": [1, 0, 0, 1], "bm25": [3, 2, 2, 1]}
+    >>> lists = rerank.Lists.from_dataframe(table)
     >>> table = rerank.evaluate(lists, {"ours": [0.9, 0.1, 0.2, 0.8]}, measures="RR", baseline="bm25")
     >>> {name: float(values["RR"].mean()) for name, values in table.tables.items()}
     {'bm25': 0.75, 'ours': 1.0}

@@ -19,7 +19,6 @@ class ListSample:
     """What a step sees of one list.
 
     Attributes:
-        query: position of the list.
         rows: positions of the chosen candidates in the lists' flat arrays, ``[n]``.
         seed: seed of the loss's random choices for this list.
     """
@@ -34,7 +33,6 @@ class Batches:
 
     Args:
         usable: positions of the lists from which something can be learned.
-        sampler: what of a list a step sees.
         batch_size: lists per step, each standing for ``sampler.queries`` lists.
         steps_per_epoch: steps of an epoch; None passes once over the lists, the last batch being smaller.
         weights: ``[Q]`` how many times a pass goes over each list, on average; None for once.

@@ -32,17 +32,9 @@ class State:
     """Where a run stands. Random numbers are not in it: each step seeds them from (seed, step, process).
 
     Attributes:
-        epoch: epochs completed.
-        epoch_step: steps completed in the epoch under way.
-        step: steps completed in all.
         best: value of the monitor for the best epoch; None before the first validation.
-        best_epoch: that epoch, counted from 1.
-        loss_sum: sum of the losses of the epoch under way.
         lists: lists that could teach something in it, by their targets.
-        dead: those of them without a gradient.
-        skipped: steps of it without any list that could.
         metrics_lines: lines of metrics.jsonl that belong to the steps completed.
-        limits: what memory and fp16 allow.
     """
 
     epoch: int = 0
@@ -91,12 +83,7 @@ def save_checkpoint(run: Path, state: State, model: torch.nn.Module, optimizer: 
 
 
 def load_checkpoint(run: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> State | None:
-    """Load the newest checkpoint into model and optimizer; None where there is none.
-
-    Raises:
-        UserError: the checkpoint is damaged, and which folder to remove to resume from the one before; or it is whole,
-            but of another model or version, or its weights are not finite.
-    """
+    """Load the newest checkpoint into model and optimizer; None where there is none."""
     from safetensors.torch import load_file
 
     folders = sorted((run / CHECKPOINTS).glob("step-*"))

@@ -42,11 +42,8 @@ class Chunked:
     """Candidates of lists, cut into chunks that go through the model one after the other.
 
     Args:
-        inputs: the lists as the model reads them.
         rows: ``[N]`` rows of the candidates in the store, list after list.
         starts: positions in ``rows`` at which a list starts.
-        budget: padded tokens of a chunk.
-        scored: told after each chunk how many pairs it had.
 
     Attributes:
         off: how far second scores were from the first ones, as a share of the largest one, where there were two.

@@ -62,14 +62,7 @@ def taught_by(config: TrainConfig) -> list[str]:
 def measurement_identity(
     subject: Mapping[str, Any], test: Mapping[str, str], measures: str, empty: Empty = "0"
 ) -> Identity:
-    """What is hashed for the id of a measurement.
-
-    Args:
-        subject: what is measured, such as ``{"training": ID}`` for the best model of a training.
-        test: hashes of the test lists.
-        measures: names of measures, separated by spaces.
-        empty: what a query without relevant documents scores.
-    """
+    """What is hashed for the id of a measurement."""
     names = [str(measure) for measure in parse_measures(measures)]
     return {"measuring": MEASURING, **subject, "test": dict(test), "measures": names, "empty": empty}
 

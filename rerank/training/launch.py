@@ -38,11 +38,7 @@ ANY = 1 << 62
 
 
 def launched(names: list[str], folder: Path) -> Accelerator:
-    """This process among those that were launched together.
-
-    Raises:
-        UserError: a tracker that cannot be used, or a launcher's setting that Accelerate refuses.
-    """
+    """This process among those that were launched together."""
     from accelerate import Accelerator, InitProcessGroupKwargs
     from accelerate.tracking import filter_trackers
 
@@ -57,6 +53,15 @@ def launched(names: list[str], folder: Path) -> Accelerator:
         return Accelerator(cpu=on_cpu(), log_with=names or None, project_dir=str(folder), kwargs_handlers=[patience])
     except ValueError as error:
         raise UserError(f"accelerate launch: {one_line(error)}") from error
+
+
+def warn_if_idle(processes: int, lists: int, whole_batches: bool) -> None:
+    """Say so where there are more processes than lists in a step."""
+    why = "a step has %d lists; raise batch_size, or "
+    if whole_batches:
+        lists, why = 1, "batch norm is over a whole batch, which %d process takes; "
+    if (idle := processes - lists) > 0:
+        log.warning(f"%d of %d processes are idle: {why}start fewer processes", idle, processes, lists)
 
 
 def agree(limits: MemoryLimits, device: torch.device) -> None:

@@ -37,14 +37,7 @@ def mean_fidelity(loss: DirectMetric, lists: Lists, scores: Array) -> dict[str, 
 
 
 def mean_loss(loss: Loss, lists: Lists, scores: Array, seed: int) -> float:
-    """The mean of a loss over the lists that can teach it, at these scores.
-
-    Args:
-        loss: the loss.
-        lists: the lists, judged.
-        scores: ``[T]`` a score per candidate.
-        seed: decides ties; the same in every epoch, so that epochs compare.
-    """
+    """The mean of a loss over the lists that can teach it, at these scores."""
     summed, total, count = copy.copy(loss), 0.0, 0
     summed.reduction = "sum"
     for padded, batch in _batches(lists, scores):

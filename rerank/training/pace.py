@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+import torch
+
 FIRST = 5.0
 """Seconds of steps after which the first estimate is made."""
 
@@ -16,12 +18,6 @@ class Pace:
     """Estimates, from the time that steps took, how long the others will.
 
     The first step is not counted: it allocates, and compiles kernels. Nor is what lies between epochs.
-
-    Args:
-        steps: how many there are in all.
-        unit: what a step is.
-        wall: the clock on the wall, in seconds.
-        cpu: the processor's time that this process used, in seconds, that of all its threads together.
     """
 
     def __init__(
@@ -34,7 +30,7 @@ class Pace:
         self.steps, self.unit, self._wall, self._cpu = steps, unit, wall, cpu
         self._counted = -1
         self._seconds = self._used = 0.0
-        self._due = FIRST
+        self._due, self._hinted = FIRST, False
         self.begin()
 
     def begin(self) -> None:
@@ -60,6 +56,17 @@ class Pace:
     def cores(self) -> float:
         """How many of the processor's cores the steps had, on average."""
         return self._used / self._seconds
+
+    def hint_at_threads(self) -> str | None:
+        """What to say, once, where threads wait for cores that others use, which costs more time than it saves."""
+        threads, cores = torch.get_num_threads(), self.cores
+        if self._hinted or not 1 < threads > 2 * cores:
+            return None
+        self._hinted = True
+        return (
+            f"{threads} threads had {cores:.1f} cores on average; if other work keeps the cores busy, stop and start "
+            f"again with OMP_NUM_THREADS={max(1, round(cores))} in the environment, which goes on from here"
+        )
 
 
 def duration(seconds: float) -> str:

@@ -33,13 +33,7 @@ class PaddedLists(NamedTuple):
 
 
 class Padded:
-    """Lists in padded batches, sorted by length so that little of a batch is padding.
-
-    Args:
-        lists: the lists.
-        chosen: positions of those that take part; None for all.
-        cells: numbers in the pairwise matrices of a batch at most (a longer list is a batch of its own).
-    """
+    """Lists in padded batches, sorted by length so that little of a batch is padding."""
 
     def __init__(self, lists: Lists, chosen: Array | None = None, cells: int = CELLS) -> None:
         self.documents = lists.size

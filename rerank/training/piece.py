@@ -30,9 +30,6 @@ class ActiveTerm:
     """A term as it counts in one step.
 
     Attributes:
-        number: its number among all terms.
-        loss: its loss, summed over lists.
-        weight: its weight.
         over: what the sum is divided by: for a mean, the learnable lists of the whole batch.
     """
 
@@ -44,11 +41,6 @@ class ActiveTerm:
 
 class PieceLoss:
     """The loss of some lists by their scores; what is noted stays on the device, so that no host waits for it.
-
-    Args:
-        tokens: how many tokens they have.
-        terms: what counts in this step.
-        scale: multiplies the loss in fp16; None where nothing is scaled.
 
     Attributes:
         numbers: after a call the loss, the lowest and the highest score, ``[3]``.

@@ -43,13 +43,7 @@ SPLITS = {"train": "training", "validation": "validation", "test": "test"}
 
 
 class RunFolder:
-    """One run: identity, configuration, provenance, log, metrics, measures, ``checkpoints/`` and ``best/``.
-
-    Args:
-        path: the folder.
-        identity: what decides the run's results.
-        config: the configuration as YAML, for people and for ``rerank train --config``.
-    """
+    """One run: identity, configuration, provenance, log, metrics, measures, ``checkpoints/`` and ``best/``."""
 
     def __init__(self, path: str | Path, identity: Mapping[str, Any], config: str) -> None:
         self.path = Path(path)
@@ -153,11 +147,7 @@ def read_identity(folder: Path) -> dict[str, Any]:
 
 
 def finished(folder: Path, training: str) -> dict[str, Any] | None:
-    """What ``measures.json`` of a training holds; None where it is not complete.
-
-    Raises:
-        UserError: the file is damaged, or of another training.
-    """
+    """What ``measures.json`` of a training holds; None where it is not complete."""
     path = folder / MEASURES
     if not path.is_file():
         return None

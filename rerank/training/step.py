@@ -45,10 +45,8 @@ class Step(NamedTuple):
 
     Attributes:
         loss: the loss of the batch; 0 where there was nothing to learn from.
-        documents: documents scored.
         lists: lists from which something could be learned, by their targets; 0 where the step is to be skipped.
         dead: those of them whose loss had no gradient on any score (:data:`~rerank.training.piece.DEAD`).
-        stop: whether a process was asked to stop.
     """
 
     loss: float
@@ -68,7 +66,6 @@ class MemoryLimits:
             memory runs out.
         loss_scale: what the loss is multiplied by in fp16, and its gradient divided by, so that small gradients are not
             0; halved, and the step done again, where large ones are infinite.
-        since_overflow: steps since it was last changed.
     """
 
     token_budget: int = 0
@@ -87,14 +84,12 @@ class Gradients:
     nothing, but for batch norm, which is over the documents of a chunk.
 
     Attributes:
-        inputs: the training lists as the model reads them.
         limits: what memory and fp16 allow; lowered here.
         micro_batch_size: lists whose loss is taken at once. None for as many as fit the token budget, at least one,
             where their graph is kept, and for all of them where it is not.
         gradient: how the gradient of a micro-batch is taken (:func:`~rerank.training.gradient.backpropagate`);
             ``auto`` keeps the graph where it fits.
         why: where ``limits.full_tokens`` comes from, for the log.
-        norm: norm of the last gradient, over all processes.
     """
 
     model: Scorer
@@ -133,10 +128,6 @@ class Gradients:
             step: number of the step, for error messages.
             progress: share of the training's steps that is done, for weights that change.
             moved: told after each chunk what share of the step's passes it was, for a bar that moves within long steps.
-
-        Raises:
-            UserError: scores, loss or gradient are not finite; says the step, the queries and the range of scores. Or
-                memory runs out and nothing can be cut smaller. Where one process fails, all do.
         """
         useful, terms = self._learnable(groups, progress)
         if not terms:

@@ -24,12 +24,8 @@ class Targets:
     """The targets of training lists, by term.
 
     Attributes:
-        terms: its terms.
         flat: for every term ``[T]`` numbers, one per candidate; NaN where there is none: no value in the column, or, of
             grades, a query that nobody judged.
-
-    Raises:
-        UserError: no such column, one of several numbers a candidate, or negative values for a loss of grades.
     """
 
     def __init__(self, lists: Lists, criterion: Criterion) -> None:
@@ -54,12 +50,7 @@ class Targets:
         return values
 
     def padded(self, term: int, rows: Sequence[Array]) -> tuple[Tensor, Tensor]:
-        """Targets of a term, ``[B, N]`` float32, and the mask of the candidates that have one.
-
-        Args:
-            term: its number.
-            rows: positions of each list's candidates among all, ``[n]`` each.
-        """
+        """Targets of a term, ``[B, N]`` float32, and the mask of the candidates that have one."""
         labels, mask = pad([self.flat[term][part] for part in rows], torch.float32)
         return known(labels, mask)
 

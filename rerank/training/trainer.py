@@ -12,15 +12,13 @@ import torch
 
 from rerank import stops
 from rerank.errors import UserError
-from rerank.evaluation.measures import Evaluator, evaluate, parse_measures
 from rerank.kernels.flat_attention import DETERMINISTIC
 from rerank.kernels.memory import keep_freed
 from rerank.kernels.precision import resolve
 from rerank.lists.data import Splits
 from rerank.lists.sampling import seed_of
 from rerank.lists.view import Lists
-from rerank.losses.base import Criterion, Loss
-from rerank.losses.direct import DirectMetric
+from rerank.losses.base import Criterion
 from rerank.models.base import Inputs
 from rerank.models.scorer import Scorer
 from rerank.progress import tqdm
@@ -33,15 +31,15 @@ from rerank.training.batches import Batches
 from rerank.training.budget import tokens_that_fit
 from rerank.training.checkpoint import State, check_weights, load_checkpoint, save_checkpoint
 from rerank.training.config import TrainConfig
-from rerank.training.launch import agree, check_launcher, flat_settings, launched, trackers
-from rerank.training.means import mean_fidelity, mean_loss
+from rerank.training.launch import agree, check_launcher, flat_settings, launched, trackers, warn_if_idle
 from rerank.training.measurement import write_start
 from rerank.training.optimizer import make_optimizer, set_rates
 from rerank.training.pace import Pace
 from rerank.training.run_folder import RunFolder
 from rerank.training.step import Gradients
 from rerank.training.targets import Targets, check_sampler
-from rerank.training.validate import finish, names_of
+from rerank.training.validate import finish
+from rerank.training.validation import Validation
 
 log = logging.getLogger("rerank")
 
@@ -53,16 +51,13 @@ CHECKPOINT_SECONDS = 5.0
 
 
 class Trainer:
-    """Trains a scorer on ranked lists, validates, keeps the best, resumes where it was interrupted.
-
-    Raises:
-        UserError: anything in the configuration or data that cannot work; nothing has been written then.
-    """
+    """Trains a scorer on ranked lists, validates, keeps the best, resumes where it was interrupted."""
 
     def __init__(self, config: TrainConfig, splits: Splits, folder: RunFolder) -> None:
         self.config, self.splits, self.folder = config, splits, folder
         self.model, self.loss = network_and_loss(config)
-        self.monitor = str(parse_measures(config.monitor)[0])
+        self.validation = Validation(config, splits, self.model, self.loss, self._scores, self._say)
+        self.monitor = self.validation.monitor
         for lists in (splits.train, splits.validation, splits.test if config.test else None):
             if lists is not None:
                 self.model.check(lists)
@@ -73,23 +68,20 @@ class Trainer:
         self.trackers = trackers(config.tracker)
         check_launcher()
         self._prepared: dict[int, tuple[Lists, Inputs]] = {}
-        self._evaluator: Evaluator | None = None
-        self._validated: Array | None = None  # the best model's scores of the validation lists, unless resumed since
 
     def run(self) -> dict[str, Any]:
         config = self.config
         self._prepare()
         self._launch()
-        self._settle()
+        if (ways := self.model.settle(self.precision, config.kernels)) is not None:
+            self._say("kernels: %s", ways)
         self._set_arithmetic()
         train, skipped = self.splits.train, len(self.splits.train) - len(self.usable)
-        self._say(
-            "%d training lists, %d left out (no relevant candidate, or all grades equal)",
-            len(train),
-            skipped,
-        )
+        self._say("%d training lists, %d left out (no relevant candidate, or all grades equal)", len(train), skipped)
         optimizer = make_optimizer(self.model, config.optimization)
-        self._warn_if_idle()
+        if self.main:
+            whole = self.model.whole_batches
+            warn_if_idle(self.accelerator.num_processes, config.batch_size * config.sampler.queries, whole)
         state = self._resume(optimizer)
         gradients = self._gradients(state)
         if self.main:
@@ -103,8 +95,8 @@ class Trainer:
                 self._prepared.clear()
                 with together():
                     best = type(self.model).load(self.folder.best)
-                    best.settle(self.precision, self.config.kernels)
-                measures = finish(self.folder, self.splits, best, config, self.main, self._validated)
+                    best.settle(self.precision, config.kernels)
+                measures = finish(self.folder, self.splits, best, config, self.main, self.validation.best_scores)
         except Stopped as stop:
             self._stop(stop, state, optimizer)
         self.accelerator.wait_for_everyone()
@@ -138,7 +130,7 @@ class Trainer:
         )
         self.steps = self.batches.steps_per_epoch * config.epochs
         self._written = time.monotonic()
-        self._pace, self._hinted = Pace(self.steps), False
+        self._pace = Pace(self.steps)
         with together():
             self.model.to(self.accelerator.device)
             if self.main:
@@ -152,28 +144,6 @@ class Trainer:
         if self.accelerator.device.type == "cpu":
             keep_freed()
         DETERMINISTIC.set(self.config.deterministic)
-
-    def _warn_if_idle(self) -> None:
-        """Say so where there are more processes than lists in a step."""
-        lists, why = self.config.batch_size * self.config.sampler.queries, "a step has %d lists; raise batch_size, or "
-        if self.model.whole_batches:
-            lists, why = 1, "batch norm is over a whole batch, which %d process takes; "
-        if (idle := self.accelerator.num_processes - lists) > 0 and self.main:
-            log.warning(
-                f"%d of %d processes are idle: {why}start fewer processes",
-                *(idle, self.accelerator.num_processes, lists),
-            )
-
-    def _hint_at_threads(self) -> None:
-        """Say so, once, where threads wait for cores that others use, which costs more time than it saves."""
-        threads, cores = torch.get_num_threads(), self._pace.cores
-        if not self._hinted and self.accelerator.device.type == "cpu" and 1 < threads > 2 * cores:
-            self._hinted = True
-            self._say(
-                "%d threads had %.1f cores on average; if other work keeps the cores busy, stop and start again with "
-                "OMP_NUM_THREADS=%d in the environment, which goes on from here",
-                *(threads, cores, max(1, round(cores))),
-            )
 
     def _resume(self, optimizer: torch.optim.Optimizer) -> State:
         """Load the last checkpoint; without one, start with the same weights in every process."""
@@ -198,10 +168,6 @@ class Trainer:
             self.accelerator.end_training()
         by = stops.name_of(stop.number)
         raise Stopped(stop.number, f"stopped by {by} at step {state.step} of {self.steps}; {said}") from None
-
-    def _settle(self) -> None:
-        if (ways := self.model.settle(self.precision, self.config.kernels)) is not None:
-            self._say("kernels: %s", ways)
 
     def _gradients(self, state: State) -> Gradients:
         """Build the gradient accumulator; a resumed run keeps its memory limits."""
@@ -229,27 +195,6 @@ class Trainer:
             process=self.accelerator.process_index,
             processes=self.accelerator.num_processes,
         )
-
-    def _measure_start(self, state: State) -> None:
-        """Measure the model before its first step, which may be the best: fine-tuning can make one worse."""
-        validation, test = self.splits.validation, self.splits.test if self.config.test else None
-        if state.step or validation is None:
-            return
-        names, tables = names_of(self.config), {}
-        for name, lists in (("validation", validation), ("test", test)):
-            if lists is not None:
-                assert lists.qrels is not None
-                scores = self._scores(lists, name)
-                tables[name] = evaluate(lists.run(scores), lists.qrels, names, name=name)
-                self._validated = scores if name == "validation" else self._validated
-        value = tables["validation"].mean[self.monitor]
-        assert self._validated is not None
-        state.best, _ = self._worth(value, self._validated)
-        with together():
-            if self.main:
-                write_start(self.folder.path, tables)
-        self._save_best()
-        self._say("start: %s %.4f", self.monitor, value)
 
     def _epoch(self, state: State, gradients: Gradients, optimizer: torch.optim.Optimizer) -> None:
         config = self.config
@@ -286,7 +231,8 @@ class Trainer:
             self._log(state, {**logged, "rate": factor, **speed})
             if (estimate := self._pace.estimate(state.step)) is not None:
                 self._say("%s", estimate)
-                self._hint_at_threads()
+                if self.accelerator.device.type == "cpu" and (hint := self._pace.hint_at_threads()) is not None:
+                    self._say("%s", hint)
             if done.stop:
                 raise Stopped(stops.asked() or signal.SIGTERM)
             if state.step % config.checkpoint_every == 0 and state.epoch_step < self.batches.steps_per_epoch:
@@ -297,54 +243,38 @@ class Trainer:
         if state.step % config.checkpoint_every == 0 or self._due():
             self._checkpoint(state, optimizer)
 
+    def _measure_start(self, state: State) -> None:
+        """Measure the model before its first step, which may be the best: fine-tuning can make one worse."""
+        if state.step or self.splits.validation is None:
+            return
+        tables = self.validation.start(state)
+        with together():
+            if self.main:
+                write_start(self.folder.path, tables)
+        self._save_best()
+        self._say("start: %s %.4f", self.monitor, tables["validation"].mean[self.monitor])
+
     def _validate(self, state: State) -> None:
         """Measure the validation lists; keep the model if the monitor is better than ever."""
         with together():
             check_weights(self.model, f"step {state.step}")
         epoch, mean_loss = state.epoch + 1, state.loss_sum / max(1, state.epoch_step - state.skipped)
         dead = state.dead / max(1, state.lists)
-        logged_before = {"epoch": epoch, "mean_loss": mean_loss, "dead_lists": dead, "skipped_steps": state.skipped}
+        logged = {"epoch": epoch, "mean_loss": mean_loss, "dead_lists": dead, "skipped_steps": state.skipped}
         noted = self._noted(state, dead)
-        lists = self.splits.validation
-        if lists is None:
-            state.best_epoch = epoch
-            self._save_best()
-            self._log(state, logged_before)
-            self._say("epoch %d: loss %.4f%s", epoch, mean_loss, noted)
-            return
-        started = time.perf_counter()
-        if self.accelerator.num_processes > 1:  # running means of a batch norm: what is measured is what is saved
-            for buffer in self.model.buffers():
-                torch.distributed.broadcast(buffer, 0)
-        if self._evaluator is None:
-            assert lists.qrels is not None
-            self._evaluator = Evaluator(lists.qrels, f"{self.monitor} {self.config.measures}")
-        scores = self._scores(lists, "validation")
-        values = self._evaluator(lists.run(scores), "validation").mean
-        seconds = time.perf_counter() - started
-        value = values[self.monitor]
-        worth, by_loss = self._worth(value, scores)
-        logged = logged_before | by_loss | {"validation": values, "seconds": seconds} | self.model.logged()
-        if self.config.fidelity:
-            assert isinstance(self.loss, DirectMetric)
-            logged["fidelity"] = means = mean_fidelity(self.loss, lists, scores)
-            self._say("fidelity: %s", ", ".join(f"{name} {mean:.3f}" for name, mean in means.items()))
+        if self.splits.validation is None:
+            state.best_epoch, better, shown = epoch, True, ""
+        else:
+            if self.accelerator.num_processes > 1:  # running means of a batch norm: what is measured is what is saved
+                for buffer in self.model.buffers():
+                    torch.distributed.broadcast(buffer, 0)
+            better, found = self.validation.epoch(state)
+            logged |= found
+            shown = f", {self.monitor} {found['validation'][self.monitor]:.4f}{' (best)' if better else ''}"
         self._log(state, logged)
-        better = state.best is None or worth > state.best or self.config.epoch_by == "last"
-        best = " (best)" if better else ""
-        self._say("epoch %d: loss %.4f, %s %.4f%s%s", epoch, mean_loss, self.monitor, value, best, noted)
+        self._say("epoch %d: loss %.4f%s%s", epoch, mean_loss, shown, noted)
         if better:
-            state.best, state.best_epoch, self._validated = worth, epoch, scores
             self._save_best()
-
-    def _worth(self, value: float, scores: Array) -> tuple[float, dict[str, float]]:
-        """What chooses an epoch (more is better), from the monitor and the validation scores, and what to log of it."""
-        if self.config.epoch_by != "loss":
-            return value, {}
-        assert isinstance(self.loss, Loss) and self.splits.validation is not None
-        found = mean_loss(self.loss, self.splits.validation, scores, self.config.seed)
-        self._say("validation loss %.4f", found)
-        return -found, {"validation_loss": found}
 
     def _noted(self, state: State, dead: float) -> str:
         """What the epoch's line says of lists and steps from which nothing was learned; warns where most were dead."""

@@ -12,7 +12,6 @@ import pytest
 from rerank.collections.names import PREFIXES
 from rerank.commands.catalogue import collections, losses, measures, models
 from rerank.commands.cli import COMMANDS, main, usage
-from rerank.commands.cli import GROUPS as COMMAND_GROUPS
 from rerank.commands.pages import PAGES
 from rerank.commands.train_help import GROUPS, page
 from rerank.losses import load_all, load_parts
@@ -118,8 +117,7 @@ def test_what_goes_into_a_class_is_explained(
     assert ":class:" not in text and "``" not in text
 
 
-def test_the_list_of_commands_fits_80_columns_and_has_each_once() -> None:
-    assert sorted(name for names in COMMAND_GROUPS.values() for name in names) == sorted(COMMANDS)
+def test_the_list_of_commands_fits_80_columns() -> None:
     assert max(map(len, usage().splitlines())) <= 80
 
 

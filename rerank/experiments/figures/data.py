@@ -26,7 +26,6 @@ class Line:
     """A line of a search.
 
     Attributes:
-        label: its method, measure or value.
         x: values of the key on the horizontal axis, at which every fold and seed came out.
         mean: validation means over folds (of means over seeds).
         width: what the experiment's ``spread`` says, for each mean; NaN for a single number.
@@ -45,7 +44,6 @@ class Curve:
     Attributes:
         what: ``loss``, ``training`` or ``validation``.
         unit: ``epoch`` or ``tree``.
-        runs: the values of each fold and seed.
     """
 
     what: str
@@ -132,11 +130,7 @@ def measures_of(plan: ExperimentPlan, figure: Figure) -> list[str]:
 
 
 def check_figures(plan: ExperimentPlan) -> None:
-    """See that every picture can be drawn, before anything is trained.
-
-    Raises:
-        UserError: a picture that there cannot be, with the key; matplotlib is missing.
-    """
+    """See that every picture can be drawn, before anything is trained."""
     names: dict[str, str] = {}
     for name, figure in plan.config.figures.items():
         if (other := names.setdefault(file_name(name), name)) != name:

@@ -45,11 +45,6 @@ class LoRA:
 def adapted(network: Any, lora: LoRA, kind: str) -> Any:
     """Put fresh adapters into a network; all else of it stays as it is, but a classifier's head.
 
-    Args:
-        network: a Transformers model; it is changed.
-        lora: the adapters.
-        kind: peft's name for its task; of SEQ_CLS, a classifier, the head is trained and saved as well.
-
     Returns:
         peft's model around the network.
     """
@@ -96,9 +91,6 @@ def base_of(folder: Path, hashes: dict[str, str]) -> Path:
     Args:
         folder: the adapter's.
         hashes: those of the base that it was trained on, as :func:`initial_hashes` gives them; empty if unknown.
-
-    Raises:
-        UserError: there is no such model, or it is another one.
     """
     try:
         name = json.loads((folder / CONFIG).read_text(encoding="utf-8")).get(BASE)

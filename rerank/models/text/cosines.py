@@ -60,11 +60,7 @@ def cosines_of(query: str, documents: Sequence[str], encoder: Embedder) -> Array
 
 
 def encoder_of(column: str, made: Mapping[str, str]) -> Embedder:
-    """The embedding model that a column was made by, in the same arithmetic.
-
-    Raises:
-        UserError: there is no such model, or another one of its name.
-    """
+    """The embedding model that a column was made by, in the same arithmetic."""
     files = initial_hashes(find_model(made["model"]))
     for precision in ("fp32", "bf16", "fp16"):
         if id_of({"files": files, "precision": precision}) == made["sha256"]:

@@ -23,19 +23,7 @@ BATCH = 32
 
 
 class Embedder:
-    """An embedding model as sentence-transformers loads it: its pooling, its limit of tokens, its prompts.
-
-    Args:
-        name: a folder, or a name on the hub; weights are safetensors, and no code of the folder runs.
-        precision: arithmetic of the encoder; auto takes bf16 where the hardware is fast at it.
-
-    Attributes:
-        id: the hash of what decides the vectors.
-        name: the name.
-
-    Raises:
-        UserError: no such model, or one that sentence-transformers cannot read.
-    """
+    """An embedding model as sentence-transformers loads it: its pooling, its limit of tokens, its prompts."""
 
     def __init__(self, name: str, precision: Precision = "auto") -> None:
         from sentence_transformers import SentenceTransformer

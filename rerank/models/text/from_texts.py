@@ -135,11 +135,7 @@ class TextScorer(Scorer):
 
 
 def _sides(pairs: Any) -> tuple[list[str], list[str]]:
-    """Queries and documents of pairs.
-
-    Raises:
-        UserError: what holds no pairs of texts.
-    """
+    """Queries and documents of pairs."""
     if isinstance(pairs, str) or not isinstance(pairs, Iterable):
         raise UserError(f"predict: expected (query, document) pairs or lists, not {shortened(pairs)}")
     queries, documents = [], []

@@ -60,9 +60,6 @@ def write_graph(kind: str, folder: Path, batch: Mapping[str, Tensor]) -> Path:
 
     Returns:
         The file.
-
-    Raises:
-        UserError: a package is missing, or the exporter cannot do this architecture.
     """
     path, origin = folder / FILES[kind], str(folder / FILES[MADE_FROM.get(kind, kind)])
     path.parent.mkdir(exist_ok=True)

@@ -46,13 +46,7 @@ def make_inputs(
 
 
 class ChunkInputs(PairInputs):
-    """Each document cut by itself, so that no score depends on batch mates.
-
-    Args:
-        pairs: what :class:`PairInputs` takes.
-        capacity: tokens of a chunk at most.
-        only_first: whether chunks after the first are left out.
-    """
+    """Each document cut by itself, so that no score depends on batch mates."""
 
     def __init__(self, *pairs: Any, capacity: int, only_first: bool = False) -> None:
         super().__init__(*pairs)

@@ -37,11 +37,7 @@ FROM_PADDING = frozenset(
 
 @contextmanager
 def reading(folder: Path) -> Iterator[None]:
-    """Say in one line what other libraries stumble over in a folder, each with exceptions of its own.
-
-    Raises:
-        UserError: what a library said.
-    """
+    """Say in one line what other libraries stumble over in a folder, each with exceptions of its own."""
     try:
         yield
     except (UserError, MemoryError):

@@ -22,14 +22,7 @@ SHARED = 1 / 8
 
 
 class PairInputs(Inputs):
-    """Queries and documents as token ids without special tokens; each pair is one row.
-
-    Args:
-        tokens: the token ids of queries and documents.
-        query: ``[T]`` the row of every candidate's query among them.
-        document: ``[T]`` the row of every candidate's document.
-        template: how a pair is joined.
-    """
+    """Queries and documents as token ids without special tokens; each pair is one row."""
 
     def __init__(self, tokens: Tokens, query: Array, document: Array, template: PairTemplate) -> None:
         self.queries, self.documents, self.template = tokens.queries, tokens.documents, template
@@ -59,12 +52,7 @@ class PairInputs(Inputs):
         return lay(laid, places, torch.from_numpy(totals), network, shared)
 
     def _shared(self, query: Array, lengths: Array) -> int:
-        """With how many tokens all pairs begin, where that pays; each of them has a token that is its own.
-
-        Args:
-            query: ``[n]`` the row of each pair's query.
-            lengths: ``[n, 2]`` tokens of each query and document.
-        """
+        """With how many tokens all pairs begin, where that pays; each of them has a token that is its own."""
         totals, same = lengths.sum(1) + self.template.special, len(self.template.prefix)
         if (query == query[0]).all():
             same += int(lengths[0, 0]) + len(self.template.middle)

@@ -80,10 +80,7 @@ class Loaded(NamedTuple):
     Attributes:
         network: scores rows of tokens as ``.logits``, ``[n, 1]``.
         missing: names of the weights that the folder does not have.
-        drawn: whether some weights are drawn, not read.
-        template: how a pair is joined.
         around: what stands around queries and documents, and joins their words.
-        tails: tokens of what stands behind them.
     """
 
     network: Any
@@ -98,9 +95,6 @@ class TextPart(ABC):
     """Reads the network of a folder, and writes it.
 
     Attributes:
-        spec: what it is made with.
-        head: what makes the score.
-        tokenizer: the folder's.
         elsewhere: whether other libraries read what is saved, long documents too.
     """
 

@@ -38,7 +38,6 @@ class Prompt:
     Attributes:
         parts: text with the places ``{query}`` and ``{document}``, in this order, and ``{instruction}`` and ``{bos}``
             where the model has them. The tokenizer sees each part by itself, as the makers of a model do.
-        yes: the token whose logit is the score.
         no: the token whose logit is taken off it; none where None.
         instruction: what the model is told to look for; none where None.
         instructed: what stands in the place ``{instruction}`` where there is an instruction.
@@ -52,15 +51,7 @@ class Prompt:
 
     @classmethod
     def of(cls, template: str | Mapping[str, Any], instruction: str | None = None) -> Prompt:
-        """A template by its name, from a file, or from what a contract has of it.
-
-        Args:
-            template: the name of one that is shipped, a YAML or JSON file, or its keys.
-            instruction: in place of its own.
-
-        Raises:
-            UserError: no such template, a key that it lacks or does not know, or no place for query or document.
-        """
+        """A template by its name, from a file, or from what a contract has of it."""
         where, values = ("model.template", dict(template)) if isinstance(template, Mapping) else _read(template)
         known = {field.name for field in fields(cls)}
         for key in values:
@@ -108,9 +99,6 @@ class Prompt:
 
         A word is one token with the space before it, a full stop one with the line's end behind it: such white space
         goes with the texts, so that the tokens are those of a part as a whole.
-
-        Raises:
-            UserError: a tokenizer that joins more than white space.
         """
         pieces, around = [[]], []  # type: list[list[int]], list[tuple[str, str]]
         for part in self.texts(tokenizer.bos_token or ""):

@@ -45,13 +45,9 @@ class Start(nn.Module):
     Without columns it has no weights, and adds nothing.
 
     Args:
-        columns: the columns.
         depth: candidates of a list whose mean and deviation make z.
         weight: ``w`` of all columns together before the first step; None where nobody says.
         saved: ``w`` of each column that was trained together with the text part, for the same z; None without.
-
-    Raises:
-        UserError: one that is named twice.
     """
 
     def __init__(
@@ -137,12 +133,7 @@ class Start(nn.Module):
         return torch.from_numpy(np.stack(z, axis=1))
 
     def of_values(self, columns: Mapping[str, Sequence[float] | Array], count: int) -> Tensor:
-        """The z of the candidates of one list whose columns are given, ``[n, C]``.
-
-        Args:
-            columns: numbers of each column, best candidate first; None or NaN where a system did not return it.
-            count: the number of candidates.
-        """
+        """The z of the candidates of one list whose columns are given, ``[n, C]``."""
         z = []
         for name in self.columns:
             values = given_column(columns, name, count, "the model starts from")
@@ -163,11 +154,7 @@ class StartInputs(InputsOf):
 
 
 def last_layer(network: Any) -> nn.Linear:
-    """The layer that makes the score: the last one with a single output, outside the encoder.
-
-    Raises:
-        UserError: the head has none.
-    """
+    """The layer that makes the score: the last one with a single output, outside the encoder."""
     found = [
         module
         for name, child in network.named_children()

@@ -22,11 +22,7 @@ class PairTemplate:
     For BERT this is ``[CLS] query [SEP] document [SEP]`` with token types 0 and 1.
 
     Attributes:
-        prefix: ids before the query.
-        middle: ids between query and document.
-        suffix: ids after the document.
         types: token type of prefix, query, middle, document and suffix; None where the model has none.
-        pad: id that fills a row up.
     """
 
     prefix: Array
@@ -37,12 +33,7 @@ class PairTemplate:
 
     @classmethod
     def of(cls, tokenizer: PreTrainedTokenizerBase, with_types: bool = True) -> PairTemplate:
-        """Encode a pair and see where the tokenizer puts its two sides.
-
-        Args:
-            tokenizer: a fast tokenizer.
-            with_types: whether the model knows token types; the tokenizer may give them to one that does not.
-        """
+        """Encode a pair and see where the tokenizer puts its two sides."""
         encoded = tokenizer("a", "b", return_token_type_ids=True)
         sides = encoded.sequence_ids()
         if 0 not in sides or 1 not in sides or tokenizer.pad_token_id is None:
@@ -62,14 +53,7 @@ class PairTemplate:
     def read(
         cls, ids: Sequence[int], sides: Sequence[int | None], types: Sequence[int] | None, pad: int
     ) -> PairTemplate:
-        """The template of an encoded pair.
-
-        Args:
-            ids: the pair's ids.
-            sides: 0 for the query's, 1 for the document's, None for special tokens.
-            types: their token types; None where the model has none.
-            pad: id that fills a row up.
-        """
+        """The template of an encoded pair."""
         given = np.asarray(ids, dtype=np.int64)
         query, document = [i for i, s in enumerate(sides) if s == 0], [i for i, s in enumerate(sides) if s == 1]
         cuts = given[: query[0]], given[query[-1] + 1 : document[0]], given[document[-1] + 1 :]
@@ -82,13 +66,7 @@ class PairTemplate:
         return len(self.prefix) + len(self.middle) + len(self.suffix)
 
     def end_to_end(self, queries: Array, documents: Array, lengths: Array) -> tuple[Array, Array | None]:
-        """Ids of pairs without padding, ``[T]`` int64, and their token types, where the model has them.
-
-        Args:
-            queries: ids of all queries, one after the other.
-            documents: ids of all documents.
-            lengths: ``[n, 2]`` tokens of each query and document.
-        """
+        """Ids of pairs without padding, ``[T]`` int64, and their token types, where the model has them."""
         sizes = np.empty((len(lengths), 5), dtype=np.int64)
         sizes[:, ::2] = len(self.prefix), len(self.middle), len(self.suffix)
         sizes[:, 1::2] = lengths

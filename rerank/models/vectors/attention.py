@@ -22,14 +22,9 @@ class SelfAttention(FeatureNetwork):
     (2 blocks, 1 head, hidden 384, first layer 96; 128 for Istella), which puts Tanh on the output for its own loss.
 
     >>> import rerank
-    >>> lists = rerank.Lists.from_dataframe(
-    ...     {
-    ...         "query": ["wing", "wing", "heat", "heat"],
-    ...         "text": ["a wing gives lift", "a jet engine", "heat is energy", "a jet engine"],
-    ...         "grade": [1, 0, 0, 1],
-    ...         "bm25": [2.5, 1.5, 2.0, 0.5],
-    ...     }
-    ... )
+    >>> texts = ["a wing gives lift", "a jet engine", "heat is energy", "a jet engine"]
+    >>> table = {"query": ["wing", "wing", "heat", "heat"], "text": texts, "grade": [1, 0, 0, 1], "bm25": [3, 2, 2, 1]}
+    >>> lists = rerank.Lists.from_dataframe(table)
     >>> SelfAttention(columns=["bm25"], hidden=16)
     SelfAttention(hidden=16, columns=['bm25'])
     """

@@ -33,12 +33,6 @@ class Trees(Model):
 
     The score of a document is the sum of its leaves' values, without any offset: before the first tree every score is
     0. Features are taken as they are, since trees only compare them. Scores are float32.
-
-    Args:
-        settings: the constructor's arguments, saved with the model.
-
-    Raises:
-        UserError: the library is not installed.
     """
 
     package: ClassVar[str]
@@ -58,34 +52,18 @@ class Trees(Model):
         return vectors(lists, self.names)
 
     def prepare(self, train: Lists) -> None:
-        """Settle which columns are read.
-
-        Raises:
-            UserError: lists without them.
-        """
+        """Settle which columns are read."""
         self.names = columns_of(train, self.columns)
         check_added(train, self.names)
         warn_of_added(train, self.names)
 
     @abstractmethod
     def begin(self, train: Lists, validation: Lists | None, seed: int, gain: Gain, own: bool) -> None:
-        """Bin the features and start without a tree.
-
-        Args:
-            train: lists to train on.
-            validation: lists whose scores :meth:`scores` shall give; None where there are none.
-            seed: decides samples of rows and features.
-            gain: what LambdaMART takes for the gain of a grade: y or 2^y - 1.
-            own: whether :meth:`grow` will be given an objective.
-        """
+        """Bin the features and start without a tree."""
 
     @abstractmethod
     def grow(self, objective: Objective | None) -> bool:
-        """Add a tree; returns whether there was something to split.
-
-        Args:
-            objective: a loss of ours, or None for the library's own.
-        """
+        """Add a tree; returns whether there was something to split."""
 
     @abstractmethod
     def scores(self, split: Split) -> Array:

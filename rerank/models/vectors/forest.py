@@ -42,9 +42,6 @@ def check_lightgbm(path: Path, features: int) -> str:
     """What LightGBM reads of its text, refused unless it is of trees with numerical splits of so many features.
 
     What stands behind the trees, the parameters of the training, is left out: no score depends on it.
-
-    Raises:
-        UserError: the file is damaged.
     """
     with _whole(path):
         text = path.read_bytes().decode("ascii")

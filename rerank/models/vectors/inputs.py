@@ -59,9 +59,6 @@ def as_lists(given: Any, groups: Sequence[int] | None, columns: Sequence[str], n
         groups: of an array, how many rows each list has, list after list, as LightGBM takes them; None for one list.
         columns: what the model reads, by the names that it was given.
         names: the numbers that it reads, in their order; empty before training.
-
-    Raises:
-        UserError: another shape, other numbers of features, or groups that do not add up.
     """
     if isinstance(given, Lists):
         if groups is not None:

@@ -62,13 +62,7 @@ class ListNorm(nn.Module):
         self.weight, self.bias = nn.Parameter(torch.ones(size)), nn.Parameter(torch.zeros(size))
 
     def forward(self, values: Tensor, lists: Tensor, count: int) -> Tensor:
-        """Normalise.
-
-        Args:
-            values: ``[n, F]``.
-            lists: ``[n]`` the list of each.
-            count: how many lists there are.
-        """
+        """Normalise."""
 
         def total(of: Tensor) -> Tensor:
             return of.new_zeros(count, of.shape[1]).index_add(0, lists, of)

@@ -25,13 +25,7 @@ from rerank.storage.arrow import Array
 
 
 class FeatureNetwork(Scorer):
-    """A network whose width the lists decide; subclasses build the layers, and score.
-
-    Args:
-        settings: the arguments of the subclass, saved with it.
-        normalisers: what is done to the features, in this order.
-        columns: what it reads of every candidate; None for ``features``.
-    """
+    """A network whose width the lists decide; subclasses build the layers, and score."""
 
     bf16: ClassVar[bool] = False
     reads: ClassVar[type[FeatureInputs]] = FeatureInputs

@@ -36,9 +36,6 @@ class TreeTrainer:
     first trees up to the best monitor are kept; without validation lists all are. Every tree sees every list as a
     whole, so that sampler, batch sizes, optimization and precision mean nothing here. ``metrics.jsonl`` gets a line
     per tree: the monitor on training and validation lists, with a loss of ours also its mean before the tree.
-
-    Raises:
-        UserError: anything in the configuration or data that cannot work; nothing has been written then.
     """
 
     def __init__(self, config: TrainConfig, splits: Splits, folder: RunFolder) -> None:

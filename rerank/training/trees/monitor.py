@@ -18,9 +18,6 @@ class Monitor:
 
     The value is that of ir-measures (scores compared as float32, ties in the order of the lists), computed on padded
     tensors where the measure is one of ours and every relevant document is a candidate; elsewhere by ir-measures.
-
-    Raises:
-        UserError: ir-measures is needed, and the lists have no qrels.
     """
 
     def __init__(self, lists: Lists, measure: str) -> None:

@@ -40,7 +40,6 @@ class Objective:
         trees: how many there will be at most, for weights that change.
 
     Attributes:
-        value: mean loss of a list at the last gradient.
         dead: lists whose loss had no gradient on any score then.
     """
 
@@ -74,10 +73,6 @@ class Objective:
     def gradient(self, scores: Array, draw: int = 0) -> tuple[Array, float]:
         """Derivative of the sum of the losses by every score.
 
-        Args:
-            scores: ``[T]``, in the order of the lists.
-            draw: which of the loss's independent random choices.
-
         Returns:
             ``[T]`` float32, and the mean loss of a list.
         """
@@ -102,11 +97,7 @@ class Objective:
         return gradient.numpy(), total / max(1, self.lists)
 
     def __call__(self, scores: Array) -> tuple[Array, Array]:
-        """Gradient and Hessian, ``[T]`` each; ``value`` is the mean loss then.
-
-        Raises:
-            UserError: the loss or its gradient is not finite.
-        """
+        """Gradient and Hessian, ``[T]`` each; ``value`` is the mean loss then."""
         gradient, self.value = self.gradient(scores, self.calls)
         self.calls += 1
         hessian = self.hessian(gradient)

@@ -1,0 +1,176 @@
+"""``rerank retrieve``, ``lists``, ``add`` and ``export``: candidates are stored, shown, and given to other tools."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Any, Literal
+
+from rerank import tasks
+from rerank.commands.unused import refuse_unused
+from rerank.errors import UserError
+from rerank.settings.help import option
+from rerank.storage.files import check_apart
+from rerank.tasks.search import Search
+
+log = logging.getLogger("rerank")
+
+
+def retrieve(output: str, search: Search, bm25: bool = False, **options: Any) -> None:
+    """Store candidates as ranked lists, from BM25 or from your runs.
+
+    Memory does not grow with BM25's candidates. From several runs, the lists have the union of the candidates and a
+    column of scores for each.
+
+    Args:
+        output: lists folder to make.
+        search: how BM25 searches.
+        bm25: search with BM25 even if runs or hits are given; so does any option of its search.
+        options: what :func:`rerank.retrieve` takes.
+    """
+    searches = bm25 or search != Search()
+    stored = tasks.retrieve(output=output, search=search if searches else None, **options)
+    documents = stored.store.documents.num_rows
+    log.info("%s: %d queries, %d candidates, %d distinct documents", output, len(stored), stored.size, documents)
+
+
+def lists(
+    folder: str,
+    measures: str | None = None,
+    html: str | None = None,
+    trained_on: list[str] | None = None,
+) -> None:
+    """Show what is in a lists folder, and the best it could reach.
+
+    Depth, what each system finds and adds, and what a perfect reranking of the candidates would measure.
+
+    Args:
+        folder: lists folder made by ``rerank retrieve``.
+        measures: measures in the notation of ir-measures, the main one first; null takes nDCG@10, AP and recall.
+        html: file for a page with the systems' overlap, recall by depth, and rankings side by side.
+        trained_on: lists folders that models are trained on: shows what these lists share with them.
+    """
+    from rerank.lists.view import Lists
+
+    opened = Lists.open(folder)
+    from rerank.evaluation.overview import overview, text
+
+    if html:
+        from rerank.report.lists import shows_runs, write_overview
+        from rerank.report.page import check_suffix
+
+        check_suffix(html)
+        check_apart(html, lists=folder)
+    others = list(map(Lists.open, trained_on or []))
+    about = overview(opened, measures, keep_runs=bool(html) and shows_runs(opened), trained_on=others)
+    if html:
+        write_overview(about, html)
+    print(text(about, bold=sys.stdout.isatty()), end="")
+
+
+def add(
+    lists: str,
+    run: list[str] | None = None,
+    model: str | None = None,
+    embed: str | None = None,
+    name: str | None = None,
+    out_of_fold: str | None = None,
+    method: str | None = None,
+    seed: int | None = None,
+    drop: list[str] | None = None,
+    in_sample: bool = False,
+    no_mix: bool = False,
+    precision: Literal["auto", "bf16", "fp32"] = "auto",
+    token_budget: int | None = None,
+) -> None:
+    """Add columns of scores to a lists folder, or remove some.
+
+    Scores come from files, a trained model, an embedding model, or the folds of an experiment.
+
+    If the command was killed, the same command finishes the work.
+
+    Args:
+        lists: lists folder.
+        run: files of scores (TREC, CSV, JSONL or Parquet), as NAME=FILE or FILE.
+        model: folder of a trained model, such as runs/x/best, which scores all candidates.
+        embed: embedding model (folder, or name on the hub), whose cosine of query and document all candidates get.
+        name: name of the model's column; null takes the name of the run folder, of the method, or "cosine-" and
+            that of the embedding model.
+        out_of_fold: folder of an experiment over folds: each query is scored by the model that was neither trained nor
+            validated on it.
+        method: which of the experiment's methods; not needed if there is only one.
+        seed: which of the experiment's seeds; not needed if there is only one.
+        drop: columns to remove, before others are added.
+        in_sample: let the model score queries that it was trained on. A model trained on such a column learns to trust
+            what this one memorised.
+        no_mix: scores of the model alone, where it was saved with a mix.
+        precision: arithmetic of the model's encoder; auto takes bf16 where the hardware is fast at it.
+        token_budget: padded tokens (documents, for feature vectors) per forward pass; null takes the model's own.
+    """
+    from rerank.lists.add import add_runs
+    from rerank.lists.columns import named_files
+    from rerank.lists.store import Store
+
+    if not (run or model or embed or out_of_fold or drop):
+        raise UserError(
+            "add: nothing to add or remove; give --run NAME=FILE, --model FOLDER, --embed MODEL, "
+            "--out-of-fold EXPERIMENT or --drop NAME"
+        )
+    if not (model or embed or out_of_fold):
+        refuse_unused("has no effect on a file's column; write --run NAME=FILE", add, name=name)
+        refuse_unused("has no effect without --model, --embed or --out-of-fold; leave it out", add, precision=precision)
+    if not (model or out_of_fold):
+        why = "has no effect without --model or --out-of-fold; leave it out"
+        refuse_unused(why, add, in_sample=in_sample, token_budget=token_budget)
+    if not model:
+        refuse_unused("has no effect without --model; leave it out", add, no_mix=no_mix)
+    several = [key for key, value in (("model", model), ("embed", embed), ("out_of_fold", out_of_fold)) if value]
+    if len(several) > 1:
+        raise UserError(f"{option(several[0])}: cannot be combined with {option(several[1])}; use one at a time")
+    if out_of_fold:
+        refuse_unused("cannot be combined with --out-of-fold; leave it out", add, in_sample=in_sample)
+    if not out_of_fold:
+        refuse_unused("has no effect without --out-of-fold; leave it out", add, method=method, seed=seed)
+    files = named_files(run or [])
+    for column in drop or []:
+        Store.open(lists).drop_column(column)
+    if files:
+        add_runs(lists, files)
+    if model is not None:
+        from rerank.scoring.column import add_model
+
+        mix = not no_mix
+        add_model(lists, model, name, precision=precision, budget=token_budget, in_sample=in_sample, mix=mix)
+    if embed is not None:
+        from rerank.scoring.cosines import add_cosines
+
+        add_cosines(lists, embed, name, precision=precision)
+    if out_of_fold is not None:
+        from rerank.experiments.out_of_fold import add_out_of_fold
+
+        add_out_of_fold(lists, out_of_fold, name, method=method, seed=seed, precision=precision, budget=token_budget)
+
+
+def export(lists: str, output: str, column: str | None = None, model: str | None = None, **asked: Any) -> None:
+    """Write lists for other tools, or a model as ONNX or OpenVINO.
+
+    Args:
+        lists: lists folder; with --model the one that the exported files are measured on.
+        output: file to write (.jsonl, .parquet or .trec), or a folder for Hugging Face datasets; with --model the
+            folder that gets the model.
+        column: the column whose scores a .trec file gets; null takes the one that orders the lists.
+        model: folder of a trained cross-encoder to write: rerank export --model runs/x/best --lists lists/test
+            --formats onnx onnx-int8 --output exported.
+        asked: with --model, what :func:`rerank.export_model` takes.
+    """
+    if model is not None:
+        if column is not None:
+            raise UserError("--column: has no effect with --model, which exports a model; leave it out")
+        tasks.export_model(model, lists, output, **asked)
+        return
+    refuse_unused("is for exporting a model; add --model FOLDER", tasks.export_model, **asked)
+    from rerank.lists.export import export as write
+    from rerank.lists.view import Lists
+
+    check_apart(output, lists=lists)
+    write(Lists.open(lists), output, column)

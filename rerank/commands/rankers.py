@@ -1,0 +1,148 @@
+"""``rerank auto``, ``train``, ``calibrate``, ``rerank`` and ``serve``: rankers are made, and used."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from rerank import tasks
+from rerank.commands.unused import refuse_unused
+from rerank.errors import UserError
+from rerank.serving.limits import Limits
+from rerank.settings.ranges import Count, NotNegative, Port, Seed
+from rerank.storage.files import check_apart
+
+
+def auto(
+    train: str,
+    output: str,
+    validation: str | None = None,
+    test: str | None = None,
+    model: list[str] | None = None,
+    hours: NotNegative | None = None,
+    depth: Count = 150,
+    monitor: str = "nDCG@10",
+    seed: Seed = 42,
+) -> None:
+    """Climb from the first stage to a ranker that earns its place.
+
+    If the command was killed, the same command goes on where it was.
+
+    Args:
+        train: lists folder to train on, or a file of feature vectors (LETOR, svmlight).
+        output: folder for the ladder: ladder.txt, ladder.json, ladder.html, and the ranker.
+        validation: lists to choose on; null keeps a share of the training queries back.
+        test: lists that every rung is measured on, once, at the end.
+        model: text models, by folder or name, or LightGBM, XGBoost, MLP, SelfAttention for feature vectors. One that
+            embeds texts also gives a column of cosines. Null takes MiniLM, or LightGBM.
+        hours: how long it may take, which decides how many seeds and passes there are; null takes all.
+        depth: candidates of a validation or test query that take part.
+        monitor: the measure that decides.
+        seed: decides which queries are kept back for validation.
+    """
+    from rerank.ladder.climb import auto as climb
+
+    print(climb(train, validation, test, model, hours, output=output, depth=depth, monitor=monitor, seed=seed))
+
+
+def train(argv: Sequence[str]) -> None:
+    """Train a reranker, or resume where an interrupted run stopped."""
+    from rerank.commands.train_help import help_for
+    from rerank.training.configuration import configuration
+
+    if (text := help_for(argv)) is not None:
+        print(text)
+        return
+    config, output = configuration(argv)
+    from rerank.training.fit import fit
+
+    fit(config, output)
+
+
+def calibrate(**asked: Any) -> None:
+    """Turn scores into probabilities of relevance, with thresholds.
+
+    Args:
+        asked: what :func:`rerank.calibrate` takes.
+    """
+    print(tasks.calibrate(**asked))
+
+
+def rerank(
+    model: str,
+    lists: str | None = None,
+    output: str | None = None,
+    stdin: bool = False,
+    depth: Count | None = None,
+    no_mix: bool = False,
+    first_stage_weight: str = "0",
+    precision: Literal["auto", "bf16", "fp32"] = "auto",
+    token_budget: Count | None = None,
+) -> None:
+    """Score ranked lists with a trained model and write the run.
+
+    If the command was killed, the same command finishes the work. Several processes (``torchrun``), on one machine or
+    many, share the lists.
+
+    Args:
+        model: folder of a trained model, such as runs/x/best.
+        lists: lists folder made by ``rerank retrieve``, or a file of feature vectors (LETOR, svmlight).
+        output: run file to write (TREC).
+        stdin: read queries with their documents from standard input, a JSON object per line, and answer each with a
+            line: {"query": "…", "documents": ["…"]} with {"ranking": [{"index": 0, "score": 1.5}]}.
+        depth: candidates reranked per query; null takes all of the list. Deeper ones are left out.
+        no_mix: rank by the model alone, where it was saved with a mix.
+        first_stage_weight: share of the first stage's scores (z-normalised per query) in the final score, 0 to 1, or
+            "tuned" for the share that the model's training found best on its validation lists. A model that was saved
+            with a mix needs none.
+        precision: arithmetic of the encoder; auto takes bf16 where the hardware is fast at it.
+        token_budget: padded tokens (documents, for feature vectors) per forward pass; null takes the model's own.
+    """
+    if stdin:
+        from rerank.models.load import load_model
+        from rerank.tasks.answer import answer_lines
+
+        why = "--stdin reads from the standard input, and answers on the standard output"
+        refuse_unused(why, rerank, lists=lists, output=output)
+        refuse_unused("--stdin scores all documents of a line; its top_k limits the answer", rerank, depth=depth)
+        refuse_unused("--stdin has no first stage to mix in", rerank, first_stage_weight=first_stage_weight)
+        with open(1, "w", encoding="utf-8", closefd=False) as out:  # whatever the terminal's encoding is
+            failed = answer_lines(load_model(model, mix=not no_mix), sys.stdin.buffer, out, token_budget, precision)
+        if failed:
+            raise UserError("some lines could not be answered; each says why")
+        return
+    for name, value in (("lists", lists), ("output", output)):
+        if value is None:
+            raise UserError(f"--{name}: needed, unless --stdin is given")
+    from rerank.scoring.run import write_reranked
+    from rerank.tasks.rerank_lists import ranked_with
+
+    check_apart(str(output), lists=lists, model=model)
+    ranked, weight = ranked_with(model, str(lists), depth, first_stage_weight, token_budget, not no_mix)
+    write_reranked(model, ranked, str(output), weight, mix=not no_mix, precision=precision, budget=token_budget)
+
+
+def serve(
+    rankers: list[str],
+    limits: Limits,
+    host: str = "127.0.0.1",
+    port: Port = 8000,
+    precision: Literal["auto", "bf16", "fp32"] = "auto",
+    token_budget: int | None = None,
+) -> None:
+    """Answer requests over HTTP, in the shapes of Cohere, Jina and TEI.
+
+    Ctrl-C and SIGTERM let the requests that were accepted finish. Where RERANK_API_KEY is set, requests need the key.
+
+    Args:
+        rankers: folders of trained models or rankers, as NAME=FOLDER or FOLDER; the first answers who names none.
+        limits: what the service takes on.
+        host: where it listens; 0.0.0.0 is everywhere.
+        port: on which port; 0 takes a free one and says which.
+        precision: arithmetic of the encoders; auto takes bf16 where the hardware is fast at it.
+        token_budget: padded tokens (documents, for feature vectors) per forward pass; null takes the ranker's own.
+    """
+    from rerank.serving.server import serve as run_server
+
+    run_server(rankers, host, port, limits, precision, token_budget)

@@ -1,0 +1,135 @@
+"""How large rerank is: lines, names, options, words to learn, and frames from a command to its arithmetic.
+
+    python scripts/bench/size.py TREE [TREE …]
+
+Prints Markdown tables with a column for each checkout, such as `git worktree add ../old 0e1359c` makes.
+docs/internals/size.md has them. A line is a line of a file; code is what is neither blank, nor comment, docstring or
+import. Options are those of `rerank COMMAND --help`, of training `--help all`. Frames are those of the package's own
+files on the stack, from `main` to the first call into a relaxation (of a training step) and into a network's scoring.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+from common import head, parser_of, row
+
+FRAMES = """
+import os, sys, tempfile
+import rerank
+from {module} import main
+folder = tempfile.mkdtemp()
+texts = [f"text {{i}}" for i in range(40)]
+table = {{"query": [f"query {{i // 4}}" for i in range(40)], "text": texts, "grade": [1, 0, 0, 0] * 10}}
+rerank.Lists.from_dataframe(table | {{"bm25": [0.1, 4.0, 3.0, 2.0] * 10}}).save(folder + "/lists")
+root, found = os.path.dirname(rerank.__file__), {{}}
+def own(frame):
+    names = []
+    while frame is not None:
+        if frame.f_code.co_filename.startswith(root):
+            names.append((os.path.relpath(frame.f_code.co_filename, root), frame.f_code.co_name))
+        frame = frame.f_back
+    return names
+def watch(frame, event, _):
+    file = frame.f_code.co_filename
+    if event == "call" and file.startswith(root + "/relaxations") and "relaxation" not in found:
+        names = own(frame)
+        if any(name == "accumulate" for _, name in names):
+            found["relaxation"] = len(names)
+    if event == "call" and file.startswith(root + "/models/vectors") and frame.f_code.co_name in ("score", "forward"):
+        found.setdefault("network", len(own(frame)))
+lists, run = folder + "/lists", folder + "/run"
+data = ["--data", "ListsData", "--data.train", lists, "--data.validation_share", "0", "--output", run]
+sys.stderr = open(os.devnull, "w")
+sys.setprofile(watch)
+main(["train", *data, "--model", "MLP", "--model.columns", "[bm25]", "--loss", "TwinSigmoidNDCG", "--tracker", "[]"])
+found.pop("network", None)
+main(["rerank", "--model", run + "/best", "--lists", lists, "--output", folder + "/run.trec"])
+sys.setprofile(None)
+print(found.get("relaxation"), found.get("network"))
+"""
+
+
+def count(files: Iterator[Path]) -> list[int]:
+    """Lines of files, and how many of them are code, docstrings and imports."""
+    total = [0, 0, 0, 0]
+    for path in files:
+        source = path.read_text(encoding="utf-8")
+        documented, imported = set[int](), set[int]()
+        for node in ast.walk(ast.parse(source)):
+            if (
+                isinstance(node, ast.Expr)
+                and isinstance(node.value, ast.Constant)
+                and isinstance(node.value.value, str)
+            ):
+                documented |= {*range(node.lineno, (node.end_lineno or 0) + 1)}
+            elif isinstance(node, ast.Import | ast.ImportFrom):
+                imported |= {*range(node.lineno, (node.end_lineno or 0) + 1)}
+        lines = dict(enumerate(source.splitlines(), 1))
+        apart = documented | imported
+        code = sum(1 for i, line in lines.items() if line.strip() and i not in apart and line.strip()[0] != "#")
+        for i, value in enumerate((len(lines), code, len(documented), len(imported))):
+            total[i] += value
+    return total
+
+
+def python(tree: Path, code: str) -> str:
+    """What code prints in a process that imports the package of a tree."""
+    environment = os.environ | {"PYTHONPATH": str(tree), "COLUMNS": "90"}
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, env=environment, cwd=tree, stdout=subprocess.PIPE, text=True, check=True).stdout
+
+
+def options_of(tree: Path, module: str) -> dict[str, int]:
+    """How many options each command has."""
+    listed = python(tree, f"from {module} import COMMANDS; print(*COMMANDS)").split()
+    found = {}
+    for name in listed:
+        words = ["train", "--help", "all"] if name == "train" else [name, "--help"]
+        shown = python(
+            tree, f"import contextlib; from {module} import main\nwith contextlib.suppress(SystemExit): main({words})"
+        )
+        found[name] = len(set(re.findall(r"(?m)^\s+(?:-\w, )?(--[\w.]+)", shown)) - {"--help"})
+    return found
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = parser_of(__doc__)
+    parser.add_argument("trees", type=Path, nargs="+", help="checkouts")
+    trees = [tree.resolve() for tree in parser.parse_args().trees]
+    modules = [tomllib.loads((tree / "pyproject.toml").read_text())["project"]["scripts"]["rerank"] for tree in trees]
+    modules = [module.partition(":")[0] for module in modules]
+    rooms = sorted({path.parent.name for tree in trees for path in (tree / "rerank").glob("*/*.py")})
+    shown = ["lines", "code", "docstrings", "imports"]
+    head("", *(f"{what}, {tree.name}" for what in shown for tree in trees))
+    parts = {"loose files": "rerank/*.py"} | {f"`{room}`": f"rerank/{room}/**/*.py" for room in rooms}
+    parts |= {"**package**": "rerank/**/*.py", "**tests**": "tests/**/*.py", "**scripts**": "scripts/**/*.py"}
+    for part, pattern in parts.items():
+        counts = [count(tree.glob(pattern)) for tree in trees]
+        row(part, *(f"{one[i]:,}" if one[0] else "" for i in range(4) for one in counts))
+    print()
+    head("", *(tree.name for tree in trees))
+    row("names of `rerank`", *(python(tree, "import rerank; print(len(rerank.__all__))").strip() for tree in trees))
+    glossaries = [next(tree.glob("docs/**/glossary.md")).read_text(encoding="utf-8") for tree in trees]
+    row("words of the glossary", *(len(re.findall(r"(?m)^\| (?!word)", text)) for text in glossaries))
+    options = [options_of(tree, module) for tree, module in zip(trees, modules, strict=True)]
+    for name in dict.fromkeys(name for found in options for name in found):
+        row(f"options of `rerank {name}`", *(found.get(name, "") for found in options))
+    row("options", *(sum(found.values()) for found in options))
+    frames = [
+        python(tree, FRAMES.format(module=module)).split()[-2:] for tree, module in zip(trees, modules, strict=True)
+    ]
+    row("frames from `rerank train` to a relaxation", *(one[0] for one in frames))
+    row("frames from `rerank rerank` to the network", *(one[1] for one in frames))
+
+
+if __name__ == "__main__":
+    main()
