@@ -74,15 +74,7 @@ if TYPE_CHECKING:
     from rerank.models.vectors.list_mlp import ListMLP
     from rerank.models.vectors.mlp import MLP
     from rerank.models.vectors.xgboost import XGBoost
-    from rerank.relaxations import (
-        Approx,
-        FastSoftSort,
-        NeuralSort,
-        OptimalTransport,
-        SmoothI,
-        SoftSort,
-        TwinSigmoid,
-    )
+    from rerank.relaxations import Approx, FastSoftSort, NeuralSort, OptimalTransport, SmoothI, SoftSort, TwinSigmoid
     from rerank.retrieval.forms import as_run
     from rerank.retrieval.runs import read_run, write_run
     from rerank.tasks.average import average

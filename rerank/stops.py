@@ -94,9 +94,6 @@ def listening(command: bool = False) -> Iterator[None]:
 
     Only where Python's own handlers are in place, so that a program's handlers stay, and only in the main thread, as
     Python has it.
-
-    Args:
-        command: whether the whole process may end at a second signal.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

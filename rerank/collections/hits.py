@@ -30,7 +30,6 @@ class Hit(NamedTuple):
 
     Attributes:
         scores: what systems say of it, by column; a missing one is unknown.
-        grade: its judgment; None where there is none.
     """
 
     where: str

@@ -159,14 +159,7 @@ def find_ids(searcher: Any, ids: Sequence[str]) -> Any:
 
 
 def stored_text(contents: str | None, raw: str | None, chosen: ChosenFields, where: str) -> str:
-    """The text of a stored document.
-
-    Args:
-        contents: what was analysed, markup taken off by Anserini already; taken unless fields are chosen.
-        raw: the document as it came: JSON, or markup.
-        chosen: keys of the JSON or tags of the markup.
-        where: its place.
-    """
+    """The text of a stored document."""
     if contents is not None and chosen.fields is None:
         return contents
     if raw is None:

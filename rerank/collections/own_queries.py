@@ -58,10 +58,6 @@ class OwnQueries:
     >>> own = OwnQueries(Texts(texts, {"q": ""}))
     >>> [query.text for query in own.queries()], [document.text for document in own.documents()]
     (['How lists are sorted'], ['Timsort merges runs that are sorted.', 'One line.'])
-
-    Args:
-        kind: ``titles`` or ``first-sentences``.
-        count: take so many of them at the most, drawn by the hash of their documents' ids; None takes all.
     """
 
     def __init__(self, source: Collection, kind: str = "titles", count: int | None = None) -> None:

@@ -35,10 +35,7 @@ def retrieve(output: str, search: Search, bm25: bool = False, **options: Any) ->
 
 
 def lists(
-    folder: str,
-    measures: str | None = None,
-    html: str | None = None,
-    trained_on: list[str] | None = None,
+    folder: str, measures: str | None = None, html: str | None = None, trained_on: list[str] | None = None
 ) -> None:
     """Show what is in a lists folder, and the best it could reach.
 

@@ -25,9 +25,6 @@ def experiment(argv: Sequence[str]) -> int:
     """Compare methods over folds and seeds: train all, choose on validation, measure on test, make tables and figures.
 
     Resumes where it was interrupted. Keys of cells can be set by options too: ``--base.data.path=DIR``.
-
-    Returns:
-        The number of cells that failed.
     """
     parser = make_parser("experiment", experiment, PAGES["experiment"])
     add_config(parser)

@@ -9,7 +9,7 @@ PAGES = {
         examples=(
             "rerank demo                                   # a first table, after minutes",
             'rerank demo --ask "run a command and get its output"',
-        ),
+        )
     ),
     "retrieve": Page(
         examples=(
@@ -52,25 +52,20 @@ PAGES = {
         groups={"of lists": ("column",), "of a model": ("model", "formats", "depth", "force")},
     ),
     "auto": Page(
-        examples=(
-            "rerank auto --train lists/train --test lists/test --hours 2 \\",
-            "    --output ladders/mine",
-        ),
+        examples=("rerank auto --train lists/train --test lists/test --hours 2 \\", "    --output ladders/mine")
     ),
     "compare": Page(
         examples=(
             "rerank compare --lists lists/validation --models runs/a/best runs/b/best \\",
             "    --depths 10 50 --budget-ms 100",
-        ),
+        )
     ),
-    "calibrate": Page(
-        examples=("rerank calibrate --model runs/x/best --lists lists/validation",),
-    ),
+    "calibrate": Page(examples=("rerank calibrate --model runs/x/best --lists lists/validation",)),
     "average": Page(
         examples=(
             "rerank average --models runs/a/best runs/b/best --lists lists/validation \\",
             "    --output runs/mean",
-        ),
+        )
     ),
     "rerank": Page(
         examples=(
@@ -101,11 +96,9 @@ PAGES = {
         examples=(
             "rerank experiment --config experiment.yaml --dry_run",
             "rerank experiment --config experiment.yaml --html report.html",
-        ),
+        )
     ),
-    "pool": Page(
-        examples=("rerank pool --experiments experiments/a experiments/b --output pooled",),
-    ),
+    "pool": Page(examples=("rerank pool --experiments experiments/a experiments/b --output pooled",)),
     "verify": Page(plain="path", examples=("rerank verify runs/x",)),
     "losses": Page(plain="name", examples=("rerank losses", "rerank losses LambdaLoss")),
 }

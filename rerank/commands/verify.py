@@ -17,11 +17,7 @@ log = logging.getLogger("rerank")
 
 
 def verify(path: str | Path) -> list[str]:
-    """Check all runs, checkpoints, trained models and lists in a folder, such as an experiment's.
-
-    Returns:
-        A line for each folder that was checked; all of them are whole.
-    """
+    """Check all runs, checkpoints, trained models and lists in a folder, such as an experiment's."""
     root = Path(path)
     if not root.is_dir():
         raise NotFoundError(f"{root}: no such folder")

@@ -62,11 +62,7 @@ def shown_difference(difference: float, interval: Sequence[float] | None) -> str
 
 
 def beside(
-    ours: np.ndarray,
-    first: np.ndarray,
-    measure: str,
-    against: str = "first stage",
-    folds: np.ndarray | None = None,
+    ours: np.ndarray, first: np.ndarray, measure: str, against: str = "first stage", folds: np.ndarray | None = None
 ) -> Beside | None:
     """Compare values per query; None where the two share no query that has a value.
 

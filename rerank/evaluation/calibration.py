@@ -37,7 +37,6 @@ class Quality:
     """How far probabilities are from what is so, a mean over candidates.
 
     Attributes:
-        log_loss: minus the logarithm of the probability of what is so.
         ece: of ten bins of equal width the difference between mean probability and share of relevant ones, weighted by
             their candidates.
     """
@@ -88,7 +87,6 @@ class Found:
     Attributes:
         precision: the share of relevant ones among what is above; None where nothing is.
         low: where its 95 % interval begins, by a bootstrap over queries; None with fewer than two of them.
-        recall: the share of all relevant candidates that is above.
     """
 
     precision: float | None

@@ -43,9 +43,7 @@ class Crossed:
         interval: its confidence interval. NaN, like what follows, where nothing varies or there is one query: that is
             no knowledge of the variance.
         p: the two-sided p-value that belongs to the interval: the one of level ``1 - p`` ends at 0.
-        freedom: Satterthwaite's degrees of freedom of that error.
         seeds: how many seeds; 1 where the seeds make no difference or there is only one.
-        folds: how many folds, each with trainings of its own.
         training: variance of the mean difference over trainings of one fold; NaN where one seed cannot tell it.
     """
 

@@ -52,15 +52,11 @@ class Overview:
     """What there is to know about lists.
 
     Attributes:
-        systems: the systems, that which orders the lists first.
-        features: columns of many numbers, and how many those are.
-        depth: smallest, median and largest number of candidates.
         overlap: ``[S, S]`` share of the row's top candidates that are among the column's; NaN where it has none.
         alone: values of each system, and of the best possible order of all candidates; empty where nothing is judged.
         missed: the share of the relevant documents that are not candidates, a mean over the queries that have some; NaN
             where none has.
         tops: depth of reranking, recall there, and the main measure of the best possible order of that many.
-        runs: rankings of each system, where they were asked for.
         shared: by the lists that models were trained on, what these share with them: what, how many here, how many
             there.
     """

@@ -19,7 +19,6 @@ class Part:
     """A run in one measure, over the queries of one part.
 
     Attributes:
-        interval: its bootstrap confidence interval over queries.
         difference: mean difference from the baseline; NaN without one.
     """
 

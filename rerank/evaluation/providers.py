@@ -51,7 +51,7 @@ class _GradedAP(names.Measure):
     PRETTY_NAME = "Average Precision over ideal grades"
     SHORT_DESC = "Sum of precisions at relevant documents over the sum of the largest grades."
     SUPPORTED_PARAMS = {  # noqa: RUF012
-        "cutoff": names.ParamInfo(dtype=int, required=False, desc="ranking cutoff threshold"),
+        "cutoff": names.ParamInfo(dtype=int, required=False, desc="ranking cutoff threshold")
     }
 
 
@@ -124,7 +124,7 @@ class ExponentialGain(Provider):
 
     NAME = "rerank_exponential_gain"
     SUPPORTED_MEASURES = [  # noqa: RUF012
-        names._nDCG(cutoff=Anything(), dcg=Choices("exp-log2"), gains=Choices(NOT_PROVIDED), judged_only=Anything()),
+        names._nDCG(cutoff=Anything(), dcg=Choices("exp-log2"), gains=Choices(NOT_PROVIDED), judged_only=Anything())
     ]
 
     def _evaluator(self, measures: Iterable[names.Measure], qrels: Any) -> Evaluator:

@@ -245,15 +245,7 @@ def means(comparison: Comparison, unjudged: bool) -> HeaderAndRows:
 def differences(comparison: Comparison) -> HeaderAndRows:
     """Header and rows: a run and measure a row; p-values after the correction."""
     tests = [f"p ({test})" for test in comparison.tests]
-    header = [
-        "run",
-        "measure",
-        "difference",
-        f"{LEVEL:.0%} interval",
-        "Cohen's d",
-        "wins/ties/losses",
-        *tests,
-    ]
+    header = ["run", "measure", "difference", f"{LEVEL:.0%} interval", "Cohen's d", "wins/ties/losses", *tests]
     rows = []
     for (name, measure), found in comparison.differences.items():
         shown = [name, measure, number(found.mean, "+"), interval(found.interval)]

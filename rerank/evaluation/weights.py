@@ -20,11 +20,7 @@ ROUNDS = 10
 
 
 def tune_weight(
-    run: Run,
-    first_stage: Run,
-    qrels: Qrels,
-    measure: str | Measure,
-    grid: Sequence[float] = GRID,
+    run: Run, first_stage: Run, qrels: Qrels, measure: str | Measure, grid: Sequence[float] = GRID
 ) -> tuple[float, list[tuple[float, float]]]:
     """The weight with the best mean, and ``(weight, mean)`` for all of the grid; of equal ones the first.
 

@@ -37,8 +37,6 @@ class Reply(TypedDict, total=False):
     """What comes of a job.
 
     Attributes:
-        error: why it failed; missing where it did not.
-        stopped: how far it was when it stopped because that was asked.
         died: whether the process or the machine ended, through no fault of the job that can be told.
     """
 
@@ -49,11 +47,7 @@ class Reply(TypedDict, total=False):
 
 
 class Process:
-    """A process of :mod:`rerank.experiments.worker` on this machine, started at its first job.
-
-    Args:
-        folder: its working directory, which an actor of Ray has to be told; None for ours.
-    """
+    """A process of :mod:`rerank.experiments.worker` on this machine, started at its first job."""
 
     lost = False
 

@@ -36,7 +36,6 @@ class KeptFile:
     """A file that is kept.
 
     Attributes:
-        fold: its fold as text; None without folds.
         validation: of ``measures.json``, the value that validation chooses by; None elsewhere.
     """
 
@@ -113,14 +112,7 @@ def read_kept(path: str | Path) -> tuple[list[KeptFile], list[Key]]:
 
 
 def update_kept(path: str | Path, files: Sequence[KeptFile], planned: Iterable[Key], through: bool) -> None:
-    """Write kept files, beside those of other parts of the experiment (other seeds, other methods) that are there.
-
-    Args:
-        path: a file of kept files that may not exist.
-        files: the files to keep.
-        planned: what this part of the experiment plans.
-        through: whether ``files`` is all of it, so that what ``path`` has of it is replaced.
-    """
+    """Write kept files, beside those of other parts of the experiment (other seeds, other methods) that are there."""
     before, lacking = read_kept(path) if Path(path).is_file() else ([], [])
     planned = set(planned)
     replaced = {file.key for file in files} | (planned if through else set())
@@ -133,9 +125,6 @@ def restore(path: str | Path, output: Path) -> int:
 
     A cell whose training was interrupted there is left as it is, and resumes: beside measures of a finished training,
     its best model so far would pass for the one that was measured.
-
-    Returns:
-        How many files were written.
     """
     cells: dict[Path, list[KeptFile]] = {}
     for file in read_kept(path)[0]:

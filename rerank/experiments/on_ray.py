@@ -33,11 +33,7 @@ TAKEN_ALONG = ("HF_ENDPOINT", "HF_HOME", "HF_HUB_CACHE", "HF_HUB_OFFLINE", "HF_T
 
 
 class Seen(NamedTuple):
-    """What a machine sees of ours.
-
-    Attributes:
-        nonce: what it reads in our file; None where there is none.
-    """
+    """What a machine sees of ours."""
 
     nonce: str | None
     folder: bool
@@ -116,7 +112,6 @@ class Answer(NamedTuple):
     """What a machine answered.
 
     Attributes:
-        problem: why it is left out; empty where it is not.
         ours: whether that is for the user to mend, and no failure of the machine.
     """
 

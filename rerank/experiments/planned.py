@@ -38,9 +38,7 @@ class PlannedComparison:
         row: its name; of a group ``best of NAME``.
         methods: the two rows compared: of groups, those that validation chose.
         found: the difference over seeds and queries; None where one of the two did not come out.
-        counts: queries in which the row is better, equal, worse.
         p: the p-value of the test; NaN where it has nothing to go by, or nothing came out.
-        corrected: the same after the correction over all that was planned.
         error: standard error that the test has, over queries alone where it treats the seeds as fixed.
         equivalent: p-value of the test that the difference is not within the margin, likewise corrected.
     """

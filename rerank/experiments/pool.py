@@ -59,7 +59,6 @@ class Pooled:
 
     Attributes:
         parts: the comparison on each collection that has both, and where they differ more on some queries than others.
-        total: all of them together; None where there is none.
         other: the same with Paule and Mandel's variance between collections; None with a single collection.
         borrowed: standard deviation over trainings that collections with one seed have from the others; NaN where none
             lacks one, or none has one to lend.

@@ -35,9 +35,6 @@ class UntrainedRows:
 
         Lists of feature vectors have no first stage, hence no rows. Where methods rerank different lists, the row of
         the first stage has those of the first method.
-
-        Returns:
-            The first stage by fold, and the mixed methods by fold and seed.
         """
         alone: Outcomes = {}
         mixed: Outcomes = {}

@@ -29,8 +29,6 @@ class Value:
         error: standard error over folds, or over seeds where there is one fold; NaN for a single number.
         interval: half-width of the 95 % interval of that mean by Student's t; NaN for a single number.
         p: p-value of the paired test against the baseline, or the best of the column; NaN where there is none.
-        corrected: the same after the correction over the whole table.
-        published: what others found; None where nothing is given.
     """
 
     mean: float
@@ -75,9 +73,7 @@ class Summary:
 
     Attributes:
         against: the method that each measure's p-values are against, by measure; None where there is none.
-        comparisons: the number of p-values that were corrected for.
         compared: the planned comparisons, in every measure; none where each measure is tested against its best row.
-        folds: the fold of each query of the rows that are whole.
         finds: by measure, the smallest difference that each comparison would have found.
         versions: the versions of each package of which the trainings had several.
     """
@@ -145,11 +141,7 @@ def summarise(config: ExperimentConfig, outcomes: Mapping[Group, Outcome]) -> Su
         method: replace(
             row,
             values={
-                name: replace(
-                    value,
-                    p=p.get((method, name), NONE)[0],
-                    corrected=p.get((method, name), NONE)[1],
-                )
+                name: replace(value, p=p.get((method, name), NONE)[0], corrected=p.get((method, name), NONE)[1])
                 for name, value in row.values.items()
             },
         )
@@ -246,11 +238,7 @@ def _reference(
 
 
 def _row(
-    config: ExperimentConfig,
-    method: str,
-    names: list[str],
-    tested: Sequence[str],
-    outcomes: Mapping[Group, Outcome],
+    config: ExperimentConfig, method: str, names: list[str], tested: Sequence[str], outcomes: Mapping[Group, Outcome]
 ) -> Row:
     folds = folds_of(config)
     tables = {

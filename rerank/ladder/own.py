@@ -34,12 +34,6 @@ def own_lists(train: Lists, others: Collection[str], folder: Path) -> Lists:
 
     Of a query's candidates, BM25's, one alone is relevant: the document that it was taken from. Queries by which BM25
     does not find it say little of it, and are left out.
-
-    Args:
-        train: the training lists, of whose documents nothing but the texts is used.
-        others: texts of queries that must not be trained on, as `Lists.query_keys` has them; how many were left out
-            stands in the manifest.
-        folder: where the lists shall be, unless they are there.
     """
     index = folder.with_name(f"{folder.name}-index")
     try:

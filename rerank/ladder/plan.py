@@ -68,7 +68,6 @@ class Plan:
             that are kept back, ``validation`` has training queries, for the rungs that no judgment trains.
         models: names of models with what they are: ``head`` (scores already), ``embedding``, ``encoder`` (neither),
             ``trees`` or ``network`` (of feature vectors).
-        hours: the time there is; None for as long as it takes.
     """
 
     lists: Mapping[str, Lists]

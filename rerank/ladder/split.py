@@ -35,7 +35,6 @@ class Blend:
 
     Attributes:
         model: a model's name, or its folder within the ladder's; None for columns alone.
-        by: what of columns is summed: z, or reciprocal ranks.
     """
 
     model: str | None = None

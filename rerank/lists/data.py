@@ -153,9 +153,6 @@ def keep_back(train: Lists, share: float, seed: int, grouping: Grouping = "auto"
 
     Whatever is in the group of a query that is kept back is not trained on, either: where it has judgments, it is kept
     back, too, so the share may come out larger, by less than a group.
-
-    Returns:
-        Both; all and None where no query has a judgment.
     """
     has_judgments = train.judged
     judged = np.flatnonzero(has_judgments)

@@ -44,17 +44,7 @@ def lists_of_hits(
     order: str | None = None,
     replace: bool = False,
 ) -> Lists:
-    """Store lists of hits, with their texts, labels, and a column for every number of a hit.
-
-    Args:
-        source: where the lists come from. Where it was given the queries (`HitsCollection.ask`), others' lists are left
-            out, and queries without hits have empty lists, at the end.
-        folder: the folder to make; it appears whole or not at all.
-        depth: candidates kept per query, the best by the column that orders the lists.
-        qrels: judgments; None takes the hits' grades, where there are any.
-        order: the column that orders the lists; None takes ``score`` where the first hit has it, or its first number.
-        replace: whether existing lists give way; anything else in their place is refused.
-    """
+    """Store lists of hits, with their texts, labels, and a column for every number of a hit."""
     with new_lists(folder, replace) as temporary, _Collected(temporary, depth, qrels, order) as collected:
         known = None if source.asked is None else {query.id for query in source.asked}
         left_out = 0

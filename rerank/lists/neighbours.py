@@ -75,9 +75,6 @@ def query_groups(lists: Lists, grouping: Grouping, largest: int) -> tuple[Array,
 def grouped(count: int, links: Iterable[tuple[int, int]], largest: int | None = None) -> Array | None:
     """The groups that links make of so many things, ``[count]``: of each the first thing that it is linked to.
 
-    Returns:
-        The groups; None as soon as one is too large.
-
     >>> grouped(4, [(1, 3)])
     array([0, 1, 2, 1])
     """

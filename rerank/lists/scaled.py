@@ -51,9 +51,6 @@ def z_scores(values: Array, offsets: Array, added: Array, depth: int) -> Array:
         offsets: ``[Q + 1]`` where each list starts, and the last ends.
         added: ``[T]`` whether a candidate was added for training; it counts for nobody but itself.
         depth: candidates of a list whose mean and deviation count.
-
-    Returns:
-        ``[T]`` float32.
     """
     offsets = offsets[np.flatnonzero(np.diff(offsets, prepend=-1))]  # without empty lists
     starts, lists = offsets[:-1], len(offsets) - 1

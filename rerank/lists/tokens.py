@@ -162,11 +162,7 @@ NOTHING: Around = ("", ""), ("", "")
 
 
 def tokenise(
-    store: Store,
-    tokenizer: PreTrainedTokenizerBase,
-    query_length: int,
-    document_length: int,
-    around: Around = NOTHING,
+    store: Store, tokenizer: PreTrainedTokenizerBase, query_length: int, document_length: int, around: Around = NOTHING
 ) -> Tokens:
     """The tokens of all texts of a store, from its cache where they are there.
 

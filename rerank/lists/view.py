@@ -38,7 +38,7 @@ class Lists:
     >>> lists
     Lists('data frame': 2 queries (2 judged), 4 candidates; columns bm25)
     >>> lists.top(1).column("bm25").tolist(), lists.select([1]).query_texts
-    ([2.5, 2.0], ['heat'])
+    ([3.0, 2.0], ['heat'])
 
     Attributes:
         store: what the lists are a view of.

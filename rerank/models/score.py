@@ -65,9 +65,6 @@ def score_candidates(
         precision: arithmetic of the encoder.
         progress: title of a progress bar; None shows none.
 
-    Returns:
-        ``[n]`` float32, in the order given.
-
     Raises:
         Stopped: a signal came during a training, which can resume from its checkpoint.
     """

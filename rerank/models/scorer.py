@@ -43,9 +43,6 @@ class Scorer(Model, nn.Module):
         """Choose the faster among kernels that give the same numbers, for the device that holds the model.
 
         Scoring calls it if nobody has.
-
-        Returns:
-            What was chosen; None for a model that has nothing to choose.
         """
         return None
 
@@ -73,12 +70,7 @@ class Scorer(Model, nn.Module):
             return score_lists(self, self.inputs(lists), lists, budget=budget)
 
     def joined(self, scores: Tensor, beside: Tensor) -> Tensor:
-        """The final scores, from those of all chunks; called if its inputs have something ``beside``.
-
-        Args:
-            scores: ``[n]`` what :meth:`score` gave, chunks joined.
-            beside: ``[n, ...]`` what the inputs have of the same candidates.
-        """
+        """The final scores, from those of all chunks; called if its inputs have something ``beside``."""
         raise NotImplementedError(f"{type(self).__name__}: its inputs have something beside, which it does not add")
 
     def logged(self) -> dict[str, Any]:

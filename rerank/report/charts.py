@@ -97,7 +97,6 @@ class Chart:
     """A line chart.
 
     Args:
-        series: the lines; points that are no finite numbers are left out.
         y_range: lowest and highest value of the vertical axis; None takes those of the lines.
     """
 

@@ -57,7 +57,6 @@ class Report:
 
     Attributes:
         values: values per query, by run; what the difference plots are drawn from.
-        baseline: the run that the others are compared with at first.
         runs: rankings by run, under the same names; without them there are no rankings and no precision-recall curves.
     """
 

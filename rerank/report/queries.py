@@ -39,11 +39,7 @@ def relevant_from(measures: Sequence[Measure]) -> list[int]:
 
 
 def query_data(
-    tables: Mapping[str, PerQuery],
-    baseline: str,
-    runs: Mapping[str, Run],
-    qrels: Qrels | None,
-    lists: Sequence[Lists],
+    tables: Mapping[str, PerQuery], baseline: str, runs: Mapping[str, Run], qrels: Qrels | None, lists: Sequence[Lists]
 ) -> dict[str, Any]:
     """What the page's script reads.
 

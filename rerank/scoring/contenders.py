@@ -35,7 +35,6 @@ class Contender(ABC):
 
     Attributes:
         parameters: of its networks; None where there are none, or nobody says.
-        size: bytes on disk; None where it has no files here.
         peak: gives the most memory in bytes that was needed since it was opened; None where nothing tells.
         trained_on: how many of the queries it was trained on; None where it does not say.
     """

@@ -40,15 +40,6 @@ def score_shared(
 ) -> Array:
     """Scores of every candidate, ``[T]`` float32, in every process.
 
-    Args:
-        model: what scores, on the device of this process.
-        lists: the lists.
-        precision: arithmetic of the encoder.
-        budget: padded tokens (documents, for feature vectors) per forward pass; None takes the model's own.
-        inputs: what the model made of the lists, where that is known.
-        progress: what is scored, in words.
-        parts: where scores are kept, so that a stopped scoring resumes; without them processes share the lists.
-
     Raises:
         Stopped: a signal came to one of the processes of a training; all of them stop.
     """

@@ -21,7 +21,6 @@ class Question:
     """A query and its documents, as far as a model reads them.
 
     Attributes:
-        texts: the documents' texts, or as many empty ones.
         columns: numbers of each column that is mixed in or started from, ``[n]``; NaN where there is none.
         features: ``[n, F]`` for a model of feature vectors, in the order in which it reads them.
     """

@@ -28,8 +28,6 @@ class Ranker:
     """A trained ranker that is ready to score.
 
     Attributes:
-        columns: the columns of which a document has a number, or null.
-        cosines: those that are computed where no document has one.
         features: names of the numbers that a model of feature vectors reads, by the columns that they belong to.
     """
 

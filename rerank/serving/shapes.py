@@ -21,8 +21,6 @@ class Asked:
     """A request.
 
     Attributes:
-        model: the ranker's name; None where there is no need for one.
-        top_n: how many are returned; None for all.
         with_documents: whether their texts (objects, where they came as such) are returned, too.
         tei: whether the body is that of text-embeddings-inference, and so the answer.
     """

@@ -77,13 +77,7 @@ def assign(settings: Settings, key: str, value: Any) -> None:
 
 
 def merged(base: Settings, over: Mapping[str, Any], names: Sequence[str] = ()) -> Settings:
-    """A copy of ``base`` with other values: mappings key by key, but one with ``class_path`` as a whole.
-
-    Args:
-        base: what to start from.
-        over: the values that win; their keys may be dotted.
-        names: keys at the top below which no key is dotted.
-    """
+    """A copy of ``base`` with other values: mappings key by key, but one with ``class_path`` as a whole."""
     result: Settings = _copy(base)
     for way, value in _leaves(over, names):
         _put(result, way, value)

@@ -76,9 +76,6 @@ def write_sealed(path: str | Path, content: Mapping[str, Any]) -> str:
     """Write a JSON object with its own hash as the last key, ``sha256``.
 
     It is the SHA-256 of the file's bytes with zeros in the place of the hash, so that every flipped bit shows.
-
-    Returns:
-        The hash.
     """
     text, seal = sealed_text(content)
     with atomic_write(path) as file:
@@ -120,11 +117,7 @@ def read_sealed(path: str | Path) -> dict[str, Any]:
 
 
 def seal(path: str | Path) -> str:
-    """Seal an Arrow stream, in place: the writer put 64 zeros under ``sha256`` into the metadata of the schema.
-
-    Returns:
-        The hash: that of the file with the zeros.
-    """
+    """Seal an Arrow stream, in place: the writer put 64 zeros under ``sha256`` into the metadata of the schema."""
     path = Path(path)
     place, _ = _seal_of(path)
     value = _hash_with_zeros(path, place)
@@ -135,11 +128,7 @@ def seal(path: str | Path) -> str:
 
 
 def check_seal(path: str | Path, remembered: bool = True) -> str:
-    """Refuse an Arrow stream whose seal is missing or does not fit.
-
-    Returns:
-        The hash in the seal.
-    """
+    """Refuse an Arrow stream whose seal is missing or does not fit."""
     return _remembered(Path(path), "seal", _checked_seal, remembered)
 
 

@@ -24,11 +24,7 @@ HEADING = "Calibration"
 
 @dataclass(frozen=True)
 class Measured:
-    """How good probabilities are on some lists.
-
-    Attributes:
-        before: the quality of the sigmoid of the scores as they were.
-    """
+    """How good probabilities are on some lists."""
 
     lists: str
     queries: int

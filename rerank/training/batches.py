@@ -20,7 +20,6 @@ class ListSample:
 
     Attributes:
         rows: positions of the chosen candidates in the lists' flat arrays, ``[n]``.
-        seed: seed of the loss's random choices for this list.
     """
 
     query: int

@@ -33,8 +33,6 @@ class State:
 
     Attributes:
         best: value of the monitor for the best epoch; None before the first validation.
-        lists: lists that could teach something in it, by their targets.
-        metrics_lines: lines of metrics.jsonl that belong to the steps completed.
     """
 
     epoch: int = 0

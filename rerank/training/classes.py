@@ -11,11 +11,7 @@ from pathlib import Path
 from rerank import losses, relaxations
 from rerank.models.load import MODELS, NORMALISERS
 
-DATA = {
-    "ListsData": "rerank.lists.data",
-    "FoldsData": "rerank.lists.folds",
-    "LetorData": "rerank.features.letor",
-}
+DATA = {"ListsData": "rerank.lists.data", "FoldsData": "rerank.lists.folds", "LetorData": "rerank.features.letor"}
 SAMPLERS = dict.fromkeys(("Full", "Random", "PositivesNegatives", "Pairs"), "rerank.lists.sampling")
 
 

@@ -50,10 +50,7 @@ REPORTED = ("validation", "test", "with_first_stage")
 BESIDES = (BESIDE, BASELINE, START, RANKER)
 """What a model is compared with."""
 
-IN_WORDS = {
-    "test seen": "test, a relevant document seen in training",
-    "test unseen": "test, none seen in training",
-}
+IN_WORDS = {"test seen": "test, a relevant document seen in training", "test unseen": "test, none seen in training"}
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,6 @@ class PieceLoss:
     Attributes:
         numbers: after a call the loss, the lowest and the highest score, ``[3]``.
         dead: after the backward pass how many lists had no gradient (:data:`DEAD`).
-        chunked: the passes through the model that gave the scores.
     """
 
     chunked: Chunked
@@ -97,10 +96,6 @@ class PieceLoss:
 
 def alike(lengths: Array, elements: int | None = None) -> list[Array]:
     """Cut a batch into lists of similar length, for the loss.
-
-    Args:
-        lengths: ``[n]`` documents of every list.
-        elements: padded scores up to which they stay together; None for :data:`ELEMENTS`.
 
     Returns:
         Positions into ``lengths``, each in one part. What is padded stays below about two fifths of a part, or of

@@ -84,7 +84,6 @@ class Gradients:
     nothing, but for batch norm, which is over the documents of a chunk.
 
     Attributes:
-        limits: what memory and fp16 allow; lowered here.
         micro_batch_size: lists whose loss is taken at once. None for as many as fit the token budget, at least one,
             where their graph is kept, and for all of them where it is not.
         gradient: how the gradient of a micro-batch is taken (:func:`~rerank.training.gradient.backpropagate`);
@@ -115,11 +114,7 @@ class Gradients:
         self._pieces: list[PieceLoss] = []
 
     def accumulate(
-        self,
-        groups: list[ListSample],
-        step: int,
-        progress: float = 0.0,
-        moved: Callable[[float], object] | None = None,
+        self, groups: list[ListSample], step: int, progress: float = 0.0, moved: Callable[[float], object] | None = None
     ) -> Step:
         """Leave the batch's gradient in the parameters, the same in every process; none where nothing can be learned.
 

@@ -83,17 +83,6 @@ def finish(
     reads the first stage itself: mixed once more, such models change little or lose.
 
     Of a model that starts from columns its text part is measured by itself, too: that is what other libraries load.
-
-    Args:
-        folder: the run folder; ``measures.json`` and what the best model's contract and card say are written there.
-        splits: the lists.
-        model: the best model.
-        config: whether the test lists are looked at, and by which measures.
-        main: whether this process writes.
-        validated: the model's scores of the validation lists, where they are known.
-
-    Returns:
-        What ``measures.json`` holds.
     """
     scores: dict[str, Array] = {} if validated is None else {"validation": validated}
     by_model = scores_by(model, config.precision, config.token_budget)

@@ -27,7 +27,6 @@ class Line:
 
     Attributes:
         x: values of the key on the horizontal axis, at which every fold and seed came out.
-        mean: validation means over folds (of means over seeds).
         width: what the experiment's ``spread`` says, for each mean; NaN for a single number.
     """
 

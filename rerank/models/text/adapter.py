@@ -43,11 +43,7 @@ class LoRA:
 
 
 def adapted(network: Any, lora: LoRA, kind: str) -> Any:
-    """Put fresh adapters into a network; all else of it stays as it is, but a classifier's head.
-
-    Returns:
-        peft's model around the network.
-    """
+    """Put fresh adapters into a network; all else of it stays as it is, but a classifier's head."""
     peft = _peft()
     config = peft.LoraConfig(
         task_type=peft.TaskType[kind],

@@ -22,13 +22,7 @@ PAIRS = 1 << 15
 
 
 def cosines(lists: Lists, encoder: Embedder, folder: Path | None = None) -> Array:
-    r"""The cosine :math:`u_q \cdot v_d` of every candidate, ``[T]`` float32; each distinct document is encoded once.
-
-    Args:
-        lists: lists of texts.
-        encoder: the embedding model.
-        folder: where the documents' vectors are kept, so that a killed call goes on; None keeps none.
-    """
+    r"""The cosine :math:`u_q \cdot v_d` of every candidate, ``[T]`` float32; each distinct document is encoded once."""
     if folder is None:
         with tempfile.TemporaryDirectory(prefix="rerank-") as temporary:
             return cosines(lists, encoder, Path(temporary))

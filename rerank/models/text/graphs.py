@@ -56,11 +56,7 @@ def with_origins(kinds: Iterable[str]) -> list[str]:
 
 
 def write_graph(kind: str, folder: Path, batch: Mapping[str, Tensor]) -> Path:
-    """Write a model's network in a format, from what it is made of.
-
-    Returns:
-        The file.
-    """
+    """Write a model's network in a format, from what it is made of."""
     path, origin = folder / FILES[kind], str(folder / FILES[MADE_FROM.get(kind, kind)])
     path.parent.mkdir(exist_ok=True)
     with _quietly(folder, kind):

@@ -79,7 +79,6 @@ class Loaded(NamedTuple):
 
     Attributes:
         network: scores rows of tokens as ``.logits``, ``[n, 1]``.
-        missing: names of the weights that the folder does not have.
         around: what stands around queries and documents, and joins their words.
     """
 

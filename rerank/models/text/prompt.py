@@ -38,8 +38,6 @@ class Prompt:
     Attributes:
         parts: text with the places ``{query}`` and ``{document}``, in this order, and ``{instruction}`` and ``{bos}``
             where the model has them. The tokenizer sees each part by itself, as the makers of a model do.
-        no: the token whose logit is taken off it; none where None.
-        instruction: what the model is told to look for; none where None.
         instructed: what stands in the place ``{instruction}`` where there is an instruction.
     """
 

@@ -45,7 +45,6 @@ class Start(nn.Module):
     Without columns it has no weights, and adds nothing.
 
     Args:
-        depth: candidates of a list whose mean and deviation make z.
         weight: ``w`` of all columns together before the first step; None where nobody says.
         saved: ``w`` of each column that was trained together with the text part, for the same z; None without.
     """

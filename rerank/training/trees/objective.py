@@ -34,13 +34,7 @@ class Objective:
     MQ2008 and OHSUMED, for five losses; the curvature would also cost a second gradient per tree.
 
     Args:
-        targets: what the training lists teach, by which losses.
         usable: positions of the lists from which something can be learned.
-        seed: decides the losses' random choices, anew for every tree.
-        trees: how many there will be at most, for weights that change.
-
-    Attributes:
-        dead: lists whose loss had no gradient on any score then.
     """
 
     def __init__(self, targets: Targets, usable: Array, seed: int, trees: int = 1) -> None:
