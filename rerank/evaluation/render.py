@@ -142,22 +142,10 @@ def latex_table(header: Sequence[str], rows: Sequence[Sequence[TableCell]], capt
         return rf"{shown}$^{{\mathrm{{{cell.marks}}}}}$" if cell.marks else shown
 
     lines = [" & ".join(map(_escaped, header)), *(" & ".join(map(show, row)) for row in rows)]
-    return "\n".join(
-        [
-            r"\begin{table}",
-            r"\centering",
-            rf"\caption{{{_escaped(caption)}}}",
-            rf"\begin{{tabular}}{{l{'r' * (len(header) - 1)}}}",
-            r"\toprule",
-            lines[0] + r" \\",
-            r"\midrule",
-            *(line + r" \\" for line in lines[1:]),
-            r"\bottomrule",
-            r"\end{tabular}",
-            r"\end{table}",
-            "",
-        ]
-    )
+    first, *others = (line + r" \\" for line in lines)
+    begin = [r"\begin{table}", r"\centering", rf"\caption{{{_escaped(caption)}}}"]
+    begin += [rf"\begin{{tabular}}{{l{'r' * (len(header) - 1)}}}", r"\toprule", first, r"\midrule"]
+    return "\n".join([*begin, *others, r"\bottomrule", r"\end{tabular}", r"\end{table}", ""])
 
 
 def caption(comparison: Comparison, marks: dict[AnyTest, str]) -> list[str]:

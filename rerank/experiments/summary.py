@@ -120,33 +120,19 @@ def summarise(config: ExperimentConfig, outcomes: Mapping[Group, Outcome]) -> Su
     count = len(compared) - (primary is not None)
     tested_pairs = compared
     if config.baseline is None:
-        best = [
-            one
-            for measure, other in against.items()
-            if other is not None
-            for one in compare_all(
-                values,
-                [(name, other, (name, other)) for name in rows if name != other],
-                [measure],
-                config.test,
-                "none",
-                folds=folds,
-            )
-        ]
+        best: list[PlannedComparison] = []
+        for measure, other in against.items():
+            if other is not None:
+                others = [(name, other, (name, other)) for name in rows if name != other]
+                best += compare_all(values, others, [measure], config.test, "none", folds=folds)
         tested_pairs = compared or best
         count = max(count, len(best))
         corrected = correct([one.p for one in best], config.correction, planned=count).tolist()
         p = {(one.row, one.measure): (one.p, after) for one, after in zip(best, corrected, strict=True)}
-    rows = {
-        method: replace(
-            row,
-            values={
-                name: replace(value, p=p.get((method, name), NONE)[0], corrected=p.get((method, name), NONE)[1])
-                for name, value in row.values.items()
-            },
-        )
-        for method, row in rows.items()
-    }
+    for method, row in rows.items():
+        for name, value in row.values.items():
+            own, after = p.get((method, name), NONE)
+            row.values[name] = replace(value, p=own, corrected=after)
     finds: dict[str, list[float]] = {}
     for one in tested_pairs:
         if not np.isnan(smallest := one.finds(count)):

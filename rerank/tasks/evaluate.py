@@ -71,16 +71,6 @@ def evaluate(
         return Lists.open(given) if isinstance(given, str | Path) and is_lists_folder(Path(given)) else given
 
     several = trained_on if isinstance(trained_on, list | tuple) else [] if trained_on is None else [trained_on]
-    return Table.of(
-        compare_runs(
-            opened(qrels),
-            runs,
-            measures,
-            baseline,
-            tests or TESTS,
-            correction,
-            empty,
-            progress=sys.stderr.isatty(),
-            trained_on=list(map(opened, several)),
-        )
-    )
+    trained = list(map(opened, several))
+    by, bars = tests or TESTS, sys.stderr.isatty()
+    return Table.of(compare_runs(opened(qrels), runs, measures, baseline, by, correction, empty, bars, trained))

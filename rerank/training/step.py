@@ -231,10 +231,7 @@ class Gradients:
             room = "any number" if self.limits.full_tokens is None else f"{self.limits.full_tokens}"
             log.info(
                 "gradient mode: %s (%d tokens in a micro-batch, %s fit with their graph: %s)",
-                mode,
-                tokens,
-                room,
-                self.why,
+                *(mode, tokens, room, self.why),
             )
         return mode
 

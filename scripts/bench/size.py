@@ -39,7 +39,8 @@ def own(frame):
     return names
 def watch(frame, event, _):
     file = frame.f_code.co_filename
-    if event == "call" and file.startswith(root + "/relaxations") and "relaxation" not in found:
+    kind = type(frame.f_locals.get("self"))
+    if event == "call" and kind.__module__.startswith("rerank.relaxations") and "relaxation" not in found:
         names = own(frame)
         if any(name == "accumulate" for _, name in names):
             found["relaxation"] = len(names)
