@@ -21,6 +21,15 @@ from pathlib import Path
 
 from common import head, parser_of, row
 
+HELP = """
+import contextlib
+from {module} import COMMANDS, main
+for name in COMMANDS:
+    print("\\f" + name)
+    with contextlib.suppress(SystemExit):
+        main([name, "--help", *(["all"] if name == "train" else [])])
+"""
+
 FRAMES = """
 import os, sys, tempfile
 import rerank
@@ -90,15 +99,9 @@ def python(tree: Path, code: str) -> str:
 
 def options_of(tree: Path, module: str) -> dict[str, int]:
     """How many options each command has."""
-    listed = python(tree, f"from {module} import COMMANDS; print(*COMMANDS)").split()
-    found = {}
-    for name in listed:
-        words = ["train", "--help", "all"] if name == "train" else [name, "--help"]
-        shown = python(
-            tree, f"import contextlib; from {module} import main\nwith contextlib.suppress(SystemExit): main({words})"
-        )
-        found[name] = len(set(re.findall(r"(?m)^\s+(?:-\w, )?(--[\w.]+)", shown)) - {"--help"})
-    return found
+    pages = python(tree, HELP.format(module=module)).split("\f")[1:]
+    shown = (page.partition("\n")[::2] for page in pages)
+    return {name: len(set(re.findall(r"(?m)^\s+(?:-\w, )?(--[\w.]+)", page)) - {"--help"}) for name, page in shown}
 
 
 def main() -> None:
@@ -109,18 +112,19 @@ def main() -> None:
     modules = [tomllib.loads((tree / "pyproject.toml").read_text())["project"]["scripts"]["rerank"] for tree in trees]
     modules = [module.partition(":")[0] for module in modules]
     rooms = sorted({path.parent.name for tree in trees for path in (tree / "rerank").glob("*/*.py")})
-    shown = ["lines", "code", "docstrings", "imports"]
-    head("", *(f"{what}, {tree.name}" for what in shown for tree in trees))
     parts = {"loose files": "rerank/*.py"} | {f"`{room}`": f"rerank/{room}/**/*.py" for room in rooms}
     parts |= {"**package**": "rerank/**/*.py", "**tests**": "tests/**/*.py", "**scripts**": "scripts/**/*.py"}
+    head("lines", *(tree.name for tree in trees))
     for part, pattern in parts.items():
-        counts = [count(tree.glob(pattern)) for tree in trees]
-        row(part, *(f"{one[i]:,}" if one[0] else "" for i in range(4) for one in counts))
+        row(part, *(f"{lines:,}" if (lines := count(tree.glob(pattern))[0]) else "" for tree in trees))
     print()
     head("", *(tree.name for tree in trees))
+    whole = [count(tree.glob("rerank/**/*.py")) for tree in trees]
+    for i, what in enumerate(("code", "docstrings", "imports"), 1):
+        row(f"lines of {what} in the package", *(f"{counts[i]:,}" for counts in whole))
     row("names of `rerank`", *(python(tree, "import rerank; print(len(rerank.__all__))").strip() for tree in trees))
-    glossaries = [next(tree.glob("docs/**/glossary.md")).read_text(encoding="utf-8") for tree in trees]
-    row("words of the glossary", *(len(re.findall(r"(?m)^\| (?!word)", text)) for text in glossaries))
+    words = [[path.read_text(encoding="utf-8") for path in tree.glob("docs/**/glossary.md")] for tree in trees]
+    row("words of the glossary", *(len(re.findall(r"(?m)^\| (?!word)", "".join(text))) for text in words))
     options = [options_of(tree, module) for tree, module in zip(trees, modules, strict=True)]
     for name in dict.fromkeys(name for found in options for name in found):
         row(f"options of `rerank {name}`", *(found.get(name, "") for found in options))
