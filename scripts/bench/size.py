@@ -101,7 +101,8 @@ def options_of(tree: Path, module: str) -> dict[str, int]:
     """How many options each command has."""
     pages = python(tree, HELP.format(module=module)).split("\f")[1:]
     shown = (page.partition("\n")[::2] for page in pages)
-    return {name: len(set(re.findall(r"(?m)^\s+(?:-\w, )?(--[\w.]+)", page)) - {"--help"}) for name, page in shown}
+    option = re.compile(r"(?m)^\s+(?:-\w, )?(--[\w.-]+|[A-Z]+(?= ?\.*$))")
+    return {name: len(set(option.findall(page)) - {"--help"}) for name, page in shown}
 
 
 def main() -> None:
