@@ -95,15 +95,13 @@ class ListsData(Data):
         else:
             found = [judged_lists(folder, UNJUDGED) for folder in folders]
         train = found[0] if len(found) == 1 else concat(found)
-        validation = None
-        if self.validation is not None:
-            validation = judged_lists(self.validation)
-        elif self.validation_share > 0:
+        validation = None if self.validation is None else judged_lists(self.validation)
+        test = None if self.test is None else judged_lists(self.test)
+        check_disjoint(train, {"validation": validation, "test": test})
+        if validation is None and self.validation_share > 0:
             train, validation = keep_back(train, self.validation_share, seed, self.groups)
             if validation is None:
                 log.warning("%s: no query has a judgment, so no epoch is chosen by validation", self.train)
-        test = None if self.test is None else judged_lists(self.test)
-        check_disjoint(train, {"validation": validation, "test": test})
         weights = None
         if self.weights is not None:
             ends = np.cumsum([part.store.queries.num_rows for part in found])
@@ -177,15 +175,35 @@ def keep_back(train: Lists, share: float, seed: int, grouping: Grouping = "auto"
 
 
 def check_disjoint(train: Lists, others: Mapping[str, Lists | None]) -> None:
-    """Refuse validation and test lists that share a query with the training lists."""
+    """Refuse validation and test lists that share a query with the lists before them.
+
+    Test lists are looked up among the training and the validation lists, so a share of the training queries is kept
+    back after this.
+
+    Args:
+        train: the training lists.
+        others: by name, validation before test; None where there are none.
+    """
+    before = {"training": train}
     for name, lists in others.items():
-        if lists is not None and (shared := set(train.query_ids) & set(lists.query_ids)):
+        if lists is None:
+            continue
+        where, ids = " or ".join(before), {id for one in before.values() for id in one.query_ids}
+        if shared := [i for i, id in enumerate(lists.query_ids) if id in ids]:
+            id = lists.query_ids[shared[0]]
+            example = f"{_short(lists.query_texts[shared[0]])!r} (id {id})" if lists.store.has_text else repr(id)
             raise UserError(
-                f"{len(shared)} queries are in both training and {name} lists, e.g. {min(shared)!r}; "
-                "measures on them would not mean anything"
+                f"{name}: {len(shared)} of {len(lists)} queries are in the {where} lists, too, such as {example}; "
+                "leave them out of one, as measures on them would not mean anything"
             )
-        if lists is not None and (alike := sorted(set(train.query_keys) & set(lists.query_keys))):
+        keys = {key for one in before.values() for key in one.query_keys}
+        if alike := [key for key in lists.query_keys if key in keys]:
             log.warning(
-                "%d queries of the %s lists have the text of a training query under another id, such as %r",
-                *(sum(key in set(alike) for key in lists.query_keys), name, alike[0]),
+                "%d queries of the %s lists have the text of a %s query under another id, such as %r",
+                *(len(alike), name, where, min(alike)),
             )
+        before[name] = lists
+
+
+def _short(text: str, most: int = 60) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"

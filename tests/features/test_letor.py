@@ -339,12 +339,26 @@ def test_files_may_have_a_common_beginning(tmp_path: Path) -> None:
         LetorData(str(tmp_path / "set2")).splits(0)
 
 
+@pytest.mark.parametrize("joined", [False, True])
+def test_test_queries_are_in_no_other_file(tmp_path: Path, joined: bool) -> None:
+    """Neither in the training file, whatever share of it is kept back, nor in the validation file."""
+    train, validation, test = (
+        "".join(f"{i % 2} qid:{i} 1:{i}\n" for i in r) for r in (range(8), [8, 9], [6, 7, 9, 10])
+    )
+    for vali, count in ((None, 2), (validation, 3)):
+        folder = fold(tmp_path / str(count), train, vali, test)
+        with pytest.raises(
+            UserError, match=rf"test: {count} of 4 queries are in the training .*lists, too, such as '6'"
+        ):
+            LetorData(str(folder), join_validation=joined, validation_share=0.5).splits(0)
+
+
 def test_what_cannot_be_asked_for(tmp_path: Path) -> None:
     fold(tmp_path / "Fold1", "1 qid:1 1:1\n", "1 qid:1 1:1\n", None)
     for arguments, said in (
         ({}, "data.fold: .* has folds; expected one of 1"),
         ({"fold": 6}, "no folder .*Fold6; expected one of 1"),
-        ({"fold": 1}, "1 queries are in both training and validation lists"),
+        ({"fold": 1}, "validation: 1 of 1 queries are in the training lists, too, such as .1.; leave them out"),
     ):
         with pytest.raises(UserError, match=said):
             LetorData(str(tmp_path), **arguments).splits(0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from pathlib import Path
 
 import pandas as pd
@@ -77,7 +78,8 @@ def test_folds_of_others_that_part_a_text_are_warned_of(tmp_path: Path, caplog: 
     questions(["a", "b", "a"]).save(tmp_path / "lists")
     (tmp_path / "folds.json").write_text('[["q0"], ["q1"], ["q2"]]')
     FoldsData(str(tmp_path / "lists"), 1, 3, assignment=str(tmp_path / "folds.json")).splits(1)  # q1 is trained on
-    assert "under another id" not in caplog.text
+    assert "queries of the validation lists" not in caplog.text
+    assert "1 queries of the test lists have the text of a training or validation query under another" in caplog.text
     FoldsData(str(tmp_path / "lists"), 2, 3, assignment=str(tmp_path / "folds.json")).splits(1)  # q0 validates
     assert "1 queries of the validation lists have the text of a training query under another id, such as 'a'" in (
         caplog.text
@@ -93,3 +95,33 @@ def test_what_is_left_out_is_said_once_a_folder(tmp_path: Path, caplog: pytest.L
             assert judged_lists(str(tmp_path / name)).query_ids == ["q0"]
     said = [line for line in caplog.messages if "have no judgments" in line]
     assert said == [f"{tmp_path / name}: 1 of 2 queries have no judgments and are left out" for name in ("one", "two")]
+
+
+@pytest.mark.parametrize("share", [0, 0.25, 0.5])
+@pytest.mark.parametrize("named", [False, True])
+def test_no_test_query_is_trained_or_validated_on(tmp_path: Path, share: float, named: bool) -> None:
+    """All of them are counted at once, whatever is kept back: by id and, under other ids, by text."""
+    texts = [f"how do I fix it, question {i}" for i in range(20)]
+    everything = questions(texts)
+    for name, rows in (("train", range(10)), ("validation", range(10, 15)), ("test", [*range(7, 12), 15, 16])):
+        everything.select([*rows]).save(tmp_path / name)
+    validation = str(tmp_path / "validation") if named else None
+    count, where = (5, "training or validation") if named else (3, "training")
+    data = {"train": str(tmp_path / "train"), "validation": validation, "validation_share": share}
+    with pytest.raises(UserError) as error:
+        ListsData(**data, test=str(tmp_path / "test")).splits(1)
+    assert re.match(
+        rf"test: {count} of 7 queries are in the {where} lists, too, such as 'how do I fix it, .*' \(id q7\); leave",
+        str(error.value),
+    )
+
+
+def test_validation_queries_that_are_named_count(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    everything = questions([f"text {i % 5}" for i in range(9)])  # q5 has the text of q0, and so on
+    for name, rows in (("train", [0, 1]), ("validation", [2, 3]), ("both", [2, 4]), ("alike", [5, 7, 4])):
+        everything.select(rows).save(tmp_path / name)
+    folders = {name: str(tmp_path / name) for name in ("train", "validation")}
+    with pytest.raises(UserError, match=r"test: 1 of 2 queries are in the training or validation lists, too"):
+        ListsData(**folders, test=str(tmp_path / "both")).splits(1)
+    ListsData(**folders, test=str(tmp_path / "alike")).splits(1)
+    assert "2 queries of the test lists have the text of a training or validation query under another" in caplog.text

@@ -632,7 +632,9 @@ def test_two_frames_without_ids_are_two_data_sets() -> None:
     check_disjoint(one, {"validation": other})
     assert concat([one, other]).query_texts == ["x", "y", "z"]
     same = Lists.from_dataframe({"query": ["y"], "text": ["u"], "grade": [1]})
-    with pytest.raises(UserError, match="1 queries are in both training and validation"):
+    with pytest.raises(
+        UserError, match=r"validation: 1 of 1 queries are in the training lists, too, such as 'y' \(id q"
+    ):
         check_disjoint(one, {"validation": same})
 
 

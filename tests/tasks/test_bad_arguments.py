@@ -79,7 +79,7 @@ CASES: dict[str, tuple[Callable[[Things], Any], str]] = {
     "test lists without judgments": (lambda t: t.train(test=t.unjudged), r"test: .* has no judgments"),
     "the training lists to validate on": (
         lambda t: t.train(validation=t.lists, output=t.folder / "same"),
-        r"queries are in both training and validation lists",
+        r"validation: 6 of 6 queries are in the training lists, too",
     ),
     "a frame to test on": (lambda t: t.train(test=t.frame), r"test: expected lists, .* not a DataFrame"),
     "a share below 0": (lambda t: t.train(validation=-0.1), r"validation: a share must be above 0 .*, not -0\.1"),
