@@ -148,7 +148,10 @@ class Ladder:
     def facts(self) -> list[str]:
         """What stands below the table."""
         queries = ", ".join(f"{count} {name}" for name, count in self.queries.items())
-        facts = [f"{self.monitor}; queries: {queries}; 95 % intervals over the {self.on} queries."]
+        facts = [
+            f"{self.monitor}; queries: {queries}; 95 % intervals: bootstrap over the {self.on} queries, "
+            "widened by Student's t."
+        ]
         facts += [f"{r.name}: {r.what}, {r.seconds:.0f} s{f'; {r.note}' if r.note else ''}" for r in self.rungs]
         facts += [f"{name}: left out, {why}" for name, why in self.left_out.items()]
         return [line for fact in [*facts, *self.notes] for line in textwrap.wrap(fact, WIDTH, subsequent_indent="  ")]

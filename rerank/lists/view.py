@@ -313,7 +313,8 @@ class Lists:
         Args:
             scores: ``[T]`` a score per candidate, ties in the order of the lists; or the name of a column, whose run
                 has the candidates that its system returned, ties as trec_eval breaks them (by descending id); None
-                for the order of the lists, of what the system that ordered them returned.
+                for the order of the lists, of what the system that ordered them returned; its ties are trec_eval's in
+                evaluation all the same.
 
         Raises:
             UserError: not one score per candidate, one that is not a number, or none where nothing ordered the lists.

@@ -55,7 +55,7 @@ def _write(lists: Lists, scores: Array, weight: float, output: str | Path) -> No
     judged = {query: grades for query, grades in (lists.qrels or {}).items() if grades}
     if lists.store.order is not None and judged:
         first = f"first stage {lists.store.order}"
-        log.info("%s: %s", output, beside_run(run, lists.run(), judged, "nDCG@10", first))
+        log.info("%s: %s", output, beside_run(run, lists.run(lists.store.order), judged, "nDCG@10", first))
 
 
 def mixed(lists: Lists, scores: Array, weight: float) -> Run:

@@ -90,7 +90,7 @@ def compare(
         ranker.open(opened)  # all of them, so that what cannot work is told before hours of scoring
         ranker.close()
     evaluator = Evaluator(judged, parsed)
-    start = evaluator(opened.run(), first)
+    start = evaluator(opened.run(first), first)
     rows: list[Reranked] = []
     sizes: list[Size] = []
     for ranker in rankers:

@@ -144,7 +144,7 @@ class Compared:
     def facts(self) -> list[str]:
         facts = [
             f"{self.lists}: {self.queries} queries; a ranker reorders the top of a list, the rest stays behind it. "
-            "95 % intervals over queries.",
+            "95 % intervals: bootstrap over queries, widened by Student's t, not corrected for their number.",
             f"Times: one query at a time, the median of {self.timed}, warm; {self.machine}. Memory: the most of the "
             "whole process meanwhile. A column's scores were there before, so it has neither.",
         ]

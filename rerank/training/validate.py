@@ -194,7 +194,7 @@ def measure_test(
     table = evaluate(run, lists.qrels, names, name="test")
     mixed: dict[str, float] = {}
     found: dict[str, Any] = {}
-    if lists.store.order is not None:
+    if (order := lists.store.order) is not None:
         found = compared("test", run, lists, config)
         if apart := _seen_apart(run, train, lists, config):
             found[BESIDE] |= apart
@@ -202,7 +202,8 @@ def measure_test(
             both = lists.run(ranker.mixed(lists, scores))
             mixed = evaluate(both, lists.qrels, names, name="test").mean
             if any(ranker.weights.values()):
-                found |= _beside(RANKER, "test", both, lists.run(), lists, config, f"first stage {lists.store.order}")
+                first = lists.run(order)
+                found |= _beside(RANKER, "test", both, first, lists, config, f"first stage {order}")
     found |= beside_start(folder, "test", table)
     with together():
         if main:
@@ -218,7 +219,7 @@ def compared(name: str, run: Run, lists: Lists, config: TrainConfig) -> dict[str
         By ``first_stage`` and ``baseline``, and by the name of the lists; empty for measures like NumRel.
     """
     order, model = lists.store.order, config.model
-    found = _beside(BESIDE, name, run, lists.run(), lists, config, f"first stage {order}")
+    found = _beside(BESIDE, name, run, lists.run(order), lists, config, f"first stage {order}")
     if isinstance(model, CrossEncoder) and model.start.columns not in ([], [order]):
         start, columns = lists.run(model.start_scores(lists)), " + ".join(model.start.columns)
         found |= _beside(BASELINE, name, run, start, lists, config, f"start {columns}")
@@ -278,8 +279,9 @@ def _seen_apart(run: Run, train: Lists, lists: Lists, config: TrainConfig) -> di
     if min(map(len, parts.values())) < ENOUGH:
         return {}
     judged = {name: {query: qrels[query] for query in qrels if query in part} for name, part in parts.items()}
-    against = f"first stage {lists.store.order}"
-    found = {name: beside_run(run, lists.run(), part, config.monitor, against) for name, part in judged.items()}
+    order = lists.store.order
+    first, against = lists.run(order), f"first stage {order}"
+    found = {name: beside_run(run, first, part, config.monitor, against) for name, part in judged.items()}
     return {name: asdict(part) for name, part in found.items() if part is not None}
 
 

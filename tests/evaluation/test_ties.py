@@ -7,9 +7,11 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import pytrec_eval
 
+import rerank
 from rerank.collections import read_qrels
 from rerank.commands.cli import main
 from rerank.evaluation.compare import compare_runs, ties_by_id
@@ -74,3 +76,39 @@ def test_the_report_ranks_ties_as_its_numbers_do(tied: tuple[str, str], tmp_path
         for number, _, ranks in shown["entries"]:
             id = found["documents"][number][0]
             assert ranks == [expected.get(id)], id
+
+
+def tied_lists() -> rerank.Lists:
+    """Thirty queries of six candidates; the first stage ranks two of them equal, the relevant one first in the rows."""
+    rows = [(f"q{q}", f"d{d}", f"text {d}", int(d == 1), 5.0 - max(d, 2)) for q in range(30) for d in range(6)]
+    return rerank.Lists.from_dataframe(
+        pd.DataFrame(rows, columns=["query_id", "doc_id", "text", "grade", "engine"]).assign(query=lambda t: t.query_id)
+    )
+
+
+def test_the_first_stage_has_one_value(tmp_path: Path) -> None:
+    """In what training, ``rerank compare`` and ``rerank evaluate`` print, and in trec_eval."""
+    lists = tied_lists()
+    ties = int((np.diff(lists.column("engine").reshape(30, 6)) == 0).sum())
+    run = rerank.train(
+        rerank.MLP(hidden=[2], columns=["engine"]),
+        lists.select(range(10)),
+        rerank.LambdaLoss(),
+        validation=lists.select(range(10, 20)),
+        test=lists.select(range(20, 30)),
+        output=tmp_path / "run",
+        epochs=1,
+        monitor="RR",
+    )
+    for split, part in (("validation", range(10, 20)), ("test", range(20, 30))):
+        judged = lists.select(part)
+        scores = {q: dict(ranked) for q, ranked in judged.run("engine").items()}
+        theirs = pytrec_eval.RelevanceEvaluator(judged.qrels, {"recip_rank"}).evaluate(scores)
+        expected = np.mean([values["recip_rank"] for values in theirs.values()])
+        assert run.beside[split]["first"] == pytest.approx(expected), split
+        for form in ("engine", judged.run()):
+            table = rerank.evaluate(judged, {"first": form}, measures="RR")
+            assert table.tables["first"].mean["RR"] == pytest.approx(expected)
+    table = rerank.evaluate(lists, {"ours": -lists.column("engine")}, measures="RR", baseline="engine")
+    assert f"engine: {ties} documents have the score of the one before; ties are broken by document id" in str(table)
+    assert "ours: " not in str(table), "a model's ties keep the order of the lists"

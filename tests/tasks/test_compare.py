@@ -169,6 +169,7 @@ def test_the_budget_decides(budget: float, says: str) -> None:
     if budget > 5:
         assert "no better than the first stage" in replace(found, rows=even).sentence
     assert replace(found, budget_ms=None).sentence == ""
+    assert "95 % intervals: bootstrap over queries, widened by Student's t" in found.facts()[0]
 
 
 def test_the_command_prints_and_writes_what_fits_a_screen(
