@@ -14,9 +14,11 @@ from rerank.collections.names import PREFIXES
 from rerank.errors import UserError, nearest
 from rerank.measures.names import MEASURES
 from rerank.models.load import MODELS, NORMALISERS
+from rerank.settings.help import screen
 from rerank.training.classes import docstrings, first_lines
 
-WIDTH = 110
+WIDTH = 90
+"""Characters that an entry may say of itself."""
 DIRECT = "A DirectMetric is a measure (`rerank measures`) made differentiable by one of these relaxations:"
 SUM = "Terms are a sum of losses, each with a target (the grades, or a column), a weight and a scaling:"
 
@@ -139,9 +141,12 @@ def _page(groups: Mapping[str, Mapping[str, str]], foot: str) -> str:
     width = max(len(name) for lines in groups.values() for name in lines)
     parts = []
     for head, lines in groups.items():
-        entries = [head] if head else []
+        entries = textwrap.wrap(head, screen())
         for name, text in lines.items():
             plain = re.sub(r":\w+:`([^`]*)`", r"\1", text).replace("``", "")
-            entries.append(f"  {name:<{width}}  {textwrap.shorten(plain, WIDTH - width - 4, placeholder=' …')}")
+            short = textwrap.shorten(plain, WIDTH, placeholder=" …")
+            entries += textwrap.wrap(
+                short, screen(), initial_indent=f"  {name:<{width}}  ", subsequent_indent=" " * (width + 4)
+            )
         parts.append("\n".join(entries))
-    return "\n\n".join([*parts, foot])
+    return "\n\n".join([*parts, "\n".join(textwrap.wrap(foot, screen()))])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -16,6 +17,7 @@ from rerank.lists.view import Lists
 from rerank.progress import tqdm
 from rerank.retrieval.fuse import RRF, K, reciprocal_ranks
 from rerank.retrieval.runs import Scored, best_first
+from rerank.settings.help import screen
 from rerank.storage.arrow import Array
 
 ROWS = 65_536
@@ -246,7 +248,8 @@ def text(about: Overview, bold: bool = False) -> str:
     for title, table in sections(about):
         header, rows = table
         lines += ["", *text_table([title, *header[1:]], rows, bold=bold)]
-    return "\n".join([*lines, "", *verdict(about)]).rstrip() + "\n"
+    said = [line for sentence in verdict(about) for line in textwrap.wrap(sentence, screen())]
+    return "\n".join([*lines, "", *said]).rstrip() + "\n"
 
 
 def sections(about: Overview) -> Iterator[tuple[str, HeaderAndRows]]:

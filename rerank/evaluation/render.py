@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Sequence
 from html import escape
+from shutil import get_terminal_size
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +17,8 @@ from rerank.evaluation.significance import LEVEL, TEST_NAMES, AnyTest, Test
 from rerank.html import in_markdown
 
 ALPHA = 0.05
+WIDE = 120
+"""Columns from which on tables are shown whole."""
 MARKS: dict[AnyTest, str] = {"bootstrap": "ᵇ", "t-test": "ᵗ", "wilcoxon": "ʷ", "randomisation": "ʳ"}
 LETTERS: dict[AnyTest, str] = {"bootstrap": "b", "t-test": "t", "wilcoxon": "w", "randomisation": "r"}
 _NUMBER = re.compile(r"[<\[]?([+-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?)")
@@ -56,13 +60,27 @@ def sections(comparison: Comparison) -> list[tuple[HeaderAndRows, int]]:
     return tables + ([(parts(comparison), 3)] if comparison.parts else [])
 
 
-def text(comparison: Comparison, bold: bool = False) -> str:
+def text(comparison: Comparison, bold: bool = False, columns: int = WIDE) -> str:
     """Plain-text tables: the means, and under a baseline the differences from it.
 
-    The best of each column may be bold by terminal codes, where ``sys.stdout.isatty()``.
+    The best of each column may be bold by terminal codes, where ``sys.stdout.isatty()``. Terminals of fewer than 120
+    columns show the first test alone, and neither Cohen's d nor wins.
     """
-    lines = [line for table, names in sections(comparison) for line in [*text_table(*table, names, bold), ""]]
-    return "\n".join([*lines, *caption(comparison, MARKS)]) + "\n"
+    said, left_out = caption(comparison, MARKS), set[str]()
+    if columns < WIDE:
+        left_out = {"Cohen's d", "wins/ties/losses", *(f"p ({test})" for test in comparison.tests[1:])}
+        said += ["Cohen's d, wins and the other tests: with COLUMNS=140, or in a file."] * bool(comparison.differences)
+        said = [line for sentence in said for line in textwrap.wrap(sentence, columns)]
+    lines = []
+    for (header, rows), names in sections(comparison):
+        shown = [i for i, name in enumerate(header) if name not in left_out]
+        lines += [*text_table([header[i] for i in shown], [[row[i] for i in shown] for row in rows], names, bold), ""]
+    return "\n".join([*lines, *said]) + "\n"
+
+
+def on_screen(comparison: Comparison, bold: bool = False) -> str:
+    """The same for the terminal that there is; where there is none, and no ``COLUMNS``, all of it."""
+    return text(comparison, bold, get_terminal_size((WIDE, 24)).columns)
 
 
 def markdown(comparison: Comparison) -> str:

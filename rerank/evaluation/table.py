@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self
 
 from rerank.evaluation.compare import Comparison
 from rerank.evaluation.export import COLUMNS, table_rows
-from rerank.evaluation.render import html, text
+from rerank.evaluation.render import html, on_screen
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,7 +30,7 @@ class Table(Comparison):
         return cls(**vars(comparison))
 
     def __str__(self) -> str:
-        return text(self)
+        return on_screen(self)
 
     def __repr__(self) -> str:
         against = f", against {self.baseline}" if self.baseline else ""

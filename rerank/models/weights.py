@@ -83,7 +83,9 @@ def _checked(folder: Path) -> Path:
     if adapter.is_file() and not config.is_file():
         config = adapter
     if not config.is_file():
-        raise NotFoundError(f"{folder}: not a model folder (no config.json)")
+        inside = next((folder / name for name in ("best", "ranker") if (folder / name).is_dir()), None)
+        way = f"; name the one inside it, {inside}" if inside else ""
+        raise NotFoundError(f"{folder}: not a model folder (no config.json){way}")
     for path in (config, adapter, folder / "tokenizer_config.json", folder / WEIGHTS[1]):
         try:
             content = json.loads(path.read_bytes()) if path.is_file() else {}

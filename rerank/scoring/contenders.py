@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from rerank.errors import UserError
+from rerank.errors import UserError, nearest
 from rerank.kernels.memory import watched_peak
 from rerank.lists.view import Lists
 from rerank.models.base import Model
-from rerank.models.contract import FILES, read_contract
+from rerank.models.contract import FILES, MIX, read_contract
 from rerank.models.load import load_model
 from rerank.models.mixed import Mixed, unmixed
 from rerank.models.scorer import Scorer
@@ -110,8 +110,9 @@ class OfModel(Contender):
     def open(self, lists: Lists) -> None:
         self.peak = watched_peak()
         if not isinstance(self.model, Model):
-            self._loaded = load_model(self.model)
             contract = read_contract(Path(self.model))
+            _check_mixed_in(contract.get(MIX, {}), lists)  # before the model is loaded, which takes seconds
+            self._loaded = load_model(self.model)
             place = Path(self.model) if contract else find_model(str(self.model))
             names = [name for name in contract.get(FILES) or initial_hashes(place) if "/" not in name]  # no exports
             self.size = sum((place / name).stat().st_size for name in names)
@@ -169,6 +170,11 @@ def contenders(models: Sequence[str | Path | Model], lists: Lists) -> list[Conte
             if word == lists.store.order:
                 continue
             one = OfColumn(word)
+        elif isinstance(word, str) and "/" not in word and not Path(word).is_dir():
+            raise UserError(
+                f"models: {word} is neither a folder nor a column{nearest(word, columns)}; "
+                f"columns of the lists: {', '.join(columns)}"
+            )
         else:
             name = type(word).__name__ if isinstance(word, Model) else run_name(word)
             one = OfModel(str(word) if name in taken_names or name in columns else name, word)
@@ -177,6 +183,12 @@ def contenders(models: Sequence[str | Path | Model], lists: Lists) -> list[Conte
         taken_names.add(one.name)
         found.append(one)
     return found
+
+
+def _check_mixed_in(mix: Mapping[str, Any], lists: Lists) -> None:
+    """Refuse lists that lack a column that a ranker mixes in and cannot compute."""
+    if needed := [name for name in mix.get("columns", ()) if name not in mix.get("cosines", {})]:
+        Mixed(None, dict.fromkeys(needed, 1.0)).check(lists)
 
 
 def _within(lists: Lists, depth: int) -> Array:

@@ -39,9 +39,14 @@ def option(key: str) -> str:
     return "--" + (key if "." in key else key.replace("_", "-"))
 
 
+def screen() -> int:
+    """How wide lines may be: as the terminal, or ``COLUMNS``, and 100 at most."""
+    return min(shutil.get_terminal_size().columns, 100)
+
+
 def help_page(prog: str, about: str, actions: Sequence[Action], required: Collection[str], page: Page) -> str:
     """The help of a command, as wide as the terminal, but no wider than 100 columns."""
-    width = min(shutil.get_terminal_size().columns, 100)
+    width = screen()
     shown = [action for action in actions if action.help != SUPPRESS and action.dest.rpartition(".")[2] != "help"]
     needed = [action.dest for action in shown if action.dest in required]
     in_files = any(action.dest == "config" for action in shown)  # its keys are those of files, underscores and all
@@ -78,7 +83,9 @@ def plain_text(text: str) -> str:
     text = " ".join(re.sub(r":\w+:`~?([^`]*)`", r"\1", text).replace("``", "").split())
     text = re.sub(r"(^|\. )(?:None|Null) takes ", r"\1Default: ", text)
     text = re.sub(r"\b(?:None|null) takes ", "default: ", text)
-    return re.sub(r"\b(?:None|[Nn]ull) (?=\w)", "without it ", text)
+    return re.sub(
+        r"\b(?:None|[Nn]ull) (?=\w)", "without it ", re.sub(r"(^|\. )(?:None|Null) (?=\w)", r"\1Without it ", text)
+    )
 
 
 def _written(action: Action, plain: str | None, in_files: bool) -> str:

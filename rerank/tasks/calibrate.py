@@ -74,7 +74,9 @@ def calibrate(
 
     check_arguments(calibrate, {"grade": grade, "depth": depth})
     if output is None and not Path(model).is_dir():
-        raise UserError(f"output: {model} is no folder of yours; name one to make with --output FOLDER")
+        raise UserError(
+            f"model: no folder {model}; if it is a published model, name a folder to make with --output FOLDER"
+        )
     place = output or model
     check_apart(place, lists=lists, test=test)
     opened, others = _judged("lists", lists, depth), None if test is None else _judged("test", test, depth)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import fields
 
 import pytest
@@ -18,13 +19,13 @@ from rerank.losses import load_all, load_parts
 from rerank.measures.names import MEASURES
 from rerank.models.load import MODELS, NORMALISERS
 from rerank.relaxations import load_all as load_relaxations
-from rerank.settings.help import EMPTY, option
+from rerank.settings.help import EMPTY, option, plain_text
 from rerank.training.classes import DATA, SAMPLERS, import_classes
 from rerank.training.config import Optimization, TrainConfig
 
 
 def first_words(text: str) -> list[str]:
-    return [line.split()[0] for line in text.splitlines() if line.startswith("  ")]
+    return [line.split()[0] for line in text.splitlines() if re.match(r"  \S", line)]
 
 
 def test_the_help_of_training_fits_a_screen_and_names_every_option_once() -> None:
@@ -198,3 +199,20 @@ def test_a_model_that_is_not_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert "model: choose a model first" in capsys.readouterr().err
     assert main(["train", "--data=ListsData", "--data.train=x", "--model=CrossEncoder", "--output=o"]) == 2
     assert "model: CrossEncoder needs name; give --model.name" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("show", [collections, losses, measures, models])
+def test_catalogues_fold_to_the_terminal(show: Callable[[], str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """No line is longer than the terminal is wide, and no word is lost by folding."""
+    words = set()
+    for columns in (60, 80, 100):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        assert max(map(len, show().splitlines())) <= columns
+        words.add("".join(show().split()))  # a line may end at a hyphen
+    assert len(words) == 1
+
+
+def test_words_for_none_begin_a_sentence() -> None:
+    assert plain_text("Where cells finish. None keeps all; None otherwise.") == (
+        "Where cells finish. Without it keeps all; without it otherwise."
+    )

@@ -229,8 +229,9 @@ def test_what_cannot_be_calibrated_is_refused(plain: Lists, tmp_path: Path, tiny
     ):
         with pytest.raises(UserError, match=message):
             calibrate(str(best), given)
-    with pytest.raises(UserError, match="no folder of yours"):
-        calibrate("someone/model", lists)
+    for name in ("someone/model", f"{best}t"):
+        with pytest.raises(UserError, match=f"model: no folder {name}; if it is a published model, .* --output"):
+            calibrate(name, lists)
     assert {path.name: path.read_bytes() for path in best.iterdir()} == before
 
 
