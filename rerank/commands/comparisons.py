@@ -60,7 +60,7 @@ def evaluate(
         export.write_per_query(comparison, per_query)
     if html:
         write_evaluation(comparison, html, lists, training or [])
-    print(render.text(comparison, bold=sys.stdout.isatty()), end="")
+    print(render.on_screen(comparison, bold=sys.stdout.isatty()), end="")
 
 
 def compare(**asked: Any) -> None:

@@ -43,7 +43,8 @@ def auto(
     """
     from rerank.ladder.climb import auto as climb
 
-    print(climb(train, validation, test, model, hours, output=output, depth=depth, monitor=monitor, seed=seed))
+    ladder = climb(train, validation, test, model, hours, output=output, depth=depth, monitor=monitor, seed=seed)
+    print(ladder, "", ladder.saved, sep="\n")
 
 
 def train(argv: Sequence[str]) -> None:

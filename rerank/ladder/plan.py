@@ -37,7 +37,7 @@ FEWEST = 10
 """Judged training queries of which some can be kept back for validation."""
 
 FEW = 50
-"""Fewer validation queries than these are said to be few: they tell large differences alone."""
+"""Fewer validation queries than these are said to be few: only large differences can be seen."""
 
 OWN = "own"
 """The folder of the lists from documents alone."""
@@ -110,7 +110,7 @@ def planned(
     if len(others["validation"]) < 2:
         raise UserError("validation: one query tells nothing of the others; give more")
     if len(others["validation"]) < FEW:
-        notes.append(f"{len(others['validation'])} validation queries are few: they tell large differences alone.")
+        notes.append(f"{len(others['validation'])} validation queries are few: only large differences can be seen.")
     lists = {"train": train} | {name: others[name].top(depth) for name in ("validation", "test") if name in others}
     _check_columns(lists)
     kinds = _kinds(models, lists["train"])
@@ -119,7 +119,10 @@ def planned(
     identity, held = id_of(_identity(lists, kinds, hours, monitor, seed)), len(lists["validation"])
     if len(more := _more(lists, depth, seed)):
         lists["validation"] = concat([lists["validation"], more])
-        notes.append(f"What no judgment has trained is judged on {len(more)} training queries, too.")
+        notes.append(
+            f"Rungs that no judgment trained, such as cosines and fusion, are also measured on {len(more)} training "
+            "queries, to choose among them."
+        )
     return Plan(lists, held, kinds, hours, monitor, notes, identity)
 
 

@@ -13,6 +13,7 @@ from rerank.evaluation.beside import shown_difference
 from rerank.evaluation.render import HeaderAndRows, plain, text_table
 from rerank.html import shown
 from rerank.models.base import Model
+from rerank.models.contract import FUSION, MIX, read_contract
 from rerank.models.load import load_model
 from rerank.report.charts import Bar, Bars
 from rerank.report.page import PageTable, Report, write_report
@@ -27,6 +28,9 @@ LADDER = "ladder.json"
 """Written last: the ladder is complete."""
 
 WIDTH = 100
+
+TEXT_MODELS = ("CrossEncoder", "Decoder")
+"""Classes that a server can ask."""
 
 
 @dataclass(frozen=True)
@@ -144,6 +148,18 @@ class Ladder:
     def __str__(self) -> str:
         lines = text_table(*self.table(), names=6)
         return "\n".join([*lines, "", *self.facts(), "", *textwrap.wrap(self.sentence, WIDTH)])
+
+    @property
+    def saved(self) -> str:
+        """Where the ranker is, how it is used, and what a query has to bring along."""
+        place = self.folder / "ranker"
+        contract = read_contract(place)
+        needs = [
+            name for name in contract.get(MIX, {}).get("columns", ()) if name not in contract[MIX].get("cosines", {})
+        ]
+        with_texts = contract.get("class") in (None, FUSION, *TEXT_MODELS)
+        use = f"serve {place}" if with_texts else f"rerank --model {place} --lists LISTS --output FILE"
+        return f"Saved: {place}. Next: rerank {use}" + (f"; it needs {', '.join(needs)}." if needs else ".")
 
     def facts(self) -> list[str]:
         """What stands below the table."""

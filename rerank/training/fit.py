@@ -23,6 +23,7 @@ from rerank.lists.data import Splits
 from rerank.models.base import Model
 from rerank.models.contract import MIX, read_contract
 from rerank.models.mixed import Mixed
+from rerank.models.text.from_texts import TextScorer
 from rerank.models.vectors.boosting import Trees
 from rerank.progress import is_main, log_file
 from rerank.scoring.shared import scores_by
@@ -111,6 +112,7 @@ class Training:
             if split in self.measures and split not in self.beside:
                 lines.append(f"{split}: {monitor} {self.measures[split][monitor]:.4f}")
         lines += _verdicts(self.beside, self.baseline, self.start, self.mixed)
+        lines += _instead(self.settings.model, self.beside)
         mixed = self.measures.get("with_first_stage", {})
         if share := mixed.get("first_stage_weight"):
             values = [f"{split} {monitor} {mixed[split][monitor]:.4f}" for split in SPLITS if split in mixed]
@@ -222,7 +224,7 @@ def fit(config: TrainConfig, output: str | Path, *, expected: str | None = None)
                 measures = (TreeTrainer if isinstance(config.model, Trees) else Trainer)(config, splits, folder).run()
                 if is_main():
                     add_seconds(folder.path, time.perf_counter() - started)
-            _report(measures)
+            _report(measures, config.model)
     shown = {key: measures[key] for key in REPORTED if key in measures}
     beside = (measures.get(key, {}) for key in BESIDES)
     return Training(folder.path, config, folder.id, shown, *beside)
@@ -268,13 +270,23 @@ def _merged(measures: dict[str, Any], test: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-def _report(measures: dict[str, Any]) -> None:
+def _report(measures: dict[str, Any], model: Model) -> None:
     for split in REPORTED:
         numbers = {name: value for name, value in measures.get(split, {}).items() if isinstance(value, float)}
         if numbers:
             log.info("%s: %s", split, ", ".join(f"{name} {value:.4f}" for name, value in numbers.items()))
-    for line in _verdicts(*(measures.get(key, {}) for key in BESIDES)):
+    for line in [*_verdicts(*(measures.get(key, {}) for key in BESIDES)), *_instead(model, measures.get(BESIDE, {}))]:
         log.info("%s", line)
+
+
+def _instead(model: Model, beside: Mapping[str, Any]) -> list[str]:
+    """What to do where a model of texts is worse than the first stage; nothing where it is not."""
+    worse = any(found["interval"] is not None and found["interval"][1] < 0 for found in beside.values())
+    return (
+        ["instead: `rerank auto … --hours 0` tries fusion, untrained"]
+        if worse and isinstance(model, TextScorer)
+        else []
+    )
 
 
 def _verdicts(*found: Mapping[str, Any]) -> Iterator[str]:

@@ -31,7 +31,9 @@ from rerank.ladder.result import Ladder
 from rerank.ladder.split import Blend, Split
 from rerank.lists.build import build_lists
 from rerank.lists.view import Lists
+from rerank.models.contract import write_contract
 from rerank.models.load import load_model
+from rerank.models.mixed import write_ranker
 from tests.builders import make_model, random_run, write_collection, write_features, write_folds
 
 MONITOR = "nDCG@10"
@@ -166,6 +168,16 @@ def test_the_kept_rung_is_the_ranker(text: Ladder) -> None:
     lists = Lists.open(text.folder / "lists" / "test")
     value = evaluate(ranking(lists, text), lists.qrels or {}, MONITOR).mean[MONITOR]
     assert value == pytest.approx(text.kept.test, abs=1e-12)
+
+
+def test_the_end_names_the_ranker_and_what_a_query_brings_along(tmp_path: Path) -> None:
+    """Cosines are computed, other columns are not; a model of feature vectors has no server."""
+    ladder, place = Ladder(tmp_path, "nDCG@10", [], {}, [], {}, "test"), tmp_path / "ranker"
+    cosines = {"dense": {"model": "some/model", "sha256": "0" * 64}}
+    write_ranker(None, {"engine": 0.5, "dense": 0.5}, 0.0, place, "z", cosines)
+    assert ladder.saved == f"Saved: {place}. Next: rerank serve {place}; it needs engine."
+    write_contract(place, {"class": "MLP"})
+    assert ladder.saved == f"Saved: {place}. Next: rerank rerank --model {place} --lists LISTS --output FILE."
 
 
 def test_users_lists_stay_as_they_are(text: Ladder, splits: dict[str, str]) -> None:

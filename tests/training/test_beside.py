@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +12,17 @@ import pytest
 from rerank.commands.cli import main
 from rerank.evaluation.beside import Beside
 from rerank.evaluation.measures import evaluate
+from rerank.lists.data import ListsData
 from rerank.lists.folds import FoldsData
 from rerank.lists.view import Lists
+from rerank.losses import ListNet
+from rerank.models.text.cross_encoder import CrossEncoder
+from rerank.models.vectors.mlp import MLP
 from rerank.retrieval.fuse import interpolate
 from rerank.retrieval.runs import read_run
 from rerank.storage.hashes import read_sealed
+from rerank.training.config import TrainConfig
+from rerank.training.fit import Training
 from rerank.training.validate import start_of
 from tests.builders import make_lists, make_model
 
@@ -73,3 +80,16 @@ def test_trees_end_with_the_first_stage_too(tmp_path: Path, caplog: pytest.LogCa
     assert caplog.messages[-1].endswith(str(expected[-1])) and "first stage bm25" in caplog.messages[-1]
     start = start_of(found)
     assert start is not None and start == Beside(**found["first_stage"]["validation"])
+
+
+@pytest.mark.parametrize(
+    ("interval", "texts", "hint"),
+    [((-0.2, -0.1), True, True), ((-0.2, 0.1), True, False), (None, True, False), ((-0.2, -0.1), False, False)],
+)
+def test_a_model_of_texts_that_is_worse_comes_with_something_else_to_try(
+    interval: tuple[float, float] | None, texts: bool, hint: bool, tiny_model: Path
+) -> None:
+    model = CrossEncoder(str(tiny_model), query_length=8, document_length=24) if texts else MLP(columns=["bm25"])
+    beside = {"test": asdict(Beside("nDCG@10", 0.5, 0.65, -0.15, interval, 30))}
+    found = Training(Path("run"), TrainConfig(ListsData("lists"), model, ListNet()), "id", {}, beside)
+    assert ("`rerank auto … --hours 0` tries fusion, untrained" in str(found)) == hint
