@@ -556,6 +556,29 @@ def losses(here: Here) -> Iterator[str]:
         yield f"| {name} | {' | '.join(cells)} |"
 
 
+def compiled(here: Here) -> Iterator[str]:
+    """What compiling all that is between MiniLM's attentions would gain (rerank compiles nothing), in bf16."""
+    from rerank.models.score import score_lists
+
+    backend = "inductor" if here.device.type == "cuda" else "aot_eager"
+    yield "| work | ms | compiled, ms | scores apart, of their spread |\n|---|---|---|---|"
+    for make, queries in ((scoring_of, 240), (training_of, 40)):
+        size = here.of((2, 5), (queries, 50))
+        milliseconds, scores = [], []
+        for compiles in (False, True):
+            model = here.model("MiniLM-L6", 0.1)
+            for layer in model.network.bert.encoder.layer if compiles else []:
+                for part in (layer.attention.output, layer.intermediate, layer.output):
+                    part.compile(backend=backend, dynamic=True)
+            lists, inputs = here.pairs(model, *here.of((2, 5), (4, 10)))
+            scores.append(score_lists(model, inputs, lists, precision="bf16"))  # before steps, which drop at random
+            milliseconds.append(f"{1e3 * here.seconds(make(here, model, 'bf16', size).once):.1f}")
+        apart = float(np.abs(scores[1] - scores[0]).max() / scores[0].std())
+        yield f"| {make.__name__.removesuffix('_of')} | {' | '.join(milliseconds)} | {apart:.1e} |"
+        if not apart < 0.5:
+            raise SystemExit("what is compiled gives other scores")
+
+
 def features(here: Here) -> Iterator[str]:
     """Lists of 100 feature vectors a second, by a network and SmoothI."""
     from rerank.losses import SmoothINDCG
@@ -603,6 +626,7 @@ SECTIONS = {
     "peers": Section(peers, 120),
     "kernels": Section(counted, 90),
     "features": Section(features, 30),
+    "compiled": Section(compiled, 120),
 }
 """The most valuable first."""
 
