@@ -77,10 +77,11 @@ def experiment(config: ExperimentConfig | Mapping[str, Any] | str | Path, html: 
     >>> from tempfile import mkdtemp
     >>> folder = mkdtemp()
     >>> _ = lists.save(folder + "/lists")
-    >>> base = {"data": "FoldsData", "data.lists": folder + "/lists", "data.folds": 2, "data.validation": False}
-    >>> base |= {"model": "MLP", "model.columns": ["bm25"]}
+    >>> data = {"class_path": "FoldsData", "init_args": {"lists": folder + "/lists", "folds": 2, "validation": False}}
+    >>> model = {"class_path": "MLP", "init_args": {"hidden": [4], "columns": ["bm25"]}}
     >>> methods = {name: {"set": {"loss": name}} for name in ("ListNet", "RankNet")}
-    >>> config = {"output": folder + "/experiment", "base": base, "methods": methods, "folds": [1, 2], "jobs": 1}
+    >>> config = {"output": folder + "/experiment", "base": {"data": data, "model": model}, "methods": methods}
+    >>> config |= {"folds": [1, 2], "jobs": 1}
     >>> results = rerank.experiment(config)
     >>> sorted(path.name for path in Path(folder, "experiment").glob("table.*"))
     ['table.md', 'table.tex']

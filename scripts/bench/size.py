@@ -32,12 +32,12 @@ for name in COMMANDS:
 
 FRAMES = """
 import os, sys, tempfile
-import rerank
+import accelerate, rerank, rerank.training.trainer  # a watched import takes long
 from {module} import main
 folder = tempfile.mkdtemp()
 texts = [f"text {{i}}" for i in range(40)]
-table = {{"query": [f"query {{i // 4}}" for i in range(40)], "text": texts, "grade": [1, 0, 0, 0] * 10}}
-rerank.Lists.from_dataframe(table | {{"bm25": [0.1, 4.0, 3.0, 2.0] * 10}}).save(folder + "/lists")
+table = {{"query": [f"query {{i // 4}}" for i in range(40)], "text": texts, "grade": [0, 1, 0, 0] * 10}}
+rerank.Lists.from_dataframe(table | {{"bm25": [4.0, 3.0, 2.0, 0.1] * 10}}).save(folder + "/lists")
 root, found = os.path.dirname(rerank.__file__), {{}}
 def own(frame):
     names = []
