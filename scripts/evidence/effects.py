@@ -11,7 +11,14 @@ from scripts.evidence.kept import FIRST, MIXED, kept
 from scripts.evidence.losses import DIRECT, FRESH, OTHER, SIX, STARTED, losses, mixing
 from scripts.evidence.others import against_fusion, own_measure
 from scripts.evidence.statistics import MARGIN, Found, Pool, difference, plain, pooled, rows
+from scripts.evidence.where import DIRECT as DIRECT_LOSSES
+from scripts.evidence.where import OTHER as OTHER_LOSSES
+from scripts.evidence.where import chosen, primary
 
+NOISE = {
+    "linear": "a direct metric for another loss, both tuned, linear model",
+    "linear-noise": "the same, 30 % of the training grades drawn anew",
+}
 COUNTED = ("five", "six", "seven")[len(UNTRAINED) - 5]
 
 
@@ -63,6 +70,9 @@ def effects() -> dict[str, Effect]:
         "loss, best": Effect(f"{loss}: as `best/` ranks", pooled([as_best(name) for name in SIX]), six, "losses"),
         "loss": Effect(f"{loss}: none mixed", pooled([losses(name) for name in SIX]), six, "losses"),
     }
+    for name, what in NOISE.items():
+        losses_ = " for ".join(chosen(name, kind) for kind in (DIRECT_LOSSES, OTHER_LOSSES))
+        found[name] = Effect(f"{what} ({losses_})", primary(name), "MQ2008", "where")
     for measure in ("P@5", "RR", "AP"):
         what = f"train on {measure} instead of nDCG@10, measured by {measure}"
         found[measure] = Effect(what, own_measure(measure, measure), "three collections", "measures")
@@ -91,7 +101,8 @@ def readme_table() -> str:
         "unseen": "the others",
         "mixed, nfcorpus": "mix BM25 into a model from a fresh head (NFCorpus)",
         "loss, mixed": f"another loss, {DIRECT} for {OTHER} (six collections)",
-        "AP": "train on AP, not nDCG@10: in AP (three collections)",
+        "linear": "a direct metric for another loss, both tuned, on features (MQ2008)",
+        "linear-noise": "the same, 30 % of the training grades drawn anew",
     }
     seeds = ["nothing but the seed (SciFact, three layers)", f"{plain(means.min(), 3)} to {plain(means.max(), 3)}"]
     return rows(

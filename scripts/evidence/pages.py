@@ -31,6 +31,7 @@ from scripts.evidence.others import (
     teachers,
 )
 from scripts.evidence.statistics import MARGIN, plain
+from scripts.evidence.where import where_between, where_cost, where_losses, where_primary
 
 BLOCKS: dict[str, Callable[[], str]] = {
     "effects": effects_table,
@@ -60,6 +61,10 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "teachers-cost": lambda: costs("distillation"),
     "lengths": lengths,
     "lengths-cost": lambda: costs("lengths", "lengths-started"),
+    "where": where_primary,
+    "where-losses": where_losses,
+    "where-between": where_between,
+    "where-cost": where_cost,
     "claims": claims_table,
 }
 """What stands between ``<!-- table: NAME -->`` and ``<!-- end -->``."""

@@ -259,7 +259,9 @@ def run(data: Queries, name: str, loss: str) -> tuple[pd.DataFrame, dict[str, An
     for one, of in zip(settings, values, strict=True):
         for query, value in zip(data.folds[one.fold]["test"].tolist(), of.tolist(), strict=True):
             table.setdefault((one.fold + 1, data.ids[query]), {})[one.seed] = round(value, 5)
-    frame = pd.DataFrame.from_dict(table, orient="index").rename_axis(["fold", "query"]).reset_index()
+    frame = (
+        pd.DataFrame.from_dict(table, orient="index").rename(columns=str).rename_axis(["fold", "query"]).reset_index()
+    )
     about = {"condition": name, "loss": loss, "rate": rate, "scale": scale, "validation": round(float(found.max()), 5)}
     frame = frame.assign(**about, seconds=round(time.process_time() - began, 1))
     return frame, about | {"seconds": round(time.process_time() - began, 1)}
