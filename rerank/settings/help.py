@@ -81,8 +81,8 @@ def plain_text(text: str) -> str:
     'a lists folder of Lists; default: all.'
     """
     text = " ".join(re.sub(r":\w+:`~?([^`]*)`", r"\1", text).replace("``", "").split())
-    text = re.sub(r"(^|\. )(?:None|Null) takes ", r"\1Default: ", text)
-    text = re.sub(r"\b(?:None|null) takes ", "default: ", text)
+    text = re.sub(r"(^|\. )(?:None|Null) (?:takes|is) ", r"\1Default: ", text)
+    text = re.sub(r"\b(?:None|null) (?:takes|is) ", "default: ", text)
     return re.sub(
         r"\b(?:None|[Nn]ull) (?=\w)", "without it ", re.sub(r"(^|\. )(?:None|Null) (?=\w)", r"\1Without it ", text)
     )

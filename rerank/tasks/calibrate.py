@@ -91,7 +91,7 @@ def calibrate(
             raise UserError(f"{model}: has {exported[0]}, which would keep the old scores; calibrate, then export")
         calibrated = _calibrated(ranker, opened, grade, place, others)
         _fill(folder, model, ranker, calibrated)
-    log.info("%s: %s", place, calibrated.facts()[0])
+    log.info("%s: calibrated", place)
     return calibrated
 
 

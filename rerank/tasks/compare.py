@@ -163,4 +163,5 @@ def _machine() -> str:
 
     if torch.cuda.is_available():
         return f"on {torch.cuda.get_device_name()}"
-    return f"on a CPU with {torch.get_num_threads()} threads"
+    threads = torch.get_num_threads()
+    return f"on a CPU with {threads} thread{'s' if threads > 1 else ''}"

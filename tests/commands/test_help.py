@@ -213,6 +213,7 @@ def test_catalogues_fold_to_the_terminal(show: Callable[[], str], monkeypatch: p
 
 
 def test_words_for_none_begin_a_sentence() -> None:
+    assert plain_text("Width; None is [1024]. None is relu.") == "Width; default: [1024]. Default: relu."
     assert plain_text("Where cells finish. None keeps all; None otherwise.") == (
         "Where cells finish. Without it keeps all; without it otherwise."
     )
