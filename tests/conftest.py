@@ -35,6 +35,12 @@ def _seeded() -> None:
     torch.manual_seed(1)
 
 
+@pytest.fixture(autouse=True)
+def _no_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables are whole, whatever some library has said of the terminal's width."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a tiny BERT without dropout."""

@@ -2,7 +2,7 @@
 
     python scripts/try/where.py --data DIR/MQ2008 --conditions linear centre
 
-The design, with its hypotheses, is configs/evidence/where.yaml. All networks of a loss are trained at once: their
+The design, with its hypotheses, is where.yaml next to this file. All networks of a loss are trained at once: their
 weights are stacked, so that a step is one product for all folds, seeds and settings. A network's lists, weights and
 noise depend on its fold and seed alone. Test values per query are added to configs/evidence/kept/where.tsv.xz as losses
 finish; what is there is not computed again.
@@ -32,7 +32,7 @@ from rerank.relaxations import Approx, NeuralSort, SmoothI, TwinSigmoid
 from rerank.storage.files import atomic_file
 
 ROOT = Path(__file__).parents[2]
-DESIGN: dict[str, Any] = yaml.safe_load((ROOT / "configs" / "evidence" / "where.yaml").read_text())
+DESIGN: dict[str, Any] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text())
 KEPT = ROOT / "configs" / "evidence" / "kept" / "where.tsv.xz"
 K, BM25 = 10, 24
 MEASURE = f"nDCG@{K}"
