@@ -104,6 +104,7 @@ def claims() -> list[Claim]:
             "where.tsv.xz: the direct metric − the other loss, each chosen on validation",
             f"{primary('linear')} with clean grades",
             f"{primary('linear-noise')} with 30 % of the grades drawn anew",
+            f"with a hidden layer that is {primary('noise')}",
         ),
         *say(
             "lengths: LambdaLoss and TwinSigmoid; nfcorpus: first stage",
