@@ -72,7 +72,7 @@ class Budget:
             scored = (self.validation.lists.size + self._rows("test")) * pace["seconds to score"]
             alone = pace["seconds to begin"] + own + scored
             judged = min(2 * self._pass(pace), STEPS * self._step(pace))
-            return alone + self._seed(pace) + judged + self.after(start, 1) < self.left
+            return alone + self._seed(pace) + judged + self.after((OWN, "head"), 1) < self.left
 
         return self.plan.hours is None or bool(self._decided("documents", fits))
 
@@ -104,8 +104,10 @@ class Budget:
         """Seconds of what comes after the training of the seeds: averages and their scores, and the test lists."""
         if self.plan.hours is None or start[1] in ("trees", "network"):
             return END
-        models = sum(name in self.done for name in ("as published", "from documents alone")) + 3
-        rows = ((seeds > 1) + len(SHARES)) * self._rows("validation") + models * self._rows("test")
+        averages = (seeds > 1) + len(SHARES) * (start[1] == "head")  # a drawn head is no part of an average
+        trained = 3 if averages else 1  # the best seed, and perhaps others: an average, what is mixed
+        models = sum(name in self.done for name in ("as published", "from documents alone")) + trained
+        rows = averages * self._rows("validation") + models * self._rows("test")
         share = self._rows("test") / self.validation.lists.size
         cosines = self.done["other evidence"]["seconds"] if "other evidence" in self.done else 0.0
         return rows * self._pace(start)["seconds to score"] + share * cosines + END
