@@ -21,7 +21,12 @@ CONDITIONS = {
     "quarter": "hidden layer, a quarter of the lists",
     "binary": "hidden layer, relevant or not",
     "clicks": "hidden layer, clicks of five sessions",
+    "ohsumed-linear": "OHSUMED, linear model",
+    "ohsumed-linear-noise": "OHSUMED, linear model, 30 % of the grades drawn anew",
+    "ohsumed-noise": "OHSUMED, hidden layer, 30 % of the grades drawn anew",
 }
+ALIKE = ("noise", "cut", "quarter", "binary", "clicks")
+"""Conditions that change one factor of `centre`."""
 
 
 @functools.cache
@@ -104,7 +109,8 @@ def where_between() -> str:
     for name in conditions():
         direct, other = (values(name, chosen(name, losses)) for losses in (DIRECT, OTHER))
         gaps[name] = direct - other
-    pairs = [(name, "linear" if name in ("linear-noise", "centre") else "centre") for name in gaps if name != "linear"]
+    first = {"linear-noise": "linear", "centre": "linear", "ohsumed-linear-noise": "ohsumed-linear"}
+    pairs = [(name, first.get(name, "centre")) for name in gaps if name in first or name in ALIKE]
     body = [
         [CONDITIONS[name], CONDITIONS[of], str(difference(gaps[name], gaps[of]))] for name, of in pairs if of in gaps
     ]

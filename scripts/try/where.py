@@ -269,16 +269,19 @@ def run(data: Queries, name: str, loss: str) -> tuple[pd.DataFrame, dict[str, An
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", required=True, help="folder of MQ2008, with Fold1 to Fold5")
-    parser.add_argument("--conditions", nargs="+", choices=DESIGN["conditions"], default=list(DESIGN["conditions"]))
+    parser.add_argument("--data", required=True, type=Path, help="folder MQ2008 or OHSUMED, with Fold1 to Fold5")
+    parser.add_argument("--conditions", nargs="+", choices=DESIGN["conditions"], help="default: all of these data")
     parser.add_argument("--losses", nargs="+", choices=LOSSES, default=list(LOSSES))
     parser.add_argument("--output", type=Path, default=KEPT, help="values per query (.tsv.xz)")
     args = parser.parse_args()
     torch.set_num_threads(1)
     kept = pd.read_csv(args.output, sep="\t", dtype={"query": str}) if args.output.exists() else pd.DataFrame()
     there = set(zip(kept["condition"], kept["loss"], strict=True)) if len(kept) else set()
-    data = Queries.read(args.data)
-    for name, loss in itertools.product(args.conditions, args.losses):
+    own = [name for name, of in DESIGN["conditions"].items() if of.get("data", "MQ2008") == args.data.name]
+    if other := sorted({*(args.conditions or [])} - {*own}):
+        parser.error(f"--conditions: {', '.join(other)} is not of {args.data.name}")
+    data = Queries.read(str(args.data))
+    for name, loss in itertools.product(args.conditions or own, args.losses):
         if (name, loss) in there:
             continue
         frame, about = run(data, name, loss)
