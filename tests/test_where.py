@@ -64,18 +64,20 @@ def test_a_network_does_not_depend_on_those_trained_with_it(data: Any, condition
     assert len({tuple(values.tolist()) for values in together[1]}) > 1
 
 
-def test_each_step_is_adams() -> None:
+@pytest.mark.parametrize("bias", [False, True])
+def test_each_step_is_adams(bias: bool) -> None:
     rngs = [torch.Generator().manual_seed(seed) for seed in (1, 2)]
-    ours, features = where.Networks("MLP", 5, rngs), torch.randn(7, 5)
-    theirs = [[weight[i].detach().clone().requires_grad_() for weight in ours.weights] for i in range(2)]
+    ours, features = where.Networks("MLP", 5, rngs, bias), torch.randn(7, 5)
+    weights = [*ours.weights, *([ours.bias] if bias else [])]
+    theirs = [[weight[i].detach().clone().requires_grad_() for weight in weights] for i in range(2)]
     optimizers = [torch.optim.Adam(weights, lr=rate) for weights, rate in zip(theirs, (0.1, 0.01), strict=True)]
     for _ in range(3):
         (ours(features) ** 2).sum().backward()
         ours.step(torch.tensor([0.1, 0.01]))
-        for (first, bias, last), optimizer in zip(theirs, optimizers, strict=True):
+        for (first, inner, last, *outer), optimizer in zip(theirs, optimizers, strict=True):
             optimizer.zero_grad()
-            (((features @ first + bias).relu() @ last) ** 2).sum().backward()
+            (((features @ first + inner).relu() @ last + sum(outer)) ** 2).sum().backward()
             optimizer.step()
-    for number, weights in enumerate(theirs):
-        for mine, weight in zip(ours.weights, weights, strict=True):
+    for number, own in enumerate(theirs):
+        for mine, weight in zip(weights, own, strict=True):
             torch.testing.assert_close(mine[number], weight, rtol=1e-4, atol=1e-5)

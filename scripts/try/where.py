@@ -26,8 +26,9 @@ import yaml
 from torch import Tensor
 
 from rerank.features.letor import LetorData
-from rerank.losses import DirectMetric, LambdaLoss, ListNet, RankNet, SoftmaxCE
+from rerank.losses import BCE, MSE, DirectMetric, LambdaLoss, ListNet, RankNet, SoftmaxCE
 from rerank.losses.base import Loss
+from rerank.losses.pointwise import EachDocument
 from rerank.relaxations import Approx, NeuralSort, SmoothI, TwinSigmoid
 from rerank.storage.files import atomic_file
 
@@ -45,7 +46,10 @@ LOSSES: dict[str, Loss] = {
     "ListNet": ListNet(reduction="sum"),
     "RankNet": RankNet(reduction="sum"),
     "LambdaLoss": LambdaLoss(reduction="sum"),
+    "BCE": BCE(reduction="sum"),
+    "MSE": MSE(reduction="sum"),
 }
+KINDS = {loss: kind for kind, losses in DESIGN["losses"].items() for loss in losses}
 
 
 @dataclass(frozen=True)
@@ -118,7 +122,7 @@ def ndcg(scores: Tensor, labels: Tensor) -> Tensor:
 class Networks:
     """Scorers with stacked weights."""
 
-    def __init__(self, model: str, width: int, rngs: Sequence[torch.Generator]) -> None:
+    def __init__(self, model: str, width: int, rngs: Sequence[torch.Generator], bias: bool = False) -> None:
         def drawn(*shape: int) -> Tensor:
             found = [torch.randn(shape, generator=rng) for rng in rngs]
             return (torch.stack(found) / shape[0] ** 0.5).requires_grad_()
@@ -132,20 +136,26 @@ class Networks:
                 torch.zeros(len(rngs), 1, hidden, requires_grad=True),
                 drawn(hidden, 1),
             ]
-        self._moments = [(torch.zeros_like(weight), torch.zeros_like(weight)) for weight in self.weights]
+        self.bias = torch.zeros(len(rngs), 1, 1, requires_grad=True) if bias else None
+        self._moments = [(torch.zeros_like(weight), torch.zeros_like(weight)) for weight in self._all]
         self._steps = 0
+
+    @property
+    def _all(self) -> list[Tensor]:
+        return self.weights if self.bias is None else [*self.weights, self.bias]
 
     def __call__(self, features: Tensor, some: slice = slice(None)) -> Tensor:
         """Scores ``[S, D]`` of features ``[S, D, F]``, or ``[D, F]`` for all."""
         first, *rest = (weight[some] for weight in self.weights)
         found = features @ first
-        return ((found + rest[0]).relu() @ rest[1] if rest else found).squeeze(-1)
+        found = (found + rest[0]).relu() @ rest[1] if rest else found
+        return (found if self.bias is None else found + self.bias[some]).squeeze(-1)
 
     @torch.no_grad()
     def step(self, rates: Tensor) -> None:
         """Adam, each network with a rate of its own."""
         self._steps += 1
-        for weight, (mean, square) in zip(self.weights, self._moments, strict=True):
+        for weight, (mean, square) in zip(self._all, self._moments, strict=True):
             assert weight.grad is not None
             mean.lerp_(weight.grad, 0.1)
             square.lerp_(weight.grad**2, 0.001)
@@ -187,7 +197,7 @@ def trained(
     size, share = DESIGN["batch_size"], condition.get("queries", 1)
     clean = (data.grades > 0).any(dim=1)  # an epoch has as many steps whatever the labels are
     steps = min(int(int(clean[fold["train"]].sum()) * share) for fold in data.folds) // size
-    networks = Networks(condition["model"], data.features.shape[-1], rngs)
+    networks = Networks(condition["model"], data.features.shape[-1], rngs, isinstance(loss, EachDocument))
     rates, scales = torch.tensor([one.rate for one in settings]), torch.tensor([one.scale for one in settings])
     groups = [[i for i, one in enumerate(settings) if one.fold == fold] for fold in range(5)]
     best = torch.full((len(settings),), -1.0)
@@ -248,8 +258,7 @@ def scored(data: Queries, networks: Networks, part: slice, queries: Tensor) -> T
 def run(data: Queries, name: str, loss: str) -> tuple[pd.DataFrame, dict[str, Any]]:
     """The loss under a condition: nine settings compared on validation, then the seeds of the best."""
     condition, began = DESIGN["conditions"][name], time.process_time()
-    kind = "direct" if loss in DESIGN["losses"]["direct"] else "other"
-    points = list(itertools.product(DESIGN["rates"][condition["model"]], DESIGN["scales"][kind]))
+    points = list(itertools.product(DESIGN["rates"][condition["model"]], DESIGN["scales"][KINDS[loss]]))
     tuning = [Setting(f, s, *point) for point in points for s in DESIGN["tuning_seeds"] for f in range(5)]
     found = trained(data, condition, LOSSES[loss], tuning)[0].view(len(points), -1).mean(dim=1)
     rate, scale = points[int(found.argmax())]
