@@ -46,7 +46,7 @@ LOSSES: dict[str, Loss] = {
     "ListNet": ListNet(reduction="sum"),
     "RankNet": RankNet(reduction="sum"),
     "LambdaLoss": LambdaLoss(reduction="sum"),
-    "TwinSigmoid spread": DirectMetric("nDCG", TwinSigmoid(alpha="spread"), reduction="sum"),
+    "TwinSigmoid spread": DirectMetric("nDCG(dcg='exp-log2')", TwinSigmoid(alpha="spread"), reduction="sum"),
     "BCE": BCE(reduction="sum"),
     "MSE": MSE(reduction="sum"),
 }
