@@ -1,6 +1,6 @@
 """Which published ranking of losses replicates? Published differences next to ours: the table of docs/papers.md.
 
-``python scripts/published.py`` prints it from the published rows of the configurations and the values per query in
+``python -m scripts.published`` prints it from the published rows of the configurations and the values per query in
 configs/letor/kept, and trains nothing; published.yaml beside it has the pairs. Intervals are of 95 %, over
 queries and trainings: with one seed the folds are the units.
 """
@@ -8,7 +8,6 @@ queries and trainings: with one seed the folds are the units.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,8 @@ import numpy as np
 from rerank.evaluation.crossed import Crossed, crossed_difference, paired
 from rerank.evaluation.measures import parse_measures
 from rerank.evaluation.significance import correct
-from rerank.experiments.pool import CollectionResults, read_results
 from rerank.settings.configs import read_config
+from scripts.evidence.kept import kept
 
 LETOR = Path(__file__).parents[1] / "configs" / "letor"
 MEASURE = "nDCG(dcg='exp-log2')@5"
@@ -35,18 +34,16 @@ def published(name: str, row: str) -> float:
     return float(config["published"]["rows"][row][measures.index(MEASURE)])
 
 
-@cache
-def results(name: str) -> CollectionResults:
-    return read_results(name, LETOR / "kept" / f"{name}-mq2008.jsonl.xz")
+def differences(name: str, row: str, other_name: str, other: str, measure: str = MEASURE) -> tuple[Any, Any]:
+    """A kept row minus another, ``[S, Q]``, and the fold of each query."""
+    one, two = kept(name, LETOR / "kept").table(row, measure), kept(other_name, LETOR / "kept").table(other, measure)
+    assert one.index.equals(two.index)
+    return paired(one.to_numpy().T, two.to_numpy().T, one.index.codes[0])
 
 
 def ours(rows: Rows) -> Crossed:
     """The mean over pairs of rows of their differences per training and query."""
-    parts = []
-    for name, row, other_name, other in rows:
-        one, two = results(name), results(other_name)
-        assert one.queries == two.queries
-        parts.append(paired(one.values[row][MEASURE], two.values[other][MEASURE], one.folds))
+    parts = [differences(f"{name}-mq2008", row, f"{two}-mq2008", other) for name, row, two, other in rows]
     return crossed_difference(np.mean([difference for difference, _ in parts], axis=0), parts[0][1])
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from rerank import __version__, tasks
 from rerank.commands.candidates import add, export, lists, retrieve
-from rerank.commands.comparisons import compare, evaluate, experiment, pool, verify
+from rerank.commands.comparisons import compare, evaluate, experiment, verify
 from rerank.commands.exits import exit_code
 from rerank.commands.pages import PAGES
 from rerank.commands.rankers import auto, calibrate, rerank, serve, train
@@ -71,7 +71,7 @@ GROUPS: dict[str, tuple[Callable[..., Any], ...]] = {
     "start": (demo, auto),
     "candidates": (retrieve, lists, add, export),
     "rankers": (train, tasks.average, calibrate, rerank, serve),
-    "comparisons": (evaluate, compare, experiment, pool, verify),
+    "comparisons": (evaluate, compare, experiment, verify),
     "what there is": (losses, measures, models, collections),
 }
 """The commands, as their list shows them."""
@@ -98,7 +98,7 @@ def run(argv: Sequence[str]) -> None:
         print(__version__)
     elif argv[0] not in COMMANDS:
         raise UserError(f"{argv[0]}: no such command{nearest(argv[0], COMMANDS)}; see rerank --help")
-    elif argv[0] in ("train", "experiment", "pool"):
+    elif argv[0] in ("train", "experiment"):
         COMMANDS[argv[0]](argv[1:])
     else:
         name, *words = argv

@@ -1,4 +1,4 @@
-"""``rerank evaluate``, ``compare``, ``experiment``, ``pool`` and ``verify``: what rankers are worth."""
+"""``rerank evaluate``, ``compare``, ``experiment`` and ``verify``: what rankers are worth."""
 
 from __future__ import annotations
 
@@ -78,13 +78,6 @@ def experiment(argv: Sequence[str]) -> None:
 
     if run_experiment(argv):
         sys.exit(1)
-
-
-def pool(argv: Sequence[str]) -> None:
-    """Pool experiments on several collections, with a forest plot."""
-    from rerank.commands.pool import command
-
-    command(argv)
 
 
 def verify(path: str) -> None:

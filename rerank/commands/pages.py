@@ -98,7 +98,6 @@ PAGES = {
             "rerank experiment --config experiment.yaml --html report.html",
         )
     ),
-    "pool": Page(examples=("rerank pool --experiments experiments/a experiments/b --output pooled",)),
     "verify": Page(plain="path", examples=("rerank verify runs/x",)),
     "losses": Page(plain="name", examples=("rerank losses", "rerank losses LambdaLoss")),
 }

@@ -24,7 +24,6 @@ well: folds are then the units, and the variance is that of their :math:`F` mean
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -44,7 +43,6 @@ class Crossed:
             no knowledge of the variance.
         p: the two-sided p-value that belongs to the interval: the one of level ``1 - p`` ends at 0.
         seeds: how many seeds; 1 where the seeds make no difference or there is only one.
-        training: variance of the mean difference over trainings of one fold; NaN where one seed cannot tell it.
     """
 
     mean: float
@@ -55,7 +53,6 @@ class Crossed:
     seeds: int
     queries: int
     folds: int = 1
-    training: float = math.nan
 
 
 def paired(run: np.ndarray, baseline: np.ndarray, folds: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
@@ -140,7 +137,7 @@ def crossed_difference(
     """
     seeds, queries = difference.shape
     nan = float("nan")
-    means, shares = _by_fold(difference, folds) if queries else ([], np.ones(1))
+    shares = _by_fold(difference, folds)[1] if queries else np.ones(1)
     nothing = Crossed(
         float(difference.mean()) if queries else nan, (nan, nan), nan, nan, nan, seeds, queries, len(shares)
     )
@@ -157,16 +154,12 @@ def crossed_difference(
         moves = _moves(difference, folds)
         drawn += rng.standard_normal((resamples, len(moves))) @ moves
     drawn.sort()
-    of_training = (
-        sum(share * float(of.var(ddof=1)) for of, share in zip(means, shares, strict=True)) if seeds > 1 else nan
-    )
     return replace(
         nothing,
         interval=_ends(drawn, mean, freedom, 1 - level),
         p=_p(drawn, mean, freedom),
         error=error,
         freedom=freedom,
-        training=of_training,
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import lzma
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -33,27 +33,17 @@ Key = tuple[str, str | None, int]
 
 @dataclass(frozen=True)
 class KeptFile:
-    """A file that is kept.
-
-    Attributes:
-        validation: of ``measures.json``, the value that validation chooses by; None elsewhere.
-    """
+    """A file that is kept."""
 
     method: str
     fold: str | None
     seed: int
     path: str
     content: Any
-    validation: float | None = None
 
     @property
     def key(self) -> Key:
         return self.method, self.fold, self.seed
-
-    @property
-    def measured(self) -> bool:
-        """Whether it has values per query."""
-        return PurePosixPath(self.path).name.startswith("test-")
 
 
 def key_of(group: Group) -> Key:
@@ -61,63 +51,56 @@ def key_of(group: Group) -> Key:
     return group.method, None if group.fold is None else str(group.fold), group.seed
 
 
-def collect(
-    output: Path, trained: Iterable[tuple[Cell, dict[str, Any]]], outcomes: Iterable[Outcome]
-) -> list[KeptFile]:
+def collect(output: Path, trained: Iterable[Cell], outcomes: Iterable[Outcome]) -> list[KeptFile]:
     """The files to keep, as they are on disk."""
     files: dict[str, KeptFile] = {}
 
-    def add(group: Group, path: Path, content: Any, validation: float | None = None) -> None:
+    def add(group: Group, path: Path, content: Any) -> None:
         name = path.relative_to(output).as_posix()
-        files[name] = KeptFile(*key_of(group), name, content, validation)
+        files[name] = KeptFile(*key_of(group), name, content)
 
-    def add_training(cell: Cell, validation: float | None) -> None:
-        add(cell.group, cell.folder / MEASURES, read_sealed(cell.folder / MEASURES), validation)
+    def add_training(cell: Cell) -> None:
+        add(cell.group, cell.folder / MEASURES, read_sealed(cell.folder / MEASURES))
         if starts := read_provenance(cell.folder):
             start = {name: starts[-1][name] for name in FROM_PROVENANCE if name in starts[-1]}
             add(cell.group, cell.folder / PROVENANCE, [start])
 
-    for cell, measures in trained:
-        if not (cell.folder / MEASURES).is_file():
-            continue  # it is trained again, for its model
-        add_training(cell, measures.get("validation", {}).get(cell.select))
+    for cell in trained:
+        if (cell.folder / MEASURES).is_file():  # else it is trained again, for its model
+            add_training(cell)
     for outcome in outcomes:
         if outcome.measured.again:
-            add_training(outcome.measured, None)
+            add_training(outcome.measured)
         if outcome.file is not None:
             add(outcome.group, outcome.file, read_sealed(outcome.file))
     return list(files.values())
 
 
-def write_kept(path: str | Path, files: Iterable[KeptFile], lacking: Iterable[Key] = ()) -> None:
-    """Write kept files, a line of JSON each, in the order of their paths; the first line names what is ``lacking``."""
-    lines = [{"lacking": sorted(lacking, key=str)}, *(vars(file) for file in sorted(files, key=lambda file: file.path))]
+def write_kept(path: str | Path, files: Iterable[KeptFile]) -> None:
+    """Write kept files, a line of JSON each, in the order of their paths."""
+    lines = [vars(file) for file in sorted(files, key=lambda file: file.path)]
     with atomic_file(path) as temporary:
         temporary.write_bytes(lzma.compress("".join(json.dumps(line) + "\n" for line in lines).encode()))
 
 
-def read_kept(path: str | Path) -> tuple[list[KeptFile], list[Key]]:
-    """What `write_kept` wrote: the files, and what was lacking. Flipped bits show by the compression's checksum."""
+def read_kept(path: str | Path) -> list[KeptFile]:
+    """What `write_kept` wrote. Flipped bits show by the compression's checksum."""
     if not Path(path).is_file():
         raise NotFoundError(f"{path}: no such file; `keep: {path}` in an experiment's configuration makes it")
     try:
         with lzma.open(path) as file:
-            first, *lines = map(json.loads, file)
-        lacking = [(method, fold, seed) for method, fold, seed in first["lacking"]]
-        files = [KeptFile(**line) for line in lines]
+            lines = [line for line in map(json.loads, file) if "lacking" not in line]  # a first line of before
+        return [KeptFile(*(line[each.name] for each in fields(KeptFile))) for line in lines]
     except (lzma.LZMAError, EOFError, KeyError, TypeError, ValueError, RecursionError) as error:
         problem = f"not the kept cells of an experiment, or damaged ({one_line(error)})"
         raise UserError(f"{path}: {problem}; take it from the repository again, or remove it") from error
-    return files, lacking
 
 
 def update_kept(path: str | Path, files: Sequence[KeptFile], planned: Iterable[Key], through: bool) -> None:
     """Write kept files, beside those of other parts of the experiment (other seeds, other methods) that are there."""
-    before, lacking = read_kept(path) if Path(path).is_file() else ([], [])
-    planned = set(planned)
-    replaced = {file.key for file in files} | (planned if through else set())
-    merged = [*files, *(file for file in before if file.key not in replaced)]
-    write_kept(path, merged, {*lacking, *planned} - {file.key for file in merged if file.measured})
+    before = read_kept(path) if Path(path).is_file() else []
+    replaced = {file.key for file in files} | (set(planned) if through else set())
+    write_kept(path, [*files, *(file for file in before if file.key not in replaced)])
 
 
 def restore(path: str | Path, output: Path) -> int:
@@ -127,7 +110,7 @@ def restore(path: str | Path, output: Path) -> int:
     its best model so far would pass for the one that was measured.
     """
     cells: dict[Path, list[KeptFile]] = {}
-    for file in read_kept(path)[0]:
+    for file in read_kept(path):
         place = PurePosixPath(file.path)
         if place.is_absolute() or place.parts[0] != "cells" or ".." in place.parts:
             raise UserError(f"{path}: names a file outside an experiment's cells ({file.path})")

@@ -38,20 +38,6 @@ class PageTable:
 
 
 @dataclass(frozen=True)
-class Picture:
-    """A picture that a page holds: its heading, the bytes of a PNG file, what it shows in words."""
-
-    title: str
-    png: bytes
-    says: str
-
-    @property
-    def source(self) -> str:
-        """The picture as an address that holds all of it."""
-        return "data:image/png;base64," + base64.b64encode(self.png).decode()
-
-
-@dataclass(frozen=True)
 class Report:
     """What a page shows.
 
@@ -71,7 +57,6 @@ class Report:
     charts: Sequence[Chart] = ()
     training: Mapping[str, Sequence[Chart]] = field(default_factory=dict)
     notes: Sequence[str] = ()
-    pictures: Sequence[Picture] = ()
     bars: Bars | None = None
 
 

@@ -33,11 +33,11 @@ class Kept:
 
 
 @functools.cache
-def kept(name: str) -> Kept:
+def kept(name: str, folder: Path = KEPT) -> Kept:
     """The kept cells of an experiment."""
     parts: dict[tuple[str, str], dict[int, list[pd.Series]]] = {}
     cells, seconds = 0, 0.0
-    with lzma.open(KEPT / f"{name}.jsonl.xz", "rt") as lines:
+    with lzma.open(folder / f"{name}.jsonl.xz", "rt") as lines:
         for line in map(json.loads, lines):
             content, file = line.get("content"), line.get("path", "").rsplit("/", 1)[-1]
             cells += file == "measures.json"

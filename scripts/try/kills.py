@@ -363,7 +363,6 @@ def cases(data: Path, place: Path, made: Path) -> list[Case]:
         ["train", "--config", str(columns), "--output", str(made / "over")],
         ["train", "--config", str(made / "texts.yaml"), "--output", str(made / "reader")],
         [*grid, str(made / "one")],
-        [*grid, str(made / "other"), "--seeds=[7]"],
     ):
         alone(words, place)
     shutil.rmtree(made / "lists" / "tokens")  # so that reranking makes them
@@ -386,7 +385,6 @@ def cases(data: Path, place: Path, made: Path) -> list[Case]:
     scored = ["rerank", "--model", str(made / "run" / "best"), "--lists", str(letor / "Fold1" / "test.txt")]
     search = ["retrieve", "--collection", f"beir:{beir}/test", "--depth", "20", "--threads", "1", "--add-relevant"]
     reranked = ["rerank", "--model", str(made / "reader" / "best"), "--lists", str(work / "lists")]
-    page = ["--output", str(work / "pooled"), "--html", str(work / "x.html")]
     evaluated = ["evaluate", "--qrels", str(dl20 / "qrels"), "--runs", runs["rm3"], "--baseline", runs["bm25"]]
     climbed = ["auto", *make_splits(made / "lists", made / "splits"), "--model", str(made / "tiny"), "--output"]
     overwritten = [*retrieve, str(work / "lists"), "--run", runs["rm3"], "--overwrite"]
@@ -404,7 +402,6 @@ def cases(data: Path, place: Path, made: Path) -> list[Case]:
             [*reranked, "--depth", "20", "--output", str(work / "x.trec")],
             measured,
         ),
-        Case("`pool`", ["pool", "--experiments", *map(str, (made / "one", made / "other")), *page], empty),
         Case("`auto`, trainings included", [*climbed, str(work / "ladder")], empty),
         Case("`export`", ["export", "--lists", str(made / "lists"), "--output", str(work / "x.parquet")], empty),
         Case("`evaluate`", [*evaluated, "--html", str(work / "x.html"), "--per-query", str(work / "x.tsv")], empty),

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from rerank.evaluation.crossed import Crossed, crossed_difference
-from rerank.evaluation.pooling import random_effects, single
 from rerank.evaluation.significance import equivalence
 
 
@@ -51,8 +50,6 @@ def test_intervals_hold_the_truth_as_often_as_they_say(name: str, trials: int) -
     covered = np.mean([one.interval[0] <= 0.03 <= one.interval[1] for one in found])
     doubt = 3 * np.sqrt(0.05 / trials)
     assert 0.925 - doubt <= covered <= 0.99 + doubt
-    pooled = [single(one) for one in found]
-    assert [(one.interval, one.p) for one in pooled] == [(one.interval, one.p) for one in found]
 
 
 @trials_of
@@ -68,14 +65,3 @@ def test_what_differs_by_the_margin_is_seldom_called_equivalent(name: str, trial
     wrong = share(margin)
     assert wrong <= 0.05 + 3 * np.sqrt(0.05 / trials)
     assert share(0.0) > 2 * wrong
-
-
-@trials_of
-def test_pooled_equivalence_is_seldom_wrong(trials: int) -> None:
-    rng, errors = np.random.default_rng(4), np.array([0.009, 0.008, 0.005, 0.003, 0.003])
-    for tau in (0.0, 0.01):
-        wrong = 0
-        for _ in range(trials):
-            one = random_effects(0.01 + tau * rng.standard_normal(5) + errors * rng.standard_normal(5), errors)
-            wrong += equivalence(one.mean, one.error, one.freedom, 0.01) < 0.05
-        assert wrong / trials <= 0.06 + 3 * np.sqrt(0.05 / trials)

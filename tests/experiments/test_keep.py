@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import sys
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +20,6 @@ from rerank.commands.experiment import experiment
 from rerank.commands.verify import verify
 from rerank.errors import UserError
 from rerank.experiments.keep import KeptFile, read_kept, restore, update_kept, write_kept
-from rerank.experiments.pool import pool_experiments
 from rerank.experiments.run import remove_restored
 from rerank.storage.hashes import write_sealed
 from tests.builders import make_lists
@@ -88,13 +88,13 @@ def test_what_is_measured_anew_is_trained_again(folder: Path, tmp_path: Path) ->
 def test_an_experiment_that_was_cut_short_before_it_mixed_is_gone_on_with(folder: Path, tmp_path: Path) -> None:
     """A mixture needs rankings, which are not kept: those cells are trained again, and the table is the same."""
     output, kept = folder / "out", tmp_path / "kept.jsonl.xz"
-    files, _ = read_kept(folder / "kept" / "small.jsonl.xz")
+    files = read_kept(folder / "kept" / "small.jsonl.xz")
     write_kept(kept, [file for file in files if not (file.method == "hinge + first stage" and file.fold == "1")])
     other = tmp_path / "elsewhere"
     assert experiment([write_config(folder, output=str(other), keep=str(kept))]) == 0
     assert len([*other.rglob("best")]) == 1, "one cell lacked its mixture"
     assert contents(other) == contents(output)
-    assert {file.path for file in read_kept(kept)[0]} == {file.path for file in files}
+    assert {file.path for file in read_kept(kept)} == {file.path for file in files}
 
 
 def test_what_is_finished_is_kept_with_its_mixture_before_the_end(
@@ -103,7 +103,7 @@ def test_what_is_finished_is_kept_with_its_mixture_before_the_end(
     seen = []
 
     def stopped(*_: object) -> None:
-        seen.extend(read_kept(tmp_path / "kept.jsonl.xz")[0])
+        seen.extend(read_kept(tmp_path / "kept.jsonl.xz"))
         raise KeyboardInterrupt
 
     monkeypatch.setattr("rerank.experiments.rows.UntrainedRows.first_stage", stopped)  # what comes after the trainings
@@ -115,10 +115,10 @@ def test_what_is_finished_is_kept_with_its_mixture_before_the_end(
 def test_a_part_of_an_experiment_leaves_the_other_parts(folder: Path, tmp_path: Path) -> None:
     kept = tmp_path / "kept.jsonl.xz"
     shutil.copy(folder / "kept" / "small.jsonl.xz", kept)
-    before = {file.path for file in read_kept(kept)[0]}
+    before = {file.path for file in read_kept(kept)}
     changes = {"output": str(tmp_path / "out"), "folds": [2], "keep": str(kept), "first_stage": "hide"}
     assert experiment([write_config(folder, **changes)]) == 0
-    assert {file.path for file in read_kept(kept)[0]} == before
+    assert {file.path for file in read_kept(kept)} == before
 
 
 def made_up(values: list[list[float | None]], path: str = "cells/a/all/seed-1/point-1/test-2.json") -> KeptFile:
@@ -139,15 +139,13 @@ def test_bytes_do_not_depend_on_the_order_and_come_back(tmp_path: Path) -> None:
     files = [
         made_up([[0.1, None], [1 / 3, 1e-17]]),
         made_up([[1.0], [0.0], [0.5]], "cells/b/fold-1/seed-2/point-3/test-4.json"),
-        KeptFile(
-            "b", "1", 2, "cells/b/fold-1/seed-2/point-3/measures.json", {"id": "3", "validation": {"AP": 0.2}}, 0.2
-        ),
+        KeptFile("b", "1", 2, "cells/b/fold-1/seed-2/point-3/measures.json", {"id": "3", "validation": {"AP": 0.2}}),
         KeptFile("b", "1", 2, "cells/b/fold-1/seed-2/point-3/provenance.json", [{"seconds": 1.5}]),
     ]
     write_kept(tmp_path / "one.jsonl.xz", files)
     write_kept(tmp_path / "two.jsonl.xz", reversed(files))
     assert (tmp_path / "one.jsonl.xz").read_bytes() == (tmp_path / "two.jsonl.xz").read_bytes()
-    assert {file.path: file for file in read_kept(tmp_path / "one.jsonl.xz")[0]} == {file.path: file for file in files}
+    assert {file.path: file for file in read_kept(tmp_path / "one.jsonl.xz")} == {file.path: file for file in files}
     assert restore(tmp_path / "one.jsonl.xz", tmp_path / "out") == 4
     for file in files[:3]:
         write_sealed(tmp_path / "expected.json", file.content)
@@ -194,8 +192,8 @@ def test_a_killed_restoring_leaves_nothing_behind_and_is_ended_by_the_next(tmp_p
 
 def test_what_was_stopped_before_its_first_cell_goes_on(tmp_path: Path) -> None:
     path = tmp_path / "kept.jsonl.xz"
-    write_kept(path, [], lacking=[("a", None, 1)])
-    assert read_kept(path) == ([], [("a", None, 1)])
+    write_kept(path, [])
+    assert read_kept(path) == []
     assert restore(path, tmp_path / "experiment") == 0
 
 
@@ -229,27 +227,19 @@ def test_damage_and_strange_files_are_refused(tmp_path: Path) -> None:
         restore(path, tmp_path / "out")
 
 
-def test_what_is_planned_and_not_measured_is_said_when_it_is_pooled(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Two parts of an experiment, of seeds 1 and 2; the second one is stopped before its cell is measured."""
-    path, key = tmp_path / "kept.jsonl.xz", ("a", None)
+def test_what_the_file_has_of_groups_still_to_come_stays_until_the_experiment_is_through(tmp_path: Path) -> None:
+    path, key, other = (
+        tmp_path / "kept.jsonl.xz",
+        ("a", None, 1),
+        made_up([[0.5]], "cells/b/all/seed-1/point-1/test-2.json"),
+    )
+    other = replace(other, method="b")
     first = made_up([[0.5, 0.25]])
-    first.content["measures"] = ["AP"]
-    update_kept(path, [], [(*key, 1)], through=False)
-    assert read_kept(path)[1] == [(*key, 1)]
-    update_kept(path, [first], [(*key, 1)], through=False)
-    assert read_kept(path)[1] == []
-    with pytest.raises(UserError, match="nothing to be compared with"):
-        pool_experiments([str(path)])
-    assert "unfinished" not in caplog.text
-    update_kept(path, [], [(*key, 2)], through=False)
-    assert read_kept(path)[1] == [(*key, 2)]
-    with pytest.raises(UserError, match="nothing to be compared with"):
-        pool_experiments([str(path)])
-    assert f"unfinished: 1 planned cells are not in {path}, such as a, 2" in caplog.text
-    update_kept(path, [], [(*key, 3)], through=True)
-    assert read_kept(path) == ([first], [(*key, 2), (*key, 3)]), "the other part still lacks its own"
+    update_kept(path, [first, other], [key], through=True)
+    update_kept(path, [], [key], through=False)
+    assert read_kept(path) == [first, other]
+    update_kept(path, [], [key], through=True)
+    assert read_kept(path) == [other], "of the other part, which has plans of its own"
 
 
 def test_what_another_part_has_trained_meanwhile_is_not_removed(tmp_path: Path) -> None:

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rerank.evaluation.crossed import crossed_difference, paired
+from rerank.evaluation.crossed import crossed_difference
 from rerank.experiments.keep import read_kept
-from rerank.experiments.pool import read_results
 from rerank.settings.configs import read_config
 from scripts import published
+from scripts.evidence.kept import kept
 from tests.conftest import ROOT
 
 CLAIMS = read_config(Path(published.__file__).with_suffix(".yaml"))
@@ -19,8 +19,8 @@ CLAIMS = read_config(Path(published.__file__).with_suffix(".yaml"))
 
 def mean_of(name: str, row: str) -> float:
     """Over the queries of a kept row that have a relevant document, read without the library's tables."""
-    files, _ = read_kept(published.LETOR / "kept" / f"{name}.jsonl.xz")
-    contents = [file.content for file in files if file.method == row and file.measured]
+    files = read_kept(published.LETOR / "kept" / f"{name}.jsonl.xz")
+    contents = [file.content for file in files if file.method == row and "/test-" in file.path]
     which = contents[0]["measures"].index(published.MEASURE)
     values = [value for content in contents for value in content["values"][which]]
     return float(np.mean([value for value in values if value is not None]))
@@ -34,10 +34,9 @@ def test_the_page_has_it() -> None:
 @pytest.mark.parametrize("row", ["TwinSigmoid", "SmoothI"])
 def test_the_page_has_the_differences_of_trees(row: str) -> None:
     page = (ROOT / "docs" / "letor.md").read_text(encoding="utf-8")
-    trees = read_results("trees", published.LETOR / "kept" / "mq2008-trees.jsonl.xz")
-    cells = []
-    for measure, values in trees.values[row].items():
-        one = crossed_difference(*paired(values, trees.values["LambdaMART"][measure], trees.folds))
+    name, cells = "mq2008-trees", []
+    for measure in [measure for method, measure in kept(name, published.LETOR / "kept").tables if method == row]:
+        one = crossed_difference(*published.differences(name, row, name, "LambdaMART", measure))
         cells.append(f"{one.mean:+.4f} [{one.interval[0]:+.4f}, {one.interval[1]:+.4f}]".replace("0.", "."))
     assert f"| {row} | {' | '.join(cells)} |" in page
 

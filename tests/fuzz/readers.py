@@ -420,7 +420,7 @@ def _write_training(folder: Path) -> None:
     write_kept(
         folder / "kept.jsonl.xz",
         [
-            KeptFile("a", "1", 1, f"{cell}/measures.json", {"id": "3", "validation": {"AP": 0.2}}, 0.2),
+            KeptFile("a", "1", 1, f"{cell}/measures.json", {"id": "3", "validation": {"AP": 0.2}}),
             KeptFile("a", "1", 1, f"{cell}/test-2.json", content),
             KeptFile("a", "1", 1, f"{cell}/provenance.json", [{"seconds": 1.5}]),
         ],
