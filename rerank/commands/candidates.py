@@ -9,7 +9,6 @@ from typing import Any, Literal
 from rerank import tasks
 from rerank.commands.unused import refuse_unused
 from rerank.errors import UserError
-from rerank.settings.help import option
 from rerank.storage.files import check_apart
 from rerank.tasks.search import Search
 
@@ -71,9 +70,6 @@ def add(
     model: str | None = None,
     embed: str | None = None,
     name: str | None = None,
-    out_of_fold: str | None = None,
-    method: str | None = None,
-    seed: int | None = None,
     drop: list[str] | None = None,
     in_sample: bool = False,
     no_mix: bool = False,
@@ -82,7 +78,7 @@ def add(
 ) -> None:
     """Add columns of scores to a lists folder, or remove some.
 
-    Scores come from files, a trained model, an embedding model, or the folds of an experiment.
+    Scores come from files, a trained model, or an embedding model.
 
     If the command was killed, the same command finishes the work.
 
@@ -91,12 +87,8 @@ def add(
         run: files of scores (TREC, CSV, JSONL or Parquet), as NAME=FILE or FILE.
         model: folder of a trained model, such as runs/x/best, which scores all candidates.
         embed: embedding model (folder, or name on the hub), whose cosine of query and document all candidates get.
-        name: name of the model's column; null takes the name of the run folder, of the method, or "cosine-" and
-            that of the embedding model.
-        out_of_fold: folder of an experiment over folds: each query is scored by the model that was neither trained nor
-            validated on it.
-        method: which of the experiment's methods; not needed if there is only one.
-        seed: which of the experiment's seeds; not needed if there is only one.
+        name: name of the model's column; null takes the name of the run folder, or "cosine-" and that of the embedding
+            model.
         drop: columns to remove, before others are added.
         in_sample: let the model score queries that it was trained on. A model trained on such a column learns to trust
             what this one memorised.
@@ -108,26 +100,18 @@ def add(
     from rerank.lists.columns import named_files
     from rerank.lists.store import Store
 
-    if not (run or model or embed or out_of_fold or drop):
+    if not (run or model or embed or drop):
         raise UserError(
-            "add: nothing to add or remove; give --run NAME=FILE, --model FOLDER, --embed MODEL, "
-            "--out-of-fold EXPERIMENT or --drop NAME"
+            "add: nothing to add or remove; give --run NAME=FILE, --model FOLDER, --embed MODEL or --drop NAME"
         )
-    if not (model or embed or out_of_fold):
+    if not (model or embed):
         refuse_unused("has no effect on a file's column; write --run NAME=FILE", add, name=name)
-        refuse_unused("has no effect without --model, --embed or --out-of-fold; leave it out", add, precision=precision)
-    if not (model or out_of_fold):
-        why = "has no effect without --model or --out-of-fold; leave it out"
-        refuse_unused(why, add, in_sample=in_sample, token_budget=token_budget)
+        refuse_unused("has no effect without --model or --embed; leave it out", add, precision=precision)
     if not model:
-        refuse_unused("has no effect without --model; leave it out", add, no_mix=no_mix)
-    several = [key for key, value in (("model", model), ("embed", embed), ("out_of_fold", out_of_fold)) if value]
-    if len(several) > 1:
-        raise UserError(f"{option(several[0])}: cannot be combined with {option(several[1])}; use one at a time")
-    if out_of_fold:
-        refuse_unused("cannot be combined with --out-of-fold; leave it out", add, in_sample=in_sample)
-    if not out_of_fold:
-        refuse_unused("has no effect without --out-of-fold; leave it out", add, method=method, seed=seed)
+        alone = {"in_sample": in_sample, "token_budget": token_budget, "no_mix": no_mix}
+        refuse_unused("has no effect without --model; leave it out", add, **alone)
+    if model and embed:
+        raise UserError("--model: cannot be combined with --embed; use one at a time")
     files = named_files(run or [])
     for column in drop or []:
         Store.open(lists).drop_column(column)
@@ -142,10 +126,6 @@ def add(
         from rerank.scoring.cosines import add_cosines
 
         add_cosines(lists, embed, name, precision=precision)
-    if out_of_fold is not None:
-        from rerank.experiments.out_of_fold import add_out_of_fold
-
-        add_out_of_fold(lists, out_of_fold, name, method=method, seed=seed, precision=precision, budget=token_budget)
 
 
 def export(lists: str, output: str, column: str | None = None, model: str | None = None, **asked: Any) -> None:

@@ -55,13 +55,13 @@ def experiment(argv: Sequence[str]) -> int:
         print(yaml.safe_dump(asdict(config), sort_keys=False, allow_unicode=True), end="")
         return 0
     from rerank.experiments.conduct import checked  # the help has to come without importing torch
-    from rerank.experiments.run import Experiment, search_of
+    from rerank.experiments.run import Experiment
     from rerank.experiments.table import beside_sentences, listing, text
 
     part = None if share is None else parse_share(share)
     plan = checked(config)
     if dry_run:
-        print(listing(plan, [(group, search_of(plan, group).size) for group in plan.groups]))
+        print(listing(plan, [(group, len(plan.points(group))) for group in plan.groups]))
         return 0
     if part is not None:
         plan.output.mkdir(parents=True, exist_ok=True)

@@ -38,9 +38,8 @@ PAGES = {
             "rerank add --lists lists/test --drop ce",
         ),
         groups={
-            "what to add or remove": ("run", "model", "embed", "out_of_fold", "drop"),
+            "what to add or remove": ("run", "model", "embed", "drop"),
             "a model's column": ("name", "in_sample", "no_mix", "precision", "token_budget"),
-            "an experiment's folds": ("method", "seed"),
         },
     ),
     "export": Page(

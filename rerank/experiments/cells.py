@@ -16,7 +16,7 @@ from rerank.evaluation.measures import PerQuery, parse_measures
 from rerank.evaluation.significance import check_margin
 from rerank.experiments.config import ExperimentConfig, first_stage_names, folds_of
 from rerank.experiments.planned import best_of, check_groups, planned_pairs
-from rerank.experiments.search import Point, check_space, file_name, point_name
+from rerank.experiments.search import Point, check_space, file_name, grid, point_name
 from rerank.retrieval.runs import Run
 from rerank.settings.configs import Settings, assign, merged
 from rerank.storage.identity import SHOWN
@@ -62,7 +62,7 @@ class Cell:
     point: Point
     place: Path
     settings: Settings
-    select: str
+    monitor: str
     again: bool = False
     id: str = ""
 
@@ -148,12 +148,12 @@ class ExperimentPlan:
             assign(settings, key, value)
         if group.fold is not None:
             assign(settings, "data.fold", group.fold)
-        validated = self.validated(settings)
-        select = str(parse_measures(self.config.select)[0]) if self.config.select else validated[0]
-        if select not in validated:
-            settings["measures"] = f"{settings.get('measures', self._defaults['measures'])} {select}"
         settings |= {"seed": group.seed, "test": False}
-        return Cell(group, point, self.folder(group), settings, select)
+        return Cell(group, point, self.folder(group), settings, self.validated(settings)[0])
+
+    def points(self, group: Group) -> list[Point]:
+        """What is tried for a group."""
+        return grid(self.config.methods[group.method].search)
 
     def refitted(self, chosen: Cell, trees: int | None = None) -> Cell:
         """The second training of a cell that validation chose; the cell itself where there is none.
@@ -190,8 +190,6 @@ def _check(config: ExperimentConfig, known: Mapping[str, Any]) -> None:
         if not isinstance(members, list):
             raise UserError(f"ensembles.{name}: expected a list of methods, not {members!r}")
     parse_measures(config.measures)
-    if config.select is not None and len(parse_measures(config.select)) > 1:
-        raise UserError(f"select: one measure, not {config.select!r}")
     check_choices([config.test] if config.test != "bootstrap" else [], config.correction)
     if not 0 < config.level < 1:
         raise UserError(f"confidence level {1 - config.level}: must be between 0 and 1, such as 0.95")
@@ -231,7 +229,7 @@ def _check(config: ExperimentConfig, known: Mapping[str, Any]) -> None:
     for name, method in config.methods.items():
         _check_keys(f"methods.{name}.set", method.set, known)
         _check_keys(f"methods.{name}.search", method.search, known)
-        check_space(name, method.search, config.trials)
+        check_space(name, method.search)
         if (other := folders.setdefault(file_name(name), name)) != name:
             raise UserError(f"methods: {other!r} and {name!r} would share a folder; rename one")
     if config.published is not None:

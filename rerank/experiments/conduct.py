@@ -147,7 +147,6 @@ def check_cells(plan: ExperimentPlan) -> None:
 
 
 def _corners(space: dict[str, Any]) -> list[dict[str, Any]]:
-    """A smallest set of points that covers every value of every key; of a range that is its ends."""
-    values = {key: given if isinstance(given, list) else [given["low"], given["high"]] for key, given in space.items()}
-    count = max(map(len, values.values()), default=1)
-    return [{key: options[min(i, len(options) - 1)] for key, options in values.items()} for i in range(count)]
+    """A smallest set of points that covers every value of every key."""
+    count = max(map(len, space.values()), default=1)
+    return [{key: values[min(i, len(values) - 1)] for key, values in space.items()} for i in range(count)]

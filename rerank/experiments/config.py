@@ -19,8 +19,7 @@ class Method:
     Attributes:
         set: keys of a training configuration that differ from the base. Mappings are merged key by key, but one with
             ``class_path`` replaces what was there. Keys may be dotted, ``init_args`` left out: ``loss.alpha: 10``.
-        search: dotted keys with the values to choose from on validation lists: a list, or a range
-            ``{low: 0.001, high: 1, log: true}``.
+        search: dotted keys, each with a list of values to choose from by the monitor on validation lists.
     """
 
     set: dict[str, Any] = field(default_factory=dict)
@@ -51,7 +50,7 @@ class Figure:
             values that validation chooses for each fold and seed.
         lines: for ``search``, what the lines stand for: ``methods``, ``measures``, or the values of another searched
             key.
-        measures: measures to show, separated by spaces; None takes the one that the search chooses by, or those of the
+        measures: measures to show, separated by spaces; None takes the monitor, or for ``methods`` those of the
             table. ``curves`` show the monitor.
         methods: methods to show; None shows all.
     """
@@ -85,8 +84,6 @@ class ExperimentConfig:
             with it, with the weight that validation chose; ``hide`` leaves both out.
         folds: values of ``data.fold``; none if the data has no folds.
         seeds: values of ``seed``; the table has their mean.
-        trials: points tried per search by Optuna's TPE where the full grid has more; None tries the full grid.
-        select: validation measure that picks the point of a search; None takes the monitor.
         measures: measures of the table, on test lists, separated by spaces.
         empty: what a query without relevant documents scores on test: 0 as trec_eval, 1, or drop to leave it out.
         spread: the number after ± in the table: the standard error over folds (over seeds, if there is one fold), or
@@ -125,8 +122,6 @@ class ExperimentConfig:
     first_stage: Literal["hide", "show", "mix"] = "show"
     folds: list[int | str] | None = None
     seeds: list[int] = field(default_factory=lambda: [42])
-    trials: int | None = None
-    select: str | None = None
     measures: str = "nDCG@10 nDCG AP RR P@10"
     empty: Empty = "0"
     spread: Literal["error", "interval"] = "error"

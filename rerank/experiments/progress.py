@@ -52,7 +52,7 @@ class Progress:
         self.trained[cell.group.method] += 1
         self.found += found
         if not found:
-            self._say("%s: validation %s %.4f (%.1f s)", cell, cell.select, value, seconds)
+            self._say("%s: validation %s %.4f (%.1f s)", cell, cell.monitor, value, seconds)
 
     def fail(self, cell: Cell, message: str) -> None:
         self.failed[cell.group.method] += 1

@@ -119,7 +119,7 @@ class UntrainedRows:
             assert qrels is not None
             table = evaluate(run(), qrels, config.measures, config.empty, name=str(group))
             write_measurement(folder, identity, table)
-        cell = Cell(group, {}, folder, {}, like.cell.select)
+        cell = Cell(group, {}, folder, {}, like.cell.monitor)
         return Outcome(cell, cell, 0, {}, table, seconds, run, file)
 
 

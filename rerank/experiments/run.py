@@ -21,7 +21,6 @@ from rerank.experiments.identities import Identities
 from rerank.experiments.keep import KeptFile, collect, key_of, restore, update_kept
 from rerank.experiments.progress import Progress
 from rerank.experiments.rows import UntrainedRows, stored_measurement, test_lists
-from rerank.experiments.search import PointSearch, make_search
 from rerank.experiments.worker import note
 from rerank.retrieval.runs import Run
 from rerank.settings.configs import merged
@@ -93,7 +92,6 @@ class Experiment:
 
     def __post_init__(self) -> None:
         self._trained: dict[Group, dict[Path, Trained | None]] = {}  # by folder, in the order asked for
-        self._searches: dict[Group, PointSearch] = {}
         self._lives: dict[Group, Life] = {}
         self._waiting: dict[Group, int] = {}  # tasks that each life waits for
         self._ready: deque[Task] = deque()
@@ -109,39 +107,33 @@ class Experiment:
             log.info("%s: %d files of finished cells restored from it", config.keep, count)
         part, parts = self.share or (0, 1)
         workers = workers_of(self.plan, "workers" if self.share is None else f"workers-{part}")
-        self._searches = {group: search_of(self.plan, group) for group in self.plan.groups[part::parts]}
+        groups = self.plan.groups[part::parts]
         totals = dict.fromkeys(config.methods, 0)
-        for group, search in self._searches.items():
-            totals[group.method] += search.size
+        for group in groups:
+            totals[group.method] += len(self.plan.points(group))
         running: dict[Future[Reply], Task] = {}
         with workers, Progress(totals, live=sys.stderr.isatty()) as self._progress:
             try:
-                for group in self._searches:
-                    self._trained[group] = {}
+                for group in groups:
                     self._lives[group] = self._life(group)
                     self._advance(group)
                 self._work(workers, running)
             except Stopped as stop:
                 self._stop(stop, workers, running)
-        self.outcomes = {group: self.outcomes[group] for group in self._searches if group in self.outcomes}
+        self.outcomes = {group: self.outcomes[group] for group in groups if group in self.outcomes}
         self.trained = self._trained_cells()
         for cell in [*(outcome.measured for outcome in self.outcomes.values()), *(cell for cell, _ in self.trained)]:
             tidied(cell.folder)
         self.failures.sort(key=lambda failure: self.plan.groups.index(failure.cell.group))
 
     def _life(self, group: Group) -> Life:
-        search, trained = self._searches[group], self._trained[group]
-        while points := search.ask():
-            cells = [self.identities.named(self.plan.cell(group, point)) for point in points]
-            finished = {cell.folder for cell in cells if cell.finished() is not None}
-            for cell in cells:
-                trained.setdefault(cell.folder, None)
-                if cell.folder in finished:
-                    self._note_trained(cell, before=True)
-            yield [Task(Job.TRAIN, cell) for cell in cells if cell.folder not in finished]
-            for cell in cells:
-                result = trained[cell.folder]
-                search.tell(cell.point, None if result is None else result.value)
+        cells = [self.identities.named(self.plan.cell(group, point)) for point in self.plan.points(group)]
+        self._trained[group] = {cell.folder: None for cell in cells}
+        unfinished = [cell for cell in cells if cell.finished() is None]
+        for cell in cells:
+            if cell not in unfinished:
+                self._note_trained(cell, before=True)
+        yield [Task(Job.TRAIN, cell) for cell in unfinished]
         if not (results := self._in_order(group)):
             return
         best = max(results, key=lambda result: result.value)  # of equal ones the first
@@ -170,9 +162,9 @@ class Experiment:
     def _note_trained(self, cell: Cell, before: bool = False) -> None:
         measures = cell.finished()
         assert measures is not None
-        value = measures.get("validation", {}).get(cell.select)
-        if value is None and self._searches[cell.group].size > 1:
-            self._fail(cell, f"no validation {cell.select} to choose by; the data must give validation lists")
+        value = measures.get("validation", {}).get(cell.monitor)
+        if value is None and len(self._trained[cell.group]) > 1:
+            self._fail(cell, f"no validation {cell.monitor} to choose by; the data must give validation lists")
             return
         self._trained[cell.group][cell.folder] = Trained(value or 0.0, cell, measures)
         self._progress.add(cell, value or 0.0, measures["seconds"], before)
@@ -358,8 +350,3 @@ def workers_of(plan: ExperimentPlan, logs_in: str = "workers") -> Workers:
 def error_of(reply: Mapping[str, Any]) -> str | None:
     """Why a worker did not do a job; None where it did."""
     return f"its process was stopped ({reply['stopped']})" if "stopped" in reply else reply.get("error")
-
-
-def search_of(plan: ExperimentPlan, group: Group) -> PointSearch:
-    """The search of a method on a fold with a seed."""
-    return make_search(plan.config.methods[group.method].search, plan.config.trials, group.seed)

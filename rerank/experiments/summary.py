@@ -164,7 +164,7 @@ def validation_means(outcomes: Mapping[Group, Outcome]) -> dict[str, float]:
     found: dict[str, list[float]] = {}
     for group, outcome in outcomes.items():
         if outcome.validation:
-            value = outcome.validation.get(outcome.cell.select, float("nan"))
+            value = outcome.validation.get(outcome.cell.monitor, float("nan"))
             found.setdefault(group.method, []).append(value)
     return {method: float(np.mean(values)) for method, values in found.items()}
 

@@ -142,8 +142,8 @@ def caption(summary: Summary) -> list[str]:
         first = next(iter(tables.values()))
         sentences += [queries_sentence(first), *gain_sentences(first)]
     if any(method.search for method in config.methods.values()):
-        select = config.select or config.base.get("monitor", TrainConfig.monitor)
-        sentences.append(f"Hyper-parameters chosen on validation by {select}.")
+        monitor = config.base.get("monitor", TrainConfig.monitor)
+        sentences.append(f"Hyper-parameters chosen on validation by {monitor}.")
     if len(tables) > 1 and summary.comparisons:
         against = config.baseline or "the best of the column"
         pooled = ", folds pooled" if config.test == "bootstrap" else " over queries pooled over folds"

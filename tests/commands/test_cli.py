@@ -87,7 +87,6 @@ BM25 = ["retrieve", "--collection", "COLLECTION", "--output", "OUT"]
         ([*BM25, "--tune-on", "COLLECTION", "--k1", "1.2"], "k1: --tune-on chooses k1 and b"),
         ([*BM25, "--tune-measure", "AP"], "--tune-measure: is what --tune-on COLLECTION maximises"),
         (["add", "--lists", "LISTS", "--model", "HERE"], "not a model folder"),
-        (["add", "--lists", "LISTS", "--out-of-fold", "HERE"], "no finished experiment"),
         (["add", "--lists", "HERE", "--run", "OTHER"], "not a lists folder"),
     ],
 )

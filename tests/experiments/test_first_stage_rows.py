@@ -10,11 +10,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from rerank.commands.cli import main
 from rerank.commands.experiment import experiment
 from rerank.errors import UserError
 from rerank.evaluation.measures import evaluate
 from rerank.experiments.search import file_name
+from rerank.lists.folds import fold_of
 from rerank.lists.view import Lists
+from rerank.models.load import load_model
+from rerank.models.score import score_lists
 from rerank.retrieval.runs import read_run
 from rerank.training.measurement import read_start
 from tests.builders import make_lists, make_model
@@ -117,3 +121,18 @@ def test_what_was_chosen_is_beside_its_start(lists: Lists, tmp_path: Path) -> No
 def test_rows_have_names_of_their_own(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=message.replace("+", r"\+")):
         experiment([write_config(tmp_path, **changes)])
+
+
+def test_what_the_folds_rank_is_a_column_out_of_fold(lists: Lists, tmp_path: Path) -> None:
+    """Of each query the scores of the one model that has not seen it: docs/lists.md adds them so."""
+    data = {"class_path": "FoldsData", "init_args": {"lists": str(tmp_path / "lists"), "folds": 3}}
+    assert experiment([write_experiment(tmp_path, base={"data": data}, first_stage="hide")]) == 0
+    folders = sorted((tmp_path / "out" / "cells" / "ListNet").glob("fold-*/seed-42/point-*"))
+    (tmp_path / "folds.trec").write_text("".join((folder / "test.trec").read_text() for folder in folders))
+    assert main(["add", f"--lists={tmp_path / 'lists'}", f"--run=ce={tmp_path / 'folds.trec'}"]) == 0
+    of, stored = fold_of(lists.query_ids, 3, 0), Lists.open(tmp_path / "lists")
+    for fold, folder in enumerate(folders):
+        tested = stored.select(of == fold)
+        model = load_model(folder / "best", mix=False)
+        scores = score_lists(model, model.inputs(tested), tested)
+        np.testing.assert_allclose(tested.column("ce"), scores, rtol=1e-5, atol=1e-5)

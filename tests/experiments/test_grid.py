@@ -258,7 +258,6 @@ def test_dry_run_counts_cells_and_writes_nothing(folder: Path, capsys: pytest.Ca
     ("changes", "message"),
     [
         ({"baseline": "SmothI"}, "did you mean 'SmoothI'"),
-        ({"select": "nDGC@10"}, "did you mean"),
         ({"measures": "nDCG@5 AP"}, "published.rows.SmoothI: has 3 numbers, the table 2"),
         ({"folds": [1, 1]}, "folds"),
         ({"seeds": []}, "seeds"),
@@ -266,10 +265,9 @@ def test_dry_run_counts_cells_and_writes_nothing(folder: Path, capsys: pytest.Ca
         ({"level": 1.0}, "must be between 0 and 1"),
         ({"figures": {"f": {"kind": "serch"}}}, "serch"),
         ({"figures": {"f": {"kind": "search"}}}, "figures.f.x: a search needs one"),
-        ({"trials": None}, "methods.Tuned | 50%.search.optimization.encoder_lr: a range needs"),
         ({"methods": {"A": {"set": {"lose": "ListNet"}}}}, "did you mean 'loss'"),
         ({"methods": {"A": {"set": {"loss": "ListNot"}}}, "published": None}, "did you mean 'ListNet'"),
-        ({"methods": {"A": {"search": {"loss.alpha": 3}}}}, "must be a list of values or a range"),
+        ({"methods": {"A": {"search": {"loss.alpha": 3}}}}, "must be a list of values, such as"),
         ({"methods": {"A": {"search": {"batch_size": [4, "many"]}}}, "published": None}, "(batch_size: many)"),
         (
             {"methods": {"A": {"set": {"loss": "ListNet", "fidelity": True}}}, "published": None},

@@ -379,10 +379,10 @@ def _write_configurations(folder: Path) -> None:
     (folder / "train.yaml").write_text(yaml.safe_dump(base, sort_keys=False))
     methods = {
         "SmoothI": {"set": {"loss": loss}, "search": {"loss.relaxation.alpha": [0.1, 1.0]}},
-        "ListNet": {"set": {"loss": "ListNet"}, "search": {"optimization.head_lr": {"low": 1e-4, "high": 1e-2}}},
+        "ListNet": {"set": {"loss": "ListNet"}, "search": {"optimization.head_lr": [1e-4, 1e-2]}},
     }
     cells = {key: value for key, value in base.items() if key != "seed"}
-    told = {"output": "nowhere", "base": cells, "methods": methods, "folds": [1, 2], "seeds": [1, 2], "trials": 2}
+    told = {"output": "nowhere", "base": cells, "methods": methods, "folds": [1, 2], "seeds": [1, 2]}
     (folder / "grid.yaml").write_text(yaml.safe_dump(told | {"baseline": "ListNet"}, sort_keys=False))
 
 

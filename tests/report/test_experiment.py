@@ -22,7 +22,6 @@ def test_experiments_have_a_report(tmp_path: Path) -> None:
         "methods": methods,
         "first_stage": "show",
         "folds": [1, 2],
-        "trials": None,
         "published": None,
         "figures": {},
         "baseline": "ListNet",

@@ -86,7 +86,7 @@ def _chosen(
         if cell.group.method != method or any(cell.point[key] != value for key, value in point.items()):
             continue
         values = found.get("validation", {})
-        if cell.group not in best or values[cell.select] > best[cell.group][cell.select]:
+        if cell.group not in best or values[cell.monitor] > best[cell.group][cell.monitor]:
             best[cell.group] = values
     return best
 
@@ -124,8 +124,7 @@ def measures_of(plan: ExperimentPlan, figure: Figure) -> list[str]:
         return [str(measure) for measure in parse_measures(figure.measures)]
     if figure.kind == "methods":
         return [str(measure) for measure in parse_measures(plan.config.measures)]
-    cell = plan.cell(plan.groups[0], {})
-    return [cell.select] if figure.kind == "search" else plan.validated(cell.settings)[:1]
+    return [plan.cell(plan.groups[0], {}).monitor]
 
 
 def check_figures(plan: ExperimentPlan) -> None:
@@ -161,9 +160,8 @@ def _check(plan: ExperimentPlan, where: str, figure: Figure) -> None:
     for what, key in (("x", figure.x), ("lines", figure.lines)):
         for method in methods if key not in NAMES else []:
             space = plan.config.methods[method].search
-            if not isinstance(space.get(key), list):
-                lists = [name for name, values in space.items() if isinstance(values, list)]
-                raise UserError(f"{where}.{what}: {method} searches no list of {key!r}{nearest(key, lists)}")
+            if key not in space:
+                raise UserError(f"{where}.{what}: {method} does not search {key!r}{nearest(key, space)}")
     counts = {"methods": methods, "measures": measures}
     for what, several in counts.items():
         if figure.lines != what and len(several) > 1:
