@@ -33,9 +33,7 @@ def retrieve(output: str, search: Search, bm25: bool = False, **options: Any) ->
     log.info("%s: %d queries, %d candidates, %d distinct documents", output, len(stored), stored.size, documents)
 
 
-def lists(
-    folder: str, measures: str | None = None, html: str | None = None, trained_on: list[str] | None = None
-) -> None:
+def lists(folder: str, measures: str | None = None, trained_on: list[str] | None = None) -> None:
     """Show what is in a lists folder, and the best it could reach.
 
     Depth, what each system finds and adds, and what a perfect reranking of the candidates would measure.
@@ -43,7 +41,6 @@ def lists(
     Args:
         folder: lists folder made by ``rerank retrieve``.
         measures: measures in the notation of ir-measures, the main one first; null takes nDCG@10, AP and recall.
-        html: file for a page with the systems' overlap, recall by depth, and rankings side by side.
         trained_on: lists folders that models are trained on: shows what these lists share with them.
     """
     from rerank.lists.view import Lists
@@ -51,16 +48,7 @@ def lists(
     opened = Lists.open(folder)
     from rerank.evaluation.overview import overview, text
 
-    if html:
-        from rerank.report.lists import shows_runs, write_overview
-        from rerank.report.page import check_suffix
-
-        check_suffix(html)
-        check_apart(html, lists=folder)
-    others = list(map(Lists.open, trained_on or []))
-    about = overview(opened, measures, keep_runs=bool(html) and shows_runs(opened), trained_on=others)
-    if html:
-        write_overview(about, html)
+    about = overview(opened, measures, trained_on=list(map(Lists.open, trained_on or [])))
     print(text(about, bold=sys.stdout.isatty()), end="")
 
 

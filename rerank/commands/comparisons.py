@@ -17,7 +17,6 @@ def evaluate(
     per_query: str | None = None,
     html: str | None = None,
     lists: str | None = None,
-    training: list[str] | None = None,
     **asked: Any,
 ) -> None:
     """Score runs against judgments; with a baseline, test differences.
@@ -28,7 +27,6 @@ def evaluate(
         per_query: file for the values per query (.tsv, .csv or .jsonl).
         html: file for a report: tables, differences per query, rankings side by side, precision and recall.
         lists: lists folder with texts for the report to show.
-        training: run folders with training curves for the report to show.
         asked: what :func:`rerank.evaluate` takes.
     """
     from rerank.evaluation import export, render
@@ -38,9 +36,8 @@ def evaluate(
         from rerank.report.page import check_suffix
 
         check_suffix(html)
-    elif lists or training:
-        raise UserError(f"{'lists' if lists else 'training'}: only a report shows it; name one with --html FILE")
-
+    elif lists:
+        raise UserError("lists: only a report shows it; name one with --html FILE")
     for path in table or []:
         export.check_suffix(path, export.TABLE_SUFFIXES)
     if per_query:
@@ -59,7 +56,7 @@ def evaluate(
     if per_query:
         export.write_per_query(comparison, per_query)
     if html:
-        write_evaluation(comparison, html, lists, training or [])
+        write_evaluation(comparison, html, lists)
     print(render.on_screen(comparison, bold=sys.stdout.isatty()), end="")
 
 

@@ -32,7 +32,7 @@ def experiment(argv: Sequence[str]) -> int:
     parser.add_argument(
         "--share", help="NUMBER/COUNT, such as 3/16: train and measure this part only, beside the others; no tables"
     )
-    parser.add_argument("--html", help="file for a report: tables, differences per query, rankings, training curves")
+    parser.add_argument("--html", help="file for a report: tables, differences per query, rankings")
     parser.add_class_arguments(ExperimentConfig)
     words, inside = split_options(argv)
     print_config = {"--print_config", "--print-config"} & set(words)

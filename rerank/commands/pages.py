@@ -28,7 +28,7 @@ PAGES = {
     ),
     "lists": Page(
         plain="folder",
-        examples=("rerank lists lists/test", "rerank lists lists/test --trained-on lists/train --html lists.html"),
+        examples=("rerank lists lists/test", "rerank lists lists/test --trained-on lists/train"),
     ),
     "add": Page(
         examples=(
@@ -88,7 +88,7 @@ PAGES = {
         groups={
             "what to measure": ("measures", "empty", "trained_on"),
             "differences": ("baseline", "tests", "correction"),
-            "output": ("table", "json", "per_query", "html", "lists", "training"),
+            "output": ("table", "json", "per_query", "html", "lists"),
         },
     ),
     "experiment": Page(

@@ -26,8 +26,6 @@ WIDE = 16
 """A column with this many numbers or more holds features; none of them is looked at alone."""
 DEPTHS = (10, 20, 50, 100, 200, 500, 1000)
 """Depths at which reranking is looked at, beside that of the lists."""
-OVERLAP = 100
-"""Depth at which systems are compared."""
 BEST = "best possible"
 """What the order by grade is called."""
 Rankings = dict[str, list[Scored]]
@@ -54,7 +52,6 @@ class Overview:
     """What there is to know about lists.
 
     Attributes:
-        overlap: ``[S, S]`` share of the row's top candidates that are among the column's; NaN where it has none.
         alone: values of each system, and of the best possible order of all candidates; empty where nothing is judged.
         missed: the share of the relevant documents that are not candidates, a mean over the queries that have some; NaN
             where none has.
@@ -67,20 +64,15 @@ class Overview:
     systems: Sequence[System]
     features: dict[str, int]
     depth: tuple[int, float, int]
-    overlap: Array
-    overlap_depth: int
     main: str
     alone: dict[str, PerQuery] = field(default_factory=dict)
     fused: dict[str, PerQuery] = field(default_factory=dict)
     missed: float = float("nan")
     tops: list[tuple[int, float, float]] = field(default_factory=list)
-    runs: dict[str, Rankings] = field(default_factory=dict)
     shared: dict[str, list[tuple[str, int, int]]] = field(default_factory=dict)
 
 
-def overview(
-    lists: Lists, measures: str | None = None, keep_runs: bool = False, trained_on: Sequence[Lists] = ()
-) -> Overview:
+def overview(lists: Lists, measures: str | None = None, trained_on: Sequence[Lists] = ()) -> Overview:
     """Look at lists: depths, systems, and where there are judgments, measures.
 
     Systems are ranked as trec_eval does: ties by descending document id.
@@ -89,13 +81,12 @@ def overview(
         lists: the lists, without added documents.
         measures: measures as ir-measures writes them, the main one first; None takes nDCG@10, AP and recall at 10, 100
             and the lists' depth.
-        keep_runs: whether to keep the rankings of all systems, in memory.
         trained_on: lists that models were trained on; what these lists share with them.
     """
     deepest = int(lists.lengths.max(initial=0))
     chosen = parse_measures(measures or " ".join(dict.fromkeys(["nDCG@10 AP R@10 R@100", f"R@{max(deepest, 1)}"])))
     names, features = _systems(lists)
-    look = _Look(lists, names, chosen, keep_runs)
+    look = _Look(lists, names, chosen)
     for some in tqdm(list(lists.in_blocks(ROWS)), desc="looking at lists", unit=" blocks", disable=None, delay=2):
         look.at(some)
     return Overview(
@@ -110,14 +101,11 @@ def overview(
             float(np.median(lists.lengths)) if len(lists) else 0.0,
             deepest,
         ),
-        overlap=look.shared / np.maximum(look.shared.diagonal(), 1)[:, None] if names else look.shared,
-        overlap_depth=look.overlap_depth,
         main=str(chosen[0]),
         alone={name: pool(parts) for name, parts in look.alone.items()},
         fused={name: pool(parts) for name, parts in look.fused.items()},
         missed=look.missed(),
         tops=look.tops(),
-        runs=look.runs,
         shared={str(others.store): list(in_common(lists, others)) for others in trained_on},
     )
 
@@ -132,7 +120,7 @@ def _systems(lists: Lists) -> tuple[list[str], dict[str, int]]:
 class _Look:
     """What is summed up while going through the lists, a block at a time."""
 
-    def __init__(self, lists: Lists, names: list[str], measures: Sequence[Measure], keep_runs: bool) -> None:
+    def __init__(self, lists: Lists, names: list[str], measures: Sequence[Measure]) -> None:
         self.lists, self.names, self.measures = lists, names, measures
         store, count = lists.store, len(names)
         made = [store.entry(name.partition("/")[0]).made for name in names]
@@ -142,15 +130,12 @@ class _Look:
         self.fusable = [i for i, name in enumerate(names) if name != RRF]
         self.order = names.index(store.order) if store.order in names else None
         deepest = int(lists.lengths.max(initial=0))
-        self.overlap_depth = min(OVERLAP, max(deepest, 1))
         self.depths = [*(depth for depth in DEPTHS if depth < deepest), deepest] if deepest else []
         self.candidates, self.queries, self.only = (np.zeros(count, np.int64) for _ in range(3))
-        self.shared = np.zeros((count, count))
         self.alone: dict[str, list[PerQuery]] = {}
         self.fused: dict[str, list[PerQuery]] = {}
         self._recall: list[PerQuery] = []
         self._best: dict[int, list[PerQuery]] = {depth: [] for depth in self.depths}
-        self.runs: dict[str, Rankings] = {name: {} for name in names} if keep_runs else {}
 
     def at(self, some: Lists) -> None:
         judgments = some.qrels or {}
@@ -165,9 +150,6 @@ class _Look:
             listed, grades = ids[start:end], some.grades[start:end]
             orders = [best_first(listed, values[start:end]) for values in columns]
             self._count(orders, grades)
-            if self.runs:
-                for name, order, values in zip(self.names, orders, columns, strict=True):
-                    self.runs[name][query] = [Scored(listed[j], float(values[start + j])) for j in order]
             if not judgments.get(query):
                 continue
             for name, order in zip(self.names, orders, strict=True):
@@ -185,14 +167,12 @@ class _Look:
 
     def _count(self, orders: list[list[int]], grades: Array) -> None:
         known = np.zeros((len(orders), len(grades)), dtype=bool)
-        top = np.zeros((len(orders), len(grades)))
         for i, order in enumerate(orders):
-            known[i, order], top[i, order[: self.overlap_depth]] = True, 1
+            known[i, order] = True
         self.candidates += known.sum(axis=1)
         self.queries += known.any(axis=1)
         found = known & np.array(self.finds, dtype=bool)[:, None]
         self.only += (found & (found.sum(axis=0) == 1) & (grades > 0)).sum(axis=1)
-        self.shared += top @ top.T
 
     def _fusions(self) -> dict[str, list[int]]:
         """Which systems are fused, by what that is called."""

@@ -21,9 +21,6 @@ from rerank.storage.locks import clear_within, held, tidied
 from rerank.training.provenance import PROVENANCE, read_provenance
 from rerank.training.run_folder import IDENTITY, MEASURES
 
-SUFFIX = ".jsonl.xz"
-"""How the name of a file of kept cells ends."""
-
 FROM_PROVENANCE = ("seconds", "python", "packages", "hardware")
 """What is kept of how a training came about: no paths, commands or times of day."""
 

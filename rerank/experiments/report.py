@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from rerank.errors import UserError
 from rerank.evaluation.measures import Qrels
 from rerank.experiments import table
-from rerank.experiments.cells import Group, Outcome
+from rerank.experiments.cells import Outcome
 from rerank.experiments.rows import test_lists
 from rerank.experiments.run import Experiment
 from rerank.experiments.summary import Summary
-from rerank.report.charts import Chart
-from rerank.report.curves import training_charts
 from rerank.report.page import PageTable, Report, write_report
 from rerank.retrieval.runs import Run
 
@@ -24,7 +22,7 @@ log = logging.getLogger("rerank")
 def write_experiment(experiment: Experiment, summary: Summary, path: str | Path) -> None:
     """Write the report of an experiment: its tables; of every method the values per query and the rankings.
 
-    Values are means over seeds; rankings and training are those of the first seed, training of the first fold too.
+    Values are means over seeds; rankings are those of the first seed.
     """
     config = summary.config
     values = summary.pooled
@@ -47,7 +45,6 @@ def write_experiment(experiment: Experiment, summary: Summary, path: str | Path)
         runs=runs,
         qrels=qrels,
         lists=lists,
-        training=_training(first),
         notes=notes if len(config.seeds) > 1 else [],
     )
     write_report(report, path)
@@ -73,13 +70,3 @@ def _run(method: str, outcomes: Sequence[Outcome]) -> Run:
     except UserError as error:
         log.warning("%s: the report has no rankings of it (%s)", method, error)
         return {}
-
-
-def _training(first: Mapping[str, list[Outcome]]) -> dict[str, list[Chart]]:
-    """The charts of each method's first fold; ensembles have none."""
-    shown: dict[str, list[Chart]] = {}
-    for outcomes in first.values():
-        group: Group = outcomes[0].group
-        if (outcomes[0].cell.folder / "metrics.jsonl").is_file():
-            shown[str(group)] = training_charts(outcomes[0].cell.folder)
-    return shown

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+from rerank.evaluation.measures import Empty, Evaluator, Qrels
+from rerank.retrieval.runs import Run
 
 WIDTH, HEIGHT = 440, 270
 LEFT, RIGHT, TOP, BOTTOM = 52, 12, 12, 40
+RECALLS = [i / 10 for i in range(11)]
 DOTS = 25
 """A line with more points than this is drawn without dots."""
 
@@ -36,24 +40,6 @@ class Tick:
 
     at: float
     text: str
-
-
-@dataclass(frozen=True)
-class Matrix:
-    """Shares of things that pairs have in common, drawn as a table of shades.
-
-    Attributes:
-        values: ``[n][n]`` from 0 to 1.
-    """
-
-    title: str
-    names: Sequence[str]
-    values: Sequence[Sequence[float]]
-    caption: str
-
-    def shade(self, value: float) -> int:
-        """Which of the eleven shades, 0 to 10."""
-        return round(10 * value)
 
 
 @dataclass(frozen=True)
@@ -176,3 +162,12 @@ def _wide(low: float, high: float) -> tuple[float, float]:
     if high - low > 1e-9 * max(1.0, abs(high)):
         return low, high
     return low - 0.5, high + 0.5
+
+
+def precision_recall(runs: Mapping[str, Run], qrels: Qrels, empty: Empty = "0", rel: int = 1) -> Chart:
+    """Interpolated precision at eleven recalls (ir-measures' ``IPrec@R``), the mean over queries, a line per run."""
+    relevant = "" if rel == 1 else f"(rel={rel})"
+    evaluator = Evaluator(qrels, [f"IPrec{relevant}@{recall}" for recall in RECALLS], empty)
+    lines = [Series(name, RECALLS, list(evaluator(run, name).mean.values())) for name, run in runs.items()]
+    title = "Precision over recall" + (f", relevant from grade {rel}" if relevant else "")
+    return Chart(title, "recall", "interpolated precision", lines, (0.0, 1.0))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from rerank.collections import read_qrels
@@ -11,13 +10,10 @@ from rerank.evaluation.compare import Comparison, judgments_of, ranking
 from rerank.evaluation.significance import LEVEL
 from rerank.lists.layout import is_lists_folder
 from rerank.lists.view import Lists
-from rerank.report.curves import training_charts
 from rerank.report.page import PageTable, Report, write_report
 
 
-def write_evaluation(
-    comparison: Comparison, path: str | Path, lists: str | None = None, training: Sequence[str] = ()
-) -> None:
+def write_evaluation(comparison: Comparison, path: str | Path, lists: str | None = None) -> None:
     """Write the report of a comparison of run files, or of columns of a lists folder, whose texts it shows then."""
     judged = Lists.open(comparison.qrels) if is_lists_folder(Path(comparison.qrels)) else None
     qrels = read_qrels(comparison.qrels) if judged is None else judgments_of(judged)
@@ -30,7 +26,6 @@ def write_evaluation(
         runs={name: ranking(form, name, qrels, judged)[0] for name, form in comparison.paths.items()},
         qrels=qrels,
         lists=[] if shown is None else [shown],
-        training={"/".join(Path(folder).parts[-2:]): training_charts(folder) for folder in training},
     )
     write_report(report, path)
 

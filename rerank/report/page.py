@@ -17,8 +17,7 @@ from rerank.errors import UserError
 from rerank.evaluation.measures import PerQuery, Qrels
 from rerank.evaluation.render import TableCell
 from rerank.lists.view import Lists
-from rerank.report.charts import Bars, Chart, Matrix
-from rerank.report.curves import precision_recall
+from rerank.report.charts import Bars, precision_recall
 from rerank.report.queries import query_data, relevant_from
 from rerank.retrieval.runs import Run
 from rerank.storage.locks import written
@@ -53,9 +52,6 @@ class Report:
     runs: Mapping[str, Run] = field(default_factory=dict)
     qrels: Qrels | None = None
     lists: Sequence[Lists] = ()
-    matrix: Matrix | None = None
-    charts: Sequence[Chart] = ()
-    training: Mapping[str, Sequence[Chart]] = field(default_factory=dict)
     notes: Sequence[str] = ()
     bars: Bars | None = None
 

@@ -174,13 +174,6 @@ def verified(path: Path) -> Any:
     return verify(path.parent)
 
 
-def curves(path: Path) -> Any:
-    """What training logged, as a report draws it."""
-    from rerank.report.curves import training_charts
-
-    return repr(training_charts(path.parent))
-
-
 def arrow(path: Path) -> Any:
     """A part of a search that was stopped."""
     from rerank.storage.arrow import read_arrow
@@ -260,7 +253,6 @@ READERS: Mapping[str, Reader] = {
     "checkpoint, optimizer": Reader("run/checkpoints/step-00000003/optimizer.safetensors", checkpoint, hashed=True),
     "cell, measures": Reader("run/measures.json", verified, hashed=True),
     "cell, identity": Reader("run/identity.json", verified, hashed=True),
-    "run, logged measures": Reader("run/metrics.jsonl", curves),
     "kept cells": Reader("kept.jsonl.xz", kept),
 }
 """By what they read; the file that is damaged, and the others that it needs, are those of `write_files`."""

@@ -24,7 +24,6 @@ from rerank.lists.fold_files import read_folds
 from rerank.lists.layout import is_lists_folder, read_manifest
 from rerank.models.contract import read_contract
 from rerank.models.weights import find_model
-from rerank.report.curves import training_charts
 from rerank.retrieval import read_run
 from rerank.training.provenance import read_provenance
 from rerank.training.run_folder import read_identity
@@ -159,32 +158,6 @@ def test_sizes_of_lists_are_digits_and_nothing_else(tmp_path: Path, size: str) -
 def test_features_are_numbered_in_digits(folder: Path, tmp_path: Path, number: str) -> None:
     (tmp_path / "train.txt").write_text(f"1 qid:1 1:0.5\n0 qid:1 {number}:1\n")
     assert "train.txt:2" in says(READERS["LETOR"].read, tmp_path / "train.txt")
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        b'{"step": 1, "loss": \xff}',
-        b'{"step": "1", "loss": 0.5}',
-        b'{"loss": 0.5}',
-        b'{"step": 1, "loss": 1e400}',
-        b'{"step": 1, "epoch": 0, "mean_loss": 1}',
-        b'{"step": 1, "epoch": 1, "mean_loss": 1, "validation": [1]}',
-        b'{"step": 1, "epoch": 1, "mean_loss": 1, "validation": {"AP": "x"}}',
-        b"[" * 100_000,
-    ],
-)
-def test_logged_measures_that_are_none(folder: Path, tmp_path: Path, line: bytes) -> None:
-    (tmp_path / "config.yaml").write_bytes((folder / "run" / "config.yaml").read_bytes())
-    whole = (folder / "run" / "metrics.jsonl").read_bytes()
-    (tmp_path / "metrics.jsonl").write_bytes(whole + line + b"\n")
-    assert f"metrics.jsonl:{whole.count(10) + 1}: " in says(training_charts, tmp_path)
-
-
-def test_a_run_folder_whose_configuration_is_no_yaml(folder: Path, tmp_path: Path) -> None:
-    (tmp_path / "metrics.jsonl").write_bytes((folder / "run" / "metrics.jsonl").read_bytes())
-    (tmp_path / "config.yaml").write_text("a: [")
-    assert "config.yaml" in says(training_charts, tmp_path)
 
 
 def test_kept_cells_whose_lines_are_none(tmp_path: Path) -> None:

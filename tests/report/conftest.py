@@ -36,7 +36,7 @@ def shuffled(seed: int) -> Run:
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """``lists`` with hostile texts, runs ``a.trec`` and ``b.trec`` over them, a run folder ``training``."""
+    """``lists`` with hostile texts, runs ``a.trec`` and ``b.trec`` over them."""
     folder = tmp_path_factory.mktemp("report")
     collection = folder / "collection"
     (collection / "qrels").mkdir(parents=True)
@@ -57,23 +57,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     build_lists(open_collection(f"beir:{collection}/test"), shuffled(1), folder / "lists")
     write_run(folder / "a.trec", shuffled(1))
     write_run(folder / "b.trec", shuffled(2))
-    training = folder / "training"
-    training.mkdir()
-    (training / "config.yaml").write_text(
-        "loss: {class_path: rerank.losses.DirectMetric, init_args: {measure: nDCG@5}}\nmonitor: AP\n"
-    )
-    lines = [{"step": step, "loss": 1 - step / 100} for step in range(1, 81)]
-    lines += [
-        {
-            "step": 40 * epoch,
-            "epoch": epoch,
-            "mean_loss": 0.5,
-            "validation": {"AP": 0.1 * epoch, "nDCG@5": 0.2 * epoch},
-            "fidelity": {"rank_error": 3.0 / epoch, "gap": 0.1, "sharpness": 0.5},
-        }
-        for epoch in (1, 2)
-    ]
-    (training / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     return folder
 
 
@@ -86,7 +69,7 @@ def report(folder: Path) -> Path:
     options = {"qrels": folder / "lists" / "qrels.trec", "measures": "nDCG@5 AP", "baseline": "a", "html": path}
     words = [f"--{key}={value}" for key, value in options.items()]
     runs = ["--runs", str(folder / "a.trec"), f"{NAME}={folder / 'b.trec'}"]
-    run(["evaluate", *words, *runs, "--lists", str(folder / "lists"), "--training", str(folder / "training")])
+    run(["evaluate", *words, *runs, "--lists", str(folder / "lists")])
     return path
 
 

@@ -35,7 +35,6 @@ def test_experiments_have_a_report(tmp_path: Path) -> None:
         "Choices",
         "Query by query",
         "Precision and recall",
-        "Training",
     ]
     data = data_of(tree)
     assert data["runs"] == ["first stage", "ListNet", "SmoothI"] and data["runs"][data["baseline"]] == "ListNet"

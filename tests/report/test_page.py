@@ -170,5 +170,3 @@ def test_options_that_cannot_work_are_told_before_anything_is_read(tmp_path: Pat
         run([*common, "--html=report.pdf"])
     with pytest.raises(UserError, match="lists: only a report shows it"):
         run([*common, "--lists=lists"])
-    with pytest.raises(UserError, match="training: only a report shows it"):
-        run([*common, "--training", "runs/x"])

@@ -17,8 +17,6 @@ EVALUATE = ("evaluate", "--qrels", "q", "--runs", "r")
         ((*ADD, "--token-budget", "9"), "--token-budget: has no effect without"),
         ((*ADD, "--in-sample"), "--in-sample: has no effect without"),
         ((*ADD, "--name", "x"), "--name: has no effect on a file"),
-        ((*ADD, "--seed", "0"), "--seed: has no effect without"),
-        ((*ADD, "--method", "m"), "--method: has no effect without"),
         (("add", "--lists", "l", "--drop", "c", "--precision", "bf16"), "--precision: has no effect without"),
         (("export", "--lists", "l", "--output", "o.trec", "--depth", "0"), "--depth: is for exporting a model"),
         (("export", "--lists", "l", "--output", "o.trec", "--force"), "--force: is for exporting a model"),
