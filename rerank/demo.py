@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -55,28 +55,25 @@ MEASURES = "nDCG@10 RR"
 MODEL: dict[str, Any] = {"query_length": 32, "document_length": 64, "dropout": 0.0}
 
 
-def run_demo(output: Path, ask: str | None = None, full: bool = False) -> None:
+def run_demo(output: Path, ask: str | None = None) -> None:
     """Do what is not done yet, print the table, answer a question.
 
-    Two thirds of the questions are trained on, the others tested: a table after a few minutes. ``full`` does that for
-    each third, so that every question is tested by a model that has not seen it.
+    Two thirds of the questions are trained on, the others tested: a table after a few minutes.
     """
     with _own_words():
-        if ask is None or full or not (output / ANSWERS).is_file():
-            _build(output, full)
+        if ask is None or not (output / ANSWERS).is_file():
+            _build(output)
         if ask is not None:
             print(answer(ask, output))
             return
     place = "" if str(output) == "demo" else f" --output {output}"
     print(f'\nNext:  rerank demo{place} --ask "run a command and get its output"')
-    if not full:
-        print(f"       rerank demo{place} --full       # every question held out once, in three parts")
     print(f"       rerank lists {output / 'lists'}     # what BM25 missed, and what each ranking could reach")
     print(f"P-values and effect sizes: {output / 'table.txt'}. Your own data: docs/start.md")
 
 
-def _build(output: Path, full: bool) -> None:
-    """From the docstrings to a trained model, a table, and a plot."""
+def _build(output: Path) -> None:
+    """From the docstrings to a trained model and a table."""
     from rerank.models.weights import find_model
 
     start = time.perf_counter()
@@ -88,10 +85,14 @@ def _build(output: Path, full: bool) -> None:
     with working("starting the search engine"):
         index = build_index(demo)
     lists = _lists(demo, output / "lists", index)
-    tested = _unseen(output, range(1, FOLDS + 1) if full else [1])
-    held_out = lists.select(np.isin(lists.query_ids, list(tested)))
-    split = "each third held out in turn" if full else f"{questions - len(held_out)} to learn from, the others held out"
-    log.info("Python's documentation: %s docstrings, %d questions; %s.", f"{documents:,}", questions, split)
+    data = FoldsData(str(output / "lists"), 1, FOLDS, validation=False, depth=DEPTH)
+    held_out = data.splits(SEED).test
+    assert held_out is not None
+    held_out = lists.select(np.isin(lists.query_ids, held_out.query_ids))
+    log.info(
+        "Python's documentation: %s docstrings, %d questions; %d to learn from, the others held out.",
+        *(f"{documents:,}", questions, questions - len(held_out)),
+    )
     answered = sum(bool((grades > 0).any()) for grades in np.split(held_out.grades, np.cumsum(held_out.lengths)[:-1]))
     log.info("[1/3] BM25, which matches words, takes %d docstrings for each question:", DEPTH)
     log.info(
@@ -107,19 +108,14 @@ def _build(output: Path, full: bool) -> None:
     warm = fit(
         _config(ENCODER, ListsData(str(output / "weak-lists"), validation_share=0), sampler, 1), output / WARM_UP
     )
-    for fold in range(1, FOLDS + 1) if full else [1]:
-        data = FoldsData(str(output / "lists"), fold, FOLDS, validation=False, depth=DEPTH)
-        sampler = PositivesNegatives(positives=3, negatives=9)
-        fit(_config(str(warm.folder / "best"), data, sampler, 2), output / f"fold-{fold}")
+    sampler = PositivesNegatives(positives=3, negatives=9)
+    fit(_config(str(warm.folder / "best"), data, sampler, 2), output / "fold-1")
     log.info("[3/3] The %d held-out questions, also by the cosines of MiniLM as published:", len(held_out))
-    runs = _runs(held_out, output, range(1, FOLDS + 1) if full else [1])
+    runs = _runs(held_out, output)
     with working("testing the differences"):
         shown, best = _compared(held_out, runs, output)
     _write_answers(demo, index, output, best)
     print(f"\n{shown}")
-    with working("drawing the training loss"):
-        folds = sorted(output.glob("fold-*"))
-        _plot(output / "training.png", [output / WARM_UP, *folds])
     log.info("\nThis took %.0f s.", time.perf_counter() - start)
 
 
@@ -234,21 +230,13 @@ def _lists(collection: Collection, folder: Path, index: Path) -> Lists:
     return build_lists(collection, run, folder, depth=DEPTH, retriever={"bm25": vars(model)})
 
 
-def _unseen(output: Path, folds: Iterable[int]) -> set[str]:
-    """The questions that these folds hold out."""
-    splits = [FoldsData(str(output / "lists"), fold, FOLDS, validation=False).splits(SEED) for fold in folds]
-    return {query for split in splits if split.test for query in split.test.query_ids}
-
-
-def _runs(lists: Lists, output: Path, folds: Iterable[int]) -> dict[str, Run]:
-    """The held-out questions by each ranker: each by the model that has not seen it."""
+def _runs(lists: Lists, output: Path) -> dict[str, Run]:
+    """The held-out questions by each ranker."""
     from rerank.models.text.cosines import cosines
     from rerank.models.text.embedder import Embedder
     from rerank.retrieval.fuse import fuse
 
-    text: dict[str, Sequence[Scored]] = {}
-    for fold in folds:
-        text |= read_run(output / f"fold-{fold}" / "test.trec")
+    text = read_run(output / "fold-1" / "test.trec")
     with working("comparing vectors"):
         cosine = lists.run(cosines(lists, Embedder(ENCODER)))
     parts: dict[str, Run] = {"bm25": lists.run(), "text": {query: text.get(query, []) for query in lists.query_ids}}
@@ -332,26 +320,3 @@ def _examples(lists: Lists, runs: dict[str, Run], comparison: Comparison, best: 
             one, other = (f"{'*' if grades.get(hit, 0) > 0 else ' '} {hit}" for hit in hits)
             lines.append(f"  {rank + 1}. {one:<38}{other}")
     return lines
-
-
-def _plot(path: Path, runs: list[Path]) -> None:
-    """The loss over the steps of each run: each step's value, and a running mean over 10 steps."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(figsize=(8, 4.5), layout="constrained")
-    for number, run in enumerate(runs):
-        lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-        losses = np.array([line["loss"] for line in lines if "loss" in line])
-        colour = f"C{number}"
-        axes.plot(np.arange(1, len(losses) + 1), losses, color=colour, alpha=0.25, linewidth=1)
-        window = min(10, len(losses))
-        smooth = np.convolve(losses, np.ones(window) / window, mode="valid")
-        axes.plot(np.arange(window, len(losses) + 1), smooth, color=colour, label=run.name)
-    axes.set(xlabel="step (4 lists)", ylabel="1 - SmoothI-nDCG", title="Training loss, mean of the last 10 steps")
-    axes.legend(frameon=False)
-    axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, dpi=150)
-    pyplot.close(figure)

@@ -20,19 +20,18 @@ from rerank.settings.named import find_own_classes
 from rerank.settings.parser import call
 
 
-def demo(output: str = "demo", ask: str | None = None, full: bool = False) -> None:
+def demo(output: str = "demo", ask: str | None = None) -> None:
     """Search the Python standard library, from BM25 to a first table.
 
     Retrieves, trains, reranks, compares with BM25 and answers a question.
 
     Args:
-        output: folder for lists, models, runs, logs and a plot; what is there already is not done again.
+        output: folder for lists, models, runs and logs; what is there already is not done again.
         ask: a question to answer, such as "how do I flatten a list of lists".
-        full: test all questions, a third at a time, with three trainings instead of one.
     """
     from rerank.demo import run_demo
 
-    run_demo(Path(output), ask, full)
+    run_demo(Path(output), ask)
 
 
 def losses(name: str | None = None) -> None:

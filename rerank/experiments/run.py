@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import shutil
-import sys
 import time
 from collections import deque
 from collections.abc import Generator, Mapping
@@ -108,11 +107,9 @@ class Experiment:
         part, parts = self.share or (0, 1)
         workers = workers_of(self.plan, "workers" if self.share is None else f"workers-{part}")
         groups = self.plan.groups[part::parts]
-        totals = dict.fromkeys(config.methods, 0)
-        for group in groups:
-            totals[group.method] += len(self.plan.points(group))
         running: dict[Future[Reply], Task] = {}
-        with workers, Progress(totals, live=sys.stderr.isatty()) as self._progress:
+        self._progress = Progress(sum(len(self.plan.points(group)) for group in groups))
+        with workers:
             try:
                 for group in groups:
                     self._lives[group] = self._life(group)
@@ -167,7 +164,7 @@ class Experiment:
             self._fail(cell, f"no validation {cell.monitor} to choose by; the data must give validation lists")
             return
         self._trained[cell.group][cell.folder] = Trained(value or 0.0, cell, measures)
-        self._progress.add(cell, value or 0.0, measures["seconds"], before)
+        self._progress.trained(cell, value or 0.0, measures["seconds"], before)
 
     def _note_measured(self, best: Trained, cell: Cell, tried: int) -> str | None:
         """Add the outcome of a group; what is missing for it, where the cell was restored without its model."""
@@ -190,7 +187,6 @@ class Experiment:
         self.outcomes[cell.group] = outcome
         if mixed is not None:
             self.mixed[mixed.group] = mixed
-        self._progress.measure(cell)
         return None
 
     def _run(self, cell: Cell) -> Run:
@@ -221,7 +217,6 @@ class Experiment:
             done, _ = wait(running, timeout=POLL, return_when=FIRST_COMPLETED)
             for future in done:
                 task = running.pop(future)
-                self._progress.end(task.cell)
                 reply = future.result()
                 if not self._try_again(task, reply):
                     self._through(task, error_of(reply))
@@ -235,7 +230,6 @@ class Experiment:
             avoid = died and died.place
             future = workers.submit(self._words(task), avoid)
             if future is not None:
-                self._progress.start(task.cell)
                 running[future] = task
                 continue
             waiting.append(task)
@@ -273,7 +267,7 @@ class Experiment:
         if not (cell.folder / "log.txt").is_file():
             note(cell.folder, error)
         self.failures.append(Failure(cell, error))
-        self._progress.fail(cell, error)
+        self._progress.failed(cell, error)
 
     def _stop(self, stop: Stopped, workers: Workers, running: Mapping[Future[Reply], Task]) -> NoReturn:
         """Let the cells under way write their checkpoints, and say how to resume."""
@@ -285,7 +279,7 @@ class Experiment:
             if future.done() and error_of(future.result()) is None:
                 self._through(task, None)
         self.keep(through=False)
-        trained, cells = len(self._trained_cells()), sum(self._progress.totals.values())
+        trained, cells = len(self._trained_cells()), self._progress.total
         said = f"stopped by {by}; {trained} of {cells} cells are trained; the same command resumes {output}"
         raise Stopped(stop.number, said) from None
 
