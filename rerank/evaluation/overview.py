@@ -225,24 +225,23 @@ def _ranked(ids: Sequence[str]) -> list[Scored]:
 def text(about: Overview, bold: bool = False) -> str:
     """Everything on one screen of a terminal."""
     lines = list(facts(about))
-    for title, table in sections(about):
-        header, rows = table
-        lines += ["", *text_table([title, *header[1:]], rows, bold=bold)]
+    for table in tables(about):
+        lines += ["", *text_table(*table, bold=bold)]
     said = [line for sentence in verdict(about) for line in textwrap.wrap(sentence, screen())]
     return "\n".join([*lines, "", *said]).rstrip() + "\n"
 
 
-def sections(about: Overview) -> Iterator[tuple[str, HeaderAndRows]]:
-    """The tables and their titles."""
+def tables(about: Overview) -> Iterator[HeaderAndRows]:
+    """The systems, their fusions, what reranking some depth could reach, and what the lists share with others."""
     if about.systems or about.alone:
-        yield "systems", systems_table(about)
+        yield systems_table(about)
     if about.fused:
-        yield f"fused by reciprocal ranks (k = {K})", fused_table(about)
+        yield fused_table(about)
     if about.tops:
-        yield "reranking the top", tops_table(about)
+        rows = [plain(depth, number(recall), number(best)) for depth, recall, best in about.tops]
+        yield ["reranking the top", "recall", f"best possible {about.main}"], rows
     for name, shared in about.shared.items():
-        rows = [plain(*numbers) for numbers in shared]
-        yield f"in common with {name}", (["in common", "here", "there"], rows)
+        yield [f"in common with {name}", "here", "there"], [plain(*numbers) for numbers in shared]
 
 
 def facts(about: Overview) -> Iterator[str]:
@@ -265,7 +264,7 @@ def facts(about: Overview) -> Iterator[str]:
 def systems_table(about: Overview) -> HeaderAndRows:
     """Header and rows: a system a row, and the best possible order."""
     columns = list(next(iter(about.alone.values())).mean) if about.alone else []
-    header = ["system", "candidates", "queries", *(name.lower() if i == 0 else name for i, name in enumerate(columns))]
+    header = ["systems", "candidates", "queries", *(name.lower() if i == 0 else name for i, name in enumerate(columns))]
     alone = {name: values.mean for name, values in about.alone.items()}
     systems = {system.name: alone.get(system.name, {}) for system in about.systems}
     several = _compares(about) and bool(columns)
@@ -290,14 +289,8 @@ def _compares(about: Overview) -> bool:
 def fused_table(about: Overview) -> HeaderAndRows:
     """Header and rows: a fusion a row."""
     means = {name: values.mean for name, values in about.fused.items()}
-    header = ["fused", *list(next(iter(means.values())))[1:]]
+    header = [f"fused by reciprocal ranks (k = {K})", *list(next(iter(means.values())))[1:]]
     return header, [[*plain(name), *_values(mean, means)[1:]] for name, mean in means.items()]
-
-
-def tops_table(about: Overview) -> HeaderAndRows:
-    """Header and rows: a depth a row."""
-    header = ["depth", "recall", f"best possible {about.main}"]
-    return header, [plain(depth, number(recall), number(best)) for depth, recall, best in about.tops]
 
 
 def _values(mean: dict[str, float], others: dict[str, dict[str, float]]) -> list[TableCell]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from html import escape
 from shutil import get_terminal_size
 from typing import NamedTuple
@@ -53,11 +54,40 @@ HeaderAndRows = tuple[list[str], list[list[TableCell]]]
 """Header and rows."""
 
 
-def sections(comparison: Comparison) -> list[tuple[HeaderAndRows, int]]:
-    """The tables of a comparison, and how many columns of each are names."""
-    tables = [(means(comparison, unjudged=True), 1)]
-    tables += [(differences(comparison), 2)] if comparison.differences else []
-    return tables + ([(parts(comparison), 3)] if comparison.parts else [])
+@dataclass(frozen=True)
+class Section:
+    """A table as any medium shows it: heading, names of columns, cells, and sentences that say what the numbers are.
+
+    Attributes:
+        names: how many columns hold names, which plain text aligns to the left.
+    """
+
+    title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[TableCell]]
+    caption: Sequence[str] = ()
+    names: int = 1
+
+    def text(self, bold: bool = False) -> list[str]:
+        return text_table(self.header, self.rows, self.names, bold)
+
+    def markdown(self) -> list[str]:
+        return markdown_table(self.header, self.rows)
+
+    def latex(self) -> str:
+        return latex_table(self.header, self.rows, " ".join(self.caption))
+
+    def html(self) -> str:
+        return html_table(self.header, self.rows)
+
+
+def sections(comparison: Comparison) -> list[Section]:
+    """The tables of a comparison."""
+    tables = [Section("Measures", *means(comparison), caption(comparison, LETTERS))]
+    if comparison.differences:
+        about = [f"Differences from {comparison.baseline}, with the p-values after the correction."]
+        tables.append(Section(f"Differences from {comparison.baseline}", *differences(comparison), about, names=2))
+    return tables + ([Section("Seen and unseen", *parts(comparison), [PARTS], names=3)] if comparison.parts else [])
 
 
 def text(comparison: Comparison, bold: bool = False, columns: int = WIDE) -> str:
@@ -72,9 +102,10 @@ def text(comparison: Comparison, bold: bool = False, columns: int = WIDE) -> str
         said += ["Cohen's d, wins and the other tests: with COLUMNS=140, or in a file."] * bool(comparison.differences)
         said = [line for sentence in said for line in textwrap.wrap(sentence, columns)]
     lines = []
-    for (header, rows), names in sections(comparison):
-        shown = [i for i, name in enumerate(header) if name not in left_out]
-        lines += [*text_table([header[i] for i in shown], [[row[i] for i in shown] for row in rows], names, bold), ""]
+    for table in sections(comparison):
+        shown = [i for i, name in enumerate(table.header) if name not in left_out]
+        rows = [[row[i] for i in shown] for row in table.rows]
+        lines += [*replace(table, header=[table.header[i] for i in shown], rows=rows).text(bold), ""]
     return "\n".join([*lines, *said]) + "\n"
 
 
@@ -85,23 +116,19 @@ def on_screen(comparison: Comparison, bold: bool = False) -> str:
 
 def markdown(comparison: Comparison) -> str:
     """Markdown tables, the best in bold, marks as superscripts."""
-    lines = [line for table, _ in sections(comparison) for line in [*markdown_table(*table), ""]]
+    lines = [line for table in sections(comparison) for line in [*table.markdown(), ""]]
     return "\n".join([*lines, in_markdown(" ".join(caption(comparison, LETTERS)))]) + "\n"
 
 
 def html(comparison: Comparison) -> str:
     """HTML tables for notebooks, the best in bold, marks as superscripts."""
-    tables = "".join(html_table(*table) for table, _ in sections(comparison))
+    tables = "".join(table.html() for table in sections(comparison))
     return tables + f"<div>{escape(' '.join(caption(comparison, LETTERS)))}</div>"
 
 
 def latex(comparison: Comparison) -> str:
     """LaTeX tables (package booktabs), as for Markdown: the best in bold, marks as superscripts."""
-    against = f"Differences from {comparison.baseline}, with the p-values after the correction."
-    captions = [" ".join(caption(comparison, LETTERS)), *[against] * bool(comparison.differences), PARTS]
-    return "\n".join(
-        latex_table(*table, said) for (table, _), said in zip(sections(comparison), captions, strict=False)
-    )
+    return "\n".join(table.latex() for table in sections(comparison))
 
 
 def html_table(header: Sequence[str], rows: Sequence[Sequence[TableCell]]) -> str:
@@ -223,12 +250,12 @@ def gain_sentences(table: PerQuery) -> list[str]:
     return list(sentences.values())
 
 
-def means(comparison: Comparison, unjudged: bool) -> HeaderAndRows:
+def means(comparison: Comparison) -> HeaderAndRows:
     """Header and rows: a run a row, a measure a column."""
     by_run = {name: table.mean for name, table in comparison.tables.items()}
     counts = {str(measure) for measure in comparison.first.measures if measure.NAME in COUNTS}
     sums = {measure for measure in counts if not measure.startswith("Judged")}
-    depths = list(next(iter(comparison.unjudged.values()), {})) if unjudged else []
+    depths = list(next(iter(comparison.unjudged.values()), {}))
     header = ["run", *comparison.measures, *(f"unjudged@{depth}" for depth in depths)]
     rows = []
     for name in comparison.tables:

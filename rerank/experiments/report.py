@@ -13,7 +13,7 @@ from rerank.experiments.cells import Outcome
 from rerank.experiments.rows import test_lists
 from rerank.experiments.run import Experiment
 from rerank.experiments.summary import Summary
-from rerank.report.page import PageTable, Report, write_report
+from rerank.report.page import Report, write_report
 from rerank.retrieval.runs import Run
 
 log = logging.getLogger("rerank")
@@ -39,7 +39,7 @@ def write_experiment(experiment: Experiment, summary: Summary, path: str | Path)
     notes = [f"Rankings are those of seed {config.seeds[0]}; values are means over seeds."]
     report = Report(
         title=f"Experiment {experiment.plan.output.name}",
-        tables=_tables(experiment, summary),
+        tables=table.sections(summary, experiment.outcomes, experiment.failures),
         values=values,
         baseline=baseline,
         runs=runs,
@@ -48,19 +48,6 @@ def write_experiment(experiment: Experiment, summary: Summary, path: str | Path)
         notes=notes if len(config.seeds) > 1 else [],
     )
     write_report(report, path)
-
-
-def _tables(experiment: Experiment, summary: Summary) -> list[PageTable]:
-    config = summary.config
-    tables = [PageTable("Test", *table.means(summary), table.caption(summary))]
-    if config.published is not None:
-        tables.append(PageTable("Published", *table.published(summary), [table.published_caption(summary)]))
-    if summary.compared:
-        title = "Differences" if config.pairs == "all" or config.groups else f"Differences from {config.baseline}"
-        tables.append(PageTable(title, *table.differences(summary), [table.differences_caption(summary)]))
-    failed = [f"Failed: {failure.cell}: {failure.message}" for failure in experiment.failures]
-    tables.append(PageTable("Choices", *table.choices(config, experiment.outcomes), [table.CHOICES, *failed]))
-    return tables
 
 
 def _run(method: str, outcomes: Sequence[Outcome]) -> Run:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -13,16 +14,14 @@ from rerank.evaluation.power import ALPHA, POWER, smallest_and_largest
 from rerank.evaluation.render import (
     LETTERS,
     HeaderAndRows,
+    Section,
     TableCell,
     gain_sentences,
     interval,
-    latex_table,
-    markdown_table,
     number,
     plain,
     probability,
     queries_sentence,
-    text_table,
     verdict,
 )
 from rerank.evaluation.significance import TEST_NAMES, Correction
@@ -39,33 +38,43 @@ CORRECTED: dict[Correction, str] = {
 }
 
 
-def markdown(summary: Summary, outcomes: Mapping[Group, Outcome], failures: Sequence[Failure]) -> str:
-    """All that there is to say: the means, the published numbers, the chosen points, what failed."""
-    lines = [*markdown_table(*means(summary)), "", in_markdown(" ".join(caption(summary)))]
-    if summary.config.published is not None:
-        lines += ["", *markdown_table(*published(summary)), "", in_markdown(published_caption(summary))]
+def sections(summary: Summary, outcomes: Mapping[Group, Outcome], failures: Sequence[Failure]) -> list[Section]:
+    """All that there is to say: the means, the published numbers, the differences, the chosen points, what failed."""
+    config, tables = summary.config, main_sections(summary)
     if summary.compared:
-        lines += ["", *markdown_table(*differences(summary)), "", in_markdown(differences_caption(summary))]
-    lines += ["", *markdown_table(*choices(summary.config, outcomes)), "", CHOICES]
+        title = "Differences" if config.pairs == "all" or config.groups else f"Differences from {config.baseline}"
+        tables.append(Section(title, *differences(summary), [differences_caption(summary)]))
+    failed = [f"Failed: {failure.cell}: {failure.message}" for failure in failures]
+    return [*tables, Section("Choices", *choices(config, outcomes), [CHOICES, *failed])]
+
+
+def main_sections(summary: Summary) -> list[Section]:
+    """The means, and the published numbers beside them."""
+    tables = [Section("Test", *means(summary), caption(summary))]
+    if summary.config.published is not None:
+        tables.append(Section("Published", *published(summary), [published_caption(summary)]))
+    return tables
+
+
+def markdown(summary: Summary, outcomes: Mapping[Group, Outcome], failures: Sequence[Failure]) -> str:
+    """Everything as Markdown; what failed with its log."""
+    blocks = []
+    for table in sections(summary, outcomes, []):
+        blocks += ["\n".join(table.markdown()), in_markdown(" ".join(table.caption))]
     if failures:
-        lines += ["", "Failed:", "", *(f"- {escape(failure)}" for failure in failures)]
-    return "\n".join(lines) + "\n"
+        blocks += ["Failed:", "\n".join(f"- {escape(failure)}" for failure in failures)]
+    return "\n\n".join(blocks) + "\n"
 
 
 def latex(summary: Summary) -> str:
-    """The means, and the published numbers beside them (package booktabs)."""
-    parts = [latex_table(*means(summary), " ".join(caption(summary)))]
-    if summary.config.published is not None:
-        parts.append(latex_table(*published(summary), published_caption(summary)))
-    return "\n".join(parts)
+    """The means and the published numbers (package booktabs)."""
+    return "\n".join(table.latex() for table in main_sections(summary))
 
 
 def text(summary: Summary, bold: bool = False) -> str:
     """The means and the published numbers for a terminal."""
-    lines = [*text_table(*means(summary), bold=bold), "", *caption(summary)]
-    if summary.config.published is not None:
-        lines += ["", *text_table(*published(summary), bold=bold), "", published_caption(summary)]
-    return "\n".join(lines) + "\n"
+    blocks = [["\n".join(table.text(bold)), "\n".join(table.caption)] for table in main_sections(summary)]
+    return "\n\n".join(itertools.chain(*blocks)) + "\n"
 
 
 def means(summary: Summary) -> HeaderAndRows:

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rerank.evaluation.beside import shown_difference
-from rerank.evaluation.render import HeaderAndRows, plain, text_table
+from rerank.evaluation.render import Section, plain
 from rerank.html import shown
 from rerank.models.base import Model
 from rerank.models.contract import FUSION, MIX, read_contract
 from rerank.models.load import load_model
 from rerank.report.charts import Bar, Bars
-from rerank.report.page import PageTable, Report, write_report
+from rerank.report.page import Report, write_report
 from rerank.storage.arrow import Array
 from rerank.storage.files import atomic_write
 from rerank.storage.hashes import read_sealed, write_sealed
@@ -133,7 +133,7 @@ class Ladder:
     def _repr_html_(self) -> str:
         return shown(self.sentence, self.to_dataframe())
 
-    def table(self) -> HeaderAndRows:
+    def table(self) -> Section:
         header = ["rung", "kept", "valid.", "test", f"against {self.rungs[0].name}", "against the one below"]
         rows = [
             plain(
@@ -143,10 +143,10 @@ class Ladder:
             )
             for rung in self.rungs
         ]
-        return header, rows
+        return Section("Rungs", header, rows, self.facts(), names=6)
 
     def __str__(self) -> str:
-        lines = text_table(*self.table(), names=6)
+        lines = self.table().text()
         return "\n".join([*lines, "", *self.facts(), "", *textwrap.wrap(self.sentence, WIDTH)])
 
     @property
@@ -185,14 +185,12 @@ def write_ladder(ladder: Ladder) -> None:
     """Write the table, the page, and, last, the JSON."""
     with atomic_write(ladder.folder / "ladder.txt") as file:
         file.write(f"{ladder}\n")
-    header, rows = ladder.table()
-    table = PageTable("Rungs", header, rows, ladder.facts())
     bars = [
         Bar(rung.name, rung.difference or 0.0, rung.low, rung.high, rung.kept, rung.first_shown)
         for rung in ladder.rungs
     ]
     title = f"{ladder.monitor} on {ladder.on}, difference from the {ladder.rungs[0].name}"
-    report = Report(title=ladder.sentence, tables=[table], values={}, baseline="", bars=Bars(title, bars))
+    report = Report(title=ladder.sentence, tables=[ladder.table()], values={}, baseline="", bars=Bars(title, bars))
     write_report(report, ladder.folder / "ladder.html")
     content = {key: value for key, value in vars(ladder).items() if key not in ("folder", "rungs", "ranker")}
     write_sealed(ladder.folder / LADDER, {"rungs": [asdict(rung) for rung in ladder.rungs]} | content)

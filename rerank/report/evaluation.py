@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from rerank.collections import read_qrels
-from rerank.evaluation import render
 from rerank.evaluation.compare import Comparison, judgments_of, ranking
+from rerank.evaluation.render import Section, interval, number, sections
 from rerank.evaluation.significance import LEVEL
 from rerank.lists.layout import is_lists_folder
 from rerank.lists.view import Lists
-from rerank.report.page import PageTable, Report, write_report
+from rerank.report.page import Report, write_report
 
 
 def write_evaluation(comparison: Comparison, path: str | Path, lists: str | None = None) -> None:
@@ -30,24 +31,17 @@ def write_evaluation(comparison: Comparison, path: str | Path, lists: str | None
     write_report(report, path)
 
 
-def comparison_tables(comparison: Comparison) -> list[PageTable]:
-    """The means with each run's difference from the baseline and its interval, and all about the differences."""
-    header, rows = render.means(comparison, unjudged=True)
+def comparison_tables(comparison: Comparison) -> list[Section]:
+    """The tables of a comparison, the means with each run's difference from the baseline and its interval."""
+    first, *others = sections(comparison)
+    rows, said = [list(row) for row in first.rows], list(first.caption)
     for name, row in zip(comparison.tables, rows, strict=True):
         for i, measure in enumerate(comparison.measures, 1):
             if found := comparison.differences.get((name, measure)):
-                below = f"{render.number(found.mean, '+')} {render.interval(found.interval)}"
-                row[i] = row[i]._replace(below=below)
-    sentences = render.caption(comparison, render.LETTERS)
+                row[i] = row[i]._replace(below=f"{number(found.mean, '+')} {interval(found.interval)}")
     if comparison.differences:
-        interval = f"its {LEVEL:.0%} bootstrap interval over queries"
-        sentences.append(f"Below a value: the difference from {comparison.baseline}, and {interval}.")
+        what = f"its {LEVEL:.0%} bootstrap interval over queries"
+        said.append(f"Below a value: the difference from {comparison.baseline}, and {what}.")
     if comparison.unjudged:
-        sentences.append("unjudged@k: share of the documents in the top k that nobody judged.")
-    tables = [PageTable("Measures", header, rows, sentences)]
-    if comparison.differences:
-        about = ["Cohen's d of the paired differences; p-values after the correction."]
-        tables.append(PageTable(f"Differences from {comparison.baseline}", *render.differences(comparison), about))
-    if comparison.parts:
-        tables.append(PageTable("Seen and unseen", *render.parts(comparison), [render.PARTS]))
-    return tables
+        said.append("unjudged@k: share of the documents in the top k that nobody judged.")
+    return [replace(first, rows=rows, caption=said), *others]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from rerank import __version__
 from rerank.errors import UserError
 from rerank.evaluation.measures import PerQuery, Qrels
-from rerank.evaluation.render import TableCell
+from rerank.evaluation.render import Section
 from rerank.lists.view import Lists
 from rerank.report.charts import Bars, precision_recall
 from rerank.report.queries import query_data, relevant_from
@@ -24,16 +24,6 @@ from rerank.storage.locks import written
 
 if TYPE_CHECKING:
     from jinja2 import Template
-
-
-@dataclass(frozen=True)
-class PageTable:
-    """A table: its heading, the names of its columns, cells, and sentences that say what the numbers are."""
-
-    title: str
-    header: Sequence[str]
-    rows: Sequence[Sequence[TableCell]]
-    caption: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -46,7 +36,7 @@ class Report:
     """
 
     title: str
-    tables: Sequence[PageTable]
+    tables: Sequence[Section]
     values: Mapping[str, PerQuery]
     baseline: str
     runs: Mapping[str, Run] = field(default_factory=dict)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rerank.evaluation.calibration import Bin, Found, Quality
-from rerank.evaluation.render import HeaderAndRows, markdown_table, plain, text_table
+from rerank.evaluation.render import Section, plain
 from rerank.html import shown
 from rerank.models.card import without_part
 from rerank.models.contract import CARD
@@ -74,8 +74,8 @@ class Calibrated:
     def _measured(self) -> list[tuple[str, Measured]]:
         return [("validation", self.validation), *([("test", self.test)] if self.test else [])]
 
-    def tables(self) -> list[tuple[HeaderAndRows, int]]:
-        """Quality, thresholds and the reliability curve, and how many columns of each are names."""
+    def tables(self) -> list[Section]:
+        """Quality, thresholds and the reliability curve."""
         quality = [
             plain(name, when, *(f"{value:.4f}" for value in asdict(of).values()))
             for name, measured in self._measured
@@ -93,9 +93,9 @@ class Calibrated:
             for bin in measured.curve
         ]
         return [
-            ((["queries", "", "log loss", "Brier score", "calibration error"], quality), 2),
-            ((promises, thresholds), 1),
-            ((["queries", "probability", "candidates", "mean", "relevant"], bins), 2),
+            Section("Quality", ["queries", "", "log loss", "Brier score", "calibration error"], quality, names=2),
+            Section("Thresholds", promises, thresholds),
+            Section("Reliability", ["queries", "probability", "candidates", "mean", "relevant"], bins, names=2),
         ]
 
     def facts(self) -> list[str]:
@@ -132,7 +132,7 @@ class Calibrated:
         return facts
 
     def __str__(self) -> str:
-        lines = [line for table, names in self.tables() for line in [*text_table(*table, names), ""]]
+        lines = [line for table in self.tables() for line in [*table.text(), ""]]
         return "\n".join([*lines, *(line for fact in self.facts() for line in textwrap.wrap(fact, WIDTH))])
 
     def _repr_html_(self) -> str:
@@ -150,7 +150,7 @@ class Calibrated:
         before = card.read_text(encoding="utf-8") if card.is_file() else f"# {Path(self.folder).name}\n"
         before = without_part(before, HEADING)
         code = "```python\nimport rerank\n\nprobabilities = rerank.load(path).probabilities(pairs)\n```"
-        tables = ["\n".join(markdown_table(*table)) for table, _ in self.tables()]
+        tables = ["\n".join(table.markdown()) for table in self.tables()]
         with atomic_write(card) as file:
             file.write("\n\n".join([f"{before.rstrip()}\n\n## {HEADING}", *self.facts(), *tables, code]) + "\n")
 

@@ -16,9 +16,9 @@ from rerank.collections import read_qrels
 from rerank.commands.cli import run
 from rerank.errors import UserError
 from rerank.evaluation.measures import Evaluator, PerQuery, evaluate
-from rerank.evaluation.render import TableCell
+from rerank.evaluation.render import Section, TableCell
 from rerank.lists.view import Lists
-from rerank.report.page import PageTable, Report, render_page, safe_json
+from rerank.report.page import Report, render_page, safe_json
 from rerank.report.queries import ENTRIES, LENGTH, TOP, choose, cut, query_data
 from rerank.retrieval.runs import Run, Scored, read_run
 from tests.report.conftest import NAME
@@ -76,7 +76,7 @@ def test_json_survives_and_means_nothing_in_html(value: Any) -> None:
 @settings(max_examples=25)
 @given(name=VISIBLE, shown=VISIBLE, caption=VISIBLE)
 def test_any_text_is_shown_as_it_is(name: str, shown: str, caption: str) -> None:
-    table = PageTable(name, ["run", name], [[TableCell(name), TableCell(shown, below=caption)]], [caption])
+    table = Section(name, ["run", name], [[TableCell(name), TableCell(shown, below=caption)]], [caption])
     tree = parsed(render_page(Report(name, [table], {}, "")))
     assert (next(tree.iter("h1")).text or "") == name
     assert [head.text or "" for head in tree.iter("th")] == ["run", name, name]
