@@ -1,18 +1,14 @@
-"""Data on its way into lists: seconds and memory of collections, runs, stored lists and feature files.
+"""Data on its way into lists: seconds and memory of runs, stored lists and feature files.
 
-    python scripts/bench/data.py retrieve [--passages 1000000] [--queries 50000] [--heap 1g]
     python scripts/bench/data.py runs [--pairs 10000000] [--depth 1000] [--ranx PYTHON] [--only WORD ...]
     python scripts/bench/data.py store [--pairs 75000000] [--depth 150]
     python scripts/bench/data.py letor [--rows 60000]
 
-Each prints a Markdown table: retrieve and runs those of docs/internals/scale.md, store that of
-docs/internals/lists.md, letor that of docs/letor.md. ``--folder DIR`` says where to work (by default the folder of
+Each prints a Markdown table: runs that of docs/internals/scale.md, store that of docs/internals/lists.md, letor that
+of docs/letor.md. ``--folder DIR`` says where to work (by default the folder of
 temporary files), and ``--rounds`` how often each is timed. A row is a process of its own (``common.Cost`` says what is
 counted).
 
-retrieve: ``rerank retrieve`` for an eighth, a quarter, a half and all of the queries over all passages, and for an
-    eighth of them over an eighth, a quarter and a half of the passages. Linux is asked five times a second what the
-    command holds: *outside the heap* is the most that is its own beside Java's heap, whose limit is ``--heap``.
 runs: a run of MS MARCO's shape read, written and made into lists, in every format and by other readers, and the same as
     hits with texts. ``--ranx`` names an interpreter that has ranx; ``--only`` picks rows by words of their names.
 store: what opening, cutting and adding a column to lists of so many random candidates cost.
@@ -26,9 +22,7 @@ import argparse
 import gzip
 import json
 import os
-import re
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -36,110 +30,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from common import cost, head, least, parser_of, rerank_command, row, size_of
-
-WORDS, COMMON = 200_000, 60
-"""Size of the made vocabulary, and what flattens the top of Zipf's law: stop words are not indexed."""
+from common import cost, head, least, parser_of, row
 
 MARCO_PASSAGES, WEB30K_ROWS, FEATURES, BLOCK = 8_841_823, 2_270_296, 136, 1 << 20
-
-
-def make_passages(folder: Path, passages: int, queries: int) -> None:
-    """``docs.tsv``, ``queries.tsv`` and ``qrels``: some 55 words a passage, as MS MARCO's have, and 6 of one a query.
-
-    The relevant passages are among the first eighth, so that the first part of the passages is a collection, too.
-    """
-    rng = np.random.default_rng(0)
-    shares = 1 / (COMMON + np.arange(WORDS))
-    borders = np.cumsum(shares) / shares.sum()
-    names = np.array([f"w{number}" for number in range(WORDS)])
-    sources: list[list[str]] = []
-    folder.mkdir(parents=True)
-    with (folder / "docs.tsv").open("w") as file:
-        for start in range(0, passages, 10_000):
-            lengths = np.maximum(rng.poisson(55, size=min(10_000, passages - start)), 6)
-            words = names[np.searchsorted(borders, rng.random(lengths.sum())).clip(max=WORDS - 1)]
-            for i, passage in enumerate(np.split(words, np.cumsum(lengths)[:-1]), start):
-                file.write(f"{i}\t{' '.join(passage)}\n")
-                if i < passages // 8:
-                    sources.append(rng.permutation(passage)[:6].tolist())
-    relevant = rng.integers(0, len(sources), queries)
-    with (folder / "queries.tsv").open("w") as file:
-        file.writelines(f"{q}\t{' '.join(rng.permutation(sources[i]))}\n" for q, i in enumerate(relevant))
-    (folder / "qrels").write_text("".join(f"{q} 0 {i} 1\n" for q, i in enumerate(relevant)))
-
-
-def retrieve(options: argparse.Namespace, work: Path) -> None:
-    """Cost of ``rerank retrieve`` over queries and passages."""
-    make_passages(work / "whole", options.passages, options.queries)
-    print(f"depth {options.depth}, {os.cpu_count()} processors, Java's heap up to {options.heap}\n")
-    columns = ["indexing s", "searching s", "queries/s", "lists s", "pairs/s", "processors' s", "outside the heap MiB"]
-    head("passages", "queries", "pairs", *columns, "index MB", "lists MB", "to open s")
-    parts = [(options.passages, options.queries // share) for share in (8, 4, 2, 1)]
-    for passages, queries in parts + [(options.passages // share, options.queries // 8) for share in (8, 4, 2)]:
-        data, home, output = work / "part", work / f"home{passages}", work / "lists"
-        data.mkdir()
-        for name, lines in (("docs.tsv", passages), ("queries.tsv", queries), ("qrels", queries)):
-            with (work / "whole" / name).open() as source, (data / name).open("w") as target:
-                target.writelines(line for _, line in zip(range(lines), source, strict=False))
-        ended, busy, outside = watched(data, home, output, options)
-        opened = least(cost("Lists.open(*arguments)", output, setup="from rerank.lists import Lists") for _ in range(3))
-        pairs = json.loads((output / "manifest.json").read_text())["counts"]["pairs"]
-        indexing, searching = ended["indexing"], ended["searching"] - ended["indexing"]
-        lists = ended["lists"] - ended["searching"]
-        seconds = [f"{indexing:.0f}" if indexing else "-", f"{searching:.0f}", f"{queries / searching:.0f}"]
-        seconds += [f"{lists:.1f}", f"{pairs / lists:,.0f}", f"{busy:.0f}", f"{outside >> 20:,}"]
-        sizes = [f"{size_of(folder) / 1e6:,.0f}" for folder in (home, output)]
-        row(f"{passages:,}", f"{queries:,}", f"{pairs:,}", *seconds, *sizes, f"{opened.seconds:.2f}")
-        shutil.rmtree(output)
-        shutil.rmtree(data)
-
-
-def watched(data: Path, home: Path, output: Path, options: argparse.Namespace) -> tuple[dict[str, float], float, int]:
-    """Run ``rerank retrieve``, whose phases are known by the folders that it makes.
-
-    Returns:
-        Seconds until the end of each phase, the processors' seconds, and the most bytes beside Java's heap.
-    """
-    log = output.parent / "java.log"
-    log.unlink(missing_ok=True)
-    environment = os.environ | {"RERANK_HOME": str(home), "RERANK_JVM_HEAP": options.heap}
-    environment["JAVA_TOOL_OPTIONS"] = f"-Xlog:gc+heap+coops=debug:file={log}"
-    words = ["--collection", f"files:{data}", "--output", output, "--depth", str(options.depth)]
-    command = rerank_command("retrieve", *words)
-    ended, outside = dict.fromkeys(("indexing", "searching", "lists"), 0.0), 0
-    started, before = time.perf_counter(), os.times()
-    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
-    while process.poll() is None:
-        building = output.exists() or any(output.parent.glob(f".{output.name}.*.tmp"))
-        indexed = any((home / "indexes").glob("[!.]*"))
-        ended["lists" if building else "searching" if indexed else "indexing"] = time.perf_counter() - started
-        try:
-            outside = max(outside, beside_heap(process.pid, log))
-        except OSError:
-            break  # it has just ended
-        time.sleep(0.2)
-    if errors := process.communicate()[1] * bool(process.returncode):
-        sys.exit(errors)
-    after = os.times()
-    ended["lists"] = time.perf_counter() - started
-    ended["searching"] = max(ended["indexing"], ended["searching"])
-    busy = after.children_user + after.children_system - before.children_user - before.children_system
-    return ended, busy, outside
-
-
-def beside_heap(process: int, log: Path) -> int:
-    """Bytes of a process's own, but for Java's heap, whose addresses Java has written into its log."""
-    address = re.search(r"Heap address: (0x[0-9a-f]+), size: (\d+) MB", log.read_text() if log.exists() else "")
-    begin = int(address[1], 16) if address else 0
-    end = begin + (int(address[2]) << 20) if address else 0
-    own = start = 0
-    for line in Path(f"/proc/{process}/smaps").read_text().splitlines():
-        if area := re.match(r"([0-9a-f]+)-[0-9a-f]+ ", line):
-            start = int(area[1], 16)
-        elif (size := re.match(r"Anonymous: +(\d+) kB", line)) and not begin <= start < end:
-            own += int(size[1]) << 10
-    return own
 
 
 IMPORTS = """
@@ -343,14 +236,11 @@ def make_features(path: Path, rows: int) -> None:
 def main() -> None:
     """Measure what was asked for."""
     parser = parser_of(__doc__)
-    parser.add_argument("what", choices=["retrieve", "runs", "store", "letor"])
-    parser.add_argument("--passages", type=int, default=1_000_000)
-    parser.add_argument("--queries", type=int, default=50_000)
+    parser.add_argument("what", choices=["runs", "store", "letor"])
     parser.add_argument("--pairs", type=int, help="by default 10000000; 75000000 for store")
     parser.add_argument("--depth", type=int, help="by default 150; 1000 for runs")
     parser.add_argument("--rows", type=int, default=60_000)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--heap", default="1g")
     parser.add_argument("--ranx")
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--folder")

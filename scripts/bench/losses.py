@@ -1,23 +1,15 @@
-"""Losses: their time and memory, what they learn from a fresh head, and what an epoch of feature vectors takes.
+"""Losses: their time and memory, and what an epoch of feature vectors takes.
 
     python scripts/bench/losses.py time [--quick] [--threads 1] [--seconds 3] [--device cuda] [--only NAME ...]
-    python scripts/bench/losses.py fresh --output runs/cutoffs.jsonl [--settings 150 32 8 grades] [--balance]
     python scripts/bench/losses.py epoch [--queries 18919] [--threads 2] [--precision fp32] [--only ListNet]
 
-Each prints Markdown tables: time those of docs/losses.md, fresh those of docs/internals/relaxations.md, epoch that of
-docs/letor.md.
+Each prints a Markdown table: time that of docs/internals/loss-speed.md, epoch that of docs/letor.md.
 
-time: forward + backward over list lengths, next to allRank, sentence-transformers and the plain formulas. Contenders
+time: forward + backward over list lengths, next to allRank and sentence-transformers. Contenders
     of a row take short turns, many times over, so that a busy machine slows all of them alike. Times are the least of
     all repetitions (and their median), by the clock on the wall; with ``--threads 1`` by that of the processor, which
     other programs disturb less. Memory is what the graph keeps for the backward pass ("graph") and the most that is
     allocated at any time ("peak").
-fresh: every relaxation, with and without a cut-off, on made lists. A linear scorer over 32 features starts with all
-    scores of a list within about .014 of each other (--start). It takes 300 steps of Adam (learning rate .003) on 16 of
-    512 lists each; relevant documents are shifted along one direction, in some lists further than in others. Quality is
-    nDCG@10 on 300 new lists. A list is alive where the norm of the gradient on its scores is above a thousandth of the
-    largest in its batch (and above 1e-8). Seeds train side by side, in one batch. Every line of the output is a run; a
-    second call does only what is missing.
 epoch: seconds on made lists of WEB30K's shape, next to the bare matrix products: 136 features, lengths
     log-normal around 120, up to 1,251, all of them whole. The network is an MLP of 136-1024-1, a step takes 128 lists,
     as rerank's trainer does it (batches, scores, loss, gradient, Adam). *Products* are the network's matrix products
@@ -27,18 +19,14 @@ epoch: seconds on made lists of WEB30K's shape, next to the bare matrix products
 from __future__ import annotations
 
 import argparse
-import json
 import platform
 import resource
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
-from statistics import mean, stdev
-from typing import Any
 from weakref import WeakSet
 
 import numpy as np
@@ -49,7 +37,6 @@ from common import head, parser_of, row
 from torch import Tensor
 from tqdm import tqdm
 
-from rerank import losses
 from rerank.lists import Lists
 from rerank.lists.columns import Column
 from rerank.lists.sampling import Full
@@ -65,10 +52,8 @@ from rerank.losses import (
     TwinSigmoidNDCG,
     load_all,
 )
-from rerank.measures import parse
 from rerank.models.vectors.mlp import MLP
 from rerank.relaxations import Approx, FastSoftSort, NeuralSort, OptimalTransport, SmoothI, SoftSort, TwinSigmoid
-from rerank.relaxations import load_all as load_relaxations
 from rerank.training.batches import Batches
 from rerank.training.step import Gradients, MemoryLimits
 
@@ -209,7 +194,7 @@ def contenders() -> dict[str, dict[str, peers.Step]]:
     surrogates = {name: kind for name, kind in load_all().items() if kind.__module__ not in DIRECT}
     ours |= {name: kind() for name, kind in surrogates.items()}
     ours["LambdaLoss@10"] = LambdaLoss(measure="nDCG@10")
-    others = {"allRank": peers.allrank(), "s-t": peers.sentence_transformers(), "plain": peers.plain()}
+    others = {"allRank": peers.allrank(), "s-t": peers.sentence_transformers()}
     return {
         name: {"ours": step} | {who: known[name] for who, known in others.items() if name in known}
         for name, step in ours.items()
@@ -272,145 +257,6 @@ def _hardware(device: str) -> str:
         return f"{names[0]}, {torch.get_num_threads()} threads"
     except (OSError, IndexError):
         return f"{platform.processor() or platform.machine()}, {torch.get_num_threads()} threads"
-
-
-FEATURES, DRAWN, POOL, TEST, RATE, FIRST, START = 32, 16, 512, 300, 0.003, 200, 0.014
-SHOWN = (0, 20, 50, 100, 200, 300)
-
-PAPERS = ("Approx(alpha=10)", "FastSoftSort(strength=1)", "TwinSigmoid(gradient=3, alpha=1)", "SoftSort(tau=1)")
-OURS = (
-    "Approx(alpha='spread')",
-    "FastSoftSort(strength='spread')",
-    "TwinSigmoid(alpha='spread')",
-    "SmoothI()",
-    "SoftSort(tau='spread')",
-)
-SLOW = ("NeuralSort()", "OptimalTransport()")
-BALANCED = tuple(
-    f"{relaxation} {balance}"
-    for relaxation in ("SmoothI()", "SoftSort(tau='spread')", "Approx(alpha='spread')", "TwinSigmoid(alpha='spread')")
-    for balance in ("balance=0", "balance=1")
-)
-
-
-@dataclass(frozen=True)
-class Setting:
-    """What lists look like.
-
-    Attributes:
-        size: documents of a list.
-        grades: the grades above 0 of a list.
-        shift: how far a document of grade 1 is shifted, in standard deviations of the features.
-        cutoff: of the measure that is trained on.
-    """
-
-    size: int
-    grades: tuple[int, ...]
-    shift: float
-    cutoff: int = 10
-
-    def draw(self, count: int, seeds: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """Features ``[seeds, count, size, FEATURES]`` and grades ``[count, size]``."""
-        labels = torch.zeros(count, self.size)
-        labels[:, : len(self.grades)] = torch.tensor(self.grades, dtype=torch.float32)
-        direction = torch.randn(FEATURES, generator=torch.Generator().manual_seed(1))
-        drawn = []
-        for seed in seeds:
-            generator = torch.Generator().manual_seed(1000 * count + seed)
-            clear = 0.5 + torch.rand(count, 1, generator=generator)  # how easy a list is
-            noise = torch.randn(count, self.size, FEATURES, generator=generator)
-            drawn.append(noise + (self.shift * clear * labels)[:, :, None] * (direction / direction.norm()))
-        return torch.stack(drawn), labels
-
-
-SETTINGS = {
-    "150": Setting(150, (1, 1, 1, 1), 2.7),
-    "32": Setting(32, (1, 1, 1, 1), 1.8),
-    "8": Setting(8, (1, 1), 1.2, cutoff=3),
-    "grades": Setting(150, (3, 2, 2, 1, 1, 1), 1.5),
-}
-
-
-def make(name: str, measure: str) -> losses.Loss:
-    """A loss from the text of a row: "ListNet()", "Approx()", or "Approx() balance=1"."""
-    call, _, options = name.partition(") ")
-    built = eval(call if call.endswith(")") else f"{call})", dict(load_relaxations() | {"ListNet": ListNet}))
-    if isinstance(built, losses.Loss):
-        built.reduction = "none"
-        return built
-    return losses.DirectMetric(measure, built, reduction="none", **eval(f"dict({options})"))
-
-
-def train(name: str, measure: str, setting: Setting, start: float, seeds: int, steps: int) -> dict[str, Any]:
-    """By step, then by seed: the share of lists that are alive, the spread of scores, and nDCG@10 on new lists."""
-    (features, labels), (new, new_labels) = setting.draw(POOL, range(seeds)), setting.draw(TEST, range(seeds))
-    generator = torch.Generator().manual_seed(0)
-    weights = torch.randn(seeds, FEATURES, 1, generator=generator) * (start / 5 / FEATURES**0.5)
-    optimizer = torch.optim.Adam([weights.requires_grad_()], lr=RATE)
-    loss, shown = make(name, measure), parse("nDCG@10")
-    targets = labels[:DRAWN].repeat(seeds, 1)  # the same in every list
-    alive, spread, quality = [], [], []
-    for step in range(steps + 1):
-        if step % 10 == 0:
-            with torch.no_grad():
-                scores = (new.flatten(1, 2) @ weights).view(seeds, TEST, setting.size)
-                values = shown.exact(scores.flatten(0, 1), new_labels.repeat(seeds, 1)).view(seeds, TEST)
-            quality.append([round(v, 4) for v in values.mean(dim=1).tolist()])
-            spread.append([float(f"{v:.3g}") for v in scores.std(dim=2).mean(dim=1).tolist()])
-        chosen = torch.randperm(POOL, generator=generator)[:DRAWN]
-        scores = (features[:, chosen].flatten(1, 2) @ weights).view(seeds * DRAWN, setting.size)
-        scores.retain_grad()
-        optimizer.zero_grad()
-        (loss(scores, targets, seeds=chosen.repeat(seeds) + step * POOL).sum() / DRAWN).backward()
-        assert scores.grad is not None
-        norms = scores.grad.norm(dim=1).view(seeds, DRAWN) * DRAWN
-        living = (norms > 1e-3 * norms.amax(dim=1, keepdim=True)) & (norms > 1e-8)
-        alive.append([round(v, 4) for v in living.float().mean(dim=1).tolist()])
-        optimizer.step()
-    return {"alive": alive, "spread": spread, "quality": quality}
-
-
-def print_quality(runs: list[dict[str, Any]]) -> None:
-    """Means over seeds, for the last step the standard deviation over seeds too."""
-    steps = [step for step in SHOWN if step <= runs[0]["steps"]]
-    head("lists", "start", "measure", "loss", "alive", *(f"step {step}" for step in steps), "spread")
-    for run in runs:
-        alive = mean(mean(step) for step in run["alive"][:FIRST])
-        cells = [f"{mean(run['quality'][step // 10]):.3f}".lstrip("0") for step in steps]
-        if run["seeds"] > 1:
-            cells[-1] += f" ± {stdev(run['quality'][steps[-1] // 10]):.3f}".replace("0.", ".")
-        how = run["setting"], f"{run['start']:g}", run["measure"], run["loss"], f"{100 * alive:.0f} %"
-        row(*how, *cells, f"{mean(run['spread'][-1]):.2g}")
-
-
-def read_runs(path: Path) -> dict[tuple[Any, ...], dict[str, Any]]:
-    """The runs that are done, the last of each kind."""
-    lines = path.read_text().splitlines() if path.is_file() else []
-    return {key(run): run for run in map(json.loads, lines)}
-
-
-def key(run: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(run[name] for name in ("setting", "start", "measure", "loss", "seeds", "steps"))
-
-
-def fresh(options: argparse.Namespace) -> None:
-    """Do direct metrics learn from a fresh head?"""
-    wanted_runs = [
-        {"setting": setting, "start": options.start, "measure": measure, "loss": loss}
-        | {"seeds": options.seeds, "steps": options.steps}
-        for setting in options.settings
-        for measure in options.measures or [f"nDCG@{SETTINGS[setting].cutoff}", "nDCG"]
-        for loss in (BALANCED if options.balance else options.only or ["ListNet()", *PAPERS, *OURS, *SLOW])
-    ]
-    done = read_runs(options.output)
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    with options.output.open("a") as file:
-        for run in wanted_runs:
-            if key(run) not in done:
-                how = (run["start"], run["seeds"], run["steps"])
-                done[key(run)] = run | train(run["loss"], run["measure"], SETTINGS[run["setting"]], *how)
-                print(json.dumps(done[key(run)]), file=file, flush=True)
-    print_quality([done[key(run)] for run in wanted_runs])
 
 
 WIDTH, HIDDEN, BATCH = 136, 1024, 128
@@ -520,24 +366,17 @@ def epoch(options: argparse.Namespace) -> None:
 def main() -> None:
     """Measure what was asked for."""
     parser = parser_of(__doc__)
-    parser.add_argument("what", choices=["time", "fresh", "epoch"])
-    parser.add_argument("--threads", type=int, default=2, help="CPU threads of time and epoch")
+    parser.add_argument("what", choices=["time", "epoch"])
+    parser.add_argument("--threads", type=int, default=2, help="CPU threads")
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
-    parser.add_argument("--only", nargs="*", help="rows whose name has one of these in it; fresh: these losses")
+    parser.add_argument("--only", nargs="*", help="rows whose name has one of these in it")
     parser.add_argument("--quick", action="store_true", help="time: tiny lists and few steps: does it run?")
     parser.add_argument("--seconds", type=float, default=3.0, help="time: about how long a contender of a row is timed")
-    parser.add_argument("--output", type=Path, default=Path("runs/cutoffs.jsonl"), help="fresh: runs, a line each")
-    parser.add_argument("--settings", nargs="+", default=["150"], choices=[*SETTINGS], help="fresh")
-    parser.add_argument("--measures", nargs="+", help="fresh: by default nDCG with the setting's cut-off, and without")
-    parser.add_argument("--start", type=float, default=START, help="fresh: how far apart a list's scores lie at first")
-    parser.add_argument("--balance", action="store_true", help="fresh: rows for balance instead")
-    parser.add_argument("--seeds", type=int, default=3, help="fresh")
-    parser.add_argument("--steps", type=int, default=300, help="fresh")
     parser.add_argument("--queries", type=int, default=18_919, help="epoch: lists; WEB30K's fold has 18,919")
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32", help="epoch")
     options = parser.parse_args()
-    torch.set_num_threads(1 if options.what == "fresh" else options.threads)
-    {"time": time_and_memory, "fresh": fresh, "epoch": epoch}[options.what](options)
+    torch.set_num_threads(options.threads)
+    {"time": time_and_memory, "epoch": epoch}[options.what](options)
 
 
 if __name__ == "__main__":

@@ -1,30 +1,14 @@
-"""What commands make of interruption, company and damage: each is started, disturbed, and what is there compared.
+"""What killed commands leave: each is killed, given again, and what is there compared with one that nobody killed.
 
-    python scripts/try/kills.py kills --data DIR [--times 40] [--operations 20] [--only COMMAND]
-    python scripts/try/kills.py pairs --data DIR [--times 20]
-    python scripts/try/kills.py bits --data DIR [--times 40]
-    python scripts/try/kills.py pieces --data DIR
+    python scripts/try/kills.py --data DIR [--times 40] [--operations 20] [--only COMMAND]
 
-Each prints a Markdown table: kills and pieces those of docs/reliability.md, pairs and bits that of docs/identity.md.
-``DIR`` holds ``dl20`` (a ``files:`` folder with runs), ``scifact`` (BEIR) and ``MQ2008`` (LETOR). The processes are
-forks of one that has imported everything, so that they are disturbed at work and not while they import; an experiment's
-workers are started as always.
-
-kills: each command is killed at random moments (by KILL, TERM and INT in turn; every second time of its whole run,
-    otherwise of the 100 ms from its first file on), and by KILL right before operations on files, spread over all that
-    it does: opening a file to write, renaming, deleting, making and removing folders. Then it is given again; what is
-    there has to be what it makes when it is left alone, but for notes with times in them, and nothing hidden may be
-    left.
-pairs: a command is given twice at the same moment, on one folder; one has to leave with a line, and what is there has
-    to be what one alone makes.
-bits: one bit is flipped, somewhere in a file of a checkpoint, a trained model, lists, their columns or an experiment's
-    cells, and the folder is used: resumed, loaded, verified, or read for the table. It has to be refused with the
-    file's name.
-pieces: four trainings by 1, 2 and 4 processes, each process's share of a batch in 1, 2 and 4 pieces, in float32 and
-    without dropout (whose random numbers are each process's own). An entry has the largest difference of a weight, and
-    of a validation measure after any epoch, from the training by one process in one piece. Biases that neither a
-    softmax nor a ranking loss sees have no gradient but rounding errors, of which Adam makes steps of full length:
-    their differences are in brackets. With batch norm one process has the whole batch.
+prints the Markdown table of docs/reliability.md. ``DIR`` holds ``dl20`` (a ``files:`` folder with runs), ``scifact``
+(BEIR) and ``MQ2008`` (LETOR). The processes are forks of one that has imported everything, so that they are killed at
+work and not while they import; an experiment's workers are started as always. Each command is killed at random moments
+(by KILL, TERM and INT in turn; every second time of its whole run, otherwise of the 100 ms from its first file on), and
+by KILL right before operations on files, spread over all that it does: opening a file to write, renaming, deleting,
+making and removing folders. Then it is given again; what is there has to be what it makes when it is left alone, but
+for notes with times in them, and nothing hidden may be left.
 """
 
 from __future__ import annotations
@@ -41,7 +25,6 @@ import random
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -71,7 +54,7 @@ FREE = (
     *("log.txt", "provenance.json", "README.md", "config.yaml", "metrics.jsonl", "results.json", "table.md"),
     *("ladder.txt", "ladder.html"),
 )
-"""Files with times and paths in them: that they are there is all that is compared, and a flipped bit is no damage."""
+"""Files with times and paths in them: that they are there is all that is compared."""
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 PATHS = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate", "os.chmod")
 """What Python says of operations on files, their path first; ``os.rename`` is ``os.replace`` too."""
@@ -91,15 +74,14 @@ class Case(NamedTuple):
     reset: Callable[[], None]
 
 
-def start(words: Sequence[str], place: Path, stop: int | None = None, said: str = "said.txt") -> int:
+def start(words: Sequence[str], place: Path, stop: int | None = None) -> int:
     """A command in a process of its own; returns its number.
 
     Args:
         words: the command.
-        place: below it operations on files count; beside it are ``said``, what the command says, and, once it is
+        place: below it operations on files count; beside it are ``said.txt``, what the command says, and, once it is
             through, ``done.json``: how many operations there were, and what it imported.
         stop: the operation before which it is killed; None never kills it.
-        said: the file of what it says.
     """
     sys.stdout.flush()
     if (child := os.fork()) == 0:
@@ -120,7 +102,7 @@ def start(words: Sequence[str], place: Path, stop: int | None = None, said: str 
             sys.addaudithook(watch)
             logging.getLogger("rerank").setLevel(logging.ERROR)
             with (
-                (place.parent / said).open("w") as file,
+                (place.parent / "said.txt").open("w") as file,
                 contextlib.redirect_stdout(file),
                 contextlib.redirect_stderr(file),
             ):
@@ -169,11 +151,6 @@ def _bytes(path: Path) -> bytes:
     whole = path.read_bytes()
     timed = path.name == "ladder.json" or path.parent.name == "rungs"
     return re.sub(rb'"(seconds|sha256)": [^,}\n]+', b"", whole) if timed else whole
-
-
-def text_of(place: Path, said: str = "said.txt") -> str:
-    """What a command said."""
-    return (place.parent / said).read_text()
 
 
 def hidden(folder: Path) -> list[str]:
@@ -238,7 +215,7 @@ def killed(case: Case, place: Path, times: int, operations: int, rng: random.Ran
             changed = [name for name in {**after, **whole} if after.get(name) != whole.get(name)]
             how = "at a moment" if stop is None else f"before operation {stop} of {count}"
             print(f"{case.name}, {how}: exit code {code}, {changed[:5]}, {hidden(place)[:5]}", file=sys.stderr)
-            print(text_of(place), file=sys.stderr)
+            print((place.parent / "said.txt").read_text(), file=sys.stderr)
     shown = ", ".join(f"{number} {when}" for when, number in sorted(counts.items()))
     how = ", ".join(f"{signals[name]} {name}" for name in ("KILL", "TERM", "INT"))
     every = "each" if len(stops) == count else f"{len(stops)} of"
@@ -246,72 +223,6 @@ def killed(case: Case, place: Path, times: int, operations: int, rng: random.Ran
         f"| {case.name} | {how} | {every} {count} | {shown} | {wrong} |" + (" gave up: too fast" if ways else ""),
         flush=True,
     )
-
-
-def twice(case: Case, place: Path, times: int) -> None:
-    """Give a command twice at once, again and again, and print what became of it."""
-    case.reset()
-    alone(case.words, place)
-    case.reset()
-    alone(case.words, place)
-    expected, outcomes, mixed = content(place), Counter[str](), 0
-    for _ in range(times):
-        case.reset()
-        names = ("one.txt", "other.txt")
-        children = [start(case.words, place, said=name) for name in names]
-        codes = [ended(child) for child in children]
-        lines = [text_of(place, name).strip().splitlines() for name in names]
-        refused = [said[-1] for said, code in zip(lines, codes, strict=True) if code == 2 and said]
-        named = len(refused) == 1 and ("in use by process" in refused[0] or "exists already" in refused[0])
-        outcomes["one left with a line" if sorted(codes) == [0, 2] and named else f"exit codes {sorted(codes)}"] += 1
-        mixed += content(place) != expected or bool(hidden(place))
-    shown = ", ".join(f"{count} times {what}" for what, count in outcomes.items())
-    print(f"| two of {case.name} at once, {times} times | {shown} | {mixed} |", flush=True)
-
-
-def flipped(name: str, files: list[Path], words: list[str], times: int, place: Path, rng: random.Random) -> None:
-    """Flip a bit, use the folder, put the bit back; print how often that was refused."""
-    refused = 0
-    for _ in range(times):
-        path = rng.choice(files)
-        whole, stat = path.read_bytes(), path.stat()
-        damaged = bytearray(whole)
-        damaged[rng.randrange(len(damaged))] ^= 1 << rng.randrange(8)
-        path.write_bytes(damaged)
-        code, said = ended(start(words, place)), text_of(place)
-        good = code == 2 and path.name in said and "Traceback" not in said
-        refused += good
-        if not good:
-            print(f"  {path}: exit code {code}: {said[-300:]}", file=sys.stderr)
-        path.write_bytes(whole)
-        os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
-    outcome = f"{refused} refused, the file named | {times - refused}"
-    print(f"| a flipped bit in {name}, {times} times | {outcome} |", flush=True)
-
-
-def flip_all(made: Path, place: Path, times: int, rng: random.Random) -> None:
-    """Damage every kind of folder that was made."""
-
-    def files(folder: Path, pattern: str) -> list[Path]:
-        paths = [path for path in folder.rglob(pattern) if path.is_file() and path.name not in (*FREE, "run.trec")]
-        return [path for path in paths if not {"tokens", "workers"} & {*path.parts}]
-
-    run, lists, cells = made / "run", made / "lists", made / "one"
-    (run / "measures.json").rename(made / "measures.json")  # as if it had been killed before its end
-    newest = sorted((run / "checkpoints").iterdir())[-1]
-    train = ["train", "--config", str(made / "train.yaml"), "--output", str(run)]
-    flipped("a checkpoint", files(newest, "*"), train, times, place, rng)
-    (made / "measures.json").rename(run / "measures.json")
-    test = str(made / "letor" / "Fold1" / "test.txt")
-    score = ["rerank", "--model", str(run / "best"), "--output", str(made / "x.trec"), "--lists", test]
-    flipped("`best/`", files(run / "best", "*"), score, times, place, rng)
-    verify = ["verify", str(lists)]
-    flipped("lists", files(lists, "*.[aj]*"), verify, times, place, rng)
-    flipped("columns", files(lists / "columns", "*"), verify, times, place, rng)
-    table = [*files(cells / "cells", "measures.json"), *files(cells / "cells", "test-*.json")]
-    grid = ["experiment", "--config", str(made / "grid.yaml"), "--output", str(cells)]
-    flipped("what an experiment's table is made of", table, grid, times, place, rng)
-    flipped("an experiment's cells", files(cells / "cells", "*"), ["verify", str(cells)], times, place, rng)
 
 
 def make_splits(source: Path, folder: Path) -> list[str]:
@@ -324,11 +235,10 @@ def make_splits(source: Path, folder: Path) -> list[str]:
     return [f"--{name}={folder / name}" for name in ("train", "validation", "test")]
 
 
-def make_bert(folder: Path, hidden: int = 32) -> None:
+def make_bert(folder: Path) -> None:
     """A tiny BERT, by another process: forks want no threads."""
-    code = "import sys; from pathlib import Path; from tests.builders import make_model\n"
-    code += "make_model(Path(sys.argv[1]), hidden=int(sys.argv[2]))"
-    subprocess.run([sys.executable, "-c", code, str(folder), str(hidden)], cwd=ROOT, check=True)
+    code = "import sys; from pathlib import Path; from tests.builders import make_model; make_model(Path(sys.argv[1]))"
+    subprocess.run([sys.executable, "-c", code, str(folder)], cwd=ROOT, check=True)
 
 
 def cases(data: Path, place: Path, made: Path) -> list[Case]:
@@ -376,10 +286,6 @@ def cases(data: Path, place: Path, made: Path) -> list[Case]:
         empty()
         shutil.copytree(made / "lists", work / "lists")
 
-    def measured() -> None:  # the choice of kernels stays, as another one rounds otherwise
-        shutil.rmtree(work, ignore_errors=True)
-        shutil.copytree(made / "lists", work / "lists")
-
     files = [runs[name] for name in ("rm3", "splade", "tasb")]
     add = ["add", "--lists", str(work / "lists")]
     scored = ["rerank", "--model", str(made / "run" / "best"), "--lists", str(letor / "Fold1" / "test.txt")]
@@ -400,7 +306,7 @@ def cases(data: Path, place: Path, made: Path) -> list[Case]:
         Case(
             "`rerank` of texts, tokens included",
             [*reranked, "--depth", "20", "--output", str(work / "x.trec")],
-            measured,
+            lists,
         ),
         Case("`auto`, trainings included", [*climbed, str(work / "ladder")], empty),
         Case("`export`", ["export", "--lists", str(made / "lists"), "--output", str(work / "x.parquet")], empty),
@@ -433,111 +339,12 @@ def _cut_letor(source: Path, path: Path, queries: int) -> None:
             file.writelines(lines)
 
 
-BATCH = 16
-Trained = tuple[dict[str, Any], list[dict[str, float]]]
-"""Weights, and the validation measures of every epoch."""
-UNSEEN = ("key.bias", "classifier.bias", "layers.2.bias", "classifier.out_proj.bias")
-"""Ends of the names of parameters whose gradient is 0 but for rounding."""
-
-
-def trainings(data: Path, place: Path) -> dict[str, dict[str, Any]]:
-    """The four configurations, by what the table calls them."""
-    lists = place / "lists"
-    words = ["retrieve", "--collection", f"files:{data / 'dl20'}", "--output", str(lists), "--depth", "20"]
-    alone([*words, "--run", f"bm25={data / 'dl20' / 'runs' / 'bm25.trec'}"], place)
-    make_bert(place / "bert", hidden=64)
-    folds = {"class_path": "FoldsData", "init_args": {"lists": str(lists), "fold": 1, "folds": 3, "depth": 20}}
-    letor = {"class_path": "LetorData", "init_args": {"path": str(data / "MQ2008"), "fold": 1}}
-    lengths = {"name": str(place / "bert"), "query_length": 16, "document_length": 48, "dropout": 0.0}
-    smoothi = {"class_path": "DirectMetric", "init_args": {"measure": "nDCG@10", "relaxation": "SmoothI"}}
-    common = {"batch_size": BATCH, "precision": "fp32", "loss": smoothi, "tracker": [], "test": False}
-    common |= {"checkpoint_every": 1, "monitor": "nDCG@10", "measures": "AP", "optimization": {"encoder_lr": 1e-4}}
-
-    def text(head: str) -> dict[str, Any]:
-        return {"data": folds, "model": {"class_path": "CrossEncoder", "init_args": {**lengths, "head": head}}}
-
-    some = {"class_path": "PositivesNegatives", "init_args": {"positives": 2, "negatives": 6}}
-    full = {"class_path": "Full", "init_args": {"depth": 5}}
-    network = {"class_path": "MLP", "init_args": {"hidden": [32, 16], "batch_norm": "before"}}
-    return {
-        "cross-encoder, head cls, whole lists": common | text("cls") | {"epochs": 3},
-        "cross-encoder, `Full(5)`": common | text("hf") | {"epochs": 3, "sampler": full},
-        "cross-encoder, `PositivesNegatives(2, 6)`": common | text("hf") | {"epochs": 3, "sampler": some},
-        "MLP with batch norm": common | {"data": letor, "model": network, "epochs": 1},
-    }
-
-
-def one(process: int, processes: int, port: int, settings: dict[str, Any], output: str) -> None:
-    """What one process of a training does."""
-    import torch
-
-    from rerank.training.configuration import configured
-    from rerank.training.fit import fit
-
-    logging.getLogger("rerank").setLevel(logging.ERROR)
-    torch.set_num_threads(1)
-    numbers = {"RANK": process, "LOCAL_RANK": process, "WORLD_SIZE": processes, "MASTER_PORT": port}
-    if processes > 1:
-        os.environ.update({name: str(value) for name, value in numbers.items()}, MASTER_ADDR="127.0.0.1")
-    fit(configured(settings), output)
-    if processes > 1:
-        torch.distributed.destroy_process_group()
-
-
-def trained(folder: Path) -> Trained:
-    """The last weights, and the validation measures of every epoch."""
-    from safetensors.torch import load_file
-
-    weights = load_file(max((folder / "checkpoints").glob("step-*")) / "model.safetensors")
-    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-    return weights, [line["validation"] for line in lines if "validation" in line]
-
-
-def difference(cut: Trained, alone: Trained) -> str:
-    """How far a training is from another, as the table has it."""
-    keys = [key for key in alone[0] if not key.endswith("num_batches_tracked")]
-    off = {key: float((cut[0][key] - alone[0][key]).abs().max()) for key in keys}
-    seen = max(value for key, value in off.items() if not key.endswith(UNSEEN))
-    unseen = max((value for key, value in off.items() if key.endswith(UNSEEN)), default=0.0)
-    pairs = zip(cut[1], alone[1], strict=True)
-    measures = max(abs(ours[key] - theirs[key]) for ours, theirs in pairs for key in theirs)
-    return f"{seen:.1e} ({unseen:.1e}); {measures:.4f}"
-
-
-def free_port() -> int:
-    """A port that nobody listens at."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def pieces(data: Path, place: Path) -> None:
-    """Print how far trainings that are cut otherwise end from one another."""
-    from torch.multiprocessing import start_processes
-
-    print("| training | processes | 1 piece | 2 pieces | 4 pieces |\n|---|---|---|---|---|")
-    for number, (name, settings) in enumerate(trainings(data, place).items()):
-        whole = None
-        for processes in (1, 2, 4):
-            entries = []
-            shares = processes if "batch_norm" not in settings["model"]["init_args"] else 1
-            for count in (1, 2, 4):
-                folder = place / f"{number}-{processes}-{count}"
-                cut = settings | {"micro_batch_size": BATCH // shares // count}
-                start_processes(one, (processes, free_port(), cut, str(folder)), processes, start_method="fork")
-                ends = trained(folder)
-                whole = whole or ends
-                entries.append(difference(ends, whole))
-            print(f"| {name} | {processes} | {' | '.join(entries)} |", flush=True)
-
-
 def main() -> None:
-    """Print the table that was asked for."""
+    """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["kills", "pairs", "bits", "pieces"])
     parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--times", type=int, default=40, help="of each command, or each kind of folder")
-    parser.add_argument("--operations", type=int, default=20, help="kills: of each command, spread over all it does")
+    parser.add_argument("--times", type=int, default=40, help="of each command, at random moments")
+    parser.add_argument("--operations", type=int, default=20, help="of each command, spread over all it does")
     parser.add_argument("--only", action="append", help="a part of a command's name in the table")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--folder", type=Path)
@@ -549,23 +356,11 @@ def main() -> None:
         made.mkdir()
         os.environ["RERANK_HOME"] = str(place / "home")
         logging.getLogger("rerank").setLevel(logging.ERROR)
-        if options.what == "pieces":
-            pieces(data, place)
-            return
-        wanted = [case for case in cases(data, place, made) if any(part in case.name for part in options.only or [""])]
-        if options.what == "kills":
-            print("| | killed at random moments | before operations on files | of these | went wrong |")
-            print("|---|---|---|---|---|")
-            for case in wanted:
+        print("| | killed at random moments | before operations on files | of these | went wrong |")
+        print("|---|---|---|---|---|")
+        for case in cases(data, place, made):
+            if any(part in case.name for part in options.only or [""]):
                 killed(case, place, options.times, options.operations, rng)
-            return
-        print("| | | went wrong |\n|---|---|---|")
-        if options.what == "bits":
-            flip_all(made, place, options.times, rng)
-            return
-        for case in wanted:
-            if case.name in ("`retrieve` by BM25, its index included", "`train`", "`experiment`"):
-                twice(case, place, options.times)
 
 
 if __name__ == "__main__":
