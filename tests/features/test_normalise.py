@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from scipy.stats import rankdata, zscore
+from scipy.stats import zscore
 from sklearn.preprocessing import MinMaxScaler, QuantileTransformer, StandardScaler
 
 from rerank.errors import UserError
@@ -172,12 +172,6 @@ def test_quantiles_are_scikit_learns_on_training_and_on_unseen_lists(output: str
     ours = Quantile(output, quantiles).fit(matrix, offsets)  # type: ignore[arg-type]
     for other in (matrix, np.float32(1.1) * matrix - np.float32(0.3)):
         assert ours.apply(other, offsets) == pytest.approx(theirs.transform(other.astype(np.float64)), abs=2e-5)
-
-
-def test_quantiles_of_distinct_values_are_their_ranks() -> None:
-    matrix, offsets = random_lists(width=1)
-    ranks = rankdata(matrix[:, 0], method="ordinal")
-    assert Quantile().fit(matrix, offsets).apply(matrix, offsets)[:, 0] == pytest.approx((ranks - 1) / 299, abs=1e-6)
 
 
 def test_signed_log_of_chosen_columns() -> None:

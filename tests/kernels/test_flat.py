@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import accumulate
-
 import numpy as np
 import pytest
 import torch
@@ -76,28 +74,6 @@ def test_scores_and_gradients_of_encoders_by_their_own_code(kind: str) -> None:
     assert reads_flat(network)
     for lengths in ([7, 2, 11, 7], [5]):
         check_flat(network, padded(lengths))
-
-
-@given(lengths=LENGTHS, most=st.integers(1, 400))
-def test_runs_hold_every_sequence_once_with_neighbours_of_its_length(lengths: list[int], most: int) -> None:
-    starts = [0, *accumulate(lengths)]
-    seen = []
-    for number, start, count, length in Sequences.of(lengths).runs(most):
-        assert start == starts[number]
-        assert lengths[number : number + count] == [length] * count
-        assert count == 1 or count * length * length <= most
-        seen += range(number, number + count)
-    assert seen == list(range(len(lengths)))
-
-
-@given(lengths=LENGTHS)
-def test_a_table_holds_every_token(lengths: list[int]) -> None:
-    sequences, tokens = Sequences.of(lengths), torch.arange(sum(lengths))
-    assert sequences.starts.tolist() == [0, *accumulate(lengths)] and sequences.starts.dtype == torch.int32
-    table = tokens[sequences.columns]
-    assert table[sequences.visible(False, None, False)[:, 0, 0]].tolist() == tokens.tolist()
-    assert table.flatten()[sequences.cells].tolist() == tokens.tolist()
-    assert sequences.first.tolist() == sequences.starts[:-1].tolist()
 
 
 def states(total: int, kind: torch.dtype = torch.float32, size: float = 1.0) -> list[Tensor]:

@@ -56,6 +56,11 @@ SURROGATES = [
         )
     ),
     Case(
+        "LambdaLoss-all-at-1",
+        partial(losses.LambdaLoss, weighting="ndcg2", measure="nDCG@1", truncation="all"),
+        reference.lambda_loss("ndcg2", lambda y: y, 1, truncation="all"),
+    ),
+    Case(
         "LambdaLoss-settings",
         partial(losses.LambdaLoss, sigma=2.5, mu=3),
         reference.lambda_loss("ndcg2++", lambda y: y, None, 2.5, 3),

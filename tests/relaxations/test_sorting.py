@@ -22,7 +22,6 @@ from rerank.relaxations.isotonic import (
     block_ratios,
 )
 from rerank.relaxations.neuralsort import total_distances
-from rerank.relaxations.sinkhorn import balanced_product, log_balanced_product
 
 numbers = st.lists(st.floats(-50, 50) | st.integers(-3, 3).map(float), min_size=1, max_size=12)
 
@@ -43,50 +42,6 @@ def test_total_distances_with_ties_and_pads(values: list[float], pads: int) -> N
     upstream = torch.linspace(-1, 2, len(values), dtype=torch.float64)[None]
     slopes = [torch.autograd.grad(value, scores, upstream)[0] for value in (found, plain)]
     torch.testing.assert_close(*slopes)
-
-
-def scaled(matrix: Tensor, rounds: int, tolerance: float = 0.0) -> Tensor:
-    """Sinkhorn scaling of the matrix itself, as papers and libraries write it."""
-    for done in range(rounds):
-        if done and float((matrix.detach().sum(dim=0) - 1).abs().max()) <= tolerance:
-            break
-        matrix = matrix / matrix.sum(dim=0, keepdim=True)
-        matrix = matrix / matrix.sum(dim=1, keepdim=True)
-    return matrix
-
-
-@settings(max_examples=25, deadline=None)
-@given(st.integers(1, 7), st.integers(1, 40), st.sampled_from([0.0, 1e-6, 1e-2]), st.integers(0, 2**31))
-def test_products_with_vectors_are_sinkhorn_scaling(size: int, rounds: int, tolerance: float, seed: int) -> None:
-    generator = torch.Generator().manual_seed(seed)
-    logits = 3 * torch.randn(2, size, size, dtype=torch.float64, generator=generator)
-    values = torch.randn(2, 3, size, dtype=torch.float64, generator=generator)
-    upstream = torch.randn(2, 3, size, dtype=torch.float64, generator=generator)
-    used = torch.ones(2, size, dtype=torch.bool)
-    logits.requires_grad_()
-    plain = torch.stack([values[b] @ scaled(logits[b].exp(), rounds, tolerance).T for b in range(2)])
-    found = {"plain": balanced_product(logits.clone(), values, used, used, rounds, tolerance)}
-    start = torch.stack([values[b] @ scaled(logits[b].softmax(dim=1), rounds, tolerance).T for b in range(2)])
-    rows_first = balanced_product(logits.clone(), values, used, used, rounds, tolerance, softmax=True)
-    if tolerance == 0:
-        found["log"] = log_balanced_product(logits, values, used, used, rounds)
-    torch.testing.assert_close(rows_first, start)
-    slopes = [torch.autograd.grad(value, logits, upstream)[0] for value in (rows_first, start)]
-    torch.testing.assert_close(*slopes, atol=1e-9, rtol=1e-7)
-    (slope,) = torch.autograd.grad(plain, logits, upstream)
-    for value in found.values():
-        torch.testing.assert_close(value, plain)
-        torch.testing.assert_close(torch.autograd.grad(value, logits, upstream)[0], slope, atol=1e-9, rtol=1e-7)
-
-
-def test_rows_and_columns_left_out() -> None:
-    generator = torch.Generator().manual_seed(0)
-    logits = torch.randn(1, 6, 6, dtype=torch.float64, generator=generator)
-    rows, columns = torch.tensor([[True] * 4 + [False] * 2]), torch.tensor([[True, False, True, True, False, True]])
-    values = torch.randn(1, 1, 6, dtype=torch.float64, generator=generator) * columns[:, None]
-    plain = values[0, :, columns[0]] @ scaled(logits[0][rows[0]][:, columns[0]].exp(), 9).T
-    torch.testing.assert_close(balanced_product(logits.clone(), values, rows, columns, 9)[0, :, :4], plain)
-    torch.testing.assert_close(log_balanced_product(logits, values, rows, columns, 9)[0, :, :4], plain)
 
 
 def test_lists_stop_one_by_one() -> None:
