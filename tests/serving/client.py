@@ -113,9 +113,9 @@ def read_all(connection: socket.socket) -> bytes:
 
 
 @contextmanager
-def process(*words: str | Path, environment: Mapping[str, str] | None = None) -> Iterator[Client]:
-    """``rerank serve WORDS --port 0``, which is stopped at the end."""
-    command = Command(["serve", *map(str, words), "--port=0"], environment)
+def process(*words: str | Path, environment: Mapping[str, str] | None = None, port: int = 0) -> Iterator[Client]:
+    """``rerank serve WORDS --port PORT``, which is stopped at the end."""
+    command = Command(["serve", *map(str, words), f"--port={port}"], environment)
     end = time.monotonic() + PATIENCE
     try:
         while not (found := re.search(r"at http://127\.0\.0\.1:(\d+)\n", command.said)):
