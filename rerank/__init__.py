@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rerank.experiments.conduct import experiment
     from rerank.experiments.config import ExperimentConfig
     from rerank.features.letor import LetorData
-    from rerank.features.normalise import Quantile, QueryMinMax, QueryZScore, ShiftedLog, SignedLog1p, Standardise
+    from rerank.features.normalise import QueryZScore, ShiftedLog, SignedLog1p, Standardise
     from rerank.ladder.climb import auto
     from rerank.ladder.result import Ladder
     from rerank.lists.data import ListsData

@@ -17,8 +17,6 @@ from rerank.errors import UserError
 from rerank.models.load import load_model
 from rerank.models.mixed import Mixed, unmixed
 from rerank.models.text.cross_encoder import CrossEncoder
-from rerank.retrieval.fuse import interpolate
-from rerank.retrieval.runs import Scored
 
 
 class RerankTransformer(pt.Transformer):
@@ -35,30 +33,21 @@ class RerankTransformer(pt.Transformer):
     Args:
         model: a trained cross-encoder, a ranker, or the folder of one, such as ``runs/x/best``.
         text_field: the column with the documents' text.
-        first_stage_weight: share of the ``score`` column that comes in (z-normalised per query, as the model's) in
-            the score that goes out, 0 to 1; ``rerank.json`` beside the model says what training found best.
 
     Raises:
-        UserError: no such model, or a weight outside 0 to 1.
+        UserError: no such model, or one that reads no texts.
     """
 
-    def __init__(
-        self, model: str | Path | CrossEncoder | Mixed, *, text_field: str = "text", first_stage_weight: float = 0.0
-    ) -> None:
+    def __init__(self, model: str | Path | CrossEncoder | Mixed, *, text_field: str = "text") -> None:
         super().__init__()
-        if not 0 <= first_stage_weight <= 1:
-            raise UserError(f"first_stage_weight: must be from 0 to 1, not {first_stage_weight}")
         loaded = model if isinstance(model, CrossEncoder | Mixed) else load_model(model)
         inner = unmixed(loaded)
         if not (inner is None or isinstance(inner, CrossEncoder)):
             raise UserError(f"{model}: a {type(inner).__name__} reads no texts")
         self.model, self.mix = inner, loaded if isinstance(loaded, Mixed) else None
-        if self.mix and first_stage_weight:
-            raise UserError(f"first_stage_weight: {model} mixes by weights of its own; leave it out")
         starts = inner.start.columns if inner else []
         self.columns = self.mix.needs() if self.mix else starts
         self.text_field = text_field
-        self.first_stage_weight = first_stage_weight
 
     def transform(self, inp: pd.DataFrame) -> pd.DataFrame:
         """Rerank a frame of results.
@@ -70,8 +59,7 @@ class RerankTransformer(pt.Transformer):
         if len(columns) == 1 and not set(columns) <= set(inp.columns):
             columns = dict.fromkeys(columns, "score")
         texts = [] if self.model is None and not (self.mix and self.mix.cosines) else ["query", self.text_field]
-        needed = [*texts, *columns.values(), *(["score"] if self.first_stage_weight else [])]
-        pt.validate.result_frame(inp, extra_columns=needed, context=self)
+        pt.validate.result_frame(inp, extra_columns=[*texts, *columns.values()], context=self)
         came = np.lexsort((inp["rank"] if "rank" in inp else np.arange(len(inp)), pd.factorize(inp["qid"])[0]))
         results = inp.iloc[came]
         scores = self._text_scores(results)
@@ -85,8 +73,6 @@ class RerankTransformer(pt.Transformer):
                     documents = found[self.text_field].fillna("").astype(str).tolist()
                     given = self.mix.with_cosines(str(found["query"].iloc[0]), documents, given)
                 scores[rows] = self.mix.mixed_given(given, scores[rows])
-        if self.first_stage_weight:
-            scores = self._mixed(results, scores)
         best = np.lexsort((-scores, pd.factorize(results["qid"])[0]))  # stable: ties stay as they came
         results = results.assign(score=scores).iloc[best].reset_index(drop=True)
         return results.assign(rank=results.groupby("qid", sort=False).cumcount() + pt.model.FIRST_RANK)
@@ -96,17 +82,6 @@ class RerankTransformer(pt.Transformer):
             return np.zeros(len(results), dtype=np.float32)
         texts = results[self.text_field].fillna("").astype(str)
         return self.model.text_scores(list(zip(results["query"].astype(str), texts, strict=True)))
-
-    def _mixed(self, results: pd.DataFrame, scores: np.ndarray) -> np.ndarray:
-        """The model's scores and those that came in, per query."""
-        model: dict[str, list[Scored]] = {}
-        first: dict[str, list[Scored]] = {}
-        for query, document, new, old in zip(results["qid"], results["docno"], scores, results["score"], strict=True):
-            model.setdefault(query, []).append(Scored(document, float(new)))
-            first.setdefault(query, []).append(Scored(document, float(old)))
-        mixed = {query: dict(run) for query, run in interpolate(model, first, self.first_stage_weight).items()}
-        pairs = zip(results["qid"], results["docno"], strict=True)
-        return np.array([mixed[query][document] for query, document in pairs], dtype=np.float32)
 
     def __repr__(self) -> str:
         shown = self.mix if self.model is None or self.mix else self.model.name

@@ -13,7 +13,6 @@ from ir_measures import RR, nDCG
 from rerank.errors import UserError
 from rerank.evaluation.measures import evaluate
 from rerank.models.text.cross_encoder import CrossEncoder
-from rerank.retrieval.fuse import z_of_candidates
 from rerank.retrieval.runs import Run, Scored
 
 pt = pytest.importorskip("pyterrier")
@@ -105,16 +104,6 @@ def test_ties_keep_the_order_that_came_in(model: CrossEncoder) -> None:
     pd.testing.assert_index_equal(frame.columns, pd.Index(["qid", "query", "docno", "text", "rank"]))
 
 
-def test_first_stage_takes_its_share(model: CrossEncoder) -> None:
-    came = first_stage({"q1": 5})(QUERIES)
-    scored = reranker(model)(came).set_index("docno").loc[came["docno"], "score"].to_numpy()
-    mixed = reranker(model, first_stage_weight=0.25)(came).set_index("docno").loc[came["docno"], "score"]
-    expected = 0.75 * z_of_candidates(scored) + 0.25 * z_of_candidates(came["score"].to_numpy())
-    np.testing.assert_allclose(mixed, expected, atol=1e-5)
-    kept = reranker(model, first_stage_weight=1.0)(came)
-    assert kept["docno"].tolist() == came["docno"].tolist()
-
-
 def test_inspection_knows_the_columns(model: CrossEncoder) -> None:
     inputs = pt.inspect.transformer_inputs(reranker(model))
     assert {"qid", "docno", "query", "text"} in [set(columns) for columns in inputs]
@@ -128,8 +117,6 @@ def test_what_cannot_work_is_refused(model: CrossEncoder, tiny_model: Path) -> N
         reranker(model)(frame)
     assert len(reranker(model, text_field="body")(frame)) == 1
     assert len(reranker(model, text_field="body")(frame[:0])) == 0
-    with pytest.raises(UserError, match="from 0 to 1"):
-        reranker(model, first_stage_weight=2)
     with pytest.raises(UserError, match="no trained head"):
         reranker(tiny_model)
 

@@ -22,7 +22,7 @@ PAGES = {
         groups={
             "candidates": ("depth", "run", "dense", "bm25", "order", "add_relevant"),
             "queries, documents, judgments": ("queries", "query_fields", "qrels", "fields", "columns"),
-            "BM25": ("k1", "b", "rm3", "language", "index", "tune_on", "tune_measure", "threads"),
+            "BM25": ("k1", "b", "language", "index", "threads"),
             "output": ("overwrite",),
         },
     ),
@@ -74,7 +74,7 @@ PAGES = {
         groups={
             "stored lists": ("lists", "output", "depth"),
             "lines of JSON": ("stdin",),
-            "scores": ("no_mix", "first_stage_weight"),
+            "scores": ("no_mix",),
             "speed": ("precision", "token_budget"),
         },
     ),

@@ -77,7 +77,6 @@ def rerank(
     stdin: bool = False,
     depth: Count | None = None,
     no_mix: bool = False,
-    first_stage_weight: str = "0",
     precision: Literal["auto", "bf16", "fp32"] = "auto",
     token_budget: Count | None = None,
 ) -> None:
@@ -94,9 +93,6 @@ def rerank(
             line: {"query": "…", "documents": ["…"]} with {"ranking": [{"index": 0, "score": 1.5}]}.
         depth: candidates reranked per query; null takes all of the list. Deeper ones are left out.
         no_mix: rank by the model alone, where it was saved with a mix.
-        first_stage_weight: share of the first stage's scores (z-normalised per query) in the final score, 0 to 1, or
-            "tuned" for the share that the model's training found best on its validation lists. A model that was saved
-            with a mix needs none.
         precision: arithmetic of the encoder; auto takes bf16 where the hardware is fast at it.
         token_budget: padded tokens (documents, for feature vectors) per forward pass; null takes the model's own.
     """
@@ -107,7 +103,6 @@ def rerank(
         why = "--stdin reads from the standard input, and answers on the standard output"
         refuse_unused(why, rerank, lists=lists, output=output)
         refuse_unused("--stdin scores all documents of a line; its top_k limits the answer", rerank, depth=depth)
-        refuse_unused("--stdin has no first stage to mix in", rerank, first_stage_weight=first_stage_weight)
         with open(1, "w", encoding="utf-8", closefd=False) as out:  # whatever the terminal's encoding is
             failed = answer_lines(load_model(model, mix=not no_mix), sys.stdin.buffer, out, token_budget, precision)
         if failed:
@@ -117,11 +112,11 @@ def rerank(
         if value is None:
             raise UserError(f"--{name}: needed, unless --stdin is given")
     from rerank.scoring.run import write_reranked
-    from rerank.tasks.rerank_lists import ranked_with
+    from rerank.tasks.rerank_lists import lists_to_score
 
     check_apart(str(output), lists=lists, model=model)
-    ranked, weight = ranked_with(model, str(lists), depth, first_stage_weight, token_budget, not no_mix)
-    write_reranked(model, ranked, str(output), weight, mix=not no_mix, precision=precision, budget=token_budget)
+    chosen = lists_to_score(model, str(lists), depth, token_budget)
+    write_reranked(model, chosen, str(output), mix=not no_mix, precision=precision, budget=token_budget)
 
 
 def serve(

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 
 from rerank.errors import UserError
 from rerank.settings.described import Described
-from rerank.settings.ranges import Several
 from rerank.storage.arrow import Array, blocks
 
 ROWS = 16_384
 """Rows in float64 at a time."""
 LARGEST = float(np.finfo(np.float32).max)
-TAIL = 1e-7
-"""Share at which quantiles of the normal distribution are cut off."""
 
 
 class Normaliser(Described, ABC):
@@ -70,47 +67,23 @@ class QueryZScore(Normaliser):
     """
 
     def apply(self, features: Array, offsets: Array) -> Array:
-        return _by_query(features, offsets, _zscore)
-
-
-class QueryMinMax(Normaliser):
-    """``(x - min) / (max - min)`` over the documents of each query; a feature constant in a query becomes 0.
-
-    >>> import numpy as np
-    >>> features = np.array([[1, 5], [3, 9]], dtype=np.float32)
-    >>> QueryMinMax().fit(features, np.array([0, 2])).apply(features, np.array([0, 2])).tolist()
-    [[0.0, 0.0], [1.0, 1.0]]
-    """
-
-    def apply(self, features: Array, offsets: Array) -> Array:
-        return _by_query(features, offsets, _minmax)
-
-
-def _by_query(features: Array, offsets: Array, normalise: Callable[[Array, Array, Array], Array]) -> Array:
-    """Apply to blocks of whole queries: values float64 ``[n, F]``, and start and length of every query in them."""
-    result = np.empty(features.shape, dtype=np.float32)
-    for first, last in blocks(offsets, ROWS):
-        start, end = int(offsets[first]), int(offsets[last])
-        lengths = np.diff(offsets[first : last + 1])
-        lengths = lengths[lengths > 0]
-        if len(lengths):
-            starts = np.cumsum(lengths) - lengths
-            result[start:end] = normalise(features[start:end].astype(np.float64), starts, lengths)
-    return result
+        result = np.empty(features.shape, dtype=np.float32)
+        for first, last in blocks(offsets, ROWS):
+            start, end = int(offsets[first]), int(offsets[last])
+            lengths = np.diff(offsets[first : last + 1])
+            lengths = lengths[lengths > 0]
+            if len(lengths):
+                starts = np.cumsum(lengths) - lengths
+                result[start:end] = _zscore(features[start:end].astype(np.float64), starts, lengths)
+        return result
 
 
 def _zscore(values: Array, starts: Array, lengths: Array) -> Array:
+    """The z of ``[n, F]`` float64, of queries that start there and are so long."""
     values -= np.repeat(values[starts], lengths, axis=0)  # then constants are exactly 0, and large means do no harm
     values -= np.repeat(np.add.reduceat(values, starts) / lengths[:, None], lengths, axis=0)
     deviation = np.sqrt(np.add.reduceat(values * values, starts) / lengths[:, None])
     return values * np.repeat(_inverse(deviation), lengths, axis=0)
-
-
-def _minmax(values: Array, starts: Array, lengths: Array) -> Array:
-    smallest = np.minimum.reduceat(values, starts)
-    scale = _inverse(np.maximum.reduceat(values, starts) - smallest)
-    values -= np.repeat(smallest, lengths, axis=0)
-    return values * np.repeat(scale, lengths, axis=0)
 
 
 def _inverse(scale: Array) -> Array:
@@ -145,7 +118,8 @@ class Standardise(Normaliser):
 
     def apply(self, features: Array, offsets: Array) -> Array:
         """See :class:`Normaliser`; values beyond float32 are clipped."""
-        _check_width(self, len(self.mean), features)
+        if features.shape[1] != len(self.mean):
+            raise UserError(f"Standardise: was fitted to {len(self.mean)} features, but got {features.shape[1]}")
         scale = _inverse(self.deviation)
         result = np.empty(features.shape, dtype=np.float32)
         for start in range(0, len(features), ROWS):
@@ -170,40 +144,12 @@ class SignedLog1p(Normaliser):
            [ 0.   ,  0.693]], dtype=float32)
     """
 
-    def __init__(self, columns: list[int] | None = None) -> None:
-        """Choose the features.
-
-        Args:
-            columns: which features, counted from 1 as in the files; None for all.
-        """
-        if columns is not None and (not columns or min(columns) < 1 or len(set(columns)) < len(columns)):
-            raise UserError(f"columns must be distinct numbers from 1, not {columns}")
-        self.columns = columns
-
-    def fit(self, features: Array, offsets: Array) -> Self:
-        if self.columns and max(self.columns) > features.shape[1]:
-            raise UserError(
-                f"SignedLog1p.columns: there is no feature {max(self.columns)}; expected 1 to {features.shape[1]}"
-            )
-        return self
-
     def apply(self, features: Array, offsets: Array) -> Array:
-        self.fit(features, offsets)
         result = np.array(features, dtype=np.float32)
         for start in range(0, len(result), ROWS):
             rows = result[start : start + ROWS]
-            if self.columns is None:
-                rows[:] = _log(rows)
-            else:
-                chosen = np.array(self.columns) - 1
-                rows[:, chosen] = _log(rows[:, chosen])
+            rows[:] = np.copysign(np.log1p(np.abs(rows)), rows)
         return result
-
-    def state(self) -> dict[str, Any]:
-        return {"columns": self.columns}
-
-    def load_state(self, state: dict[str, Any]) -> None:
-        self.columns = state["columns"]
 
 
 class ShiftedLog(Normaliser):
@@ -252,86 +198,3 @@ class ShiftedLog(Normaliser):
 
     def load_state(self, state: dict[str, Any]) -> None:
         self.negated, self.logs = state["negated"], state["logs"]
-
-
-def _log(values: Array) -> Array:
-    return np.copysign(np.log1p(np.abs(values)), values)
-
-
-class Quantile(Normaliser):
-    """The share of training values below, or the normal distribution's quantile of that share.
-
-    Shares are interpolated between ``quantiles`` evenly spaced ones, the mean of the lowest and the highest share of a
-    value that fills several; the smallest value has share 0, the largest 1, unseen ones beyond them as well. Features
-    that are constant in training become 0. Otherwise the same as scikit-learn's ``QuantileTransformer`` without
-    subsampling.
-
-    >>> import numpy as np
-    >>> features = np.array([[1, 5], [3, 9]], dtype=np.float32)
-    >>> Quantile().fit(features, np.array([0, 2])).apply(features, np.array([0, 2])).tolist()
-    [[0.0, 0.0], [1.0, 1.0]]
-    """
-
-    def __init__(self, output: Literal["uniform", "normal"] = "uniform", quantiles: Several = 1000) -> None:
-        """Choose the output.
-
-        Args:
-            output: ``uniform`` (0 to 1), or ``normal`` (about -5.2 to 5.2).
-            quantiles: how many are stored per feature; fewer training documents give as many.
-        """
-        self.output, self.quantiles = output, quantiles
-        self.values = np.zeros((0, 0))
-
-    def fit(self, features: Array, offsets: Array) -> Self:
-        """See :class:`Normaliser`; sorts a few features at a time."""
-        count = len(features)
-        position = np.linspace(0, 1, max(2, min(self.quantiles, count))) * (count - 1)
-        below = np.floor(position).astype(np.int64)
-        above = np.minimum(below + 1, count - 1)
-        weight = position - below
-        parts = []
-        for start in range(0, features.shape[1], 8):
-            ordered = np.sort(features[:, start : start + 8].T, axis=1).astype(np.float64, copy=False)
-            parts.append(ordered[:, below] * (1 - weight) + ordered[:, above] * weight)
-        self.values = np.maximum.accumulate(np.concatenate(parts), axis=1)  # rounding may have disturbed the order
-        return self
-
-    def apply(self, features: Array, offsets: Array) -> Array:
-        _check_width(self, len(self.values), features)
-        result = np.zeros(features.shape, dtype=np.float32)
-        for start in range(0, len(features), ROWS):
-            rows = slice(start, start + ROWS)
-            for column, known in enumerate(self.values):
-                if known[0] < known[-1]:
-                    shares = _shares(features[rows, column].astype(np.float64), known)
-                    result[rows, column] = shares if self.output == "uniform" else _normal(shares)
-        return result
-
-    def state(self) -> dict[str, Any]:
-        return {"output": self.output, "quantiles": self.quantiles, "values": self.values.tolist()}
-
-    def load_state(self, state: dict[str, Any]) -> None:
-        self.output, self.quantiles = state["output"], state["quantiles"]
-        self.values = np.array(state["values"])
-
-
-def _shares(values: Array, known: Array) -> Array:
-    shares = np.linspace(0, 1, len(known))
-    highest = np.interp(values, known, shares)
-    lowest = -np.interp(-values, -known[::-1], -shares[::-1])
-    result = np.clip((highest + lowest) / 2, 0.0, 1.0)  # rounding may have left the interval
-    result[values >= known[-1]] = 1.0
-    result[values <= known[0]] = 0.0
-    return result
-
-
-def _normal(shares: Array) -> Array:
-    from scipy.special import ndtri
-
-    return np.clip(ndtri(shares), ndtri(TAIL), -ndtri(TAIL))
-
-
-def _check_width(normaliser: Normaliser, width: int, features: Array) -> None:
-    if features.shape[1] != width:
-        name = type(normaliser).__name__
-        raise UserError(f"{name}: was fitted to {width} features, but got {features.shape[1]}")

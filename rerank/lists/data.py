@@ -17,7 +17,6 @@ from rerank.lists.neighbours import Grouping, query_groups
 from rerank.lists.view import Lists
 from rerank.settings.described import Described
 from rerank.settings.ranges import Count, Rate
-from rerank.storage.arrow import Array
 from rerank.storage.files import say_once
 
 log = logging.getLogger("rerank")
@@ -30,8 +29,6 @@ class Splits:
     train: Lists
     validation: Lists | None
     test: Lists | None
-    weights: Array | None = None
-    """How many times a pass goes over each training list, ``[Q]``; None for once."""
 
 
 class Data(Described, ABC):
@@ -64,7 +61,6 @@ class ListsData(Data):
         validation_share: Rate = 0.1,
         depth: Count = 150,
         unjudged: bool = False,
-        weights: list[float] | None = None,
         groups: Grouping = "auto",
     ) -> None:
         """Name the folders.
@@ -78,13 +74,10 @@ class ListsData(Data):
             unjudged: train on queries without judgments, too, from the columns that the loss names as targets.
                 Validation lists are kept back from the judged queries; where there are none, nothing is validated, and
                 the last epoch's model is kept.
-            weights: of several training folders, how many times a pass goes over the lists of each: 2 shows them
-                twice, 0.5 another half of them in each pass; None shows all once.
             groups: ``auto`` keeps queries of nearly equal text, or with a relevant document in common, on one side when
                 a share is kept back (see :func:`rerank.lists.neighbours.query_groups`); ``none`` those of one text.
         """
-        check_weights(weights, 1 if isinstance(train, str) else len(train))
-        self.train, self.validation, self.test, self.weights = train, validation, test, weights
+        self.train, self.validation, self.test = train, validation, test
         self.validation_share, self.depth, self.unjudged, self.groups = validation_share, depth, unjudged, groups
 
     def splits(self, seed: int) -> Splits:
@@ -102,15 +95,10 @@ class ListsData(Data):
             train, validation = keep_back(train, self.validation_share, seed, self.groups)
             if validation is None:
                 log.warning("%s: no query has a judgment, so no epoch is chosen by validation", self.train)
-        weights = None
-        if self.weights is not None:
-            ends = np.cumsum([part.store.queries.num_rows for part in found])
-            weights = np.array(self.weights)[np.searchsorted(ends, train.queries, side="right")]
         return Splits(
             train.with_added(),
             None if validation is None else validation.top(self.depth),
             None if test is None else test.top(self.depth),
-            weights,
         )
 
 
@@ -123,12 +111,6 @@ def shards(names: Sequence[str]) -> list[str]:
             raise UserError(f"data.train: no folder is called {name}")
         found += fits
     return found
-
-
-def check_weights(weights: Sequence[float] | None, count: int) -> None:
-    """Refuse weights that are not one above 0 for each of so many training lists."""
-    if weights is not None and (len(weights) != count or not all(0 < weight < np.inf for weight in weights)):
-        raise UserError(f"data.weights: expected a number above 0 for each of {count} training lists, not {weights}")
 
 
 UNJUDGED = ", or set data.unjudged to train on columns alone"

@@ -69,7 +69,7 @@ def find_averaged(model: str | Path) -> Path:
     """The folder of a model whose weights can be averaged."""
     folder = Path(model)
     if (folder / CONTRACT).is_file() and not any(folder.glob("*.safetensors")):
-        raise UserError(f"{model}: trees, and columns alone, have no weights to average; `rerank fuse` mixes rankings")
+        raise UserError(f"{model}: trees, and columns alone, have no weights to average; `write_ranker` mixes scores")
     return folder if (folder / CONTRACT).is_file() else find_model(str(model))
 
 

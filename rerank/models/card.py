@@ -52,36 +52,11 @@ PROMPT = (
     "behind it as well; scores differ then."
 )
 
-PARTS = {
-    "z": """def part(numbers):  # z
-    numbers = np.asarray(numbers, dtype=np.float32).astype(np.float64)
-    return (numbers - numbers.mean()) / numbers.std() if np.ptp(numbers) else np.zeros(len(numbers))
-""",
-    "rrf": """def part(numbers):  # reciprocal rank
-    best_first = np.argsort(-np.asarray(numbers, dtype=np.float32), kind="stable")
-    return 1 / (61 + np.argsort(best_first))
-""",
-}
-"""What a mix sums, as code."""
-
 MIXED = """## Mix
 
-As a ranker (`rerank.load`, `rerank rerank`) it ranks by {formula}, with {what} over all candidates of a query; one \
+As a ranker (`rerank.load`, `rerank rerank`) it ranks by `{formula}`, with {what} over all candidates of a query; one \
 that a system did not return has {lacking}. Ties keep the first stage's order. The weights are in `rerank.json`; \
-`rerank.load(path, mix=False)`, `--no-mix` and other libraries give `score`, the model alone. Without `rerank`, of the \
-documents of one query and their `scores`:
-
-```python
-import numpy as np
-
-columns = {columns}  # numbers of the documents, in the first stage's order
-
-
-{part}
-
-mixed = {code}
-best_first = np.argsort(-mixed.astype(np.float32), kind="stable")
-```
+`rerank.load(path, mix=False)`, `--no-mix` and other libraries give `score`, the model alone.
 """
 
 USE_FEATURES = """```sh
@@ -129,14 +104,9 @@ def with_mix(card: str, mix: Mapping[str, Any] | None) -> str:
     name = "z" if z else "rr"
     terms = [(weight, column) for column, weight in mix["columns"].items()]
     return f"{alone}\n" + MIXED.format(
-        formula="`" + " + ".join(f"{weight:.4g} {name}({of})" for weight, of in [*terms, (text, "score")]) + "`",
-        what="z by mean and deviation" if z else "rr = 1 / (60 + rank)",
+        formula=" + ".join(f"{weight:.4g} {name}({of})" for weight, of in [*terms, (text, "score")]),
+        what="z = (x - mean) / standard deviation" if z else "rr = 1 / (60 + rank)",
         lacking="the lowest z of the others" if z else "rr = 0",
-        columns=json.dumps({column: [12.5, 11.0] for _, column in terms}),
-        part=PARTS[mix["by"]],
-        code=" + ".join(
-            [*(f"{weight} * part(columns[{json.dumps(of)}])" for weight, of in terms), f"{text} * part(scores)"]
-        ),
     )
 
 

@@ -28,9 +28,7 @@ MODELS = {
 }
 """Where each model is defined; imported at its first use."""
 
-NORMALISERS = dict.fromkeys(
-    ("QueryZScore", "QueryMinMax", "Standardise", "SignedLog1p", "ShiftedLog", "Quantile"), "rerank.features.normalise"
-)
+NORMALISERS = dict.fromkeys(("QueryZScore", "Standardise", "SignedLog1p", "ShiftedLog"), "rerank.features.normalise")
 """Where each normaliser is defined."""
 
 

@@ -1,4 +1,4 @@
-"""The first stage: BM25 on Lucene, tuning it, and run files."""
+"""The first stage: BM25 on Lucene, and run files."""
 
 from __future__ import annotations
 
@@ -6,17 +6,14 @@ from rerank.collections.jvm import start_jvm
 from rerank.collections.lucene import prebuilt_index
 from rerank.retrieval.bm25 import BM25, build_index
 from rerank.retrieval.runs import Run, Scored, read_run, write_run
-from rerank.retrieval.tune import Tuned, tune
 
 __all__ = [
     "BM25",
     "Run",
     "Scored",
-    "Tuned",
     "build_index",
     "prebuilt_index",
     "read_run",
     "start_jvm",
-    "tune",
     "write_run",
 ]

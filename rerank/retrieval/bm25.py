@@ -18,7 +18,7 @@ from rerank.errors import UserError
 from rerank.progress import tqdm
 from rerank.retrieval.languages import ENGLISH, analyzer, analyzer_name
 from rerank.retrieval.runs import Run, Scored
-from rerank.settings.ranges import Count, NotNegative, Share, check_arguments
+from rerank.settings.ranges import NotNegative, Share, check_arguments
 from rerank.storage.batched import batched
 from rerank.storage.files import atomic_folder, cache_folder, digest, warn_once
 from rerank.storage.hashes import read_sealed, sha256_of_files, write_sealed
@@ -53,7 +53,7 @@ def build_index(
     name = analyzer_name(language)
     if isinstance(collection, LuceneCollection):
         return collection.index
-    key = digest(collection.fingerprint(), name, "vectors, hashed", anserini_jar().name)
+    key = digest(collection.fingerprint(), name, "hashed", anserini_jar().name)
     with contextlib.ExitStack() as locks:
         if folder is None:
             indexes = cache_folder() / "indexes"
@@ -105,7 +105,7 @@ def _index(collection: Collection, folder: Path, threads: int, language: str) ->
     if analyzer_name(language) != ENGLISH:
         analyzer(language)
         arguments += ["-language", language]
-    indexer = java_class("io.anserini.index.SimpleIndexer")([*arguments, "-storeDocvectors"])
+    indexer = java_class("io.anserini.index.SimpleIndexer")(arguments)
     count = added = indexed = 0
     documents, total = collection.documents(), collection.document_count()
     with tqdm(documents, f"indexing {collection.name}", total, unit=" documents", disable=None) as bar:
@@ -144,24 +144,16 @@ def _check_once(index: Path, ids: list[str]) -> None:
 
 @dataclass(frozen=True)
 class BM25:
-    """BM25 as Lucene computes it, with RM3 query expansion where asked for.
+    """BM25 as Lucene computes it.
 
     Args:
         k1: saturation of the term frequency, 0 or more.
         b: normalisation by document length, 0 to 1.
-        rm3: whether to expand queries by pseudo-relevance feedback (Abdul-Jaleel et al. 2004).
-        fb_terms: how many terms RM3 adds.
-        fb_docs: how many documents RM3 takes them from.
-        original_query_weight: weight of the query as given against the added terms, 0 to 1.
         language: whose analyser takes the queries apart: the index's own.
     """
 
     k1: NotNegative = 0.9
     b: Share = 0.4
-    rm3: bool = False
-    fb_terms: Count = 10
-    fb_docs: Count = 10
-    original_query_weight: Share = 0.5
     language: str = "en"
 
     def __post_init__(self) -> None:
@@ -221,13 +213,3 @@ class BM25:
             )
         if wanted != ENGLISH:
             searcher.set_analyzer(analyzer(self.language))
-        if not self.rm3:
-            return
-        vectors = searcher.reader.termVectors()
-        first = range(min(100, searcher.get_total_num_docs()))  # one alone may have no terms
-        stored = any(vectors.get(number) is not None for number in first)
-        if not stored and searcher.doc_raw(0) is None:
-            raise UserError(f"{index}: RM3 needs an index that stores document vectors or the raw text")
-        parser = None if stored else "JsonCollection"
-        latin = wanted == ENGLISH  # Anserini's filter of odd terms lets only a to z and digits through
-        searcher.set_rm3(parser, self.fb_terms, self.fb_docs, float(self.original_query_weight), False, latin)

@@ -27,14 +27,11 @@ def score_known(model: BM25, index: Path, complete: bool) -> Iterator[ScoreKnown
     `BM25.search` gives, but for the millionths by which a search lowers documents that tie with the one before.
 
     Args:
-        model: BM25 and its parameters. RM3 expands a query by what a search found, so nothing is known under RM3.
+        model: BM25 and its parameters.
         index: folder of a Lucene index.
         complete: whether the index has every document that has a term. One that it lacks then shares no term with any
             query and scores 0, as those do that share none with this query; otherwise nothing is known of it.
     """
-    if model.rm3:
-        yield lambda query, ids: [float("nan")] * len(ids)
-        return
     with open_index(index) as searcher:
         model.configure(searcher, index)
         absent = 0.0 if complete else float("nan")

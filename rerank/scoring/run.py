@@ -9,8 +9,7 @@ from rerank.evaluation.beside import beside_run
 from rerank.kernels.precision import Precision
 from rerank.lists.view import Lists
 from rerank.models.load import load_model
-from rerank.retrieval.fuse import interpolate
-from rerank.retrieval.runs import Run, write_run
+from rerank.retrieval.runs import write_run
 from rerank.scoring.column import model_hash
 from rerank.scoring.parts import Parts, kept_in
 from rerank.scoring.shared import check_scoring, placed, score_shared
@@ -25,7 +24,6 @@ def write_reranked(
     model: str | Path,
     lists: Lists,
     output: str | Path,
-    weight: float = 0.0,
     *,
     mix: bool = True,
     precision: Precision = "auto",
@@ -44,21 +42,15 @@ def write_reranked(
         scores = score_shared(scorer, lists, precision=exact, budget=budget, progress="reranking", parts=parts)
         with together():
             if main:
-                _write(lists, scores, weight, output)
+                _write(lists, scores, output)
 
 
-def _write(lists: Lists, scores: Array, weight: float, output: str | Path) -> None:
+def _write(lists: Lists, scores: Array, output: str | Path) -> None:
     with held(output, "rerank rerank", wait=True):  # clears away what a killed one left
-        run = mixed(lists, scores, weight)
+        run = lists.run(scores)
         write_run(output, run, tag="rerank")
     log.info("%s: %d queries, %d documents scored", output, len(run), len(scores))
     judged = {query: grades for query, grades in (lists.qrels or {}).items() if grades}
     if lists.store.order is not None and judged:
         first = f"first stage {lists.store.order}"
         log.info("%s: %s", output, beside_run(run, lists.run(lists.store.order), judged, "nDCG@10", first))
-
-
-def mixed(lists: Lists, scores: Array, weight: float) -> Run:
-    """The run of a model's scores, with the first stage's share of them."""
-    run: Run = lists.run(scores)
-    return interpolate(run, lists.run(), weight) if weight else run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import reprlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from rerank.errors import UserError
 from rerank.settings.ranges import Count, check_arguments
@@ -19,7 +19,6 @@ def rerank_lists(
     model: ModelLike,
     lists: ListsLike,
     depth: Count | None = None,
-    first_stage_weight: str = "0",
     precision: Literal["auto", "bf16", "fp32"] = "auto",
     token_budget: Count | None = None,
 ) -> RunTable:
@@ -42,9 +41,6 @@ def rerank_lists(
         model: folder of a trained model, such as runs/x/best.
         lists: lists folder made by ``rerank retrieve``, or a file of feature vectors (LETOR, svmlight).
         depth: candidates reranked per query; None takes all of the list. Deeper ones are left out.
-        first_stage_weight: share of the first stage's scores (z-normalised per query) in the final score, 0 to 1, or
-            "tuned" for the share that the model's training found best on its validation lists. A model that was saved
-            with a mix needs none.
         precision: arithmetic of the encoder; auto takes bf16 where the hardware is fast at it.
         token_budget: padded tokens (documents, for feature vectors) per forward pass; None takes the model's own.
 
@@ -59,11 +55,10 @@ def rerank_lists(
     from rerank.models.mixed import unmixed
     from rerank.models.vectors.network import FeatureNetwork
     from rerank.retrieval.forms import as_run
-    from rerank.scoring.run import mixed
     from rerank.scoring.shared import check_scoring, placed, score_shared
 
     check_arguments(rerank_lists, {"precision": precision})
-    ranked, weight = ranked_with(model, lists, depth, first_stage_weight, token_budget)
+    chosen = lists_to_score(model, lists, depth, token_budget)
     scorer = model if isinstance(model, Model) else load_model(model)
     network = unmixed(scorer)
     if isinstance(network, FeatureNetwork) and not network.names:
@@ -71,66 +66,21 @@ def rerank_lists(
     scorer.warn_if_untrained()
     check_scoring(scorer, precision, token_budget)
     exact = placed(scorer, precision)
-    scores = score_shared(scorer, ranked, precision=exact, budget=token_budget, progress="reranked lists")
-    return as_run(mixed(ranked, scores, weight))
+    scores = score_shared(scorer, chosen, precision=exact, budget=token_budget, progress="reranked lists")
+    return as_run(chosen.run(scores))
 
 
-def ranked_with(
-    model: Any,
-    lists: Any,
-    depth: int | None = None,
-    first_stage_weight: str | float = "0",
-    token_budget: int | None = None,
-    mix: bool = True,
-) -> tuple[Lists, float]:
-    """The lists that a model is to score, and the first stage's share; see :func:`rerank_lists`."""
+def lists_to_score(model: ModelLike, lists: ListsLike, depth: int | None, token_budget: int | None) -> Lists:
+    """The lists that a model is to score, to a depth; see :func:`rerank_lists`."""
     from rerank.features.letor import open_lists
     from rerank.lists.view import Lists
     from rerank.models.base import Model
-    from rerank.models.contract import MIX, read_contract
-    from rerank.models.mixed import Mixed
+    from rerank.models.contract import read_contract
 
     check_arguments(rerank_lists, {"depth": depth, "token_budget": token_budget})
     for name, value, kind in (("model", model, Model), ("lists", lists, Lists)):
         if not isinstance(value, kind | str | Path):
             raise UserError(f"{name}: expected a rerank.{kind.__name__} or its folder, not {reprlib.repr(value)}")
     contract = read_contract(Path(model)) if not isinstance(model, Model) else {}
-    contract |= model.contract() if isinstance(model, Mixed) else {}
-    if not mix:
-        contract.pop(MIX, None)
-    weight = share_of(first_stage_weight, contract, str(model))
-    ranked: Lists = lists if isinstance(lists, Lists) else open_lists(lists, contract.get("layout"))
-    if weight and ranked.store.order is None:
-        raise UserError(f"first_stage_weight: {ranked.store} has no first-stage scores to mix in; leave it out")
-    return (ranked if depth is None else ranked.top(depth)), weight
-
-
-def share_of(text: str | float, contract: dict[str, Any], model: str) -> float:
-    """The first stage's share that is asked for.
-
-    >>> share_of("0.3", {}, "runs/x/best"), share_of("tuned", {"first_stage_weight": 0.2}, "runs/x/best")
-    (0.3, 0.2)
-
-    A model that was saved with its mix has the share in it:
-
-    >>> share_of("tuned", {"first_stage_weight": 0.2, "mix": {"columns": {"bm25": 0.2}}}, "runs/x/best")
-    0.0
-    """
-    if "mix" in contract and text == "tuned" and "first_stage_weight" in contract:
-        return 0.0
-    if "mix" in contract and str(text) not in ("0", "0.0"):
-        raise UserError(
-            f"first_stage_weight: {model} mixes by weights of its own; leave it out, or mix the model alone: --no-mix, "
-            "rerank.load(…, mix=False)"
-        )
-    if text == "tuned":
-        if "first_stage_weight" not in contract:
-            raise UserError(f"first_stage_weight: {model} was trained without validation lists; give a number")
-        return float(contract["first_stage_weight"])
-    try:
-        weight = float(text)
-    except (TypeError, ValueError):
-        weight = -1.0
-    if not 0 <= weight <= 1:
-        raise UserError(f"first_stage_weight: {text!r} is neither a number from 0 to 1 nor 'tuned'")
-    return weight
+    opened: Lists = lists if isinstance(lists, Lists) else open_lists(lists, contract.get("layout"))
+    return opened if depth is None else opened.top(depth)

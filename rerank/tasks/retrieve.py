@@ -47,7 +47,7 @@ def retrieve(
 
     Args:
         collection: an ir_datasets id, beir:DIR/SPLIT, files:DIR, trec:DIR, smart:DIR, lucene:NAME or demo; or existing
-            lists: hits:FILE, datasets:DIR/SPLIT, rank_llm:FILE. A class of your own is named by its import path,
+            lists: hits:FILE, rank_llm:FILE. A class of your own is named by its import path,
             my_module.MyCollection, with its argument behind a colon.
         output: lists folder to make; from Python None keeps the lists in memory.
         depth: candidates per query.
@@ -96,7 +96,7 @@ def retrieve(
             check_apart(folder, run=form)
         check_apart(folder, collection=collection, queries=queries, qrels=qrels)
         if search is not None:
-            check_apart(folder, tune_on=search.tune_on, index=search.index)
+            check_apart(folder, index=search.index)
             if ORDER in forms:
                 raise UserError(f"run: BM25's column is called {ORDER}, too; write --run NAME={forms[ORDER]}")
         if dense is not None and DENSE in forms:
@@ -132,9 +132,9 @@ def retrieve(
         score_added: ScoreKnown | None = None
         if search is not None:
             index = search.searched_index(source)
-            model = search.model(index, depth, fields)
+            model = search.model()
             runs = {ORDER: search_stored(model, index, wanted, folder.parent, depth, search.threads), **runs}
-            retriever |= {"bm25": vars(model), "tuned_on": search.tune_on}
+            retriever |= {"bm25": vars(model)}
             if add_relevant:
                 score_added = opened.enter_context(score_known(model, index, complete=search.index is None))
         if dense is not None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from rerank.errors import UserError, nearest
-from rerank.lists.data import ListsData, check_weights
+from rerank.lists.data import ListsData
 from rerank.lists.neighbours import Grouping
 from rerank.lists.split_hashes import split_hashes
 from rerank.lists.view import Lists
@@ -40,7 +40,6 @@ def train(
     validation: float | ListsLike | None = 0.1,
     test: ListsLike | None = None,
     depth: Count = 150,
-    weights: Sequence[float] | None = None,
     groups: Grouping = "auto",
     **settings: Any,
 ) -> Training:
@@ -70,7 +69,6 @@ def train(
             keeps the last epoch.
         test: lists to measure the best model on, once, at the end.
         depth: candidates reranked per validation and test query.
-        weights: with several training lists, how many times a pass goes over each.
         groups: ``auto`` keeps queries of nearly equal text, or with a relevant document in common, on one side when a
             share is kept back; ``none`` those of one text.
         settings: every other field of :class:`rerank.TrainConfig`: ``epochs``, ``batch_size``, ``sampler``,
@@ -91,7 +89,7 @@ def train(
     settings = {name: value.item() if isinstance(value, np.generic) else value for name, value in settings.items()}
     if not isinstance(model, Model):
         raise UserError(f"model: expected a model such as rerank.CrossEncoder('…'), not {_kind(model)}")
-    check_arguments(train, {"output": output, "depth": depth, "weights": weights, "groups": groups})
+    check_arguments(train, {"output": output, "depth": depth, "groups": groups})
     criterion = _criterion(loss)
     several = list(lists) if isinstance(lists, Sequence) and not isinstance(lists, str) else [lists]
     if not several:
@@ -113,7 +111,6 @@ def train(
                 raise UserError(f"{what}: {one} has no judgments; give them with qrels={way}")
     config = TrainConfig(ListsData("", validation_share=share, depth=depth), model, criterion, **settings)
     check_values(config, type(criterion) if criterion else None, trees=isinstance(model, Trees))
-    check_weights(weights, len(several))
     unjudged = any(one.qrels is None for one in given["train"])
     folders = {
         name: [
@@ -130,7 +127,6 @@ def train(
         validation_share=share,
         depth=depth,
         unjudged=unjudged,
-        weights=None if weights is None else [float(weight) for weight in weights],
         groups=groups,
     )
     with heard():

@@ -34,7 +34,6 @@ class Batches:
         usable: positions of the lists from which something can be learned.
         batch_size: lists per step, each standing for ``sampler.queries`` lists.
         steps_per_epoch: steps of an epoch; None passes once over the lists, the last batch being smaller.
-        weights: ``[Q]`` how many times a pass goes over each list, on average; None for once.
     """
 
     def __init__(
@@ -45,14 +44,12 @@ class Batches:
         batch_size: int,
         steps_per_epoch: int | None,
         seed: int,
-        weights: Array | None = None,
     ) -> None:
         self.lists, self.usable, self.sampler, self.seed = lists, usable, sampler, seed
         self.left_out = sampler.left_out(lists)
         self.batch_size = batch_size = batch_size * sampler.queries
         self.single_pass = steps_per_epoch is None
-        self._weights = None if weights is None else weights[usable]
-        self.visited = len(self._pass(0)[0])
+        self.visited = len(usable)
         self.steps_per_epoch = steps_per_epoch or -(-self.visited // batch_size)
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[list[ListSample]]:
@@ -66,32 +63,15 @@ class Batches:
                 last = first + self.batch_size
             yield [self._sample(*divmod(position, self.visited)) for position in range(first, last)]
 
-    def _pass(self, visit: int) -> tuple[Array, Array]:
-        """The lists of the ``visit``-th pass, and how many times each was in it before.
-
-        Lists of weight w are in it ``floor(w)`` times, and a share of them, drawn anew for every pass, once more.
-        """
-        if self._weights is None:
-            return self.usable, np.zeros(len(self.usable), np.int64)
-        times = np.floor(self._weights).astype(np.int64)
-        for weight in np.unique(self._weights):
-            same = np.flatnonzero(self._weights == weight)
-            more = round((weight % 1) * len(same))
-            rng = np.random.default_rng(seed_of(self.seed, visit, f"weight {weight}"))
-            times[rng.permutation(same)[:more]] += 1
-        before = np.arange(times.sum()) - np.repeat(np.cumsum(times) - times, times)
-        return np.repeat(self.usable, times), before
-
     def _sample(self, visit: int, position: int) -> ListSample:
         """The list at a position of the ``visit``-th pass over all lists."""
         if getattr(self, "_shuffled", None) != visit:
             self._shuffled = visit
-            lists, before = self._pass(visit)
-            order = np.random.default_rng(seed_of(self.seed, visit, "order")).permutation(len(lists))
-            self._order, self._before = lists[order], before[order]
-        query, times = int(self._order[position]), int(self._before[position])
+            order = np.random.default_rng(seed_of(self.seed, visit, "order")).permutation(len(self.usable))
+            self._order = self.usable[order]
+        query = int(self._order[position])
         start, end = self.lists.offsets[query], self.lists.offsets[query + 1]
-        seed = seed_of(self.seed, visit, self.lists.query_ids[query] + f" again {times}" * bool(times))
+        seed = seed_of(self.seed, visit, self.lists.query_ids[query])
         labels = self.lists.grades[start:end]
         left_out = () if self.left_out is None else (self.left_out[start:end],)  # a user's sampler may take no third
         chosen = self.sampler.sample(labels, seed, *left_out)

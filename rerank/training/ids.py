@@ -11,7 +11,7 @@ from rerank.lists.data import Splits
 from rerank.lists.split_hashes import split_hashes
 from rerank.lists.view import Lists
 from rerank.losses.terms import columns_of
-from rerank.storage.identity import SHOWN, id_of, identify
+from rerank.storage.identity import SHOWN, identify
 from rerank.training.config import TrainConfig
 
 TRAINING = 1
@@ -35,10 +35,9 @@ def config_identity(config: TrainConfig) -> Identity:
 
 def data_identity(splits: Splits, columns: Sequence[str], targets: Sequence[str] = ()) -> Identity:
     """Hashes of what a training reads: of its training lists, and of those it validates on."""
-    validation, weights = splits.validation, splits.weights
-    shown = {} if weights is None else {"weights": id_of(weights.tolist())}
+    validation = splits.validation
     return {
-        "train": split_hashes(splits.train, list(dict.fromkeys([*columns, *targets]))) | shown,
+        "train": split_hashes(splits.train, list(dict.fromkeys([*columns, *targets]))),
         "validation": None if validation is None else measured_hashes(validation, columns),
     }
 

@@ -126,7 +126,6 @@ class Trainer:
             batch_size=config.batch_size,
             steps_per_epoch=config.steps_per_epoch,
             seed=config.seed,
-            weights=self.splits.weights,
         )
         self.steps = self.batches.steps_per_epoch * config.epochs
         self._written = time.monotonic()

@@ -36,7 +36,7 @@ MARCO_PASSAGES, WEB30K_ROWS, FEATURES, BLOCK = 8_841_823, 2_270_296, 136, 1 << 2
 
 
 IMPORTS = """
-import pandas, pyarrow.csv, rerank.lists.build, rerank.lists.hits, rerank.retrieval.tune
+import pandas, pyarrow.csv, rerank.lists.build, rerank.lists.hits, rerank.retrieval.bm25
 from rerank.commands.cli import main
 from rerank.retrieval.runs import read_run, write_run
 def lists(*words):

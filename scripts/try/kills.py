@@ -42,7 +42,6 @@ import rerank.ladder.climb
 import rerank.lists.add
 import rerank.lists.build
 import rerank.retrieval.bm25
-import rerank.retrieval.tune
 import rerank.scoring.column
 import rerank.training.trainer
 from rerank.commands.cli import main as rerank

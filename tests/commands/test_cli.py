@@ -33,17 +33,10 @@ def test_the_whole_way(tmp_path: Path, tiny_model: Path, capsys: pytest.CaptureF
     settings += ["--model=CrossEncoder", f"--model.name={tiny_model}", "--model.query_length=8"]
     settings += ["--model.document_length=48", "--loss=SmoothINDCG", "--batch_size=4", f"--output={run}"]
     assert main(["train", *settings]) == 0
-    for weight in ("0", "tuned", "1"):
-        out = tmp_path / f"{weight}.trec"
-        words = ["--model", str(run / "best"), "--lists", str(lists), "--output", str(out)]
-        assert main(["rerank", *words, "--no-mix", "--first-stage-weight", weight]) == 0
-    assert main(["rerank", *words[:4], "--output", str(tmp_path / "best.trec")]) == 0
-    tuned, best = (read_run(tmp_path / f"{name}.trec") for name in ("tuned", "best"))
-    assert {q: [s.id for s in r] for q, r in tuned.items()} == {q: [s.id for s in r] for q, r in best.items()}
+    words = ["--model", str(run / "best"), "--lists", str(lists), "--output"]
+    assert main(["rerank", *words, str(tmp_path / "0.trec"), "--no-mix"]) == 0
     bm25 = lists / "run.trec"
     ids = {query: [scored.id for scored in ranked] for query, ranked in read_run(bm25).items()}
-    same = {query: [scored.id for scored in ranked] for query, ranked in read_run(tmp_path / "1.trec").items()}
-    assert same == ids, "the first stage alone keeps its order"
     reranked = read_run(tmp_path / "0.trec")
     assert {q: {s.id for s in r} for q, r in reranked.items()} == {q: set(d) for q, d in ids.items()}
     assert {q: [s.id for s in r] for q, r in reranked.items()} != ids
@@ -84,8 +77,6 @@ BM25 = ["retrieve", "--collection", "COLLECTION", "--output", "OUT"]
         (["evaluate", "--qrels", "COLLECTION", "--runs", "OTHER"], "none of its"),
         (["train", "--config", "nowhere.yaml"], "nowhere.yaml"),
         (["losses", "SmothINDCG"], "did you mean 'SmoothINDCG'"),
-        ([*BM25, "--tune-on", "COLLECTION", "--k1", "1.2"], "k1: --tune-on chooses k1 and b"),
-        ([*BM25, "--tune-measure", "AP"], "--tune-measure: is what --tune-on COLLECTION maximises"),
         (["add", "--lists", "LISTS", "--model", "HERE"], "not a model folder"),
         (["add", "--lists", "HERE", "--run", "OTHER"], "not a lists folder"),
     ],
@@ -118,8 +109,6 @@ def test_a_model_without_a_head_is_not_used(
     words = ["--model", str(tiny_model), "--lists", str(tmp_path / "lists"), "--output", str(tmp_path / "x.trec")]
     assert main(["rerank", *words]) == 2
     assert "no trained head" in capsys.readouterr().err
-    assert main(["rerank", *words, "--first-stage-weight", "2"]) == 2
-    assert "from 0 to 1" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("limit", [2_000, 2_000_000, 5_000_000])

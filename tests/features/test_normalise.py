@@ -5,18 +5,16 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import zscore
-from sklearn.preprocessing import MinMaxScaler, QuantileTransformer, StandardScaler
+from sklearn.preprocessing import StandardScaler
 
 from rerank.errors import UserError
 from rerank.features import normalise
 from rerank.features.normalise import (
     Normaliser,
-    Quantile,
-    QueryMinMax,
     QueryZScore,
     ShiftedLog,
     SignedLog1p,
@@ -24,8 +22,7 @@ from rerank.features.normalise import (
 )
 from rerank.storage.arrow import Array, blocks
 
-ALL = [QueryZScore, QueryMinMax, Standardise, SignedLog1p, ShiftedLog, Quantile, lambda: Quantile("normal", 7)]
-PER_QUERY = [QueryZScore, QueryMinMax]
+ALL = [QueryZScore, Standardise, SignedLog1p, ShiftedLog]
 
 
 @st.composite
@@ -47,13 +44,8 @@ def random_lists(rows: int = 300, width: int = 5) -> tuple[Array, Array]:
     return rng.lognormal(sigma=2, size=(rows, width)).astype(np.float32), np.array([0, *inner, rows])
 
 
-BESIDE_ZERO = np.array([[4.3408483e-24], [0], *[[0.9]] * 7], dtype=np.float32), np.array([0, 3, 9])
-"""A value so small that the interpolation of its share is negative."""
-
-
 @pytest.mark.parametrize("make", ALL)
 @given(train=features(), unseen=features())
-@example(train=BESIDE_ZERO, unseen=BESIDE_ZERO)
 def test_finite_features_stay_finite_and_the_input_as_it_was(make: type[Normaliser], train, unseen) -> None:
     unseen = (np.resize(unseen[0], (len(unseen[0]), train[0].shape[1])), unseen[1])
     normaliser = make().fit(*train)
@@ -89,21 +81,19 @@ def test_features_that_are_constant_become_zero_unless_only_their_scale_changes(
     assert (result[:, 1] != 0).any()
 
 
-@pytest.mark.parametrize("make", PER_QUERY)
 @given(lists=features(tame), shift=tame, scale=st.sampled_from([0.25, 1.0, 3.0, 16.0]))
-def test_shift_and_scale_of_a_query_do_not_matter(make: type[Normaliser], lists, shift: float, scale: float) -> None:
+def test_shift_and_scale_of_a_query_do_not_matter(lists, shift: float, scale: float) -> None:
     matrix, offsets = lists
     moved = matrix * np.float32(scale) + np.float32(shift)
-    assert make().apply(moved, offsets) == pytest.approx(make().apply(matrix, offsets), abs=1e-5)
+    assert QueryZScore().apply(moved, offsets) == pytest.approx(QueryZScore().apply(matrix, offsets), abs=1e-5)
 
 
-@pytest.mark.parametrize("make", PER_QUERY)
 @given(lists=features())
-def test_a_query_alone_gets_what_it_gets_among_others(make: type[Normaliser], lists) -> None:
+def test_a_query_alone_gets_what_it_gets_among_others(lists) -> None:
     matrix, offsets = lists
-    together = make().apply(matrix, offsets)
+    together = QueryZScore().apply(matrix, offsets)
     for start, end in itertools.pairwise(offsets):
-        assert np.array_equal(make().apply(matrix[start:end], np.array([0, end - start])), together[start:end])
+        assert np.array_equal(QueryZScore().apply(matrix[start:end], np.array([0, end - start])), together[start:end])
 
 
 @given(lists=features(tame))
@@ -121,15 +111,6 @@ def test_z_scores_are_scipys(lists) -> None:
 def test_a_large_mean_does_not_drown_the_z_score() -> None:
     matrix = np.array([[2.0**23], [2.0**23 + 1], [2.0**23 + 2]], dtype=np.float32)
     assert QueryZScore().apply(matrix, np.array([0, 3]))[:, 0] == pytest.approx([-(1.5**0.5), 0, 1.5**0.5])
-
-
-@given(lists=features(tame))
-def test_min_max_is_scikit_learns_query_by_query(lists) -> None:
-    matrix, offsets = lists
-    result = QueryMinMax().apply(matrix, offsets)
-    for start, end in itertools.pairwise(offsets):
-        if start < end:
-            assert result[start:end] == pytest.approx(MinMaxScaler().fit_transform(matrix[start:end]), abs=1e-6)
 
 
 @pytest.mark.parametrize("rows", [1, 7, 1000])
@@ -159,33 +140,6 @@ def test_standardising_is_scikit_learns_on_training_and_on_unseen_lists() -> Non
         assert ours.apply(other, offsets) == pytest.approx(theirs.transform(other.astype(np.float64)), rel=1e-5)
 
 
-@pytest.mark.parametrize("output", ["uniform", "normal"])
-@pytest.mark.parametrize("quantiles", [10, 300, 1000])
-def test_quantiles_are_scikit_learns_on_training_and_on_unseen_lists(output: str, quantiles: int) -> None:
-    matrix, offsets = random_lists()
-    matrix[::2, 0] = 0  # ties at the lower end,
-    matrix[::3, 1] = 2  # in the middle,
-    matrix[:, 2] = np.minimum(matrix[:, 2], 1)  # at the upper end
-    theirs = QuantileTransformer(
-        n_quantiles=min(quantiles, len(matrix)), output_distribution=output, subsample=None
-    ).fit(matrix.astype(np.float64))
-    ours = Quantile(output, quantiles).fit(matrix, offsets)  # type: ignore[arg-type]
-    for other in (matrix, np.float32(1.1) * matrix - np.float32(0.3)):
-        assert ours.apply(other, offsets) == pytest.approx(theirs.transform(other.astype(np.float64)), abs=2e-5)
-
-
-def test_signed_log_of_chosen_columns() -> None:
-    matrix = np.array([[0, 1, -1], [np.e - 1, 3, 1 - np.e**2]], dtype=np.float32)
-    offsets = np.array([0, 2])
-    assert SignedLog1p([1, 3]).apply(matrix, offsets) == pytest.approx(
-        np.array([[0, 1, -np.log(2)], [1, 3, -2]], dtype=np.float32)
-    )
-    with pytest.raises(UserError, match="no feature 4; expected 1 to 3"):
-        SignedLog1p([4]).fit(matrix, offsets)
-    with pytest.raises(ValueError, match="from 1"):
-        SignedLog1p([0])
-
-
 def test_shifted_log_of_what_is_never_negative() -> None:
     """Columns: as they are, by the first argument negated, by the second left alone, negative in training."""
     train = np.array([[0.99, -0.99, 5, 3], [0, 0, 7, -3]], dtype=np.float32)
@@ -199,8 +153,7 @@ def test_shifted_log_of_what_is_never_negative() -> None:
         ShiftedLog(plain=[5]).fit(train, np.array([0, 2]))
 
 
-@pytest.mark.parametrize("make", [Standardise, Quantile])
-def test_other_features_than_in_training_are_refused(make: type[Normaliser]) -> None:
+def test_other_features_than_in_training_are_refused() -> None:
     matrix, offsets = random_lists()
     with pytest.raises(UserError, match="fitted to 5 features, but got 4"):
-        make().fit(matrix, offsets).apply(matrix[:, :4], offsets)
+        Standardise().fit(matrix, offsets).apply(matrix[:, :4], offsets)

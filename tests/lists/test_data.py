@@ -31,14 +31,6 @@ def test_training_lists_of_all_folders_are_trained_on(folders: list[str], count:
     assert list(train.query_ids) == [f"{name}{number}" for name in "abc"[:count] for number in (1, 2)]
 
 
-def test_a_weight_for_each_folder(folders: list[str]) -> None:
-    ListsData(folders, weights=[1, 2, 0.5])
-    ListsData(folders[0], weights=[2])
-    for train, weights in ((folders, [1, 2]), (folders[0], [1, 2]), (folders, [1, 2, 0])):
-        with pytest.raises(UserError, match=r"data\.weights: expected a number above 0 for each"):
-            ListsData(train, weights=weights)
-
-
 def questions(texts: list[str], judged: list[str] | None = None) -> Lists:
     """A query of each text: q0, q1, …; all of them judged unless told otherwise."""
     ids = [f"q{i}" for i in range(len(texts))]

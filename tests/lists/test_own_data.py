@@ -397,10 +397,6 @@ WRONG: dict[str, tuple[Callable[[Folder], Any], str]] = {
     "added to what was cut": (lambda f: lists().top(1).with_added(), r"with_added: the lists were cut before"),
     "a place that is taken": (lambda f: [lists().save(f.path / "l") for _ in range(2)], r"exists already"),
     "a place of another kind": (lambda f: lists().save(f.path, replace=True), r"holds no ranked lists"),
-    "weights that are not numbers": (
-        lambda f: rerank.ListsData(["a", "b"], weights=[1, NAN]),
-        r"ListsData\.weights\[1\]: must be a finite",
-    ),
 }
 
 

@@ -200,7 +200,7 @@ def test_scores_beyond_float32_are_refused(tmp_path: Path) -> None:
         (["--run", "no such.trec"], "no such.trec: no such file"),
         (["--run", "x="], "x=: no such file"),
         (["--run", "../x=A"], "column '../x': a name has letters"),
-        (["--run", "bm25=A", "--rm3"], "run: BM25's column is called bm25, too"),
+        (["--run", "bm25=A", "--k1", "1.2"], "run: BM25's column is called bm25, too"),
     ],
 )
 def test_what_cannot_be_is_refused_before_any_work(

@@ -83,17 +83,6 @@ def test_any_text_can_be_a_query(fruit: Collection) -> None:
     assert all([document.id for document in documents] == ["d1", "d30"] for documents in run.values())
 
 
-def test_rm3_finds_what_the_query_does_not_name(tmp_path: Path, home: Path) -> None:
-    documents = (
-        [f"a{n}\tquark gluon" for n in range(5)] + ["b\tgluon"] + [f"c{n}\tother words" for n in range(200)]
-    )  # RM3 adds no frequent word
-    (tmp_path / "docs.tsv").write_text("\n".join(documents))
-    index = build_index(open_collection(f"files:{tmp_path}"))
-    plain, expanded = (BM25(rm3=rm3).search(index, [Query("1", "quark")])["1"] for rm3 in (False, True))
-    assert "b" not in dict(plain)
-    assert "b" in dict(expanded)
-
-
 class Changing:
     """A collection of documents that are made when they are asked for."""
 
@@ -261,9 +250,6 @@ def test_a_lucene_index_without_text_or_field(stored: dict[str, Path]) -> None:
         list(open_collection(f"lucene:{stored['-storeContents']}", ["title"]).documents())
     with pytest.raises(UserError, match=r"no document has a field 'content' \(did you mean 'contents'\?\)"):
         list(open_collection(f"lucene:{stored['-storeRaw']}", ["content"]).documents())
-    with pytest.raises(UserError, match="RM3 needs an index"):
-        BM25(rm3=True).search(stored["-storePositions"], [Query("1", "text")])
-    assert "1" in dict(BM25(rm3=True).search(stored["-storeRaw"], [Query("1", "text")])["1"])
 
 
 ZEBRA = "zebra"

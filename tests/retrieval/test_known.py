@@ -76,11 +76,6 @@ def test_documents_that_share_no_term(fruit: Collection) -> None:
         assert score(query, ids) == pytest.approx([0.0, found[0].score, math.nan, math.nan], nan_ok=True)
 
 
-def test_rm3_says_nothing(fruit: Collection) -> None:
-    with score_known(BM25(rm3=True), build_index(fruit), complete=True) as score:
-        assert np.isnan(score(Query("q", "plum"), ["d2", "d1"])).all()
-
-
 def foreign_index(collection: Collection, folder: Path) -> Path:
     """An index that somebody else made, with texts and without our manifest."""
     arguments = ["-index", str(folder), "-input", "", "-collection", "JsonCollection", "-storeContents"]

@@ -11,7 +11,6 @@ from rerank.commands.cli import main
 from rerank.errors import UserError
 from rerank.retrieval import BM25, build_index
 from rerank.retrieval.languages import ANALYZERS, analyzer, analyzer_name
-from rerank.retrieval.tune import tune
 
 WORDS = {
     "de": ("Häuser", "Haus"),
@@ -74,13 +73,6 @@ def test_an_index_is_searched_as_it_was_made(home: Path, tmp_path: Path) -> None
         BM25(language="dee")
     with pytest.raises(UserError, match="no analyser for 'vi'"):
         build_index(collection, language="vi")
-
-
-def test_tuning_and_rm3_speak_the_language(home: Path, tmp_path: Path) -> None:
-    collection = open_collection(f"files:{write(tmp_path / 'c', 'домами', 'домах')}")
-    index = build_index(collection, language="ru")
-    best = tune(index, list(collection.queries()), lambda run: len(run["q"]), grid=[BM25()], rm3=True, language="ru")
-    assert best.value == 1.0 and {setting.language for setting, _ in best.tried} == {"ru"}
 
 
 @pytest.mark.parametrize("language", ["no", "ru"])  # YAML takes `no` for false

@@ -158,7 +158,6 @@ TEXT: dict[str, Callable[[str], Any]] = {
     "collection with an argument": lambda name: open_collection(f"{name}:made"),
     "retrieve": lambda name: rerank.retrieve(f"{name}:made"),
     "retrieve on the command line": lambda name: command("retrieve", "--collection", f"{name}:made", "--output", "x"),
-    "tune_on": lambda name: rerank.retrieve("demo", search=rerank.Search(tune_on=f"{name}:made")),
     "queries": lambda name: list(read_queries(f"{name}:made")),
     "qrels": lambda name: read_qrels(f"{name}:made"),
     "evaluate": lambda name: rerank.evaluate(f"{name}:made", {"a": {"q": {"d": 1.0}}}),

@@ -13,7 +13,7 @@ import pytest
 
 import rerank
 from rerank.collections.judgments import as_qrels
-from tests.builders import make_lists, write_features
+from tests.builders import make_lists
 
 NAN, INF = float("nan"), float("inf")
 
@@ -84,9 +84,6 @@ CASES: dict[str, tuple[Callable[[Things], Any], str]] = {
     "a frame to test on": (lambda t: t.train(test=t.frame), r"test: expected lists, .* not a DataFrame"),
     "a share below 0": (lambda t: t.train(validation=-0.1), r"validation: a share must be above 0 .*, not -0\.1"),
     "half a candidate deep": (lambda t: t.train(depth=2.5), r"depth: expected a whole number, not 2\.5"),
-    "a weight for lists": (lambda t: t.train(weights=2.0), r"weights: expected a list or None, not 2\.0"),
-    "a weight that is NaN": (lambda t: t.train(weights=[NAN]), r"weights\[0\]: must be a finite number"),
-    # outputs
     "no output": (lambda t: t.train(output=None), r"output: expected text or a Path, not None"),
     "a folder of letters": (lambda t: t.train(output=t.folder / "full"), r"full exists and is not a run folder"),
     "a file for a folder": (
@@ -130,11 +127,6 @@ CASES: dict[str, tuple[Callable[[Things], Any], str]] = {
     "an untrained network": (
         lambda t: rerank.rerank_lists(rerank.MLP(hidden=[2], columns=["bm25"]), t.lists),
         r"model: MLP: was not trained.*; train it first",
-    ),
-    "a share of the first stage of 2": (lambda t: t.rerank(first_stage_weight=2), r"first_stage_weight: 2 is neither"),
-    "a share of a first stage that there is not": (
-        lambda t: rerank.rerank_lists(t.vectors, str(write_features(t.folder / "f.txt")), first_stage_weight="0.5"),
-        r"first_stage_weight: .* has no first-stage scores",
     ),
     "half precision": (lambda t: t.rerank(precision="half"), r"precision: expected 'auto', .*, not 'half'"),
     "a budget of 0": (lambda t: t.model.predict([("a", "b")], budget=0), r"budget: must be at least 1, not 0"),
@@ -201,7 +193,6 @@ CASES: dict[str, tuple[Callable[[Things], Any], str]] = {
     "a frame for lists": (lambda t: t.train(lists=t.frame), r"lists: expected lists, .* not a DataFrame"),
     "an unknown setting": (lambda t: t.train(batchsize=4), r"no setting 'batchsize' \(did you mean 'batch_size'"),
     "a word for a number": (lambda t: t.train(batch_size="many"), r"batch_size.*many"),
-    "weights of other lists": (lambda t: t.train(weights=[1, 2]), r"a number above 0 for each of 1 training lists"),
     "nothing to learn": (lambda t: t.train(lists=t.unjudged), r"has no judgments"),
     # models in use
     "a model that is not there": (lambda t: rerank.CrossEncoder("./nowhere"), r"nowhere: no such model folder"),

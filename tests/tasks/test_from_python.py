@@ -16,7 +16,6 @@ import yaml
 import rerank
 from rerank.commands.cli import main
 from rerank.settings.configs import read_config
-from rerank.training.batches import Batches
 from tests.builders import make_lists, make_model
 from tests.conftest import ROOT
 
@@ -118,20 +117,6 @@ def test_terms_learn_from_float_targets(lists: rerank.Lists, tmp_path: Path) -> 
         optimization=rerank.Optimization(head_lr=0.05),
     )
     assert run.history["loss"].iloc[-2] < 0.1 * run.history["loss"].iloc[0]
-
-
-def test_weighted_lists_come_as_often_as_they_shall(lists: rerank.Lists) -> None:
-    weights = np.array([2.0, 0.5, 1, 1, 1, 0.5, 1, 1])
-    batches = Batches(lists, np.arange(8), rerank.Full(), 3, None, 42, weights)
-    passes = [[group.query for batch in batches.epoch(epoch) for group in batch] for epoch in range(40)]
-    assert {len(seen) for seen in passes} == {2 + 5 + 1}
-    counts = np.bincount(np.concatenate([np.array(seen) for seen in passes]), minlength=8)
-    assert counts[0] == 80 and (counts[[2, 3, 4, 6, 7]] == 40).all() and counts[1] + counts[5] == 40
-    assert 5 < counts[1] < 35, "which of two lists of weight a half is seen changes from pass to pass"
-    plain = Batches(lists, np.arange(8), rerank.Full(), 3, None, 42)
-    ones = Batches(lists, np.arange(8), rerank.Full(), 3, None, 42, np.ones(8))
-    for a, b in zip(plain.epoch(1), ones.epoch(1), strict=True):
-        assert [(x.query, x.seed) for x in a] == [(x.query, x.seed) for x in b]
 
 
 def test_saved_lists_are_the_same(lists: rerank.Lists, tmp_path: Path) -> None:

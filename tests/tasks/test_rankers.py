@@ -141,10 +141,6 @@ def test_a_ranker_of_vectors_takes_features_and_columns(place: Path, lists: List
 
 
 def test_what_does_not_go_with_a_mix_is_refused(place: Path, lists: Lists, tmp_path: Path) -> None:
-    for share in ("0.5", "tuned"):
-        for model in (str(place / "ranker"), rerank.load(place / "ranker")):
-            with pytest.raises(UserError, match=r"first_stage_weight: .* mixes by weights of its own; leave it out"):
-                rerank.rerank_lists(model, lists, first_stage_weight=share)
     with pytest.raises(UserError, match="token_budget: Mixed scores all documents at once"):
         rerank.rerank_lists(str(place / "fusion"), lists, token_budget=64)
     bare = make_lists(tmp_path)

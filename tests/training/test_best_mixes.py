@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import io
 import json
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import rerank
 from rerank.commands.cli import main
-from rerank.errors import UserError
 from rerank.evaluation.measures import evaluate
 from rerank.evaluation.weights import GRID
 from rerank.lists.folds import FoldsData
@@ -140,36 +137,17 @@ def test_without_the_mix_the_model_ranks_alone(text: Trained, tmp_path: Path) ->
     assert ids(added.run(added.column("mixed"))) == ids(rerank.rerank_lists(str(text.best), text.test))
     for name in ("alone", "mixed"):
         added.store.drop_column(name)
-    shared = ["--first-stage-weight", "0.5"]
-    assert main(["rerank", *words, "--output", str(tmp_path / "half"), "--no-mix", *shared]) == 0
-    half, wanted = ids(read_run(tmp_path / "half")), ids(mixed_by_hand(text, 0.5))
-    assert {query: half.get(query, []) for query in wanted} == wanted
 
 
-def test_the_share_of_a_mix_is_in_it_already(text: Trained, capsys: pytest.CaptureFixture[str]) -> None:
-    tuned = rerank.rerank_lists(str(text.best), text.test, first_stage_weight="tuned")
-    assert ids(tuned) == ids(rerank.rerank_lists(str(text.best), text.test))
-    with pytest.raises(UserError, match=r"mixes by weights of its own; leave it out, or mix the model alone: --no-mix"):
-        rerank.rerank_lists(str(text.best), text.test, first_stage_weight="0.5")
+def test_a_line_without_the_columns_of_the_mix_is_refused(text: Trained) -> None:
     out = io.StringIO()
     assert answer_lines(text.best, [json.dumps({"query": "a", "documents": ["b"]})], out) == 1
     assert "column bm25; give its scores of the documents; or rank by the model alone: --no-mix" in out.getvalue()
 
 
-def test_the_card_ranks_as_the_ranker(text: Trained, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its code without `rerank`, on a list of the test lists, against the mix."""
-    card = (text.best / "README.md").read_text()
-    (section,) = re.findall(r"^## Mix\n.*?(?=^## |\Z)", card, re.DOTALL | re.MULTILINE)
+def test_the_card_says_the_mix(text: Trained) -> None:
     weight = text.measures["with_first_stage"]["first_stage_weight"]
-    assert f"{weight:.4g} z(bm25) + {1 - weight:.4g} z(score)" in section
-    (code,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
-    code = re.sub(r"^columns = .*$", "", code, flags=re.MULTILINE)
-    lists = text.test.select([int(np.argmax(text.test.lengths))])
-    scores = rerank.load(text.best, mix=False).predict(lists)
-    names: dict[str, Any] = {"columns": {"bm25": lists.column("bm25")}, "scores": scores}
-    exec(code, names)
-    ranked = [lists.document_ids(lists.documents)[i] for i in names["best_first"]]
-    assert [ranked] == list(ids(rerank.rerank_lists(str(text.best), lists)).values())
+    assert f"{weight:.4g} z(bm25) + {1 - weight:.4g} z(score)" in (text.best / "README.md").read_text()
 
 
 def test_a_ranker_of_other_weights_has_a_card_of_its_own(text: Trained, tmp_path: Path) -> None:
@@ -180,21 +158,16 @@ def test_a_ranker_of_other_weights_has_a_card_of_its_own(text: Trained, tmp_path
     assert "2.5 z(bm25) + 7 z(score)" in cards["other"] and cards["other"].count("## Mix") == 1
     assert "1 rr(bm25) + 2 rr(dense) + 3 rr(score)" in cards["ranks"] and "z(" not in cards["ranks"].split("## Mix")[1]
     assert "## Mix" not in cards["alone"] and cards["alone"].strip() == cards["ranks"].split("\n## Mix")[0].strip()
-    names: dict[str, Any] = {"scores": [3.0, 1.0, 2.0]}
-    (code,) = re.findall(r"```python\n(.*?)```", cards["ranks"].split("## Mix")[1], re.DOTALL)
-    numbers = {"bm25": [9.0, 8.0, 8.0], "dense": [0.1, 0.3, 0.2]}
-    exec(re.sub(r"^columns = .*$", f"columns = {numbers}", code, flags=re.MULTILINE), names)
-    expected = Mixed(MLP(), {"bm25": 1, "dense": 2}, 3, by="rrf").mixed_given(numbers, np.array([3, 1, 2], np.float32))
-    np.testing.assert_allclose(names["mixed"], expected, rtol=1e-6)
 
 
 def test_folders_of_before_keep_loading(text: Trained, tmp_path: Path) -> None:
-    """A ``best/`` with a share and no mix is its model alone, as it was, and takes the share when it is asked to."""
+    """A ``best/`` with a share and no mix is its model alone, as it was, and a ranker of that share mixes."""
     rerank.load(text.best, mix=False).save(tmp_path / "best")
     add_to_contract(tmp_path / "best", {"first_stage_weight": 0.35})
     assert isinstance(rerank.load(tmp_path / "best"), CrossEncoder)
-    tuned = rerank.rerank_lists(str(tmp_path / "best"), text.test, first_stage_weight="tuned")
-    assert ids(tuned) == ids(mixed_by_hand(text, 0.35))
+    write_ranker(tmp_path / "best", {"bm25": 0.35}, 0.65, tmp_path / "ranker")
+    mixed = rerank.rerank_lists(str(tmp_path / "ranker"), text.test)
+    assert ids(mixed) == ids(mixed_by_hand(text, 0.35))
 
 
 def test_what_reads_the_first_stage_itself_is_saved_without_a_mix(tmp_path: Path, tiny_model: Path) -> None:

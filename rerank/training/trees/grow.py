@@ -44,8 +44,6 @@ class TreeTrainer:
         self.model: Trees = config.model
         if int(os.environ.get("WORLD_SIZE", 1)) > 1:
             raise UserError("trees are grown by one process; start one, and set model.threads")
-        if splits.weights is not None:
-            raise UserError("data.weights: trees see every list as a whole; leave them out, or train a network")
         if config.tracker:
             warn_once("trees log to metrics.jsonl only; tracker is ignored")
         self.monitor = str(parse_measures(config.monitor)[0])
