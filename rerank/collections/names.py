@@ -34,7 +34,7 @@ KINDS: dict[str, Callable[[str, Sequence[str] | None], Collection]] = {
     "lucene": LuceneCollection,
     "rank_llm": RankLlmFile,
 }
-PREFIXES = (*(f"{kind}:" for kind in KINDS), "hits:")
+PREFIXES = (*(f"{kind}:" for kind in KINDS), "hits:", "datasets:")
 
 
 def open_collection(name: str, fields: Sequence[str] | None = None, columns: Sequence[str] | None = None) -> Collection:
@@ -56,6 +56,7 @@ def open_collection(name: str, fields: Sequence[str] | None = None, columns: Seq
             - ``rank_llm:FILE.json``, lists of hits with their texts, as rank_llm stores them;
             - ``hits:FILE`` or ``hits:DIR``, lists of hits with their texts, as any engine writes them (JSONL, Parquet,
               the answers of a search API);
+            - ``datasets:DIR``, ``datasets:DIR/SPLIT`` or, on the hub, ``datasets:NAME:SPLIT``: rows as of hits;
             - ``demo``, the built-in collection;
             - ``my_module.MyCollection`` or ``my_module.MyCollection:ARGUMENT``, a class of one's own, made without
               arguments or with the one behind the colon.
@@ -67,8 +68,8 @@ def open_collection(name: str, fields: Sequence[str] | None = None, columns: Seq
         UserError: no such collection (with the nearest name), file or field.
     """
     prefix, separator, path = name.partition(":")
-    if columns and prefix != "hits":
-        raise UserError(f"columns: {name} has no rows of hits; only hits: has")
+    if columns and prefix not in ("hits", "datasets"):
+        raise UserError(f"columns: {name} has no rows of hits; only hits: and datasets: have")
     if name == "demo":
         if fields is not None:
             raise UserError("demo: documents have one text and no fields to choose from")
@@ -77,6 +78,10 @@ def open_collection(name: str, fields: Sequence[str] | None = None, columns: Seq
         return KINDS[prefix](path, fields)
     if path and prefix == "hits":
         return HitsFiles(path, fields, columns)
+    if path and prefix == "datasets":
+        from rerank.collections.datasets import DatasetHits
+
+        return DatasetHits(path, fields, columns)
     try:
         return IrDataset(name, fields)
     except KeyError:

@@ -121,7 +121,8 @@ def export(lists: str, output: str, column: str | None = None, model: str | None
 
     Args:
         lists: lists folder; with --model the one that the exported files are measured on.
-        output: file to write (.jsonl, .parquet or .trec); with --model the folder that gets the model.
+        output: file to write (.jsonl, .parquet or .trec), or a folder for Hugging Face datasets; with --model the
+            folder that gets the model.
         column: the column whose scores a .trec file gets; null takes the one that orders the lists.
         model: folder of a trained cross-encoder to write: rerank export --model runs/x/best --lists lists/test
             --formats onnx onnx-int8 --output exported.

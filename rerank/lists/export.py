@@ -1,9 +1,10 @@
-"""Lists for other tools: a row per visible candidate as JSON lines or Parquet, or a run of one column."""
+"""Lists for other tools: a row per visible candidate as JSON lines, Parquet or a data set, or a run of one column."""
 
 from __future__ import annotations
 
 import json
 import logging
+import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -16,7 +17,7 @@ from rerank.lists.view import Lists
 from rerank.progress import tqdm
 from rerank.retrieval.runs import write_run
 from rerank.storage.arrow import Array, taken
-from rerank.storage.files import atomic_file
+from rerank.storage.files import atomic_file, atomic_folder
 from rerank.storage.locks import held
 
 log = logging.getLogger("rerank")
@@ -26,25 +27,25 @@ ROWS = 16_384
 
 
 def export(lists: Lists, output: str | Path, column: str | None = None) -> None:
-    """Write lists as a file whose kind its name says.
+    """Write lists as a file whose kind its name says, or as a folder.
 
     ``.jsonl`` and ``.parquet`` have a row per visible candidate: ``query_id``, ``doc_id``, ``query`` and ``text`` where
     there are texts, ``grade`` (null for what is not judged), then every column by its name, those of several numbers
-    as ``NAME/NUMBER``, null where a system did not return the candidate. ``Lists.from_dataframe`` takes them back.
-    ``.trec`` is a run of one column.
+    as ``NAME/NUMBER``, null where a system did not return the candidate. ``Lists.from_dataframe`` takes them back. A
+    name without a suffix is a folder that ``datasets.load_from_disk`` reads. ``.trec`` is a run of one column.
 
     Memory does not grow with the candidates. What is written appears whole or not at all.
 
     Args:
         lists: the lists; added documents are written only where these show them.
-        output: the file.
+        output: the file or folder; a folder must not be there already.
         column: for a run, whose scores it has; None takes the column that orders the lists.
 
     Raises:
-        UserError: a name with another suffix, or a column that is not there.
+        UserError: a name with another suffix, a column that is not there, a folder that is.
     """
     path = Path(output)
-    kinds: dict[str, Callable[[Lists, Path], None]] = {".jsonl": _json_lines, ".parquet": _parquet}
+    kinds: dict[str, Callable[[Lists, Path], None]] = {".jsonl": _json_lines, ".parquet": _parquet, "": _folder}
     if path.suffix == ".trec":
         tag = _ordering(lists, column).replace("/", "_")
         write: Callable[[Lists, Path], None] = partial(_trec, tag=tag, column=column)
@@ -53,7 +54,7 @@ def export(lists: Lists, output: str | Path, column: str | None = None) -> None:
     elif path.suffix in kinds:
         write = kinds[path.suffix]
     else:
-        raise UserError(f"{output}: name a file that ends in .jsonl, .parquet or .trec")
+        raise UserError(f"{output}: name a file that ends in .jsonl, .parquet or .trec, or a folder without a suffix")
     with held(path, "rerank export", wait=True):
         write(lists, path)
     log.info("%s: %d queries, %d candidates", output, len(lists), lists.size)
@@ -128,3 +129,20 @@ def _parquet(lists: Lists, path: Path) -> None:
     with atomic_file(path) as temporary, ParquetWriter(temporary, _schema(lists), compression="zstd") as writer:
         for table in tables(lists):
             writer.write_table(table)
+
+
+def _folder(lists: Lists, path: Path) -> None:
+    with atomic_folder(path) as temporary, tempfile.TemporaryDirectory(dir=temporary) as scratch:
+        import datasets
+
+        rows = Path(scratch) / "rows.arrow"
+        with pa.OSFile(str(rows), "wb") as sink, pa.ipc.new_stream(sink, _schema(lists)) as writer:
+            for table in tables(lists):
+                writer.write_table(table)
+        shown = datasets.is_progress_bar_enabled()
+        datasets.disable_progress_bars()
+        try:
+            datasets.Dataset.from_file(str(rows)).save_to_disk(temporary)
+        finally:
+            if shown:
+                datasets.enable_progress_bars()

@@ -222,6 +222,9 @@ READERS: Mapping[str, Reader] = {
     "hits, _search": Reader("search.json", lambda path: hits(path, asked=True)),
     "hits, _msearch": Reader("msearch.json", lambda path: hits(path, asked=True)),
     "hits, rank_llm": Reader("lists.json", lambda path: hits(path, "rank_llm")),
+    "hits, datasets, data": Reader("saved/data-00000-of-00001.arrow", lambda path: hits(path.parent, "datasets")),
+    "hits, datasets, state": Reader("saved/state.json", lambda path: hits(path.parent, "datasets")),
+    "hits, datasets, info": Reader("saved/dataset_info.json", lambda path: hits(path.parent, "datasets")),
     "beir, documents": Reader("beir/corpus.jsonl", collection("beir:DIR/beir/test")),
     "beir, queries": Reader("beir/queries.jsonl", collection("beir:DIR/beir/test")),
     "beir, judgments": Reader("beir/qrels/test.tsv", collection("beir:DIR/beir/test")),
@@ -303,6 +306,8 @@ def _write_runs(folder: Path) -> None:
 
 
 def _write_hits(folder: Path) -> None:
+    from datasets import Dataset
+
     lines = "".join(json.dumps(hit) + "\n" for hit in HITS)
     (folder / "hits.jsonl").write_text(lines)
     (folder / "hits.jsonl.gz").write_bytes(gzip.compress(lines.encode()))
@@ -311,6 +316,7 @@ def _write_hits(folder: Path) -> None:
     (folder / "nested.jsonl").write_text(json.dumps(nested) + "\n")
     (folder / "search.json").write_text(json.dumps(ANSWER) + "\n" + json.dumps(ANSWER) + "\n")
     (folder / "msearch.json").write_text(json.dumps({"took": 1, "responses": [ANSWER, ANSWER]}, indent=1))
+    Dataset.from_list(HITS).save_to_disk(str(folder / "saved"))
 
 
 def _write_collections(folder: Path) -> None:

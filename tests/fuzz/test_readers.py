@@ -193,6 +193,23 @@ def test_nothing_where_keys_belong(folder: Path, tmp_path: Path, change: str, ke
     assert key in says(READERS["configuration, experiment"].read, tmp_path / "grid.yaml")
 
 
+def test_hits_in_arrow_whose_offsets_are_damaged(folder: Path, tmp_path: Path) -> None:
+    """Arrow believes offsets unless it is asked to look."""
+    path = folder / READERS["hits, datasets, data"].file
+    whole = path.read_bytes()
+    found = []
+    try:
+        for place in range(0, len(whole) - 4, 37):
+            path.write_bytes(whole[:place] + b"\xff\xff\xff\xff" + whole[place + 4 :])
+            try:
+                READERS["hits, datasets, data"].read(path)
+            except UserError as error:
+                found.append(str(error))
+    finally:
+        path.write_bytes(whole)
+    assert any("save the data set again" in line for line in found)
+
+
 def test_hits_are_json(tmp_path: Path) -> None:
     (tmp_path / "h.json.gz").write_bytes(gzip.compress(json.dumps([1]).encode()))
     assert "entry 1: not a JSON object" in says(READERS["hits, JSONL"].read, tmp_path / "h.json.gz")

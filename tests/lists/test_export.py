@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import datasets
 import numpy as np
 import pandas as pd
 import pytest
@@ -44,6 +45,7 @@ def read_json_lines(path: Path) -> pd.DataFrame:
 READERS = {
     "x.parquet": pd.read_parquet,
     "x.jsonl": read_json_lines,
+    "x": lambda path: datasets.load_from_disk(str(path)).to_pandas(),
 }
 
 
@@ -105,7 +107,7 @@ def test_a_run_of_any_column(tmp_path: Path) -> None:
         (["x.csv"], "name a file that ends in"),
         (["x.parquet", "--column", "bm25"], "only a run has one column"),
         (["x.trec", "--column", "bm26"], "has no column 'bm26'"),
-        (["there"], "name a file that ends in"),
+        (["there"], "exists already"),
         (["lists/candidates.arrow"], "would overwrite what --lists"),
         (["file/x.parquet"], "cannot be written"),
     ],
