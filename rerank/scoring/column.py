@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -27,14 +24,6 @@ from rerank.storage.identity import id_of
 from rerank.storage.locks import tidied
 
 log = logging.getLogger("rerank")
-
-
-@dataclass(frozen=True)
-class Share:
-    """Some lists, and the model that scores them."""
-
-    model: Path
-    lists: Lists
 
 
 def add_model(
@@ -57,47 +46,25 @@ def add_model(
     lists = Lists.of(store).with_added()
     if not in_sample:
         check_out_of_sample(lists, model)
-    made = {"model": run_name(model), "sha256": model_hash(model, mix)}
-    return score_column(store, name, [Share(Path(model), lists)], made, precision, budget, mix)
-
-
-def score_column(
-    store: Store,
-    name: str,
-    shares: Sequence[Share],
-    made: Mapping[str, Any],
-    precision: Precision,
-    budget: int | None,
-    mix: bool = True,
-) -> Coverage:
-    """Score all candidates of a folder into a column, each list by the model whose share it is.
-
-    One model at a time is in memory.
-    """
     assert store.folder is not None
     place = store.folder / "columns" / f".{name}.parts"
+    made = {"model": run_name(model), "sha256": model_hash(model, mix)}
     with group() as main:
         with together():
-            model = load_model(shares[0].model, mix)
-            check_scoring(model, precision, budget)
-            exact = placed(model, precision)
-            made = {**made, "precision": exact}
+            scorer = load_model(model, mix)
+            check_scoring(scorer, precision, budget)
+            exact = placed(scorer, precision)
+            made |= {"precision": exact}
             done = is_there(store, name, made)
         if not done:
             with kept_in(place, f"column {name}", main):
+                with together():
+                    lists = scorer.completed(lists)
+                    parts = Parts(place, scorer, lists, {**made, "scorer": made["sha256"]})
                 values = np.empty(len(store.document), dtype=np.float32)
-                for number, share in enumerate(shares):
-                    title = f"column {name}" + (f", share {number + 1}" if len(shares) > 1 else "")
-                    with together():
-                        if number:
-                            model = load_model(share.model, mix)
-                            placed(model, precision)
-                        about = {**made, "scorer": model_hash(share.model, mix)}
-                        lists = model.completed(share.lists)
-                        parts = Parts(place, model, lists, about)
-                    values[lists.row_numbers] = score_shared(
-                        model, lists, precision=exact, budget=budget, progress=title, parts=parts
-                    )
+                values[lists.row_numbers] = score_shared(
+                    scorer, lists, precision=exact, budget=budget, progress=f"column {name}", parts=parts
+                )
                 with together():
                     if main:
                         store.add_column(name, values, made=made)

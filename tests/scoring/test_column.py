@@ -20,7 +20,7 @@ from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.vectors.attention import SelfAttention
 from rerank.models.vectors.lightgbm import LightGBM
 from rerank.scoring import parts as scoring
-from rerank.scoring.column import Share, add_model, score_column
+from rerank.scoring.column import add_model
 from rerank.scoring.in_sample import TRAINED_ON, remember, shared_queries
 from tests.builders import make_lists, make_lists_with_added, train
 
@@ -60,17 +60,6 @@ def test_the_column_is_what_the_model_says(
     (columns / ".x.v1.parts").mkdir()
     add_model(tmp_path / "lists", cross_encoder)
     assert sorted(path.name for path in columns.iterdir()) == names, "what was killed behind the column is cleared away"
-
-
-def test_shares_of_one_model_are_scored_apart(cross_encoder: Path, tmp_path: Path) -> None:
-    """Models of two folds may have the same weights: their parts are told apart by the lists that they score."""
-    make_lists_with_added(tmp_path)
-    add_model(tmp_path / "lists", cross_encoder, "whole")
-    lists = Lists.open(tmp_path / "lists").with_added()
-    halves = [Share(cross_encoder, lists.select(np.arange(start, len(lists), 2))) for start in (0, 1)]
-    score_column(lists.store, "halves", halves, {"model": "x", "sha256": "0"}, "auto", None)
-    stored = Lists.open(tmp_path / "lists").with_added()
-    np.testing.assert_allclose(stored.column("halves"), stored.column("whole"), rtol=0, atol=1e-5)
 
 
 def test_added_documents_change_nothing_for_the_others(tmp_path: Path) -> None:
