@@ -100,8 +100,3 @@ def head(*columns: str) -> None:
 def row(*cells: object) -> None:
     """Print a line of a table."""
     print(f"| {' | '.join(map(str, cells))} |", flush=True)
-
-
-def size_of(folder: Path) -> int:
-    """Bytes of all files below a folder."""
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

@@ -1,17 +1,14 @@
-"""Data on its way into lists: seconds and memory of runs, stored lists and feature files.
+"""Data on its way into lists: seconds and memory of runs and feature files.
 
     python scripts/bench/data.py runs [--pairs 10000000] [--depth 1000] [--ranx PYTHON] [--only WORD ...]
-    python scripts/bench/data.py store [--pairs 75000000] [--depth 150]
     python scripts/bench/data.py letor [--rows 60000]
 
-Each prints a Markdown table: runs that of docs/internals/scale.md, store that of docs/internals/lists.md, letor that
-of docs/letor.md. ``--folder DIR`` says where to work (by default the folder of
-temporary files), and ``--rounds`` how often each is timed. A row is a process of its own (``common.Cost`` says what is
-counted).
+Each prints a Markdown table: runs that of docs/internals/scale.md, letor that of docs/letor.md. ``--folder DIR`` says
+where to work (by default the folder of temporary files), and ``--rounds`` how often each is timed. A row is a process
+of its own (``common.Cost`` says what is counted).
 
 runs: a run of MS MARCO's shape read, written and made into lists, in every format and by other readers, and the same as
     hits with texts. ``--ranx`` names an interpreter that has ranx; ``--only`` picks rows by words of their names.
-store: what opening, cutting and adding a column to lists of so many random candidates cost.
 letor: files shaped like MSLR-WEB30K's (136 features, a third counts, a third decimals, a third mostly 0, lists of 120)
     read by this package and by scikit-learn; *to lists* is all that a user waits for.
 """
@@ -25,14 +22,12 @@ import os
 import shutil
 import sys
 import tempfile
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 from common import cost, head, least, parser_of, row
 
-MARCO_PASSAGES, WEB30K_ROWS, FEATURES, BLOCK = 8_841_823, 2_270_296, 136, 1 << 20
+MARCO_PASSAGES, WEB30K_ROWS, FEATURES = 8_841_823, 2_270_296, 136
 
 
 IMPORTS = """
@@ -125,60 +120,6 @@ def make_run(folder: Path, pairs: int, depth: int) -> None:
         shutil.copyfileobj(plain, packed)
 
 
-STEPS = {
-    "open, hashes computed": "lists = Lists.open(folder)",
-    "open again": "lists = Lists.open(folder)",
-    "open, `top(10)`": "lists = Lists.open(folder).top(10)",
-    "open, `select` 100 lists, their grades and scores": (
-        "lists = Lists.open(folder).select(np.arange(0, 100 * 37, 37)); lists.grades.sum(); lists.column('bm25').sum()"
-    ),
-    "open, all grades": "lists = Lists.open(folder); lists.grades.sum()",
-    "add a column": (
-        "store = Lists.open(folder).store; count = int(store.ends[-1])\n"
-        f"store.add_column('new', (np.ones(min({BLOCK}, count - i), np.float32) for i in range(0, count, {BLOCK})))"
-    ),
-}
-
-
-def store(options: argparse.Namespace, work: Path) -> None:
-    """Cost of opening, cutting and extending stored lists."""
-    make_store(work, options.pairs, options.depth)
-    time.sleep(3)  # time stamps of files that have just been written are not relied on
-    head(f"{options.pairs:,} pairs", "seconds", "own MB", "read MB")
-    for name, step in STEPS.items():
-        setup = "import numpy as np\nfrom rerank.lists import Lists\nfolder = arguments[0]"
-        found = cost(step, work, setup=setup)
-        row(name, f"{found.seconds:.3f}", f"{found.held / 2**20:.0f}", f"{found.mapped / 2**20:.0f}")
-
-
-def make_store(folder: Path, pairs: int, depth: int) -> None:
-    """Lists of random candidates, with a hundredth of as many documents."""
-    from rerank.lists.layout import DOCUMENTS, QUERIES
-    from rerank.lists.writer import StoreWriter
-    from rerank.storage.arrow import write_arrow
-
-    rng = np.random.default_rng(0)
-    documents, queries = max(depth, pairs // 100), -(-pairs // depth)
-
-    def texts(kind: str, count: int) -> Iterator[dict[str, list[str]]]:
-        for start in range(0, count, BLOCK):
-            numbers = range(start, min(start + BLOCK, count))
-            yield {f"{kind}_id": [f"{kind}{i}" for i in numbers], "text": [f"the text of {kind} {i}" for i in numbers]}
-
-    write_arrow(folder / "queries.arrow", QUERIES, texts("query", queries))
-    write_arrow(folder / "documents.arrow", DOCUMENTS, texts("doc", documents))
-    with StoreWriter(folder, {"bm25": ["bm25"]}) as writer:
-        for start in range(0, queries, step := max(1, BLOCK // depth)):
-            some = min(step, queries - start)
-            rows = rng.integers(documents, size=some * depth, dtype=np.int32)
-            scores = np.tile(np.arange(depth, 0, -1, dtype=np.float32), some)
-            grades = (rng.random(len(rows)) < 0.01).astype(np.int16)
-            writer.add(np.full(some, depth), np.zeros(some, np.int32), rows, grades, bm25=scores)
-        counts = {"queries": queries, "documents": documents, "pairs": writer.pairs}
-        about = {"name": "made", "fingerprint": ""}
-        writer.close(collection=about, order="bm25", judgments=None, counts=counts, made={}, retriever={})
-
-
 def letor(options: argparse.Namespace, work: Path) -> None:
     """Seconds and memory of reading a feature file."""
     path = work / "train.txt"
@@ -236,17 +177,15 @@ def make_features(path: Path, rows: int) -> None:
 def main() -> None:
     """Measure what was asked for."""
     parser = parser_of(__doc__)
-    parser.add_argument("what", choices=["runs", "store", "letor"])
-    parser.add_argument("--pairs", type=int, help="by default 10000000; 75000000 for store")
-    parser.add_argument("--depth", type=int, help="by default 150; 1000 for runs")
+    parser.add_argument("what", choices=["runs", "letor"])
+    parser.add_argument("--pairs", type=int, default=10_000_000)
+    parser.add_argument("--depth", type=int, default=1000)
     parser.add_argument("--rows", type=int, default=60_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--ranx")
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--folder")
     options = parser.parse_args()
-    options.pairs = options.pairs or (75_000_000 if options.what == "store" else 10_000_000)
-    options.depth = options.depth or (1000 if options.what == "runs" else 150)
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         globals()[options.what](options, Path(folder))
 

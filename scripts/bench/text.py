@@ -18,7 +18,7 @@ pairs: scoring the same texts (documents cut to ``--length`` word pieces beforeh
     product of 4096 x 4096 matrices in bf16 reaches before and after. ``--tokens`` takes pairs of random words of one
     length, so that padding costs nobody anything; ``--random`` a model of random weights: ``base`` has the sizes of
     BERT-base, ``modern`` 6 layers of ModernBERT-base's.
-ranking: float32, bf16, bf16 between the layers as well, and every file that ``rerank export --model`` put into
+ranking: float32, bf16, and every file that ``rerank export --model`` put into
     ``--exported``: seconds of the processor, the best of the rounds; nDCG@10 of ``--queries`` lists (``--skip`` goes on
     where another call stopped), and the distance of the scores from float32's, or the first's.
 step: milliseconds that PyTorch's profiler sees of each kind of operation, per step, over all lists but the first;
@@ -45,7 +45,6 @@ from functools import partial
 from itertools import pairwise
 from multiprocessing import get_context
 from pathlib import Path
-from types import MethodType
 from typing import Any
 
 import numpy as np
@@ -438,7 +437,6 @@ def ranking(options: argparse.Namespace) -> None:
         "sentence-transformers `predict`": lambda: their_scoring(options.model, length, "cpu", "float32"),
         "rerank fp32": lambda: our_scoring(model, "fp32"),
         "rerank bf16": lambda: our_scoring(model, "bf16"),
-        "rerank bf16, states in bf16": lambda: our_scoring(with_states_in_bf16(model), "bf16"),
     }
     for pattern in ("*/*.onnx", "*/*.xml") if options.exported else ():
         for graph in sorted(options.exported.glob(pattern)):
@@ -456,21 +454,6 @@ def ranking(options: argparse.Namespace) -> None:
     head("contender", "pairs/s", f"against {first}", "nDCG@10", "largest change of a score", "Kendall's τ")
     for name, took in seconds.items():
         row(name, f"{len(texts) / took:.0f}", f"{seconds[first] / took:.2f}", *quality[name])
-
-
-def with_states_in_bf16(model: CrossEncoder) -> CrossEncoder:
-    """A copy whose states between layers are in bf16, too: norms take and give it."""
-
-    def forward(norm: torch.nn.LayerNorm, states: torch.Tensor) -> torch.Tensor:
-        weight, bias = norm.weight.bfloat16(), norm.bias.bfloat16()
-        with torch.autocast("cpu", enabled=False):
-            return torch.nn.functional.layer_norm(states.bfloat16(), norm.normalized_shape, weight, bias, norm.eps)
-
-    model = copy.deepcopy(model)
-    for module in model.network.base_model.modules():
-        if isinstance(module, torch.nn.LayerNorm):
-            module.forward = MethodType(forward, module)  # type: ignore[method-assign]
-    return model
 
 
 def qualities(lists: Lists, contenders: dict[str, Score]) -> dict[str, list[str]]:

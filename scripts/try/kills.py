@@ -1,14 +1,13 @@
 """What killed commands leave: each is killed, given again, and what is there compared with one that nobody killed.
 
-    python scripts/try/kills.py --data DIR [--times 40] [--operations 20] [--only COMMAND]
+    python scripts/try/kills.py [--times 40] [--operations 20] [--only COMMAND]
 
-prints the Markdown table of docs/reliability.md. ``DIR`` holds ``dl20`` (a ``files:`` folder with runs), ``scifact``
-(BEIR) and ``MQ2008`` (LETOR). The processes are forks of one that has imported everything, so that they are killed at
-work and not while they import; an experiment's workers are started as always. Each command is killed at random moments
-(by KILL, TERM and INT in turn; every second time of its whole run, otherwise of the 100 ms from its first file on), and
-by KILL right before operations on files, spread over all that it does: opening a file to write, renaming, deleting,
-making and removing folders. Then it is given again; what is there has to be what it makes when it is left alone, but
-for notes with times in them, and nothing hidden may be left.
+prints the Markdown table of docs/reliability.md, on made data. The processes are forks of one that has imported
+everything, so that they are killed at work and not while they import; an experiment's workers are started as always.
+Each command is killed at random moments (by KILL, TERM and INT in turn; every second time of its whole run, otherwise
+of the 100 ms from its first file on), and by KILL right before operations on files, spread over all that it does:
+opening a file to write, renaming, deleting, making and removing folders. Then it is given again; what is there has to
+be what it makes when it is left alone, but for notes with times in them, and nothing hidden may be left.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ PEEK = os.WEXITED | os.WNOHANG | os.WNOWAIT
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 FREE = (
     *("log.txt", "provenance.json", "README.md", "config.yaml", "metrics.jsonl", "results.json", "table.md"),
-    *("ladder.txt", "ladder.html"),
+    *("ladder.txt", "ladder.html", "cells.jsonl.xz"),
 )
 """Files with times and paths in them: that they are there is all that is compared."""
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
@@ -224,30 +223,38 @@ def killed(case: Case, place: Path, times: int, operations: int, rng: random.Ran
     )
 
 
-def make_splits(source: Path, folder: Path) -> list[str]:
-    """Options of three small lists folders, eight queries each, made by another process as well."""
-    code = "import sys; from rerank import Lists; lists = Lists.open(sys.argv[1])\n"
-    code += "lists = lists.select(lists.judged).top(20)\n"
-    code += "for n, name in enumerate(('train', 'validation', 'test')):\n"
-    code += "    lists.select(slice(8 * n, 8 * n + 8)).save(f'{sys.argv[2]}/{name}')"
-    subprocess.run([sys.executable, "-c", code, str(source), str(folder)], cwd=ROOT, check=True)
-    return [f"--{name}={folder / name}" for name in ("train", "validation", "test")]
+PREPARED = """
+import sys
+from pathlib import Path
+from rerank.retrieval.runs import write_run
+from tests.builders import make_model, random_run, write_collection, write_folds
+made = Path(sys.argv[1])
+beir = write_collection(made / "beir", queries=24, documents=400)
+write_folds(made / "letor")
+make_model(made / "tiny")
+for seed, name in enumerate(("bm25", "rm3", "splade", "tasb")):
+    write_run(made / f"{name}.trec", random_run(beir, [30] * 24, seed))
+"""
+SPLITS = """
+import sys
+from rerank import Lists
+lists = Lists.open(sys.argv[1] + "/lists").top(20)
+for n, name in enumerate(("train", "validation", "test")):
+    lists.select(slice(8 * n, 8 * n + 8)).save(f"{sys.argv[1]}/{name}")
+"""
 
 
-def make_bert(folder: Path) -> None:
-    """A tiny BERT, by another process: forks want no threads."""
-    code = "import sys; from pathlib import Path; from tests.builders import make_model; make_model(Path(sys.argv[1]))"
-    subprocess.run([sys.executable, "-c", code, str(folder)], cwd=ROOT, check=True)
+def elsewhere(code: str, made: Path) -> None:
+    """Run code in another process: forks want no threads."""
+    subprocess.run([sys.executable, "-c", code, str(made)], cwd=ROOT, check=True)
 
 
-def cases(data: Path, place: Path, made: Path) -> list[Case]:
+def cases(place: Path, made: Path) -> list[Case]:
     """The commands, on what is prepared in ``made``."""
     work, home = place / "work", place / "home"
-    dl20, beir, letor = data / "dl20", made / "beir", made / "letor"
-    runs = {name: str(dl20 / "runs" / f"{name}.trec") for name in ("bm25", "rm3", "splade", "tasb")}
-    _cut_beir(data / "scifact", beir)
-    for split, count in (("train", 60), ("vali", 20), ("test", 20)):
-        _cut_letor(data / "MQ2008" / "Fold1" / f"{split}.txt", letor / "Fold1" / f"{split}.txt", count)
+    elsewhere(PREPARED, made)
+    letor, collection = made / "letor", ["--collection", f"beir:{made / 'beir'}/test"]
+    runs = {name: str(made / f"{name}.trec") for name in ("bm25", "rm3", "splade", "tasb")}
     model = {"class_path": "MLP", "init_args": {"hidden": [16]}}
     base = {"data": {"class_path": "LetorData", "init_args": {"path": str(letor), "fold": 1}}, "model": model}
     base |= {"batch_size": 10, "tracker": [], "measures": "nDCG@10", "epochs": 3, "checkpoint_every": 2}
@@ -256,14 +263,13 @@ def cases(data: Path, place: Path, made: Path) -> list[Case]:
     methods = {"SmoothI": {"set": {"loss": "SmoothINDCG"}}, "ListNet": {"set": {"loss": "ListNet"}}}
     cells = {"base": base | {"epochs": 1}, "methods": methods, "folds": [1], "measures": "nDCG@10", "jobs": 1}
     (made / "grid.yaml").write_text(yaml.safe_dump(cells | {"test": "t-test"}))
-    retrieve = ["retrieve", "--collection", f"files:{dl20}", "--output"]
+    retrieve = ["retrieve", *collection, "--output"]
     train = ["train", "--config", str(made / "train.yaml"), "--output"]
     alone([*retrieve, str(made / "lists"), "--run", runs["bm25"]], place)
     columns = made / "columns.yaml"
     over = {"class_path": "ListsData", "init_args": {"train": str(made / "lists")}}
     reads = {"class_path": "MLP", "init_args": {"hidden": [16], "columns": ["bm25"]}}
     columns.write_text(yaml.safe_dump(base | {"data": over, "model": reads, "epochs": 1}))
-    make_bert(made / "tiny")
     texts = {"class_path": "CrossEncoder", "init_args": {"name": str(made / "tiny"), "document_length": 48}}
     (made / "texts.yaml").write_text(yaml.safe_dump(base | {"data": over, "model": texts, "epochs": 1}))
     grid = ["experiment", "--config", str(made / "grid.yaml"), "--output"]
@@ -288,10 +294,13 @@ def cases(data: Path, place: Path, made: Path) -> list[Case]:
     files = [runs[name] for name in ("rm3", "splade", "tasb")]
     add = ["add", "--lists", str(work / "lists")]
     scored = ["rerank", "--model", str(made / "run" / "best"), "--lists", str(letor / "Fold1" / "test.txt")]
-    search = ["retrieve", "--collection", f"beir:{beir}/test", "--depth", "20", "--threads", "1", "--add-relevant"]
+    search = ["retrieve", *collection, "--depth", "20", "--threads", "1", "--add-relevant"]
     reranked = ["rerank", "--model", str(made / "reader" / "best"), "--lists", str(work / "lists")]
-    evaluated = ["evaluate", "--qrels", str(dl20 / "qrels"), "--runs", runs["rm3"], "--baseline", runs["bm25"]]
-    climbed = ["auto", *make_splits(made / "lists", made / "splits"), "--model", str(made / "tiny"), "--output"]
+    qrels = str(made / "beir" / "qrels" / "test.tsv")
+    evaluated = ["evaluate", "--qrels", qrels, "--runs", runs["rm3"], "--baseline", runs["bm25"]]
+    elsewhere(SPLITS, made)
+    splits = [f"--{name}={made / name}" for name in ("train", "validation", "test")]
+    climbed = ["auto", *splits, "--model", str(made / "tiny"), "--output"]
     overwritten = [*retrieve, str(work / "lists"), "--run", runs["rm3"], "--overwrite"]
     return [
         Case("`add --run` of three files", [*add, "--run", *files], lists),
@@ -313,42 +322,16 @@ def cases(data: Path, place: Path, made: Path) -> list[Case]:
     ]
 
 
-def _cut_beir(source: Path, folder: Path, documents: int = 400, queries: int = 20) -> None:
-    """A small part of a BEIR folder: some judged queries, their documents, and others."""
-    lines = (source / "qrels" / "test.tsv").read_text().splitlines()
-    chosen = list(dict.fromkeys(line.split("\t")[0] for line in lines[1:]))[:queries]
-    judged = [line for line in lines[1:] if line.split("\t")[0] in chosen]
-    wanted = {line.split("\t")[1] for line in judged}
-    (folder / "qrels").mkdir(parents=True)
-    (folder / "qrels" / "test.tsv").write_text("\n".join([lines[0], *judged]) + "\n")
-    for name, keep in (("corpus.jsonl", wanted), ("queries.jsonl", {*chosen})):
-        with (source / name).open() as given, (folder / name).open("w") as file:
-            others = documents if name == "corpus.jsonl" else 0
-            for line in given:
-                if json.loads(line)["_id"] in keep or others > 0:
-                    file.write(line)
-                    others -= 1
-
-
-def _cut_letor(source: Path, path: Path, queries: int) -> None:
-    """The first queries of a LETOR file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with source.open() as given, path.open("w") as file:
-        for _, lines in itertools.islice(itertools.groupby(given, lambda line: line.split()[1]), queries):
-            file.writelines(lines)
-
-
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--times", type=int, default=40, help="of each command, at random moments")
     parser.add_argument("--operations", type=int, default=20, help="of each command, spread over all it does")
     parser.add_argument("--only", action="append", help="a part of a command's name in the table")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--folder", type=Path)
     options = parser.parse_args()
-    rng, data = random.Random(options.seed), options.data.resolve()
+    rng = random.Random(options.seed)
     with tempfile.TemporaryDirectory(dir=options.folder) as temporary:
         place, made = Path(temporary).resolve() / "place", Path(temporary).resolve() / "made"
         place.mkdir()
@@ -357,7 +340,7 @@ def main() -> None:
         logging.getLogger("rerank").setLevel(logging.ERROR)
         print("| | killed at random moments | before operations on files | of these | went wrong |")
         print("|---|---|---|---|---|")
-        for case in cases(data, place, made):
+        for case in cases(place, made):
             if any(part in case.name for part in options.only or [""]):
                 killed(case, place, options.times, options.operations, rng)
 
