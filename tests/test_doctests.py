@@ -27,7 +27,6 @@ ELSEWHERE = {
     "build_index": "starts Java; tests/retrieval",
     "prebuilt_index": "downloads; docs/collections.md",
     "start_jvm": "starts Java; tests/retrieval",
-    "tune": "starts Java; tests/retrieval",
 }
 """Functions whose example would start Java or need a network, and where they are shown."""
 SHOWN_ELSEWHERE = {
