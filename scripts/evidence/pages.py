@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 
 from scripts.evidence.claims import claims, claims_table
+from scripts.evidence.documents import documents_against_fresh, documents_means, documents_seen
 from scripts.evidence.effects import effects_table, readme_table
 from scripts.evidence.fusion import fusion_by_collection, hybrid_nfcorpus, started_by_collection
 from scripts.evidence.kept import ROOT, STUDIES
@@ -31,7 +32,14 @@ from scripts.evidence.others import (
     teachers,
 )
 from scripts.evidence.statistics import MARGIN, plain
-from scripts.evidence.where import where_between, where_cost, where_losses, where_primary
+from scripts.evidence.where import (
+    where_between,
+    where_cost,
+    where_ladder,
+    where_losses,
+    where_pointwise,
+    where_primary,
+)
 
 BLOCKS: dict[str, Callable[[], str]] = {
     "effects": effects_table,
@@ -65,6 +73,11 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "where-losses": where_losses,
     "where-between": where_between,
     "where-cost": where_cost,
+    "where-pointwise": where_pointwise,
+    "where-ladder": where_ladder,
+    "documents": documents_means,
+    "documents-fresh": documents_against_fresh,
+    "documents-seen": documents_seen,
     "claims": claims_table,
 }
 """What stands between ``<!-- table: NAME -->`` and ``<!-- end -->``."""

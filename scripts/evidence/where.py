@@ -12,6 +12,9 @@ from scripts.evidence.statistics import Found, difference, plain, rows
 MARGIN = 0.005
 DIRECT = ("TwinSigmoid", "SmoothI", "Approx", "NeuralSort")
 OTHER = ("SoftmaxCE", "ListNet", "RankNet", "LambdaLoss")
+POINTWISE = ("BCE", "MSE")
+LADDER = "TwinSigmoid spread"
+"""What `rerank auto` trains networks of features by."""
 CONDITIONS = {
     "linear": "linear model",
     "linear-noise": "linear model, 30 % of the grades drawn anew",
@@ -35,10 +38,10 @@ def where() -> pd.DataFrame:
     return pd.read_csv(KEPT / "where.tsv.xz", sep="\t", dtype={"query": str})
 
 
-def conditions() -> list[str]:
-    """Those of which every loss is there."""
-    losses = where().groupby("condition").loss.nunique()
-    return [name for name in CONDITIONS if losses.get(name) == len(DIRECT + OTHER)]
+def conditions(losses: tuple[str, ...] = DIRECT + OTHER) -> list[str]:
+    """Those of which all of these losses are there."""
+    there = where().groupby("condition").loss.agg(set)
+    return [name for name in CONDITIONS if {*losses} <= there.get(name, set())]
 
 
 @functools.cache
@@ -91,16 +94,35 @@ def where_losses() -> str:
     return rows(["", *DIRECT, *OTHER], body)
 
 
+def where_pointwise() -> str:
+    """The relative loss that validation likes best against the pointwise one that it likes best."""
+    body = []
+    for name in conditions(POINTWISE):
+        both = [chosen(name, losses) for losses in (DIRECT + OTHER, POINTWISE)]
+        found = difference(*(values(name, loss) for loss in both))
+        cells = [f"{loss} {plain(float(values(name, loss).to_numpy().mean()))}" for loss in both]
+        body.append([CONDITIONS[name], *cells, str(found), plain(found.finds(), 3), found.verdict(MARGIN)])
+    return rows(["condition", "relative", "pointwise", "difference, 95 %", "finds", "within .005"], body)
+
+
+def where_ladder() -> str:
+    """Twin-sigmoid as the ladder has it against LambdaLoss."""
+    body = []
+    for name in conditions((LADDER,)):
+        found = difference(values(name, LADDER), values(name, "LambdaLoss"))
+        means = [plain(float(values(name, loss).to_numpy().mean())) for loss in (LADDER, "LambdaLoss")]
+        body.append([CONDITIONS[name], *means, str(found), plain(found.finds(), 3), found.verdict(MARGIN)])
+    return rows(["condition", LADDER, "LambdaLoss", "difference, 95 %", "finds", "within .005"], body)
+
+
 def where_cost() -> str:
     spent = where().drop_duplicates(["condition", "loss"])
-    names = conditions()
-    return rows(
-        ["condition", "networks", "CPU seconds"],
-        [
-            [CONDITIONS[name], str(len(DIRECT + OTHER) * 140), f"{spent[spent.condition == name].seconds.sum():.0f}"]
-            for name in names
-        ],
-    )
+    body = []
+    for name in conditions():
+        of = spent[spent.condition == name]
+        networks = sum(80 if loss == LADDER else 140 for loss in of.loss)  # points x seeds x folds, and ten seeds
+        body.append([CONDITIONS[name], str(networks), f"{of.seconds.sum():.0f}"])
+    return rows(["condition", "networks", "CPU seconds"], body)
 
 
 def where_between() -> str:
