@@ -11,13 +11,13 @@ from typing import Any
 from rerank import __version__, tasks
 from rerank.commands.candidates import add, export, lists, retrieve
 from rerank.commands.comparisons import compare, evaluate, experiment, verify
-from rerank.commands.exits import exit_code
+from rerank.commands.exits import exiting
 from rerank.commands.pages import PAGES
 from rerank.commands.rankers import auto, calibrate, rerank, serve, train
 from rerank.errors import UserError, nearest
 from rerank.settings.help import EMPTY
 from rerank.settings.named import find_own_classes
-from rerank.settings.parser import call
+from rerank.settings.parser import options_of
 
 
 def demo(output: str = "demo", ask: str | None = None) -> None:
@@ -106,12 +106,15 @@ def run(argv: Sequence[str]) -> None:
             raise UserError(f"FOLDER: needed; see rerank {name} --help")
         if page.plain and words and not words[0].startswith("-"):
             words[0] = f"--{page.plain}={words[0]}"
-        call(COMMANDS[name], words, page)
+        with options_of(COMMANDS[name], words, page) as options:
+            COMMANDS[name](**options)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of the ``rerank`` command."""
-    return exit_code(run, sys.argv[1:] if argv is None else argv)
+    with exiting() as end:
+        run(sys.argv[1:] if argv is None else argv)
+    return end.code
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from shutil import get_terminal_size
@@ -18,6 +18,8 @@ from rerank.evaluation.significance import LEVEL, TEST_NAMES, AnyTest, Test
 from rerank.html import in_markdown
 
 ALPHA = 0.05
+WIDTH = 100
+"""Columns of sentences."""
 WIDE = 120
 """Columns from which on tables are shown whole."""
 MARKS: dict[AnyTest, str] = {"bootstrap": "ᵇ", "t-test": "ᵗ", "wilcoxon": "ʷ", "randomisation": "ʳ"}
@@ -79,6 +81,13 @@ class Section:
 
     def html(self) -> str:
         return html_table(self.header, self.rows)
+
+
+def document(tables: Iterable[Section], facts: Iterable[str], last: str = "", indent: str = "") -> str:
+    """Tables, sentences about their numbers, and what they come to, as plain text of 100 columns."""
+    said = [line for fact in facts for line in textwrap.wrap(fact, WIDTH, subsequent_indent=indent)]
+    blocks = [*(table.text() for table in tables), said, *[textwrap.wrap(last, WIDTH)] * bool(last)]
+    return "\n\n".join(map("\n".join, blocks))
 
 
 def sections(comparison: Comparison) -> list[Section]:

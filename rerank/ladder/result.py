@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rerank.evaluation.beside import shown_difference
-from rerank.evaluation.render import Section, plain
+from rerank.evaluation.render import Section, document, plain
 from rerank.html import shown
 from rerank.models.base import Model
 from rerank.models.contract import FUSION, MIX, read_contract
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
 
 LADDER = "ladder.json"
 """Written last: the ladder is complete."""
-
-WIDTH = 100
 
 TEXT_MODELS = ("CrossEncoder", "Decoder")
 """Classes that a server can ask."""
@@ -146,8 +143,7 @@ class Ladder:
         return Section("Rungs", header, rows, self.facts(), names=6)
 
     def __str__(self) -> str:
-        lines = self.table().text()
-        return "\n".join([*lines, "", *self.facts(), "", *textwrap.wrap(self.sentence, WIDTH)])
+        return document([self.table()], self.facts(), self.sentence, indent="  ")
 
     @property
     def saved(self) -> str:
@@ -170,7 +166,7 @@ class Ladder:
         ]
         facts += [f"{r.name}: {r.what}, {r.seconds:.0f} s{f'; {r.note}' if r.note else ''}" for r in self.rungs]
         facts += [f"{name}: left out, {why}" for name, why in self.left_out.items()]
-        return [line for fact in [*facts, *self.notes] for line in textwrap.wrap(fact, WIDTH, subsequent_indent="  ")]
+        return [*facts, *self.notes]
 
 
 def write_values(folder: Path, queries: Sequence[str], values: Mapping[str, Array]) -> None:

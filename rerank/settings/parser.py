@@ -9,7 +9,8 @@ import logging
 import re
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
@@ -114,10 +115,12 @@ def _check_classes(value: Any, key: str) -> None:
         _check_classes(inner, key if name == "init_args" else f"{key}.{name}".lstrip("."))
 
 
-def call(function: Callable[..., Any], argv: Sequence[str], page: Page = EMPTY) -> Any:
-    """Run the command of a function: its parameters are the options, and those of what it passes ``**options`` to.
+@contextmanager
+def options_of(function: Callable[..., Any], argv: Sequence[str], page: Page = EMPTY) -> Iterator[dict[str, Any]]:
+    """What to call a command's function with; errors of the call name arguments as they are written in a shell.
 
-    A parameter that takes a data class is as many options as that has fields.
+    Its parameters are the options, and those of what it passes ``**options`` to. A parameter that takes a data class is
+    as many options as that has fields.
     """
     parser = make_parser(function.__name__, function, page)
     groups = {
@@ -131,8 +134,8 @@ def call(function: Callable[..., Any], argv: Sequence[str], page: Page = EMPTY) 
     try:
         for key, kind in groups.items():
             options[key] = kind(**{field.name: options.pop(field.name) for field in fields(kind)})
-        return function(**options)
-    except UserError as error:  # an argument's name is written as an option in a shell
+        yield options
+    except UserError as error:
         key, colon, problem = str(error).partition(": ")
         if colon and key in named:
             raise UserError(f"{option(key)}: {problem}") from error

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rerank.evaluation.calibration import Bin, Found, Quality
-from rerank.evaluation.render import Section, plain
+from rerank.evaluation.render import Section, document, plain
 from rerank.html import shown
 from rerank.models.card import without_part
 from rerank.models.contract import CARD
@@ -18,7 +17,6 @@ from rerank.storage.files import atomic_write
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-WIDTH = 100
 HEADING = "Calibration"
 
 
@@ -132,8 +130,7 @@ class Calibrated:
         return facts
 
     def __str__(self) -> str:
-        lines = [line for table in self.tables() for line in [*table.text(), ""]]
-        return "\n".join([*lines, *(line for fact in self.facts() for line in textwrap.wrap(fact, WIDTH))])
+        return document(self.tables(), self.facts())
 
     def _repr_html_(self) -> str:
         return shown(self.facts()[0], self.to_dataframe())

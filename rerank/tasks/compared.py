@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rerank.evaluation.beside import Beside, shown_difference
-from rerank.evaluation.render import plain, text_table
+from rerank.evaluation.render import WIDTH, Section, document, plain
 from rerank.storage.files import atomic_write
 from rerank.storage.hashes import write_sealed
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-
-WIDTH = 100
 
 
 @dataclass(frozen=True)
@@ -131,15 +128,15 @@ class Compared:
         others = sum(max(map(len, column)) + 2 for column in list(zip(header, *shown, first, strict=True))[1:])
         names = [_short(row.ranker, WIDTH - others) for row in self.rows]
         rows = [first] + [[name, *cells[1:]] for name, cells in zip(names, shown, strict=True)]
-        table = text_table(header, [plain(*cells) for cells in rows])
         sizes = [
             plain(_short(s.ranker, 36), s.kind, _count(s.parameters), _mb(s.bytes), _mb(s.peak_bytes))
             for s in self.sizes
         ]
-        of_sizes = text_table(["ranker", "what it is", "parameters", "MB on disk", "MB of memory"], sizes, names=2)
-        facts = [line for fact in self.facts() for line in textwrap.wrap(fact, WIDTH)]
-        sentence = ["", *textwrap.wrap(self.sentence, WIDTH)] if self.sentence else []
-        return "\n".join([*table, "", *of_sizes, "", *facts, *sentence])
+        tables = [
+            Section("Rankers", header, [plain(*cells) for cells in rows]),
+            Section("Sizes", ["ranker", "what it is", "parameters", "MB on disk", "MB of memory"], sizes, names=2),
+        ]
+        return document(tables, self.facts(), self.sentence)
 
     def facts(self) -> list[str]:
         facts = [
