@@ -10,7 +10,7 @@ from scripts.evidence.kept import KEPT, claims_of_scifact
 from scripts.evidence.statistics import Found, of_queries, plain, pooled, rows, signed
 
 TEXTS = {"scifact": "SciFact", "nfcorpus": "NFCorpus", "dl": "DL 2019", "cranfield": "Cranfield", "cisi": "CISI"}
-TEXTS |= {"vaswani": "Vaswani"}
+TEXTS |= {"vaswani": "Vaswani", "demo": "the demo's questions"}
 FEATURES = {"MQ2008": "MQ2008, fold 1", "OHSUMED": "OHSUMED, fold 1"}
 FIRST, FUSED = "first stage", "fused"
 RUNGS = {FIRST: FIRST, "other evidence": "cosines", FUSED: FUSED, "from documents alone": "documents alone"}
