@@ -199,7 +199,6 @@ def test_options_of_other_uses_are_refused(folders: dict[str, Path], capsys: pyt
         (["--lists", "x"], "lists: --stdin"),
         (["--output", "x"], "output: --stdin"),
         (["--depth", "5"], "depth: --stdin scores all"),
-        (["--first-stage-weight", "0.5"], "--first-stage-weight: --stdin has no first stage"),
         (["--token-budget", "0"], "--token-budget: must be at least 1"),
     ):
         assert main([*words, *more]) == 2
