@@ -220,7 +220,7 @@ def _identity(
         columns["train"] = lists["train"].store.column_names
     texts = lists["train"].store.has_text
     return {
-        "ladder": 3,
+        "ladder": 4,
         "lists": {
             name: split_hashes(whole(some) if name == "train" else some, columns[name]) for name, some in lists.items()
         },
@@ -271,7 +271,7 @@ def training(
 
 
 def _of_features(model: str, kind: str, folder: Path, common: dict[str, Any]) -> TrainConfig:
-    from rerank.losses import TwinSigmoidNDCG
+    from rerank.losses import LambdaLoss
 
     make: Any = getattr(import_module(MODELS[model]), model)
     store = Lists.open(folder.with_name("validation")).store
@@ -285,7 +285,7 @@ def _of_features(model: str, kind: str, folder: Path, common: dict[str, Any]) ->
     return TrainConfig(
         **common,
         model=network,
-        loss=TwinSigmoidNDCG(alpha="spread"),
+        loss=LambdaLoss(),
         optimization=rates,
         epochs=50,
         patience=10,

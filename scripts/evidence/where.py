@@ -94,12 +94,20 @@ def where_losses() -> str:
     return rows(["", *DIRECT, *OTHER], body)
 
 
+def against_pointwise(condition: str) -> Found:
+    return difference(*(values(condition, chosen(condition, losses)) for losses in (DIRECT + OTHER, POINTWISE)))
+
+
+def against_lambda(condition: str) -> Found:
+    return difference(values(condition, LADDER), values(condition, "LambdaLoss"))
+
+
 def where_pointwise() -> str:
     """The relative loss that validation likes best against the pointwise one that it likes best."""
     body = []
     for name in conditions(POINTWISE):
         both = [chosen(name, losses) for losses in (DIRECT + OTHER, POINTWISE)]
-        found = difference(*(values(name, loss) for loss in both))
+        found = against_pointwise(name)
         cells = [f"{loss} {plain(float(values(name, loss).to_numpy().mean()))}" for loss in both]
         body.append([CONDITIONS[name], *cells, str(found), plain(found.finds(), 3), found.verdict(MARGIN)])
     return rows(["condition", "relative", "pointwise", "difference, 95 %", "finds", "within .005"], body)
@@ -109,7 +117,7 @@ def where_ladder() -> str:
     """Twin-sigmoid as the ladder has it against LambdaLoss."""
     body = []
     for name in conditions((LADDER,)):
-        found = difference(values(name, LADDER), values(name, "LambdaLoss"))
+        found = against_lambda(name)
         means = [plain(float(values(name, loss).to_numpy().mean())) for loss in (LADDER, "LambdaLoss")]
         body.append([CONDITIONS[name], *means, str(found), plain(found.finds(), 3), found.verdict(MARGIN)])
     return rows(["condition", LADDER, "LambdaLoss", "difference, 95 %", "finds", "within .005"], body)
