@@ -1,6 +1,6 @@
 """Write a model's first layers as a model of its own: half the layers take half the time.
 
-python scripts/first_layers.py sentence-transformers/all-MiniLM-L6-v2 3 models/minilm-3
+python scripts/try/first_layers.py sentence-transformers/all-MiniLM-L6-v2 3 models/minilm-3
 """
 
 from __future__ import annotations
