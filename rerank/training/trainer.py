@@ -110,8 +110,10 @@ class Trainer:
         self._inputs(self.splits.train)
         if self.splits.validation is not None:
             self._inputs(self.splits.validation)
-        if self.splits.test is not None and self.config.test and int(os.environ.get("WORLD_SIZE", "1")) > 1:
-            self.model.inputs(self.splits.test)
+        if self.splits.test is not None and self.config.test:
+            self.model.check(self.splits.test)  # as many features as the training lists have
+            if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+                self.model.inputs(self.splits.test)
 
     def _launch(self) -> None:
         """Join the other processes; the run folder is there when all have."""

@@ -16,6 +16,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+import rerank
 from rerank import losses
 from rerank.commands.cli import main
 from rerank.errors import UserError
@@ -119,6 +120,30 @@ def test_the_test_lists_are_left_alone_until_asked_for(options: list[str], tmp_p
     assert train([*options, f"--output={run}"]) == later
     assert {path: path.stat().st_mtime_ns for path in run.glob("test*")} == measured, "once"
     assert (run / "measures.json").read_bytes() == written
+
+
+@pytest.mark.parametrize("kind", [rerank.MLP, rerank.LightGBM])
+@pytest.mark.parametrize("split", ["validation", "test"])
+def test_lists_without_what_the_model_reads_are_refused_before_any_work(kind: type, split: str, tmp_path: Path) -> None:
+    """A column that they lack, and one that is narrower than in training."""
+    queries, grades, wide = ["a", "a", "b", "b"], [1, 0, 0, 1], np.arange(12, dtype=np.float32).reshape(4, 3)
+    words = {"query": queries, "text": ["x", "y", "x", "y"], "grade": grades, "bm25": [2.0, 1.0, 2.0, 1.0]}
+    train_lists = rerank.Lists.from_dataframe({**words, "age": [1.0, 2.0, 3.0, 4.0]})
+    others = rerank.Lists.from_dataframe({**words, "query": ["c", "c", "d", "d"]})
+    given = {"validation": None, "test": None, split: others}
+    with pytest.raises(UserError, match="no column 'age'"):
+        rerank.train(kind(columns=["bm25", "age"]), train_lists, rerank.LambdaLoss(), output=tmp_path / "run", **given)
+    letor = [
+        f"{grade} qid:{query} " + " ".join(f"{i + 1}:{value}" for i, value in enumerate(row))
+        for query, grade, row in zip("1122", grades, wide, strict=True)
+    ]
+    (tmp_path / "train.txt").write_text("\n".join(letor))
+    narrow = [line.rpartition(" ")[0].replace("qid:", "qid:9") for line in letor]
+    (tmp_path / "other.txt").write_text("\n".join(narrow))
+    given[split] = letor_lists(tmp_path / "other.txt")
+    with pytest.raises(UserError, match="features/3"):
+        rerank.train(kind(), letor_lists(tmp_path / "train.txt"), rerank.LambdaLoss(), output=tmp_path / "run", **given)
+    assert not (tmp_path / "run" / "metrics.jsonl").exists()
 
 
 def test_an_interrupted_run_goes_on(options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

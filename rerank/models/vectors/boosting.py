@@ -17,7 +17,7 @@ from rerank.lists.view import Lists
 from rerank.models.added import check_added, warn_of_added
 from rerank.models.base import Model
 from rerank.models.contract import CONTRACT, checked_contract, class_name, write_contract
-from rerank.models.vectors.inputs import as_lists, columns_of, vectors
+from rerank.models.vectors.inputs import as_lists, check_columns, columns_of, vectors
 from rerank.storage.arrow import Array
 
 Objective = Callable[["Array"], tuple["Array", "Array"]]
@@ -56,6 +56,9 @@ class Trees(Model):
         self.names = columns_of(train, self.columns)
         check_added(train, self.names)
         warn_of_added(train, self.names)
+
+    def check(self, lists: Lists) -> None:
+        check_columns(lists, self.names, self.columns)
 
     @abstractmethod
     def begin(self, train: Lists, validation: Lists | None, seed: int, gain: Gain, own: bool) -> None:

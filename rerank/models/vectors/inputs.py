@@ -47,6 +47,11 @@ def vectors(lists: Lists, names: Sequence[str]) -> Array:
         raise UserError(f"{lists.store}: the model reads {_shortened(names)}; {error}") from error
 
 
+def check_columns(lists: Lists, names: Sequence[str], columns: Sequence[str]) -> None:
+    """Refuse lists without the numbers that a model reads: ``names``, empty before training, of ``columns``."""
+    vectors(lists.select([]), names or columns_of(lists, columns))
+
+
 def _shortened(names: Sequence[str]) -> str:
     return ", ".join(names) if len(names) < 5 else f"{names[0]}, {names[1]}, … {names[-1]}"
 

@@ -19,7 +19,7 @@ from rerank.models.base import FRESH_SEED, drawn_from
 from rerank.models.contract import checked_contract, class_name, write_contract
 from rerank.models.load import find_normaliser
 from rerank.models.scorer import Scorer
-from rerank.models.vectors.inputs import FeatureInputs, as_lists, check_known, columns_of, vectors
+from rerank.models.vectors.inputs import FeatureInputs, as_lists, check_columns, check_known, columns_of, vectors
 from rerank.models.weights import check_safetensors
 from rerank.storage.arrow import Array
 
@@ -68,6 +68,9 @@ class FeatureNetwork(Scorer):
                     values = normaliser.apply(values, offsets)
         with drawn_from(seed):
             self.build(len(self.names))
+
+    def check(self, lists: Lists) -> None:
+        check_columns(lists, self.names, self.columns)
 
     def inputs(self, lists: Lists) -> FeatureInputs:
         return self.reads(lists, self.normalisers, self.names, next(self.parameters()).device)

@@ -62,6 +62,9 @@ class TreeTrainer:
     def run(self) -> dict[str, Any]:
         train, validation = self.splits.train, self.splits.validation
         self.model.prepare(train)
+        for lists in (validation, self.splits.test if self.config.test else None):
+            if lists is not None:
+                self.model.check(lists)
         again = (self.folder.path / "metrics.jsonl").exists()
         self.folder.open(self.splits)
         if again:
