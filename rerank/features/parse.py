@@ -185,7 +185,7 @@ class _Rows:
                 features={"first": first, "width": width},
                 order=None,
                 judgments="grades",
-                made={"file": path.name},
+                made={FEATURES: {"file": path.name}},
                 counts={
                     "queries": len(codes),
                     "documents": len(distinct.dictionary),

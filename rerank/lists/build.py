@@ -133,7 +133,7 @@ def build_lists(
                 order=pool.ordered_by,
                 judgments=None if qrels is None else "qrels.trec",
                 counts=counts,
-                made=dict(retriever or {}),
+                made={name: retriever or {} for name in pool.columns},
             )
     warn(collection.name, counts)
     return Lists.open(folder)

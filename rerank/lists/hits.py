@@ -188,7 +188,7 @@ class _Collected:
                 order=self.order,
                 judgments="qrels.trec" if (self.folder / "qrels.trec").exists() else None,
                 counts=self.counts,
-                made={"run": source.name},
+                made={column: {"run": source.name} for column in names},
             )
 
     def _ranked(self, ends: Array, documents: Array, scores: Array) -> Iterator[tuple[str, list[Scored]]]:

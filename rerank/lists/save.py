@@ -62,6 +62,6 @@ def save(
                 order=store.order,
                 judgments="grades" if store.judged_by_grades else None if qrels is None else "qrels.trec",
                 counts=counts | {"added_relevant": int(added.sum())},
-                made={"saved from": str(store)},
+                made={column: entry.made for column, entry in columns.items()},
                 **{key: store.manifest[key] for key in ("features", "depth") if key in store.manifest},
             )

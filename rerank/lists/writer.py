@@ -72,7 +72,7 @@ class StoreWriter:
         order: str | None,
         judgments: Judgments | None,
         counts: Mapping[str, int],
-        made: Mapping[str, Any],
+        made: Mapping[str, Mapping[str, Any]],
         **about: Any,
     ) -> None:
         self._candidates.write(self.folder / "candidates.arrow")
@@ -81,7 +81,7 @@ class StoreWriter:
         candidates = candidates_hash(tables["queries"], tables["documents"], tables["candidates"])
         (self.folder / "columns").mkdir()
         for name, file in self._columns.items():
-            write_column(file, self.folder / "columns" / f"{name}.arrow", self.names[name], candidates, made)
+            write_column(file, self.folder / "columns" / f"{name}.arrow", self.names[name], candidates, made[name])
         files = sorted(path.name for path in self.folder.iterdir() if path.is_file())
         manifest = {
             "version": VERSION,

@@ -13,6 +13,8 @@ TEXTS = {"scifact": "SciFact", "nfcorpus": "NFCorpus", "dl": "DL 2019", "cranfie
 TEXTS |= {"vaswani": "Vaswani", "demo": "the demo's questions"}
 FEATURES = {"MQ2008": "MQ2008, fold 1", "OHSUMED": "OHSUMED, fold 1"}
 FIRST, FUSED = "first stage", "fused"
+FIRST_STAGES = {"bm25": "BM25", "rm3": "RM3", "tasb": "TAS-B", "ada2": "ada-002", "splade": "SPLADE"}
+FIRST_STAGES |= {"repllama": "RepLLaMA"}
 RUNGS = {FIRST: FIRST, "other evidence": "cosines", FUSED: FUSED, "from documents alone": "documents alone"}
 RUNGS |= {rung: rung for rung in ("fine-tuned", "averaged", "mixed")}
 TRAINED = ("from documents alone", "fine-tuned", "averaged", "mixed")
@@ -86,3 +88,17 @@ def ladders_seen() -> str:
     parts = {"300 claims": values, "196 with a seen abstract": values[seen == 1], "104 others": values[seen == 0]}
     body = [[RUNGS[rung], *(plain(float(part[rung].mean())) for part in parts.values())] for rung in values]
     return rows(["", *parts], body)
+
+
+def ladders_by_first_stage() -> str:
+    """DL 2020's queries by what found their candidates: three folds, and the ranker that each fold's ladder kept."""
+    body, gaps = [], {"ranker": [], FUSED: []}
+    for name, shown in FIRST_STAGES.items():
+        values, _ = ladders()[f"dl20-{name}"]
+        means = [plain(float(values[rung].mean())) for rung in (FIRST, "other evidence", FUSED, "ranker")]
+        for rung, found in gaps.items():
+            found.append(against(f"dl20-{name}", rung, FIRST))
+        body.append([shown, *means, *(str(found[-1]) for found in gaps.values())])
+    body.append(["pooled", *[""] * 4, *(str(pooled(found)) for found in gaps.values())])
+    head = ["first stage", "itself", "best other", FUSED, "ranker", "ranker − first stage", "fused − first stage"]
+    return rows(head, body)

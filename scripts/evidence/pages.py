@@ -11,7 +11,13 @@ from scripts.evidence.documents import documents_against_fresh, documents_means,
 from scripts.evidence.effects import effects_table, readme_table
 from scripts.evidence.fusion import fusion_by_collection, hybrid_nfcorpus, started_by_collection
 from scripts.evidence.kept import ROOT, STUDIES
-from scripts.evidence.ladders import ladders_by_collection, ladders_of_features, ladders_seen, ladders_trained
+from scripts.evidence.ladders import (
+    ladders_by_collection,
+    ladders_by_first_stage,
+    ladders_of_features,
+    ladders_seen,
+    ladders_trained,
+)
 from scripts.evidence.losses import (
     SIX,
     counts_table,
@@ -57,6 +63,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "ladders-trained": ladders_trained,
     "ladders-features": ladders_of_features,
     "ladders-seen": ladders_seen,
+    "ladders-first": ladders_by_first_stage,
     "mixing": mixing_by_collection,
     "mixing-counts": counts_table,
     "seen": seen_and_unseen,

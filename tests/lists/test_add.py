@@ -229,3 +229,19 @@ def test_folders_that_take_no_column(tmp_path: Path) -> None:
     finally:
         columns.chmod(0o755)
     assert Lists.open(tmp_path / "lists").store.column_names == ["bm25"]
+
+
+def test_saved_lists_know_what_their_columns_were_made_of(tmp_path: Path) -> None:
+    """On a part of the lists the same command does nothing, and another file is refused."""
+    lists = make_lists(tmp_path)
+    frame = frame_of(lists)
+    write_trec(frame, tmp_path / "x.trec")
+    write_trec(frame.assign(score=1.0), tmp_path / "other.trec")
+    add_runs(tmp_path / "lists", {"teacher": tmp_path / "x.trec"})
+    Lists.open(tmp_path / "lists").select([0, 1]).save(tmp_path / "some")
+    column = tmp_path / "some" / "columns" / "teacher.arrow"
+    before = column.stat().st_mtime_ns
+    add_runs(tmp_path / "some", {"teacher": tmp_path / "x.trec"})
+    assert column.stat().st_mtime_ns == before
+    with pytest.raises(UserError, match="made from something else"):
+        add_runs(tmp_path / "some", {"teacher": tmp_path / "other.trec"})
