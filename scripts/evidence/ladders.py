@@ -92,13 +92,16 @@ def ladders_seen() -> str:
 
 def ladders_by_first_stage() -> str:
     """DL 2020's queries by what found their candidates: three folds, and the ranker that each fold's ladder kept."""
-    body, gaps = [], {"ranker": [], FUSED: []}
+    body: list[list[str]] = []
+    gaps: dict[str, list[pd.Series]] = {"ranker": [], FUSED: []}
     for name, shown in FIRST_STAGES.items():
         values, _ = ladders()[f"dl20-{name}"]
         means = [plain(float(values[rung].mean())) for rung in (FIRST, "other evidence", FUSED, "ranker")]
         for rung, found in gaps.items():
-            found.append(against(f"dl20-{name}", rung, FIRST))
-        body.append([shown, *means, *(str(found[-1]) for found in gaps.values())])
-    body.append(["pooled", *[""] * 4, *(str(pooled(found)) for found in gaps.values())])
+            found.append(values[rung] - values[FIRST])
+        cells = [str(of_queries(found[-1])) if found[-1].any() else "" for found in gaps.values()]
+        body.append([shown, *means, *cells])
+    means = [str(of_queries(sum(found) / len(found))) for found in gaps.values()]
+    body.append(["mean of the six, over queries", *[""] * 4, *means])
     head = ["first stage", "itself", "best other", FUSED, "ranker", "ranker − first stage", "fused − first stage"]
     return rows(head, body)
