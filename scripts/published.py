@@ -1,6 +1,6 @@
 """Which published ranking of losses replicates? Published differences next to ours: the table of docs/papers.md.
 
-``python -m scripts.try.published`` prints it from the published rows of the configurations and the values per query in
+``python -m scripts.published`` prints it from the published rows of the configurations and the values per query in
 configs/letor/kept, and trains nothing; published.yaml beside it has the pairs. Intervals are of 95 %, over
 queries and trainings: with one seed the folds are the units.
 """
@@ -19,7 +19,7 @@ from rerank.evaluation.significance import correct
 from rerank.settings.configs import read_config
 from scripts.evidence.kept import kept
 
-LETOR = Path(__file__).parents[2] / "configs" / "letor"
+LETOR = Path(__file__).parents[1] / "configs" / "letor"
 MEASURE = "nDCG(dcg='exp-log2')@5"
 LEVEL = 0.05
 
