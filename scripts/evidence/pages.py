@@ -15,6 +15,7 @@ from scripts.evidence.ladders import (
     ladders_by_collection,
     ladders_by_first_stage,
     ladders_of_features,
+    ladders_of_splade,
     ladders_seen,
     ladders_trained,
 )
@@ -64,6 +65,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "ladders-features": ladders_of_features,
     "ladders-seen": ladders_seen,
     "ladders-first": ladders_by_first_stage,
+    "ladders-splade": ladders_of_splade,
     "mixing": mixing_by_collection,
     "mixing-counts": counts_table,
     "seen": seen_and_unseen,
