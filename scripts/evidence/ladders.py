@@ -112,6 +112,7 @@ def ladders_of_splade() -> str:
     values, _ = ladders()["dl20-splade-trained"]
     body = []
     for rung in values:
-        gaps = ["" if rung == other else str(against("dl20-splade-trained", rung, other)) for other in (FIRST, FUSED)]
+        apart = [values[rung] - values[other] for other in (FIRST, FUSED)]
+        gaps = [str(of_queries(gap)) if gap.any() else "" for gap in apart]
         body.append([RUNGS.get(rung, rung), plain(float(values[rung].mean())), *gaps])
     return rows(["", "nDCG@10", "− first stage", "− fused"], body)

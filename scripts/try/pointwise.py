@@ -48,11 +48,10 @@ def main() -> None:
     if cosine not in Lists.open(lists / "test").store.column_names:
         add_cosines(lists / "test", ENCODER)
     split = Split(args.folder, "test", "nDCG@10")
+    if not (lists / "train").is_dir():
+        whole(train).save(lists / "train")
     for seed in args.seeds:
-        some = lists / f"train-all-{seed}"
-        if not some.is_dir():
-            whole(train.select(np.sort(np.random.default_rng(seed).permutation(len(train))))).save(some)
-        config = training(ENCODER, "embedding", some, seed, PASSES[None], "nDCG@10")
+        config = training(ENCODER, "embedding", lists / "train", seed, PASSES[None], "nDCG@10")
         for name in args.losses:
             chosen = replace(config, loss=getattr(losses, name)())
             model = str(fit(chosen, args.folder / f"{name}-{seed}").folder / "best")
