@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from rerank.evaluation.significance import Correction, Test
 from rerank.settings.ranges import check_arguments, check_unused
 from rerank.tasks.arguments import Judgments, Runs, Trained
 
@@ -19,8 +18,8 @@ def evaluate(
     runs: Runs,
     measures: str = "nDCG@10 AP RR P@10",
     baseline: str | None = None,
-    tests: list[Test] | None = None,
-    correction: Correction = "holm",
+    tests: list[Literal["t-test", "wilcoxon", "randomisation"]] | None = None,
+    correction: Literal["none", "bonferroni", "holm"] = "holm",
     empty: Literal["0", "1", "drop"] = "0",
     trained_on: Trained = None,
 ) -> Table:
