@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Set
 from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
@@ -63,18 +64,6 @@ class ById(Protocol):
         """Those of these documents that there are, in the order in which ``documents`` has them."""
 
 
-def some_of(documents: Iterator[Document], stream: Callable[[], Iterator[Document]]) -> Iterator[Document]:
-    """Pass on documents that were looked up; what is wrong with them is said as ``documents`` says it.
-
-    Fields that none of them has may be those of other documents, which only streaming can tell.
-    """
-    try:
-        yield from documents
-    except UserError:
-        for _ in stream():
-            pass
-
-
 def checked_id(value: object, where: str) -> str:
     """An id as a string; refused when missing, empty or holding white space, which run files cannot express."""
     text = str(value) if isinstance(value, str | int | np.integer) and not isinstance(value, bool) else ""
@@ -83,7 +72,7 @@ def checked_id(value: object, where: str) -> str:
         raise UserError(f"{where}: no id{there}; expected a string or a whole number")
     if len(text.split()) != 1 or text != text.strip():
         raise UserError(f"{where}: the id {text!r} holds white space, which run files cannot express; take it out")
-    if not text.isascii() and any("\ud800" <= sign <= "\udfff" for sign in text):
+    if encodable(text) != text:
         raise UserError(f"{where}: the id {text!r} holds half of a character (a lone surrogate), which is no text")
     return text
 
@@ -111,13 +100,7 @@ def joined(values: Iterable[object]) -> str:
 
 def encodable(text: str) -> str:
     """A text without halves of surrogate pairs, which JSON's escapes can spell and UTF-8 cannot."""
-    if text.isascii():
-        return text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "surrogatepass").decode(errors="replace")
-    return text
+    return text if text.isascii() else text.encode("utf-8", "surrogatepass").decode(errors="replace")
 
 
 def unique(records: Callable[[], Iterator[tuple[str, Document]]]) -> Iterator[Document]:
@@ -128,15 +111,11 @@ def unique(records: Callable[[], Iterator[tuple[str, Document]]]) -> Iterator[Do
 
     It holds 8 bytes a document: hashes of the ids, sorted at the end.
     """
-    hashes = np.empty(1024, dtype=np.int64)
-    count = 0
+    seen = array("q")
     for _, document in records():
-        if count == len(hashes):
-            hashes = np.resize(hashes, 2 * count)
-        hashes[count] = hash(document.id)
-        count += 1
+        seen.append(hash(document.id))
         yield document
-    hashes = np.sort(hashes[:count])
+    hashes = np.sort(np.array(seen))
     twice = set(hashes[1:][hashes[1:] == hashes[:-1]].tolist())
     if not twice:
         return

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence, Set
 from pathlib import Path
 
-from rerank.collections.base import Document, Qrels, Query, some_of, unique
+from rerank.collections.base import Document, Qrels, Query, unique
 from rerank.collections.qrels import read_qrels_file
 from rerank.collections.queries import read_queries_file
 from rerank.collections.records import ChosenFields, is_json, json_documents, keep_json, keep_tab, tab_documents
@@ -76,15 +76,13 @@ class FilesFolder(Folder):
         return unique(lambda: read(self.path, self.fields))
 
     def cheaper_by_id(self, wanted: int) -> bool:
-        """Looking up reads the file, too, but parses little of it, and does not check the rest."""
-        count = self.document_count()
-        return count is not None and 2 * wanted < count
+        """Looking up reads the file, too, but parses little of it: it does not see which fields all documents have."""
+        return self.fields is None and 2 * wanted < (self.document_count() or 0)
 
     def documents_by_id(self, ids: Set[str]) -> Iterator[Document]:
-        """Those of these documents that there are, in the order of the file."""
         read, keep = (json_documents, keep_json(ids)) if is_json(self.path) else (tab_documents, keep_tab(ids))
         found = unique(lambda: read(self.path, self.fields, keep))
-        return some_of((document for document in found if document.id in ids), self.documents)
+        return (document for document in found if document.id in ids)
 
     def document_count(self) -> int | None:
         """How many lines the documents' file has; None if it is compressed, where counting costs as much as reading."""

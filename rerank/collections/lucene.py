@@ -9,11 +9,12 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from pathlib import Path
 from typing import Any
 
-from rerank.collections.base import Document, Qrels, Query, some_of
+from rerank.collections.base import Document, Qrels, Query
 from rerank.collections.jvm import java_class, start_jvm
 from rerank.collections.records import ChosenFields, json_text
 from rerank.collections.tagged import tag_names, tagged_text
 from rerank.errors import UserError, nearest, one_line
+from rerank.storage.batched import batched
 from rerank.storage.files import digest
 from rerank.storage.hashes import read_sealed, sha256_of_files
 
@@ -101,18 +102,16 @@ class LuceneCollection:
             yield from self._numbered(searcher, range(searcher.get_total_num_docs()))
 
     def cheaper_by_id(self, wanted: int) -> bool:
-        """Reading a document costs the same either way, and finding it as much again."""
-        return 2 * wanted < self.document_count()
+        """Reading a document costs the same either way, and finding it as much again; fields are checked over all."""
+        return self.fields is None and 2 * wanted < self.document_count()
 
     def documents_by_id(self, ids: Set[str]) -> Iterator[Document]:
-        """Those of these documents that there are, in the order of the index."""
-        return some_of(self._found(sorted(ids)), self.documents)
-
-    def _found(self, ids: Sequence[str]) -> Iterator[Document]:
         with open_index(self.index) as searcher:
             inner = java_class("org.apache.lucene.search.IndexSearcher")(searcher.reader)
-            starts = range(0, len(ids), LOOKUPS)
-            numbers = (hit.doc for start in starts for hit in find_ids(inner, ids[start : start + LOOKUPS]))
+            numbers: list[int] = []
+            for some in batched(sorted(ids), LOOKUPS):
+                query = id_query(some)
+                numbers += [hit.doc for hit in inner.search(query, max(1, inner.count(query))).scoreDocs]
             yield from self._numbered(searcher, sorted(numbers))
 
     def _numbered(self, searcher: Any, numbers: Iterable[int]) -> Iterator[Document]:
@@ -150,12 +149,6 @@ def id_query(ids: Iterable[str]) -> Any:
     for id in ids:
         chosen.add(query(term("id", id)), either.SHOULD)
     return chosen.build()
-
-
-def find_ids(searcher: Any, ids: Sequence[str]) -> Any:
-    """The hits (``doc`` is the number of the document) of Lucene's ``IndexSearcher`` for some ids."""
-    query = id_query(ids)
-    return searcher.search(query, max(1, searcher.count(query))).scoreDocs
 
 
 def stored_text(contents: str | None, raw: str | None, chosen: ChosenFields, where: str) -> str:

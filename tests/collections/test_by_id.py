@@ -16,12 +16,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rerank.collections import Collection, open_collection
+from rerank.collections import open_collection
 from rerank.collections.base import ById
-from rerank.collections.jvm import java_class
 from rerank.collections.records import keep_json
 from rerank.commands.cli import main
 from rerank.errors import UserError
+from tests.retrieval.compared import foreign_index
 
 TEXTS = {
     "d10": "red apple",
@@ -60,12 +60,7 @@ def json_lines(folder: Path) -> str:
 
 
 def lucene(folder: Path) -> str:
-    arguments = ["-index", str(folder), "-input", "", "-collection", "JsonCollection", "-storeContents"]
-    indexer = java_class("io.anserini.index.SimpleIndexer")(arguments)
-    lines = [json.dumps({"id": id, "contents": text or "blank"}) for id, text in TEXTS.items()]
-    assert indexer.addRawDocuments(lines) == len(lines)
-    indexer.close()
-    return f"lucene:{folder}"
+    return f"lucene:{foreign_index(folder, [(id, text or 'blank') for id, text in TEXTS.items()])}"
 
 
 WAYS = [tab, zipped, json_lines, lucene]
@@ -96,35 +91,27 @@ def test_no_line_that_is_wanted_is_passed_over(record: dict[str, str], data: st.
         assert keep_json({record[keys[0]]})(line)
 
 
-def test_it_is_cheaper_for_few_of_many(tmp_path: Path) -> None:
-    for make in (tab, lucene):
-        (tmp_path / make.__name__).mkdir()
-        collection = open_collection(make(tmp_path / make.__name__))
-        assert isinstance(collection, ById)
-        assert [collection.cheaper_by_id(wanted) for wanted in (1, 3, 5, 7)] == [True, True, False, False]
+@pytest.mark.parametrize("make", [tab, lucene])
+def test_it_is_cheaper_for_few_of_many(tmp_path: Path, make: Callable[[Path], str]) -> None:
+    collection, of_fields = (open_collection(make(tmp_path), fields) for fields in (None, ["text"]))
+    assert isinstance(collection, ById) and isinstance(of_fields, ById)
+    assert [collection.cheaper_by_id(wanted) for wanted in (1, 3, 5, 7)] == [True, True, False, False]
+    assert not of_fields.cheaper_by_id(1), "a field that no document has shows where all are read"
 
 
-def test_chosen_fields_and_errors_are_as_in_the_stream(tmp_path: Path) -> None:
-    lines = [{"_id": "1", "text": "a"}, {"_id": "2", "text": "b", "rare": "c"}, {"_id": "3", "rare": "d"}]
-    path = tmp_path / "docs.jsonl"
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-
-    def looked_up(fields: list[str] | None = None) -> list[str]:
-        collection: Collection = open_collection(f"files:{tmp_path}", fields)
-        assert isinstance(collection, ById)
-        return [document.text for document in collection.documents_by_id({"1", "3"})]
-
-    assert looked_up(["rare"]) == ["", "d"]
-    path.write_text(json.dumps(lines[0]) + "\n" + json.dumps(lines[1]) + "\n")
-    assert looked_up(["rare"]) == [""], "another document has that field"
-    with pytest.raises(UserError, match=r"no document has a field 'rar' \(did you mean 'rare'"):
-        looked_up(["rar"])
-    path.write_text("".join(json.dumps(lines[0]) + "\n" for _ in range(2)))
-    with pytest.raises(UserError, match=r"docs\.jsonl:2: document id '1' again"):
-        looked_up()
-    path.write_text('{"_id": "0", "text": "a"}\n{"_id": "1", "text"}\n')
-    with pytest.raises(UserError, match=r"docs\.jsonl:2: not JSON"):
-        looked_up()
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ('{"_id": "1", "text": "a"}\n' * 2, "2: document id '1' again"),
+        ('{"_id": "0", "text": "a"}\n{"_id": "1", "text"}\n', "2: not JSON"),
+    ],
+)
+def test_errors_are_as_in_the_stream(tmp_path: Path, lines: str, said: str) -> None:
+    (tmp_path / "docs.jsonl").write_text(lines)
+    collection = open_collection(f"files:{tmp_path}")
+    assert isinstance(collection, ById)
+    with pytest.raises(UserError, match=said):
+        list(collection.documents_by_id({"1", "3"}))
 
 
 CRANFIELD = """
@@ -165,11 +152,7 @@ def test_files_warn_once_of_bytes_that_are_not_utf8(tmp_path: Path, caplog: pyte
 
 def test_an_index_with_an_id_twice_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Searched, and read for the texts of a run."""
-    arguments = ["-index", str(tmp_path / "index"), "-input", "", "-collection", "JsonCollection", "-storeContents"]
-    indexer = java_class("io.anserini.index.SimpleIndexer")(arguments)
-    lines = [json.dumps({"id": id, "contents": f"a wing {i}"}) for i, id in enumerate(["d1", "d2", "d1"])]
-    assert indexer.addRawDocuments(lines) == 3
-    indexer.close()
+    foreign_index(tmp_path / "index", [(id, f"a wing {i}") for i, id in enumerate(["d1", "d2", "d1"])])
     (tmp_path / "queries.tsv").write_text("q1\twing\n")
     (tmp_path / "run.trec").write_text("q1 Q0 d1 1 2.0 x\n")
     words = ["retrieve", "--collection", f"lucene:{tmp_path / 'index'}", f"--queries={tmp_path / 'queries.tsv'}"]

@@ -1,16 +1,28 @@
-"""Scores of documents that are known by their ids, beside those of a search."""
+"""Indexes that others made; scores of documents that are known by their ids, beside those of a search."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 
 from rerank.collections import Query
+from rerank.collections.jvm import java_class
 from rerank.retrieval import BM25
 from rerank.retrieval.known import score_known
+
+
+def foreign_index(folder: Path, documents: Iterable[tuple[str, str]], option: str = "-storeContents") -> Path:
+    """An index as Anserini's users make them, without our manifest."""
+    arguments = ["-index", str(folder), "-input", "", "-collection", "JsonCollection", option]
+    indexer = java_class("io.anserini.index.SimpleIndexer")(arguments)
+    lines = [json.dumps({"id": id, "contents": text}) for id, text in documents]
+    assert indexer.addRawDocuments(lines) == len(lines)
+    indexer.close()
+    return folder
 
 
 def lowered(scores: Sequence[float]) -> list[float]:

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from rerank.collections import Collection, Document, Query, open_collection
-from rerank.collections.jvm import java_class
 from rerank.errors import UserError
 from rerank.retrieval import BM25, build_index, prebuilt_index
+from tests.retrieval.compared import foreign_index
 
 TOKENS = {
     "d10": "red apple red",
@@ -218,15 +218,8 @@ except UserError as error:
 @pytest.fixture
 def stored(tmp_path: Path) -> dict[str, Path]:
     """Indexes as Anserini users make them, with stored text of several kinds."""
-    raw = ['{"id": "1", "contents": "plain <b>text</b>"}', '{"id": "2", "title": "Two", "text": "second"}']
-    folders = {}
-    for option in ("-storeRaw", "-storeContents", "-storePositions"):
-        folders[option] = tmp_path / option
-        arguments = ["-index", str(folders[option]), "-input", "", "-collection", "JsonCollection", option]
-        indexer = java_class("io.anserini.index.SimpleIndexer")(arguments)
-        assert indexer.addRawDocuments(raw[:1]) == 1
-        indexer.close()
-    return folders
+    options = ("-storeRaw", "-storeContents", "-storePositions")
+    return {option: foreign_index(tmp_path / option, [("1", "plain <b>text</b>")], option) for option in options}
 
 
 def test_a_lucene_index_is_a_collection_and_its_own_index(stored: dict[str, Path]) -> None:

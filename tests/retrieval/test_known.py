@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import subprocess
@@ -14,14 +13,13 @@ import numpy as np
 import pytest
 
 from rerank.collections import Collection, Query, open_collection
-from rerank.collections.jvm import java_class
 from rerank.commands.cli import main
 from rerank.lists import Lists
 from rerank.models.added import warn_of_added
 from rerank.retrieval import BM25, Scored, build_index
 from rerank.retrieval.known import score_known
 from tests.builders import train, write_collection
-from tests.retrieval.compared import compare
+from tests.retrieval.compared import compare, foreign_index
 
 SETTINGS = [BM25(), BM25(k1=2.0, b=0.9), BM25(k1=0.0, b=0.0)]
 
@@ -76,16 +74,6 @@ def test_documents_that_share_no_term(fruit: Collection) -> None:
         assert score(query, ids) == pytest.approx([0.0, found[0].score, math.nan, math.nan], nan_ok=True)
 
 
-def foreign_index(collection: Collection, folder: Path) -> Path:
-    """An index that somebody else made, with texts and without our manifest."""
-    arguments = ["-index", str(folder), "-input", "", "-collection", "JsonCollection", "-storeContents"]
-    indexer = java_class("io.anserini.index.SimpleIndexer")(arguments)
-    lines = [json.dumps({"id": id, "contents": text}) for id, text in collection.documents()]
-    assert indexer.addRawDocuments(lines) == len(lines)
-    indexer.close()
-    return folder
-
-
 def bm25_of(lists: Lists) -> dict[str, list[Scored]]:
     lists = lists.with_added()
     ids = lists.store.documents.column("doc_id").take(lists.documents).to_pylist()
@@ -102,7 +90,7 @@ def test_added_documents_have_the_scores_of_a_deeper_search(tmp_path: Path, home
     if way == "built":
         where, words = build_index(collection), ["--collection", name]
     else:
-        where = foreign_index(collection, tmp_path / "index")
+        where = foreign_index(tmp_path / "index", collection.documents())
         words = ["--collection", name, "--index", str(where)]
     if way == "lucene:":
         words = ["--collection", f"lucene:{where}", "--queries", name, "--qrels", name]
