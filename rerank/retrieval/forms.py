@@ -12,10 +12,9 @@ import pyarrow as pa
 from rerank.collections.base import checked_id, checked_ids
 from rerank.collections.fields import named_columns, some_names
 from rerank.errors import UserError
-from rerank.retrieval.pairs import FIELDS
+from rerank.retrieval.pairs import FIELDS, floats, no_gaps
 from rerank.retrieval.runs import read_run
 from rerank.retrieval.table import RunTable, TwiceError, as_table
-from rerank.storage.arrow import FLOAT32, Array
 
 Rows = tuple[list[Any], list[Any], list[Any], list[Any] | None]
 """Query ids, document ids, scores and, where they are told, ranks."""
@@ -103,7 +102,11 @@ def _table(
     queries, documents = (
         checked_ids(ids, lambda row: f"{name}: pair {row + 1}") for ids in (given_queries, given_documents)
     )
-    values = _finite(scores, "score", queries, documents, name)
+
+    def where(row: int) -> str:
+        return f"{name}: query {queries[row]!r}, document {documents[row]!r}"
+
+    values = no_gaps(floats(scores, where, "score"), where)
     codes: dict[str, int] = {}
     numbers = np.array([codes.setdefault(query, len(codes)) for query in queries], np.int32)
     ids = np.array(documents, dtype=object)
@@ -111,7 +114,7 @@ def _table(
         order = np.empty(len(ids), np.int64)
         order[np.argsort(ids, kind="stable")] = -np.arange(len(ids))
     else:
-        order = _finite(ranks, "rank", queries, documents, name)
+        order = no_gaps(floats(ranks, where, "rank"), where)
     for query in empty:
         codes.setdefault(query, len(codes))
     column = pa.chunked_array([pa.array(documents, pa.large_string())])
@@ -119,19 +122,3 @@ def _table(
         return as_table(list(codes), numbers, column, order, values)
     except TwiceError as twice:
         raise UserError(f"{name}: query {twice.query!r} has document {twice.document!r} twice; keep one") from twice
-
-
-def _finite(given: list[Any], what: str, queries: list[str], documents: list[str], name: str) -> Array:
-    """Numbers, ``[n]`` float64, of which float32 holds every one."""
-    values = np.empty(len(given))
-    for i, value in enumerate(given):
-        try:
-            values[i] = np.nan if isinstance(value, str) and "_" in value else float(value)
-        except (TypeError, ValueError, OverflowError):
-            values[i] = np.nan
-        if not abs(values[i]) <= FLOAT32:
-            raise UserError(
-                f"{name}: query {queries[i]!r}, document {documents[i]!r}: {what} {value!r}; "
-                "expected a finite number of float32"
-            )
-    return values

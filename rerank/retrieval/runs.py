@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from rerank.errors import UserError
 from rerank.progress import tqdm
-from rerank.retrieval.pairs import PairFile
+from rerank.retrieval.pairs import PairFile, no_gaps
 from rerank.retrieval.table import RunTable, Scored, TwiceError, as_float32, as_table
 from rerank.storage.arrow import Array
 from rerank.storage.files import COMPRESSED, atomic_write
@@ -59,14 +59,11 @@ def _read(path: str | Path) -> RunTable:
     queries, ranks, scores = ([np.zeros(0, kind)] for kind in (np.int32, np.int64, np.float64))
     documents: list[pa.Array] = []
     for pairs in PairFile(path, run=True).batches():
-        values = pairs.values[:, 0]
-        if (missing := np.isnan(values)).any():
-            raise UserError(f"{pairs.where(int(missing.argmax()))}: no score; expected a finite number")
         codes = [numbers.setdefault(id, len(numbers)) for id in pairs.queries.dictionary.to_pylist()]
         queries.append(np.array(codes, np.int32)[pairs.queries.indices.to_numpy()])
         documents.append(pairs.documents)
         ranks.append(pairs.ranks)
-        scores.append(values)
+        scores.append(no_gaps(pairs.values[:, 0], pairs.where))
     return as_table(
         list(numbers), _joined(queries), pa.chunked_array(documents, pa.large_string()), _joined(ranks), _joined(scores)
     )

@@ -1,20 +1,17 @@
-"""TREC's and MS MARCO's run files as columns, a block of lines at a time: as fast as Arrow reads CSV.
-
-Almost all files are regular: words with spaces or tabs between, numbers that are numbers.
-"""
+"""TREC's and MS MARCO's run files as columns, a block of lines at a time, while all is regular, as it mostly is."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 from pyarrow import csv
 
-from rerank.storage.arrow import Array
+from rerank.storage.arrow import FLOAT32, Array
 from rerank.storage.files import read_blocks
 
 ODD = re.compile(r"[^\S \t\n\r]")
@@ -23,16 +20,11 @@ TYPES = {"query": pa.dictionary(pa.int32(), pa.string()), "document": pa.large_s
 LAYOUTS = {6: ("query", "q0", "document", "rank", "score", "tag"), 3: ("query", "document", "rank")}
 
 
-class Regular(NamedTuple):
-    """Some rows: ids of queries (dictionary-encoded or not) and documents, ranks ``[n]``, numbers ``[n, C]``."""
-
-    queries: pa.Array
-    documents: pa.Array
-    ranks: Array
-    values: Array
+Rows: TypeAlias = tuple[pa.DictionaryArray, pa.Array, Array, Array]
+"""Some rows: ids of queries and documents, ranks ``[n]``, scores ``[n, 1]``."""
 
 
-def regular_blocks(path: Path) -> Iterator[Regular | None]:
+def regular_blocks(path: Path) -> Iterator[Rows | None]:
     """The blocks of a file of six columns (TREC) or three (MS MARCO); None, the last, for one that is odd."""
     layout = None
     for text in read_blocks(path):
@@ -65,7 +57,7 @@ def _tidy(text: bytes) -> bytes | None:
     return text
 
 
-def _read(text: bytes, layout: tuple[str, ...]) -> Regular | None:
+def _read(text: bytes, layout: tuple[str, ...]) -> Rows | None:
     """The lines of a block; None where one is not as it should be."""
     hexadecimal = rb"(?m)^(\S+ ){%d}[+-]?0[xX]" % layout.index("rank")  # a number to Arrow, and to nobody else
     if (b"0x" in text or b"0X" in text) and re.search(hexadecimal, text):
@@ -89,4 +81,4 @@ def _read(text: bytes, layout: tuple[str, ...]) -> Regular | None:
     if len(layout) == 3 and not (ranks > 0).all():
         return None
     scores = 1 / ranks if len(layout) == 3 else table.column("score").to_numpy()
-    return Regular(queries, documents, ranks, scores[:, None])
+    return (queries, documents, ranks, scores[:, None]) if (np.abs(scores) <= FLOAT32).all() else None

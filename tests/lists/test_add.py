@@ -163,7 +163,7 @@ def files(lists: Lists, folder: Path) -> dict[str, tuple[str, str]]:
         "one query in twelve": (write("m.trec", rows[0]), "1 of 12 queries only"),
         "no header": (write("n.csv", "q0,d1,2.5\nq1,d1,2\n"), r"n\.csv:1: no query id"),
         "a cell too many": (write("o.csv", "qid,docno,score\nq0,d1,1,2\n"), r"o\.csv:2: 4 columns; expected 3"),
-        "a name twice": (write("p.csv", "qid,qid,docno,score\n"), r"p\.csv:1: has 'qid' twice"),
+        "a name twice": (write("p.csv", "qid,qid,docno,score\n"), r"p\.csv:1: has two columns 'qid'"),
         "no score": (write("q.csv", "qid,docno,text\nq0,d1,x\n"), r"q\.csv:1: no score"),
         "not JSON": (write("r.jsonl", '{"qid": "q0"'), r"r\.jsonl:1: not JSON"),
         "a field less": (

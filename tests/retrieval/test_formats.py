@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rerank.errors import UserError
@@ -61,48 +61,24 @@ def test_bad_lines_are_named(tmp_path: Path, record: object, said: str) -> None:
     assert said in str(error.value)
 
 
-VALUES = st.one_of(
-    st.sampled_from(["1", "a", "é", "", " ", "a b", "a\u00a0", "\ud800"]), st.integers(-3, 3), st.floats(), st.none()
-)
-RECORDS = st.lists(
-    st.fixed_dictionaries(
-        {"qid": st.sampled_from(["1", "2"]), "docno": st.sampled_from(list("abcdefgh")), "score": st.floats(-9, 9)},
-        optional={"text": VALUES, "query_id": st.sampled_from(["1", "2"]), "rank": VALUES},
-    ),
-    max_size=6,
-)
-
-
-@settings(max_examples=300, deadline=None)
-@given(
-    RECORDS, st.sampled_from(["qid", "docno", "score"]), VALUES, st.integers(0, 9), st.sampled_from(["\n", " ", "\n\n"])
-)
-def test_json_lines_in_columns_are_what_the_lines_say(
-    tmp_path_factory: pytest.TempPathFactory, given_records: list[dict], key: str, odd: object, at: int, end: str
-) -> None:
-    path = tmp_path_factory.getbasetemp() / "any.jsonl"
-    if at < len(given_records):
-        given_records[at][key] = odd
-    path.write_text("".join(json.dumps(record) + (end if i == at else "\n") for i, record in enumerate(given_records)))
-    try:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(pairs, "_json_blocks", lambda *_: ())
-            expected: object = dict(read_run(path))
-    except UserError:
-        with pytest.raises(UserError, match=r"any\.jsonl:\d+: "):
-            read_run(path)
-    else:
-        assert dict(read_run(path)) == expected
-
-
-def test_regular_records_are_read_in_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parquet_is_read_in_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pairs, "batched", None)
-    (tmp_path / "run.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records()))
     pq.write_table(pa.Table.from_pylist(records("qid", "docno")), tmp_path / "run.parquet", row_group_size=3)
     numbered = {"qid": [7, 7], "docid": [1, 2], "score": pa.array([2, 1], pa.int32())}
     pq.write_table(pa.table(numbered), tmp_path / "numbered.parquet")
-    assert read_run(tmp_path / "run.jsonl") == read_run(tmp_path / "run.parquet") == RUN
+    assert read_run(tmp_path / "run.parquet") == RUN
     assert read_run(tmp_path / "numbered.parquet") == {"7": [Scored("1", 2.0), Scored("2", 1.0)]}
+
+
+@given(st.lists(st.text(max_size=3).filter(lambda id: id.isprintable() or id.isspace() or not id), min_size=1))
+def test_ids_in_parquet_are_single_words(tmp_path_factory: pytest.TempPathFactory, ids: list[str]) -> None:
+    path = tmp_path_factory.getbasetemp() / "any.parquet"
+    pq.write_table(pa.table({"qid": ids, "docno": [str(i) for i in range(len(ids))], "score": [1.0] * len(ids)}), path)
+    if all(id.split() == [id] for id in ids):
+        assert set(read_run(path)) == set(ids)
+    else:
+        with pytest.raises(UserError, match=r"any\.parquet: row \d+: "):
+            read_run(path)
 
 
 def test_the_first_line_says_what_the_fields_are(tmp_path: Path) -> None:
