@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from rerank.collections.jvm import java_class
@@ -10,27 +11,7 @@ from rerank.errors import UserError, nearest
 ENGLISH = "DefaultEnglishAnalyzer(porter)"
 """Anserini's own, which all its published numbers have: Porter stemming, Lucene's stop words."""
 
-_LUCENE = "org.apache.lucene.analysis."
-ANALYZERS = {
-    "en": ENGLISH,
-    **{
-        language: f"{_LUCENE}{language}.{name}Analyzer"
-        for language, name in (
-            *(("ar", "Arabic"), ("bg", "Bulgarian"), ("bn", "Bengali"), ("ca", "Catalan"), ("ckb", "Sorani")),
-            *(("da", "Danish"), ("de", "German"), ("el", "Greek"), ("es", "Spanish"), ("et", "Estonian")),
-            *(("eu", "Basque"), ("fa", "Persian"), ("fi", "Finnish"), ("fr", "French"), ("ga", "Irish")),
-            *(("gl", "Galician"), ("hi", "Hindi"), ("hu", "Hungarian"), ("hy", "Armenian"), ("id", "Indonesian")),
-            *(("it", "Italian"), ("ja", "Japanese"), ("lt", "Lithuanian"), ("lv", "Latvian"), ("ne", "Nepali")),
-            *(("nl", "Dutch"), ("no", "Norwegian"), ("pt", "Portuguese"), ("ro", "Romanian"), ("ru", "Russian")),
-            *(("sr", "Serbian"), ("sv", "Swedish"), ("ta", "Tamil"), ("te", "Telugu"), ("th", "Thai")),
-            *(("tr", "Turkish"), ("uk", "UkrainianMorfologik")),
-        )
-    },
-    "cs": f"{_LUCENE}cz.CzechAnalyzer",
-    "pl": f"{_LUCENE}morfologik.MorfologikAnalyzer",
-    "ko": f"{_LUCENE}cjk.CJKAnalyzer",
-    "zh": f"{_LUCENE}cjk.CJKAnalyzer",
-}
+ANALYZERS = dict(line.split() for line in Path(__file__).with_suffix(".tsv").read_text(encoding="utf-8").splitlines())
 """Analysers by the code of their language (ISO 639). Chinese and Korean are cut into pairs of characters."""
 
 
