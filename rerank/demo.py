@@ -188,7 +188,7 @@ def answer(question: str, output: Path, count: int = 5) -> str:
     best = fuse(runs, list(shares.values()))["question"][:count]
     lines = [f"by the ranker that the table favours: {known['ranker']}"]
     for rank, scored in enumerate(best, start=1):
-        first = summary(Document(scored.id, known["texts"][scored.id]))[0]
+        first = summary(Document(scored.id, known["texts"][scored.id]))
         lines.append(f"  {rank}. {scored.id:<36} {first[:90]}")
     return "\n".join(lines)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from rerank.collections.demo.collection import DemoCollection
-from rerank.collections.demo.summary import summary
+from rerank.collections.demo.collection import DemoCollection, summary
 
 __all__ = ["DemoCollection", "summary"]

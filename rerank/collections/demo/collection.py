@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from rerank.collections.queries import read_queries_file
 from rerank.storage.files import digest
 
 FOLDER = Path(__file__).parent
+SENTENCE_END = re.compile(r"(?<!\be\.g)(?<!\bi\.e)[.!?](?=\s+[^\sa-z]|\s*$)|\n\s*\n")
 
 
 class DemoCollection:
@@ -54,3 +56,12 @@ def _collected() -> tuple[Document, ...]:
         reason = done.stderr.decode(errors="replace").strip()
         raise RuntimeError(f"the standard library's docstrings could not be collected:\n{reason}")
     return tuple(Document(*record) for record in json.loads(done.stdout))
+
+
+def summary(document: Document) -> str:
+    """The first sentence of a docstring, on one line; a signature (``S.find(sub) -> int``) is none."""
+    docstring = document.text.partition("\n\n")[2]
+    name = re.escape(document.id.rpartition(".")[2])
+    sentences = re.sub(rf"\A(\S*\b{name} ?\([^\n]*\n\s*)*", "", docstring)
+    end = SENTENCE_END.search(sentences)
+    return " ".join(sentences[: end.end() if end else None].split())
