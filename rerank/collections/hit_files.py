@@ -8,9 +8,9 @@ from contextlib import closing
 from pathlib import Path
 
 from rerank.collections.hits import BATCH, RIGHT, HitsCollection, Record
-from rerank.collections.records import read_json_objects
+from rerank.collections.records import json_objects, read_json, read_json_objects
 from rerank.errors import NotFoundError, UserError
-from rerank.storage.files import COMPRESSED, digest, open_parquet, open_text, plain_name, read_lines
+from rerank.storage.files import COMPRESSED, digest, open_parquet, plain_name, read_lines
 from rerank.storage.hashes import sha256_of_files
 
 
@@ -37,7 +37,6 @@ class HitsFiles(HitsCollection):
             yield from _READERS[_kind(file)](file)
 
     def fingerprint(self) -> str:
-        """Digest of the files and of the options that decide what is read from them."""
         options = json.dumps([self.fields, self.renamed])
         return digest(
             "hits", options, sha256_of_files(self.path if self.path.is_dir() else self.path.parent, self.files)
@@ -63,20 +62,11 @@ def _json(path: Path) -> Iterator[tuple[str, Record]]:
     if one_a_line:
         yield from _json_lines(path)
         return
-    try:
-        with open_text(path) as file:
-            whole = json.load(file)
-    except UserError:
-        raise
-    except (ValueError, EOFError, OSError, RecursionError) as error:
-        raise UserError(f"{path}: not JSON ({error}); is it cut short?") from error
+    whole = read_json(path, RIGHT)
     if isinstance(whole, dict):
         yield str(path), whole
-        return
-    for position, record in enumerate(whole if isinstance(whole, list) else [whole], 1):
-        if not isinstance(record, dict):
-            raise UserError(f"{path}: entry {position}: not a JSON object; expected one like {RIGHT}")
-        yield f"{path}: entry {position}", record
+    else:
+        yield from json_objects(whole if isinstance(whole, list) else [whole], f"{path}: entry", RIGHT)
 
 
 def _parquet(path: Path) -> Iterator[tuple[str, Record]]:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 from rerank.collections.base import Document, Qrels, Query, checked_id, encodable
 from rerank.collections.fields import NAMES
 from rerank.collections.qrels import HIGHEST
-from rerank.collections.records import json_text
+from rerank.collections.records import json_objects, json_text
 from rerank.errors import UserError
 from rerank.storage.arrow import FLOAT32
 
@@ -69,8 +69,7 @@ class HitsCollection(ABC):
         """Rows or lists, and the place of each."""
 
     @abstractmethod
-    def fingerprint(self) -> str:
-        """A hex digest of all that is read."""
+    def fingerprint(self) -> str: ...
 
     def lists(self) -> Iterator[HitList]:
         """Stream the lists; memory holds one of them, and the queries' ids."""
@@ -119,13 +118,10 @@ class HitsCollection(ABC):
         """Records, the answers of a multi-search one by one."""
         for where, record in self.records():
             responses = record.get("responses")
-            if not isinstance(responses, list):
+            if isinstance(responses, list):
+                yield from json_objects(responses, f"{where}: response", RIGHT)
+            else:
                 yield where, record
-                continue
-            for number, response in enumerate(responses, 1):
-                if not isinstance(response, dict):
-                    raise UserError(f"{where}: response {number} is no JSON object; expected an answer with hits")
-                yield f"{where}: response {number}", response
 
     def _rename(self, record: Record) -> Record:
         if not self.renamed:
@@ -152,7 +148,7 @@ class HitsCollection(ABC):
                 f"{where}: no query id among the fields {_names(record)}; expected 'query_id' (--columns "
                 "query_id=FIELD names another; rerank.Lists.from_dataframe makes ids from the texts)"
             )
-        id = _id(record[key], where, key)
+        id = checked_id(record[key], f"{where}: {key}")
         if self.asked is not None:
             return self._known.get(id, Query(id, ""))
         if text is None:
@@ -167,8 +163,6 @@ class HitsCollection(ABC):
         self._known = {query.id: query for query in queries}
 
     def _hit(self, where: str, record: Record) -> Hit:
-        if not isinstance(record, dict):
-            raise UserError(f"{where}: a hit is {type(record).__name__}, no JSON object; expected {RIGHT}")
         if _key(record, NAMES["doc_id"]) is None and isinstance(record.get("doc"), dict):
             record = {**record["doc"], **record}
         if (key := _key(record, NAMES["doc_id"])) is None:
@@ -176,7 +170,7 @@ class HitsCollection(ABC):
                 f"{where}: no document id among the fields {_names(record)}; expected 'doc_id' (--columns "
                 "doc_id=FIELD names another)"
             )
-        id = _id(record[key], where, key)
+        id = checked_id(record[key], f"{where}: {key}")
         return Hit(where, id, self._text(where, id, record), self._scores(where, record), _grade(where, record))
 
     def _text(self, where: str, id: str, record: Record) -> str:
@@ -232,8 +226,7 @@ class HitsCollection(ABC):
                 found[query.id] = judged
         return found or None
 
-    def document_count(self) -> int | None:
-        """Not known before all lists are read."""
+    def document_count(self) -> None:
         return None
 
 
@@ -309,10 +302,7 @@ def _rows(where: str, listed: object) -> list[Record]:
         listed = [dict(zip(listed, values, strict=True)) for values in zip(*listed.values(), strict=True)]
     if not isinstance(listed, list):
         raise UserError(f"{where}: hits are {type(listed).__name__}; expected a list")
-    for hit in listed:
-        if not isinstance(hit, dict):
-            raise UserError(f"{where}: a hit is {type(hit).__name__}; expected an object with doc_id, text and score")
-    return listed
+    return [hit for _, hit in json_objects(listed, f"{where}: hit", '{"doc_id": "d1", "text": "…", "score": 9.5}')]
 
 
 def _key(record: Mapping[str, object], names: Sequence[str]) -> str | None:
@@ -324,12 +314,6 @@ def _key(record: Mapping[str, object], names: Sequence[str]) -> str | None:
 
 def _names(record: Mapping[str, object]) -> str:
     return ", ".join(str(key) for key in record if key not in NESTED)[:300] or "none"
-
-
-def _id(value: object, where: str, name: str) -> str:
-    if isinstance(value, bool) or not isinstance(value, str | int):
-        raise UserError(f"{where}: {name} {str(value)[:50]!r} is no id; expected a string or a whole number")
-    return checked_id(value, where)
 
 
 def _grade(where: str, record: Record) -> int | None:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rerank.collections.base import Query, checked_id, joined
 from rerank.collections.hits import NOT_COLUMNS, HitsCollection, Record, finite
+from rerank.collections.records import read_json
 from rerank.errors import NotFoundError, UserError
-from rerank.storage.files import can_be_decompressed, digest, open_text
+from rerank.storage.files import digest
 from rerank.storage.hashes import sha256_of
 
 RIGHT = '[{"query": "…", "hits": [{"qid": 7, "docid": "…", "content": "…", "rank": 1, "score": 9.5}]}]'
@@ -29,11 +29,7 @@ class RankedHit(NamedTuple):
 
 def read_lists(path: Path) -> Iterator[tuple[Query, list[RankedHit]]]:
     """Each query of such a file and its hits."""
-    with open_text(path) as file, can_be_decompressed(path):
-        try:
-            entries: Any = json.load(file)
-        except (ValueError, RecursionError) as error:
-            raise UserError(f"{path}: not JSON ({error}); expected {RIGHT}") from error
+    entries = read_json(path, RIGHT)
     if not isinstance(entries, list):
         raise UserError(f"{path}: is {type(entries).__name__}, no list; expected {RIGHT}")
     seen = set()

@@ -7,12 +7,12 @@ import json
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from rerank.collections.base import Document, checked_id, joined
 from rerank.collections.fields import NAMES
 from rerank.errors import UserError, nearest
-from rerank.storage.files import LONGEST_LINE, decoded, raw_lines, read_lines
+from rerank.storage.files import LONGEST_LINE, can_be_decompressed, decoded, open_text, raw_lines, read_lines
 
 ID_KEYS = tuple(dict.fromkeys(("_id", "id", *NAMES["doc_id"], *NAMES["query_id"])))
 TEXT_KEYS = NAMES["text"]
@@ -42,6 +42,23 @@ def read_json_objects(
         if not isinstance(record, dict):
             raise UserError(f"{path}:{number}: not a JSON object; expected a line like {right}")
         yield number, record
+
+
+def read_json(path: Path, right: str) -> Any:
+    """What a JSON file holds; ``right`` shows in errors what it should be like."""
+    with open_text(path) as file, can_be_decompressed(path):
+        try:
+            return json.load(file)
+        except (ValueError, RecursionError) as error:
+            raise UserError(f"{path}: not JSON ({error}); is it cut short? expected {right}") from error
+
+
+def json_objects(values: Iterable[object], what: str, right: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each object of a JSON list and its place, from ``what`` and its number."""
+    for number, value in enumerate(values, 1):
+        if not isinstance(value, dict):
+            raise UserError(f"{what} {number}: not a JSON object but {type(value).__name__}; expected one like {right}")
+        yield f"{what} {number}", value
 
 
 def read_json_lines(path: Path, keep: Keep | None = None) -> Iterator[tuple[str, str, dict[str, object]]]:

@@ -361,7 +361,7 @@ WRONG: dict[str, tuple[Callable[[Folder], Any], str]] = {
         r"queries: 'q': no text",
     ),
     # hits
-    "hits of a null id": (lambda f: f.hits("h.jsonl", HIT | {"doc_id": None}), r"h\.jsonl:1: doc_id 'None' is no id"),
+    "hits of a null id": (lambda f: f.hits("h.jsonl", HIT | {"doc_id": None}), r"h\.jsonl:1: doc_id: no id"),
     "hits of an empty id": (lambda f: f.hits("h.jsonl.zst", HIT | {"doc_id": ""}), r"h\.jsonl\.zst:1: no id"),
     "hits of a half label": (
         lambda f: f.hits("h.jsonl", HIT | {"label": 0.5}),
