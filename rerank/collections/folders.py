@@ -17,7 +17,6 @@ from rerank.storage.hashes import sha256_of, sha256_of_files
 
 QUERIES = r"(queries|topics)(\.[\w-]+)*"
 QRELS = r"qrels(\.[\w-]+)*"
-SPLIT = re.compile(rf"(.+)\.tsv({'|'.join(map(re.escape, COMPRESSED))})?")
 
 
 class Folder:
@@ -35,25 +34,29 @@ class Folder:
         if not self.folder.is_dir():
             raise NotFoundError(f"{self.folder}: no such folder")
 
-    def find(self, pattern: str, expected: str) -> Path:
+    def find(self, pattern: str, expected: str, folder: Path | None = None) -> Path:
         """The one file of such a name in the folder; refused if there is none, or several."""
-        found = self._matching(pattern)
+        found = self._matching(pattern, folder)
         if not found:
             raise UserError(f"{self.folder}: no {expected} in this folder (plain or compressed)")
         if len(found) > 1:
             raise UserError(f"{self.folder}: both {found[0].name} and {found[1].name}; keep the one that is meant")
         return found[0]
 
-    def _matching(self, pattern: str) -> list[Path]:
+    def _matching(self, pattern: str, folder: Path | None = None) -> list[Path]:
         name = re.compile(rf"({pattern})({'|'.join(map(re.escape, COMPRESSED))})?")
-        return [path for path in sorted(self.folder.iterdir()) if path.is_file() and name.fullmatch(path.name)]
+        paths = sorted((folder or self.folder).iterdir())
+        return [path for path in paths if path.is_file() and name.fullmatch(path.name)]
 
     def queries(self, fields: Sequence[str] | None = None) -> Iterator[Query]:
-        """Stream the queries in the order of their file; ``fields`` are the tags or keys that make their texts."""
         return read_queries_file(self.find(QUERIES, "queries.tsv, queries.jsonl or topics.txt"), fields)
 
     def qrels(self) -> Qrels | None:
         return read_qrels_file(self.find(QRELS, "qrels")) if self._matching(QRELS) else None
+
+    def document_count(self) -> int | None:
+        """Not known before all files are read."""
+        return None
 
 
 class FilesFolder(Folder):
@@ -85,8 +88,7 @@ class FilesFolder(Folder):
         return (document for document in found if document.id in ids)
 
     def document_count(self) -> int | None:
-        """How many lines the documents' file has; None if it is compressed, where counting costs as much as reading."""
-        if self.path.suffix in COMPRESSED:
+        if self.path.suffix in COMPRESSED:  # where counting costs as much as reading
             return None
         with open_binary(self.path) as file:
             return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
@@ -108,28 +110,19 @@ class BeirFolder(FilesFolder):
 
     def __init__(self, path: str, fields: Sequence[str] | None = None):
         whole = Path(path).expanduser().is_dir()
-        parent = Path(path).expanduser().parent
-        if not whole and parent.is_dir() and not (parent / "qrels").is_dir():
-            raise UserError(f"beir:{path}: neither a folder nor DIR/SPLIT of a folder with qrels/SPLIT.tsv")
         super().__init__(path if whole else str(Path(path).parent), fields)
         self.name = f"{self.prefix}:{path}"
         self.split = None
         if not whole:
-            splits: dict[str, list[Path]] = {}
-            for file in sorted((self.folder / "qrels").iterdir()):
-                if match := SPLIT.fullmatch(file.name):  # not test.tsv.bak, nor test.tsv~
-                    splits.setdefault(match[1], []).append(file)
-            split = Path(path).name
-            if split not in splits:
-                hint = f"{nearest(split, splits)}; splits: {', '.join(splits) or 'none'}"
-                raise UserError(f"{self.folder}: no qrels/{split}.tsv{hint}")
-            if len(splits[split]) > 1:
-                both = " and ".join(file.name for file in splits[split][:2])
-                raise UserError(f"{self.folder}/qrels: both {both}; keep the one that is meant")
-            self.split = splits[split][0]
+            qrels, split = self.folder / "qrels", Path(path).name
+            if not qrels.is_dir():
+                raise UserError(f"beir:{path}: neither a folder nor DIR/SPLIT of a folder with qrels/SPLIT.tsv")
+            there = self._matching(r".+\.tsv", qrels)  # not test.tsv.bak, nor test.tsv~
+            splits = dict.fromkeys(file.name.rpartition(".tsv")[0] for file in there)
+            hint = f"qrels/{split}.tsv{nearest(split, splits)}; splits: {', '.join(splits) or 'none'}"
+            self.split = self.find(rf"{re.escape(split)}\.tsv", hint, qrels)
 
     def queries(self, fields: Sequence[str] | None = None) -> Iterator[Query]:
-        """Stream the queries that the split's judgments hold, in the order of their file; without a split, all."""
         qrels = self.qrels()
         return (query for query in super().queries(fields) if qrels is None or query.id in qrels)
 
@@ -158,7 +151,6 @@ class TrecFolder(Folder):
                 raise UserError(f"{file}: compressed by `compress`, which is not read; decompress it with gzip -d")
 
     def documents(self) -> Iterator[Document]:
-        """Stream the documents, file after file in the order of their names."""
         return unique(self._records)
 
     def _records(self) -> Iterator[tuple[str, Document]]:
@@ -174,10 +166,6 @@ class TrecFolder(Folder):
         if empty:
             raise UserError(f"{self.folder}: no <DOC> in any of the {len(self.files)} files")
         chosen.check(str(self.folder))
-
-    def document_count(self) -> int | None:
-        """Not known before all files are read."""
-        return None
 
     def fingerprint(self) -> str:
         return digest("trec without programs", "\0".join(self.fields or ()), sha256_of_files(self.folder, self.files))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from rerank.collections.base import Collection, Qrels, Query
+from rerank.collections.datasets import DatasetHits
 from rerank.collections.demo import DemoCollection
 from rerank.collections.folders import BeirFolder, FilesFolder, Folder, TrecFolder
 from rerank.collections.hit_files import HitsFiles
@@ -26,15 +27,17 @@ OWN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
 PARTS = ("name", "documents", "queries", "qrels", "document_count", "fingerprint")
 """What every collection has, and its class has behind the name."""
 
-KINDS: dict[str, Callable[[str, Sequence[str] | None], Collection]] = {
+KINDS: dict[str, Callable[..., Collection]] = {
     "beir": BeirFolder,
     "files": FilesFolder,
     "trec": TrecFolder,
     "smart": SmartFolder,
     "lucene": LuceneCollection,
     "rank_llm": RankLlmFile,
+    "hits": HitsFiles,
+    "datasets": DatasetHits,
 }
-PREFIXES = (*(f"{kind}:" for kind in KINDS), "hits:", "datasets:")
+PREFIXES = tuple(f"{kind}:" for kind in KINDS)
 
 
 def open_collection(name: str, fields: Sequence[str] | None = None, columns: Sequence[str] | None = None) -> Collection:
@@ -75,13 +78,7 @@ def open_collection(name: str, fields: Sequence[str] | None = None, columns: Seq
             raise UserError("demo: documents have one text and no fields to choose from")
         return DemoCollection()
     if path and prefix in KINDS:
-        return KINDS[prefix](path, fields)
-    if path and prefix == "hits":
-        return HitsFiles(path, fields, columns)
-    if path and prefix == "datasets":
-        from rerank.collections.datasets import DatasetHits
-
-        return DatasetHits(path, fields, columns)
+        return KINDS[prefix](path, fields, *([columns] if columns else []))
     try:
         return IrDataset(name, fields)
     except KeyError:

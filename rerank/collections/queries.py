@@ -27,30 +27,22 @@ def read_queries_file(path: Path, fields: Sequence[str] | None = None) -> Iterat
         raise UserError(f"{path}: queries have one text and no fields to choose from; topics and JSON lines have")
     else:
         records = read_tab_lines(path)
-    return _some(unique_queries(records), path)
+    return unique_queries(records, path)
 
 
-def _some(queries: Iterator[Query], path: Path) -> Iterator[Query]:
-    """Pass queries on, and refuse a file that has none: topics in other tags are no topics."""
-    empty = True
-    for query in queries:
-        empty = False
-        yield query
-    if empty:
-        raise UserError(
-            f"{path}: no queries in this file; expected lines of an id, a tab and a text, JSON lines, or TREC topics "
-            "(<top> with <num> and <title>)"
-        )
-
-
-def unique_queries(records: Iterable[tuple[str, str, str]]) -> Iterator[Query]:
-    """Queries from the place, id and text of each; an id that comes twice is refused."""
+def unique_queries(records: Iterable[tuple[str, str, str]], path: Path) -> Iterator[Query]:
+    """Queries from the place, id and text of each; an id that comes twice is refused, and a file without any."""
     first: dict[str, str] = {}
     for where, id, text in records:
         if id in first:
             raise UserError(f"{where}: query id {id!r} again, first at {first[id]}; ids are unique")
         first[id] = where
         yield Query(id, text)
+    if not first:  # topics in other tags are no topics
+        raise UserError(
+            f"{path}: no queries in this file; expected lines of an id, a tab and a text, JSON lines, or TREC topics "
+            "(<top> with <num> and <title>)"
+        )
 
 
 def _json_queries(path: Path, fields: Sequence[str] | None) -> Iterator[tuple[str, str, str]]:

@@ -50,19 +50,14 @@ class SmartFolder(Folder):
             yield where, Document(id, joined(fields.get(field, "") for field in self.fields or TEXT))
         chosen.check(str(self.path))
 
-    def document_count(self) -> int | None:
-        """Not known before all are read."""
-        return None
-
     def queries(self, fields: Sequence[str] | None = None) -> Iterator[Query]:
         if fields is not None:
             raise UserError(f"{self.name}: queries have one text and no fields to choose from")
-        read = records(self.find(self._named("qry"), f"{self.stem}.QRY"))
-        texts = ((where, id, joined(fields.get(field, "") for field in TEXT)) for where, id, fields in read)
-        return unique_queries((where, id, " ".join(text.split())) for where, id, text in texts)
+        path = self.find(self._named("qry"), f"{self.stem}.QRY")
+        texts = ((where, id, joined(fields.get(field, "") for field in TEXT)) for where, id, fields in records(path))
+        return unique_queries(((where, id, " ".join(text.split())) for where, id, text in texts), path)
 
     def qrels(self) -> Qrels | None:
-        """The judgments, of grade 1 unless they say otherwise, if there is a file of them."""
         if not self._matching(self._named("rel")):
             return None
         path = self.find(self._named("rel"), f"{self.stem}.REL")
