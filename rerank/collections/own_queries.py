@@ -29,12 +29,6 @@ HEADING = re.compile(r"[^\n]*[^\s.!?][^\S\n]*\n\s*\n")
 """A first line that is no sentence, and an empty line below it."""
 
 
-def title(text: str) -> tuple[str, str]:
-    """The first line of a text of several, and the others."""
-    first, _, rest = text.partition("\n")
-    return first, rest
-
-
 def first_sentence(text: str) -> tuple[str, str]:
     """The first sentence of a text, and the others; a heading above it stays with these."""
     heading = HEADING.match(text)
@@ -43,7 +37,10 @@ def first_sentence(text: str) -> tuple[str, str]:
     return first, text[:start] + "".join(rest)
 
 
-KINDS: dict[str, Callable[[str], tuple[str, str]]] = {"titles": title, "first-sentences": first_sentence}
+KINDS: dict[str, Callable[[str], tuple[str, str]]] = {
+    "titles": lambda text: text.partition("\n")[::2],
+    "first-sentences": first_sentence,
+}
 """What can be taken from a document, by its text: the query, and what is left."""
 
 
@@ -65,7 +62,6 @@ class OwnQueries:
         self.name = f"{source.name} by its {kind}"
 
     def documents(self) -> Iterator[Document]:
-        """The documents without their titles; those without one as they are."""
         for document in self.source.documents():
             yield Document(document.id, self._parts(document.text)[1])
 
@@ -80,13 +76,15 @@ class OwnQueries:
             title, rest = self._parts(document.text)
             if WORDS[0] <= len(title.split()) <= WORDS[1] and len(rest.split()) >= REST:
                 found[document.id] = title
-        times = Counter(_plain(title) for title in found.values())
-        alone = [Query(id, title) for id, title in found.items() if times[_plain(title)] == 1]
+        plain = {id: title.lower().rstrip(".") for id, title in found.items()}
+        times = Counter(plain.values())
+        alone = [Query(id, title) for id, title in found.items() if times[plain[id]] == 1]
         log.info("%s: %d documents have one of their own", self.name, len(alone))
         if self.count is None or self.count >= len(alone):
             return alone
-        drawn = {query.id for query in nsmallest(self.count, alone, key=lambda query: _drawn(query.id))}
-        return [query for query in alone if query.id in drawn]
+        order = [hashlib.sha256(query.id.encode()).hexdigest() for query in alone]
+        drawn = set(nsmallest(self.count, order))
+        return [query for query, place in zip(alone, order, strict=True) if place in drawn]
 
     def qrels(self) -> Qrels:
         return {query.id: {query.id: 1} for query in self._queries}
@@ -95,7 +93,6 @@ class OwnQueries:
         return self.source.document_count()
 
     def fingerprint(self) -> str:
-        """Changes where the documents do, or what is taken from them."""
         return digest(self.source.fingerprint(), self.kind, "2")
 
     def _parts(self, text: str) -> tuple[str, str]:
@@ -112,11 +109,3 @@ def own_queries(source: Collection, queries: object) -> OwnQueries | None:
     if colon and not (count.isdecimal() and int(count)):
         raise UserError(f"queries: {queries}: expected a number of queries, such as {kind}:2000")
     return OwnQueries(source, kind, int(count) if colon else None)
-
-
-def _plain(title: str) -> str:
-    return title.lower().rstrip(".")
-
-
-def _drawn(id: str) -> str:
-    return hashlib.sha256(id.encode()).hexdigest()

@@ -135,14 +135,7 @@ def field_text(value: object, where: str, field: str) -> str:
 
 
 def json_text(record: Mapping[str, object], fields: Sequence[str] | None, where: str) -> str:
-    """The text of a JSON document.
-
-    Args:
-        record: the document.
-        fields: the keys whose values make the text, in this order; by default ``title`` where there is one, and
-            ``text`` (or ``contents``), which must be there.
-        where: its place.
-    """
+    """The text of a JSON document: its ``fields``, by default ``title``, where there is one, and ``text``."""
     if fields is None:
         body = next((key for key in TEXT_KEYS if key in record), None)
         if body is None:
@@ -154,7 +147,7 @@ def json_text(record: Mapping[str, object], fields: Sequence[str] | None, where:
 def json_documents(
     path: Path, fields: Sequence[str] | None, keep: Keep | None = None
 ) -> Iterator[tuple[str, Document]]:
-    """Documents of a JSON-lines file and their places; for ``fields`` see `json_text`."""
+    """Documents of a JSON-lines file and their places."""
     chosen = ChosenFields(fields)
     for where, id, record in read_json_lines(path, keep):
         chosen.note(record)

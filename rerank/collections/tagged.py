@@ -53,12 +53,7 @@ def tag_names(markup: str) -> set[str]:
 
 
 def tagged_text(markup: str, fields: Sequence[str] | None) -> str:
-    """The text of a tagged document, without tags and comments, entities resolved, blank lines left out.
-
-    Args:
-        markup: what stands between ``<DOC>`` and ``</DOC>``.
-        fields: the tags whose contents make the text, in this order and any case; by default all but the ids.
-    """
+    """The text of a document's markup, or of the tags chosen, without tags and blank lines, entities resolved."""
     if fields is None:
         parts = [LEFT_OUT.sub(" ", markup)]
     else:
@@ -103,12 +98,7 @@ def _without_programs(markup: str) -> str:
 
 
 def topics(path: Path, fields: Sequence[str] | None = None) -> Iterator[tuple[str, str, str]]:
-    """Topics of a TREC file: the place, number and text of each.
-
-    Args:
-        path: the file.
-        fields: the tags that make the text, in this order: ``title``, ``desc``, ``narr``; None takes the title.
-    """
+    """Topics of a TREC file: the place, number and text of each; by default the title makes the text."""
     for where, markup in blocks(path, "top"):
         number = NUMBER.search(markup)
         if number is None:

@@ -121,4 +121,4 @@ def _table(
     try:
         return as_table(list(codes), numbers, column, order, values)
     except TwiceError as twice:
-        raise UserError(f"{name}: query {twice.query!r} has document {twice.document!r} twice; keep one") from twice
+        raise UserError("{}: query {!r} has document {!r} twice; keep one".format(name, *twice.args)) from twice

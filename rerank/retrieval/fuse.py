@@ -99,7 +99,7 @@ def z_of_candidates(numbers: Array) -> Array:
 
     Candidates without a number count neither for the mean nor for the deviation; where none has one, all z are 0.
     """
-    values = _values(numbers)
+    values = as_float32(numbers).astype(np.float64)
     known = values[~np.isnan(values)]
     if not len(known):
         return np.zeros(len(values))
@@ -115,10 +115,6 @@ def ranks_of_candidates(numbers: Array, k: int = K) -> Array:
     return found
 
 
-def _values(scores: Sequence[float] | Array) -> Array:
-    return as_float32(scores).astype(np.float64)
-
-
 def _standardise(values: Array, reference: Array) -> Array:
     # Equal scores can have a mean that is off by a rounding error: their range is 0, their deviation may not be.
     if np.ptp(reference) == 0:
@@ -128,25 +124,18 @@ def _standardise(values: Array, reference: Array) -> Array:
 
 @dataclass(frozen=True)
 class Aligned:
-    """Runs side by side, z-normalised, to be summed with any weights.
-
-    Attributes:
-        queries: query id -> the union of the runs' documents, and ``[runs, documents]`` their z.
-    """
+    """Runs side by side, z-normalised, to be summed with any weights."""
 
     queries: Mapping[str, tuple[list[str], list[Array]]]
+    """Query id -> the union of the runs' documents, and ``[runs, documents]`` their z."""
 
     @classmethod
     def of(cls, runs: Sequence[Run], on_common: bool = False) -> Aligned:
         """Align runs.
 
-        A document that a run lacks gets the run's lowest z; of a query that a run lacks, all documents get 0.
-
-        Args:
-            runs: the runs; ties of their sums stay in the order of the first, then of what the second adds, and so on.
-            on_common: whether mean and deviation of each run are over the documents that all runs (with this query)
-                have, if there are any, or over its own. A model that scored only the top of the first stage is so
-                compared with it on common ground.
+        A document that a run lacks gets the run's lowest z; of a query that a run lacks, all documents get 0. Ties of
+        the sums stay in the order of the first run, then of what the second adds, and so on. With ``on_common`` mean
+        and deviation of each run are over the documents that all runs (with this query) have, if there are any.
         """
         queries = {}
         for query in dict.fromkeys(query for run in runs for query in run):
@@ -173,9 +162,9 @@ def _z(scores: Mapping[str, float], documents: list[str], common: list[str]) -> 
     if not scores:
         return np.zeros(len(documents))
     lowest = min(scores.values())
-    values = _values([scores.get(document, lowest) for document in documents])
+    values = as_float32([scores.get(document, lowest) for document in documents]).astype(np.float64)
     reference = [scores[document] for document in common if document in scores] or list(scores.values())
-    return _standardise(values, _values(reference))
+    return _standardise(values, as_float32(reference).astype(np.float64))
 
 
 def fuse(runs: Sequence[Run], weights: Sequence[float] | None = None) -> dict[str, list[Scored]]:
@@ -196,17 +185,10 @@ def fuse(runs: Sequence[Run], weights: Sequence[float] | None = None) -> dict[st
 
 
 def ensemble(runs: Sequence[Run]) -> dict[str, list[Scored]]:
-    """The mean of the z-normalised scores of models that scored the same documents.
-
-    Raises:
-        ValueError: the runs differ in their queries or documents.
-    """
-    for query, ranking in runs[0].items():
-        documents = {scored.id for scored in ranking}
-        if any({scored.id for scored in run.get(query, ())} != documents for run in runs):
-            raise ValueError(f"query {query!r}: the runs rank different documents")
-    if any(run.keys() != runs[0].keys() for run in runs):
-        raise ValueError("the runs rank different queries")
+    """The mean of the z-normalised scores of models that scored the same documents; a ValueError if they did not."""
+    documents = [{query: {scored.id for scored in ranking} for query, ranking in run.items()} for run in runs]
+    if any(other != documents[0] for other in documents):
+        raise ValueError("the runs rank different queries or documents")
     return fuse(runs)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TypeAlias
 
@@ -48,9 +49,10 @@ def read_run(path: str | Path) -> RunTable:
     try:
         return _read(path)
     except TwiceError as twice:
-        pair = (twice.query, twice.document)
+        query, document = twice.args
+        where = _second_place(path, query, document)
         raise UserError(
-            f"{_second_place(path, pair)}: document {pair[1]!r} is in the list of query {pair[0]!r} already; keep one"
+            f"{where}: document {document!r} is in the list of query {query!r} already; keep one"
         ) from twice
 
 
@@ -76,16 +78,15 @@ def _joined(parts: list[Array]) -> Array:
     return whole
 
 
-def _second_place(path: str | Path, pair: tuple[str, str]) -> str:
+def _second_place(path: str | Path, query: str, document: str) -> str:
     """Where a run has a pair for the second time."""
-    first = True
-    for pairs in PairFile(path, run=True).batches():
-        for row in np.flatnonzero(np.array(pairs.documents.to_pylist(), object) == pair[1]).tolist():
-            if pairs.queries[row].as_py() == pair[0]:
-                if not first:
-                    return pairs.where(row)
-                first = False
-    raise AssertionError("a pair that was there twice")
+    places = (
+        pairs.where(row)
+        for pairs in PairFile(path, run=True).batches()
+        for row in np.flatnonzero(np.array(pairs.documents.to_pylist(), object) == document).tolist()
+        if pairs.queries[row].as_py() == query
+    )
+    return next(islice(places, 1, None))
 
 
 def write_run(path: str | Path, run: Run | Iterable[tuple[str, Sequence[Scored]]], tag: str = "rerank") -> None:

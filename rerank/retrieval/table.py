@@ -81,11 +81,7 @@ class RunTable(Mapping[str, list[Scored]]):
 
 
 class TwiceError(ValueError):
-    """A query has a document twice."""
-
-    def __init__(self, query: str, document: str) -> None:
-        super().__init__(f"query {query!r} has document {document!r} twice")
-        self.query, self.document = query, document
+    """A query has a document twice; its arguments are the two ids."""
 
 
 def as_table(queries: Sequence[str], codes: Array, documents: pa.ChunkedArray, ranks: Array, scores: Array) -> RunTable:
