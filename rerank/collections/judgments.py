@@ -37,7 +37,13 @@ def as_qrels(given: Any, columns: Mapping[str, str] | None = None, name: str = "
     if isinstance(given, str | Path):
         return read_qrels(given)
     if isinstance(given, Mapping):
-        qrels = _checked([(q, d, g) for q, judged in given.items() for d, g in _judged(q, judged, name).items()], name)
+        for query, judged in given.items():
+            if not isinstance(judged, Mapping):
+                raise UserError(
+                    f"{name}: query {query!r}: expected a dictionary from document ids to grades, not a "
+                    f"{type(judged).__name__} (judgments are given before runs)"
+                )
+        qrels = _checked([(q, d, grade) for q, judged in given.items() for d, grade in judged.items()], name)
         for query in given:
             qrels.setdefault(checked_id(query, name), {})
         return qrels
@@ -53,15 +59,6 @@ def as_qrels(given: Any, columns: Mapping[str, str] | None = None, name: str = "
         except AttributeError as error:
             raise UserError(f"{name}: {error}; expected objects with query_id, doc_id and relevance") from error
     raise UserError(f"{name}: {type(given).__name__} holds no judgments; give a dictionary, a data frame or a file")
-
-
-def _judged(query: Any, judged: Any, name: str) -> Mapping[Any, Any]:
-    if not isinstance(judged, Mapping):
-        raise UserError(
-            f"{name}: query {query!r}: expected a dictionary from document ids to grades, not a "
-            f"{type(judged).__name__} (judgments are given before runs)"
-        )
-    return judged
 
 
 def _checked(rows: Iterable[tuple[Any, Any, Any]], name: str) -> Qrels:

@@ -23,7 +23,6 @@ from rerank.settings.named import find_class
 
 OWN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
 """An import path."""
-
 PARTS = ("name", "documents", "queries", "qrels", "document_count", "fingerprint")
 """What every collection has, and its class has behind the name."""
 
@@ -141,16 +140,10 @@ def read_queries(source: str | Path | Collection, fields: Sequence[str] | None =
 
 
 def read_qrels(source: str | Path) -> Qrels:
-    """Read judgments.
+    """Judgments as they are given, negative grades too, of a TREC qrels file, a BEIR TSV or a collection by its name.
 
     >>> len(read_qrels("demo"))
     215
-
-    Args:
-        source: a TREC qrels file or a BEIR TSV (plain, ``.gz`` or ``.xz``), or the name of a collection.
-
-    Returns:
-        Query id -> document id -> grade, as given: negative grades are kept.
 
     Raises:
         UserError: a bad line or judgments that contradict each other (with file and line), or nothing of that name.

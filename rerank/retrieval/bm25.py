@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,11 +39,10 @@ def build_index(
 
     Args:
         collection: what to index. One that is a Lucene index itself is left as it is, and its own folder returned.
-        folder: where the index shall be; by default a folder of the cache (see `cache_folder`), named after the
-            collection and the hash of its documents, fields, analysis and the version of Anserini.
+        folder: where the index shall be; by default a folder of the cache, named after the collection and the hash of
+            its documents, fields, analysis and the version of Anserini.
         threads: how many threads index; by default one a core.
-        language: whose analyser takes the texts apart, see `rerank.retrieval.languages`; ``en`` is Anserini's default
-            (Lucene's English analysis: Porter stemming, stop words).
+        language: whose analyser takes the texts apart; ``en`` is Anserini's default (Porter stemming, stop words).
 
     Returns:
         The folder of the index. It appears when it is complete, not before.
@@ -84,7 +84,7 @@ def build_index(
 
 
 def _find(indexes: Path, key: str) -> Path | None:
-    return next(iter(sorted(indexes.glob(f"*-{key}"))), None)
+    return min(indexes.glob(f"*-{key}"), default=None)
 
 
 def _key_of(folder: Path) -> str | None:
@@ -93,11 +93,6 @@ def _key_of(folder: Path) -> str | None:
         return str(read_sealed(folder / MANIFEST)["key"])
     except (UserError, KeyError):
         return None
-
-
-def _analyzer_of(index: Path) -> str | None:
-    """How the texts of an index of ours were analysed; None where somebody else made it."""
-    return read_sealed(index / MANIFEST).get("analyzer") if (index / MANIFEST).is_file() else None
 
 
 def _index(collection: Collection, folder: Path, threads: int, language: str) -> dict[str, int]:
@@ -118,28 +113,20 @@ def _index(collection: Collection, folder: Path, threads: int, language: str) ->
                 break
     from jnius import JavaException
 
-    full = f"{folder.parent}: Lucene cannot write the index of {collection.name}; is the disk full?"
     try:
         indexer.close()
         with open_index(folder) as searcher:
             indexed = searcher.get_total_num_docs()
-    except (JavaException, UserError) as error:
-        raise UserError(full) from error
+    except (JavaException, UserError):
+        indexed = -1
     if indexed != added:
-        raise UserError(full)
+        raise UserError(f"{folder.parent}: Lucene cannot write the index of {collection.name}; is the disk full?")
     if count == 0:
         raise UserError(f"{collection.name}: no documents to index")
     empty = count - added
     if empty:
         warn_once(f"{collection.name}: {empty} of {count} documents are empty: kept, but BM25 never finds them")
     return {"documents": count, "empty": empty}
-
-
-def _check_once(index: Path, ids: list[str]) -> None:
-    """Refuse an index that gives a document twice, as some do that others made."""
-    if len(set(ids)) < len(ids):
-        again = next(id for i, id in enumerate(ids) if id in ids[:i])
-        raise UserError(f"{index}: has several documents of the id {again!r}; ids are unique, index it again")
 
 
 @dataclass(frozen=True)
@@ -200,14 +187,20 @@ class BM25:
                 found = searcher.batch_search(texts, ids, depth, threads)
                 for query in batch:
                     ranked = [Scored(hit.docid, hit.score) for hit in found.get(query.id)]
-                    _check_once(index, [document.id for document in ranked])
+                    id, times = Counter(document.id for document in ranked).most_common(1)[0] if ranked else ("", 0)
+                    if times > 1:  # as in some indexes that others made
+                        raise UserError(
+                            f"{index}: has several documents of the id {id!r}; ids are unique, index it again"
+                        )
                     yield ranked
 
     def configure(self, searcher: Any, index: Path) -> None:
         """Set an index that is open to these parameters."""
         searcher.set_bm25(float(self.k1), float(self.b))
-        wanted, stored_as = analyzer_name(self.language), _analyzer_of(index)
-        if stored_as not in (None, wanted):
+        wanted = stored_as = analyzer_name(self.language)
+        if (index / MANIFEST).is_file():  # somebody else's index does not say how its texts were analysed
+            stored_as = read_sealed(index / MANIFEST).get("analyzer", wanted)
+        if stored_as != wanted:
             raise UserError(
                 f"{index}: was analysed by {stored_as}, not {wanted}; give the --language that it was made with"
             )

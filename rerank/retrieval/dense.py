@@ -35,15 +35,12 @@ WHOLE = "whole.json"
 
 
 class Encoder(Protocol):
-    """What turns texts into vectors of length 1.
-
-    Attributes:
-        id: the same for two encoders that give the same vectors.
-        name: for people.
-    """
+    """What turns texts into vectors of length 1."""
 
     id: str
+    """The same for two encoders that give the same vectors."""
     name: str
+    """For people."""
 
     def documents(self, texts: Sequence[str]) -> Array:
         """Vectors of documents, ``[n, D]`` float32."""
@@ -69,28 +66,18 @@ class Vectors:
             count = blocks = 0
             with tqdm(documents, f"embedding with {encoder.name}", total, unit=" documents", disable=None) as bar:
                 for number, block in enumerate(batched(bar, BLOCK)):
-                    if not self._is_whole(number):
+                    try:
+                        check_seal(self.path(number))
+                    except UserError:  # it is not there, or damaged
                         self._write(number, block, encoder.documents([document.text for document in block]))
                     count, blocks = count + len(block), number + 1
             write_sealed(self.folder / WHOLE, {"documents": count, "blocks": blocks})
 
-    def _is_whole(self, number: int) -> bool:
-        if not self.path(number).exists():
-            return False
-        try:
-            check_seal(self.path(number))
-        except UserError:
-            return False
-        return True
-
     def _write(self, number: int, documents: Sequence[Document], vectors: Array) -> None:
-        size = vectors.shape[1]
-        schema = pa.schema([("doc_id", pa.string()), ("vector", pa.list_(pa.float16(), size))], metadata=UNSEALED)
-        flat = pa.array(vectors.astype(np.float16).ravel())
-        ids = [document.id for document in documents]
+        rows = pa.FixedSizeListArray.from_arrays(pa.array(vectors.astype(np.float16).ravel()), vectors.shape[1])
+        schema = pa.schema([("doc_id", pa.string()), ("vector", rows.type)], metadata=UNSEALED)
         with atomic_file(self.path(number)) as temporary:
-            rows = pa.FixedSizeListArray.from_arrays(flat, size)
-            write_arrow(temporary, schema, [{"doc_id": ids, "vector": rows}])
+            write_arrow(temporary, schema, [{"doc_id": [document.id for document in documents], "vector": rows}])
             seal(temporary)
 
     def blocks(self) -> Iterator[tuple[list[str], Array]]:
@@ -138,16 +125,11 @@ def search_dense(vectors: Vectors, encoder: Encoder, queries: Sequence[Query], d
 
 
 class Best:
-    """The highest scores so far of every query, best first, of equal ones those that came first.
-
-    Attributes:
-        scores: ``[Q, depth]`` float32.
-        places: ``[Q, depth]`` int64, where a score came from; -1 where there were fewer.
-    """
+    """The highest scores so far of every query, ``[Q, depth]``, best first, of equal ones those that came first."""
 
     def __init__(self, queries: int, depth: int) -> None:
         self.scores = np.full((queries, depth), -np.inf, dtype=np.float32)
-        self.places = np.full((queries, depth), -1, dtype=np.int64)
+        self.places = np.full((queries, depth), -1, dtype=np.int64)  # where they came from; -1 where there were fewer
 
     def add(self, part: slice, scores: Array, first: int) -> None:
         """Take note of the scores of some queries, ``[n, B]``, with documents from place ``first`` on."""
