@@ -11,8 +11,7 @@ import pytest
 from scipy import stats
 
 from rerank.evaluation.crossed import paired, standard_error
-from rerank.evaluation.power import smallest_difference
-from rerank.evaluation.significance import correct, equivalence
+from rerank.evaluation.significance import correct, equivalence, smallest_difference
 from scripts.evidence import pages, statistics
 from scripts.evidence.kept import kept
 from tests.conftest import ROOT

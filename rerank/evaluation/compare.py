@@ -154,10 +154,10 @@ def compare(
 
 def check_choices(tests: Sequence[str], correction: str) -> None:
     """Raise a UserError for an unknown test or correction."""
-    for test in tests:
-        if test not in TESTS:
-            raise UserError(f"unknown test {test!r}{nearest(test, TESTS)}; known: {', '.join(TESTS)}")
-    correct([], correction)  # type: ignore[arg-type]
+    given = [*(("test", test, TESTS) for test in tests), ("correction", correction, get_args(Correction))]
+    for what, name, known in given:
+        if name not in known:
+            raise UserError(f"unknown {what} {name!r}{nearest(name, known)}; known: {', '.join(known)}")
 
 
 def compare_runs(

@@ -14,10 +14,9 @@ import numpy as np
 
 from rerank.evaluation.compare import Comparison, Difference
 from rerank.evaluation.measures import COUNTS, PerQuery
-from rerank.evaluation.significance import LEVEL, TEST_NAMES, AnyTest, Test
+from rerank.evaluation.significance import ALPHA, LEVEL, TEST_NAMES, AnyTest, Test
 from rerank.html import in_markdown
 
-ALPHA = 0.05
 WIDTH = 100
 """Columns of sentences."""
 WIDE = 120

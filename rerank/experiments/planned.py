@@ -11,7 +11,6 @@ import numpy as np
 
 from rerank.errors import UserError, nearest
 from rerank.evaluation.crossed import Crossed, crossed_difference, paired, standard_error
-from rerank.evaluation.power import smallest_difference
 from rerank.evaluation.significance import (
     ROUNDING,
     AnyTest,
@@ -20,6 +19,7 @@ from rerank.evaluation.significance import (
     correct,
     equivalence,
     p_value,
+    smallest_difference,
     wins_ties_losses,
 )
 

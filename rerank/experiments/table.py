@@ -10,7 +10,6 @@ import numpy as np
 
 from rerank.evaluation.beside import beside
 from rerank.evaluation.measures import COUNTS, parse_measures
-from rerank.evaluation.power import ALPHA, POWER, smallest_and_largest
 from rerank.evaluation.render import (
     LETTERS,
     HeaderAndRows,
@@ -24,7 +23,7 @@ from rerank.evaluation.render import (
     queries_sentence,
     verdict,
 )
-from rerank.evaluation.significance import TEST_NAMES, Correction
+from rerank.evaluation.significance import ALPHA, POWER, TEST_NAMES, Correction
 from rerank.experiments.cells import ExperimentPlan, Failure, Group, Outcome
 from rerank.experiments.config import FIRST_STAGE, ExperimentConfig
 from rerank.experiments.summary import Row, Summary, Value
@@ -171,7 +170,8 @@ def caption(summary: Summary) -> list[str]:
 
 def power_sentence(summary: Summary) -> str:
     """What differences would have been found, each pair by its own error."""
-    found = ", ".join(f"{name} {smallest_and_largest(several)}" for name, several in summary.finds.items())
+    ends = {name: (f"{min(several):.3f}", f"{max(several):.3f}") for name, several in summary.finds.items()}
+    found = ", ".join(f"{name} {' to '.join(dict.fromkeys(both))}" for name, both in ends.items())
     return f"Differences that would have been found, with power {POWER:g} at level {ALPHA:g}, by pair: from {found}."
 
 

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from rerank.evaluation.crossed import standard_error
-from rerank.evaluation.power import smallest_difference
+from rerank.evaluation.significance import smallest_difference
 
 
 @pytest.mark.parametrize(
