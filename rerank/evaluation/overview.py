@@ -11,7 +11,7 @@ import numpy as np
 from ir_measures import Measure
 
 from rerank.evaluation.measures import Evaluator, PerQuery, parse_measures, pool
-from rerank.evaluation.render import HeaderAndRows, TableCell, number, plain, queries_sentence, text_table
+from rerank.evaluation.render import Section, TableCell, number, plain, queries_sentence
 from rerank.lists.neighbours import in_common
 from rerank.lists.view import Lists
 from rerank.progress import tqdm
@@ -226,12 +226,12 @@ def text(about: Overview, bold: bool = False) -> str:
     """Everything on one screen of a terminal."""
     lines = list(facts(about))
     for table in tables(about):
-        lines += ["", *text_table(*table, bold=bold)]
+        lines += ["", *table.text(bold)]
     said = [line for sentence in verdict(about) for line in textwrap.wrap(sentence, screen())]
     return "\n".join([*lines, "", *said]).rstrip() + "\n"
 
 
-def tables(about: Overview) -> Iterator[HeaderAndRows]:
+def tables(about: Overview) -> Iterator[Section]:
     """The systems, their fusions, what reranking some depth could reach, and what the lists share with others."""
     if about.systems or about.alone:
         yield systems_table(about)
@@ -239,9 +239,9 @@ def tables(about: Overview) -> Iterator[HeaderAndRows]:
         yield fused_table(about)
     if about.tops:
         rows = [plain(depth, number(recall), number(best)) for depth, recall, best in about.tops]
-        yield ["reranking the top", "recall", f"best possible {about.main}"], rows
+        yield Section("Depths", ["reranking the top", "recall", f"best possible {about.main}"], rows)
     for name, shared in about.shared.items():
-        yield [f"in common with {name}", "here", "there"], [plain(*numbers) for numbers in shared]
+        yield Section("Shared", [f"in common with {name}", "here", "there"], [plain(*numbers) for numbers in shared])
 
 
 def facts(about: Overview) -> Iterator[str]:
@@ -261,8 +261,8 @@ def facts(about: Overview) -> Iterator[str]:
         yield f"column {name}: {count} numbers a candidate"
 
 
-def systems_table(about: Overview) -> HeaderAndRows:
-    """Header and rows: a system a row, and the best possible order."""
+def systems_table(about: Overview) -> Section:
+    """A system a row, and the best possible order."""
     columns = list(next(iter(about.alone.values())).mean) if about.alone else []
     header = ["systems", "candidates", "queries", *(name.lower() if i == 0 else name for i, name in enumerate(columns))]
     alone = {name: values.mean for name, values in about.alone.items()}
@@ -278,7 +278,7 @@ def systems_table(about: Overview) -> HeaderAndRows:
     if BEST in alone:
         row = plain(BEST, f"{about.lists.size} (100%)", int((about.lists.lengths > 0).sum()))
         rows.append(row + _values(alone[BEST], {}) + (plain("") if several else []))
-    return header + (["only it"] if several else []), rows
+    return Section("Systems", header + (["only it"] if several else []), rows)
 
 
 def _compares(about: Overview) -> bool:
@@ -286,11 +286,11 @@ def _compares(about: Overview) -> bool:
     return sum(system.only is not None for system in about.systems) > 1
 
 
-def fused_table(about: Overview) -> HeaderAndRows:
-    """Header and rows: a fusion a row."""
+def fused_table(about: Overview) -> Section:
+    """A fusion a row."""
     means = {name: values.mean for name, values in about.fused.items()}
     header = [f"fused by reciprocal ranks (k = {K})", *list(next(iter(means.values())))[1:]]
-    return header, [[*plain(name), *_values(mean, means)[1:]] for name, mean in means.items()]
+    return Section("Fusions", header, [[*plain(name), *_values(mean, means)[1:]] for name, mean in means.items()])
 
 
 def _values(mean: dict[str, float], others: dict[str, dict[str, float]]) -> list[TableCell]:

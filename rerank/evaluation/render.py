@@ -51,10 +51,6 @@ def plain(*shown: object) -> list[TableCell]:
     return [TableCell(str(value)) for value in shown]
 
 
-HeaderAndRows = tuple[list[str], list[list[TableCell]]]
-"""Header and rows."""
-
-
 @dataclass(frozen=True)
 class Section:
     """A table as any medium shows it: heading, names of columns, cells, and sentences that say what the numbers are.
@@ -70,16 +66,57 @@ class Section:
     names: int = 1
 
     def text(self, bold: bool = False) -> list[str]:
-        return text_table(self.header, self.rows, self.names, bold)
+        """Lines of plain text; the best may be bold by terminal codes."""
+
+        def show(cell: TableCell, width: int, left: bool) -> str:
+            marks = "".join(MARKS[test] for test in cell.significant)
+            shown = cell.text + marks
+            padding = " " * (width - len(shown))
+            shown = f"\033[1m{shown}\033[0m" if bold and cell.best else shown
+            return shown + padding if left else padding + shown
+
+        cells = [plain(*self.header), *self.rows]
+        widths = [max(len(cell.text) + len(cell.significant) for cell in column) for column in zip(*cells, strict=True)]
+        places = [(width, i < self.names) for i, width in enumerate(widths)]
+        lines = ["  ".join(show(cell, *place) for cell, place in zip(row, places, strict=True)) for row in cells]
+        first, *others = (line.rstrip() for line in lines)
+        return [first, "─" * (sum(widths) + 2 * len(widths) - 2), *others]
 
     def markdown(self) -> list[str]:
-        return markdown_table(self.header, self.rows)
+        """Lines of Markdown, the best in bold, marks as superscripts."""
+
+        def show(cell: TableCell) -> str:
+            plain = in_markdown(cell.text)
+            shown = f"**{plain}**" if cell.best else plain
+            return f"{shown}<sup>{cell.marks}</sup>" if cell.marks else shown
+
+        ruler = ["---", *["---:"] * (len(self.header) - 1)]
+        header, *rows = [[show(cell) for cell in row] for row in (plain(*self.header), *self.rows)]
+        return ["| " + " | ".join(line) + " |" for line in (header, ruler, *rows)]
 
     def latex(self) -> str:
-        return latex_table(self.header, self.rows, " ".join(self.caption))
+        """LaTeX (package booktabs), as for Markdown."""
+
+        def show(cell: TableCell) -> str:
+            shown = rf"\textbf{{{_escaped(cell.text)}}}" if cell.best else _escaped(cell.text)
+            return rf"{shown}$^{{\mathrm{{{cell.marks}}}}}$" if cell.marks else shown
+
+        lines = [" & ".join(map(show, row)) for row in (plain(*self.header), *self.rows)]
+        first, *others = (line + r" \\" for line in lines)
+        begin = [r"\begin{table}", r"\centering", rf"\caption{{{_escaped(' '.join(self.caption))}}}"]
+        begin += [rf"\begin{{tabular}}{{l{'r' * (len(self.header) - 1)}}}", r"\toprule", first, r"\midrule"]
+        return "\n".join([*begin, *others, r"\bottomrule", r"\end{tabular}", r"\end{table}", ""])
 
     def html(self) -> str:
-        return html_table(self.header, self.rows)
+        """HTML, as for Markdown."""
+
+        def show(cell: TableCell) -> str:
+            shown = f"<b>{escape(cell.text)}</b>" if cell.best else escape(cell.text)
+            return f"<td>{shown}<sup>{cell.marks}</sup></td>" if cell.marks else f"<td>{shown}</td>"
+
+        head = "".join(f"<th>{escape(name)}</th>" for name in self.header)
+        body = "".join(f"<tr>{''.join(map(show, row))}</tr>" for row in self.rows)
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def document(tables: Iterable[Section], facts: Iterable[str], last: str = "", indent: str = "") -> str:
@@ -91,11 +128,9 @@ def document(tables: Iterable[Section], facts: Iterable[str], last: str = "", in
 
 def sections(comparison: Comparison) -> list[Section]:
     """The tables of a comparison."""
-    tables = [Section("Measures", *means(comparison), caption(comparison, LETTERS))]
-    if comparison.differences:
-        about = [f"Differences from {comparison.baseline}, with the p-values after the correction."]
-        tables.append(Section(f"Differences from {comparison.baseline}", *differences(comparison), about, names=2))
-    return tables + ([Section("Seen and unseen", *parts(comparison), [PARTS], names=3)] if comparison.parts else [])
+    tables = [means(comparison)]
+    tables += [differences(comparison)] if comparison.differences else []
+    return tables + ([parts(comparison)] if comparison.parts else [])
 
 
 def text(comparison: Comparison, bold: bool = False, columns: int = WIDE) -> str:
@@ -123,82 +158,20 @@ def on_screen(comparison: Comparison, bold: bool = False) -> str:
 
 
 def markdown(comparison: Comparison) -> str:
-    """Markdown tables, the best in bold, marks as superscripts."""
+    """Markdown tables and what they show."""
     lines = [line for table in sections(comparison) for line in [*table.markdown(), ""]]
     return "\n".join([*lines, in_markdown(" ".join(caption(comparison, LETTERS)))]) + "\n"
 
 
 def html(comparison: Comparison) -> str:
-    """HTML tables for notebooks, the best in bold, marks as superscripts."""
+    """HTML tables for notebooks."""
     tables = "".join(table.html() for table in sections(comparison))
     return tables + f"<div>{escape(' '.join(caption(comparison, LETTERS)))}</div>"
 
 
 def latex(comparison: Comparison) -> str:
-    """LaTeX tables (package booktabs), as for Markdown: the best in bold, marks as superscripts."""
+    """LaTeX tables."""
     return "\n".join(table.latex() for table in sections(comparison))
-
-
-def html_table(header: Sequence[str], rows: Sequence[Sequence[TableCell]]) -> str:
-    """An HTML table."""
-
-    def show(cell: TableCell) -> str:
-        shown = f"<b>{escape(cell.text)}</b>" if cell.best else escape(cell.text)
-        return f"<td>{shown}<sup>{cell.marks}</sup></td>" if cell.marks else f"<td>{shown}</td>"
-
-    head = "".join(f"<th>{escape(name)}</th>" for name in header)
-    body = "".join(f"<tr>{''.join(map(show, row))}</tr>" for row in rows)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def text_table(
-    header: Sequence[str], rows: Sequence[Sequence[TableCell]], names: int = 1, bold: bool = False
-) -> list[str]:
-    """Lines of plain text; the first ``names`` columns are aligned to the left."""
-
-    def show(cell: TableCell, width: int, left: bool) -> str:
-        marks = "".join(MARKS[test] for test in cell.significant)
-        shown = cell.text + marks
-        padding = " " * (width - len(shown))
-        shown = f"\033[1m{shown}\033[0m" if bold and cell.best else shown
-        return shown + padding if left else padding + shown
-
-    cells = [plain(*header), *rows]
-    widths = [max(len(cell.text) + len(cell.significant) for cell in column) for column in zip(*cells, strict=True)]
-    lines = [
-        "  ".join(
-            show(cell, width, i < names) for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in cells
-    ]
-    return [lines[0], "─" * (sum(widths) + 2 * len(widths) - 2), *lines[1:]]
-
-
-def markdown_table(header: Sequence[str], rows: Sequence[Sequence[TableCell]]) -> list[str]:
-    """Lines of a Markdown table."""
-
-    def show(cell: TableCell) -> str:
-        plain = in_markdown(cell.text)
-        shown = f"**{plain}**" if cell.best else plain
-        return f"{shown}<sup>{cell.marks}</sup>" if cell.marks else shown
-
-    ruler = ["---", *["---:"] * (len(header) - 1)]
-    lines = [[show(cell) for cell in plain(*header)], ruler, *[[show(cell) for cell in row] for row in rows]]
-    return ["| " + " | ".join(line) + " |" for line in lines]
-
-
-def latex_table(header: Sequence[str], rows: Sequence[Sequence[TableCell]], caption: str) -> str:
-    """A LaTeX table (package booktabs)."""
-
-    def show(cell: TableCell) -> str:
-        shown = rf"\textbf{{{_escaped(cell.text)}}}" if cell.best else _escaped(cell.text)
-        return rf"{shown}$^{{\mathrm{{{cell.marks}}}}}$" if cell.marks else shown
-
-    lines = [" & ".join(map(_escaped, header)), *(" & ".join(map(show, row)) for row in rows)]
-    first, *others = (line + r" \\" for line in lines)
-    begin = [r"\begin{table}", r"\centering", rf"\caption{{{_escaped(caption)}}}"]
-    begin += [rf"\begin{{tabular}}{{l{'r' * (len(header) - 1)}}}", r"\toprule", first, r"\midrule"]
-    return "\n".join([*begin, *others, r"\bottomrule", r"\end{tabular}", r"\end{table}", ""])
 
 
 def caption(comparison: Comparison, marks: dict[AnyTest, str]) -> list[str]:
@@ -258,8 +231,8 @@ def gain_sentences(table: PerQuery) -> list[str]:
     return list(sentences.values())
 
 
-def means(comparison: Comparison) -> HeaderAndRows:
-    """Header and rows: a run a row, a measure a column."""
+def means(comparison: Comparison) -> Section:
+    """A run a row, a measure a column."""
     by_run = {name: table.mean for name, table in comparison.tables.items()}
     counts = {str(measure) for measure in comparison.first.measures if measure.NAME in COUNTS}
     sums = {measure for measure in counts if not measure.startswith("Judged")}
@@ -282,11 +255,11 @@ def means(comparison: Comparison) -> HeaderAndRows:
             top = comparison.unjudged[name][depth]
             row.append(TableCell(f"{top.count / top.retrieved:.1%}" if top.retrieved else "-"))
         rows.append(row)
-    return header, rows
+    return Section("Measures", header, rows, caption(comparison, LETTERS))
 
 
-def differences(comparison: Comparison) -> HeaderAndRows:
-    """Header and rows: a run and measure a row; p-values after the correction."""
+def differences(comparison: Comparison) -> Section:
+    """A run and measure a row; p-values after the correction."""
     tests = [f"p ({test})" for test in comparison.tests]
     header = ["run", "measure", "difference", f"{LEVEL:.0%} interval", "Cohen's d", "wins/ties/losses", *tests]
     rows = []
@@ -294,11 +267,12 @@ def differences(comparison: Comparison) -> HeaderAndRows:
         shown = [name, measure, number(found.mean, "+"), interval(found.interval)]
         shown += [number(found.effect, "+", 2), f"{found.wins}/{found.ties}/{found.losses}"]
         rows.append(plain(*shown, *(probability(found.corrected[test]) for test in comparison.tests)))
-    return header, rows
+    title = f"Differences from {comparison.baseline}"
+    return Section(title, header, rows, [f"{title}, with the p-values after the correction."], names=2)
 
 
-def parts(comparison: Comparison) -> HeaderAndRows:
-    """Header and rows: a run, measure and part a row, with intervals; the difference is from the baseline."""
+def parts(comparison: Comparison) -> Section:
+    """A run, measure and part a row, with intervals; the difference is from the baseline."""
     share = f"{LEVEL:.0%} interval"
     header = ["run", "measure", "relevant documents", "queries", "mean", share]
     header += ["difference", share] if comparison.baseline else []
@@ -310,7 +284,7 @@ def parts(comparison: Comparison) -> HeaderAndRows:
             of_baseline = found.run == comparison.baseline
             shown += ["", ""] if of_baseline else [number(found.difference, "+"), interval(found.difference_interval)]
         rows.append(plain(*shown))
-    return header, rows
+    return Section("Seen and unseen", header, rows, [PARTS], names=3)
 
 
 def _significant(found: Difference | None) -> tuple[Test, ...]:

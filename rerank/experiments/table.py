@@ -12,7 +12,6 @@ from rerank.evaluation.beside import beside
 from rerank.evaluation.measures import COUNTS, parse_measures
 from rerank.evaluation.render import (
     LETTERS,
-    HeaderAndRows,
     Section,
     TableCell,
     gain_sentences,
@@ -40,19 +39,14 @@ CORRECTED: dict[Correction, str] = {
 def sections(summary: Summary, outcomes: Mapping[Group, Outcome], failures: Sequence[Failure]) -> list[Section]:
     """All that there is to say: the means, the published numbers, the differences, the chosen points, what failed."""
     config, tables = summary.config, main_sections(summary)
-    if summary.compared:
-        title = "Differences" if config.pairs == "all" or config.groups else f"Differences from {config.baseline}"
-        tables.append(Section(title, *differences(summary), [differences_caption(summary)]))
+    tables += [differences(summary)] if summary.compared else []
     failed = [f"Failed: {failure.cell}: {failure.message}" for failure in failures]
     return [*tables, Section("Choices", *choices(config, outcomes), [CHOICES, *failed])]
 
 
 def main_sections(summary: Summary) -> list[Section]:
     """The means, and the published numbers beside them."""
-    tables = [Section("Test", *means(summary), caption(summary))]
-    if summary.config.published is not None:
-        tables.append(Section("Published", *published(summary), [published_caption(summary)]))
-    return tables
+    return [means(summary), *([published(summary)] if summary.config.published else [])]
 
 
 def markdown(summary: Summary, outcomes: Mapping[Group, Outcome], failures: Sequence[Failure]) -> str:
@@ -76,8 +70,8 @@ def text(summary: Summary, bold: bool = False) -> str:
     return "\n\n".join(itertools.chain(*blocks)) + "\n"
 
 
-def means(summary: Summary) -> HeaderAndRows:
-    """Header and rows: a method a row, a measure a column."""
+def means(summary: Summary) -> Section:
+    """A method a row, a measure a column."""
     counts = {str(measure) for measure in parse_measures(summary.config.measures) if measure.NAME in COUNTS}
     rows = []
     for method, row in summary.rows.items():
@@ -94,20 +88,23 @@ def means(summary: Summary) -> HeaderAndRows:
                 )
             )
         rows.append(cells)
-    return ["method", *summary.measures], rows
+    return Section("Test", ["method", *summary.measures], rows, caption(summary))
 
 
-def published(summary: Summary) -> HeaderAndRows:
-    """Header and rows: the published numbers, and how many standard errors ours are above them."""
+def published(summary: Summary) -> Section:
+    """The published numbers, and how many standard errors ours are above them."""
+    assert summary.config.published is not None
     rows = [
         plain(method, *(_published(row.values[measure]) for measure in summary.measures))
         for method, row in summary.rows.items()
         if any(value.published is not None for value in row.values.values())
     ]
-    return ["method (published)", *summary.measures], rows
+    said = "In brackets: ours minus the published mean, in our standard errors."
+    about = [f"Published: {summary.config.published.source}. {said}"]
+    return Section("Published", ["method (published)", *summary.measures], rows, about)
 
 
-def choices(config: ExperimentConfig, outcomes: Mapping[Group, Outcome]) -> HeaderAndRows:
+def choices(config: ExperimentConfig, outcomes: Mapping[Group, Outcome]) -> tuple[list[str], list[list[TableCell]]]:
     """Header and rows: what validation chose, how often, how good it is beside its start, how long it trained."""
     rows = []
     for method in config.methods:
@@ -188,11 +185,11 @@ def beside_sentences(summary: Summary) -> Iterator[str]:
                 yield f"{method}: {found}"
 
 
-def differences(summary: Summary) -> HeaderAndRows:
-    """Header and rows: a planned comparison and measure a row."""
+def differences(summary: Summary) -> Section:
+    """A planned comparison and measure a row."""
+    config = summary.config
     header = ["row", "against", "measure", "difference", "95% interval", "Cohen's d", "wins/ties/losses", "p", "finds"]
-    margin = summary.config.margin
-    header += ["verdict"] if margin is not None else []
+    header += ["verdict"] if config.margin is not None else []
     rows = []
     for one in summary.compared:
         shown = [_side(one.row, one.methods[0]), _side(one.against, one.methods[1]), one.measure]
@@ -202,10 +199,11 @@ def differences(summary: Summary) -> HeaderAndRows:
         shown += [number(one.found.mean, "+"), interval(one.found.interval), number(one.effect, "+", 2)]
         finds = number(one.finds(summary.comparisons), digits=3), number(one.finds(1), digits=3)
         shown += ["/".join(map(str, one.counts)), probability(one.corrected), "{} ({})".format(*finds)]
-        if margin is not None:
-            shown.append(verdict(one.found.mean, one.corrected, one.equivalent, margin, summary.config.level))
+        if config.margin is not None:
+            shown.append(verdict(one.found.mean, one.corrected, one.equivalent, config.margin, config.level))
         rows.append(plain(*shown))
-    return header, rows
+    title = "Differences" if config.pairs == "all" or config.groups else f"Differences from {config.baseline}"
+    return Section(title, header, rows, [differences_caption(summary)])
 
 
 def differences_caption(summary: Summary) -> str:
@@ -236,15 +234,6 @@ def over(config: ExperimentConfig) -> str:
     within = f", each the mean of {seeds} seeds" if folds > 1 and seeds > 1 else ""
     how = {"error": "standard error", "interval": "95 % interval (Student's t)"}[config.spread]
     return f"{over}{within}{f', ± {how}' if folds > 1 or seeds > 1 else ''}"
-
-
-def published_caption(summary: Summary) -> str:
-    """What the table of published numbers shows."""
-    assert summary.config.published is not None
-    return (
-        f"Published: {summary.config.published.source}. In brackets: ours minus the published mean, in our standard "
-        "errors."
-    )
 
 
 def listing(plan: ExperimentPlan, cells: Sequence[tuple[Group, int]]) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from rerank.evaluation.compare import compare_runs
 from rerank.evaluation.export import write_per_query, write_table
-from rerank.evaluation.render import TableCell, markdown_table
+from rerank.evaluation.render import Section, TableCell
 
 
 @pytest.mark.parametrize("name", ["1+1", "HYPERLINK(0)"])
@@ -32,7 +32,7 @@ def test_no_html_in_markdown() -> None:
         [TableCell("[a](b)|c")],
         [TableCell("<0.0001 [-0.1, 0.2] a_b")],
     ]
-    shown = markdown_table(["<b>"], rows)
+    shown = Section("", ["<b>"], rows).markdown()
     assert shown[0] == "| &lt;b> |"
     assert shown[2:] == [
         "| &lt;img src=x> |",

@@ -139,9 +139,9 @@ def test_which_systems_are_fused_and_where_the_finds_of_one_are_shown(count: int
     about = overview(Lists.from_dataframe(frame))
     pairs = {f"bm25 + {name}" for name in SYSTEMS[1:count]}
     assert set(about.fused) == pairs | ({"all 3"} if count == 3 else set())
-    header, rows = systems_table(about)
-    assert ("only it" in header) == (count > 1)
-    assert {len(row) for row in rows} == {len(header)}
+    table = systems_table(about)
+    assert ("only it" in table.header) == (count > 1)
+    assert {len(row) for row in table.rows} == {len(table.header)}
 
 
 def test_lists_without_judgments_show_what_there_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -85,7 +85,7 @@ def test_against_a_baseline_both_directions_are_marked() -> None:
     config = make_config(baseline="middle", test="t-test")
     summary = summarise(config, make_outcomes(config))
     assert set(summary.against.values()) == {"middle"}
-    _, rows = table.means(summary)
+    rows = table.means(summary).rows
     assert [row[0].text for row in rows] == ["bad", "middle (baseline)", "good"]
     assert not any(cell.significant for cell in rows[1])
     assert all(cell.significant == ("t-test",) for cell in rows[2][1:])
@@ -101,7 +101,7 @@ def test_with_one_fold_the_spread_is_over_seeds() -> None:
     low, high = stats.t.interval(0.95, 9, np.mean(means), stats.sem(means))
     value = summary.rows["good"].values["AP"]
     assert (value.mean, value.error) == (pytest.approx(np.mean(means)), pytest.approx(stats.sem(means)))
-    _, rows = table.means(summary)
+    rows = table.means(summary).rows
     assert rows[2][2].text == f"{np.mean(means):.4f} ± {(high - low) / 2:.4f}"
     assert "10 seeds" in table.caption(summary)[0]
     assert "95 % interval" in table.caption(summary)[0]
@@ -145,7 +145,7 @@ def test_a_row_with_holes_is_shown_but_not_compared() -> None:
     del outcomes[Group("good", 2, 5)], outcomes[Group("good", 2, 6)]
     summary = summarise(config, outcomes)
     assert set(summary.against.values()) == {"middle"}
-    _, rows = table.means(summary)
+    rows = table.means(summary).rows
     assert rows[2][0].text == "good (4 of 6 cells)"
     assert not any(cell.best or cell.significant for cell in rows[2])
     assert all(cell.best for cell in rows[1][1:])
@@ -157,7 +157,7 @@ def test_published_numbers_with_their_distance() -> None:
     summary = summarise(config, make_outcomes(config))
     value = summary.rows["good"].values["nDCG@10"]
     assert value.distance == pytest.approx((value.mean - 0.5) / value.error)
-    (row,) = table.published(summary)[1]
+    (row,) = table.published(summary).rows
     assert [cell.text for cell in row] == ["good", f"0.5 ({value.distance:+.1f})", "-"]
     assert r"them, 2020 \& later" in table.latex(summary)
     assert "them, 2020 & later" in table.text(summary)
@@ -224,10 +224,10 @@ def test_folds_are_trained_apart_in_every_comparison() -> None:
         for comparisons, finds in ((4, one.finds(4)), (1, one.finds(1))):
             quantiles = stats.t.ppf([1 - 0.025 / comparisons, 0.8], found.freedom)
             assert finds == pytest.approx(quantiles.sum() * found.error)
-    header, rows = table.differences(summary)
-    (shown,) = (row for row in rows if (row[0].text, row[2].text) == ("good", "AP"))
+    differences = table.differences(summary)
+    (shown,) = (row for row in differences.rows if (row[0].text, row[2].text) == ("good", "AP"))
     (one,) = (one for one in summary.compared if (one.row, one.measure) == ("good", "AP"))
-    assert dict(zip(header, shown, strict=True))["finds"].text == f"{one.finds(4):.3f} ({one.finds(1):.3f})"
+    assert dict(zip(differences.header, shown, strict=True))["finds"].text == f"{one.finds(4):.3f} ({one.finds(1):.3f})"
     ends = sorted(one.finds(4) for one in summary.compared if one.measure == "AP")
     assert f"AP {ends[0]:.3f} to {ends[-1]:.3f}" in table.power_sentence(summary)
 
@@ -236,13 +236,13 @@ def test_folds_are_trained_apart_in_every_comparison() -> None:
 def test_a_margin_gives_verdicts_and_an_experiment_without_power_is_undecided(test: Any) -> None:
     config = make_config(baseline="bad", test=test, margin=0.001)
     outcomes = make_outcomes(config)
-    header, rows = table.differences(summarise(config, outcomes))
-    assert header[-1] == "verdict" and {row[-1].text for row in rows} <= {"undecided", "better"}
+    shown = table.differences(summarise(config, outcomes))
+    assert shown.header[-1] == "verdict" and {row[-1].text for row in shown.rows} <= {"undecided", "better"}
     config = replace(config, margin=2.0)
     summary = summarise(config, outcomes)
     p = [equivalence(one.found.mean, one.error, one.freedom, 2.0) for one in summary.compared if one.found]
     assert [one.equivalent for one in summary.compared] == pytest.approx(correct(p, "holm").tolist())
-    assert all("equivalent within 2 (p " in row[-1].text for row in table.differences(summary)[1])
+    assert all("equivalent within 2 (p " in row[-1].text for row in table.differences(summary).rows)
     if test == "t-test":
         one = summary.compared[0]
         ours, theirs = (values(outcomes, name, 0).mean(axis=1).ravel() for name in one.methods)
