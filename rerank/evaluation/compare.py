@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, get_args
@@ -14,7 +14,6 @@ from ir_measures import Measure
 from rerank.collections.judgments import as_qrels
 from rerank.errors import NotFoundError, UserError, nearest
 from rerank.evaluation.measures import COUNTS, Empty, Evaluator, PerQuery, Qrels, check_overlap, parse_measures
-from rerank.evaluation.parts import Part, parts_of
 from rerank.evaluation.significance import (
     Correction,
     Test,
@@ -33,6 +32,8 @@ from rerank.retrieval.runs import Run, Scored, as_float32, best_first
 from rerank.storage.files import plain_name
 
 TESTS: tuple[Test, ...] = get_args(Test)
+SEEN, UNSEEN = "seen", "unseen"
+"""Queries of which training has seen a relevant document, and the others."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,24 @@ class Unjudged:
 
     count: int
     retrieved: int
+
+
+@dataclass(frozen=True)
+class Part:
+    """A run in one measure, over the queries of one part.
+
+    Attributes:
+        difference: mean difference from the baseline; NaN without one.
+    """
+
+    run: str
+    measure: str
+    part: str
+    queries: int
+    mean: float
+    interval: tuple[float, float]
+    difference: float
+    difference_interval: tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -216,6 +235,24 @@ def compare_runs(
         documents = [one.store.documents for one in (lists, *trained_on) if isinstance(one, Lists)]
         parts = tuple(parts_of(tables, chosen, seen_queries(judgments, trained, documents)))
     return replace(found, unjudged=unjudged, paths=paths, qrels=source, ties=ties, parts=parts)
+
+
+def parts_of(tables: Mapping[str, PerQuery], baseline: str | None, seen: Collection[str]) -> Iterator[Part]:
+    """Every run in every measure, over the seen queries and over the others."""
+    for run, table in tables.items():
+        first = np.array([query in seen for query in table.queries], dtype=bool)
+        for i, measure in enumerate(table.measures):
+            if measure.NAME in COUNTS:
+                continue
+            for part, chosen in ((SEEN, first), (UNSEEN, ~first)):
+                values = table.values[i][chosen]
+                none = np.full(len(values), np.nan)
+                other = none if baseline in (None, run) else tables[str(baseline)].values[i][chosen]
+                about = [
+                    (float(some.mean()) if len(some) else float("nan"), bootstrap_interval(some))
+                    for some in (values[~np.isnan(values)], differences(values, other))
+                ]
+                yield Part(run, str(measure), part, int((~np.isnan(values)).sum()), *about[0], *about[1])
 
 
 def ranking(form: Any, name: str, qrels: Qrels, lists: Lists | None, source: str = "the qrels") -> tuple[Run, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -28,8 +29,6 @@ DEPTHS = (10, 20, 50, 100, 200, 500, 1000)
 """Depths at which reranking is looked at, beside that of the lists."""
 BEST = "best possible"
 """What the order by grade is called."""
-Rankings = dict[str, list[Scored]]
-"""A run that is filled query by query."""
 
 
 @dataclass(frozen=True)
@@ -85,66 +84,63 @@ def overview(lists: Lists, measures: str | None = None, trained_on: Sequence[Lis
     """
     deepest = int(lists.lengths.max(initial=0))
     chosen = parse_measures(measures or " ".join(dict.fromkeys(["nDCG@10 AP R@10 R@100", f"R@{max(deepest, 1)}"])))
-    names, features = _systems(lists)
+    columns = lists.store.numbers_by_column()
+    names = [number for numbers in columns.values() if len(numbers) <= WIDE for number in numbers]
     look = _Look(lists, names, chosen)
     for some in tqdm(list(lists.in_blocks(ROWS)), desc="looking at lists", unit=" blocks", disable=None, delay=2):
         look.at(some)
+    values = {ranked: pool(parts) for ranked, parts in look.values.items()}
+    missed, tops = float("nan"), []
+    if (recall := values.get(0)) is not None:
+        found = recall.values[-1][~recall.without_relevant[-1]]  # a query without relevant documents misses none
+        missed = 1 - float(found.mean()) if len(found) else missed
+        tops = [(d, r, values[d].mean[str(chosen[0])]) for d, r in zip(look.depths, recall.mean.values(), strict=True)]
     return Overview(
         lists=lists,
         systems=[
             System(name, int(look.candidates[i]), int(look.queries[i]), int(look.only[i]) if look.finds[i] else None)
             for i, name in enumerate(names)
         ],
-        features=features,
+        features={name: len(numbers) for name, numbers in columns.items() if len(numbers) > WIDE},
         depth=(
             int(lists.lengths.min(initial=deepest)),
             float(np.median(lists.lengths)) if len(lists) else 0.0,
             deepest,
         ),
         main=str(chosen[0]),
-        alone={name: pool(parts) for name, parts in look.alone.items()},
-        fused={name: pool(parts) for name, parts in look.fused.items()},
-        missed=look.missed(),
-        tops=look.tops(),
+        alone={name: values[name] for name in (*names, BEST) if name in values},
+        fused={name: values[name] for name in look.fusions if name in values},
+        missed=missed,
+        tops=tops,
         shared={str(others.store): list(in_common(lists, others)) for others in trained_on},
     )
 
 
-def _systems(lists: Lists) -> tuple[list[str], dict[str, int]]:
-    """The systems by their columns' names, the order first; and the columns of too many numbers."""
-    columns = lists.store.numbers_by_column()
-    names = [number for numbers in columns.values() if len(numbers) <= WIDE for number in numbers]
-    return names, {name: len(numbers) for name, numbers in columns.items() if len(numbers) > WIDE}
-
-
 class _Look:
-    """What is summed up while going through the lists, a block at a time."""
+    """What is summed up while going through the lists, a block at a time.
+
+    Attributes:
+        values: by what is ranked: systems, fusions, ``BEST``; 0 for the lists as they are, whose recall at each depth
+            is measured, and a depth for the best order of so many candidates, by the main measure.
+    """
 
     def __init__(self, lists: Lists, names: list[str], measures: Sequence[Measure]) -> None:
-        self.lists, self.names, self.measures = lists, names, measures
-        store, count = lists.store, len(names)
-        made = [store.entry(name.partition("/")[0]).made for name in names]
+        self.names, self.measures = names, measures
+        made = [lists.store.entry(name.partition("/")[0]).made for name in names]
         self.finds = [name != RRF and "sha256" not in about for name, about in zip(names, made, strict=True)]
         if sum(self.finds) < 2:  # the lists are of one system: all others were added afterwards
             self.finds = [name != RRF and "model" not in about for name, about in zip(names, made, strict=True)]
-        self.fusable = [i for i, name in enumerate(names) if name != RRF]
-        self.order = names.index(store.order) if store.order in names else None
+        self.fusions = _fusions(names, lists.store.order)
         deepest = int(lists.lengths.max(initial=0))
         self.depths = [*(depth for depth in DEPTHS if depth < deepest), deepest] if deepest else []
-        self.candidates, self.queries, self.only = (np.zeros(count, np.int64) for _ in range(3))
-        self.alone: dict[str, list[PerQuery]] = {}
-        self.fused: dict[str, list[PerQuery]] = {}
-        self._recall: list[PerQuery] = []
-        self._best: dict[int, list[PerQuery]] = {depth: [] for depth in self.depths}
+        self.candidates, self.queries, self.only = (np.zeros(len(names), np.int64) for _ in range(3))
+        self.values: dict[str | int, list[PerQuery]] = defaultdict(list)
 
     def at(self, some: Lists) -> None:
         judgments = some.qrels or {}
         ids = some.document_ids(some.documents)
         columns = [some.column(name) for name in self.names]
-        rankings: dict[str, dict[str, list[Scored]]] = {
-            name: {} for name in (*self.names, BEST, *self._fusions(), "lists")
-        }
-        tops: dict[int, dict[str, list[Scored]]] = {depth: {} for depth in self.depths}
+        rankings: dict[str | int, dict[str, list[Scored]]] = defaultdict(dict)
         for i, query in enumerate(some.query_ids):
             start, end = some.offsets[i : i + 2].tolist()
             listed, grades = ids[start:end], some.grades[start:end]
@@ -154,16 +150,22 @@ class _Look:
                 continue
             for name, order in zip(self.names, orders, strict=True):
                 rankings[name][query] = _ranked([listed[j] for j in order])
-            for name, members in self._fusions().items():
+            for name, members in self.fusions.items():
                 rankings[name][query] = reciprocal_ranks([[listed[k] for k in orders[j]] for j in members])
             by_grade = np.argsort(-grades.astype(np.int64), kind="stable")
             rankings[BEST][query] = _ranked([listed[j] for j in by_grade])
-            rankings["lists"][query] = _ranked(listed)
-            for depth, top in tops.items():
-                top[query] = _ranked([listed[j] for j in by_grade if j < depth])
+            rankings[0][query] = _ranked(listed)
+            for depth in self.depths:
+                rankings[depth][query] = _ranked([listed[j] for j in by_grade if j < depth])
+        if not rankings:
+            return
         judged = {query: judgments[query] for query in some.query_ids if judgments.get(query)}
-        if judged:
-            self._evaluate(judged, rankings, tops)
+        whole = Evaluator(judged, [ir_measures.Judged @ 10, *self.measures])
+        recall = Evaluator(judged, [ir_measures.R @ depth for depth in self.depths])
+        main = Evaluator(judged, [self.measures[0]])
+        for ranked, run in rankings.items():
+            evaluator = whole if isinstance(ranked, str) else main if ranked else recall
+            self.values[ranked].append(evaluator(run, str(ranked), warn=False))
 
     def _count(self, orders: list[list[int]], grades: Array) -> None:
         known = np.zeros((len(orders), len(grades)), dtype=bool)
@@ -174,48 +176,19 @@ class _Look:
         found = known & np.array(self.finds, dtype=bool)[:, None]
         self.only += (found & (found.sum(axis=0) == 1) & (grades > 0)).sum(axis=1)
 
-    def _fusions(self) -> dict[str, list[int]]:
-        """Which systems are fused, by what that is called."""
-        names, members = self.names, self.fusable
-        if len(members) < 2:
-            return {}
-        if self.order in members:
-            pairs = {f"{names[self.order]} + {names[i]}": [self.order, i] for i in members if i != self.order}
-            return pairs | ({f"all {len(members)}": members} if len(members) > 2 else {})
-        without = {f"all but {names[i]}": [j for j in members if j != i] for i in members}
-        return {f"all {len(members)}": members} | (without if len(members) > 2 else {})
 
-    def _evaluate(
-        self, judged: dict[str, dict[str, int]], rankings: dict[str, Rankings], tops: dict[int, Rankings]
-    ) -> None:
-        evaluator = Evaluator(judged, [ir_measures.Judged @ 10, *self.measures])
-        for name in (*self.names, BEST):
-            self.alone.setdefault(name, []).append(evaluator(rankings[name], name, warn=False))
-        for name in self._fusions():
-            self.fused.setdefault(name, []).append(evaluator(rankings[name], name, warn=False))
-        self._recall.append(
-            Evaluator(judged, [ir_measures.R @ depth for depth in self.depths])(rankings["lists"], warn=False)
-        )
-        main = Evaluator(judged, [self.measures[0]])
-        for depth, run in tops.items():
-            self._best[depth].append(main(run, warn=False))
-
-    def missed(self) -> float:
-        """What no reranking finds: a query without relevant documents misses none."""
-        if not self._recall:
-            return float("nan")
-        recall = pool(self._recall)
-        found = recall.values[-1][~recall.without_relevant[-1]]
-        return 1 - float(found.mean()) if len(found) else float("nan")
-
-    def tops(self) -> list[tuple[int, float, float]]:
-        """Depth, recall, and the best that reranking so deep could reach."""
-        if not self._recall:
-            return []
-        recall = list(pool(self._recall).mean.values())
-        return [
-            (depth, recall[i], next(iter(pool(self._best[depth]).mean.values()))) for i, depth in enumerate(self.depths)
-        ]
+def _fusions(names: list[str], order: str | None) -> dict[str, list[int]]:
+    """Which systems are fused, by what that is called."""
+    members = [i for i, name in enumerate(names) if name != RRF]
+    if len(members) < 2:
+        return {}
+    everything = {f"all {len(members)}": members}
+    if order in names and order != RRF:
+        first = names.index(order)
+        pairs = {f"{order} + {names[i]}": [first, i] for i in members if i != first}
+        return pairs | (everything if len(members) > 2 else {})
+    without = {f"all but {names[i]}": [j for j in members if j != i] for i in members}
+    return everything | (without if len(members) > 2 else {})
 
 
 def _ranked(ids: Sequence[str]) -> list[Scored]:

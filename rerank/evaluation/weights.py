@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+import functools
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from ir_measures import Measure
@@ -20,7 +21,7 @@ ROUNDS = 10
 
 
 def tune_weight(
-    run: Run, first_stage: Run, qrels: Qrels, measure: str | Measure, grid: Sequence[float] = GRID
+    run: Run, first_stage: Run, qrels: Qrels, measure: str | Measure
 ) -> tuple[float, list[tuple[float, float]]]:
     """The weight with the best mean, and ``(weight, mean)`` for all of the grid; of equal ones the first.
 
@@ -33,8 +34,8 @@ def tune_weight(
     >>> tune_weight(model, first, {"q": {"b": 1}}, "RR")[0]  # the model alone is right already
     0.0
     """
-    mean = _Mean([first_stage, run], qrels, measure, on_common=True)
-    table = [(weight, mean((weight, 1 - weight))) for weight in grid]
+    mean = _mean_of([first_stage, run], qrels, measure, on_common=True)
+    table = [(weight, mean((weight, 1 - weight))) for weight in GRID]
     return max(table, key=lambda row: row[1])[0], table
 
 
@@ -57,7 +58,7 @@ def tune_weights(
     Returns:
         The weights, whose sum is 1, and the mean of the measure.
     """
-    mean = _Mean(runs, qrels, measure)
+    mean = _mean_of(runs, qrels, measure)
     best = search_weights(len(runs), mean, grid)
     return best, mean(best)
 
@@ -89,20 +90,14 @@ def _with_share(weights: tuple[float, ...], i: int, share: float) -> tuple[float
     return tuple(np.insert(left, i, share).tolist())
 
 
-class _Mean:
+def _mean_of(runs: Sequence[Run], qrels: Qrels, measure: str | Measure, on_common: bool = False) -> Mean:
     """The mean of a measure as a function of weights; what was asked is remembered."""
+    evaluator = Evaluator(qrels, measure)
+    judged = [{query: documents for query, documents in run.items() if query in qrels} for run in runs]
+    aligned = Aligned.of(judged, on_common)
 
-    def __init__(self, runs: Sequence[Run], qrels: Qrels, measure: str | Measure, on_common: bool = False) -> None:
-        self._evaluator = Evaluator(qrels, measure)
-        self._aligned = Aligned.of([_only(run, qrels.keys()) for run in runs], on_common)
-        self._known: dict[tuple[float, ...], float] = {}
+    @functools.cache
+    def mean(weights: tuple[float, ...]) -> float:
+        return evaluator(aligned.sum(weights)).mean[str(evaluator.measures[0])]
 
-    def __call__(self, weights: tuple[float, ...]) -> float:
-        if weights not in self._known:
-            table = self._evaluator(self._aligned.sum(weights))
-            self._known[weights] = table.mean[str(self._evaluator.measures[0])]
-        return self._known[weights]
-
-
-def _only(run: Run, queries: Collection[str]) -> Run:
-    return {query: documents for query, documents in run.items() if query in queries}
+    return mean

@@ -12,8 +12,8 @@ import pytest
 
 from rerank.commands.cli import main
 from rerank.errors import UserError
+from rerank.evaluation.compare import SEEN, UNSEEN
 from rerank.evaluation.measures import evaluate
-from rerank.evaluation.parts import SEEN, UNSEEN
 from rerank.evaluation.significance import bootstrap_interval
 from rerank.lists.data import ListsData
 from rerank.lists.neighbours import seen_queries
