@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from pathlib import Path
@@ -15,8 +15,8 @@ from rerank.evaluation.compare import check_choices
 from rerank.evaluation.measures import PerQuery, parse_measures
 from rerank.evaluation.significance import check_margin
 from rerank.experiments.config import ExperimentConfig, first_stage_names, folds_of
-from rerank.experiments.planned import best_of, check_groups, planned_pairs
-from rerank.experiments.search import Point, check_space, file_name, grid, point_name
+from rerank.experiments.planned import best_of, planned_pairs
+from rerank.experiments.search import Point, file_name, grid, point_name
 from rerank.retrieval.runs import Run
 from rerank.settings.configs import Settings, assign, merged
 from rerank.storage.identity import SHOWN
@@ -78,20 +78,19 @@ class Cell:
         return self.place / f"{point_name(self.point)}{'-refit' if self.again else ''}-{self.id[:SHOWN]}"
 
     def finished(self) -> dict[str, Any] | None:
-        """What ``measures.json`` holds if this very cell was trained already, and ``seconds``; None otherwise."""
-        measures = finished(self.folder, self.id)
-        return None if measures is None else measures | {"seconds": self._seconds()}
+        """What ``measures.json`` holds if this very cell was trained already; None otherwise.
+
+        With ``seconds``: what its last start took, NaN where nothing tells.
+        """
+        measures, starts = finished(self.folder, self.id), read_provenance(self.folder)
+        seconds = float(starts[-1].get("seconds", "nan")) if starts else float("nan")
+        return None if measures is None else measures | {"seconds": seconds}
 
     @property
     def restored(self) -> bool:
         """Whether its results alone are here, as after `rerank.experiments.keep.restore`, with nothing to rank by."""
         made = ("identity.json", "test.trec", "best")
         return self.finished() is not None and not any((self.folder / name).exists() for name in made)
-
-    def _seconds(self) -> float:
-        """What its last start took; NaN where nothing tells."""
-        starts = read_provenance(self.folder)
-        return float(starts[-1].get("seconds", "nan")) if starts else float("nan")
 
 
 @dataclass(frozen=True)
@@ -209,19 +208,21 @@ def _check(config: ExperimentConfig, known: Mapping[str, Any]) -> None:
     if config.engine == "local" and (config.num_cpus, config.num_gpus) != (1, 0):
         raise UserError("num_cpus, num_gpus: are for engine: ray; this machine's are shared out among jobs")
     rows = [*config.methods, *first_stage_names(config)[:1]]
-    if config.baseline is not None and config.baseline not in rows:
-        raise UserError(f"baseline: no method {config.baseline!r}{nearest(config.baseline, rows)}")
+    check_methods("baseline", [config.baseline] if config.baseline is not None else [], rows)
     if taken := {*first_stage_names(config)} & {*config.methods, *config.ensembles}:
         raise UserError(f"methods: {min(taken)!r} is the name of another row; rename it, or set first_stage: hide")
     for name, members in config.ensembles.items():
         if name in config.methods:
             raise UserError(f"ensembles.{name}: a method has this name; choose another")
-        for member in members:
-            if member not in config.methods:
-                raise UserError(f"ensembles.{name}: no method {member!r}{nearest(member, config.methods)}")
+        check_methods(f"ensembles.{name}", members, config.methods)
         if len(members) * len(config.seeds) < 2:
             raise UserError(f"ensembles.{name}: needs two methods, or two seeds")
-    check_groups(config.groups, list(config.methods))
+    if len(config.groups) == 1:
+        raise UserError(f"groups: {next(iter(config.groups))!r} alone has nothing to be compared with; name two")
+    for name, members in config.groups.items():
+        if not members:
+            raise UserError(f"groups.{name}: names no method")
+        check_methods(f"groups.{name}", members, config.methods)
     _check_primary(config)
     _check_keys("base", config.base, known)
     _check_keys("refit", config.refit, known)
@@ -229,16 +230,25 @@ def _check(config: ExperimentConfig, known: Mapping[str, Any]) -> None:
     for name, method in config.methods.items():
         _check_keys(f"methods.{name}.set", method.set, known)
         _check_keys(f"methods.{name}.search", method.search, known)
-        check_space(name, method.search)
+        for key, values in method.search.items():
+            if not isinstance(values, list) or not values:
+                shown = f"must be a list of values, such as [1, 3], not {values!r}"
+                raise UserError(f"methods.{name}.search.{key}: {shown}")
         if (other := folders.setdefault(file_name(name), name)) != name:
             raise UserError(f"methods: {other!r} and {name!r} would share a folder; rename one")
     if config.published is not None:
         count = len(parse_measures(config.measures))
+        check_methods("published.rows", config.published.rows, config.methods)
         for name, row in config.published.rows.items():
-            if name not in config.methods:
-                raise UserError(f"published.rows: no method {name!r}{nearest(name, config.methods)}")
             if len(row) != count:
                 raise UserError(f"published.rows.{name}: has {len(row)} numbers, the table {count} measures")
+
+
+def check_methods(where: str, names: Iterable[str], known: Collection[str]) -> None:
+    """Raise a UserError for a name that is no method's."""
+    for name in names:
+        if name not in known:
+            raise UserError(f"{where}: no method {name!r}{nearest(name, known)}")
 
 
 def _check_primary(config: ExperimentConfig) -> None:

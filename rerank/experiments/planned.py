@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rerank.errors import UserError, nearest
 from rerank.evaluation.crossed import Crossed, crossed_difference, paired, standard_error
 from rerank.evaluation.significance import (
     ROUNDING,
@@ -91,18 +90,6 @@ def choose_of_groups(groups: Mapping[str, Sequence[str]], validation: Mapping[st
         if known:
             chosen[group] = max(known, key=lambda method: validation[method])
     return chosen
-
-
-def check_groups(groups: Mapping[str, Sequence[str]], methods: Sequence[str]) -> None:
-    """Raise a UserError for a group without methods, with one that there is not, or for a single group."""
-    if len(groups) == 1:
-        raise UserError(f"groups: {next(iter(groups))!r} alone has nothing to be compared with; name two")
-    for name, members in groups.items():
-        if not members:
-            raise UserError(f"groups.{name}: names no method")
-        for member in members:
-            if member not in methods:
-                raise UserError(f"groups.{name}: no method {member!r}{nearest(member, methods)}")
 
 
 def compare_all(

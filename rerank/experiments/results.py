@@ -96,14 +96,10 @@ def _compared(one: PlannedComparison, comparisons: int) -> dict[str, Any]:
     return sides | known | {"wins/ties/losses": list(one.counts)}
 
 
-def _path(path: Path, output: Path) -> str:
-    return path.relative_to(output).as_posix()
-
-
 def _cell(output: Path, outcome: Outcome) -> dict[str, Any]:
     return _where(outcome.cell) | {
         "tried": outcome.tried,
-        "folder": _path(outcome.measured.folder, output),
+        "folder": outcome.measured.folder.relative_to(output).as_posix(),
         "seconds": finite(outcome.seconds),
         "validation": outcome.validation,
         "start": {} if outcome.start is None else {outcome.start.measure: outcome.start.first},
@@ -113,7 +109,7 @@ def _cell(output: Path, outcome: Outcome) -> dict[str, Any]:
 
 def _point(output: Path, cell: Cell, measures: dict[str, Any], chosen: bool) -> dict[str, Any]:
     validation = {f"validation/{name}": mean for name, mean in measures.get("validation", {}).items()}
-    common = {"folder": _path(cell.folder, output), "seconds": measures["seconds"], "chosen": chosen}
+    common = {"folder": cell.folder.relative_to(output).as_posix(), "seconds": measures["seconds"], "chosen": chosen}
     return _as_text(_where(cell)) | common | {key: json.dumps(value) for key, value in cell.point.items()} | validation
 
 
@@ -128,7 +124,8 @@ def _as_text(where: dict[str, Any]) -> dict[str, Any]:
 
 
 def _failed(output: Path, failure: Failure) -> dict[str, Any]:
-    return _where(failure.cell) | {"message": failure.message, "log": _path(failure.cell.folder / "log.txt", output)}
+    log = (failure.cell.folder / "log.txt").relative_to(output).as_posix()
+    return _where(failure.cell) | {"message": failure.message, "log": log}
 
 
 def _queries(outcome: Outcome) -> list[dict[str, Any]]:

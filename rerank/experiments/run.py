@@ -18,7 +18,6 @@ from rerank.experiments.cells import Cell, ExperimentPlan, Failure, Group, Job, 
 from rerank.experiments.engines import Reply, Workers, local_workers
 from rerank.experiments.identities import Identities
 from rerank.experiments.keep import KeptFile, collect, key_of, restore, update_kept
-from rerank.experiments.progress import Progress
 from rerank.experiments.rows import UntrainedRows, stored_measurement, test_lists
 from rerank.experiments.worker import note
 from rerank.retrieval.runs import Run
@@ -96,6 +95,8 @@ class Experiment:
         self._ready: deque[Task] = deque()
         self._died: dict[tuple[Job, Path], Died] = {}
         self._next_keep = 0.0
+        self._cells = self._done = self._done_before = 0
+        self._started = time.perf_counter()
 
     def _trained_cells(self) -> list[tuple[Cell, dict[str, Any]]]:
         return [(one.cell, one.measures) for group in self._trained for one in self._in_order(group)]
@@ -108,7 +109,7 @@ class Experiment:
         workers = workers_of(self.plan, "workers" if self.share is None else f"workers-{part}")
         groups = self.plan.groups[part::parts]
         running: dict[Future[Reply], Task] = {}
-        self._progress = Progress(sum(len(self.plan.points(group)) for group in groups))
+        self._cells, self._started = sum(len(self.plan.points(group)) for group in groups), time.perf_counter()
         with workers:
             try:
                 for group in groups:
@@ -164,7 +165,22 @@ class Experiment:
             self._fail(cell, f"no validation {cell.monitor} to choose by; the data must give validation lists")
             return
         self._trained[cell.group][cell.folder] = Trained(value or 0.0, cell, measures)
-        self._progress.trained(cell, value or 0.0, measures["seconds"], before)
+        self._done += 1
+        self._done_before += before
+        if not before:
+            said = cell, cell.monitor, value or 0.0, measures["seconds"], self._left()
+            self._say("%s: validation %s %.4f (%.1f s%s)", *said)
+
+    def _left(self) -> str:
+        """The time that the others would take at the pace of those that were trained."""
+        if self._done >= self._cells:
+            return ""
+        pace = (time.perf_counter() - self._started) / (self._done - self._done_before)
+        minutes, seconds = divmod(round(pace * (self._cells - self._done)), 60)
+        return f"; {minutes // 60}:{minutes % 60:02}:{seconds:02} left"
+
+    def _say(self, message: str, *values: object) -> None:
+        log.info("[%d/%d] " + message, self._done, self._cells, *values)
 
     def _note_measured(self, best: Trained, cell: Cell, tried: int) -> str | None:
         """Add the outcome of a group; what is missing for it, where the cell was restored without its model."""
@@ -175,7 +191,6 @@ class Experiment:
         seconds, validation = best.measures["seconds"], best.measures.get("validation", {})
         if cell.again and (second := cell.finished()) is not None:
             seconds += second["seconds"]
-
         start = start_of(best.measures)
         outcome = Outcome(best.cell, cell, tried, validation, table, seconds, lambda: self._run(cell), file, start)
         try:
@@ -267,7 +282,8 @@ class Experiment:
         if not (cell.folder / "log.txt").is_file():
             note(cell.folder, error)
         self.failures.append(Failure(cell, error))
-        self._progress.failed(cell, error)
+        self._done += 1
+        self._say("failed: %s: %s", cell, error)
 
     def _stop(self, stop: Stopped, workers: Workers, running: Mapping[Future[Reply], Task]) -> NoReturn:
         """Let the cells under way write their checkpoints, and say how to resume."""
@@ -279,8 +295,8 @@ class Experiment:
             if future.done() and error_of(future.result()) is None:
                 self._through(task, None)
         self.keep(through=False)
-        trained, cells = len(self._trained_cells()), self._progress.total
-        said = f"stopped by {by}; {trained} of {cells} cells are trained; the same command resumes {output}"
+        trained = len(self._trained_cells())
+        said = f"stopped by {by}; {trained} of {self._cells} cells are trained; the same command resumes {output}"
         raise Stopped(stop.number, said) from None
 
     def _words(self, task: Task) -> dict[str, Any]:

@@ -8,7 +8,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from rerank.errors import UserError
 from rerank.storage.files import digest
 
 Point = dict[str, Any]
@@ -22,13 +21,6 @@ def grid(space: Mapping[str, Any]) -> list[Point]:
     [{'loss.alpha': 1, 'epochs': 2}, {'loss.alpha': 3, 'epochs': 2}]
     """
     return [dict(zip(space, combination, strict=True)) for combination in itertools.product(*space.values())]
-
-
-def check_space(name: str, space: Mapping[str, Any]) -> None:
-    """Raise a UserError for a search that is not one."""
-    for key, values in space.items():
-        if not isinstance(values, list) or not values:
-            raise UserError(f"methods.{name}.search.{key}: must be a list of values, such as [1, 3], not {values!r}")
 
 
 def point_name(point: Mapping[str, Any]) -> str:

@@ -268,6 +268,7 @@ def test_dry_run_counts_cells_and_writes_nothing(folder: Path, capsys: pytest.Ca
         ({"methods": {"A": {"set": {"lose": "ListNet"}}}}, "did you mean 'loss'"),
         ({"methods": {"A": {"set": {"loss": "ListNot"}}}, "published": None}, "did you mean 'ListNet'"),
         ({"methods": {"A": {"search": {"loss.alpha": 3}}}}, "must be a list of values, such as"),
+        ({"methods": {"A": {"search": {"loss.alpha": []}}}}, "must be a list of values, such as"),
         ({"methods": {"A": {"search": {"batch_size": [4, "many"]}}}, "published": None}, "(batch_size: many)"),
         (
             {"methods": {"A": {"set": {"loss": "ListNet", "fidelity": True}}}, "published": None},

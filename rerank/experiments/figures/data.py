@@ -12,7 +12,7 @@ import numpy as np
 
 from rerank.errors import UserError, nearest
 from rerank.evaluation.measures import parse_measures
-from rerank.experiments.cells import Cell, ExperimentPlan, Group, Outcome
+from rerank.experiments.cells import Cell, ExperimentPlan, Group, Outcome, check_methods
 from rerank.experiments.config import Figure, first_stage_names
 from rerank.experiments.search import file_name, shown
 from rerank.experiments.summary import over_folds
@@ -67,7 +67,8 @@ def search_lines(plan: ExperimentPlan, figure: Figure, trained: Iterable[tuple[C
         space = plan.config.methods[method].search
         whole = sum(group.method == method for group in plan.groups)
         for fixed in [{}] if figure.lines in NAMES else [{figure.lines: value} for value in space[figure.lines]]:
-            chosen = [(x, _chosen(everything, method, {**fixed, key: x})) for x in _sorted(space[key])]
+            places = sorted(space[key]) if is_numeric(space[key]) else space[key]
+            chosen = [(x, _chosen(everything, method, {**fixed, key: x})) for x in places]
             complete = [(x, groups) for x, groups in chosen if len(groups) == whole]
             for measure in measures_of(plan, figure):
                 points = [_mean_and_width(plan, groups, measure) for _, groups in complete]
@@ -142,9 +143,7 @@ def _check(plan: ExperimentPlan, where: str, figure: Figure) -> None:
     known = list(plan.config.methods)
     if figure.kind == "methods":
         known += [*plan.config.ensembles, *first_stage_names(plan.config)]
-    for method in figure.methods or []:
-        if method not in known:
-            raise UserError(f"{where}.methods: no method {method!r}{nearest(method, known)}")
+    check_methods(f"{where}.methods", figure.methods or [], known)
     measures = measures_of(plan, figure)
     if figure.kind == "curves" and figure.measures is not None:
         raise UserError(f"{where}.measures: curves show the monitor, {measures_of(plan, Figure('curves'))[0]}")
@@ -184,11 +183,6 @@ def _mean_and_width(
     numbers = [np.array([values[measure] for group, values in found.items() if group.fold == fold]) for fold in folds]
     mean, error, interval = over_folds(numbers, len(folds))
     return mean, error if plan.config.spread == "error" else interval
-
-
-def _sorted(values: list[Any]) -> list[Any]:
-    """Numbers by size; anything else as it is listed."""
-    return sorted(values) if is_numeric(values) else values
 
 
 def label_of(value: Any) -> str:
