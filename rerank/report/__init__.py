@@ -2,7 +2,7 @@
 
 - ``page``: ``Report`` (what a page shows) and ``write_report``
 - ``queries``: what the page's script needs to show rankings side by side
-- ``charts``, ``curves``: line charts; precision-recall and training curves
+- ``charts``: precision over recall, and bars with intervals
 - ``evaluation``: the report of ``rerank evaluate``
 """
 

@@ -1,41 +1,19 @@
-"""Line charts as numbers in an SVG's coordinates; the page's template draws them."""
+"""Charts as numbers in an SVG's coordinates; the page's template draws them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from rerank.evaluation.measures import Empty, Evaluator, Qrels
 from rerank.retrieval.runs import Run
 
-WIDTH, HEIGHT = 440, 270
-LEFT, RIGHT, TOP, BOTTOM = 52, 12, 12, 40
 RECALLS = [i / 10 for i in range(11)]
-DOTS = 25
-"""A line with more points than this is drawn without dots."""
 
 
-@dataclass(frozen=True)
-class Series:
-    """A line: its name, and where it goes through."""
-
-    name: str
-    x: Sequence[float]
-    y: Sequence[float]
-
-
-@dataclass(frozen=True)
-class Dot:
-    """A point of a line in the SVG's coordinates, and what it says."""
-
-    x: float
-    y: float
-    says: str
-
-
-@dataclass(frozen=True)
-class Tick:
+class Tick(NamedTuple):
     """A mark on an axis."""
 
     at: float
@@ -79,63 +57,45 @@ class Bars:
         return f"{self.title}. {'; '.join(f'{bar.name} {bar.says}'.strip() for bar in self.bars)}."
 
 
-class Chart:
-    """A line chart.
+class Series(NamedTuple):
+    """A run's precision at each of `RECALLS`."""
 
-    Args:
-        y_range: lowest and highest value of the vertical axis; None takes those of the lines.
-    """
+    name: str
+    y: Sequence[float]
 
-    width, height = WIDTH, HEIGHT
-    left, right, top, bottom = LEFT, WIDTH - RIGHT, TOP, HEIGHT - BOTTOM
 
-    def __init__(
-        self,
-        title: str,
-        x_label: str,
-        y_label: str,
-        series: Sequence[Series],
-        y_range: tuple[float, float] | None = None,
-    ) -> None:
-        self.title, self.x_label, self.y_label = title, x_label, y_label
-        self.series = [cleaned for line in series if (cleaned := _finite(line)).x]
-        xs = [x for line in self.series for x in line.x] or [0.0, 1.0]
-        ys = [y for line in self.series for y in line.y] or [0.0, 1.0]
-        self._x = _wide(min(xs), max(xs))
-        self._y = y_range or _wide(min(ys), max(ys))
-        if y_range is None:
-            ticks = nice_ticks(*self._y)
-            step = ticks[1] - ticks[0]
-            self._y = math.floor(self._y[0] / step) * step, math.ceil(self._y[1] / step) * step
+class Dot(NamedTuple):
+    """A point of a line in the SVG's coordinates, and what it says."""
+
+    x: float
+    y: float
+    says: str
+
+
+class Curves:
+    """Precision over recall, a line per run."""
+
+    width, height = 440, 270
+    left, right, top, bottom = 52, 428, 12, 230
+    x_label, y_label = "recall", "interpolated precision"
+
+    def __init__(self, title: str, series: Sequence[Series]) -> None:
+        self.title, self.series = title, series
+        places = [(share, *self._place(share, share)) for share in (0, 0.2, 0.4, 0.6, 0.8, 1)]
+        self.x_ticks = [Tick(x, f"{share:g}") for share, x, _ in places]
+        self.y_ticks = [Tick(y, f"{share:g}") for share, _, y in places]
 
     def _place(self, x: float, y: float) -> tuple[float, float]:
-        across = (x - self._x[0]) / (self._x[1] - self._x[0])
-        up = (y - self._y[0]) / (self._y[1] - self._y[0])
-        return (
-            round(self.left + across * (self.right - self.left), 1),
-            round(self.bottom - up * (self.bottom - self.top), 1),
-        )
-
-    @property
-    def x_ticks(self) -> list[Tick]:
-        return [Tick(self._place(x, self._y[0])[0], f"{x:g}") for x in nice_ticks(*self._x)]
-
-    @property
-    def y_ticks(self) -> list[Tick]:
-        return [Tick(self._place(self._x[0], y)[1], f"{y:g}") for y in nice_ticks(*self._y)]
+        across, up = x * (self.right - self.left), y * (self.bottom - self.top)
+        return round(self.left + across, 1), round(self.bottom - up, 1)
 
     def path(self, line: Series) -> str:
-        places = (self._place(x, y) for x, y in zip(line.x, line.y, strict=True))
+        places = (self._place(x, y) for x, y in zip(RECALLS, line.y, strict=True))
         return "M" + "L".join(f"{x:g} {y:g}" for x, y in places)
 
     def dots(self, line: Series) -> list[Dot]:
-        """The points of a line; none where there are too many to tell apart."""
-        if len(line.x) > DOTS:
-            return []
-        return [
-            Dot(*self._place(x, y), f"{line.name}, {self.x_label} {x:g}: {y:.4f}")
-            for x, y in zip(line.x, line.y, strict=True)
-        ]
+        points = zip(RECALLS, line.y, strict=True)
+        return [Dot(*self._place(x, y), f"{line.name}, {self.x_label} {x:g}: {y:.4f}") for x, y in points]
 
     @property
     def summary(self) -> str:
@@ -143,18 +103,13 @@ class Chart:
         return f"{self.title}. {self.y_label} over {self.x_label}: {'; '.join(lines)}."
 
 
-def nice_ticks(low: float, high: float, count: int = 5) -> list[float]:
-    """About ``count`` round numbers from ``low`` to ``high``: multiples of 1, 2 or 5 times a power of ten."""
-    rough = (high - low) / count
+def nice_ticks(low: float, high: float) -> list[float]:
+    """About five round numbers from ``low`` to ``high``: multiples of 1, 2 or 5 times a power of ten."""
+    rough = (high - low) / 5
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * (1 - 1e-9))
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     return [round(i * step, 12) for i in range(first, last + 1)]
-
-
-def _finite(line: Series) -> Series:
-    kept = [(x, y) for x, y in zip(line.x, line.y, strict=True) if math.isfinite(x) and math.isfinite(y)]
-    return Series(line.name, [x for x, _ in kept], [y for _, y in kept])
 
 
 def _wide(low: float, high: float) -> tuple[float, float]:
@@ -164,10 +119,10 @@ def _wide(low: float, high: float) -> tuple[float, float]:
     return low - 0.5, high + 0.5
 
 
-def precision_recall(runs: Mapping[str, Run], qrels: Qrels, empty: Empty = "0", rel: int = 1) -> Chart:
+def precision_recall(runs: Mapping[str, Run], qrels: Qrels, empty: Empty = "0", rel: int = 1) -> Curves:
     """Interpolated precision at eleven recalls (ir-measures' ``IPrec@R``), the mean over queries, a line per run."""
     relevant = "" if rel == 1 else f"(rel={rel})"
     evaluator = Evaluator(qrels, [f"IPrec{relevant}@{recall}" for recall in RECALLS], empty)
-    lines = [Series(name, RECALLS, list(evaluator(run, name).mean.values())) for name, run in runs.items()]
+    lines = [Series(name, list(evaluator(run, name).mean.values())) for name, run in runs.items()]
     title = "Precision over recall" + (f", relevant from grade {rel}" if relevant else "")
-    return Chart(title, "recall", "interpolated precision", lines, (0.0, 1.0))
+    return Curves(title, [line for line in lines if math.isfinite(line.y[0])])  # no query may be left to average

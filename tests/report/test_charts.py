@@ -1,15 +1,12 @@
-"""Charts: ticks, places, precision over recall."""
+"""Charts: ticks, precision over recall."""
 
 from __future__ import annotations
 
-import math
-import re
-
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from rerank.report.charts import RECALLS, Chart, Series, nice_ticks, precision_recall
+from rerank.report.charts import RECALLS, nice_ticks, precision_recall
 
 NUMBERS = st.floats(-1e6, 1e6)
 
@@ -28,32 +25,22 @@ def test_ticks_are_few_round_numbers_within_the_range(low: float, width: float) 
     assert min(abs(digit - round_one) for round_one in (1, 2, 5, 10)) < 1e-3
 
 
-@settings(max_examples=25)
-@given(st.lists(st.tuples(NUMBERS, NUMBERS), min_size=1, max_size=30))
-def test_lines_stay_inside_and_keep_their_order(points: list[tuple[float, float]]) -> None:
-    chart = Chart("title", "x", "y", [Series("line", [x for x, _ in points], [y for _, y in points])])
-    places = [tuple(map(float, place.split())) for place in re.split("[ML]", chart.path(chart.series[0]))[1:]]
-    assert len(places) == len(points)
-    for (x, y), (across, down) in zip(points, places, strict=True):
-        assert chart.left <= across <= chart.right and chart.top <= down <= chart.bottom
-        for (other_x, other_y), (other_across, other_down) in zip(points, places, strict=True):
-            assert not (x < other_x and across > other_across)
-            assert not (y < other_y and down < other_down)
-
-
-def test_what_is_no_number_is_left_out() -> None:
-    lines = [Series("a", [0, 1, 2], [1.0, math.nan, 3.0]), Series("b", [0.0], [math.inf])]
-    chart = Chart("title", "x", "y", lines)
-    assert [(line.name, *line.y) for line in chart.series] == [("a", 1.0, 3.0)]
-    assert "a from 1.0000 to 3.0000" in chart.summary
-
-
 def test_precision_at_every_recall() -> None:
     # One relevant document at rank r has precision 1/r at every recall; two, at ranks 1 and 4: 1 up to half, then 2/4.
     qrels = {"q": {"a": 1}, "r": {"a": 1, "b": 1}}
     runs = {"x": {"q": [("z", 2.0), ("a", 1.0)], "r": [("a", 4.0), ("y", 3.0), ("z", 2.0), ("b", 1.0)]}}
     (line,) = precision_recall(runs, qrels).series
     assert line.y == pytest.approx([(0.5 + (1.0 if recall <= 0.5 else 0.5)) / 2 for recall in RECALLS])
+
+
+def test_lines_are_drawn_between_their_axes_where_there_is_something_to_average() -> None:
+    qrels = {"q": {"a": 1, "b": 0}}
+    chart = precision_recall({"x": {"q": [("a", 1.0)]}, "y": {"q": [("b", 2.0)]}}, qrels)
+    right, wrong = (chart.path(line) for line in chart.series)
+    assert right.startswith(f"M{chart.left} {chart.top}L") and right.endswith(f"L{chart.right} {chart.top}")
+    assert wrong.startswith(f"M{chart.left} {chart.bottom}L") and len(chart.dots(chart.series[1])) == len(RECALLS)
+    assert "x from 1.0000 to 1.0000; y from 0.0000 to 0.0000" in chart.summary
+    assert not precision_recall({"x": {"q": [("b", 1.0)]}}, {"q": {"b": 0}}, "drop").series
 
 
 def test_precision_of_the_grades_that_are_relevant() -> None:
