@@ -1,6 +1,8 @@
-"""Intervals over queries and seeds: coverage by simulation, arithmetic, agreement of p with the interval."""
+"""Intervals over queries and seeds: coverage and power by simulation, arithmetic, agreement of p with the interval."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -8,14 +10,95 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from rerank.evaluation.crossed import crossed_difference, paired, standard_error
+from rerank.evaluation.crossed import Crossed, crossed_difference, paired, standard_error
+from rerank.evaluation.significance import equivalence, smallest_difference
 
 
-def simulated(rng: np.random.Generator, seeds: int, queries: int, seed: float, truth: float = 0.0) -> np.ndarray:
-    """Differences as rerankers have them: heavy tails over queries, a share of each seed, a rest."""
-    of_queries = 0.2 * rng.standard_t(4, queries) / np.sqrt(2)
-    of_seeds = seed * rng.standard_normal((seeds, 1))
-    return truth + of_seeds + of_queries + 0.15 * rng.standard_normal((seeds, queries))
+class Design(NamedTuple):
+    """Queries, seeds and folds, and standard deviations over queries, trainings and of a query with a training."""
+
+    queries: int
+    seeds: int
+    folds: int
+    query: float
+    training: float
+    residual: float
+
+    def difference(self, rng: np.random.Generator, truth: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
+        """``[S, Q]`` where methods differ by ``truth``, with heavy tails over queries; and the queries' folds."""
+        folds = np.arange(self.queries) % self.folds
+        difference = truth + self.query * rng.standard_t(4, self.queries) / np.sqrt(2)
+        difference = difference + self.training * rng.standard_normal((self.seeds, self.folds))[:, folds]
+        return difference + self.residual * rng.standard_normal((self.seeds, self.queries)), folds
+
+    def draw(self, rng: np.random.Generator, truth: float, place: int) -> Crossed:
+        return crossed_difference(*self.difference(rng, truth), seed=place, resamples=500)
+
+
+DESIGNS = {
+    "SciFact": Design(300, 3, 1, 0.145, 0.08, 0.22),
+    "NFCorpus": Design(323, 3, 1, 0.02, 0.012, 0.106),
+    "DL": Design(43, 3, 1, 0.035, 0.0, 0.093),
+    "Cranfield": Design(225, 1, 5, 0.05, 0.01, 0.0),
+    "CISI": Design(76, 3, 5, 0.01, 0.005, 0.025),
+    "trainings": Design(200, 3, 5, 0.01, 0.03, 0.05),
+}
+trials_of = pytest.mark.parametrize("trials", [250, pytest.param(3000, marks=pytest.mark.slow)])
+
+
+@trials_of
+@pytest.mark.parametrize("name", DESIGNS)
+def test_intervals_hold_the_truth_as_often_as_they_say(name: str, trials: int) -> None:
+    """95 of a hundred. Where seeds matter most, three cannot quite tell how much; the rest counts twice elsewhere."""
+    rng = np.random.default_rng(1)
+    found = [DESIGNS[name].draw(rng, 0.03, place) for place in range(trials)]
+    covered = np.mean([one.interval[0] <= 0.03 <= one.interval[1] for one in found])
+    doubt = 3 * np.sqrt(0.05 / trials)
+    assert 0.925 - doubt <= covered <= 0.99 + doubt
+
+
+@trials_of
+@pytest.mark.parametrize("name", ["NFCorpus", "CISI", "trainings"])
+def test_what_differs_by_the_margin_is_seldom_called_equivalent(name: str, trials: int) -> None:
+    """Five of a hundred at most: the size of two one-sided tests; and of what is equal, more are found to be."""
+    rng, margin = np.random.default_rng(3), 0.03
+
+    def share(truth: float) -> float:
+        found = [DESIGNS[name].draw(rng, truth, place) for place in range(trials)]
+        return float(np.mean([equivalence(one.mean, one.error, one.freedom, margin) < 0.05 for one in found]))
+
+    wrong = share(margin)
+    assert wrong <= 0.05 + 3 * np.sqrt(0.05 / trials)
+    assert share(0.0) > 2 * wrong
+
+
+@pytest.mark.parametrize(
+    ("design", "comparisons"),
+    [
+        (Design(50, 1, 1, 0.2, 0.0, 0.0), 1),
+        (Design(200, 3, 1, 0.2, 0.005, 0.1), 1),
+        (Design(100, 5, 1, 0.2, 0.005, 0.1), 10),
+        (Design(200, 2, 5, 0.2, 0.005, 0.1), 4),
+        (Design(200, 1, 5, 0.2, 0.005, 0.1), 1),
+    ],
+)
+def test_the_smallest_difference_is_found_four_times_of_five(design: Design, comparisons: int) -> None:
+    """What the errors of some experiments say is found, others find, by the test of the difference over its error."""
+    rng = np.random.default_rng(5)
+    errors, freedoms = np.array([standard_error(*design.difference(rng)) for _ in range(300)]).T
+    truth = smallest_difference(np.sqrt(np.mean(errors**2)), freedoms.mean(), comparisons)
+    found = 0
+    for _ in range(1500):
+        difference, folds = design.difference(rng, truth)
+        error, freedom = standard_error(difference, folds)
+        found += 2 * stats.t.sf(abs(difference.mean()) / error, freedom) < 0.05 / comparisons
+    assert found / 1500 == pytest.approx(0.8, abs=0.05)
+
+
+def test_more_comparisons_find_less_and_no_freedom_finds_nothing() -> None:
+    assert smallest_difference(0.01, 100, 8) > smallest_difference(0.01, 100, 4) > smallest_difference(0.01, 100)
+    assert smallest_difference(0.01, 100) < smallest_difference(0.01, 5)
+    assert smallest_difference(0.01, 0) == float("inf")
 
 
 def test_the_error_is_the_sum_of_both_errors() -> None:
@@ -37,7 +120,7 @@ def test_one_seed_is_nearly_the_t_test() -> None:
 @settings(max_examples=30, deadline=None)
 @given(st.integers(1, 4), st.integers(2, 30), st.floats(-0.3, 0.3), st.integers(0, 1000))
 def test_p_belongs_to_the_interval(seeds: int, queries: int, truth: float, seed: int) -> None:
-    difference = simulated(np.random.default_rng(seed), seeds, queries, 0.05, truth)
+    difference, _ = Design(queries, seeds, 1, 0.2, 0.05, 0.15).difference(np.random.default_rng(seed), truth)
     found = crossed_difference(difference, resamples=500)
     if 0.003 < found.p < 0.99:
         for level in (1 - found.p * 0.95, 1 - min(0.999, found.p * 1.05)):
@@ -86,14 +169,10 @@ def test_folds_with_one_seed_are_the_units() -> None:
     assert found.p == pytest.approx(expected.pvalue, rel=0.2)
 
 
-def test_one_fold_is_none() -> None:
-    difference = simulated(np.random.default_rng(9), 3, 50, 0.02)
-    assert crossed_difference(difference, np.ones(50)) == crossed_difference(difference)
-
-
-def test_the_order_of_queries_and_the_names_of_folds_change_no_error() -> None:
+def test_one_fold_is_none_and_the_order_of_queries_and_names_of_folds_change_no_error() -> None:
     rng = np.random.default_rng(10)
-    difference, folds = simulated(rng, 3, 60, 0.02), rng.integers(0, 4, 60)
+    (difference, one), folds = Design(60, 3, 1, 0.2, 0.02, 0.15).difference(rng), rng.integers(0, 4, 60)
+    assert crossed_difference(difference, one + 1) == crossed_difference(difference)
     order = rng.permutation(60)
     found = standard_error(difference[:, order], np.array(list("dacb"))[folds[order]])
     assert found == pytest.approx(standard_error(difference, folds))
