@@ -1,19 +1,24 @@
+"""Comparisons as tables and files: numbers, captions, and names that are text to every program."""
+
 from __future__ import annotations
 
 import csv
 import json
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from rerank.collections import read_qrels
 from rerank.errors import UserError
 from rerank.evaluation import export, render
 from rerank.evaluation.compare import Comparison, compare, compare_runs
 from rerank.evaluation.measures import Evaluator
-from rerank.retrieval.runs import Scored
+from rerank.evaluation.render import Section, TableCell
+from rerank.retrieval.runs import Scored, read_run
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +117,7 @@ def test_text_marks_what_is_significant_and_the_best() -> None:
     assert "0.8750" in model  # three quarters at 1, one at ½
     base = next(line for line in shown.splitlines() if line.startswith("base (baseline)"))
     assert "\033[1m" not in base
-    assert "\033" not in render.text(clear())
+    assert shown.replace("\033[1m", "").replace("\033[0m", "") == render.text(clear()), "bold adds codes alone"
     assert "+0.3750" in shown
     assert "30/10/0" in shown
 
@@ -128,11 +133,6 @@ def test_columns_line_up(found: Comparison) -> None:
         assert len(rule) == max(map(len, rows))
 
 
-def test_bold_adds_nothing_but_codes() -> None:
-    plain = render.text(clear())
-    assert render.text(clear(), bold=True).replace("\033[1m", "").replace("\033[0m", "") == plain
-
-
 def test_caption_states_queries_policy_gain_tests_and_correction(found: Comparison) -> None:
     caption = " ".join(render.caption(found, render.LETTERS))
     empty = dict(zip(found.measures, found.first.without_relevant.sum(axis=1).tolist(), strict=True))
@@ -143,14 +143,10 @@ def test_caption_states_queries_policy_gain_tests_and_correction(found: Comparis
     assert "Against bm25/run, p < 0.05: t paired t-test, w Wilcoxon signed-rank test, r randomisation test" in caption
     assert "(p-values Holm-corrected over 6 comparisons)" in caption
     assert "95% intervals: bootstrap over queries (BCa), not corrected for their number." in caption
+    assert not any(" gain" in line for line in render.caption(clear(), render.LETTERS) if "nDCG" not in line)
     missing = len(found.tables["model"].missing)
     assert missing
     assert f"model: {missing} queries without candidates score 0." in caption
-
-
-def test_gains_are_said_of_ndcg_alone(files: Path) -> None:
-    found = compare_runs(str(files / "qrels"), [str(files / "model.trec")], "AP RR@10")
-    assert not any("gain" in line for line in render.caption(found, render.LETTERS))
 
 
 def test_markdown_is_a_table(found: Comparison) -> None:
@@ -170,6 +166,9 @@ def test_latex_is_a_booktabs_table() -> None:
     rows = [line for line in body.splitlines() if line.endswith(r"\\")]
     assert len(rows) == 3
     assert {len(re.findall(r"(?<!\\)&", row)) for row in rows} == {2}
+    means, differences = shown.split(r"\end{table}")[:2]
+    assert "Cohen's d" in differences and "wins/ties/losses" in differences and "Cohen's d" not in means
+    assert r"RR & +0.3750 & " in differences and "30/10/0" in differences
     for opened in ("table", "tabular"):
         assert shown.count(rf"\begin{{{opened}}}") == shown.count(rf"\end{{{opened}}}") == 2
     assert shown.count("{") - shown.count(r"\{") == shown.count("}") - shown.count(r"\}")
@@ -187,3 +186,66 @@ def test_narrow_terminals_show_the_first_test(found: Comparison, monkeypatch: py
     for line in of_differences[2:]:
         assert any(set(line.split()) <= set(other.split()) for other in wide.splitlines())
     assert "with COLUMNS=140" in narrow and "COLUMNS" not in wide
+
+
+@pytest.mark.parametrize("name", ["1+1", "HYPERLINK(0)"])
+@pytest.mark.parametrize("sign", "=+-@")
+def test_no_formula_in_csv(files: Path, tmp_path: Path, sign: str, name: str) -> None:
+    found = compare_runs(str(files / "qrels"), [str(files / "model.trec")], "AP")
+    found = replace(found, tables={sign + name: found.first}, unjudged={}, ties={})
+    export.write_table(found, tmp_path / "t.csv")
+    export.write_per_query(found, tmp_path / "q.tsv")
+    for path, delimiter in ((tmp_path / "t.csv", ","), (tmp_path / "q.tsv", "\t")):
+        rows = list(csv.reader(path.read_text().splitlines(), delimiter=delimiter))
+        assert rows[1][0] == f"'{sign}{name}"
+
+
+def test_no_html_in_markdown() -> None:
+    rows = [
+        [TableCell("<img src=x>")],
+        [TableCell("&lt;b&gt;", best=True)],
+        [TableCell("[a](b)|c")],
+        [TableCell("<0.0001 [-0.1, 0.2] a_b")],
+    ]
+    shown = Section("", ["<b>"], rows).markdown()
+    assert shown[0] == "| &lt;b> |"
+    assert shown[2:] == [
+        "| &lt;img src=x> |",
+        "| **&amp;lt;b&amp;gt;** |",
+        r"| [a]\(b)\|c |",
+        "| <0.0001 [-0.1, 0.2] a_b |",
+    ]
+
+
+def test_unjudged_documents_are_in_every_table(files: Path, tmp_path: Path) -> None:
+    """As counting says."""
+    names = ["bm25/run.trec", "rm3/run.trec", "model.trec"]
+    found = compare_runs(str(files / "qrels"), [str(files / name) for name in names], "nDCG@5 P@3 AP", names[0][:-5])
+    qrels = read_qrels(files / "qrels")
+    for suffix in export.TABLE_SUFFIXES:
+        export.write_table(found, tmp_path / f"table{suffix}")
+    rows = list(csv.DictReader((tmp_path / "table.csv").open()))
+    for (name, path), depth in [(run, depth) for run in found.paths.items() for depth in (3, 5)]:
+        run = read_run(path)
+        top = [document.id in qrels[query] for query in run if query in qrels for document in run[query][:depth]]
+        share = top.count(False) / len(top)
+        (row,) = [row for row in rows if (row["run"], row["measure"]) == (name, f"unjudged@{depth}")]
+        assert float(row["mean"]) == share
+        assert row["difference"] == row["p_t-test"] == ""
+        for suffix in (".md", ".tex", ".txt"):
+            lines = (tmp_path / f"table{suffix}").read_text().splitlines()
+            wanted = f"{share:.1%}".replace("%", r"\%" if suffix == ".tex" else "%")
+            assert any(line.lstrip("| ").startswith(name) and wanted in line for line in lines)
+
+
+def test_judged_of_ir_measures_is_the_rest(files: Path) -> None:
+    run = str(files / "bm25/run.trec")
+    found = compare_runs(str(files / "qrels"), [run], "Judged@5")
+    (table,) = found.tables.values()
+    (top,) = found.unjudged.values()
+    ranked = read_run(files / "bm25/run.trec")
+    judged = sum(
+        value * min(5, len(ranked.get(query, ())))
+        for query, value in zip(table.queries, table["Judged@5"].tolist(), strict=True)
+    )
+    assert judged == pytest.approx(top[5].retrieved - top[5].count)
