@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import math
-from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -21,8 +20,8 @@ TABLE_SUFFIXES = (".md", ".tex", ".csv", ".txt")
 PER_QUERY_SUFFIXES = (".tsv", ".csv", ".jsonl")
 
 
-def as_dict(comparison: Comparison) -> dict[str, Any]:
-    """All of a comparison but the per-query values, as JSON holds it; what is not a number is None."""
+def to_json(comparison: Comparison) -> str:
+    """All of a comparison but the per-query values; what is not a number is null."""
     table = comparison.first
     runs = {}
     for name, scored in comparison.tables.items():
@@ -50,7 +49,7 @@ def as_dict(comparison: Comparison) -> dict[str, Any]:
         }
         for (name, measure), found in comparison.differences.items()
     ]
-    return {
+    content = {
         "qrels": comparison.qrels or None,
         "queries": len(table.queries),
         "empty": table.empty,
@@ -68,17 +67,13 @@ def as_dict(comparison: Comparison) -> dict[str, Any]:
         "differences": differences,
         "parts": [{key: _plain(value) for key, value in asdict(part).items()} for part in comparison.parts],
     }
+    return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return [finite(bound) for bound in value]
     return finite(value) if isinstance(value, float) else value
-
-
-def to_json(comparison: Comparison) -> str:
-    """:func:`as_dict` as JSON."""
-    return json.dumps(as_dict(comparison), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def to_csv(comparison: Comparison) -> str:
@@ -148,19 +143,17 @@ def write_per_query(comparison: Comparison, path: str | Path) -> None:
     """
     suffix = check_suffix(path, PER_QUERY_SUFFIXES)
     header = ["run", "query_id", *comparison.measures]
-    rows = _per_query_rows(comparison)
+    rows = [
+        [name, query, *map(finite, values)]
+        for name, table in comparison.tables.items()
+        for query, values in zip(table.queries, table.values.T.tolist(), strict=True)
+    ]
     with written(path) as file:
         if suffix == ".jsonl":
             for row in rows:
                 file.write(json.dumps(dict(zip(header, row, strict=True)), ensure_ascii=False) + "\n")
         else:
             file.write(_separated([header, *rows], "\t" if suffix == ".tsv" else ","))
-
-
-def _per_query_rows(comparison: Comparison) -> Iterator[list[Any]]:
-    for name, table in comparison.tables.items():
-        for query, values in zip(table.queries, table.values.T.tolist(), strict=True):
-            yield [name, query, *map(finite, values)]
 
 
 def _separated(rows: list[list[Any]], delimiter: str) -> str:

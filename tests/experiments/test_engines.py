@@ -28,36 +28,25 @@ from rerank.experiments.worker import train_cell
 from rerank.storage.hashes import read_sealed
 from tests.builders import write_folds
 from tests.conftest import ROOT
+from tests.experiments.settings import write_experiment
 
 SHARES = 3
 
 
-def write_config(folder: Path, **changes: Any) -> Path:
+def write_config(folder: Path) -> Path:
     """Two methods over six seeds, with a learning rate chosen on validation: 24 cells of a small network."""
     write_folds(folder / "letor")
-    config: dict[str, Any] = {
-        "output": str(folder / "here"),
-        "base": {
-            "data": {"class_path": "LetorData", "init_args": {"path": str(folder / "letor"), "fold": 1}},
-            "model": {"class_path": "MLP", "init_args": {"hidden": [8]}},
-            "loss": "ListNet",
-            "epochs": 2,
-            "batch_size": 4,
-            "monitor": "nDCG@5",
-            "measures": "AP",
-        },
-        "methods": {
-            name: {"set": {"loss": name}, "search": {"optimization.head_lr": [0.01, 0.001]}}
-            for name in ("ListNet", "RankNet")
-        },
-        "seeds": [1, 2, 3, 4, 5, 6],
-        "measures": "nDCG@5 AP",
-        "first_stage": "hide",
-        "jobs": 2,
+    methods = {
+        name: {"set": {"loss": name}, "search": {"optimization.head_lr": [0.01, 0.001]}}
+        for name in ("ListNet", "RankNet")
     }
-    path = folder / "experiment.yaml"
-    path.write_text(yaml.safe_dump(config | changes, sort_keys=False))
-    return path
+    data = {"class_path": "LetorData", "init_args": {"path": str(folder / "letor"), "fold": 1}}
+    base = {"data": data, "model": {"class_path": "MLP", "init_args": {"hidden": [8]}}, "loss": "ListNet"}
+    base |= {"epochs": 2, "batch_size": 4, "monitor": "nDCG@5", "measures": "AP"}
+    settings = {"base": base, "methods": methods, "seeds": [1, 2, 3, 4, 5, 6], "folds": None, "jobs": 2}
+    settings |= {"output": str(folder / "here"), "measures": "nDCG@5 AP", "first_stage": "hide"}
+    write_experiment(folder, **settings)
+    return folder / "experiment.yaml"
 
 
 def found(output: Path) -> dict[str, bytes]:

@@ -17,7 +17,7 @@ from rerank.errors import UserError
 from rerank.evaluation.measures import PerQuery, parse_measures
 from rerank.experiments.cells import Cell, ExperimentPlan, Group, Outcome
 from rerank.experiments.config import ExperimentConfig, Figure, Method
-from rerank.experiments.figures.data import check_figures, curves, measures_of, search_lines
+from rerank.experiments.figures.data import check_figures, curves, search_lines
 from rerank.experiments.figures.draw import COLOURS, data_name, write_figures
 from rerank.experiments.run import Experiment
 from rerank.experiments.summary import summarise
@@ -48,23 +48,12 @@ def make_plan(folder: Path, **changes: Any) -> ExperimentPlan:
     return ExperimentPlan(ExperimentConfig(**settings | changes))
 
 
-def points(method: Method) -> list[dict[str, Any]]:
-    rates = method.search.get(RATE, [None])
-    made = [{ALPHA: alpha, RATE: rate} for alpha in method.search.get(ALPHA, [None]) for rate in rates]
-    return [{key: value for key, value in point.items() if value is not None} for point in made]
-
-
 def make_trained(plan: ExperimentPlan) -> list[tuple[Cell, dict[str, Any]]]:
     """Every cell, with random validation measures."""
     rng = np.random.default_rng(0)
-    return [
-        (
-            plan.cell(group, point),
-            {"validation": dict(zip(("nDCG@5", "AP", "P@1"), rng.random(3).tolist(), strict=True))},
-        )
-        for group in plan.groups
-        for point in points(plan.config.methods[group.method])
-    ]
+    cells = [plan.cell(group, point) for group in plan.groups for point in plan.points(group)]
+    names = ("nDCG@5", "AP", "P@1")
+    return [(cell, {"validation": dict(zip(names, rng.random(3).tolist(), strict=True))}) for cell in cells]
 
 
 def find(trained: list[tuple[Cell, dict[str, Any]]], method: str, point: dict[str, Any], measure: str) -> np.ndarray:
@@ -127,7 +116,7 @@ def make_outcomes(plan: ExperimentPlan, least: int = 4) -> dict[Group, Outcome]:
     rng = np.random.default_rng(1)
     outcomes = {}
     for group in plan.groups:
-        cell = plan.cell(group, points(plan.config.methods[group.method])[0])
+        cell = plan.cell(group, plan.points(group)[0])
         cell.folder.mkdir(parents=True)
         epochs = least + (group.fold == 2)
         lines: list[dict[str, Any]] = []
@@ -153,6 +142,11 @@ def make_outcomes(plan: ExperimentPlan, least: int = 4) -> dict[Group, Outcome]:
     return outcomes
 
 
+def draw_all(plan: ExperimentPlan, least: int = 4) -> list[Path]:
+    done = Experiment(plan, make_outcomes(plan, least), trained=make_trained(plan))
+    return write_figures(done, summarise(plan.config, done.outcomes))
+
+
 def test_curves_are_what_was_logged_and_their_mean(tmp_path: Path) -> None:
     plan = make_plan(tmp_path)
     found = curves(plan, Figure("curves"), make_outcomes(plan))
@@ -173,15 +167,13 @@ def test_a_caption_says_over_how_many_runs_a_picture_is(tmp_path: Path, monkeypa
     said: list[str] = []
     monkeypatch.setattr("matplotlib.figure.Figure.supxlabel", lambda self, text, **style: said.append(text))
     plan = make_plan(tmp_path, figures={"methods": Figure("methods", measures="AP"), "curves": Figure("curves")})
-    done = Experiment(plan, make_outcomes(plan), trained=make_trained(plan))
-    write_figures(done, summarise(plan.config, done.outcomes))
+    draw_all(plan)
     methods, curve = (" ".join(caption.split()) for caption in said)
     assert f"test means over {len(FOLDS)} folds, each the mean of {len(SEEDS)} seeds" in methods
     assert f"{len(FOLDS)} folds × {len(SEEDS)} seeds" in curve and "a fold and seed each" in curve
     said.clear()
     plan = make_plan(tmp_path / "one", folds=None, figures={"curves": Figure("curves")})
-    done = Experiment(plan, make_outcomes(plan), trained=make_trained(plan))
-    write_figures(done, summarise(plan.config, done.outcomes))
+    draw_all(plan)
     assert "1 fold × 2 seeds. Thin: a fold and seed each" in " ".join(said[0].split())
 
 
@@ -196,8 +188,7 @@ def test_the_best_in_each_measure_is_filled(tmp_path: Path, monkeypatch: pytest.
 
     monkeypatch.setattr(Axes, "errorbar", errorbar)
     plan = make_plan(tmp_path, measures="nDCG@5 AP P@1 P@3 RR", figures={"methods": Figure("methods")})
-    done = Experiment(plan, make_outcomes(plan), trained=make_trained(plan))
-    write_figures(done, summarise(plan.config, done.outcomes))
+    draw_all(plan)
     for start in range(0, 15, 3):
         means, filled = zip(*drawn[start : start + 3], strict=True)
         assert filled == tuple(mean == max(means) for mean in means)
@@ -212,9 +203,7 @@ def test_pictures_are_images_of_their_size(tmp_path: Path) -> None:
     }
     plan = make_plan(tmp_path, figures=figures)
     check_figures(plan)
-    done = Experiment(plan, make_outcomes(plan), trained=make_trained(plan))
-    summary = summarise(plan.config, done.outcomes)
-    paths = write_figures(done, summary)
+    paths = draw_all(plan)
     assert [path.name for path in paths] == ["per_value.png", "methods.png", "curves.png"]
     assert sorted(plan.output.glob("*")) == sorted([*paths, plan.output / "cells"]), "nothing is left beside them"
     search, methods, curve = map(imread, paths)
@@ -230,8 +219,7 @@ def test_pictures_are_images_of_their_size(tmp_path: Path) -> None:
 
 def test_a_curve_of_one_epoch_is_a_dot(tmp_path: Path) -> None:
     plan = make_plan(tmp_path, figures={"curves": Figure("curves", methods=["A"])})
-    done = Experiment(plan, make_outcomes(plan, least=1), trained=make_trained(plan))
-    (path,) = write_figures(done, summarise(plan.config, done.outcomes))
+    (path,) = draw_all(plan, least=1)
     blue = np.abs(imread(path)[:, :, :3] - to_rgb(COLOURS[0])).max(axis=2) < 0.02
     assert blue.sum() > 50, "the mean on validation, and nothing else is blue"
 
@@ -256,12 +244,6 @@ def test_what_cannot_be_drawn_is_refused(figure: Figure, message: str, tmp_path:
     with pytest.raises(UserError) as error:
         check_figures(make_plan(tmp_path, figures={"f": figure}))
     assert message in str(error.value)
-
-
-def test_a_search_and_curves_show_the_monitor(tmp_path: Path) -> None:
-    plan = make_plan(tmp_path)
-    for figure in (Figure("search", **OVER_ALPHA), Figure("curves")):
-        assert measures_of(plan, figure) == ["nDCG@5"]
 
 
 def test_two_pictures_do_not_share_a_file(tmp_path: Path) -> None:

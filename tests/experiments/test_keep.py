@@ -151,6 +151,8 @@ def test_bytes_do_not_depend_on_the_order_and_come_back(tmp_path: Path) -> None:
         write_sealed(tmp_path / "expected.json", file.content)
         assert (tmp_path / "out" / file.path).read_bytes() == (tmp_path / "expected.json").read_bytes()
     assert restore(tmp_path / "one.jsonl.xz", tmp_path / "out") == 0, "what is there stays"
+    write_kept(tmp_path / "none.jsonl.xz", [])
+    assert restore(tmp_path / "none.jsonl.xz", tmp_path / "nothing") == 0, "stopped before its first cell"
 
 
 def _killed(path: str, output: str, number: int) -> None:
@@ -190,13 +192,6 @@ def test_a_killed_restoring_leaves_nothing_behind_and_is_ended_by_the_next(tmp_p
     assert number > 12, "a lock, and three files: each is made, written, renamed"
 
 
-def test_what_was_stopped_before_its_first_cell_goes_on(tmp_path: Path) -> None:
-    path = tmp_path / "kept.jsonl.xz"
-    write_kept(path, [])
-    assert read_kept(path) == []
-    assert restore(path, tmp_path / "experiment") == 0
-
-
 def test_a_cell_that_is_half_trained_here_resumes(tmp_path: Path) -> None:
     """Its best model so far must not stand beside the measures of the finished training."""
     folders = ["cells/a/all/seed-1/point-1", "cells/a/all/seed-2/point-1"]
@@ -228,12 +223,8 @@ def test_damage_and_strange_files_are_refused(tmp_path: Path) -> None:
 
 
 def test_what_the_file_has_of_groups_still_to_come_stays_until_the_experiment_is_through(tmp_path: Path) -> None:
-    path, key, other = (
-        tmp_path / "kept.jsonl.xz",
-        ("a", None, 1),
-        made_up([[0.5]], "cells/b/all/seed-1/point-1/test-2.json"),
-    )
-    other = replace(other, method="b")
+    path, key = tmp_path / "kept.jsonl.xz", ("a", None, 1)
+    other = replace(made_up([[0.5]], "cells/b/all/seed-1/point-1/test-2.json"), method="b")
     first = made_up([[0.5, 0.25]])
     update_kept(path, [first, other], [key], through=True)
     update_kept(path, [], [key], through=False)

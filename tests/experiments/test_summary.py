@@ -56,6 +56,14 @@ def values(outcomes: dict[Group, Outcome], method: str, measure: int) -> np.ndar
     return np.array(found)
 
 
+def add_first_stage(outcomes: dict[Group, Outcome], like: str) -> None:
+    """A first stage that has the values of a method with its first seed."""
+    for group, one in list(outcomes.items()):
+        if (group.method, group.seed) == (like, SEEDS[0]):
+            first = Group(FIRST_STAGE, group.fold, group.seed)
+            outcomes[first] = replace(one, cell=replace(one.cell, group=first))
+
+
 @pytest.mark.parametrize("test", ["t-test", "wilcoxon"])
 def test_means_errors_and_tests_over_folds_and_seeds(test: Any) -> None:
     config = make_config(test=test, correction="bonferroni")
@@ -117,14 +125,12 @@ def test_with_one_fold_the_spread_is_over_seeds() -> None:
     ],
 )
 def test_what_means_are_over_is_said(folds: list[int] | None, seeds: list[int], said: str) -> None:
-    assert table.over(make_config(folds=folds, seeds=seeds)) == said
-
-
-def test_a_single_number_has_no_spread() -> None:
-    config = make_config(folds=[1], seeds=[5])
+    """A single number has no spread."""
+    config = make_config(folds=folds, seeds=seeds)
     summary = summarise(config, make_outcomes(config))
-    assert np.isnan(summary.rows["good"].values["AP"].error)
-    assert "±" not in table.markdown(summary, {}, [])
+    assert table.over(config) == said
+    assert np.isnan(summary.rows["good"].values["AP"].error) == ("±" not in table.markdown(summary, {}, []))
+    assert ("±" in said) == ("±" in table.markdown(summary, {}, []))
 
 
 def test_dropped_queries_are_in_no_mean_and_no_test() -> None:
@@ -300,10 +306,7 @@ def test_every_method_stands_beside_the_first_stage() -> None:
     config = make_config()
     outcomes = make_outcomes(config)
     assert not list(table.beside_sentences(summarise(config, outcomes))), "there is no first stage"
-    for fold in FOLDS:
-        like = outcomes[Group("good", fold, SEEDS[0])]
-        group = Group(FIRST_STAGE, fold, SEEDS[0])
-        outcomes[group] = replace(like, cell=replace(like.cell, group=group), measured=like.measured)
+    add_first_stage(outcomes, "good")
     summary = summarise(config, outcomes)
     said = list(table.beside_sentences(summary))
     first = np.mean([outcomes[Group("good", fold, SEEDS[0])].test.values[0] for fold in FOLDS])
@@ -326,11 +329,7 @@ def test_one_number_for_one_thing_where_folds_differ_in_size() -> None:
             kept = {"queries": test.queries[: QUERIES // 2], "values": test.values[:, : QUERIES // 2] / 2}
             kept["without_relevant"] = test.without_relevant[:, : QUERIES // 2]
             outcomes[group] = replace(one, test=replace(test, **kept))
-    for seed in SEEDS[:1]:
-        for fold in (1, 2):
-            like = outcomes[Group("middle", fold, seed)]
-            group = Group(FIRST_STAGE, fold, seed)
-            outcomes[group] = replace(like, cell=replace(like.cell, group=group), measured=like.measured)
+    add_first_stage(outcomes, "middle")
     summary = summarise(config, outcomes)
     value = {name: row.values["nDCG@10"].mean for name, row in summary.rows.items()}
     for name in ("bad", "good"):
