@@ -7,7 +7,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from glob import glob
-from pathlib import Path
 
 import numpy as np
 
@@ -83,10 +82,8 @@ class ListsData(Data):
     def splits(self, seed: int) -> Splits:
         """Open the folders; training lists see added relevant documents, the others never do."""
         folders = shards([self.train] if isinstance(self.train, str) else self.train)
-        if self.unjudged:
-            found = [Lists.open(Path(folder)) for folder in folders]
-        else:
-            found = [judged_lists(folder, UNJUDGED) for folder in folders]
+        way_out = ", or set data.unjudged to train on columns alone"
+        found = [Lists.open(name) if self.unjudged else judged_lists(name, way_out) for name in folders]
         train = found[0] if len(found) == 1 else concat(found)
         validation = None if self.validation is None else judged_lists(self.validation)
         test = None if self.test is None else judged_lists(self.test)
@@ -113,19 +110,14 @@ def shards(names: Sequence[str]) -> list[str]:
     return found
 
 
-UNJUDGED = ", or set data.unjudged to train on columns alone"
-
-
 def judged_lists(folder: str, way_out: str = "") -> Lists:
     """The lists of a folder whose queries have judgments."""
-    lists = Lists.open(Path(folder))
+    lists = Lists.open(folder)
     if lists.qrels is None:
         raise UserError(f"{folder}: has no judgments; make it again with `rerank retrieve --qrels`{way_out}")
-    judged = np.flatnonzero(lists.judged)
-    if len(judged) < len(lists):
-        without = len(lists) - len(judged)  # an experiment opens a folder for every cell
+    if without := int((~lists.judged).sum()):  # an experiment opens a folder for every cell
         say_once(f"{folder}: {without} of {len(lists)} queries have no judgments and are left out")
-    return lists.select(judged)
+    return lists.select(lists.judged)
 
 
 def keep_back(train: Lists, share: float, seed: int, grouping: Grouping = "auto") -> tuple[Lists, Lists | None]:
@@ -134,8 +126,7 @@ def keep_back(train: Lists, share: float, seed: int, grouping: Grouping = "auto"
     Whatever is in the group of a query that is kept back is not trained on, either: where it has judgments, it is kept
     back, too, so the share may come out larger, by less than a group.
     """
-    has_judgments = train.judged
-    judged = np.flatnonzero(has_judgments)
+    judged = np.flatnonzero(train.judged)
     if not len(judged):
         return train, None
     wanted = max(1, round(len(judged) * share))
@@ -151,20 +142,16 @@ def keep_back(train: Lists, share: float, seed: int, grouping: Grouping = "auto"
         raise UserError(
             "data.validation_share: keeps back all the texts there are; name validation lists, or keep back 0"
         )
-    kept = np.flatnonzero(back & has_judgments)
+    kept = train.select(back & train.judged)
     log.info("%d of the training queries kept back for validation", len(kept))
-    return train.select(np.flatnonzero(~back)), train.select(kept)
+    return train.select(~back), kept
 
 
 def check_disjoint(train: Lists, others: Mapping[str, Lists | None]) -> None:
     """Refuse validation and test lists that share a query with the lists before them.
 
-    Test lists are looked up among the training and the validation lists, so a share of the training queries is kept
-    back after this.
-
-    Args:
-        train: the training lists.
-        others: by name, validation before test; None where there are none.
+    The others come by name, validation before test, which is looked up among both; so a share of the training queries
+    is kept back after this.
     """
     before = {"training": train}
     for name, lists in others.items():
@@ -173,7 +160,8 @@ def check_disjoint(train: Lists, others: Mapping[str, Lists | None]) -> None:
         where, ids = " or ".join(before), {id for one in before.values() for id in one.query_ids}
         if shared := [i for i, id in enumerate(lists.query_ids) if id in ids]:
             id = lists.query_ids[shared[0]]
-            example = f"{_short(lists.query_texts[shared[0]])!r} (id {id})" if lists.store.has_text else repr(id)
+            text = lists.query_texts[shared[0]] if lists.store.has_text else ""
+            example = f"{text if len(text) <= 60 else text[:59] + '…'!r} (id {id})" if text else repr(id)
             raise UserError(
                 f"{name}: {len(shared)} of {len(lists)} queries are in the {where} lists, too, such as {example}; "
                 "leave them out of one, as measures on them would not mean anything"
@@ -185,7 +173,3 @@ def check_disjoint(train: Lists, others: Mapping[str, Lists | None]) -> None:
                 *(len(alike), name, where, min(alike)),
             )
         before[name] = lists
-
-
-def _short(text: str, most: int = 60) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"

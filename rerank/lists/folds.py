@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import json
+from itertools import count, takewhile
+from pathlib import Path
+
 import numpy as np
 
+from rerank.collections import read_queries
+from rerank.collections.irdatasets import known_ids
 from rerank.errors import UserError
 from rerank.lists.data import Data, Splits, check_disjoint, judged_lists
-from rerank.lists.fold_files import read_folds
 from rerank.lists.neighbours import Grouping, query_groups
 from rerank.lists.sampling import seed_of
 from rerank.lists.view import Lists
 from rerank.settings.ranges import Count, Seed
 from rerank.storage.arrow import Array
+from rerank.storage.files import read_lines
+
+RIGHT = "a JSON list of lists of query ids, a folder with f1.test.run, f2.test.run, … or an ir_datasets id with folds"
 
 
 def fold_of(query_ids: list[str], folds: int, seed: int) -> Array:
@@ -102,9 +110,9 @@ class FoldsData(Data):
         test = folds == self.fold - 1
         validation = (folds == (self.fold - 2) % self.folds) & self.validation
         found = Splits(
-            train=lists.select(np.flatnonzero(~test & ~validation)).with_added(),
-            validation=lists.select(np.flatnonzero(validation)).top(self.depth) if self.validation else None,
-            test=lists.select(np.flatnonzero(test)).top(self.depth),
+            train=lists.select(~test & ~validation).with_added(),
+            validation=lists.select(validation).top(self.depth) if self.validation else None,
+            test=lists.select(test).top(self.depth),
         )
         check_disjoint(found.train, {"validation": found.validation, "test": found.test})  # given folds may part a text
         return found
@@ -121,3 +129,44 @@ class FoldsData(Data):
         if empty := set(range(self.folds)) - set(folds.tolist()):
             raise UserError(f"data.assignment: {self.lists} has no judged query of fold {min(empty) + 1} of {source}")
         return folds
+
+
+def read_folds(source: str) -> list[set[str]]:
+    """The query ids of each fold, from what `FoldsData` takes as ``assignment``."""
+    path = Path(source).expanduser()
+    if path.is_dir():
+        folds = _runs(path)
+    elif path.is_file():
+        try:
+            listed = json.loads(path.read_bytes())
+        except (ValueError, RecursionError) as error:
+            raise UserError(f"{path}: not JSON ({error}); expected {RIGHT}") from error
+        if not (isinstance(listed, list) and all(isinstance(fold, list) for fold in listed)):
+            raise UserError(f"{path}: not a list of lists; expected {RIGHT}")
+        folds = [{str(query) for query in fold} for fold in listed]
+    else:
+        known = set(known_ids())
+        names = takewhile(known.__contains__, (f"{source}/fold{i}" for i in count(1)))
+        folds = [{query.id for query in read_queries(name)} for name in names]
+    if not folds:
+        raise UserError(f"data.assignment: {source} is not {RIGHT}")
+    seen: dict[str, int] = {}
+    for number, fold in enumerate(folds, 1):
+        for query in sorted(fold):
+            if (other := seen.setdefault(query, number)) != number:
+                raise UserError(f"{source}: query {query!r} is in folds {other} and {number}; it can be in one only")
+    return folds
+
+
+def _runs(folder: Path) -> list[set[str]]:
+    """The queries of each test run. CEDR's validation runs are those of the fold before, which is checked."""
+
+    def queries(path: Path) -> set[str]:
+        return {line.split(maxsplit=1)[0] for _, line in read_lines(path)}
+
+    folds = [queries(path) for path in takewhile(Path.is_file, (folder / f"f{i}.test.run" for i in count(1)))]
+    for i in range(len(folds)):
+        validation = folder / f"f{i + 1}.valid.run"
+        if validation.is_file() and queries(validation) != folds[i - 1]:
+            raise UserError(f"{validation}: not the queries of the fold before; that is the one validated on here")
+    return folds

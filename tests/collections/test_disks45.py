@@ -20,8 +20,7 @@ from rerank.experiments.config import ExperimentConfig, Method
 from rerank.experiments.identities import Identities
 from rerank.experiments.worker import measure_cell, train_cell
 from rerank.lists import Lists
-from rerank.lists.fold_files import read_folds
-from rerank.lists.folds import FoldsData
+from rerank.lists.folds import FoldsData, read_folds
 from rerank.retrieval import read_run
 from rerank.settings.configs import read_config
 from rerank.training.ids import measurement_identity
@@ -34,7 +33,7 @@ DEPTH = 4
 RETRIEVE = """
 import json, sys
 from rerank.commands.cli import main
-from rerank.lists.fold_files import read_folds
+from rerank.lists.folds import read_folds
 name, run, depth, output = sys.argv[1:]
 words = ["--collection", name, "--run", run, "--depth", depth, "--output", output]
 assert main(["retrieve", *words]) == 0

@@ -22,7 +22,7 @@ from rerank.experiments.keep import KeptFile, read_kept, write_kept
 from rerank.features.letor import LetorData
 from rerank.features.parse import store_features
 from rerank.lists import Lists
-from rerank.lists.fold_files import read_folds
+from rerank.lists.folds import read_folds
 from rerank.retrieval.pairs import PairFile
 from rerank.retrieval.runs import read_run
 from rerank.storage.hashes import check_seal

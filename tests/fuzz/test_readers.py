@@ -20,7 +20,7 @@ from rerank.collections.rankllm import read_lists
 from rerank.errors import UserError
 from rerank.experiments.keep import read_kept
 from rerank.features.parse import read_sizes
-from rerank.lists.fold_files import read_folds
+from rerank.lists.folds import read_folds
 from rerank.lists.layout import is_lists_folder, read_manifest
 from rerank.models.contract import read_contract
 from rerank.models.weights import find_model

@@ -106,14 +106,3 @@ def test_no_test_query_is_trained_or_validated_on(tmp_path: Path, share: float, 
         rf"test: {count} of 7 queries are in the {where} lists, too, such as 'how do I fix it, .*' \(id q7\); leave",
         str(error.value),
     )
-
-
-def test_validation_queries_that_are_named_count(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    everything = questions([f"text {i % 5}" for i in range(9)])  # q5 has the text of q0, and so on
-    for name, rows in (("train", [0, 1]), ("validation", [2, 3]), ("both", [2, 4]), ("alike", [5, 7, 4])):
-        everything.select(rows).save(tmp_path / name)
-    folders = {name: str(tmp_path / name) for name in ("train", "validation")}
-    with pytest.raises(UserError, match=r"test: 1 of 2 queries are in the training or validation lists, too"):
-        ListsData(**folders, test=str(tmp_path / "both")).splits(1)
-    ListsData(**folders, test=str(tmp_path / "alike")).splits(1)
-    assert "2 queries of the test lists have the text of a training or validation query under another" in caplog.text
