@@ -9,21 +9,19 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 
 from rerank.errors import UserError
 from rerank.lists.view import Lists
 from rerank.progress import tqdm
 from rerank.retrieval.runs import write_run
-from rerank.storage.arrow import Array, taken
 from rerank.storage.files import atomic_file, atomic_folder
 from rerank.storage.locks import held
 
 log = logging.getLogger("rerank")
 
 ROWS = 16_384
-"""Candidates in memory at a time, with their texts."""
+"""Candidates in memory at a time, with their texts; more where one list has more."""
 
 
 def export(lists: Lists, output: str | Path, column: str | None = None) -> None:
@@ -34,7 +32,7 @@ def export(lists: Lists, output: str | Path, column: str | None = None) -> None:
     as ``NAME/NUMBER``, null where a system did not return the candidate. ``Lists.from_dataframe`` takes them back. A
     name without a suffix is a folder that ``datasets.load_from_disk`` reads. ``.trec`` is a run of one column.
 
-    Memory does not grow with the candidates. What is written appears whole or not at all.
+    Memory is that of a few lists. What is written appears whole or not at all.
 
     Args:
         lists: the lists; added documents are written only where these show them.
@@ -47,8 +45,10 @@ def export(lists: Lists, output: str | Path, column: str | None = None) -> None:
     path = Path(output)
     kinds: dict[str, Callable[[Lists, Path], None]] = {".jsonl": _json_lines, ".parquet": _parquet, "": _folder}
     if path.suffix == ".trec":
-        tag = _ordering(lists, column).replace("/", "_")
-        write: Callable[[Lists, Path], None] = partial(_trec, tag=tag, column=column)
+        if (name := column or lists.store.order) is None:
+            there = lists.store.column_names
+            raise UserError(f"{lists.store}: nothing ranked these lists; name a column, there are {there}")
+        write: Callable[[Lists, Path], None] = partial(_trec, tag=name.replace("/", "_"), column=column)
     elif column is not None:
         raise UserError(f"column: only a run has one column; name an output that ends in .trec, not {path.name}")
     elif path.suffix in kinds:
@@ -64,60 +64,26 @@ def _trec(lists: Lists, path: Path, tag: str, column: str | None) -> None:
     write_run(path, (ranked for some in lists.in_blocks(ROWS) for ranked in some.run(column).items()), tag)
 
 
-def _ordering(lists: Lists, column: str | None) -> str:
-    name = column or lists.store.order
-    if name is None:
-        raise UserError(
-            f"{lists.store}: nothing ranked these lists; name a column, there are {lists.store.column_names}"
-        )
-    return name
-
-
-def tables(lists: Lists) -> Iterator[pa.Table]:
-    """The rows of some lists at a time, with the columns that :func:`export` writes."""
-    store, schema, numbers = lists.store, _schema(lists), _numbers(lists)
+def _tables(lists: Lists) -> Iterator[pa.Table]:
+    """The rows of some lists at a time, as `Lists.to_dataframe` has them."""
     with tqdm(desc="export", total=lists.size, unit=" candidates", disable=None, delay=1) as bar:
         for some in lists.in_blocks(ROWS):
-            grades = some.judged_grades()
-            for start in range(0, max(some.size, 1), ROWS):  # a list of many candidates is cut
-                rows = some.row_numbers[start : start + ROWS]
-                query, document = store.query[rows], store.document[rows]
-                data = {
-                    "query_id": _taken(store.queries, "query_id", query),
-                    "doc_id": _taken(store.documents, "doc_id", document),
-                    "grade": pa.array(grades[start : start + ROWS], pa.int16()),
-                }
-                if store.has_text:
-                    data |= {"query": _taken(store.queries, "text", query)}
-                    data |= {"text": _taken(store.documents, "text", document)}
-                for name in numbers:
-                    values = store.column(name, rows)
-                    data[name] = pa.array(values, pa.float32(), mask=np.isnan(values))
-                yield pa.table([data[field.name] for field in schema], schema=schema)
-                bar.update(len(rows))
-
-
-def _taken(table: pa.Table, column: str, rows: Array) -> pa.ChunkedArray:
-    # Of a chunked array, take copies all chunks where offsets might not fit; a text in many lists is gathered once.
-    distinct, back = np.unique(rows, return_inverse=True)
-    return taken(taken(table.column(column), distinct), back)
-
-
-def _numbers(lists: Lists) -> list[str]:
-    """The numbers of all columns; the order's come first, so that it comes back as the order."""
-    return [number for numbers in lists.store.numbers_by_column().values() for number in numbers]
+            yield pa.Table.from_pandas(some.to_dataframe(), _schema(lists), preserve_index=False)
+            bar.update(some.size)
 
 
 def _schema(lists: Lists) -> pa.Schema:
     texts = [("query", pa.string()), ("text", pa.string())] if lists.store.has_text else []
     ids = [("query_id", pa.string()), ("doc_id", pa.string())]
-    return pa.schema([*ids, *texts, ("grade", pa.int16()), *((name, pa.float32()) for name in _numbers(lists))])
+    # The order's number comes first, so that it comes back as the order.
+    numbers = [(number, pa.float32()) for some in lists.store.numbers_by_column().values() for number in some]
+    return pa.schema([*ids, *texts, ("grade", pa.int16()), *numbers])
 
 
 def _json_lines(lists: Lists, path: Path) -> None:
     encode = json.JSONEncoder(ensure_ascii=False).encode
     with atomic_file(path) as temporary, temporary.open("w", encoding="utf-8") as file:
-        for table in tables(lists):
+        for table in _tables(lists):
             names, columns = table.column_names, [column.to_pylist() for column in table.columns]
             rows = (dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
             file.writelines(encode(row) + "\n" for row in rows)
@@ -127,7 +93,7 @@ def _parquet(lists: Lists, path: Path) -> None:
     from pyarrow.parquet import ParquetWriter
 
     with atomic_file(path) as temporary, ParquetWriter(temporary, _schema(lists), compression="zstd") as writer:
-        for table in tables(lists):
+        for table in _tables(lists):
             writer.write_table(table)
 
 
@@ -137,7 +103,7 @@ def _folder(lists: Lists, path: Path) -> None:
 
         rows = Path(scratch) / "rows.arrow"
         with pa.OSFile(str(rows), "wb") as sink, pa.ipc.new_stream(sink, _schema(lists)) as writer:
-            for table in tables(lists):
+            for table in _tables(lists):
                 writer.write_table(table)
         shown = datasets.is_progress_bar_enabled()
         datasets.disable_progress_bars()
