@@ -7,6 +7,7 @@ import re
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,22 +47,25 @@ class Tokens:
     """Token ids of the queries and documents of a lists folder, without special tokens.
 
     Attributes:
-        query_lengths: ``[queries]`` int64.
-        document_lengths: ``[documents]`` int64.
         truncated: how many documents were longer than ``document_length``.
     """
 
     queries: Ragged
     documents: Ragged
-    query_lengths: Array
-    document_lengths: Array
-    truncated: int
+    truncated: int = 0
 
     @classmethod
     def of(cls, queries: list[Array], documents: list[Array]) -> Tokens:
         """Tokens of texts that are in no store."""
-        sides = Ragged.of(queries), Ragged.of(documents)
-        return cls(*sides, sides[0].lengths(), sides[1].lengths(), truncated=0)
+        return cls(*(Ragged(pa.chunked_array([pa.array(side, SCHEMA.types[0])])) for side in (queries, documents)))
+
+    @cached_property
+    def query_lengths(self) -> Array:
+        return self.queries.lengths()
+
+    @cached_property
+    def document_lengths(self) -> Array:
+        return self.documents.lengths()
 
 
 @dataclass(frozen=True)
@@ -178,7 +182,8 @@ def tokenise(
     if key not in store.memory:
         if store.parts:
             parts = [tokenise(part, tokenizer, query_length, document_length, around) for part in store.parts]
-            store.memory[key] = _joined(parts)
+            sides = Ragged.joined([part.queries for part in parts]), Ragged.joined([part.documents for part in parts])
+            store.memory[key] = Tokens(*sides, sum(part.truncated for part in parts))
         elif store.folder is None:
             with tempfile.TemporaryDirectory() as folder:
                 _write(store, Path(folder), tokenizer, query, document)
@@ -233,14 +238,4 @@ def _read(folder: Path, in_memory: bool = False) -> Tokens:
     report = read_sealed(folder / REPORT)
     read = (lambda path: pa.ipc.open_stream(path.read_bytes()).read_all()) if in_memory else read_arrow
     queries, documents = (Ragged(read(folder / f"{name}.arrow").column("ids")) for name in ("queries", "documents"))
-    return Tokens(queries, documents, queries.lengths(), documents.lengths(), report["truncated_documents"])
-
-
-def _joined(parts: Sequence[Tokens]) -> Tokens:
-    return Tokens(
-        queries=Ragged.joined([part.queries for part in parts]),
-        documents=Ragged.joined([part.documents for part in parts]),
-        query_lengths=np.concatenate([part.query_lengths for part in parts]),
-        document_lengths=np.concatenate([part.document_lengths for part in parts]),
-        truncated=sum(part.truncated for part in parts),
-    )
+    return Tokens(queries, documents, report["truncated_documents"])

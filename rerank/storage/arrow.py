@@ -150,28 +150,16 @@ class Ragged:
     """Random access to a list column of a memory-mapped table, without a copy of it."""
 
     def __init__(self, column: pa.ChunkedArray) -> None:
+        self.column = column
         chunks = [chunk for chunk in column.chunks if len(chunk)]
-        self._of_parts(
-            [chunk.values.to_numpy(zero_copy_only=True) for chunk in chunks],
-            [chunk.offsets.to_numpy(zero_copy_only=True) for chunk in chunks],
-        )
-
-    def _of_parts(self, values: list[Array], offsets: list[Array]) -> Self:
-        self._values, self._offsets = values, offsets
-        self._starts = np.cumsum([0] + [len(part) - 1 for part in offsets])
-        return self
-
-    @classmethod
-    def of(cls, lists: Sequence[Array]) -> Self:
-        if not len(lists):
-            return cls.joined([])
-        return cls.__new__(cls)._of_parts([np.concatenate(lists)], [np.cumsum([0, *map(len, lists)])])
+        self._values = [chunk.values.to_numpy(zero_copy_only=True) for chunk in chunks]
+        self._offsets = [chunk.offsets.to_numpy(zero_copy_only=True) for chunk in chunks]
+        self._starts = np.cumsum([0, *map(len, chunks)])
 
     @classmethod
     def joined(cls, parts: Sequence[Ragged]) -> Self:
         """The lists of several columns, one after the other."""
-        values = [values for part in parts for values in part._values]
-        return cls.__new__(cls)._of_parts(values, [offsets for part in parts for offsets in part._offsets])
+        return cls(pa.chunked_array([chunk for part in parts for chunk in part.column.chunks], parts[0].column.type))
 
     def __len__(self) -> int:
         return int(self._starts[-1])
@@ -200,14 +188,7 @@ class Ragged:
         return found
 
     def lengths(self) -> Array:
-        if not self._offsets:
-            return np.zeros(0, dtype=np.int64)
-        return np.concatenate([np.diff(offsets) for offsets in self._offsets]).astype(np.int64)
-
-    def flat(self, dtype: type[np.generic]) -> Array:
-        """All values, one list after the other, copied into an array of this type."""
-        parts = [values[offsets[0] : offsets[-1]] for values, offsets in zip(self._values, self._offsets, strict=True)]
-        return np.concatenate([np.zeros(0, dtype), *parts], dtype=dtype, casting="same_kind")
+        return np.concatenate([np.zeros(0, np.int64), *map(np.diff, self._offsets)])
 
 
 def ranges(starts: Array, lengths: Array) -> Array:
@@ -242,11 +223,9 @@ def starts_of(numbers: Array) -> Array:
 
 
 def blocks(offsets: Array, rows: int) -> list[tuple[int, int]]:
-    """Ranges ``(first, last)`` of consecutive lists with about so many rows each, one list at least.
+    """Ranges ``(first, last)`` of consecutive lists with so many rows each at the most, more only in a single list.
 
-    Args:
-        offsets: ``[Q + 1]`` where each list starts, and the last one ends.
-        rows: rows in a range, exceeded only by a single list.
+    ``offsets`` say where each list starts, and where the last one ends, ``[Q + 1]``.
     """
     ranges, first, lists = [], 0, len(offsets) - 1
     while first < lists:

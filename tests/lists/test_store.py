@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +13,7 @@ from rerank.errors import UserError
 from rerank.lists import Lists, build_lists
 from rerank.retrieval import Scored, read_run
 from rerank.storage.arrow import Ragged, read_arrow, write_arrow
+from rerank.storage.hashes import read_sealed, write_sealed
 from tests.builders import make_lists, random_run, write_collection
 
 
@@ -42,15 +42,6 @@ def test_lists_hold_the_run_the_texts_and_the_grades(tmp_path: Path) -> None:
     assert read_run(tmp_path / "lists" / "run.trec") == {q: r[:10] for q, r in run.items() if r}
     distinct = {scored.id for ranked in run.values() for scored in ranked[:10]}
     assert sorted(lists.store.documents.column("doc_id").to_pylist()) == sorted(distinct)
-
-
-def test_the_manifest_says_where_everything_came_from(tmp_path: Path) -> None:
-    lists = make_lists(tmp_path)
-    manifest = json.loads((lists.store.folder / "manifest.json").read_text())
-    assert manifest["collection"]["name"].startswith("beir:")
-    assert manifest["counts"]["queries"] == 12
-    assert manifest["counts"]["pairs"] == lists.lengths.sum()
-    assert manifest["counts"]["empty_documents"] == 0
 
 
 def test_selection_and_depth_agree_with_the_whole(tmp_path: Path) -> None:
@@ -136,12 +127,11 @@ def test_other_versions_and_broken_folders_are_refused(tmp_path: Path) -> None:
     folder = make_lists(tmp_path).store.folder
     with pytest.raises(UserError, match="not a lists folder"):
         Lists.open(tmp_path / "collection")
-    manifest = (folder / "manifest.json").read_text()
-    for version in (1, 99):
-        (folder / "manifest.json").write_text(json.dumps(json.loads(manifest) | {"version": version}))
-        with pytest.raises(UserError, match=f"version {version}.*build them again"):
-            Lists.open(folder)
-    (folder / "manifest.json").write_text(manifest)
+    manifest = read_sealed(folder / "manifest.json")
+    write_sealed(folder / "manifest.json", manifest | {"version": 99})
+    with pytest.raises(UserError, match=r"version 99.*build them again"):
+        Lists.open(folder)
+    write_sealed(folder / "manifest.json", manifest)
     data = (folder / "queries.arrow").read_bytes()
     (folder / "queries.arrow").write_bytes(data[: len(data) // 2])
     with pytest.raises(UserError, match=r"queries\.arrow"):
@@ -179,7 +169,6 @@ def test_ragged_columns_read_back(tmp_path_factory: pytest.TempPathFactory, batc
     assert len(ragged) == len(rows)
     assert [ragged[i].tolist() for i in range(len(rows))] == rows
     assert ragged.lengths().tolist() == [len(row) for row in rows]
-    assert ragged.flat(np.int64).tolist() == [value for row in rows for value in row]
 
 
 def test_datasets_reads_the_arrow_files(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 from hypothesis import given
@@ -28,8 +29,9 @@ def test_flat_pairs_are_padded_ones_without_padding(
     """Also where the texts lie in several chunks of an Arrow file, and where shapes need not be few."""
     template = PairTemplate(*SPECIAL, types=(0, 0, 0, 1, 1) if kind == "bert" else None, pad=1)
     sides = [[np.array(ids, dtype=np.int32) for ids in texts] for texts in (queries, documents)]
-    one, other = (Ragged.joined([Ragged.of(side[:2]), Ragged.of(side[2:])]) for side in sides)
-    tokens = Tokens(one, other, one.lengths(), other.lengths(), truncated=0)
+    listed = pa.list_(pa.int32())
+    chunks = ([pa.array(part, listed) for part in (side[:2], side[2:])] for side in sides)
+    tokens = Tokens(*(Ragged(pa.chunked_array(parts)) for parts in chunks))
     pairs = st.tuples(st.integers(0, len(queries) - 1), st.integers(0, len(documents) - 1))
     query, document = np.array(data.draw(st.lists(pairs, min_size=1, max_size=9))).T
     inputs = PairInputs(tokens, query, document, template)
