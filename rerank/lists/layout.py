@@ -18,11 +18,14 @@ not need is never touched.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rerank.errors import NotFoundError, UserError
 from rerank.storage.hashes import read_sealed
@@ -43,16 +46,33 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     path = folder / MANIFEST
     if not path.is_file():
         raise NotFoundError(f"{folder}: not a lists folder (no {MANIFEST}); make one with `rerank retrieve`")
-    try:
-        version = json.loads(path.read_bytes()).get("version")
-    except (ValueError, AttributeError, RecursionError) as error:
-        raise UserError(f"{path}: not JSON ({error}); build the lists again with `rerank retrieve`") from error
-    if version != VERSION:
-        raise UserError(f"{path}: lists of version {version}, this is version {VERSION}; build them again")
     manifest = read_sealed(path)
+    if (version := manifest.get("version")) != VERSION:
+        raise UserError(f"{path}: lists of version {version}, this is version {VERSION}; build them again")
     if lost := [name for name in manifest["files"] if not (folder / name).is_file()]:
         raise NotFoundError(f"{folder / lost[0]}: no such file, but {MANIFEST} has it; build the lists again")
     return manifest
+
+
+def candidates_hash(queries: pa.Table, documents: pa.Table, candidates: pa.Table) -> str:
+    """Hash of whose candidates are which: ids, rows and what was added, not grades, chunks or files.
+
+    Columns belong to it.
+    """
+    total = hashlib.sha256()
+    for ids in (queries.column("query_id"), documents.column("doc_id")):
+        lengths, letters = hashlib.sha256(), hashlib.sha256()
+        for chunk in ids.chunks:
+            lengths.update(pc.binary_length(chunk).cast(pa.int64()).to_numpy(zero_copy_only=False).tobytes())
+            _, offsets, data = chunk.buffers()
+            if data is not None and len(chunk):
+                ends = np.frombuffer(offsets, np.int32, len(chunk) + 1, offset=4 * chunk.offset)
+                letters.update(memoryview(data)[int(ends[0]) : int(ends[-1])])
+        total.update(lengths.digest() + letters.digest())
+    for name in ("query", "document", "added"):
+        for chunk in candidates.column(name).chunks:
+            total.update(np.ascontiguousarray(chunk.to_numpy()).data)
+    return total.hexdigest()
 
 
 def is_lists_folder(folder: Path) -> bool:

@@ -127,12 +127,8 @@ def read_lines(
     """The lines of a text file, compressed or plain, with their numbers from 1, without their ends.
 
     Lines end with LF or CRLF; a byte-order mark is dropped and blank lines are left out. Bytes that are not UTF-8
-    become U+FFFD; the lines that hold some are counted and warned of, once a file.
-
-    Args:
-        path: the file.
-        keep: tells from its bytes whether a line shall be read at all; None reads every line.
-        strict: refuse bytes that are not UTF-8.
+    become U+FFFD, and the lines that hold some are counted and warned of, once a file, or they are refused
+    (``strict``). ``keep`` tells from its bytes whether a line shall be read at all.
     """
     undecodable = 0
     for number, raw in raw_lines(path):
@@ -367,7 +363,15 @@ def atomic_folder(path: str | Path, replace: bool = False) -> Iterator[Path]:
             if replace and path.exists():
                 shutil.rmtree(old, ignore_errors=True)
                 os.rename(path, old)
-        _take_place(temporary, path)
+        _refuse_existing(path)  # a rename would replace an empty folder
+        with cannot_be_written(path):
+            try:
+                os.rename(temporary, path)
+            except OSError as error:
+                # Another process was faster by less than the line above takes.
+                if error.errno in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
+                    _refuse_existing(path)
+                raise
         _flush_folder(path.parent)
         shutil.rmtree(old, ignore_errors=True)
     finally:
@@ -377,15 +381,3 @@ def atomic_folder(path: str | Path, replace: bool = False) -> Iterator[Path]:
 def _refuse_existing(path: Path) -> None:
     if os.path.lexists(path):
         raise UserError(f"{path}: exists already; remove it or choose another name")
-
-
-def _take_place(temporary: Path, path: Path) -> None:
-    _refuse_existing(path)  # a rename would replace an empty folder
-    with cannot_be_written(path):
-        try:
-            os.rename(temporary, path)
-        except OSError as error:
-            # Another process was faster by less than the line above takes.
-            if error.errno in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
-                _refuse_existing(path)
-            raise

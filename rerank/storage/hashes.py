@@ -10,7 +10,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from rerank.errors import NotFoundError, UserError
 from rerank.storage.files import atomic_write, cache_folder, digest
@@ -26,17 +26,14 @@ SETTLED = 2.0
 LARGE = 16 << 20
 """Hashes of files this large or larger are remembered on disk, too."""
 
-SEALED_END = re.compile(rb'"sha256": "([0-9a-f]{64})"\n\}\n')
+SEALED_END = re.compile(rb'"sha256": "([0-9a-f]{64})"\n\}\n\Z')
 _memory: dict[tuple[str, str], tuple[str, str]] = {}
 
 
 def sha256_of(path: str | Path, remembered: bool = True) -> str:
-    """The SHA-256 of a file's content, in hex.
+    """The SHA-256 of a file's content, in hex; an earlier one is believed while size, inode and time stamps stay.
 
-    Args:
-        path: the file.
-        remembered: whether to believe an earlier hash while the file's size, inode and time stamps stay; those of
-            files of 16 MiB and more are kept under `cache_folder`.
+    Those of files of 16 MiB and more are kept under `cache_folder`.
     """
     return _remembered(Path(path), "content", _content_hash, remembered)
 
@@ -77,18 +74,12 @@ def write_sealed(path: str | Path, content: Mapping[str, Any]) -> str:
 
     It is the SHA-256 of the file's bytes with zeros in the place of the hash, so that every flipped bit shows.
     """
-    text, seal = sealed_text(content)
-    with atomic_write(path) as file:
-        file.write(text)
-    return seal
-
-
-def sealed_text(content: Mapping[str, Any]) -> tuple[str, str]:
-    """What `write_sealed` writes, and its hash."""
     text = json.dumps({**content, KEY: ZEROS}, indent=2) + "\n"
     seal = hashlib.sha256(text.encode()).hexdigest()
     before, _, after = text.rpartition(ZEROS)
-    return before + seal + after, seal
+    with atomic_write(path) as file:
+        file.write(before + seal + after)
+    return seal
 
 
 def read_sealed(path: str | Path) -> dict[str, Any]:
@@ -96,22 +87,16 @@ def read_sealed(path: str | Path) -> dict[str, Any]:
     path = Path(path)
     with _cannot_be_read(path):
         data = path.read_bytes()
-    end = SEALED_END.search(data, max(0, len(data) - 80))
-    if end is not None and end.end() == len(data):
-        expected = end[1].decode()
-        found = hashlib.sha256(data[: end.start(1)] + ZEROS.encode() + data[end.end(1) :]).hexdigest()
-        if found != expected:
-            raise _damaged(path, found, expected)
-    try:
-        content = json.loads(data)
-    except (ValueError, RecursionError) as error:
+    if (end := SEALED_END.search(data, max(0, len(data) - 80))) is None:
         raise UserError(
-            f"{path}: damaged, as it is no JSON ({error}); copy the folder again or make it again"
-        ) from error
-    if not isinstance(content, dict):
-        raise UserError(f"{path}: expected a JSON object, not {type(content).__name__}")
-    if end is None or end.end() != len(data):
-        raise UserError(f"{path}: no {KEY} of its own at the end; it was changed, or not written by this version")
+            f"{path}: no {KEY} of its own at the end; it was cut short or changed, or not written by this version; "
+            "copy the folder again or make it again"
+        )
+    expected = end[1].decode()
+    found = hashlib.sha256(data[: end.start(1)] + ZEROS.encode() + data[end.end(1) :]).hexdigest()
+    if found != expected:
+        raise _damaged(path, found, expected)
+    content = json.loads(data)
     del content[KEY]
     return content
 
@@ -175,45 +160,34 @@ def _content_hash(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-class _State(NamedTuple):
-    """What tells files as they are now from files as they were."""
-
-    stamps: str
-    size: int
-    newest: float
-
-    @classmethod
-    def of(cls, paths: Sequence[Path]) -> _State:
-        stats = [path.stat() for path in paths]
-        stamps = (f"{stat.st_size} {stat.st_ino} {stat.st_mtime_ns} {stat.st_ctime_ns}" for stat in stats)
-        newest = max((max(stat.st_mtime, stat.st_ctime) for stat in stats), default=0.0)
-        return cls(digest(*stamps), sum(stat.st_size for stat in stats), newest)
+def _stamps(paths: Sequence[Path]) -> tuple[str, int, float]:
+    """What tells files as they are now from files as they were; the bytes of all, and when one changed last."""
+    stats = [path.stat() for path in paths]
+    stamps = (f"{stat.st_size} {stat.st_ino} {stat.st_mtime_ns} {stat.st_ctime_ns}" for stat in stats)
+    newest = max((max(stat.st_mtime, stat.st_ctime) for stat in stats), default=0.0)
+    return digest(*stamps), sum(stat.st_size for stat in stats), newest
 
 
 def _remembered(
     path: Path, kind: str, compute: Callable[[Path], str], remembered: bool, files: Sequence[Path] | None = None
 ) -> str:
-    """What a function says about a path, or said about it while its files were the same.
-
-    What it raises is not remembered.
-
-    The function reads ``files``, by default the path itself.
-    """
+    """What a function says about a path, or said about it while its files (by default, itself) were the same."""
     with _cannot_be_read(path):
-        started, state = time.time(), _State.of(files or [path])
+        started, (stamps, size, newest) = time.time(), _stamps(files or [path])
         name = str(path.resolve())
-        note = cache_folder() / "hashes" / f"{digest(kind, name)}.json" if state.size >= LARGE else None
+        note = cache_folder() / "hashes" / f"{digest(kind, name)}.json" if size >= LARGE else None
         if remembered:
             for known in (_memory.get((kind, name)), _read_note(note) if note else None):
-                if known and known[0] == state.stamps:
+                if known and known[0] == stamps:
                     _memory[kind, name] = known
                     return known[1]
         value = compute(path)
         # The stamps of a file that has just been changed may stay the same when it is changed again.
-        if started - state.newest > SETTLED and _State.of(files or [path]) == state:
-            _memory[kind, name] = state.stamps, value
+        if started - newest > SETTLED and _stamps(files or [path])[0] == stamps:
+            _memory[kind, name] = stamps, value
             if note:
-                _write_note(note, name, state.stamps, value)
+                with contextlib.suppress(OSError, UserError), atomic_write(note) as file:  # a cache may be read-only
+                    json.dump({"path": name, "state": stamps, "sha256": value}, file)
     return value
 
 
@@ -223,11 +197,6 @@ def _read_note(path: Path) -> tuple[str, str] | None:
         return note["state"], note["sha256"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
-
-
-def _write_note(path: Path, name: str, stamps: str, value: str) -> None:
-    with contextlib.suppress(OSError, UserError), atomic_write(path) as file:  # it is a cache: it may be read-only
-        json.dump({"path": name, "state": stamps, "sha256": value}, file)
 
 
 @contextlib.contextmanager

@@ -105,12 +105,7 @@ def tidied(path: str | Path) -> None:
 
 
 def clear_within(folder: Path, deep: bool = False) -> None:
-    """Delete what killed writers left half-done in a folder; for who holds it.
-
-    Args:
-        folder: the folder.
-        deep: whether to look into the folders in it, too, where killed writers may also have left their locks.
-    """
+    """Delete what killed writers left half-done in a folder (``deep``: and below it, with locks); for who holds it."""
     name = re.compile(r"\..+\.([0-9a-f]{8}\.tmp|old)")
     _remove(found for found in [*folder.glob("**/.*" if deep else ".*")] if name.fullmatch(found.name))
     for place in folder.glob("**/.*.lock") if deep else ():

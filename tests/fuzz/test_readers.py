@@ -126,9 +126,9 @@ def test_brackets_without_end(tmp_path: Path) -> None:
     """JSON nested deeper than Python's stack, wherever JSON is read."""
     for name in ("manifest.json", "rerank.json", "identity.json", "provenance.json", "folds.json", "config.json"):
         (tmp_path / name).write_text(DEEP)
-    assert "manifest.json: not JSON" in says(read_manifest, tmp_path)
+    assert "manifest.json: no sha256" in says(read_manifest, tmp_path)
     assert not is_lists_folder(tmp_path)
-    assert "rerank.json: damaged, as it is no JSON" in says(read_contract, tmp_path)
+    assert "rerank.json: no sha256" in says(read_contract, tmp_path)
     assert "identity.json: damaged" in says(read_identity, tmp_path)
     assert read_provenance(tmp_path) == []
     assert "not JSON" in says(read_folds, str(tmp_path / "folds.json"))

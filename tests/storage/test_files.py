@@ -71,22 +71,16 @@ assert open_text(sys.argv[1]).read() == chr(0x20ac)
     assert (tmp_path / "file").read_bytes() == "€".encode()
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no such file") as caught:
-        open_text(tmp_path / "nowhere.tsv")
-    assert "nowhere.tsv" in str(caught.value)
-
-
-def test_windows_files_read_like_others(tmp_path: Path) -> None:
-    path = tmp_path / "windows.txt"
-    path.write_bytes(b"\xef\xbb\xbfa\tb \r\n\r\n \t\r\nc")
-    assert list(read_lines(path)) == [(1, "a\tb "), (4, "c")]
-
-
-def test_only_line_feeds_end_a_line(tmp_path: Path) -> None:
-    path = tmp_path / "separators.txt"
-    path.write_text("a\u2028b\x0bc\x85d\n", encoding="utf-8")
-    assert list(read_lines(path)) == [(1, "a\u2028b\x0bc\x85d")]
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("\ufeffa\tb \r\n\r\n \t\r\nc", [(1, "a\tb "), (4, "c")]),  # as Windows writes it
+        ("a\u2028b\x0bc\x85d\n", [(1, "a\u2028b\x0bc\x85d")]),
+    ],
+)
+def test_lines_end_with_line_feeds_alone(tmp_path: Path, text: str, lines: list[tuple[int, str]]) -> None:
+    (tmp_path / "x.txt").write_bytes(text.encode())
+    assert list(read_lines(tmp_path / "x.txt")) == lines
 
 
 def test_undecodable_lines_are_counted_and_warned_of_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -149,39 +143,20 @@ def test_atomic_folder_is_whole_or_nothing(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_exists_is_refused_before_the_work(tmp_path: Path) -> None:
-    worked = False
     with pytest.raises(UserError, match="exists already"), atomic_folder(tmp_path):
-        worked = True
-    assert not worked
+        raise AssertionError("worked")
 
 
-@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC, errno.EXDEV])
-def test_a_folder_that_cannot_take_its_place_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
+def test_a_folder_that_cannot_take_its_place_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the disk refuses at the very end; a file system cannot be made to, so the call itself refuses."""
 
     def refuse(*_: object) -> None:
-        raise OSError(number, os.strerror(number))
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     monkeypatch.setattr(os, "rename", refuse)
-    said = rf"folder: cannot be written \({os.strerror(number)}\)"
-    with pytest.raises(UserError, match=said), atomic_folder(tmp_path / "folder") as folder:
+    with pytest.raises(UserError, match="folder: cannot be written"), atomic_folder(tmp_path / "folder") as folder:
         (folder / "a").touch()
     assert os.listdir(tmp_path) == []
-
-
-def test_a_folder_that_appears_right_before_the_rename(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rename = os.rename
-
-    def late(source: Path, target: Path) -> None:
-        (target / "theirs").mkdir(parents=True)
-        rename(source, target)
-
-    monkeypatch.setattr(os, "rename", late)
-    with pytest.raises(UserError, match="folder: exists already"), atomic_folder(tmp_path / "folder") as folder:
-        (folder / "a").touch()
-    assert os.listdir(tmp_path / "folder") == ["theirs"]
 
 
 def test_no_file_stays_open(tmp_path: Path) -> None:
@@ -220,28 +195,17 @@ def test_writers_of_one_file_do_not_share_its_temporary_name(tmp_path: Path) -> 
     assert os.listdir(tmp_path) == ["file"]
 
 
-def test_the_file_behind_a_link_is_replaced(tmp_path: Path) -> None:
-    (tmp_path / "far").mkdir()
-    target, link = tmp_path / "far" / "file", tmp_path / "link"
-    link.symlink_to("far/file")
-    for content in ("new", "newer"):
-        with atomic_write(link) as file:
-            file.write(content)
-        assert link.is_symlink()
-        assert target.read_text() == content
-    assert os.listdir(tmp_path / "far") == ["file"]
-
-
-def test_the_folder_behind_a_link_is_replaced(tmp_path: Path) -> None:
-    (tmp_path / "far").mkdir()
-    link = tmp_path / "link"
-    link.symlink_to("far/folder")
+def test_the_file_or_folder_behind_a_link_is_replaced(tmp_path: Path) -> None:
+    far, links = tmp_path / "far", [tmp_path / "file", tmp_path / "folder"]
+    far.mkdir()
+    for link in links:
+        link.symlink_to(f"far/{link.name}")
     for name in ("one", "two"):
-        with atomic_folder(link, replace=True) as folder:
+        with atomic_write(links[0]) as file, atomic_folder(links[1], replace=True) as folder:
+            file.write(name)
             (folder / name).touch()
-        assert os.listdir(tmp_path / "far" / "folder") == [name]
-    assert link.is_symlink()
-    assert sorted(os.listdir(tmp_path)) == ["far", "link"]
+        assert (far / "file").read_text() == name and os.listdir(far / "folder") == [name]
+    assert all(link.is_symlink() for link in links) and sorted(os.listdir(far)) == ["file", "folder"]
 
 
 def test_pipes_are_written_to(tmp_path: Path) -> None:
@@ -256,20 +220,6 @@ def test_pipes_are_written_to(tmp_path: Path) -> None:
     assert read == [TEXT]
     assert stat.S_ISFIFO(pipe.stat().st_mode)
     assert os.listdir(tmp_path) == ["pipe"]
-
-
-def test_devices_are_written_to(tmp_path: Path) -> None:
-    """On a node of the test's own: if this fails as root, /dev/null itself would be gone for the whole machine."""
-    device = tmp_path / "null"
-    try:
-        os.mknod(device, 0o666 | stat.S_IFCHR, os.makedev(1, 3))
-        device.write_text("")
-    except PermissionError:
-        pytest.skip("only root makes device nodes")
-    with atomic_write(device) as file:
-        file.write(TEXT)
-    assert stat.S_ISCHR(device.stat().st_mode)
-    assert os.listdir(tmp_path) == ["null"]
 
 
 @pytest.mark.parametrize("to_file", [False, True])

@@ -244,11 +244,7 @@ def test_every_flipped_bit_of_a_sealed_object_shows(tmp_path: Path, content: dic
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("", "no JSON"),
-        ("{", "no JSON"),
-        ("[" * 100_000, "no JSON"),
-        ("[1]\n", "expected a JSON object, not list"),
-        ('{"a": 1}\n', "no sha256 of its own"),
+        ("", "no sha256 of its own"),
         ('{"sha256": 1}\n', "no sha256 of its own"),
         (f'{{\n  "sha256": "{ZEROS}"\n}}\n', "damaged"),
         (f'{{\n  "sha256": "{ZEROS}"\n}}\n ', "no sha256 of its own"),
@@ -291,21 +287,14 @@ def test_every_flipped_bit_of_an_arrow_file_shows(tmp_path: Path, rng: random.Ra
 
 @ANY_FILE
 @given(st.data())
-def test_cut_or_lengthened_arrow_files_are_refused(tmp_path: Path, data: st.DataObject) -> None:
+def test_cut_or_lengthened_arrow_files_and_others_are_refused(tmp_path: Path, data: st.DataObject) -> None:
     path = make_arrow(tmp_path / "file.arrow")
     seal(path)
     whole = path.read_bytes()
     cut = data.draw(st.integers(0, len(whole) - 1))
-    path.write_bytes(data.draw(st.sampled_from([whole[:cut], whole + b"\0", whole[cut:]]).filter(whole.__ne__)))
-    with pytest.raises(UserError, match=r"file\.arrow: damaged"):
-        check_seal(path)
-
-
-@ANY_FILE
-@given(st.binary(max_size=200), st.booleans())
-def test_anything_else_is_no_arrow_file(tmp_path: Path, data: bytes, prefix: bool) -> None:
-    path = tmp_path / "file.arrow"
-    path.write_bytes(b"\xff\xff\xff\xff\xc0\0\0\0" * prefix + data)
+    other = data.draw(st.binary(max_size=200))
+    found = st.sampled_from([whole[:cut], whole + b"\0", whole[cut:], other, b"\xff\xff\xff\xff\xc0\0\0\0" + other])
+    path.write_bytes(data.draw(found.filter(whole.__ne__)))
     with pytest.raises(UserError, match=r"file\.arrow: damaged"):
         check_seal(path)
 
