@@ -33,17 +33,12 @@ def query_groups(lists: Lists, grouping: Grouping, largest: int) -> tuple[Array,
 
     Queries of one text do, and where more than a twentieth of the queries has such a neighbour, also those of nearly
     equal text and those with a relevant document in common; either only if no group becomes larger than the smallest
-    part.
-
-    Args:
-        lists: the lists; without texts, as feature files are, only equal ids are joined.
-        grouping: ``none`` joins queries of one text alone.
-        largest: the number of queries in the smallest part.
+    part, ``largest``. Of lists without texts, as feature files are, only equal ids are joined.
 
     Returns:
         The group of every query, ``[Q]``, by its first; and whether groups are more than queries of one text.
     """
-    equal = grouped(len(lists), _equal(lists.query_keys))
+    equal = grouped(len(lists), _linked(enumerate(lists.query_keys)))
     assert equal is not None
     groups = equal
     if grouping == "auto" and lists.store.has_text:
@@ -58,16 +53,11 @@ def query_groups(lists: Lists, grouping: Grouping, largest: int) -> tuple[Array,
                 groups = found
     joined = np.isin(groups, groups[groups != equal])
     several = int(joined.sum()) > FEW * len(lists)
-    if several:
+    if joined.any():
+        together = f"; {len(set(groups[joined].tolist()))} groups of them stay together (data.groups)"
         say_once(
             f"{lists.store}: {joined.sum()} of {len(lists)} queries have nearly the text of another or a relevant "
-            f"document in common with it; {len(set(groups[joined].tolist()))} groups of them stay together "
-            "(data.groups)"
-        )
-    elif joined.any():
-        say_once(
-            f"{lists.store}: {joined.sum()} of {len(lists)} queries have nearly the text of another or a relevant "
-            "document in common with it: too few to draw otherwise"
+            f"document in common with it{together if several else ': too few to draw otherwise'}"
         )
     return (groups if several else equal), several
 
@@ -95,9 +85,10 @@ def grouped(count: int, links: Iterable[tuple[int, int]], largest: int | None = 
     return np.array([first(i) for i in range(count)], dtype=np.int64)
 
 
-def _equal(keys: Sequence[str]) -> Iterator[tuple[int, int]]:
+def _linked(keys: Iterable[tuple[int, str]]) -> Iterator[tuple[int, int]]:
+    """Things, by their numbers, and the first thing that has the same key."""
     first: dict[str, int] = {}
-    for i, key in enumerate(keys):
+    for i, key in keys:
         if (there := first.setdefault(key, i)) != i:
             yield there, i
 
@@ -111,60 +102,42 @@ def words(text: str) -> frozenset[str]:
     return frozenset(re.findall(r"\w+", text.lower()))
 
 
-class _Index:
-    r"""Sets of words, found again by nearly equal ones: :math:`|x \cap y| \ge t\,|x \cup y|`.
-
-    Such sets share :math:`o = \lceil t\,|x| \rceil` words or more. With all words in one order, the first
-    :math:`|x| - o + 1` of either therefore have one in common (prefix filtering; Chaudhuri et al. 2006). Rare words
-    come first, so that a set is compared with the few that share one of its rarest fifth of words, and none is missed.
-    The time grows with the number of sets and, where many differ in a word or two only, with the pairs of those.
-    """
-
-    def __init__(self, counts: Counter[str]) -> None:
-        self._counts = counts
-        self._sets: dict[int, frozenset[str]] = {}
-        self._holding: dict[str, list[int]] = {}
-
-    def _rarest(self, some: frozenset[str]) -> list[str]:
-        kept = len(some) - -(-len(some) * NEAR[0] // NEAR[1]) + 1
-        return sorted(some, key=lambda word: (self._counts[word], word))[:kept]
-
-    def add(self, some: frozenset[str], number: int) -> None:
-        """Add a set under a number."""
-        self._sets[number] = some
-        for word in self._rarest(some):
-            self._holding.setdefault(word, []).append(number)
-
-    def near(self, some: frozenset[str]) -> Iterator[int]:
-        """The numbers of the sets that are nearly equal to one."""
-        for number in dict.fromkeys(chain.from_iterable(self._holding.get(word, ()) for word in self._rarest(some))):
-            shared = len(some & self._sets[number])
-            if shared * NEAR[1] >= (len(some) + len(self._sets[number]) - shared) * NEAR[0]:
-                yield number
-
-
 def near_links(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Pairs of nearly equal texts; those with the same words meet the others through the first of them."""
+    r"""Pairs of nearly equal texts; those with the same words meet the others through the first of them.
+
+    Sets of words with :math:`|x \cap y| \ge t\,|x \cup y|` share :math:`o = \lceil t\,|x| \rceil` words or more. With
+    all words in one order, the first :math:`|x| - o + 1` of either therefore have one in common (prefix filtering;
+    Chaudhuri et al. 2006). Rare words come first, so that a set is compared with the few that share one of its rarest
+    fifth of words, and none is missed. The time grows with the number of sets and, where many differ in a word or two
+    only, with the pairs of those.
+    """
     sets = [words(text) for text in texts]
-    index, first = _Index(Counter(chain.from_iterable(sets))), dict[frozenset[str], int]()
+    counts = Counter(chain.from_iterable(sets))
+    first, holding = dict[frozenset[str], int](), dict[str, list[int]]()
     for i, some in enumerate(sets):
         if not some:
             continue
         if (there := first.setdefault(some, i)) != i:
             yield there, i
-        else:
-            yield from ((number, i) for number in index.near(some))
-            index.add(some, i)
+            continue
+        kept = len(some) - -(-len(some) * NEAR[0] // NEAR[1]) + 1
+        rarest = sorted(some, key=lambda word: (counts[word], word))[:kept]
+        for number in dict.fromkeys(chain.from_iterable(holding.get(word, ()) for word in rarest)):
+            shared = len(some & sets[number])
+            if shared * NEAR[1] >= (len(some) + len(sets[number]) - shared) * NEAR[0]:
+                yield number, i
+        for word in rarest:
+            holding.setdefault(word, []).append(i)
 
 
 def have_near(texts: Sequence[str], others: Sequence[str]) -> Array:
     """Which of some texts are nearly equal to one of the others, ``[texts]`` bool."""
-    sets = [words(text) for text in texts]
-    theirs = set(map(words, others)) - {frozenset()}
-    index = _Index(Counter(chain.from_iterable(chain(sets, theirs))))
-    for number, some in enumerate(theirs):
-        index.add(some, number)
-    return np.array([some in theirs or any(True for _ in index.near(some)) for some in sets], dtype=bool)
+    sets, count = [words(text) for text in texts], len(others)
+    distinct = dict(zip(sets, texts, strict=True))
+    links = near_links([*others, *distinct.values()])
+    near = {number - count for other, number in links if other < count <= number}
+    found = {some for i, some in enumerate(distinct) if i in near}
+    return np.array([some in found for some in sets], dtype=bool)
 
 
 def relevant_links(lists: Lists) -> Iterator[tuple[int, int]]:
@@ -172,11 +145,8 @@ def relevant_links(lists: Lists) -> Iterator[tuple[int, int]]:
     qrels = lists.qrels or {}
     times = Counter(chain.from_iterable(map(_relevant, qrels.values())))
     shared = _one_document([lists.store.documents], {document for document, count in times.items() if count > 1})
-    first: dict[str, int] = {}
-    for i, query in enumerate(lists.query_ids):
-        for document in _relevant(qrels.get(query, {})):
-            if document in shared and (there := first.setdefault(document, i)) != i:
-                yield there, i
+    each = ((i, document) for i, query in enumerate(lists.query_ids) for document in _relevant(qrels.get(query, {})))
+    yield from _linked((i, document) for i, document in each if document in shared)
 
 
 def _relevant(judged: Mapping[str, int]) -> list[str]:
@@ -205,13 +175,9 @@ def seen_queries(
     trained: Iterable[Mapping[str, Mapping[str, int]]],
     documents: Sequence[pa.Table] = (),
 ) -> set[str]:
-    """The tested queries with a relevant document that is relevant to a query that was trained on.
+    """The tested queries with a relevant document that is relevant to a query that was trained on, by their judgments.
 
-    Args:
-        tested: judgments of the tested queries.
-        trained: judgments of those that were trained on.
-        documents: tables with ``doc_id`` and ``text`` of both, as far as there are some: an id that has several texts
-            there stands for several documents.
+    An id that has several texts in the tables of documents (``doc_id``, ``text``) stands for several documents.
     """
     known = set(chain.from_iterable(_relevant(judged) for qrels in trained for judged in qrels.values()))
     shared = _one_document(documents, known & set(chain.from_iterable(map(_relevant, tested.values()))))

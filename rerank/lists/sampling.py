@@ -169,13 +169,10 @@ class PositivesNegatives(Sampler):
         return found & (lists.grades <= 0)
 
     def sample(self, labels: Array, seed: int, left_out: Array | None = None) -> Array:
-        rng, chosen = np.random.default_rng(seed), []
         others = labels <= 0 if left_out is None else (labels <= 0) & ~left_out
-        for pool, count in (
-            (np.flatnonzero(labels > 0), self.positives),
-            (np.flatnonzero(others[: self.depth]), self.negatives),
-        ):
-            chosen.append(rng.choice(pool, size=min(count, len(pool)), replace=False))
+        pools = np.flatnonzero(labels > 0), np.flatnonzero(others[: self.depth])
+        rng, counts = np.random.default_rng(seed), (self.positives, self.negatives)
+        chosen = [rng.choice(pool, min(n, len(pool)), replace=False) for pool, n in zip(pools, counts, strict=True)]
         return np.sort(np.concatenate(chosen)).astype(np.int64)
 
     def identity(self) -> dict[str, Any]:

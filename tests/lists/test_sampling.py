@@ -32,12 +32,22 @@ def test_random_takes_the_whole_of_short_lists_and_never_loses_all_that_is_relev
     assert (labels[chosen] > 0).any() == (labels > 0).any()
 
 
-def test_random_draws_every_candidate_equally_often_whatever_its_grade() -> None:
-    """Of 6 candidates 4 that always include a relevant one, as 3 are relevant: each in 4 of 6 draws."""
-    labels, drawn = np.array([0, 3, 0, 1, 0, 2]), np.zeros(6)
+@pytest.mark.parametrize(
+    ("sampler", "labels", "expected"),
+    [
+        (Random(4), [0, 3, 0, 1, 0, 2], [4 / 6] * 6),  # 4 of 6 always include one of the 3 that are relevant
+        (PositivesNegatives(1, 2), [1, 0, 0, 0, 0], [1] + [1 / 2] * 4),
+        (Pairs(2), [1, 0, 2, 0, 0], [1, 2 / 3, 1, 2 / 3, 2 / 3]),  # two independent draws of three meet one 2/3 times
+        (Pairs(2, distinct=True), [1, 0, 2, 0, 0], [1, 2 / 3, 1, 2 / 3, 2 / 3]),
+    ],
+)
+def test_every_candidate_of_a_kind_is_drawn_equally_often(
+    sampler: Sampler, labels: list[int], expected: list[float]
+) -> None:
+    drawn = np.zeros(len(labels))
     for seed in range(3000):
-        drawn[Random(4).sample(labels, seed)] += 1
-    np.testing.assert_allclose(drawn, 3000 * 4 / 6, atol=5 * (3000 * 2 / 9) ** 0.5)
+        np.add.at(drawn, sampler.sample(np.array(labels), seed), 1)
+    np.testing.assert_allclose(drawn, 3000 * np.array(expected), atol=5 * (3000 * 0.5) ** 0.5)
 
 
 @given(grades, st.integers(1, 5), st.integers(1, 5), st.integers(0, 2**32))
@@ -62,31 +72,11 @@ def test_pairs(labels: np.ndarray, n: int, distinct: bool, seed: int) -> None:
     np.testing.assert_array_equal(chosen, sampler.sample(labels, seed))
 
 
-@pytest.mark.parametrize("distinct", [False, True])
-def test_every_pair_is_drawn_equally_often(distinct: bool) -> None:
-    """Of 2 relevant and 3 other candidates; two independent draws of three meet a given one 2 · 1/3 times."""
-    labels = np.array([1, 0, 2, 0, 0])
-    drawn = np.zeros(5)
-    for seed in range(3000):
-        np.add.at(drawn, Pairs(2, distinct=distinct).sample(labels, seed), 1)
-    np.testing.assert_allclose(drawn, 3000 * np.array([1, 2 / 3, 1, 2 / 3, 2 / 3]), atol=5 * (3000 * 0.5) ** 0.5)
-
-
 def test_pairs_of_different_queries_are_lists_of_their_own() -> None:
     sampler = Pairs(4, same_query=False)
     assert sampler.queries == 4
     assert len(sampler.sample(np.array([0, 1, 0, 2]), 0)) == 2
     assert Pairs(4).queries == 1
-
-
-def test_every_candidate_is_drawn_equally_often() -> None:
-    labels = np.array([1, 0, 0, 0, 0])
-    sampler = PositivesNegatives(1, 2)
-    drawn = np.zeros(5)
-    for seed in range(2000):
-        drawn[sampler.sample(labels, seed)] += 1
-    assert drawn[0] == 2000
-    np.testing.assert_allclose(drawn[1:], 1000, atol=5 * (2000 * 0.25) ** 0.5)
 
 
 def test_seeds_differ_by_everything_that_decides_them() -> None:
