@@ -17,11 +17,10 @@ from rerank.collections.base import ById
 from rerank.collections.hits import HitsCollection
 from rerank.collections.qrels import HIGHEST
 from rerank.errors import UserError, nearest
-from rerank.lists.judged import JudgedDocuments, check_queries
+from rerank.lists.judged import check_documents, check_queries, judged_documents
 from rerank.lists.layout import DOCUMENTS, QUERIES
-from rerank.lists.place import new_lists
 from rerank.lists.view import Lists
-from rerank.lists.writer import StoreWriter, write_qrels
+from rerank.lists.writer import StoreWriter, new_lists, write_qrels
 from rerank.progress import tqdm
 from rerank.retrieval.fuse import Pool
 from rerank.retrieval.known import ScoreKnown
@@ -88,15 +87,20 @@ def build_lists(
         _check_queries(name, single, known, collection.name)
     qrels = collection.qrels() if qrels is None else qrels
     check_queries(queries, qrels, collection.name)
-    judged = JudgedDocuments(qrels, known)
-    _check_grades(qrels or {})
+    judged = judged_documents(qrels, known)
+    missing = set(judged)
+    for query, graded in (qrels or {}).items():
+        for document, grade in graded.items():  # the largest that anybody judges by is 10
+            if grade > HIGHEST:
+                raise UserError(f"qrels: query {query}, document {document}: grade {grade}; expected {HIGHEST} at most")
     relevant = qrels if qrels is not None and add_relevant else {}
     counts = dict.fromkeys(COUNTS, 0) | {"queries": len(queries)}
 
     def lists(score: ScoreKnown | None = None) -> Iterator[_List]:
         for query in queries:
             documents, scores = pool.candidates(query.id, depth)
-            missed = _missed(documents, relevant.get(query.id, {}))
+            there = set(documents)
+            missed = [id for id, grade in relevant.get(query.id, {}).items() if grade > 0 and id not in there]
             said = np.full((len(missed), len(pool.columns)), np.nan)  # what the systems would say, they were not asked
             if score is not None and ORDER in pool.columns:
                 said[:, pool.columns.index(ORDER)] = score(query, missed)
@@ -106,22 +110,16 @@ def build_lists(
         size = max(1, PAIRS // (depth * len(pool.runs)))
         ranked = tqdm(lists(), desc="candidates", total=len(queries), unit=" queries", disable=None)
         rows = {id: LACKING for query in ranked for id in query.documents}
-        found = _found(collection, rows, judged.ids)
-        texts = _documents(found, rows, counts, judged)
+        found = _found(collection, rows, missing)
+        texts = _documents(found, rows, counts, missing)
         counts["documents"] = write_arrow(temporary / "documents.arrow", DOCUMENTS, texts)
-        judged.check(collection.name, whole=not isinstance(collection, HitsCollection))
+        check_documents(judged, missing, collection.name, whole=not isinstance(collection, HitsCollection))
         texts = ({"query_id": [q.id for q in some], "text": [q.text for q in some]} for some in batched(queries, BATCH))
         write_arrow(temporary / "queries.arrow", QUERIES, texts)
         ranked = tqdm(lists(score_added), desc="lists", total=len(queries), unit=" queries", disable=None)
         with StoreWriter(temporary, {name: [name] for name in pool.columns}) as writer:
-            for batch in batched(ranked, size):
-                _write(
-                    writer,
-                    pool.columns,
-                    [_present(query, rows, collection.name) for query in batch],
-                    qrels or {},
-                    counts,
-                )
+            for batch in batched((_present(one, rows, collection.name) for one in ranked), size):
+                _write(writer, pool.columns, batch, qrels or {}, counts)
             ranking = ((query.id, pool.ranking(query.id, depth)) for query in queries)
             write_run(temporary / "run.trec", ranking, tag=pool.ordered_by)
             if qrels is not None:
@@ -162,20 +160,6 @@ class _List(NamedTuple):
     added: int
 
 
-def _check_grades(qrels: Qrels) -> None:
-    """Refuse grades that the store has no room for; the largest that anybody judges by is 10."""
-    for query, judged in qrels.items():
-        for document, grade in judged.items():
-            if grade > HIGHEST:
-                raise UserError(f"qrels: query {query}, document {document}: grade {grade}; expected {HIGHEST} at most")
-
-
-def _missed(documents: list[str], judged: Mapping[str, int]) -> list[str]:
-    """The relevant documents that are no candidates."""
-    there = set(documents)
-    return [id for id, grade in judged.items() if grade > 0 and id not in there]
-
-
 def _found(collection: Collection, candidates: Collected[str], judged: Collected[str]) -> Iterable[Document]:
     """The candidates and what is judged, or all documents, whichever is cheaper; the order is the same."""
     found, total = collection.documents, collection.document_count
@@ -189,14 +173,14 @@ def _found(collection: Collection, candidates: Collected[str], judged: Collected
 
 
 def _documents(
-    documents: Iterable[Document], rows: dict[str, int], counts: dict[str, int], judged: JudgedDocuments
+    documents: Iterable[Document], rows: dict[str, int], counts: dict[str, int], missing: set[str]
 ) -> Iterator[dict[str, list[str]]]:
-    """The documents that the lists need, given their rows, and how many of them are empty; which judged ones pass."""
+    """The documents that the lists need, given their rows, and how many are empty; none that passes is missing."""
 
     def wanted() -> Iterator[Document]:
         count = 0
         for document in documents:
-            judged.see(document.id)
+            missing.discard(document.id)
             row = rows.get(document.id)
             if row is None:
                 continue
@@ -252,6 +236,9 @@ def warn(name: str, counts: Mapping[str, int]) -> None:
         ("queries_without_candidates", "queries without candidates (they score 0)"),
         ("negative_grades", "negative grades (counted as 0)"),
         ("added_relevant", "relevant documents that the first stage missed were added (for training only)"),
+        ("scattered_queries", "queries are in several places of the file (joined)"),
+        ("repeated_documents", "document ids come again in the same query (told apart by '#' and their row)"),
+        ("too_large_values", "values are beyond float32 (taken for missing, so 0)"),
     ):
-        if counts[key]:
+        if counts.get(key):
             log.warning("%s: %d %s", name, counts[key], what)

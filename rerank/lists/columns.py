@@ -70,11 +70,6 @@ def grouped(keys: Iterable[str], name: str) -> dict[str, list[str]]:
     return together
 
 
-def column_name(path: str | Path) -> str:
-    """The name of a column for what a file holds: its stem, with other signs replaced."""
-    return as_name(plain_name(Path(path)).stem)
-
-
 def as_name(text: str) -> str:
     """A text as the name of a column: signs that a name cannot have are replaced."""
     return check_name(re.sub(r"[^\w.+-]+", "_", text, flags=re.ASCII).strip("._+-")[:100] or "run")
@@ -86,7 +81,7 @@ def named_files(words: Iterable[str]) -> dict[str, str]:
     for word in words:
         name, equals, path = word.partition("=")
         if not equals or Path(word).is_file():
-            name, path = column_name(word), word
+            name, path = as_name(plain_name(Path(word)).stem), word
         if not Path(path).is_file():
             raise NotFoundError(f"{path or word}: no such file; expected NAME=FILE or FILE")
         if check_name(name) in named:
@@ -126,7 +121,9 @@ def as_column(name: str, block: Array) -> Array:
     if not values.ndim:
         raise UserError(f"column {name}: expected an array, or blocks of one, not {block!r} by itself")
     if np.asarray(block).dtype.kind in "iu" and len(np.unique(block)) > len(np.unique(values)):
-        raise UserError(f"column {name}: holds whole numbers that are one in float32, which columns are; rescale it")
+        raise UserError(
+            f"column {name}: whole numbers that are one in float32, which columns are; rescale it, such as by rank()"
+        )
     if np.isinf(values).any():
         raise UserError(f"column {name}: has infinite numbers, or some beyond float32; expected finite ones, or NaN")
     return values[:, None] if values.ndim == 1 else values

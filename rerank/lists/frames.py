@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from decimal import Decimal
 from numbers import Real
@@ -22,9 +22,8 @@ from rerank.collections.qrels import HIGHEST
 from rerank.collections.records import read_csv, read_json_objects
 from rerank.errors import UserError
 from rerank.lists.columns import Column, as_column, grouped
-from rerank.lists.digests import candidates_hash
-from rerank.lists.judged import JudgedDocuments, check_queries
-from rerank.lists.layout import CANDIDATES, ENDS, VERSION
+from rerank.lists.judged import check_documents, check_queries, judged_documents
+from rerank.lists.layout import CANDIDATES, ENDS, VERSION, candidates_hash
 from rerank.lists.store import Store
 from rerank.lists.writer import Judgments
 from rerank.storage.arrow import Array, flat_batch
@@ -70,6 +69,11 @@ class NamedFrame(NamedTuple):
         """Some rows, by their positions."""
         return self._replace(frame=self.frame.iloc[chosen])
 
+    @property
+    def grades(self) -> Array | None:
+        """The grade of every row, ``[n]`` float64, NaN where there is none; None where there are none at all."""
+        return self.frame["grade"].to_numpy() if "grade" in self.frame.columns else None
+
 
 def as_table(given: Any, columns: Mapping[str, str] | None = None, name: str | None = None) -> NamedFrame:
     """A table of what people have, for :func:`store_of`; see :meth:`rerank.lists.view.Lists.from_dataframe`."""
@@ -112,25 +116,23 @@ def as_table(given: Any, columns: Mapping[str, str] | None = None, name: str | N
 
 def _one_a_row(frame: pd.DataFrame, place: str) -> pd.DataFrame:
     """Rows that hold lists (of documents, their grades, scores) as a row per entry."""
-    holds = {column: frame[column].map(_is_list) for column in frame.columns if frame[column].dtype == object}
-    lists = [column for column, here in holds.items() if here.any()]
-    if not {"doc_id", "text", "grade"} & {*lists}:
+
+    def size(value: object) -> int:
+        return len(value) if isinstance(value, list | tuple | np.ndarray) else -1
+
+    sizes = {column: frame[column].map(size) for column in frame.columns if frame[column].dtype == object}
+    lists = [column for column, found in sizes.items() if (found >= 0).any()]
+    fields = [column for column in lists if column in ("doc_id", "text", "grade")]
+    if not fields:
         return frame
-    first = next(column for column in lists if column in ("doc_id", "text", "grade"))
-    lengths = frame[first].map(lambda value: len(value) if _is_list(value) else -1)
     for column in list(lists):
-        same = holds[column] & (frame[column].map(lambda value: len(value) if _is_list(value) else -1) == lengths)
-        if same.all():
-            continue
-        if column in ("doc_id", "text", "grade"):
+        same = (sizes[column] >= 0) & (sizes[column] == sizes[fields[0]])
+        if column in fields and not same.all():
             row = frame.index[int(np.argmin(same.to_numpy()))]
-            raise UserError(f"{place}{row}: {first} and {column} are not lists of one length")
-        lists.remove(column)  # such as vectors
+            raise UserError(f"{place}{row}: {fields[0]} and {column} are not lists of one length")
+        if not same.all():
+            lists.remove(column)  # such as vectors
     return frame.explode(lists)
-
-
-def _is_list(value: object) -> bool:
-    return isinstance(value, list | tuple | np.ndarray)
 
 
 def _read(path: Path) -> tuple[pd.DataFrame, str]:
@@ -164,52 +166,40 @@ def _columns_of(pairs: Any) -> tuple[list[int], list[Any]]:
 def store_of(table: NamedFrame, qrels: Qrels | None = None) -> Store:
     """Lists in memory, for :meth:`rerank.lists.view.Lists.from_dataframe`.
 
+    Rows are sorted by ``rank`` where there is one; else what ordered the lists is the first column of a single number
+    by which they are sorted as they come, best first, or nothing. Rows of a query may be scattered; queries keep the
+    order in which they come first.
+
     >>> import pandas as pd
     >>> store = store_of(as_table(pd.DataFrame({
     ...     "query_id": ["q1", "q1", "q2"], "doc_id": ["a", "b", "a"], "grade": [1, 0, 0], "bm25": [9.5, 7.0, 3.0]})))
     >>> store.ends.tolist(), store.column("bm25").tolist(), store.grades.tolist(), store.order
     ([2, 3], [9.5, 7.0, 3.0], [1, 0, 0], 'bm25')
-
-    Args:
-        table: a row per candidate, in the order of the lists: ``query_id`` and ``doc_id``; ``query`` and ``text``
-            (both, or neither), from which ids are made that are left out; ``grade`` (whole numbers; missing ones are
-            unjudged, negative ones are not relevant; where all are missing, nothing is judged). Every other column of
-            numbers becomes a column of the lists, those called ``NAME/NUMBER`` one column together; missing values are
-            NaN there. What ordered the lists is ``rank``, by which rows are sorted, else the first column of a single
-            number by which they are sorted as they come, best first; else nothing. Rows of a query may be scattered;
-            queries keep the order in which they come first.
-        qrels: all judgments; None takes the grades for them, where there are any.
     """
-    ids, texts = _identified(table)
-    given_grades = _grades(table)
-    order = _each_once(table, ids, given_grades)
-    codes, queries = _numbered(ids["query_id"][i] for i in order)
-    order = order[np.argsort(codes, kind="stable")]
-    codes = np.sort(codes)
-    documents, known = _numbered(ids["doc_id"][i] for i in order)
-    table, texts = table.rows(order), {field: [given[i] for i in order] for field, given in texts.items()}
-    given_grades = None if given_grades is None else given_grades[order]
-    columns = _columns(table, codes, given_grades)
+    table = _each_once(_with_grades(_identified(table)))
+    codes, queries = table.frame["query_id"].factorize()
+    together = np.argsort(codes, kind="stable")
+    codes, table = codes[together], table.rows(together)
+    documents, known = table.frame["doc_id"].factorize()
+    columns = _columns(table, codes)
     ordered_by, best_first = _ordered(columns, codes, table.name)
     documents, table = documents[best_first], table.rows(best_first)
-    texts = {field: [given[i] for i in best_first] for field, given in texts.items()}
-    given_grades = None if given_grades is None else given_grades[best_first]
     columns = {key: replace(column, values=column.values[best_first]) for key, column in columns.items()}
     tables = {
-        "queries": _texts(table, "query_id", queries, codes, texts.get("query")),
-        "documents": _texts(table, "doc_id", known, documents, texts.get("text")),
+        "queries": _texts(table, "query_id", queries, codes),
+        "documents": _texts(table, "doc_id", known, documents),
     }
     judgments: Judgments | None = None
-    grades = np.zeros(len(codes), np.int16)
+    grades, given = np.zeros(len(codes), np.int16), table.grades
     if qrels is not None:
-        judgments, grades = "qrels.trec", _judged(table, qrels, tables, codes, documents, given_grades)
-    elif given_grades is not None:
-        grades = np.maximum(np.nan_to_num(given_grades), 0).astype(np.int16)
+        judgments, grades = "qrels.trec", _judged(table, qrels, tables, codes, documents)
+    elif given is not None:
+        grades = np.maximum(np.nan_to_num(given), 0).astype(np.int16)
         judgments = "grades"
-        if not (given_grades >= 0).all():  # what is unjudged, or judged below 0, is known to judgments alone
+        if not (given >= 0).all():  # what is unjudged, or judged below 0, is known to judgments alone
             judgments, qrels = "qrels.trec", {}
-            for i in np.flatnonzero(~np.isnan(given_grades)):
-                qrels.setdefault(queries[codes[i]], {})[known[documents[i]]] = int(given_grades[i])
+            for i in np.flatnonzero(~np.isnan(given)):
+                qrels.setdefault(queries[codes[i]], {})[known[documents[i]]] = int(given[i])
     if judgments is not None and (grades > 0).all():
         log.warning(
             "%s: every candidate has a grade above 0, so that any order is perfect to AP, RR and the like; 0 is for "
@@ -222,10 +212,7 @@ def store_of(table: NamedFrame, qrels: Qrels | None = None) -> Store:
 
 
 def _ordered(columns: Mapping[str, Column], codes: Array, name: str) -> tuple[str | None, Array]:
-    """The column that ordered the lists, and which rows come one after the other, best first.
-
-    That is ``rank``, by which rows are sorted; else the first column by which they are sorted as they come.
-    """
+    """The column that ordered the lists, and which rows come one after the other, best first."""
     as_they_come = np.arange(len(codes))
     single = {key: column.values[:, 0] for key, column in columns.items() if column.names == (key,)}
     sorted_by = {key: np.lexsort((-values, codes)) for key, values in single.items()}  # stable, NaN last
@@ -241,13 +228,6 @@ def _ordered(columns: Mapping[str, Column], codes: Array, name: str) -> tuple[st
             *(name, " or ".join(single)),
         )
     return None, as_they_come
-
-
-def _numbered(ids: Iterable[str]) -> tuple[Array, list[str]]:
-    """The number of each id, ``[n]``, and the distinct ids as they come first."""
-    numbers: dict[str, int] = {}
-    codes = np.array([numbers.setdefault(id, len(numbers)) for id in ids], np.int64)
-    return codes, list(numbers)
 
 
 def memory_store(name: str, lengths: Array, columns: dict[str, Column]) -> Store:
@@ -288,11 +268,8 @@ def _memory(
     return Store(manifest, tables=tables, columns=columns, qrels=qrels)
 
 
-def _identified(table: NamedFrame) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
-    """Ids and texts of all rows, by our names.
-
-    Ids that are left out are made from the texts, so that equal texts have equal ids in every frame.
-    """
+def _identified(table: NamedFrame) -> NamedFrame:
+    """A table with checked ids and texts; ids that are left out are made from the texts."""
     there = ", ".join(map(str, table.frame.columns))
     for id, text in TEXT_OF.items():
         if id not in table.called and text not in table.called:
@@ -312,7 +289,8 @@ def _identified(table: NamedFrame) -> tuple[dict[str, list[str]], dict[str, list
         id: [checked_id(*cell) for cell in _cells(table, id)] if id in table.called else _made(id[0], texts[text])
         for id, text in TEXT_OF.items()
     }
-    return ids, texts
+    strings = {name: np.array(values, dtype=object) for name, values in (ids | texts).items()}
+    return table._replace(frame=table.frame.assign(**strings))
 
 
 def _cells(table: NamedFrame, field: str) -> Iterator[tuple[object, str]]:
@@ -330,10 +308,10 @@ def _made(letter: str, texts: list[str]) -> list[str]:
     return [f"{letter}{hashes[text][:16]}" for text in texts]
 
 
-def _grades(table: NamedFrame) -> Array | None:
-    """The grade of every row, ``[n]`` float64, NaN where there is none; None where there are none at all."""
+def _with_grades(table: NamedFrame) -> NamedFrame:
+    """A table with checked grades, as numbers, or without them where all are missing."""
     if "grade" not in table.called:
-        return None
+        return table
     given = table.frame["grade"]
     values, wrong = _numbers(given)
     wrong |= (np.nan_to_num(values) % 1 != 0) | (np.abs(values) > HIGHEST)
@@ -343,19 +321,20 @@ def _grades(table: NamedFrame) -> Array | None:
             f"{table.where(row)}: grade {str(given.iloc[row])!r}; expected whole numbers up to {HIGHEST}, or "
             "a column of another name"
         )
-    return None if np.isnan(values).all() else values
+    rest = table.frame.drop(columns="grade")
+    return table._replace(frame=rest if np.isnan(values).all() else rest.assign(grade=values))
 
 
-def _each_once(table: NamedFrame, ids: Mapping[str, list[str]], grades: Array | None) -> Array:
-    """The rows without those that repeat a text of their list, ``[n]``; refused where grades differ, or ids repeat."""
-    codes, queries = _numbered(ids["query_id"])
-    documents, known = _numbered(ids["doc_id"])
+def _each_once(table: NamedFrame) -> NamedFrame:
+    """A table without rows that repeat a text of their list; refused where grades differ, or ids repeat."""
+    codes, queries = table.frame["query_id"].factorize()
+    documents, known = table.frame["doc_id"].factorize()
     _, first, pair = np.unique(codes * len(known) + documents, return_index=True, return_inverse=True)
     first, rows = first[pair], np.arange(len(pair))
     again = np.flatnonzero(first < rows)
     if not len(again):
-        return rows
-    called = table.called
+        return table
+    called, grades = table.called, table.grades
     advice = f"keep one of them, as drop_duplicates({[called.get(id, called.get(TEXT_OF[id])) for id in TEXT_OF]}) does"
     if "doc_id" in called:
         row, other = int(again[0]), int(first[again[0]])
@@ -364,11 +343,9 @@ def _each_once(table: NamedFrame, ids: Mapping[str, list[str]], grades: Array | 
             f"as in row {table.frame.index[other]}; {advice}"
         )
     if grades is not None:
-        differ = again[
-            ~((grades[again] == grades[first[again]]) | (np.isnan(grades[again]) & np.isnan(grades[first[again]])))
-        ]
-        if len(differ):
-            row, other = int(differ[0]), int(first[differ[0]])
+        for row, other in zip(again, first[again], strict=True):
+            if grades[row] == grades[other] or (np.isnan(grades[row]) and np.isnan(grades[other])):
+                continue
             raise UserError(
                 f"{table.where(row)}: has the {called['text']} of row {table.frame.index[other]} for this query, but "
                 f"another grade ({grades[row]:g}, {grades[other]:g}); {advice}"
@@ -378,12 +355,10 @@ def _each_once(table: NamedFrame, ids: Mapping[str, list[str]], grades: Array | 
         *(table.name, len(again), called.get("query_id", called["query"]), called["text"]),
         *(table.frame.index[int(again[0])], table.frame.index[int(first[again[0]])]),
     )
-    return rows[first == rows]
+    return table.rows(rows[first == rows])
 
 
-def _judged(
-    table: NamedFrame, qrels: Qrels, tables: Mapping[str, pa.Table], codes: Array, documents: Array, given: Array | None
-) -> Array:
+def _judged(table: NamedFrame, qrels: Qrels, tables: Mapping[str, pa.Table], codes: Array, documents: Array) -> Array:
     """The grades of all candidates by judgments, which have to be of these queries and documents."""
     queries, known = tables["queries"].column("query_id").to_pylist(), tables["documents"].column("doc_id").to_pylist()
     judged_ids = {"query_id": set(qrels), "doc_id": {id for judged in qrels.values() for id in judged}}
@@ -394,13 +369,11 @@ def _judged(
             raise UserError(f"{table.name}: has no column {field}, so nothing says which one a judgment is of; add it")
     texts = tables["queries"].column(-1).to_pylist()
     check_queries([Query(*pair) for pair in zip(queries, texts, strict=True)], qrels, table.name)
-    among = JudgedDocuments(qrels, queries)
-    for id in known:
-        among.see(id)
-    among.check(table.name, whole=False)
+    judged = judged_documents(qrels, queries)
+    check_documents(judged, judged.keys() - known, table.name, whole=False)
     pairs = zip(codes.tolist(), documents.tolist(), strict=True)
     grades = np.array([max(0, qrels.get(queries[q], {}).get(known[d], 0)) for q, d in pairs], np.int16)
-    if given is not None and (differ := ~np.isnan(given) & (np.maximum(given, 0) != grades)).any():
+    if (given := table.grades) is not None and (differ := ~np.isnan(given) & (np.maximum(given, 0) != grades)).any():
         row = int(differ.argmax())
         raise UserError(
             f"{table.where(row)}: {table.called['grade']} {given[row]:g}, but {grades[row]} by the qrels; leave out one"
@@ -408,11 +381,11 @@ def _judged(
     return grades
 
 
-def _texts(table: NamedFrame, key: str, ids: list[str], codes: Array, texts: list[str] | None) -> pa.Table:
+def _texts(table: NamedFrame, key: str, ids: list[str], codes: Array) -> pa.Table:
     there = pa.table({key: pa.array(ids, pa.string())})
-    if texts is None:
+    if TEXT_OF[key] not in table.called:
         return there
-    _, first = np.unique(codes, return_index=True)
+    texts, (_, first) = table.frame[TEXT_OF[key]].tolist(), np.unique(codes, return_index=True)
     for row, code in enumerate(codes.tolist()):
         if texts[row] != texts[first[code]]:
             raise UserError(
@@ -422,11 +395,13 @@ def _texts(table: NamedFrame, key: str, ids: list[str], codes: Array, texts: lis
     return there.append_column("text", pa.array([texts[row] for row in first.tolist()], pa.string()))
 
 
-def _columns(table: NamedFrame, codes: Array, grades: Array | None) -> dict[str, Column]:
+def _columns(table: NamedFrame, codes: Array) -> dict[str, Column]:
     """What is left of a frame as columns, ``NAME/NUMBER`` and others of that name as one."""
-    left_out, single = [], {}
+    from pandas.api.types import is_integer_dtype
+
+    left_out, single, grades = [], {}, table.grades
     for key in table.frame.columns:
-        if key in table.called and key != "rank":
+        if key in FIELDS and key != "rank":
             continue
         values, wrong = _numbers(table.frame[key])
         there = wrong | ~np.isnan(values)
@@ -446,7 +421,9 @@ def _columns(table: NamedFrame, codes: Array, grades: Array | None) -> dict[str,
                 f"column higher is better: give columns={{'rank': {key!r}}}, or make it negative"
             )
         single[key] = as_column(key, values)
-        _check_exact(table, key, values, there)
+        if there.any() and EXACT < np.abs(values[there]).max() < 2**63 and not (values[there] % 1).any():
+            given = table.frame[key][there]  # whole numbers may be one as float64 already
+            as_column(key, (given.to_numpy() if is_integer_dtype(given.dtype) else values[there]).astype(np.int64))
     if left_out:
         log.warning("%s: columns left out, as texts, ids or row numbers: %s", table.name, ", ".join(left_out))
     columns = {}
@@ -486,10 +463,7 @@ def counts_from_the_best(values: Array, codes: Array, grades: Array | None) -> b
     >>> counts_from_the_best(numbers, lists, None), counts_from_the_best(numbers[::-1], lists[::-1], None)
     (True, False)
 
-    Args:
-        values: ``[n]`` without NaN.
-        codes: ``[n]`` the number of the list of each.
-        grades: ``[n]``, NaN where there is none; None where nothing is judged.
+    ``values`` are without NaN, ``codes`` the numbers of the lists, ``grades`` NaN where there is none; ``[n]`` each.
     """
     if not len(values) or (values < 0).any() or (values % 1).any():
         return False
@@ -504,19 +478,3 @@ def counts_from_the_best(values: Array, codes: Array, grades: Array | None) -> b
         return bool((along > 0).all())
     relevant = np.zeros(len(values), dtype=bool) if grades is None else grades > 0
     return bool(relevant.all() or not relevant.any() or values[relevant].mean() < values[~relevant].mean())
-
-
-def _check_exact(table: NamedFrame, key: str, values: Array, there: Array) -> None:
-    """Refuse whole numbers of which float32 makes one: their order would be lost."""
-    if not there.any() or np.abs(values[there]).max() <= EXACT or (values[there] % 1).any():
-        return
-    given = table.frame[key]
-    exact = set(values[there].tolist() if given.dtype == object else given[there].tolist())
-    distinct = sorted(exact)
-    same = np.flatnonzero(np.diff(np.array(distinct, np.float64).astype(np.float32)) == 0)
-    if len(same):
-        one, other = distinct[same[0]], distinct[same[0] + 1]
-        raise UserError(
-            f"{table.name}: column {key}: {int(one)} and {int(other)} are one number in float32, which columns are; "
-            f"rescale it, such as frame[{key!r}].rank()"
-        )

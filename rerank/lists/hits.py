@@ -17,11 +17,10 @@ from rerank.collections.hits import Distinct, Hit, HitList, HitsCollection
 from rerank.errors import UserError, nearest
 from rerank.lists.build import COUNTS, warn
 from rerank.lists.columns import grouped
-from rerank.lists.judged import JudgedDocuments, check_queries
+from rerank.lists.judged import check_documents, check_queries, judged_documents
 from rerank.lists.layout import DOCUMENTS, QUERIES
-from rerank.lists.place import new_lists
 from rerank.lists.view import Lists
-from rerank.lists.writer import StoreWriter, write_qrels
+from rerank.lists.writer import StoreWriter, new_lists, write_qrels
 from rerank.retrieval.runs import Scored, write_run
 from rerank.storage.arrow import Array, ArrowWriter, FlatFile, blocks, read_arrow
 
@@ -45,7 +44,8 @@ def lists_of_hits(
     replace: bool = False,
 ) -> Lists:
     """Store lists of hits, with their texts, labels, and a column for every number of a hit."""
-    with new_lists(folder, replace) as temporary, _Collected(temporary, depth, qrels, order) as collected:
+    with new_lists(folder, replace) as temporary, ExitStack() as opened:
+        collected = _Collected(temporary, depth, qrels, order, opened)
         known = None if source.asked is None else {query.id for query in source.asked}
         left_out = 0
         batch: list[HitList] = []
@@ -74,7 +74,7 @@ def lists_of_hits(
 class _Collected:
     """What was read so far: texts and numbers in files, ids of queries and documents in memory."""
 
-    def __init__(self, folder: Path, depth: int, qrels: Qrels | None, order: str | None) -> None:
+    def __init__(self, folder: Path, depth: int, qrels: Qrels | None, order: str | None, opened: ExitStack) -> None:
         self.folder, self.depth, self.qrels, self.order = folder, depth, qrels, order
         self.counts = dict.fromkeys(COUNTS, 0)
         self.queries: dict[str, int] = {}
@@ -82,18 +82,11 @@ class _Collected:
         self._lengths: list[int] = []
         self._distinct = Distinct()
         self._columns: dict[str, FlatFile] = {}
-
-    def __enter__(self) -> _Collected:
-        self._open, self._writing = ExitStack(), ExitStack()
+        self._open, self._writing = opened, opened.enter_context(ExitStack())
         self._texts = self._writing.enter_context(ArrowWriter(self.folder / "documents.arrow", DOCUMENTS))
         self._asked = self._writing.enter_context(ArrowWriter(self.folder / "queries.arrow", QUERIES))
         self._rows = self._open.enter_context(FlatFile(self.folder, CANDIDATES))
         self._grades: IO[str] | None = None
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._writing.close()
-        self._open.close()
 
     def add(self, batch: Sequence[HitList]) -> None:
         kept = [(query, self._best(hits)) for query, hits in batch]
@@ -157,10 +150,8 @@ class _Collected:
         ids_and_texts = (asked.column(name).to_pylist() for name in QUERIES.names)
         check_queries([Query(*pair) for pair in zip(*ids_and_texts, strict=True)], self.qrels, source.name)
         if self.qrels is not None:
-            documents = JudgedDocuments(self.qrels, self.queries)
-            for id in self._distinct:
-                documents.see(id)
-            documents.check(source.name, whole=False)
+            documents = judged_documents(self.qrels, self.queries)
+            check_documents(documents, documents.keys() - self._distinct, source.name, whole=False)
             judged = {query: self.qrels[query] for query in self.queries if query in self.qrels}
             self.counts["negative_grades"] = sum(grade < 0 for given in judged.values() for grade in given.values())
             write_qrels(self.folder / "qrels.trec", judged)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Collection as Ids
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 
 from rerank.collections import Qrels, Query
 from rerank.errors import UserError
@@ -23,14 +22,11 @@ def check_queries(queries: Sequence[Query], qrels: Qrels | None, name: str) -> N
     """
     if empty := [query.id for query in queries if not query.text.strip()]:
         log.warning("%s: %d queries have no text, e.g. %r", name, len(empty), empty[0])
-    if not qrels:
-        return
     known = {query.id for query in queries}
-    unknown = [id for id in qrels if id not in known]
-    common = len(qrels) - len(unknown)
-    if not unknown:
+    unknown = [id for id in qrels or () if id not in known]
+    if not qrels or not unknown:
         return
-    if not common:
+    if not (common := len(qrels) - len(unknown)):
         raise UserError(f"no query of {name} is judged in the qrels; are they of another collection?")
     if SHARE * common < min(len(qrels), len(known)):
         raise UserError(
@@ -42,47 +38,26 @@ def check_queries(queries: Sequence[Query], qrels: Qrels | None, name: str) -> N
     )
 
 
-class JudgedDocuments:
-    """Which judged documents a collection has, as its ids pass by.
+def judged_documents(qrels: Qrels | None, queries: Iterable[str]) -> Counter[str]:
+    """The documents that are judged for some queries, and for how many."""
+    judged = (qrels or {}).get
+    return Counter(id for query in queries for id in judged(query, ()))
 
-    It holds the judged ids of the queries that are asked.
+
+def check_documents(judged: Counter[str], missing: Set[str], name: str, *, whole: bool = True) -> None:
+    """Count the judgments of documents that are missing; refuse judgments of another collection.
+
+    Of lists of hits, which are not the ``whole`` collection, it is enough that one is judged.
     """
-
-    def __init__(self, qrels: Qrels | None, queries: Iterable[str]) -> None:
-        judged = (qrels or {}).get
-        self._left = Counter(id for query in queries for id in judged(query, ()))
-        self._total = len(self._left)
-
-    @property
-    def ids(self) -> Ids[str]:
-        """The judged ids that were not seen so far."""
-        return self._left.keys()
-
-    def see(self, id: str) -> None:
-        """Take notice of a document that there is."""
-        self._left.pop(id, None)
-
-    def check(self, name: str, *, whole: bool = True) -> None:
-        """Count the judgments of documents that were not seen; refuse judgments of another collection.
-
-        Args:
-            name: of the collection.
-            whole: whether all documents of the collection that are judged were seen. Of lists of hits there is no more
-                than their hits, of which it is enough that one is judged.
-        """
-        if not self._left:
-            return
-        known = self._total - len(self._left)
-        example = min(self._left)
-        if SHARE * known < self._total if whole else not known:
-            raise UserError(
-                f"{name}: has only {known} of the {self._total} documents that are judged, and not {example!r}; are "
-                "the judgments of another collection?"
-            )
-        log.warning(
-            "%s: %d judgments are of documents that %s, e.g. %r",
-            name,
-            sum(self._left.values()),
-            "the collection lacks" if whole else "are no candidates",
-            example,
+    if not missing:
+        return
+    known = len(judged) - len(missing)
+    example = min(missing)
+    if SHARE * known < len(judged) if whole else not known:
+        raise UserError(
+            f"{name}: has only {known} of the {len(judged)} documents that are judged, and not {example!r}; are "
+            "the judgments of another collection?"
         )
+    lacking = "the collection lacks" if whole else "are no candidates"
+    count = sum(judged[id] for id in missing)
+    log.warning("%s: %d judgments are of documents that %s, e.g. %r", name, count, lacking, example)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from rerank.storage.arrow import Array, blocks, list_numbers
+from rerank.storage.arrow import Array, blocks, list_numbers, ranges
 
 LARGEST = 1e30
 """Where z ends: what would be infinite in float32 stays a number."""
@@ -24,8 +24,7 @@ def scaled_rows(column: Callable[[Array], Array], rows: Array, list_ends: Array,
     order = np.argsort(place, kind="stable")
     ends = np.searchsorted(place[order], np.arange(len(lists) + 1))
     for first, last in blocks(offsets, AT_ONCE):
-        base, size = offsets[first], offsets[last] - offsets[first]
-        own = np.arange(size) + np.repeat(starts[first:last] - offsets[first:last] + base, lengths[first:last])
+        base, own = offsets[first], ranges(starts[first:last], lengths[first:last])
         hidden = own >= np.repeat((list_ends - added)[lists[first:last]], lengths[first:last])
         block = z_scores(column(own), offsets[first : last + 1] - base, hidden, depth)
         mine = order[ends[first] : ends[last]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,7 @@ from rerank.collections import Qrels, read_qrels
 from rerank.errors import UserError, nearest
 from rerank.lists.columns import Column, as_column, check_name, column_file, load_column, write_column
 from rerank.lists.columns import flat as flat_names
-from rerank.lists.digests import texts_hash
-from rerank.lists.layout import MANIFEST, TABLES, read_manifest
+from rerank.lists.layout import TABLES, read_manifest
 from rerank.lists.scaled import scaled_rows
 from rerank.storage.arrow import Array, numbers, read_arrow
 from rerank.storage.files import atomic_file, cannot_be_written
@@ -64,10 +64,7 @@ class Store:
         elif name not in self._tables:
             assert self.folder is not None
             check_files(self.folder, {f"{name}.arrow": self.manifest["files"][f"{name}.arrow"]})
-            table = read_arrow(self.folder / f"{name}.arrow")
-            if name in ("queries", "documents") and table.num_rows != self.manifest["counts"][name]:
-                raise UserError(f"{self.folder}/{name}.arrow: fewer rows than {MANIFEST} says; build the lists again")
-            self._tables[name] = table
+            self._tables[name] = read_arrow(self.folder / f"{name}.arrow")
         return self._tables[name]
 
     @property
@@ -243,9 +240,7 @@ class Store:
     def matrix(self, names: Sequence[str], rows: Array | slice = slice(None)) -> Array:
         """Columns side by side, ``[n, C]`` float32; a view where one file holds them, and rows are a slice.
 
-        Args:
-            names: names of columns, all of their numbers, or of one of them as ``NAME/NUMBER'S NAME``.
-            rows: the candidates; only theirs are read.
+        A name is that of a column, all of its numbers, or of one of them as ``NAME/NUMBER'S NAME``.
         """
         files = list(dict.fromkeys(name.partition("/")[0] for name in names))
         entries = {file: self.entry(file) for file in files}
@@ -273,22 +268,14 @@ class Store:
     def in_memory(self) -> Store:
         """The same without its folder, which may go away afterwards."""
         tables = {name: pa.ipc.open_stream(_bytes(self.table(name))).read_all() for name in TABLES}
-        columns = {}
-        for name in self.column_names:
-            column = self.entry(name)
-            columns[name] = Column(np.array(column.values), column.names, column.made)
+        entries = {name: self.entry(name) for name in self.column_names}
+        columns = {name: replace(column, values=np.array(column.values)) for name, column in entries.items()}
         return Store(self.manifest, tables=tables, columns=columns, qrels=self.qrels)
 
     def texts_hash(self) -> str:
-        """Hash of queries and documents, which keys what is computed from their texts."""
-        if self.folder is not None:
-            files = self.manifest["files"]
-            return f"{files['queries.arrow']} {files['documents.arrow']}"
-        if self.parts:
-            return " ".join(part.texts_hash() for part in self.parts)
-        if "texts" not in self.memory:
-            self.memory["texts"] = texts_hash(self.queries, self.documents)
-        return self.memory["texts"]
+        """What a folder keys by that is computed from its texts; without one, that is in `memory` with them."""
+        files = {} if self.folder is None else self.manifest["files"]
+        return " ".join(files.get(name, "") for name in ("queries.arrow", "documents.arrow"))
 
 
 def _bytes(table: pa.Table) -> pa.Buffer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,10 +16,11 @@ from rerank.collections import Qrels
 from rerank.collections.judgments import as_qrels
 from rerank.errors import UserError, one_line
 from rerank.lists.frames import as_table, store_of
-from rerank.lists.save import save
 from rerank.lists.store import Store
+from rerank.lists.writer import StoreWriter, new_lists, write_qrels
+from rerank.retrieval.runs import write_run
 from rerank.retrieval.table import RunTable
-from rerank.storage.arrow import Array, blocks, taken
+from rerank.storage.arrow import Array, blocks, by_first_appearance, ranges, taken, write_arrow
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -116,11 +118,35 @@ class Lists:
             UserError: the place is taken, or a query was selected twice.
         """
         store = self.store
-        run = None
-        if store.order is not None:  # of what was retrieved, not of what was added
-            ends = (store.ends - store.added)[self.queries]
-            run = Lists(store, self.queries, self.starts, np.minimum(self.lengths, ends - self.starts)).run()
-        save(store, self.queries, self.lengths, self.row_numbers, self.qrels, run, folder, replace)
+        if len(again := np.flatnonzero(np.bincount(self.queries, minlength=1) > 1)):
+            query = store.queries.column("query_id")[int(again[0])].as_py()
+            raise UserError(f"{folder}: query {query!r} is chosen twice; a folder has it once")
+        chosen, numbers = by_first_appearance(self.documents, store.documents.num_rows)
+        retrieved = np.minimum(self.lengths, (store.ends - store.added)[self.queries] - self.starts)
+        added = self.lengths - retrieved
+        columns = {column: store.entry(column) for column in store.column_names}
+        with new_lists(folder, replace) as temporary:
+            for file, table, some in (("queries", store.queries, self.queries), ("documents", store.documents, chosen)):
+                texts = {name: taken(table.column(name), some).to_pylist() for name in table.column_names}
+                write_arrow(temporary / f"{file}.arrow", pa.schema([(name, pa.string()) for name in texts]), [texts])
+            with StoreWriter(temporary, {column: entry.names for column, entry in columns.items()}) as writer:
+                values = {column: entry.values[self.rows] for column, entry in columns.items()}
+                writer.add(self.lengths, added, numbers, self.grades, **values)
+                if self.qrels is not None:
+                    write_qrels(temporary / "qrels.trec", self.qrels)
+                if store.order is not None:  # of what was retrieved, not of what was added
+                    run = Lists(store, self.queries, self.starts, retrieved).run()
+                    write_run(temporary / "run.trec", run, store.order)
+                counts = {"queries": len(self), "documents": len(chosen), "pairs": self.size}
+                writer.close(
+                    collection=store.manifest["collection"],
+                    retriever=store.manifest["retriever"],
+                    order=store.order,
+                    judgments="grades" if store.judged_by_grades else None if self.qrels is None else "qrels.trec",
+                    counts=counts | {"added_relevant": int(added.sum())},
+                    made={column: entry.made for column, entry in columns.items()},
+                    **{key: store.manifest[key] for key in ("features", "depth") if key in store.manifest},
+                )
         saved = Lists.open(folder)
         return saved.with_added() if saved.store.added.any() else saved
 
@@ -191,7 +217,7 @@ class Lists:
     @cached_property
     def row_numbers(self) -> Array:
         """Rows of the candidates in the store, ``[T]`` int64."""
-        return np.arange(self.size) + np.repeat(self.starts - self.offsets[:-1], self.lengths)
+        return ranges(self.starts, self.lengths)
 
     @cached_property
     def query_ids(self) -> list[str]:
@@ -229,7 +255,9 @@ class Lists:
     def qrels(self) -> Qrels | None:
         """All judgments of these queries, also of documents that are no candidates; None where there are none."""
         if self.store.judged_by_grades:
-            return self._grades_as_qrels()
+            pairs = list(zip(self.document_ids(self.documents), self.grades.tolist(), strict=True))
+            ends = itertools.pairwise(self.offsets.tolist())
+            return {query: dict(pairs[slice(*own)]) for query, own in zip(self.query_ids, ends, strict=True)}
         if self.store.qrels is None:
             return None
         return {query: self.store.qrels[query] for query in self.query_ids if query in self.store.qrels}
@@ -241,14 +269,6 @@ class Lists:
         ids, of = self.document_ids(self.documents), np.repeat(np.arange(len(self)), self.lengths).tolist()
         judged = [(self.qrels or {}).get(query, {}) for query in self.query_ids]
         return [judged[query].get(id) for query, id in zip(of, ids, strict=True)]
-
-    def _grades_as_qrels(self) -> Qrels:
-        ids, grades = self.document_ids(self.documents), self.grades.tolist()
-        bounds = zip(self.offsets[:-1].tolist(), self.offsets[1:].tolist(), strict=True)
-        return {
-            query: dict(zip(ids[start:end], grades[start:end], strict=True))
-            for query, (start, end) in zip(self.query_ids, bounds, strict=True)
-        }
 
     def column(self, name: str) -> Array:
         """A column of one number a candidate, ``[T]`` float32; NaN where the system did not return it."""
@@ -319,21 +339,21 @@ class Lists:
         Raises:
             UserError: not one score per candidate, one that is not a number, or none where nothing ordered the lists.
         """
-        if scores is None and self.store.order is None:
-            raise UserError(f"{self.store}: nothing ranked these lists; a run needs scores")
         column = self.store.order if scores is None else scores
-        values: Any = np.asarray(self.column(column) if isinstance(column, str) else column, dtype=np.float32)
-        if values.shape != (self.size,):
-            raise UserError(f"scores: have the shape {list(values.shape)}; {self.store} has {self.size} candidates")
-        if not isinstance(column, str) and np.isnan(values).any():
-            raise UserError(f"scores: {int(np.isnan(values).sum())} of {self.size} are not a number")
+        if column is None:
+            raise UserError(f"{self.store}: nothing ranked these lists; a run needs scores")
         of = np.repeat(np.arange(len(self)), self.lengths)
-        there = np.flatnonzero(~np.isnan(values)) if isinstance(column, str) else np.arange(self.size)
-        if scores is None:
-            order = there
-        elif isinstance(scores, str):
-            order = there[np.lexsort((-self._places_of_ids[there], -values[there], of[there]))]
+        if isinstance(column, str):
+            values = self.column(column)
+            order = np.flatnonzero(~np.isnan(values))
+            if scores is not None:
+                order = order[np.lexsort((-self._places_of_ids[order], -values[order], of[order]))]
         else:
+            values = np.asarray(column, dtype=np.float32)
+            if values.shape != (self.size,):
+                raise UserError(f"scores: have the shape {list(values.shape)}; {self.store} has {self.size} candidates")
+            if unknown := int(np.isnan(values).sum()):
+                raise UserError(f"scores: {unknown} of {self.size} are not a number")
             order = np.lexsort((-values, of))
         offsets = np.searchsorted(of[order], np.arange(len(self) + 1))
         ids = taken(self.store.documents.column("doc_id"), self.documents[order]).cast(pa.large_string())

@@ -1,9 +1,11 @@
-"""Writing a store, list after list, in the memory of a few of them."""
+"""Writing a lists folder, list after list, in the memory of a few of them; it appears whole or not at all."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -11,14 +13,52 @@ import numpy as np
 
 from rerank import __version__
 from rerank.collections import Qrels
+from rerank.errors import UserError
 from rerank.lists.columns import as_column, check_name, column_file, write_column
-from rerank.lists.digests import candidates_hash
-from rerank.lists.layout import CANDIDATES, ENDS, MANIFEST, TABLES, VERSION
+from rerank.lists.layout import CANDIDATES, ENDS, MANIFEST, TABLES, VERSION, candidates_hash, is_lists_folder
+from rerank.lists.store import Store
 from rerank.storage.arrow import Array, FlatFile, read_arrow
+from rerank.storage.files import atomic_folder
 from rerank.storage.hashes import hash_files, write_sealed
 
 Judgments = Literal["qrels.trec", "grades"]
 """Where the judgments are: in a file, or all of them in the candidates' grades; None where there are none."""
+
+
+@contextmanager
+def new_lists(folder: str | Path, replace: bool = False) -> Iterator[Path]:
+    """A temporary folder to fill, which is renamed at the end; ``replace`` is that of `build_lists`."""
+    folder = Path(folder)
+    if folder.exists() and replace and not is_lists_folder(folder):
+        raise UserError(f"{folder}: holds no ranked lists, so it is not replaced; name another folder")
+    with atomic_folder(folder, replace=replace) as temporary:
+        yield temporary
+        if folder.exists():
+            _keep_what_fits(folder, temporary)
+
+
+def _keep_what_fits(old: Path, new: Path) -> None:
+    """Keep the token ids of lists that give way, if texts are the same, and columns added to them, if candidates are.
+
+    Regrading costs neither, then. Files are linked: the old folder is whole until the new one takes its place.
+    """
+    try:
+        before, after = Store.open(old), Store.open(new)
+    except UserError:  # of another version, or damaged
+        return
+    if before.texts_hash() == after.texts_hash() and (old / "tokens").is_dir():
+        shutil.copytree(old / "tokens", new / "tokens", copy_function=_link)
+    if before.manifest["candidates"] == after.manifest["candidates"]:
+        added = set(before.column_names) - set(before.manifest["columns"])
+        for name in added - set(after.column_names):
+            _link(before.column_path(name), after.column_path(name))
+
+
+def _link(source: str | Path, target: str | Path) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # a disk that has no links
+        shutil.copy2(source, target)
 
 
 class StoreWriter:

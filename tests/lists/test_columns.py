@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rerank.collections import open_collection
 from rerank.errors import UserError
 from rerank.lists import Lists, build_lists
-from rerank.lists.columns import column_name
+from rerank.lists.columns import named_files
 from rerank.lists.tokens import tokenise
 from tests.builders import make_lists, make_lists_with_added, random_run, write_collection
 
@@ -44,14 +44,6 @@ def test_columns_stand_side_by_side_in_the_order_asked_for(tmp_path: Path) -> No
         lists.column("two")
     with pytest.raises(UserError, match="'third'"):
         lists.matrix(["two/third"])
-
-
-def test_what_a_system_did_not_return_is_nan(tmp_path: Path) -> None:
-    lists = make_lists_with_added(tmp_path)
-    added = lists.store.added_rows
-    scores = lists.store.column("bm25")
-    assert added.any() and np.isnan(scores[added]).all() and not np.isnan(scores[~added]).any()
-    assert not np.isnan(lists.column("bm25")).any(), "hidden unless asked for"
 
 
 @given(st.integers(1, 40), st.integers(1, 4), st.randoms(use_true_random=False))
@@ -95,33 +87,10 @@ def test_a_column_of_other_candidates_is_refused(tmp_path: Path) -> None:
         Lists.open(one.store.folder).column("splade")
 
 
-def test_regrading_leaves_columns_and_texts_what_they_are(tmp_path: Path) -> None:
-    name = write_collection(tmp_path / "c")
-    run = random_run(name, [5] * 12)
-    collection = open_collection(name)
-    qrels = collection.qrels()
-    assert qrels is not None
-    one = build_lists(collection, run, tmp_path / "one")
-    changed = {query: {id: grade + 1 for id, grade in judged.items()} for query, judged in qrels.items()}
-    other = build_lists(collection, run, tmp_path / "other", qrels=changed)
-    assert (one.grades != other.grades).any()
-    assert one.store.manifest["candidates"] == other.store.manifest["candidates"]
-    assert one.store.texts_hash() == other.store.texts_hash()
-
-
-def test_a_lost_file_is_named_at_opening(tmp_path: Path) -> None:
-    lists = make_lists(tmp_path)
-    assert lists.store.folder is not None
-    (lists.store.folder / "candidates.arrow").unlink()
-    with pytest.raises(UserError, match=r"candidates\.arrow: no such file"):
-        Lists.open(lists.store.folder)
-
-
-@pytest.mark.parametrize(
-    ("path", "name"), [("a/run.bm25.trec", "run.bm25"), ("x.trec.gz", "x"), ("my run!.trec", "my_run")]
-)
-def test_columns_are_called_after_their_files(path: str, name: str) -> None:
-    assert column_name(path) == name
+@pytest.mark.parametrize(("path", "name"), [("run.bm25.trec", "run.bm25"), ("x.trec.gz", "x"), ("my run!", "my_run")])
+def test_columns_are_called_after_their_files(tmp_path: Path, path: str, name: str) -> None:
+    (tmp_path / path).touch()
+    assert list(named_files([str(tmp_path / path)])) == [name]
 
 
 def test_lists_that_are_regraded_keep_their_tokens_and_columns(tmp_path: Path, tiny_model: Path) -> None:
