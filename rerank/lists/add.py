@@ -78,24 +78,17 @@ def add_runs(lists: Store | str | Path, files: Mapping[str, str | Path]) -> dict
             a number that is infinite or none; a column of this name that was made from something else.
     """
     store = lists if isinstance(lists, Store) else Store.open(lists)
-    made = {check_name(name): made_from(file) for name, file in files.items()}
+    # A column remembers the file's name, as folders move, and its content.
+    made = {check_name(name): {"run": Path(file).name, "sha256": sha256_of(file)} for name, file in files.items()}
     done = {name for name in files if is_there(store, name, made[name])}
-    found, finder = {}, Finder(store) if files.keys() - done else None
-    for name, path in files.items():
-        if name not in done:
-            assert finder is not None
-            found[name] = read_column(store, finder, name, PairFile(path))
+    every = Lists.of(store).with_added()
+    found = {name: read_column(every, name, PairFile(path)) for name, path in files.items() if name not in done}
     for name, (values, numbers) in found.items():
         store.add_column(name, values, numbers, made[name])
     coverage = {name: Coverage.of(store, store.entry(name).values) for name in files}
     for name, covered in coverage.items():
         log.info("%s: column %s%s: %s", store, name, ", there already" if name in done else "", covered)
     return coverage
-
-
-def made_from(file: str | Path) -> dict[str, Any]:
-    """What a column remembers of the file that it was made from: its name, as folders move, and its content."""
-    return {"run": Path(file).name, "sha256": sha256_of(file)}
 
 
 def is_there(store: Store, name: str, made: Mapping[str, Any]) -> bool:
@@ -105,7 +98,7 @@ def is_there(store: Store, name: str, made: Mapping[str, Any]) -> bool:
     known = store.entry(name).made
     if store.folder is not None:
         tidied(store.column_path(name))
-    if {key: known.get(key) for key in made if key not in LABELS} == {k: made[k] for k in made if k not in LABELS}:
+    if all(known.get(key) == value for key, value in made.items() if key not in LABELS):
         return True
     raise UserError(
         f"{store}: has a column {name} already, made from something else; choose another name, or remove it first "
@@ -113,35 +106,28 @@ def is_there(store: Store, name: str, made: Mapping[str, Any]) -> bool:
     )
 
 
-class Finder:
-    """Finds candidates by the ids of their query and document.
+def _rows(every: Lists, queries: pa.DictionaryArray, documents: pa.Array) -> Array:
+    """The rows of candidates by the ids of query and document, ``[n]`` int64; -1 where a query does not have it.
 
     Memory is that of the rows which are looked for together and of the lists that they are of.
     """
-
-    def __init__(self, store: Store) -> None:
-        self.store = store
-        self.lists = Lists.of(store).with_added()
-
-    def rows(self, queries: pa.DictionaryArray, documents: pa.Array) -> Array:
-        """The rows of the candidates, ``[n]`` int64; -1 where a query does not have a document."""
-        store, result = self.store, np.full(len(queries), -1, dtype=np.int64)
-        query = _positions(queries.dictionary, store.queries.column("query_id"))[queries.indices.to_numpy()]
-        rows = self.lists.select(np.unique(query[query >= 0])).row_numbers
-        if not len(rows):
-            return result
-        candidates = store.document[rows]
-        there = np.unique(candidates)
-        at = _positions(documents, store.documents.column("doc_id").take(pa.array(there)))
-        both = np.flatnonzero((query >= 0) & (at >= 0))
-        count = store.documents.num_rows
-        keys = store.query[rows].astype(np.int64) * count + candidates
-        wanted = query[both] * count + there[at[both]]
-        order = np.argsort(keys, kind="stable")
-        found = order[np.minimum(np.searchsorted(keys, wanted, sorter=order), len(keys) - 1)]
-        same = keys[found] == wanted
-        result[both[same]] = rows[found[same]]
+    store, result = every.store, np.full(len(queries), -1, dtype=np.int64)
+    query = _positions(queries.dictionary, store.queries.column("query_id"))[queries.indices.to_numpy()]
+    rows = every.select(np.unique(query[query >= 0])).row_numbers
+    if not len(rows):
         return result
+    candidates = store.document[rows]
+    there = np.unique(candidates)
+    at = _positions(documents, store.documents.column("doc_id").take(pa.array(there)))
+    both = np.flatnonzero((query >= 0) & (at >= 0))
+    count = store.documents.num_rows
+    keys = store.query[rows].astype(np.int64) * count + candidates
+    wanted = query[both] * count + there[at[both]]
+    order = np.argsort(keys, kind="stable")
+    found = order[np.minimum(np.searchsorted(keys, wanted, sorter=order), len(keys) - 1)]
+    same = keys[found] == wanted
+    result[both[same]] = rows[found[same]]
+    return result
 
 
 def _positions(ids: pa.Array, known: pa.ChunkedArray) -> Array:
@@ -150,15 +136,16 @@ def _positions(ids: pa.Array, known: pa.ChunkedArray) -> Array:
     return found.fill_null(-1).to_numpy().astype(np.int64)
 
 
-def read_column(store: Store, finder: Finder, name: str, file: PairFile) -> tuple[Array, list[str]]:
-    """The numbers of a column, ``[T, C]`` float32, and their names."""
+def read_column(every: Lists, name: str, file: PairFile) -> tuple[Array, list[str]]:
+    """The numbers of a column for all candidates of a store, ``[T, C]`` float32, and their names."""
+    store = every.store
     names = [name] if len(file.names) == 1 else [check_name(number) for number in file.names]
     values = np.full((len(store.document), len(names)), np.nan, dtype=np.float32)
     seen = np.zeros(len(values), dtype=bool)
     read, example = 0, ("", "")
     with tqdm(desc=f"reading {file.path.name}", unit=" rows", disable=None, delay=1) as bar:
         for batch in file.batches():
-            rows = finder.rows(batch.queries, batch.documents)
+            rows = _rows(every, batch.queries, batch.documents)
             known = np.flatnonzero(rows >= 0)
             first = np.zeros(len(known), dtype=bool)
             first[np.unique(rows[known], return_index=True)[1]] = True
@@ -175,15 +162,7 @@ def read_column(store: Store, finder: Finder, name: str, file: PairFile) -> tupl
             bar.update(len(rows))
     if not read:
         raise UserError(f"{file.path}: is empty; expected a row per query and document, with a number")
-    _check_coverage(store, file, Coverage.of(store, values), int(seen.sum()), read, example)
-    return values, names
-
-
-def _check_coverage(
-    store: Store, file: PairFile, coverage: Coverage, found: int, read: int, example: tuple[str, str]
-) -> None:
-    """Refuse what says next to nothing, and say how much of a file is of no use."""
-    known, all = coverage.queries
+    known, all = Coverage.of(store, values).queries
     if known < LEAST * all or not known:
         query, document = (store.table(name).column(0)[:1].to_pylist() for name in ("queries", "documents"))
         raise UserError(
@@ -191,5 +170,6 @@ def _check_coverage(
             f"{example[0]!r} and {example[1]!r}, those of {store} such as {''.join(query)!r} "
             f"and {''.join(document)!r}; are they of the same collection?"
         )
-    if found < read:
-        log.info("%s: %d of %d rows are about no candidate and were skipped", file.path, read - found, read)
+    if skipped := read - int(seen.sum()):
+        log.info("%s: %d of %d rows are about no candidate and were skipped", file.path, skipped, read)
+    return values, names
