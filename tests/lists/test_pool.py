@@ -179,14 +179,6 @@ def test_a_system_that_covers_nothing_is_refused(tmp_path: Path) -> None:
             build_lists(collection, Pool({"a": run, "b": nothing}), tmp_path / "lists")
 
 
-def test_scores_beyond_float32_are_refused(tmp_path: Path) -> None:
-    collection = open_collection(write_collection(tmp_path / "c"))
-    run, large = {"q1": [Scored("d1", 1.0)]}, {"q1": [Scored("d1", 1e39)]}
-    for runs in ({"b": large}, {"a": run, "b": large}):
-        with pytest.raises(UserError, match="column b: has infinite numbers, or some beyond float32"):
-            build_lists(collection, Pool(runs), tmp_path / "lists")
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
