@@ -67,19 +67,23 @@ class QueryZScore(Normaliser):
     """
 
     def apply(self, features: Array, offsets: Array) -> Array:
-        result = np.empty(features.shape, dtype=np.float32)
-        for first, last in blocks(offsets, ROWS):
-            start, end = int(offsets[first]), int(offsets[last])
-            lengths = np.diff(offsets[first : last + 1])
-            lengths = lengths[lengths > 0]
-            if len(lengths):
-                starts = np.cumsum(lengths) - lengths
-                result[start:end] = _zscore(features[start:end].astype(np.float64), starts, lengths)
-        return result
+        return _by_blocks(_zscore, features, offsets)
 
 
-def _zscore(values: Array, starts: Array, lengths: Array) -> Array:
-    """The z of ``[n, F]`` float64, of queries that start there and are so long."""
+def _by_blocks(of: Callable[[Array, Array], Array], features: Array, offsets: Array) -> Array:
+    """What a function says of some lists at a time, given their lengths, ``[n, F]`` float32."""
+    result = np.empty(features.shape, dtype=np.float32)
+    for first, last in blocks(offsets, ROWS):
+        rows = slice(int(offsets[first]), int(offsets[last]))
+        result[rows] = of(features[rows], np.diff(offsets[first : last + 1]))
+    return result
+
+
+def _zscore(features: Array, lengths: Array) -> Array:
+    lengths = lengths[lengths > 0]
+    if not len(lengths):
+        return features
+    starts, values = np.cumsum(lengths) - lengths, features.astype(np.float64)
     values -= np.repeat(values[starts], lengths, axis=0)  # then constants are exactly 0, and large means do no harm
     values -= np.repeat(np.add.reduceat(values, starts) / lengths[:, None], lengths, axis=0)
     deviation = np.sqrt(np.add.reduceat(values * values, starts) / lengths[:, None])
@@ -121,11 +125,7 @@ class Standardise(Normaliser):
         if features.shape[1] != len(self.mean):
             raise UserError(f"Standardise: was fitted to {len(self.mean)} features, but got {features.shape[1]}")
         scale = _inverse(self.deviation)
-        result = np.empty(features.shape, dtype=np.float32)
-        for start in range(0, len(features), ROWS):
-            rows = slice(start, start + ROWS)
-            result[rows] = np.clip((features[rows] - self.mean) * scale, -LARGEST, LARGEST)
-        return result
+        return _by_blocks(lambda x, _: np.clip((x - self.mean) * scale, -LARGEST, LARGEST), features, offsets)
 
     def state(self) -> dict[str, Any]:
         return {"mean": self.mean.tolist(), "deviation": self.deviation.tolist()}
@@ -145,11 +145,7 @@ class SignedLog1p(Normaliser):
     """
 
     def apply(self, features: Array, offsets: Array) -> Array:
-        result = np.array(features, dtype=np.float32)
-        for start in range(0, len(result), ROWS):
-            rows = result[start : start + ROWS]
-            rows[:] = np.copysign(np.log1p(np.abs(rows)), rows)
-        return result
+        return _by_blocks(lambda x, _: np.copysign(np.log1p(np.abs(x)), x), features, offsets)
 
 
 class ShiftedLog(Normaliser):
@@ -183,12 +179,14 @@ class ShiftedLog(Normaliser):
         return self
 
     def apply(self, features: Array, offsets: Array) -> Array:
-        result = (features * self._signs(features.shape[1])).astype(np.float32)
-        logs = np.array(self.logs, dtype=np.int64) - 1
-        for start in range(0, len(result), ROWS):
-            rows = result[start : start + ROWS]
-            rows[:, logs] = np.log(np.maximum(rows[:, logs], 0) + 0.01)
-        return result
+        signs, logs = self._signs(features.shape[1]), np.array(self.logs, dtype=np.int64) - 1
+
+        def shifted(x: Array, _: Array) -> Array:
+            x = x * signs
+            x[:, logs] = np.log(np.maximum(x[:, logs], 0) + 0.01)
+            return x
+
+        return _by_blocks(shifted, features, offsets)
 
     def _signs(self, width: int) -> Array:
         return np.where(np.isin(np.arange(1, width + 1), self.negated), -1, 1).astype(np.float32)

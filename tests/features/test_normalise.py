@@ -67,33 +67,12 @@ def test_a_normaliser_read_back_from_json_does_the_same(make: type[Normaliser], 
     assert np.array_equal(again.apply(*train), fitted.apply(*train))
 
 
-@pytest.mark.parametrize("make", ALL)
-def test_features_that_are_constant_become_zero_unless_only_their_scale_changes(make: type[Normaliser]) -> None:
+@pytest.mark.parametrize("make", [QueryZScore, Standardise])
+def test_features_that_are_constant_become_zero(make: type[Normaliser]) -> None:
     matrix, offsets = random_lists()
     matrix[:, 2] = 0.1  # not exact in binary: its mean is, only where it is taken with care
     result = make().fit(matrix, offsets).apply(matrix, offsets)
-    if make is SignedLog1p:
-        assert result[:, 2] == pytest.approx(np.log(1.1))
-    elif make is ShiftedLog:
-        assert result[:, 2] == pytest.approx(np.log(0.11))
-    else:
-        assert (result[:, 2] == 0).all()
-    assert (result[:, 1] != 0).any()
-
-
-@given(lists=features(tame), shift=tame, scale=st.sampled_from([0.25, 1.0, 3.0, 16.0]))
-def test_shift_and_scale_of_a_query_do_not_matter(lists, shift: float, scale: float) -> None:
-    matrix, offsets = lists
-    moved = matrix * np.float32(scale) + np.float32(shift)
-    assert QueryZScore().apply(moved, offsets) == pytest.approx(QueryZScore().apply(matrix, offsets), abs=1e-5)
-
-
-@given(lists=features())
-def test_a_query_alone_gets_what_it_gets_among_others(lists) -> None:
-    matrix, offsets = lists
-    together = QueryZScore().apply(matrix, offsets)
-    for start, end in itertools.pairwise(offsets):
-        assert np.array_equal(QueryZScore().apply(matrix[start:end], np.array([0, end - start])), together[start:end])
+    assert (result[:, 2] == 0).all() and (result[:, 1] != 0).any()
 
 
 @given(lists=features(tame))
