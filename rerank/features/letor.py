@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Mapping
 from pathlib import Path
 
-import numpy as np
-
 from rerank.errors import NotFoundError, UserError
 from rerank.features.parse import sizes_file, store_features
 from rerank.features.svmlight import Layout
+from rerank.lists.build import warn
 from rerank.lists.data import Data, Splits, check_disjoint, keep_back
 from rerank.lists.joined import concat
 from rerank.lists.layout import VERSION
@@ -20,8 +18,6 @@ from rerank.settings.ranges import Count, Rate
 from rerank.storage.files import COMPRESSED, cache_folder, digest
 from rerank.storage.hashes import sha256_of
 from rerank.storage.locks import held
-
-log = logging.getLogger("rerank")
 
 FORMAT = "1"
 """Goes into the key of every parsed file; another number parses all files again."""
@@ -90,11 +86,10 @@ class LetorData(Data):
         files = self.files()
         train_file = files["train"]
         assert train_file is not None
-        train = self._long_enough(letor_lists(train_file))
+        train = self._lists(train_file)
         layout = Layout(**train.store.manifest["features"], source=str(train_file))
         validation, test = (
-            None if file is None else self._long_enough(letor_lists(file, layout))
-            for file in (files["validation"], files["test"])
+            None if file is None else self._lists(file, layout) for file in (files["validation"], files["test"])
         )
         check_disjoint(train, {"validation": validation, "test": test})
         if self.join_validation:
@@ -103,9 +98,9 @@ class LetorData(Data):
             train, validation = keep_back(train, self.validation_share, seed)
         return Splits(train, validation, test)
 
-    def _long_enough(self, lists: Lists) -> Lists:
-        enough = lists.lengths >= self.min_documents
-        return lists if enough.all() else lists.select(np.flatnonzero(enough))
+    def _lists(self, file: Path, layout: Layout | None = None) -> Lists:
+        lists = letor_lists(file, layout)
+        return lists.select(lists.lengths >= self.min_documents)
 
     def files(self) -> dict[str, Path | None]:
         """The files: ``train``, ``validation`` and ``test``."""
@@ -160,11 +155,5 @@ def letor_lists(path: Path, layout: Layout | None = None) -> Lists:
     folder = next(iter(sorted(cache.glob(f"*-{key}"))), cache / f"{slug}-{key}")
     with held(folder, f"parsing {path.name}", wait=True):  # experiments and processes that start together parse once
         lists = Lists.open(folder) if folder.is_dir() else store_features(path, folder, key, layout)
-    for count, what in (
-        ("scattered_queries", "queries are in several places of the file (joined)"),
-        ("repeated_documents", "document ids come again in the same query (told apart by '#' and their row)"),
-        ("too_large_values", "values are beyond float32 (taken for missing, so 0)"),
-    ):
-        if lists.store.manifest["counts"][count]:
-            log.warning("%s: %d %s", path, lists.store.manifest["counts"][count], what)
+    warn(str(path), lists.store.manifest["counts"])
     return lists

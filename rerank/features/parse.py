@@ -6,12 +6,13 @@ import os
 from collections import Counter, deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rerank.errors import UserError
 from rerank.features.svmlight import EXAMPLE, Block, Layout, has_qid, parse_block
@@ -32,31 +33,25 @@ DOCUMENT_IDS = pa.schema([("doc_id", pa.string())])
 def store_features(path: Path, folder: Path, key: str, layout: Layout | None = None) -> Lists:
     """Parse a file into a lists folder with the column ``features``, whose numbers are called as in the file.
 
-    The order of a list is the order of the file. Queries that are in several places of the file are joined.
-
-    Args:
-        path: the text file, plain or compressed; where its lines have no ``qid``, a file of the same name with
-            ``.query`` at the end says how many documents every query has.
-        folder: the folder to make; it appears whole or not at all.
-        key: hash of everything that decides what the folder holds.
-        layout: the features of the training file, where this is not itself one.
+    The order of a list is the order of the file. Queries that are in several places of the file are joined. ``key`` is
+    the hash of everything that decides what the folder holds, ``layout`` that of the training file, where this is none.
     """
     with atomic_folder(folder) as temporary:
-        rows, raw = _Rows(), temporary / "features.raw"
+        raw, kept = temporary / "features.raw", list[Block]()  # everything but the features, which wait on the disk
         with raw.open("wb") as file:
             for block in parse_file(path, layout):
                 file.write(np.ascontiguousarray(block.features).data)  # tofile does not say why it fails
-                rows.add(block)
-        if not rows.shapes:
+                kept.append(replace(block, features=np.empty((0, block.features.shape[1]))))
+        if not kept:
             raise UserError(f"{path}: no documents; expected lines like {EXAMPLE}")
-        if not rows.queries[0][0]:
-            rows.queries = read_sizes(path, sum(count for _, count in rows.queries))
-        first, width = rows.layout()
+        shapes = [(len(block.grades), block.first, block.features.shape[1]) for block in kept]
+        first = min(block_first for _, block_first, _ in shapes)
+        width = max(block_first + block_width for _, block_first, block_width in shapes) - first
         if not width:
             raise UserError(f"{path}: no features; expected lines like {EXAMPLE}")
-        if any(shape[1:] != (first, width) for shape in rows.shapes):
-            _pad(raw, rows.shapes, first, width)
-        rows.write(temporary, raw, path, key, first, width)
+        if any(shape[1:] != (first, width) for shape in shapes):
+            _pad(raw, shapes, first, width)
+        _write(kept, temporary, raw, path, key, first, width)
     return Lists.open(folder)
 
 
@@ -128,87 +123,63 @@ def _pad(raw: Path, shapes: list[tuple[int, int, int]], first: int, width: int) 
     padded.replace(raw)
 
 
-@dataclass
-class _Rows:
-    """What is kept of all blocks: everything but the features."""
+def _write(kept: list[Block], folder: Path, raw: Path, path: Path, key: str, first: int, width: int) -> None:
+    """Write the store; the features pass through memory some lists at a time."""
+    grades, queries = np.concatenate([block.grades for block in kept]), [run for block in kept for run in block.queries]
+    if not queries[0][0]:
+        queries = read_sizes(path, len(grades))
+    codes: dict[str, int] = {}
+    run_codes = [codes.setdefault(name, len(codes)) for name, _ in queries]
+    places = Counter(code for i, code in enumerate(run_codes) if i == 0 or run_codes[i - 1] != code)
+    of_row = np.repeat(np.array(run_codes), [count for _, count in queries])
+    order = np.argsort(of_row, kind="stable")
+    lengths = np.bincount(of_row, minlength=len(codes))
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    ids, repeated = _unique_ids(kept, of_row)
+    distinct = ids.dictionary_encode()
+    documents = distinct.indices.to_numpy()
+    write_arrow(folder / "queries.arrow", QUERY_IDS, [{"query_id": list(codes)}])
+    write_arrow(folder / "documents.arrow", DOCUMENT_IDS, [{"doc_id": distinct.dictionary}])
+    features = np.memmap(raw, np.float32, "r", shape=(len(grades), width))
+    with StoreWriter(folder, {FEATURES: [str(number) for number in range(first, first + width)]}) as writer:
+        for start, end in blocks(offsets, ROWS):
+            rows = order[offsets[start] : offsets[end]]
+            none = np.zeros(end - start, np.int32)
+            writer.add(lengths[start:end], none, documents[rows], grades[rows], **{FEATURES: features[rows]})
+        raw.unlink()
+        writer.close(
+            collection={"name": str(path), "fingerprint": key},
+            retriever={},
+            features={"first": first, "width": width},
+            order=None,
+            judgments="grades",
+            made={FEATURES: {"file": path.name}},
+            counts={
+                "queries": len(codes),
+                "documents": len(distinct.dictionary),
+                "pairs": len(grades),
+                "added_relevant": 0,
+                "scattered_queries": sum(count > 1 for count in places.values()),
+                "repeated_documents": repeated,
+                "too_large_values": sum(block.too_large for block in kept),
+            },
+        )
 
-    grades: list[Array] = field(default_factory=list)
-    queries: list[tuple[str, int]] = field(default_factory=list)
-    documents: list[pa.Array] = field(default_factory=list)
-    shapes: list[tuple[int, int, int]] = field(default_factory=list)
-    count: int = 0
-    named: bool = False
-    too_large: int = 0
 
-    def add(self, block: Block) -> None:
-        n = len(block.grades)
-        ids = pa.array(np.arange(self.count + 1, self.count + n + 1)).cast(pa.string())  # the row, where there is no id
-        if block.documents is not None:
-            self.named = True
-            ids = pa.array([b or a for a, b in zip(ids.to_pylist(), block.documents, strict=True)], pa.string())
-        self.documents.append(ids)
-        self.grades.append(block.grades)
-        self.queries += block.queries
-        self.shapes.append((n, block.first, block.features.shape[1]))
-        self.count += n
-        self.too_large += block.too_large
-
-    def layout(self) -> tuple[int, int]:
-        """Number of the first feature, and how many there are."""
-        first = min(first for _, first, _ in self.shapes)
-        return first, max(block_first + width for _, block_first, width in self.shapes) - first
-
-    def write(self, folder: Path, raw: Path, path: Path, key: str, first: int, width: int) -> None:
-        """Write the store; the features pass through memory some lists at a time."""
-        codes: dict[str, int] = {}
-        run_codes = [codes.setdefault(name, len(codes)) for name, _ in self.queries]
-        places = Counter(code for i, code in enumerate(run_codes) if i == 0 or run_codes[i - 1] != code)
-        of_row = np.repeat(np.array(run_codes), [count for _, count in self.queries])
-        order = np.argsort(of_row, kind="stable")
-        lengths = np.bincount(of_row, minlength=len(codes))
-        offsets = np.concatenate([[0], np.cumsum(lengths)])
-        ids, repeated = self._unique_ids(of_row)
-        distinct = ids.dictionary_encode()
-        documents, grades = distinct.indices.to_numpy(), np.concatenate(self.grades)
-        write_arrow(folder / "queries.arrow", QUERY_IDS, [{"query_id": list(codes)}])
-        write_arrow(folder / "documents.arrow", DOCUMENT_IDS, [{"doc_id": distinct.dictionary}])
-        features = np.memmap(raw, np.float32, "r", shape=(self.count, width))
-        with StoreWriter(folder, {FEATURES: [str(number) for number in range(first, first + width)]}) as writer:
-            for start, end in blocks(offsets, ROWS):
-                rows = order[offsets[start] : offsets[end]]
-                none = np.zeros(end - start, np.int32)
-                writer.add(lengths[start:end], none, documents[rows], grades[rows], **{FEATURES: features[rows]})
-            raw.unlink()
-            writer.close(
-                collection={"name": str(path), "fingerprint": key},
-                retriever={},
-                features={"first": first, "width": width},
-                order=None,
-                judgments="grades",
-                made={FEATURES: {"file": path.name}},
-                counts={
-                    "queries": len(codes),
-                    "documents": len(distinct.dictionary),
-                    "pairs": self.count,
-                    "added_relevant": 0,
-                    "scattered_queries": sum(count > 1 for count in places.values()),
-                    "repeated_documents": repeated,
-                    "too_large_values": self.too_large,
-                },
-            )
-
-    def _unique_ids(self, of_row: Array) -> tuple[pa.Array, int]:
-        """Document ids; the second and later ones of the same id in one query get the row's number behind them."""
-        ids = pa.concat_arrays(self.documents)
-        if not self.named:
-            return ids, 0
-        codes = ids.dictionary_encode().indices.to_numpy()
-        pairs = of_row.astype(np.int64) * (int(codes.max()) + 1) + codes
-        again = np.ones(len(pairs), dtype=bool)
-        again[np.unique(pairs, return_index=True)[1]] = False
-        if not again.any():
-            return ids, 0
-        names = ids.to_pylist()
-        for row in np.flatnonzero(again):
-            names[row] += f"#{row + 1}"
-        return pa.array(names, pa.string()), int(again.sum())
+def _unique_ids(kept: list[Block], of_row: Array) -> tuple[pa.Array, int]:
+    """Document ids; the second and later ones of the same id in one query get the row's number behind them."""
+    rows = pa.array(np.arange(1, len(of_row) + 1)).cast(pa.string())  # the row, where there is no id
+    if all(block.documents is None for block in kept):
+        return rows, 0
+    named = (pa.nulls(len(b.grades), pa.string()) if b.documents is None else b.documents for b in kept)
+    ids = pc.coalesce(pa.concat_arrays(list(named)), rows)
+    codes = ids.dictionary_encode().indices.to_numpy()
+    pairs = of_row.astype(np.int64) * (int(codes.max()) + 1) + codes
+    again = np.ones(len(pairs), dtype=bool)
+    again[np.unique(pairs, return_index=True)[1]] = False
+    if not again.any():
+        return ids, 0
+    names = ids.to_pylist()
+    for row in np.flatnonzero(again):
+        names[row] += f"#{row + 1}"
+    return pa.array(names, pa.string()), int(again.sum())

@@ -50,7 +50,7 @@ class Block:
         grades: ``[n]`` int16.
         queries: the queries in the order of the file, each with its number of consecutive rows; one, without a name,
             where lines have no ``qid``.
-        documents: ``[n]`` document ids, None where the comment has none; None where no comment of the block has one.
+        documents: ``[n]`` document ids, null where the comment has none; None where no comment of the block has one.
         features: ``[n, width]`` float32, as wide as the largest number in this block.
         first: number of the first feature, 0 where the number 0 occurs or the layout says so, else 1.
         too_large: how many values are beyond float32 (Istella's 1.797e308): they count as missing, so as 0.
@@ -58,7 +58,7 @@ class Block:
 
     grades: Array
     queries: list[tuple[str, int]]
-    documents: list[str | None] | None
+    documents: pa.Array | None
     features: Array
     first: int
     too_large: int
@@ -112,12 +112,10 @@ def parse_regularly(text: bytes, qid: bool, layout: Layout | None) -> Block | No
     unordered[ends - counts] = False
     if unordered.any() or not _fits(int(index.min()), int(index.max()), layout):
         return None
-    features, first, too_large = _dense(counts, index, values, layout)
     queries = [(name[4:].decode(errors="replace"), size) for name, size in zip(names, sizes, strict=True)]
     if any(len(name.split()) > 1 for name, _ in queries):
         return None  # a blank that is none of ASCII's
-    known = documents if any(documents) else None
-    return Block(np.array(grades, np.int16), queries, known, features, first, too_large)
+    return _block(grades, queries, documents, counts, index, values, layout)
 
 
 def _parse_features(text: bytes) -> tuple[Array, Array] | None:
@@ -146,8 +144,16 @@ def _fits(lowest: int, highest: int, layout: Layout | None) -> bool:
     return lowest >= layout.first and highest < layout.first + layout.width
 
 
-def _dense(counts: Array, index: Array, values: Array, layout: Layout | None) -> tuple[Array, int, int]:
-    """Features ``[n, width]`` float32, the number of the first one, and how many values are beyond float32."""
+def _block(
+    grades: list[int],
+    queries: list[tuple[str, int]],
+    documents: list[str | None],
+    counts: Array,
+    index: Array,
+    values: Array,
+    layout: Layout | None,
+) -> Block:
+    """A block of so many features a row, with their numbers and values, row after row."""
     large = np.abs(values) > FLOAT32
     too_large = int(large.sum())
     if too_large:
@@ -155,10 +161,12 @@ def _dense(counts: Array, index: Array, values: Array, layout: Layout | None) ->
     first = layout.first if layout else int(not len(index) or index.min() > 0)
     width = layout.width if layout else int(index.max(initial=first - 1)) + 1 - first
     if (counts == width).all():
-        return values.astype(np.float32).reshape(len(counts), width), first, too_large
-    features = np.zeros((len(counts), width), np.float32)
-    features[np.repeat(np.arange(len(counts)), counts), index - first] = values
-    return features, first, too_large
+        features = values.astype(np.float32).reshape(len(counts), width)
+    else:
+        features = np.zeros((len(counts), width), np.float32)
+        features[np.repeat(np.arange(len(counts)), counts), index - first] = values
+    ids = pa.array(documents, pa.string()) if any(documents) else None
+    return Block(np.array(grades, np.int16), queries, ids, features, first, too_large)
 
 
 def _document(comment: bytes) -> str | None:
@@ -195,9 +203,7 @@ def parse_carefully(text: bytes, path: str, line: int = 1, *, qid: bool = True, 
     counts = np.array([len(row) for row in rows], np.int64)
     index = np.fromiter((i for row in rows for i in row), np.int64)
     values = np.fromiter((v for row in rows for v in row.values()), np.float64)
-    dense, first, too_large = _dense(counts, index, values, layout)
-    known = documents if any(documents) else None
-    return Block(np.array(grades, np.int16), runs, known, dense, first, too_large)
+    return _block(grades, runs, documents, counts, index, values, layout)
 
 
 def _grade(word: str, where: str) -> int:
