@@ -57,7 +57,8 @@ class Tokens:
     @classmethod
     def of(cls, queries: list[Array], documents: list[Array]) -> Tokens:
         """Tokens of texts that are in no store."""
-        return cls(*(Ragged(pa.chunked_array([pa.array(side, SCHEMA.types[0])])) for side in (queries, documents)))
+        sides = [Ragged(pa.chunked_array([pa.array(side, SCHEMA.types[0])])) for side in (queries, documents)]
+        return cls(sides[0], sides[1])
 
     @cached_property
     def query_lengths(self) -> Array:
