@@ -81,11 +81,6 @@ class StoreWriter:
     def __exit__(self, *_: object) -> None:
         self._open.close()
 
-    @property
-    def pairs(self) -> int:
-        """The number of candidates so far."""
-        return self._candidates.rows
-
     def add(self, lengths: Array, added: Array, documents: Array, grades: Array, /, **columns: Array) -> None:
         """Append lists.
 
@@ -99,7 +94,7 @@ class StoreWriter:
         ends = np.cumsum(lengths, dtype=np.int64)
         queries = np.repeat(np.arange(self.lists, self.lists + len(lengths)), lengths)
         hidden = np.repeat(ends - added, lengths) <= np.arange(len(documents))
-        self._ends.add(end=ends + self.pairs, added=np.asarray(added))
+        self._ends.add(end=ends + self._candidates.rows, added=np.asarray(added))
         self._candidates.add(query=queries, document=np.asarray(documents), grade=np.asarray(grades), added=hidden)
         for name, values in columns.items():
             self._columns[name].add(values=as_column(name, values))

@@ -8,7 +8,7 @@ import inspect
 import json
 import math
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from rerank.settings.described import Described, class_path, described
@@ -60,30 +60,24 @@ def _told(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: identify(inner) for name, inner in values.items() if inner is not None}
 
 
-def first_difference(old: Any, new: Any) -> tuple[str, Any, Any] | None:
+def first_difference(old: Any, new: Any, key: str = "") -> tuple[str, Any, Any] | None:
     """The first key, dotted, in which two identities differ, with its value in each; None where they are equal.
 
     >>> first_difference({"loss": {"alpha": 10}}, {"loss": {"alpha": 1}})
     ('loss.alpha', 10, 1)
     """
-    return next(_differences(old, new, ""), None)
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        inner = f"{key}." if key else ""
+        if old.get("class") != new.get("class"):
+            return f"{inner}class", old.get("class"), new.get("class")
+        pairs = ((f"{inner}{name}", old.get(name, ABSENT), new.get(name, ABSENT)) for name in {**new, **old})
+        return next(filter(None, (first_difference(one, other, name) for name, one, other in pairs)), None)
+    return (key, old, new) if canonical(old) != canonical(new) else None
 
 
 def is_ours(kind: type) -> bool:
     """Whether a class is this library's."""
     return kind.__module__.partition(".")[0] == __name__.partition(".")[0]
-
-
-def _differences(old: Any, new: Any, key: str) -> Iterator[tuple[str, Any, Any]]:
-    both = isinstance(old, Mapping) and isinstance(new, Mapping)
-    if both and old.get("class") == new.get("class"):
-        for name in {**new, **old}:
-            inner = f"{key}.{name}" if key else str(name)
-            yield from _differences(old.get(name, ABSENT), new.get(name, ABSENT), inner)
-    elif both:
-        yield f"{key}.class" if key else "class", old.get("class"), new.get("class")
-    elif canonical(old) != canonical(new):
-        yield key, old, new
 
 
 def _class_of(kind: type) -> dict[str, Any]:
