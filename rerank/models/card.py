@@ -12,45 +12,8 @@ from rerank.html import in_markdown
 from rerank.models.contract import CARD
 from rerank.storage.files import atomic_write
 
-SPLITS = ("validation", "test")
-
-PAIRS = """path = "."  # this folder, or where it was put
-pairs = [("what is a wing", "a wing gives lift"), ("what is a wing", "a jet engine")]
-"""
-
-RANK = """ranked = {kind}(path).rank(  # with the first stage's scores of the documents
-    "what is a wing", ["a wing gives lift", "a jet engine"], columns={columns}
-)
-"""
-
-OTHERS = (
-    """from sentence_transformers import CrossEncoder
-
-scores = CrossEncoder(path).predict(pairs)
-""",
-    """import torch
-from transformers import AutoModelForSequenceClassification, AutoTokenizer
-
-model = AutoModelForSequenceClassification.from_pretrained(path).eval()
-tokenizer = AutoTokenizer.from_pretrained(path)
-inputs = tokenizer(pairs, padding=True, truncation=True, return_tensors="pt")
-with torch.no_grad():
-    scores = model(**inputs).logits[:, 0]
-""",
-)
-
-SAME = (
-    "The scores are the same in all three while query and document fit their lengths. Beyond them the other two cut "
-    "the longer side until a pair fits `model_max_length`, so that a short query leaves a document more room"
-)
-
-ADAPTER = "These are adapters: the base has to be there, too (`adapter_config.json` names it), and "
-
-PROMPT = (
-    "the prompt is in `rerank.json`, and in the tokenizer as its chat template, by which "
-    "`sentence_transformers.CrossEncoder` reads a whole model that answers yes or no. It cuts a long document's prompt "
-    "behind it as well; scores differ then."
-)
+TEMPLATE = Path(__file__).with_name("card.jinja")
+"""The card of a model, for Jinja."""
 
 MIXED = """## Mix
 
@@ -58,13 +21,6 @@ As a ranker (`rerank.load`, `rerank rerank`) it ranks by `{formula}`, with {what
 that a system did not return has {lacking}. Ties keep the first stage's order. The weights are in `rerank.json`; \
 `rerank.load(path, mix=False)`, `--no-mix` and other libraries give `score`, the model alone.
 """
-
-USE_FEATURES = """```sh
-rerank rerank --model . --lists FILE --output run.trec
-```
-
-`FILE` holds feature vectors in the layout of the training file (LETOR, svmlight); normalisers are saved \
-with the model."""
 
 
 def write_card(
@@ -76,18 +32,28 @@ def write_card(
     name: str,
 ) -> None:
     """Write the card of a trained model. Its license is left to whoever publishes it."""
-    whole = contract.get("head") == "hf" and contract.get("long", "truncate") == "truncate"
-    plain = whole and "template" not in contract
-    parts = [
-        f"---\n{_metadata(contract, measures, data, name, config.get('loss'), plain)}\n---\n",
-        f"# {in_markdown(name)}\n",
-        f"{_summary(contract) if 'head' in contract else _summary_of_features(contract, config)}\n",
-        f"## Training\n\n{_training(config, data, 'trees' not in contract, contract.get('name', ''))}\n",
-        f"## Measures\n\n{_table(measures)}\n",
-        f"## Use\n\n{_use(contract, plain) if 'head' in contract else USE_FEATURES}\n",
-    ]
+    from jinja2 import Environment
+
+    long, base = contract.get("long", "truncate"), contract.get("name", "")
+    plain = contract.get("head") == "hf" and long == "truncate" and "template" not in contract
+    kinds = (("", measures), (", with the first stage", measures.get("with_first_stage", {})))
+    kinds += ((", text part alone", measures.get("text_alone", {})),)
+    environment = Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
+    card = environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
+        metadata=_metadata(contract, measures, data, name, config.get("loss"), plain),
+        name=in_markdown(name),
+        contract=contract,
+        base=_base(base),
+        long=long,
+        plain=plain,
+        model=_short(config["model"]),
+        training=_training(config, data, "trees" not in contract, base),
+        rows=[(f"{at}{what}", of[at]) for what, of in kinds for at in ("validation", "test") if at in of],
+        mixed=measures.get("with_first_stage"),
+        columns=json.dumps({column: [12.5, 11.0] for column in contract.get("start", {}).get("columns", [])}),
+    )
     with atomic_write(folder / CARD) as file:
-        file.write(with_mix("\n".join(parts), contract.get("mix")))
+        file.write(with_mix(card, contract.get("mix")))
 
 
 def without_part(card: str, heading: str) -> str:
@@ -141,34 +107,8 @@ def _metadata(
     ).to_yaml()
 
 
-def _summary_of_features(contract: Mapping[str, Any], config: Mapping[str, Any]) -> str:
-    features = contract.get("features")
-    of = f" of {features} features" if isinstance(features, int) else ""
-    return (
-        f"`{_short(config['model'])}` over feature vectors{of}, trained with `rerank`. A higher score means a more "
-        "relevant document."
-    )
-
-
-def _summary(contract: Mapping[str, Any]) -> str:
-    starts = ""
-    if start := contract.get("start"):
-        weights = zip(start["weights"], start["columns"], strict=True)
-        starts = (
-            " It starts from the first stage: what `rerank` ranks by is "
-            f"{' + '.join(f'{weight:.4g} z({name})' for weight, name in weights)} + this score, with z by mean and "
-            f"deviation of the first {start['depth']} candidates of a query. The weights here are the text part alone."
-        )
-    long = contract.get("long", "truncate")
-    beyond = "longer ones are cut" if long == "truncate" else f"longer ones are read in chunks (`{long}`)"
-    return (
-        f"A cross-encoder made from `{_base(contract['name'])}` with `rerank`: reads a query and a document together "
-        f"and gives one raw score; higher is more relevant. Queries have up to {contract['query_length']} word "
-        f"pieces, documents {contract['document_length']}; {beyond}.{starts}"
-    )
-
-
-def _training(config: Mapping[str, Any], data: Mapping[str, str], network: bool, name: str) -> str:
+def _training(config: Mapping[str, Any], data: Mapping[str, str], network: bool, name: str) -> dict[str, str]:
+    """The rows of a table."""
     loss = f"`{describe(config['loss'])}`" if config.get("loss") else "its library's own LambdaMART"
     rows = {"loss": loss, "model": f"`{describe(config['model'], name)}`"}
     if network:
@@ -181,51 +121,7 @@ def _training(config: Mapping[str, Any], data: Mapping[str, str], network: bool,
         by = {"loss": "the loss", "last": "nothing: the last epoch; measured by " + config["monitor"]}
         rows["chosen by"] = f"{by.get(str(config.get('epoch_by')), config['monitor'])} on the validation lists"
     rows = {key: value.replace("|", "\\|").replace("\n", " ") for key, value in rows.items()}
-    rows = {f"{split} lists": in_markdown(line) for split, line in data.items()} | rows
-    return "| | |\n|---|---|\n" + "\n".join(f"| {key} | {value} |" for key, value in rows.items())
-
-
-def _table(measures: Mapping[str, Any]) -> str:
-    mixed = measures.get("with_first_stage", {})
-    rows = [(split, measures[split]) for split in SPLITS if split in measures]
-    rows += [(f"{split}, with the first stage", mixed[split]) for split in SPLITS if split in mixed]
-    alone = measures.get("text_alone", {})
-    rows += [(f"{split}, text part alone", alone[split]) for split in SPLITS if split in alone]
-    if not rows:
-        return "None: there were no validation or test lists."
-    names = list(rows[0][1])
-    lines = [f"| lists | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
-    lines += [f"| {split} | {' | '.join(f'{values[name]:.4f}' for name in names)} |" for split, values in rows]
-    caption = (
-        "Names are those of ir-measures: `nDCG@k` has linear gain; a query without relevant documents counts as 0. "
-        "The validation lists chose the epoch"
-    )
-    if mixed:
-        caption += f" and the first stage's share of the mixed score, {mixed['first_stage_weight']:g} (z-normalised)"
-        caption += ", so that their own mixed row flatters"
-    return "\n".join(lines) + f"\n\n{caption}."
-
-
-def _use(contract: Mapping[str, Any], plain: bool) -> str:
-    start = contract.get("start")
-    kind = "Decoder" if "template" in contract else "CrossEncoder"
-    ours = f"from rerank import {kind}\n\nscores = {kind}(path{', start=[]' if start else ''}).predict(pairs)\n"
-    if start:
-        columns = {name: [12.5, 11.0] for name in start["columns"]}  # the first stage's scores, best first
-        ours += RANK.format(kind=kind, columns=json.dumps(columns))
-    blocks = "\n".join(f"```python\n{block}```\n" for block in [PAIRS, ours, *(OTHERS if plain else [])])
-    if kind == "Decoder":
-        prompt = PROMPT if "base" in contract else PROMPT[0].upper() + PROMPT[1:]
-        return f"{blocks}\n{ADAPTER if 'base' in contract else ''}{prompt}"
-    if not plain:
-        return f"{blocks}\nNo other library has this head or reads long documents like this: load it with `rerank`."
-    off = contract.get("elsewhere")
-    shown = (
-        ""
-        if off is None
-        else f": of the 16 training pairs with the longest documents no score differs by more than {off:.1e}"
-    )
-    return f"{blocks}\n{SAME}{shown}.{' They are those of the text part.' if start else ''}"
+    return {f"{split} lists": in_markdown(line) for split, line in data.items()} | rows
 
 
 def describe(value: Any, base: str = "") -> str:
