@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from rerank.errors import UserError
 from rerank.features.normalise import Normaliser
 from rerank.models.vectors.inputs import FeatureInputs, ListInputs
-from rerank.models.vectors.network import FeatureNetwork, activation
+from rerank.models.vectors.network import ACTIVATIONS, FeatureNetwork
 from rerank.settings.ranges import Count, Rate
 
 
@@ -72,7 +72,7 @@ class SelfAttention(FeatureNetwork):
         )
         self.encoder = nn.TransformerEncoder(block, s["blocks"], nn.LayerNorm(s["width"]), enable_nested_tensor=False)
         self.last = nn.Sequential(
-            nn.Linear(s["width"], 1), *([] if s["output"] == "none" else [activation(s["output"])])
+            nn.Linear(s["width"], 1), *([] if s["output"] == "none" else [ACTIVATIONS[s["output"]]()])
         )
 
     def score(self, batch: Mapping[str, Tensor]) -> Tensor:

@@ -45,7 +45,13 @@ class Trees(Model):
         self.trees: int = settings["trees"]
         self.names: list[str] = []
         self.booster: Any = None
-        self.module = self._import()
+        try:
+            self.module: Any = import_module(self.package)
+        except ImportError as error:
+            raise UserError(
+                f"model: {type(self).__name__} needs {self.package}, which is not installed; pip install "
+                "'rerank-direct[ltr]'"
+            ) from error
 
     def vectors(self, lists: Lists) -> Array:
         """What the trees read of the candidates, ``[T, C]``; NaN where a system did not return one."""
@@ -81,12 +87,8 @@ class Trees(Model):
         """Scores of feature vectors ``[n, F]``."""
 
     @abstractmethod
-    def _write(self, path: Path) -> None:
-        """Write the trees in the library's own format."""
-
-    @abstractmethod
     def _read(self, path: Path) -> None:
-        """Read what :meth:`_write` wrote."""
+        """Read trees in the library's own format."""
 
     @property
     @abstractmethod
@@ -117,7 +119,7 @@ class Trees(Model):
         return {"class": class_name(type(self)), "settings": self.settings, "columns": self.names, "trees": self.count}
 
     def save(self, folder: Path) -> None:
-        self._write(folder / self.file)
+        self.booster.save_model(folder / self.file)
         write_contract(folder, self.contract())
 
     @classmethod
@@ -150,12 +152,3 @@ class Trees(Model):
             return int(self.settings["threads"])
         cores = int(os.environ.get("OMP_NUM_THREADS", "").split(",")[0] or os.cpu_count() or 1)
         return max(1, min(cores, rows // 50_000))
-
-    @classmethod
-    def _import(cls) -> Any:
-        try:
-            return import_module(cls.package)
-        except ImportError as error:
-            raise UserError(
-                f"model: {cls.__name__} needs {cls.package}, which is not installed; pip install 'rerank-direct[ltr]'"
-            ) from error

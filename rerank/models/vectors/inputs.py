@@ -18,7 +18,7 @@ from rerank.lists.columns import Column, as_column, flat
 from rerank.lists.frames import memory_store
 from rerank.lists.view import Lists
 from rerank.models.base import Inputs
-from rerank.storage.arrow import Array, blocks
+from rerank.storage.arrow import Array, blocks, ranges
 
 if TYPE_CHECKING:
     from rerank.features.normalise import Normaliser
@@ -143,10 +143,7 @@ class ListInputs(FeatureInputs):
     def chunks(self, rows: Array, starts: Array, budget: int) -> list[Array]:
         """Whole lists, of similar length."""
         lengths = np.diff(starts, append=len(rows))
-        return [
-            np.concatenate([np.arange(starts[i], starts[i] + lengths[i]) for i in chosen])
-            for chosen in pack(lengths, budget)
-        ]
+        return [ranges(starts[chosen], lengths[chosen]) for chosen in pack(lengths, budget)]
 
     def collate(self, rows: Array, starts: Array) -> dict[str, Tensor]:
         """``features`` ``[B, N, F]`` padded with zeros, ``mask`` ``[B, N]``, and its real places, ``cells`` ``[n]``."""

@@ -131,9 +131,6 @@ class LightGBM(Trees):
     def _predict(self, features: Array) -> Array:
         return self.booster.predict(features, raw_score=True, num_threads=self._threads(len(features)))
 
-    def _write(self, path: Path) -> None:
-        self.booster.save_model(path)
-
     def _read(self, path: Path) -> None:
         text = check_lightgbm(path, len(self.names))
         try:

@@ -10,8 +10,16 @@ from torch import Tensor, nn
 from rerank.errors import UserError, nearest
 from rerank.features.normalise import Normaliser
 from rerank.kernels.dropout import Dropout
-from rerank.models.vectors.network import FeatureNetwork, activation
+from rerank.models.vectors.network import ACTIVATIONS, FeatureNetwork
 from rerank.settings.ranges import Count, Portion, Rate
+
+PLAIN: dict[str, Any] = {
+    "hidden": [1024],
+    "activation": "relu",
+    "batch_norm": "none",
+    "input_norm": False,
+    "output": "none",
+}
 
 PRESETS: dict[str, dict[str, Any]] = {
     "linear": {"hidden": []},
@@ -67,16 +75,12 @@ class MLP(FeatureNetwork):
             columns: what is read of every candidate: names of columns, or of one number of theirs (``features/3``);
                 None is ``features``, what feature files are parsed to.
         """
-        given = {"hidden": hidden, "activation": activation, "batch_norm": batch_norm, "input_norm": input_norm}
-        given |= {"output": output}
         if preset is not None and preset not in PRESETS:
             raise UserError(f"model.preset: there is no {preset!r}{nearest(preset, PRESETS)}")
-        settings: dict[str, Any] = {"hidden": [1024], "activation": "relu", "batch_norm": "none", "input_norm": False}
-        settings |= {"output": "none"}
-        settings |= PRESETS[preset] if preset else {}
-        settings |= {name: value for name, value in given.items() if value is not None}
-        settings |= {"momentum": momentum, "dropout": dropout}
-        super().__init__(settings, normalise, columns)
+        given = {"hidden": hidden, "activation": activation, "batch_norm": batch_norm, "input_norm": input_norm}
+        given |= {"output": output, "momentum": momentum, "dropout": dropout}
+        settings = PLAIN | PRESETS[preset] if preset else PLAIN
+        super().__init__(settings | {k: v for k, v in given.items() if v is not None}, normalise, columns)
 
     @property
     def budget(self) -> int:
@@ -86,18 +90,17 @@ class MLP(FeatureNetwork):
 
     def build(self, features: int) -> None:
         settings = self.settings
-
         layers: list[nn.Module] = [self.norm(features)] if settings["input_norm"] else []
         size = features
         for wider in settings["hidden"]:
             layers.append(nn.Linear(size, wider))
             layers += [self.norm(wider)] if settings["batch_norm"] == "before" else []
-            layers.append(activation(settings["activation"]))
+            layers.append(ACTIVATIONS[settings["activation"]]())
             layers += [self.norm(wider)] if settings["batch_norm"] == "after" else []
             layers += [Dropout(settings["dropout"])] if settings["dropout"] else []
             size = wider
         layers.append(nn.Linear(size, 1))
-        layers += [activation(settings["output"])] if settings["output"] != "none" else []
+        layers += [ACTIVATIONS[settings["output"]]()] if settings["output"] != "none" else []
         self.layers = nn.Sequential(*layers)
 
     def norm(self, size: int) -> nn.Module:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from torch import Tensor, nn
+from torch import nn
 
 from rerank.errors import UserError
 from rerank.features.normalise import Normaliser
@@ -43,17 +43,10 @@ class FeatureNetwork(Scorer):
     def build(self, features: int) -> None:
         """Make the layers for vectors of this width."""
 
-    @abstractmethod
-    def score(self, batch: Mapping[str, Tensor]) -> Tensor:
-        """Scores ``[n]`` float32."""
-
     @property
     def budget(self) -> int:
         """As many documents as an effective batch has, almost always."""
         return 131_072
-
-    def forward(self, batch: Mapping[str, Tensor]) -> Tensor:
-        return self.score(batch)
 
     def prepare(self, train: Lists, seed: int) -> None:
         """Fit the normalisers, make the layers, with weights that the seed draws."""
@@ -144,10 +137,3 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {
     "tanh": nn.Tanh,
     "sigmoid": nn.Sigmoid,
 }
-
-
-def activation(name: str) -> nn.Module:
-    """A layer by its name."""
-    if name not in ACTIVATIONS:
-        raise UserError(f"{name}: no such activation; one of {', '.join(ACTIVATIONS)}")
-    return ACTIVATIONS[name]()

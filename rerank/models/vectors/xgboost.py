@@ -121,9 +121,6 @@ class XGBoost(Trees):
         self.booster.set_param({"nthread": self._threads(len(features))})
         return self.booster.inplace_predict(features, predict_type="margin")
 
-    def _write(self, path: Path) -> None:
-        self.booster.save_model(path)
-
     def _read(self, path: Path) -> None:
         check_xgboost(path, len(self.names))
         try:
