@@ -150,16 +150,7 @@ def _part(mask: Tensor | None, rows: slice) -> Tensor | None:
     return mask if mask is None or len(mask) == 1 else mask[rows]
 
 
-def is_faster(kind: torch.dtype, elements: int, steps: int) -> bool:
-    """Whether our kernel beats PyTorch's at this size without more memory."""
-    if 0 < steps < STEPS:
-        return kind in (torch.bfloat16, torch.float32)
-    return not steps and kind in FASTER and elements <= LARGEST
-
-
 def is_ours(way: Implementation | None, kind: torch.dtype, elements: int, steps: int) -> bool:
     """Whether ours is taken: as chosen for the module, within its memory; else where it is faster."""
-    if way is None:
-        return is_faster(kind, elements, steps)
-    known = kind in (torch.bfloat16, torch.float32) and steps < STEPS
-    return way == "own" and known and (steps > 0 or elements <= LARGEST)
+    known = kind in (torch.bfloat16, torch.float32) and steps < STEPS and (steps > 0 or elements <= LARGEST)
+    return known and (way == "own" or (way is None and (steps > 0 or kind in FASTER)))

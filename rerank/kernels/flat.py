@@ -44,8 +44,9 @@ def use_flat_encoder(network: Any) -> None:
     if network.config.model_type in KINDS and not network.config.is_decoder:
         base.encoder.forward = MethodType(_encode, base.encoder)
     elif network.config.model_type in MODERN:
-        classifies = hasattr(network, "head")  # with its own head, which may read a mean; ours reads CLS
-        base.forward = MethodType(_read_means if classifies and pools_mean(network) else _read_firsts, base)
+        # A classifier of its own may read the mean of all states; ours reads that of CLS.
+        base.reads_mean = hasattr(network, "head") and getattr(network.config, "classifier_pooling", "cls") == "mean"
+        base.forward = MethodType(_read_modern, base)
     elif network.config.model_type in OWN_CODE and base.config._attn_implementation == NAME:
         layers = base.transformer if hasattr(base, "transformer") else base.encoder
         layers.forward = MethodType(_read_own, layers)
@@ -90,11 +91,6 @@ def _drops(network: Any) -> bool:
     return any(rates) or any(isinstance(module, nn.Dropout) and module.p > 0 for module in network.modules())
 
 
-def pools_mean(network: Any) -> bool:
-    """Whether a classifier of ModernBERT's kind reads the mean of all states, not that of CLS."""
-    return getattr(network.config, "classifier_pooling", "cls") == "mean"
-
-
 def flatten(batch: Mapping[str, Tensor], network: Any, shared: int = 0) -> dict[str, Any]:
     """Padded rows end to end, without the padding; on a CPU in few shapes (:mod:`rerank.kernels.shapes`).
 
@@ -114,15 +110,7 @@ def flatten(batch: Mapping[str, Tensor], network: Any, shared: int = 0) -> dict[
 
 
 def lay(tokens: dict[str, Tensor], places: Tensor, lengths: Tensor, network: Any, shared: int = 0) -> dict[str, Any]:
-    """A flat batch of tokens that lie end to end.
-
-    Args:
-        tokens: ``input_ids`` and perhaps ``token_type_ids``, ``[T]``, on the CPU.
-        places: the place of each in its row, ``[T]``.
-        lengths: tokens of each row, ``[n]``.
-        network: what will read it.
-        shared: tokens at the beginning of all rows that are to be there once, before what is left of these.
-    """
+    """As :func:`flatten`, of tokens that lie end to end: ``[T]``, their places in their rows, and the rows' lengths."""
     if shared:
         kept = (places >= shared) | (torch.arange(len(places)) < shared)
         tokens, places = {name: value[kept] for name, value in tokens.items()}, places[kept]
@@ -165,34 +153,20 @@ def _encode(encoder: Any, hidden_states: Tensor, *args: Any, **kwargs: Any) -> A
 
     if (sequences := SEEN.get()) is None:
         return type(encoder).forward(encoder, hidden_states, *args, **kwargs)
-    hidden = cls_states(encoder.layer, hidden_states[0], sequences)
-    return BaseModelOutputWithPastAndCrossAttentions(last_hidden_state=hidden[:, None])
+    hidden = hidden_states[0]
+    for layer in encoder.layer:
+        hidden = called(_layer, layer, hidden, sequences, layer is encoder.layer[-1])
+    return BaseModelOutputWithPastAndCrossAttentions(last_hidden_state=hidden[: len(sequences.lengths), None])
 
 
-def cls_states(layers: Any, hidden: Tensor, sequences: Sequences) -> Tensor:
-    """The last layer's CLS vectors, ``[n, H]``, from the embeddings of all tokens, ``[T, H]``."""
-    for layer in layers:
-        hidden = called(_layer, layer, hidden, sequences, layer is layers[-1])
-    return hidden[: len(sequences.lengths)]
-
-
-def _read_firsts(base: Any, input_ids: Tensor | None = None, **given: Any) -> Any:
-    """ModernBERT's states of the CLS tokens, ``[n, 1, H]``, where the input is flat."""
-    return _read(base, input_ids, given, mean=False)
-
-
-def _read_means(base: Any, input_ids: Tensor | None = None, **given: Any) -> Any:
-    """The means of its states, ``[n, 1, H]``: the mean of one state is the state."""
-    return _read(base, input_ids, given, mean=True)
-
-
-def _read(base: Any, input_ids: Tensor | None, given: dict[str, Any], mean: bool) -> Any:
+def _read_modern(base: Any, input_ids: Tensor | None = None, **given: Any) -> Any:
+    """ModernBERT's states of the CLS tokens, or the means of all, ``[n, 1, H]``, where the input is flat."""
     from transformers.modeling_outputs import BaseModelOutput
 
     if (sequences := SEEN.get()) is None:
         return type(base).forward(base, input_ids=input_ids, **given)
     assert input_ids is not None
-    states = read_states(base, input_ids, given["position_ids"], sequences, mean)
+    states = read_states(base, input_ids, given["position_ids"], sequences, base.reads_mean)
     return BaseModelOutput(last_hidden_state=states[:, None])
 
 
@@ -216,7 +190,7 @@ def _read_own(layers: Any, *args: Any, **given: Any) -> Any:
     return output
 
 
-READERS = (_encode, _read_firsts, _read_means, _read_lasts, _read_own)
+READERS = (_encode, _read_modern, _read_lasts, _read_own)
 """Forward passes that read flat chunks."""
 
 

@@ -21,18 +21,7 @@ MODERN = ("modernbert",)
 
 
 def read_states(base: Any, input_ids: Tensor, position_ids: Tensor, sequences: Sequences, mean: bool) -> Tensor:
-    """The state of each text: of its first token, or the mean of all.
-
-    Args:
-        base: a ``ModernBertModel``.
-        input_ids: ``[1, T]``.
-        position_ids: ``[1, T]``.
-        sequences: where the texts are.
-        mean: whether it is the mean.
-
-    Returns:
-        ``[n, H]``.
-    """
+    """The state of each text, of its first token or the mean of all, ``[n, H]``, by a ``ModernBertModel``."""
     hidden = base.embeddings(input_ids=input_ids)
     kinds = {layer.attention_type for layer in base.layers}
     rotations = {kind: [part[0] for part in base.rotary_emb(hidden, position_ids, kind)] for kind in kinds}

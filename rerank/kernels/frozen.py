@@ -10,18 +10,20 @@ from __future__ import annotations
 import torch
 from torch import nn
 
+from rerank.kernels.precision import Precision
+
 INEXACT = "rerank_inexact"
 """Of a layer whose weight bf16 does not hold."""
 
 
-def hold_frozen(network: nn.Module, kind: torch.dtype) -> None:
+def hold_frozen(network: nn.Module, precision: Precision) -> None:
     """Hold the frozen weights of linear layers in bf16, where the encoder computes in it and they lose nothing by it.
 
     Args:
         network: the network; weights that embeddings share stay in float32, as what these give does.
-        kind: what the encoder computes in; any other than bf16 brings float32 back.
+        precision: what the encoder computes in; any other than bf16 brings float32 back.
     """
-    kind = kind if kind == torch.bfloat16 else torch.float32
+    kind = torch.bfloat16 if precision == "bf16" else torch.float32
     embedded = {id(module.weight) for module in network.modules() if isinstance(module, nn.Embedding)}
     for module in network.modules():
         if not isinstance(module, nn.Linear) or module.weight.requires_grad or id(module.weight) in embedded:

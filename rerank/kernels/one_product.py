@@ -36,13 +36,7 @@ def by_one_product(own: Any, device: str) -> bool:
 
 
 def products(own: Any, states: Tensor, asked: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-    """Queries, keys and values ``[T, H]`` of states in the type that they are multiplied in; queries of some rows.
-
-    Args:
-        own: the attention.
-        states: ``[T, K]``.
-        asked: rows that queries are for; None for all.
-    """
+    """Queries, keys and values ``[T, H]`` of states ``[T, K]``, in their type; queries for ``asked`` rows alone."""
     weight, bias = _laid(own, states.dtype)
     if asked is None:
         query, key, value = F.linear(states, weight, bias).chunk(3, dim=1)

@@ -12,6 +12,7 @@ import torch
 Precision = Literal["auto", "bf16", "fp16", "fp32"]
 
 TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+"""What an encoder computes in."""
 
 
 def resolve(precision: Precision, device: torch.device, bf16: bool = True) -> tuple[Precision, str]:
@@ -47,7 +48,7 @@ def cpu_flags() -> set[str]:
 def autocast(precision: Precision, device: torch.device) -> AbstractContextManager[None]:
     """The context in which a model scores in this precision (head and losses step out of it)."""
     half = precision in ("bf16", "fp16")
-    return torch.autocast(device.type, type_of(precision) if half else torch.bfloat16, enabled=half)
+    return torch.autocast(device.type, TYPES[precision] if half else torch.bfloat16, enabled=half)
 
 
 @contextmanager
@@ -67,11 +68,6 @@ def exact_float32() -> Iterator[None]:
     finally:
         for product, precision in zip(products, before, strict=True):
             product.fp32_precision = precision
-
-
-def type_of(precision: Precision) -> torch.dtype:
-    """The type that the encoder computes in."""
-    return TYPES[precision]
 
 
 def on_cpu() -> bool:

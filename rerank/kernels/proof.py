@@ -18,6 +18,7 @@ from rerank.kernels.dropout import use_cheap_dropout
 from rerank.kernels.flat import NAME, flatten, reads_flat, stop_reading_flat, use_flat_decoder, use_flat_encoder
 from rerank.kernels.implementations import Implementation, Implementations, use_implementations
 from rerank.kernels.interface import use_attention
+from rerank.kernels.precision import Precision, autocast
 from rerank.kernels.products import use_products
 
 log = logging.getLogger("rerank")
@@ -50,18 +51,15 @@ def use_kernels(network: Any, encoder: Any, score: Score, batch: Mapping[str, Te
         log.warning("%s: our attention is not this architecture's (%s); PyTorch's is used, more slowly", name, why)
         if encoder.config._attn_implementation == NAME:
             encoder.set_attn_implementation(before)
-    _prove_flat(network, score, lambda: use_flat_encoder(network), [lambda: _flat(batch, network)], plain)
+
+    def flat() -> Mapping[str, Any]:
+        return flatten(batch, network) if reads_flat(network) else batch
+
+    _prove_flat(network, score, lambda: use_flat_encoder(network), [flat], plain)
 
 
 def use_flat_kernels(network: Any, score: Score, batch: Mapping[str, Tensor], shared: int) -> None:
-    """Let a decoder read chunks without padding, as far as that gives its own scores and gradients.
-
-    Args:
-        network: a decoder of Hugging Face, in evaluation mode, in float32 on a CPU.
-        score: its scores of a batch, in order.
-        batch: a few padded rows, of lengths that differ.
-        shared: with how many tokens all of them begin.
-    """
+    """Let a decoder read chunks without padding, as :func:`use_kernels` does; rows begin with ``shared`` tokens."""
     plain, before = outcome(network, score, batch), network.config._attn_implementation
     if not use_attention(network):
         return
@@ -103,20 +101,13 @@ def _differs(
         use_implementations(network, None)
 
 
-def _flat(batch: Mapping[str, Tensor], network: Any) -> Mapping[str, Any]:
-    return flatten(batch, network) if reads_flat(network) else batch
-
-
-def outcome(
-    network: Any, score: Score, batch: Mapping[str, Any], kind: torch.dtype = torch.float32
-) -> dict[str, Tensor]:
+def outcome(network: Any, score: Score, batch: Mapping[str, Any], precision: Precision = "fp32") -> dict[str, Tensor]:
     """Scores, and the gradient of a weighted sum of them by every vector among the parameters.
 
     The gradient of a bias or a norm is that of the whole way from there to the scores, without memory for matrices.
     """
     vectors = {name: p for name, p in network.named_parameters() if p.dim() == 1 and p.requires_grad}
-    device = next(network.parameters()).device.type
-    with torch.inference_mode(False), torch.enable_grad(), _computing(device, kind):
+    with torch.inference_mode(False), torch.enable_grad(), autocast(precision, next(network.parameters()).device):
         scores = score(batch)
         found = {"scores": scores.detach()}
         if vectors and scores.requires_grad:
@@ -124,11 +115,6 @@ def outcome(
             gradients = torch.autograd.grad((scores * weights).sum(), list(vectors.values()), allow_unused=True)
             found |= {name: g for name, g in zip(vectors, gradients, strict=True) if g is not None}
     return found
-
-
-def _computing(device: str, kind: torch.dtype) -> torch.autocast:
-    half = kind != torch.float32
-    return torch.autocast(device, kind if half else torch.bfloat16, enabled=half)
 
 
 def difference(
@@ -146,7 +132,7 @@ def difference(
     return None
 
 
-def works_here(network: Any, score: Score, batch: Mapping[str, Any], kind: torch.dtype) -> str | None:
+def works_here(network: Any, score: Score, batch: Mapping[str, Any], precision: Precision) -> str | None:
     """Why our attention cannot be used where the network is, in the precision of its encoder; None where it can.
 
     The last states, and gradients of them, are compared with those by PyTorch's attention, in evaluation mode: scores
@@ -156,7 +142,7 @@ def works_here(network: Any, score: Score, batch: Mapping[str, Any], kind: torch
         network: what reads flat chunks; its mode and torch's random numbers stay as they are.
         score: its scores of a batch.
         batch: a flat one, where the network is.
-        kind: what the encoder computes in.
+        precision: what the encoder computes in.
     """
     training, device = network.training, next(network.parameters()).device
     read: list[Tensor] = []
@@ -169,7 +155,7 @@ def works_here(network: Any, score: Score, batch: Mapping[str, Any], kind: torch
 
     def computed(way: Implementation) -> dict[str, Tensor]:
         use_implementations(network, Implementations.all(way))
-        return outcome(network, states, batch, kind)
+        return outcome(network, states, batch, precision)
 
     try:
         with torch.random.fork_rng([device] if device.type == "cuda" else []):

@@ -31,7 +31,7 @@ from models import DECODERS, operations, product_rate, random_model
 
 from rerank.kernels.flat import KINDS, OWN_CODE, reads_flat, stop_reading_flat
 from rerank.kernels.flat_modern import MODERN
-from rerank.kernels.precision import autocast, type_of
+from rerank.kernels.precision import TYPES, autocast
 from rerank.lists.tokens import Tokens
 from rerank.models.score import ON_A_CPU, score_candidates
 from rerank.models.text.cross_encoder import CrossEncoder
@@ -104,7 +104,7 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=2)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    rates = {kind: product_rate(torch.device("cpu"), 1024, type_of(kind)) for kind in options.precisions}
+    rates = {kind: product_rate(torch.device("cpu"), 1024, TYPES[kind]) for kind in options.precisions}
     print("| model | arithmetic | work | padded, s | without, s | ratio | lowest, highest | of the products |")
     print("|---|---|---|---:|---:|---:|---:|---:|")
     slower = []

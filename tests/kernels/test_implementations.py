@@ -53,5 +53,5 @@ def test_the_choice_needs_no_numbers_of_a_gpu(model: CrossEncoder, monkeypatch: 
     monkeypatch.setattr(kernels, "works_here", lambda *_: None)
     model.to("meta")
     assert kernels.faster_implementations(
-        model.network, model.part.probe(model._loaded), torch.device("meta"), torch.bfloat16
+        model.network, model.part.probe(model._loaded), torch.device("meta"), "bf16"
     ) == Implementations.all("own")

@@ -15,6 +15,7 @@ from transformers.models.distilbert import modeling_distilbert
 from rerank.kernels import flat, flat_attention
 from rerank.kernels.flat import NAME, flatten, reads_flat, stop_reading_flat
 from rerank.kernels.implementations import Implementations, implementations_of
+from rerank.kernels.precision import Precision
 from rerank.kernels.proof import works_here
 from rerank.lists import Lists
 from rerank.models.score import score_lists
@@ -117,13 +118,13 @@ def test_what_is_right_says_nothing(tiny_model: Path, caplog: pytest.LogCaptureF
     assert not caplog.records
 
 
-HALVES = [torch.bfloat16, torch.float16]
+HALVES: list[Precision] = ["bf16", "fp16"]
 
 
-def proved(model: CrossEncoder, kind: torch.dtype = torch.bfloat16) -> str | None:
+def proved(model: CrossEncoder, precision: Precision = "bf16") -> str | None:
     """What the proof for a device says, on this one, whose own attention and PyTorch's are two ways as well."""
     batch = flatten(model.part.probe(model._loaded), model.network)
-    return works_here(model.network, lambda batch: model.score(batch), batch, kind)
+    return works_here(model.network, lambda batch: model.score(batch), batch, precision)
 
 
 def misread(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,13 +139,13 @@ def misread(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
-@pytest.mark.parametrize("kind", [torch.float32, *HALVES])
+@pytest.mark.parametrize("precision", ["fp32", *HALVES])
 def test_a_device_is_proved_in_evaluation_mode_and_nothing_stays_of_it(
-    kind: torch.dtype, dropout: float, tmp_path: Path
+    precision: Precision, dropout: float, tmp_path: Path
 ) -> None:
     model = CrossEncoder(str(make_model(tmp_path / "model", dropout=dropout)), **LENGTHS).train()
     before = torch.get_rng_state()
-    assert proved(model, kind) is None
+    assert proved(model, precision) is None
     assert all(module.training for module in model.modules())
     assert torch.equal(torch.get_rng_state(), before)
     assert implementations_of(model.network) is None
@@ -152,9 +153,9 @@ def test_a_device_is_proved_in_evaluation_mode_and_nothing_stays_of_it(
     assert not model.network.bert._forward_hooks
 
 
-@pytest.mark.parametrize("kind", HALVES)
+@pytest.mark.parametrize("precision", HALVES)
 def test_scores_that_are_all_0_or_far_from_0_prove_nothing(
-    kind: torch.dtype, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    precision: Precision, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = str(make_model(tmp_path / "model"))
     at_zero = CrossEncoder(folder, start=["bm25"], **LENGTHS)
@@ -163,7 +164,7 @@ def test_scores_that_are_all_0_or_far_from_0_prove_nothing(
     torch.nn.init.constant_(biased.network.classifier.bias, 50.0)
     misread(monkeypatch)
     for model in (at_zero, biased):
-        why = proved(model, kind)
+        why = proved(model, precision)
         assert why is not None and "states differ" in why
 
 
@@ -207,6 +208,6 @@ def test_what_a_device_cannot_do_is_pytorchs_with_one_warning(
 ) -> None:
     """The meta device has no numbers to compare."""
     model = CrossEncoder(str(tiny_model), **LENGTHS).to("meta")
-    ways = faster_implementations(model.network, model.part.probe(model._loaded), torch.device("meta"), torch.bfloat16)
+    ways = faster_implementations(model.network, model.part.probe(model._loaded), torch.device("meta"), "bf16")
     assert ways == Implementations.all("torch")
     assert len(caplog.records) == 1 and "PyTorch's is used" in caplog.text

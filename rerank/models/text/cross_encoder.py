@@ -15,7 +15,7 @@ from rerank.errors import UserError
 from rerank.kernels.flat import reads_flat
 from rerank.kernels.implementations import Implementations, Kernels, use_implementations
 from rerank.kernels.memory import free_memory
-from rerank.kernels.precision import Precision, type_of
+from rerank.kernels.precision import Precision
 from rerank.lists.tokens import Side, Tokens, encode, tokenise
 from rerank.lists.view import Lists
 from rerank.models.base import FRESH_SEED, Inputs
@@ -139,7 +139,7 @@ class CrossEncoder(TextScorer):
         if kernels != "auto":
             self._implementations = None, Implementations.all(kernels)
         else:
-            self._implementations = of, self.part.implementations(self._loaded, device, type_of(precision))
+            self._implementations = of, self.part.implementations(self._loaded, device, precision)
         use_implementations(self.network, self._implementations[1])
         return self._implementations[1]
 

@@ -18,7 +18,7 @@ from rerank.errors import UserError
 from rerank.kernels.flat import flatten, reads_flat
 from rerank.kernels.frozen import hold_frozen
 from rerank.kernels.implementations import Implementations, Kernels
-from rerank.kernels.precision import Precision, type_of
+from rerank.kernels.precision import Precision
 from rerank.kernels.proof import use_flat_kernels
 from rerank.lists.tokens import Around, Side, encode
 from rerank.models.base import drawn_from
@@ -169,11 +169,11 @@ class DecoderPart(TextPart):
     def has_fresh_layer(self, loaded: Loaded) -> bool:
         return bool(loaded.missing)
 
-    def implementations(self, loaded: Loaded, device: torch.device, kind: torch.dtype) -> Implementations:
+    def implementations(self, loaded: Loaded, device: torch.device, precision: Precision) -> Implementations:
         if device.type == "cpu" or not reads_flat(loaded.network):
             return Implementations.all("torch")  # attention from left to right is PyTorch's own
         batch, shared = _probe(loaded.network.config)
-        return faster_on_gpu(loaded.network, flatten(batch, loaded.network, shared), device, kind)
+        return faster_on_gpu(loaded.network, flatten(batch, loaded.network, shared), device, precision)
 
     def initial_hashes(self) -> dict[str, str]:
         own = super().initial_hashes()
@@ -188,7 +188,7 @@ class DecoderPart(TextPart):
     def merged(self) -> Any:
         if self.adapter is None:
             raise UserError(f"{self.spec.name}: has no adapter to merge")
-        hold_frozen(self.adapter, torch.float32)
+        hold_frozen(self.adapter, "fp32")
         network, self.adapter = self.adapter.merge_and_unload(), None
         network.requires_grad_(True)
         if self.head == "hf":
@@ -262,7 +262,7 @@ class Decoder(CrossEncoder):
 
     def settle(self, precision: Precision, kernels: Kernels = "auto") -> Implementations:
         if self.part.adapter is not None:
-            hold_frozen(self.network, type_of(precision))
+            hold_frozen(self.network, precision)
         return super().settle(precision, kernels)
 
     @staticmethod

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from rerank.kernels.flat import flatten, reads_flat
 from rerank.kernels.implementations import Implementations
-from rerank.kernels.precision import cpu_flags
+from rerank.kernels.precision import Precision, cpu_flags
 from rerank.kernels.products import works
 from rerank.kernels.proof import use_kernels, works_here
 from rerank.kernels.shapes import remember_code
@@ -49,7 +49,7 @@ def prove_kernels(network: Any, batch: Mapping[str, Tensor]) -> None:
 
 
 def faster_implementations(
-    network: Any, batch: Mapping[str, Tensor], device: torch.device, kind: torch.dtype
+    network: Any, batch: Mapping[str, Tensor], device: torch.device, precision: Precision
 ) -> Implementations:
     """The faster implementations on a device, by the tables of ``docs/training.md``.
 
@@ -57,7 +57,7 @@ def faster_implementations(
     PyTorch's faster; in float32 without dropout PyTorch's are. On a GPU ours are, where they work on a probe.
     """
     if device.type == "cpu":
-        half, amx = kind == torch.bfloat16, "amx_bf16" in cpu_flags()
+        half, amx = precision == "bf16", "amx_bf16" in cpu_flags()
         return Implementations(
             scoring="own" if half and not amx else "torch",
             training="own" if half else "torch",
@@ -65,13 +65,13 @@ def faster_implementations(
             dropout="own",
             products="own" if half and works() else "torch",
         )
-    return faster_on_gpu(network, flatten(batch, network) if reads_flat(network) else {}, device, kind)
+    return faster_on_gpu(network, flatten(batch, network) if reads_flat(network) else {}, device, precision)
 
 
-def faster_on_gpu(network: Any, flat: Mapping[str, Any], device: torch.device, kind: torch.dtype) -> Implementations:
+def faster_on_gpu(network: Any, flat: Mapping[str, Any], device: torch.device, precision: Precision) -> Implementations:
     """Ours, where they work on a flat batch: on a CPU they were proved when the network was loaded."""
     given = {name: value.to(device) for name, value in flat.items()}
-    if given and (why := works_here(network, partial(_scores, network), given, kind)):
+    if given and (why := works_here(network, partial(_scores, network), given, precision)):
         log.warning("our attention does not work on this GPU (%s); PyTorch's is used, more slowly", why)
         return Implementations.all("torch")
     return Implementations.all("own")

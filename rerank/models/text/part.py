@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from rerank.kernels.implementations import Implementations
+from rerank.kernels.precision import Precision
 from rerank.lists.tokens import NOTHING, Around
 from rerank.models.base import drawn_from
 from rerank.models.contract import checked_contract
@@ -115,7 +116,7 @@ class TextPart(ABC):
         """Whether the layer that makes the score is one that the folder does not have."""
 
     @abstractmethod
-    def implementations(self, loaded: Loaded, device: torch.device, kind: torch.dtype) -> Implementations:
+    def implementations(self, loaded: Loaded, device: torch.device, precision: Precision) -> Implementations:
         """The faster kernels on a device."""
 
     def initial_hashes(self) -> dict[str, str]:
@@ -159,5 +160,5 @@ class EncoderPart(TextPart):
         layer, network = last_layer(loaded.network), loaded.network
         return any(network.get_submodule(name.rpartition(".")[0]) is layer for name in loaded.missing)
 
-    def implementations(self, loaded: Loaded, device: torch.device, kind: torch.dtype) -> Implementations:
-        return faster_implementations(loaded.network, self.probe(loaded), device, kind)
+    def implementations(self, loaded: Loaded, device: torch.device, precision: Precision) -> Implementations:
+        return faster_implementations(loaded.network, self.probe(loaded), device, precision)
