@@ -10,6 +10,7 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForSequenceClassification
 
 from rerank.kernels.flat import OWN_CODE, SEQUENCES, flatten, rows, use_flat_encoder
+from rerank.kernels.flat_attention import Sequences
 from rerank.kernels.interface import use_attention
 from tests.close import check_close, check_gradients, gradients_of
 
@@ -27,24 +28,56 @@ def network_of(kind: str, layers: int = 2, dropout: float = 0.0) -> Any:
     return network
 
 
-def read(network: Any, batch: dict[str, Tensor]) -> Tensor:
-    flat = flatten(batch, network)
-    sequences = flat.pop(SEQUENCES)
-    with rows(sequences):
+def padded(lengths: list[int], holes: bool = False, types: bool = True, pad: int = 1) -> dict[str, Tensor]:
+    """Rows of random tokens, the same every time; with holes, some but the first are masked, as in CEDR's rows."""
+    drawn, width = torch.Generator().manual_seed(len(lengths)), max(lengths)
+    mask = torch.arange(width) < torch.tensor(lengths)[:, None]
+    if holes:
+        mask &= (torch.rand(mask.shape, generator=drawn) < 0.7) | (torch.arange(width) == 0)
+    ids, kinds = (torch.randint(first, last, mask.shape, generator=drawn) for first, last in ((4, 50), (0, 2)))
+    batch = {"input_ids": ids.masked_fill(~mask, pad), "attention_mask": mask.long()}
+    return batch | ({"token_type_ids": kinds.masked_fill(~mask, 0)} if types else {})
+
+
+def read(network: Any, batch: dict[str, Tensor], shared: int = 0) -> Tensor:
+    flat = flatten(batch, network, shared)
+    with rows(flat.pop(SEQUENCES)):
         return network(**flat).logits[:, 0]
 
 
-def check_flat(network: Any, batch: dict[str, Tensor]) -> None:
+def check_flat(network: Any, batch: dict[str, Tensor], exact: Any = None, shared: int = 0) -> None:
     """Scores and gradients of flat chunks in float32, next to those of the architecture itself in float64."""
-    exact = copy.deepcopy(network).double()
+    exact = copy.deepcopy(network).double() if exact is None else exact
     weight = torch.arange(1.0, len(batch["input_ids"]) + 1).cos()
     found = []
-    for model, scores in ((network, read(network, batch)), (exact, exact(**batch).logits[:, 0])):
+    for model, scores in ((network, read(network, batch, shared)), (exact, exact(**batch).logits[:, 0])):
         model.zero_grad(set_to_none=True)
         (scores * weight).sum().backward()
         found.append((scores, gradients_of(model)))
     check_close(found[0][0], found[1][0], "scores", least=1.0)
     check_gradients(found[0][1], found[1][1])
+
+
+def formula(
+    states: list[Tensor],
+    sequences: Sequences,
+    window: int | None = None,
+    causal: bool = False,
+    gone: Tensor | None = None,
+) -> Tensor:
+    """Attention with a scale of 0.7, of all tokens to all; ``gone`` are the weights dropped, at a rate of a quarter."""
+    query = states[0]
+    key, value = (state.repeat_interleave(query.shape[1] // state.shape[1], 1) for state in states[1:])
+    number = torch.arange(len(sequences.lengths)).repeat_interleave(torch.tensor(sequences.lengths))
+    place = torch.arange(len(query)) - sequences.starts[number] + sequences.shared * (number > 0)
+    mask = number[:, None] == number
+    mask |= (number == 0) & (sequences.shared > 0)
+    apart = place[:, None] - place
+    mask &= (apart >= 0) | (not causal)
+    mask &= apart.abs() <= (window if window is not None else len(query))
+    weights = (0.7 * torch.einsum("qhd,khd->hqk", query, key)).masked_fill(~mask, -torch.inf).softmax(-1)
+    weights = weights if gone is None else weights * ~gone / 0.75
+    return torch.einsum("hqk,khd->qhd", weights, value)
 
 
 def check(ours: Tensor, theirs: Tensor, tensors: list[Tensor]) -> None:

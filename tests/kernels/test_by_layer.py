@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from rerank.kernels.by_layer import keep_inputs_alone
-from rerank.kernels.flat import SEQUENCES, flatten, rows, use_flat_encoder
+from rerank.kernels.flat import use_flat_encoder
 from rerank.kernels.memory import kept
 from rerank.lists import Lists
 from rerank.losses import ListNet
@@ -20,24 +20,18 @@ from tests.builders import make_model
 from tests.close import check_gradients, gradients_of
 from tests.kernels import test_flat_decoder as decoders
 from tests.kernels import test_flat_modern as modern
-from tests.kernels.flat import network_of, read
-from tests.kernels.test_one_product import padded
+from tests.kernels.flat import network_of, padded, read
 from tests.training.helpers import assert_equal, gradients
 
 
 def _decoder() -> tuple[Any, Callable[[Any], Tensor]]:
-    def score(network: Any) -> Tensor:
-        flat = flatten(decoders.padded(2), network, 2)
-        with rows(flat.pop(SEQUENCES)):
-            found: Tensor = network(**flat).logits[:, 0]
-        return found
-
-    return decoders.flat_network("qwen3, near")[0], score
+    batch = decoders.alike(2)
+    return decoders.flat_network("qwen3, near")[0], lambda network: read(network, batch, 2)
 
 
-def _encoder(network: Any, padded: Callable[..., Any] = padded) -> tuple[Any, Callable[[Any], Tensor]]:
+def _encoder(network: Any, types: bool = True) -> tuple[Any, Callable[[Any], Tensor]]:
     use_flat_encoder(network)
-    batch = padded([6, 9, 1, 4])
+    batch = padded([6, 9, 1, 4], types=types)
     return network, lambda network: read(network, batch)
 
 
@@ -47,7 +41,7 @@ def _encoder(network: Any, padded: Callable[..., Any] = padded) -> tuple[Any, Ca
         lambda: _encoder(network_of("bert", 4, 0.2)),
         lambda: _encoder(network_of("distilbert", dropout=0.2)),
         lambda: _encoder(network_of("ernie", 4, 0.2)),
-        lambda: _encoder(modern.network_of("cls"), modern.padded),
+        lambda: _encoder(modern.network_of("cls"), types=False),
         _decoder,
     ],
 )

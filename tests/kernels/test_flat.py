@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import product
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -15,20 +18,9 @@ from rerank.kernels.dropout import draw
 from rerank.kernels.flat import KINDS, OWN_CODE, reads_flat
 from rerank.kernels.flat_attention import Sequences, attend
 from rerank.kernels.implementations import Implementations, use_implementations
-from tests.kernels.flat import check, check_flat, network_of, read
+from tests.kernels.flat import check, check_flat, formula, network_of, padded, read
 
 LENGTHS = st.lists(st.integers(1, 12), min_size=1, max_size=9)
-
-
-def padded(lengths: list[int], holes: bool = False) -> dict[str, Tensor]:
-    """Rows of random tokens; with holes, some tokens but the first are masked, as in CEDR's rows."""
-    width = max(lengths)
-    mask = torch.arange(width) < torch.tensor(lengths)[:, None]
-    if holes:
-        mask &= (torch.rand(mask.shape) < 0.7) | (torch.arange(width) == 0)
-    ids = torch.randint(2, 50, mask.shape).masked_fill(~mask, 1)
-    types = torch.randint(0, 2, mask.shape).masked_fill(~mask, 0)
-    return {"input_ids": ids, "attention_mask": mask.long(), "token_type_ids": types}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -80,31 +72,72 @@ def states(total: int, kind: torch.dtype = torch.float32, size: float = 1.0) -> 
     return [(size * torch.randn(total, 3, 4)).to(kind).requires_grad_() for _ in range(3)]
 
 
-def one_by_one(tensors: list[Tensor], lengths: list[int], scale: float, gone: list[Tensor] | None = None) -> Tensor:
-    """The formula, sequence by sequence; ``gone`` are the weights that are dropped, at a rate of a quarter."""
-    found = []
-    for i, parts in enumerate(zip(*(tensor.split(lengths) for tensor in tensors), strict=True)):
-        query, key, value = (part.transpose(0, 1) for part in parts)
-        weights = (scale * query @ key.transpose(1, 2)).softmax(-1)
-        if gone is not None:
-            weights = weights * ~gone[i] / 0.75
-        found.append((weights @ value).transpose(0, 1))
-    return torch.cat(found)
+WAYS = ["pytorch", "padded", "flash"]
 
 
-@pytest.mark.parametrize("way", ["products", "pytorch", "padded"])
-@given(lengths=LENGTHS, first=st.booleans())
-def test_every_way_gives_the_same_attention(way: str, lengths: list[int], first: bool) -> None:
-    tensors, sequences = states(sum(lengths)), Sequences.of(lengths)
-    asked = [tensors[0][sequences.first] if first else tensors[0], *tensors[1:]]
-    theirs = one_by_one(tensors, lengths, 0.7)
-    theirs = theirs[sequences.first] if first else theirs
+@pytest.mark.parametrize(
+    ("way", "window", "causal"),
+    [("products", None, False), *((way, *near) for near in product([None, 3], [False, True]) for way in WAYS)],
+)
+@settings(max_examples=30)
+@given(lengths=LENGTHS, first=st.booleans(), shared=st.booleans())
+def test_every_way_is_the_formula(
+    way: str, window: int | None, causal: bool, lengths: list[int], first: bool, shared: bool
+) -> None:
+    """Of encoders, also for the first tokens alone; of decoders, also where all texts begin alike."""
+    first &= not causal and not (way == "flash" and window is not None)
+    sequences = Sequences.of(lengths, shared=shared and causal and len(lengths) > 1)
+    states = [torch.randn(sum(lengths), heads, 8).requires_grad_() for heads in ((4, 2, 2) if causal else (4, 4, 4))]
+    expected = formula(states, sequences, window, causal)
+    asked, expected = (x[sequences.first] if first else x for x in (states[0], expected))
+    given = (asked, *states[1:], sequences, 0.7, 0.0, first)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cpu_attention, "FASTER", (torch.float32,) if way == "products" else ())
         patch.setattr(flat_attention, "ELEMENTS", 100)
-        given = (*asked, sequences, 0.7, 0.0, first)
-        ours = flat_attention._padded(flat_attention.AttentionCall(*given)) if way == "padded" else attend(*given)
-        check(ours, theirs, tensors)
+        if way in ("products", "pytorch"):
+            found = attend(*given, window=window, causal=causal)
+        else:
+            patch.setattr(torch.ops.aten, "_flash_attention_forward", flash)
+            patch.setattr(torch.ops.aten, "_flash_attention_backward", flash_backward)
+            call = flat_attention.AttentionCall(*given, window, causal)
+            found = flat_attention._padded(call) if way == "padded" else flat_attention._by_flash(call)
+        check(found, expected, states)
+
+
+def kernel(
+    query: Tensor, key: Tensor, value: Tensor, starts: Tensor, key_starts: Tensor, *told: Any, **named: Any
+) -> Tensor:
+    """What FlashAttention's authors write of it: the last query lies beside the last key, windows include both ends."""
+    longest, most, _, causal, *_ = told
+    found = []
+    left, right = named.get("window_size_left"), 0 if causal else named.get("window_size_right")
+    assert (longest, most) == (int(starts.diff().max()), int(key_starts.diff().max()))
+    for first, last, begin, end in zip(
+        *(x.tolist() for x in (starts, starts[1:], key_starts, key_starts[1:])), strict=False
+    ):
+        at = torch.arange(last - first)[:, None] + (end - begin) - (last - first) - torch.arange(end - begin)
+        mask = torch.ones_like(at, dtype=torch.bool)
+        mask &= at <= left if left is not None else mask
+        mask &= at >= -right if right is not None else mask
+        states = (
+            query[first:last],
+            *(x[begin:end].repeat_interleave(query.shape[1] // x.shape[1], 1) for x in (key, value)),
+        )
+        q, k, v = (x.transpose(0, 1) for x in states)
+        found.append(F.scaled_dot_product_attention(q, k, v, mask, scale=named["scale"]).transpose(0, 1))
+    return torch.cat(found)
+
+
+def flash(*given: Any, **named: Any) -> tuple[Tensor, ...]:
+    """PyTorch's operation, by :func:`kernel`: there is none without a GPU."""
+    return kernel(*given, **named), *[torch.zeros(1)] * 4
+
+
+def flash_backward(gradient: Tensor, query: Tensor, key: Tensor, value: Tensor, *others: Any, **named: Any) -> Any:
+    _, _, *told, _, _ = others
+    with torch.enable_grad():
+        states = [state.detach().requires_grad_() for state in (query, key, value)]
+        return torch.autograd.grad(kernel(*states, *told, **named), states, gradient)
 
 
 @given(lengths=LENGTHS)
@@ -119,7 +152,8 @@ def test_with_dropout_it_is_its_formula(lengths: list[int]) -> None:
         pairs = draw(int(np.prod(shape))).numpy().view(np.uint8).reshape(-1, 2)
         bytes_ = np.concatenate([pairs[:, 0], pairs[:, 1]])[: np.prod(shape)]
         gone += list(torch.from_numpy(bytes_ < 64).view(shape))
-    check(ours, one_by_one(tensors, lengths, 0.7, gone), tensors)
+    dropped = torch.stack([torch.block_diag(*head) for head in zip(*gone, strict=True)])
+    check(ours, formula(tensors, sequences, gone=dropped), tensors)
 
 
 def test_padded_dropout_keeps_the_mean() -> None:
@@ -141,13 +175,14 @@ def test_weights_of_any_size_are_softmax(size: float, sign: float) -> None:
     tensors = [query.requires_grad_(), key.requires_grad_(), value.requires_grad_()]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cpu_attention, "FASTER", (torch.float32,))
-        check(attend(*tensors, Sequences.of([10]), 0.7, 0.0, False), one_by_one(tensors, [10], 0.7), tensors)
+        sequences = Sequences.of([10])
+        check(attend(*tensors, sequences, 0.7, 0.0, False), formula(tensors, sequences), tensors)
 
 
 def test_in_bf16_it_errs_no_more_than_pytorchs() -> None:
     lengths, exact = [40, 40, 25], states(105, torch.float64)
     rounded = [tensor.detach().bfloat16().requires_grad_() for tensor in exact]
-    whole = torch.autograd.grad(one_by_one(exact, lengths, 0.7).square().sum(), exact)
+    whole = torch.autograd.grad(formula(exact, Sequences.of(lengths)).square().sum(), exact)
 
     def error(output: Tensor) -> float:
         found = torch.autograd.grad(output.float().square().sum(), rounded)

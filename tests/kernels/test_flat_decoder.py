@@ -8,18 +8,17 @@ from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoConfig, AutoModelForSequenceClassification
 
 from rerank.kernels import flat_attention
-from rerank.kernels.flat import NAME, SEQUENCES, can_share, flatten, reads_flat, rows, use_flat_decoder
-from rerank.kernels.flat_attention import AttentionCall, Sequences, attend
+from rerank.kernels.flat import NAME, can_share, reads_flat, use_flat_decoder
+from rerank.kernels.flat_attention import Sequences, attend
 from rerank.kernels.interface import use_attention
 from rerank.models.text.decoder import _classify
-from tests.close import check_close, check_gradients, gradients_of
-from tests.kernels.flat import check
+from tests.close import check_close
+from tests.kernels.flat import check_flat, padded
 
 WINDOW = 5
 NEAR: dict[str, Any] = {"sliding_window": WINDOW}
@@ -56,11 +55,11 @@ def flat_network(kind: str) -> tuple[Any, Any]:
     return network, exact
 
 
-def padded(shared: int) -> dict[str, Tensor]:
-    mask = torch.arange(max(LENGTHS)) < torch.tensor(LENGTHS)[:, None]
-    ids = torch.randint(3, 50, mask.shape, generator=torch.Generator().manual_seed(1))
-    ids[:, :shared] = ids[:1, :shared]
-    return {"input_ids": ids.masked_fill(~mask, 0), "attention_mask": mask.long()}
+def alike(shared: int) -> dict[str, Tensor]:
+    """Rows whose first tokens are the same."""
+    batch = padded(LENGTHS, types=False, pad=0)
+    batch["input_ids"][:, :shared] = batch["input_ids"][:1, :shared]
+    return batch
 
 
 @pytest.mark.parametrize("shared", [0, 2])
@@ -68,16 +67,7 @@ def padded(shared: int) -> dict[str, Tensor]:
 def test_scores_and_gradients_are_those_of_the_architecture(kind: str, shared: int) -> None:
     network, exact = flat_network(kind)
     assert reads_flat(network) and can_share(network)
-    batch = padded(shared)
-    weight, found = torch.arange(1.0, len(LENGTHS) + 1).cos(), []
-    flat = flatten(batch, network, shared)
-    with rows(flat.pop(SEQUENCES)):
-        ours = network(**flat).logits[:, 0]
-    for model, scores in ((network, ours), (exact, exact(**batch).logits[:, 0])):
-        (scores * weight).sum().backward()
-        found.append((scores, gradients_of(model)))
-    check_close(found[0][0], found[1][0], "scores")
-    check_gradients(found[0][1], found[1][1])
+    check_flat(network, alike(shared), exact, shared)
 
 
 def test_what_drops_shares_nothing_while_it_trains() -> None:
@@ -85,82 +75,6 @@ def test_what_drops_shares_nothing_while_it_trains() -> None:
     assert can_share(network.train())
     network.config.attention_dropout = 0.1
     assert not can_share(network) and can_share(network.eval())
-
-
-def one_by_one(states: list[Tensor], sequences: Sequences, window: int | None, causal: bool) -> Tensor:
-    """The formula, token by token; a head's keys are those of half as many."""
-    query, (key, value) = states[0], (state.repeat_interleave(2, 1) for state in states[1:])
-    before, found = list(range(sequences.shared)), []
-    for number, (start, length) in enumerate(zip(sequences.starts.tolist(), sequences.lengths, strict=False)):
-        own = list(range(start, start + length))
-        seen = own if not number and before else [*before, *own]
-        for place in own:
-            at = seen.index(place)
-            near = [
-                j for i, j in enumerate(seen) if (i <= at or not causal) and (window is None or abs(i - at) <= window)
-            ]
-            weights = (0.7 * torch.einsum("hd,nhd->hn", query[place], key[near])).softmax(-1)
-            found.append(torch.einsum("hn,nhd->hd", weights, value[near]))
-    return torch.stack(found)
-
-
-def kernel(
-    query: Tensor, key: Tensor, value: Tensor, starts: Tensor, key_starts: Tensor, *told: Any, **named: Any
-) -> Tensor:
-    """What FlashAttention's authors write of it: the last query lies beside the last key, windows include both ends."""
-    longest, most, _, causal, *_ = told
-    found = []
-    left, right = named.get("window_size_left"), 0 if causal else named.get("window_size_right")
-    assert (longest, most) == (int(starts.diff().max()), int(key_starts.diff().max()))
-    for first, last, begin, end in zip(
-        *(x.tolist() for x in (starts, starts[1:], key_starts, key_starts[1:])), strict=False
-    ):
-        at = torch.arange(last - first)[:, None] + (end - begin) - (last - first) - torch.arange(end - begin)
-        mask = torch.ones_like(at, dtype=torch.bool)
-        mask &= at <= left if left is not None else mask
-        mask &= at >= -right if right is not None else mask
-        states = (
-            query[first:last],
-            *(x[begin:end].repeat_interleave(query.shape[1] // x.shape[1], 1) for x in (key, value)),
-        )
-        q, k, v = (x.transpose(0, 1) for x in states)
-        found.append(F.scaled_dot_product_attention(q, k, v, mask, scale=named["scale"]).transpose(0, 1))
-    return torch.cat(found)
-
-
-@pytest.fixture
-def flash(monkeypatch: pytest.MonkeyPatch) -> None:
-    """PyTorch's operation, by :func:`kernel`: there is none without a GPU."""
-
-    def forward(*given: Any, **named: Any) -> tuple[Tensor, ...]:
-        return kernel(*given, **named), *[torch.zeros(1)] * 4
-
-    def backward(gradient: Tensor, query: Tensor, key: Tensor, value: Tensor, *others: Any, **named: Any) -> Any:
-        _, _, *told, _, _ = others
-        with torch.enable_grad():
-            states = [state.detach().requires_grad_() for state in (query, key, value)]
-            return torch.autograd.grad(kernel(*states, *told, **named), states, gradient)
-
-    monkeypatch.setattr(torch.ops.aten, "_flash_attention_forward", forward)
-    monkeypatch.setattr(torch.ops.aten, "_flash_attention_backward", backward)
-
-
-@pytest.mark.usefixtures("flash")
-@pytest.mark.parametrize("shared", [False, True])
-@pytest.mark.parametrize(("window", "causal"), [(None, True), (3, True), (3, False)])
-@pytest.mark.parametrize("way", ["runs", "padded", "flash"])
-def test_every_way_is_the_formula(way: str, window: int | None, causal: bool, shared: bool) -> None:
-    if shared and not causal:
-        return
-    sequences = Sequences.of([4, 9, 1, 6, 6], shared=shared)
-    torch.manual_seed(0)
-    states = [torch.randn(26, heads, 8).requires_grad_() for heads in (4, 2, 2)]
-    call = AttentionCall(*states, sequences, 0.7, 0.0, False, window, causal)
-    if way == "runs":
-        found = attend(*states, sequences, 0.7, 0.0, False, window=window, causal=causal)
-    else:
-        found = flat_attention._padded(call) if way == "padded" else flat_attention._by_flash(call)
-    check(found, one_by_one(states, sequences, window, causal), states)
 
 
 def test_gradients_of_what_texts_share_add_up_in_one_order_if_asked() -> None:

@@ -10,15 +10,13 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, ModernBertConfig, ModernBertModel
 
-from rerank.kernels import cpu_attention, flat_attention
-from rerank.kernels.flat import SEQUENCES, flatten, reads_flat, rows, stop_reading_flat, use_flat_encoder
-from rerank.kernels.flat_attention import Sequences, attend
+from rerank.kernels.flat import reads_flat, stop_reading_flat, use_flat_encoder
+from rerank.kernels.flat_attention import Sequences
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.text.head import ClsHead
-from tests.kernels.flat import check, check_flat
+from tests.kernels.flat import check_flat, padded, read
 
 LENGTHS = st.lists(st.integers(1, 14), min_size=1, max_size=9)
 WINDOW = 3
@@ -43,17 +41,6 @@ def network_of(head: str, layers: int = 3, every: int = 3, **settings: Any) -> A
     return network.eval()
 
 
-def padded(lengths: list[int]) -> dict[str, Tensor]:
-    mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
-    return {"input_ids": torch.randint(4, 50, mask.shape).masked_fill(~mask, 1), "attention_mask": mask.long()}
-
-
-def read(network: Any, batch: dict[str, Tensor]) -> Tensor:
-    flat = flatten(batch, network)
-    with rows(flat.pop(SEQUENCES)):
-        return network(**flat).logits[:, 0]
-
-
 @pytest.mark.parametrize("head", ["cls", "mean", "our cls"])
 @pytest.mark.parametrize(("layers", "every"), [(3, 3), (4, 3), (3, 1)], ids=["last sees near", "last sees all", "all"])
 @given(lengths=LENGTHS)
@@ -62,11 +49,11 @@ def test_scores_and_gradients_are_those_of_the_architecture(
 ) -> None:
     network = network_of(head, layers, every)
     use_flat_encoder(network)
-    check_flat(network, padded(lengths))
+    check_flat(network, padded(lengths, types=False))
 
 
 def test_the_last_layer_computes_nothing_but_cls() -> None:
-    network, batch = network_of("cls", 4), padded([3, 9, 1, 4])
+    network, batch = network_of("cls", 4), padded([3, 9, 1, 4], types=False)
     use_flat_encoder(network)
     seen: list[tuple[str, int]] = []
     for name, module in network.named_modules():
@@ -80,7 +67,7 @@ def test_the_last_layer_computes_nothing_but_cls() -> None:
 
 
 def test_without_being_told_a_network_is_what_it_was() -> None:
-    network, batch = network_of("mean"), padded([3, 5])
+    network, batch = network_of("mean"), padded([3, 5], types=False)
     use_flat_encoder(network)
     assert reads_flat(network)
     assert network.model(**batch).last_hidden_state.shape == (2, 5, 16)
@@ -88,40 +75,10 @@ def test_without_being_told_a_network_is_what_it_was() -> None:
     assert not reads_flat(network) and "forward" not in vars(network.model)
 
 
-def one_by_one(states: list[Tensor], lengths: list[int], window: int) -> Tensor:
-    """The formula, token by token."""
-    found, start = [], 0
-    for length in lengths:
-        for i in range(length):
-            near = slice(start + max(0, i - window), start + min(length, i + window + 1))
-            query, key, value = states[0][start + i], states[1][near], states[2][near]
-            weights = (0.7 * torch.einsum("hd,nhd->hn", query, key)).softmax(-1)
-            found.append(torch.einsum("hn,nhd->hd", weights, value))
-        start += length
-    return torch.stack(found)
-
-
-@pytest.mark.parametrize("way", ["products", "pytorch", "padded"])
-@given(lengths=LENGTHS, first=st.booleans())
-def test_every_way_of_near_attention_is_its_formula(way: str, lengths: list[int], first: bool) -> None:
-    states = [torch.randn(sum(lengths), 3, 4).requires_grad_() for _ in range(3)]
-    sequences = Sequences.of(lengths)
-    expected = one_by_one(states, lengths, WINDOW)
-    expected = expected[sequences.first] if first else expected
-    asked = [states[0][sequences.first] if first else states[0], *states[1:]]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cpu_attention, "FASTER", (torch.float32,) if way == "products" else ())
-        if way == "padded":
-            found = flat_attention._padded(flat_attention.AttentionCall(*asked, sequences, 0.7, 0.0, first, WINDOW))
-        else:
-            found = attend(*asked, sequences, 0.7, 0.0, first, window=WINDOW)
-    check(found, expected, states)
-
-
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
 def test_a_cross_encoder_of_it_scores_as_transformers_does(pooling: str, tiny_model: Path, tmp_path: Path) -> None:
     """Its kernels prove themselves at load; what is saved is loaded with the same scores."""
-    from tests.models.text.exact import PAIRS, exact
+    from tests.models.text.texts import PAIRS
 
     tokenizer = AutoTokenizer.from_pretrained(tiny_model)
     config = config_of(pooling, 4, vocab_size=len(tokenizer), hidden_size=32, num_attention_heads=4, pad_token_id=0)
@@ -135,6 +92,9 @@ def test_a_cross_encoder_of_it_scores_as_transformers_does(pooling: str, tiny_mo
     batch = tokenizer(queries, documents, padding=True, return_tensors="pt", return_token_type_ids=False)
     with torch.no_grad():
         expected = theirs(**batch).logits[:, 0].numpy()
-    np.testing.assert_allclose(exact(model, PAIRS), expected, atol=1e-5)
+    np.testing.assert_allclose(model.text_scores(PAIRS, precision="fp32"), expected, atol=1e-5)
     model.save(tmp_path / "saved")
-    np.testing.assert_array_equal(exact(CrossEncoder(str(tmp_path / "saved")), PAIRS), exact(model, PAIRS))
+    np.testing.assert_array_equal(
+        CrossEncoder(str(tmp_path / "saved")).text_scores(PAIRS, precision="fp32"),
+        model.text_scores(PAIRS, precision="fp32"),
+    )

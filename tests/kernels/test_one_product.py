@@ -14,7 +14,7 @@ from rerank.kernels import one_product
 from rerank.kernels.flat import KINDS
 from rerank.kernels.one_product import LAID, by_one_product, weights_stay
 from tests.close import gradients_of
-from tests.kernels.flat import check_flat, network_of, read
+from tests.kernels.flat import check_flat, network_of, padded, read
 
 BATCHES = [[6, 9, 1], [3, 5]]
 
@@ -23,12 +23,6 @@ BATCHES = [[6, 9, 1], [3, 5]]
 def on_a_gpu() -> Iterator[mock.Mock]:
     with mock.patch("rerank.kernels.flat.by_one_product", lambda own, _: by_one_product(own, "cuda")):
         yield mock.patch.object(one_product, "_laid", wraps=one_product._laid)
-
-
-def padded(lengths: list[int]) -> dict[str, Tensor]:
-    mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
-    ids = torch.randint(2, 50, mask.shape, generator=torch.Generator().manual_seed(1)).masked_fill(~mask, 1)
-    return {"input_ids": ids, "attention_mask": mask.long(), "token_type_ids": torch.zeros_like(ids)}
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import copy
-import json
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +12,7 @@ from rerank.errors import UserError
 from rerank.models.score import score_lists
 from rerank.models.text.cross_encoder import CrossEncoder
 from tests.builders import make_lists, make_model
-from tests.models.text.exact import PAIRS, exact
+from tests.models.text.texts import PAIRS
 
 
 @pytest.fixture(params=["hf", "cls"])
@@ -27,22 +26,13 @@ def test_scores_are_those_of_the_architecture_itself(tiny_model: Path, tmp_path:
     ours.save(tmp_path)
     theirs = AutoModelForSequenceClassification.from_pretrained(tmp_path).eval()
     tokenizer = AutoTokenizer.from_pretrained(tmp_path)
-    scores = exact(ours, PAIRS)
+    scores = ours.text_scores(PAIRS, precision="fp32")
     for (query, document), score in zip(PAIRS, scores, strict=True):
         with torch.no_grad():  # in lists: given "" alone, the tokenizer takes the query for the whole text
             expected = theirs(**tokenizer([query], [document], return_tensors="pt")).logits.item()
         assert score == pytest.approx(expected, abs=1e-5)
     assert np.ptp(scores) > 0.1
     np.testing.assert_allclose(ours.predict(PAIRS), scores, atol=0.1)  # bf16 where the CPU is fast at it
-
-
-def test_sentence_transformers_loads_it_with_the_same_scores(tiny_model: Path, tmp_path: Path) -> None:
-    sentence_transformers = pytest.importorskip("sentence_transformers")
-    ours = CrossEncoder(str(tiny_model))
-    ours.save(tmp_path)
-    with torch.autocast("cpu", enabled=False):
-        expected = sentence_transformers.CrossEncoder(str(tmp_path)).predict(PAIRS)
-    np.testing.assert_allclose(exact(ours, PAIRS), expected, atol=1e-5)
 
 
 def test_a_copy_is_a_model_of_its_own(model: CrossEncoder) -> None:
@@ -65,7 +55,7 @@ def test_the_limit_of_a_model_that_others_trained_is_its_own(tiny_model: Path, t
     ours = CrossEncoder(str(tmp_path))
     assert (ours.query_length, ours.document_length) == (125 // 4, 125 - 125 // 4)
     pairs = [("heat", "flow of heat " * 20), ("jet", "a jet")]
-    np.testing.assert_allclose(exact(ours, pairs), theirs.predict(pairs), atol=1e-5)
+    np.testing.assert_allclose(ours.text_scores(pairs, precision="fp32"), theirs.predict(pairs), atol=1e-5)
     assert CrossEncoder(str(tiny_model)).document_length == 125 - 125 // 4, "256 do not fit"
 
 
@@ -85,12 +75,7 @@ def test_a_saved_model_scores_as_before(model: CrossEncoder, tmp_path: Path) -> 
     assert again.contract() == model.contract()
     assert again.missing == []
     np.testing.assert_array_equal(again.predict(PAIRS), model.predict(PAIRS))
-
-
-def test_weights_lie_where_products_always_find_them(model: CrossEncoder, tmp_path: Path) -> None:
-    """A file that is mapped into memory has them anywhere, and rounding goes by it."""
-    model.save(tmp_path)
-    again = CrossEncoder(str(tmp_path))
+    # A file that is mapped into memory has weights anywhere, and rounding goes by where they lie.
     assert {weight.data_ptr() % 64 for weight in again.network.parameters()} == {0}
 
 
@@ -177,14 +162,3 @@ def test_what_cannot_work_is_refused(tiny_model: Path, tmp_path: Path) -> None:
     weights.write_bytes(weights.read_bytes()[:-100])
     with pytest.raises(UserError, match="not a whole safetensors file"):
         CrossEncoder(str(broken))
-    weights.unlink()
-    (broken / "pytorch_model.bin").write_bytes(b"pickle")
-    with pytest.raises(UserError, match="without weights"):
-        CrossEncoder(str(broken))
-
-
-def test_the_contract_is_json(tiny_model: Path, tmp_path: Path) -> None:
-    CrossEncoder(str(tiny_model), query_length=8, document_length=24).save(tmp_path)
-    contract = json.loads((tmp_path / "rerank.json").read_text())
-    assert contract["query_length"] == 8
-    assert contract["document_length"] == 24
