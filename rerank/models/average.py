@@ -156,7 +156,7 @@ def _average_adapters(places: Sequence[Path], weights: Sequence[float], folder: 
         raise UserError(f"{odd[0]}: adapters whose ranks differ from layer to layer, or rsLoRA's, are not averaged")
     scales = [own["lora_alpha"] / own["r"] for own in settings]
     rank = sum(own["r"] for own in settings)
-    adapters = [dict(_tensors(place)) for place in places]
+    adapters = [{name: tensor[:] for name, tensor in _slices(place)} for place in places]
     averaged = {}
     for name in adapters[0]:
         tensors = [adapter[name] for adapter in adapters]
@@ -170,11 +170,6 @@ def _average_adapters(places: Sequence[Path], weights: Sequence[float], folder: 
     _write(folder / ADAPTER, averaged)
     first = settings[0] | {"r": rank, "lora_alpha": scales[0] * rank}
     (folder / ADAPTER_CONFIG).write_text(json.dumps(first, indent=2) + "\n", encoding="utf-8")
-
-
-def _tensors(place: Path) -> Iterator[tuple[str, Tensor]]:
-    for name, tensor in _slices(place):
-        yield name, tensor[:]
 
 
 def _write(path: Path, tensors: Mapping[str, Tensor]) -> None:

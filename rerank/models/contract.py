@@ -18,26 +18,12 @@ from rerank.settings.described import class_path
 from rerank.storage.hashes import check_files, hash_files, read_sealed, write_sealed
 from rerank.storage.identity import is_ours
 
-CONTRACT = "rerank.json"
-"""Its name."""
+CONTRACT, CARD = "rerank.json", "README.md"
 
-CARD = "README.md"
-"""The model card beside it."""
-
-FILES = "files"
-"""Its key for the hashes of the model's files."""
-
-TRAINED_ON = "trained_on"
-"""Its key for the queries of the training, see :mod:`rerank.scoring.in_sample`."""
-
-START = "start"
-"""Its key for the columns that a model starts from."""
-
-MIX = "mix"
-"""Its key for the weights of a mix, see :class:`rerank.models.mixed.Mixed`."""
-
-CALIBRATION = "calibration"
-"""Its key for what makes probabilities of the scores, see :class:`rerank.models.calibration.Calibration`."""
+FILES, TRAINED_ON, START, MIX, CALIBRATION = "files", "trained_on", "start", "mix", "calibration"
+"""Its keys for the hashes of the model's files, the queries of the training (:mod:`rerank.scoring.in_sample`), the
+columns that a model starts from, the weights of a mix (:class:`rerank.models.mixed.Mixed`), and what makes
+probabilities of the scores (:class:`rerank.models.calibration.Calibration`)."""
 
 FUSION = "Fusion"
 """Its class where there is no model: a mix of columns alone."""

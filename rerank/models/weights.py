@@ -117,19 +117,6 @@ def check_names(path: Path, names: object) -> None:
         raise UserError(f"{path}: names {other[0]!r}, which is not in its folder; copy the model again")
 
 
-VOCABULARIES = ("tokenizer.json", "vocab.*", "*.model")
-"""Files of which a tokenizer is made, one or another of them."""
-
-
-def check_tokenizer(folder: Path) -> None:
-    """Refuse a model folder without a vocabulary, for which an empty one would be made up."""
-    if not any(any(folder.glob(pattern)) for pattern in VOCABULARIES):
-        raise UserError(
-            f"{folder}: a model folder without a tokenizer (no tokenizer.json, vocab.txt or *.model); copy it there "
-            "from where the model comes from"
-        )
-
-
 INITIAL = (
     *("config.json", "adapter_config.json", "*.safetensors", "*.safetensors.index.json"),
     *("tokenizer*.json", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt", "*.model"),

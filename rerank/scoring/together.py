@@ -8,7 +8,6 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -24,11 +23,8 @@ PATIENCE = timedelta(days=7)
 """How long a process waits for the others, whose shares of millions of lists may take hours longer."""
 
 
-class _Failure(NamedTuple):
-    """What a process tells the others of its error."""
-
-    stopped: bool
-    message: str
+Failure = tuple[bool, str]
+"""What a process tells the others of its error: whether it was asked to stop, and the message."""
 
 
 @contextmanager
@@ -47,25 +43,25 @@ def together() -> Iterator[None]:
     except (Exception, Stopped) as raised:
         error = raised
     if dist.is_available() and dist.is_initialized():
-        failures: list[_Failure | None] = [None] * dist.get_world_size()
+        failures: list[Failure | None] = [None] * dist.get_world_size()
         dist.all_gather_object(failures, None if error is None else _failure(error))
         _raise_first(failures, error)
     if error is not None:
         raise error
 
 
-def _failure(error: BaseException) -> _Failure:
+def _failure(error: BaseException) -> Failure:
     known = isinstance(error, UserError | Stopped)
     said = one_line(error) if known else f"process {dist.get_rank()}: {type(error).__name__}: {one_line(error)}"
-    return _Failure(isinstance(error, Stopped), said)
+    return isinstance(error, Stopped), said
 
 
-def _raise_first(failures: list[_Failure | None], error: BaseException | None) -> None:
+def _raise_first(failures: list[Failure | None], error: BaseException | None) -> None:
     """Raise what the first process that failed said; errors of ours that were not foreseen keep their traceback."""
     reported = [failure for failure in failures if failure is not None]
     if not reported or not (error is None or isinstance(error, UserError | Stopped)):
         return
-    if failed := [failure.message for failure in reported if not failure.stopped]:
+    if failed := [message for stopped, message in reported if not stopped]:
         raise error if isinstance(error, UserError) and one_line(error) == failed[0] else UserError(failed[0])
     raise Stopped(stops.asked() or signal.SIGTERM)
 

@@ -45,7 +45,7 @@ def prove_kernels(network: Any, batch: Mapping[str, Tensor]) -> None:
     """Let a network compute our way, as far as that gives its own scores and gradients of a probe."""
     remember_code()
     made_by_transformers = network.encoder if isinstance(network, ClsHead) else network
-    use_kernels(network, made_by_transformers, partial(_scores, network), batch)
+    use_kernels(network, made_by_transformers, partial(score_rows, network, long="truncate"), batch)
 
 
 def faster_implementations(
@@ -71,7 +71,7 @@ def faster_implementations(
 def faster_on_gpu(network: Any, flat: Mapping[str, Any], device: torch.device, precision: Precision) -> Implementations:
     """Ours, where they work on a flat batch: on a CPU they were proved when the network was loaded."""
     given = {name: value.to(device) for name, value in flat.items()}
-    if given and (why := works_here(network, partial(_scores, network), given, precision)):
+    if given and (why := works_here(network, partial(score_rows, network, long="truncate"), given, precision)):
         log.warning("our attention does not work on this GPU (%s); PyTorch's is used, more slowly", why)
         return Implementations.all("torch")
     return Implementations.all("own")
@@ -86,7 +86,3 @@ def tokens_on_gpu(free: int | None, config: Any) -> int:
     """
     each = 64 * config.hidden_size
     return int(min(LARGEST_BUDGET, max(8192, 2 ** int(np.log2(max(1.0, 0.5 * (free or 0) / each))))))
-
-
-def _scores(network: Any, batch: Mapping[str, Any]) -> Tensor:
-    return score_rows(network, batch, "truncate")

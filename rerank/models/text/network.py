@@ -14,7 +14,7 @@ from torch import nn
 
 from rerank.errors import UserError, one_line
 from rerank.models.text.head import ClsHead, keep_float32
-from rerank.models.weights import check_tokenizer, tensor_names
+from rerank.models.weights import tensor_names
 from rerank.storage.files import say_once
 
 FOUND = 0.9
@@ -94,10 +94,14 @@ def load_encoder(folder: Path, head: str, saved_cls: bool, dropout: float | None
 
 
 def read_tokenizer(folder: Path) -> Any:
-    """A folder's tokenizer."""
+    """A folder's tokenizer; without a vocabulary an empty one would be made up."""
     from transformers import AutoTokenizer
 
-    check_tokenizer(folder)
+    if not any(any(folder.glob(pattern)) for pattern in ("tokenizer.json", "vocab.*", "*.model")):
+        raise UserError(
+            f"{folder}: a model folder without a tokenizer (no tokenizer.json, vocab.txt or *.model); copy it there "
+            "from where the model comes from"
+        )
     with reading(folder):
         return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
 

@@ -107,9 +107,9 @@ class TextPart(ABC):
     def load(self, seed: int) -> Loaded:
         """Take the weights of the folder; those that it does not have are drawn from the seed."""
 
-    @abstractmethod
     def lengths(self, room: int, fresh: bool) -> tuple[int, int]:
         """Word pieces of queries and of documents."""
+        return self.spec.lengths(room, fresh)
 
     @abstractmethod
     def has_fresh_layer(self, loaded: Loaded) -> bool:
@@ -152,9 +152,6 @@ class EncoderPart(TextPart):
 
     def probe(self, loaded: Loaded) -> dict[str, Tensor]:
         return probe(loaded.network.config, self.tokenizer, loaded.template)
-
-    def lengths(self, room: int, fresh: bool) -> tuple[int, int]:
-        return self.spec.lengths(room, fresh)
 
     def has_fresh_layer(self, loaded: Loaded) -> bool:
         layer, network = last_layer(loaded.network), loaded.network

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -35,30 +34,20 @@ class PairTemplate:
     def of(cls, tokenizer: PreTrainedTokenizerBase, with_types: bool = True) -> PairTemplate:
         """Encode a pair and see where the tokenizer puts its two sides."""
         encoded = tokenizer("a", "b", return_token_type_ids=True)
-        sides = encoded.sequence_ids()
-        if 0 not in sides or 1 not in sides or tokenizer.pad_token_id is None:
+        query, document = ([i for i, of in enumerate(encoded.sequence_ids()) if of == side] for side in (0, 1))
+        if not query or not document or tokenizer.pad_token_id is None:
             raise UserError(f"{tokenizer.name_or_path}: its tokenizer cannot encode and pad pairs")
-        types = with_types and "token_type_ids" in tokenizer.model_input_names
-        found = cls.read(
-            encoded["input_ids"], sides, encoded["token_type_ids"] if types else None, tokenizer.pad_token_id
-        )
-        if not len(found.middle):
+        ids, types = np.asarray(encoded["input_ids"], dtype=np.int64), None
+        middle = ids[query[-1] + 1 : document[0]]
+        if not len(middle):
             raise UserError(
                 f"{tokenizer.name_or_path}: its tokenizer joins query and document without anything between them; take "
                 "one that has a template for pairs"
             )
-        return found
-
-    @classmethod
-    def read(
-        cls, ids: Sequence[int], sides: Sequence[int | None], types: Sequence[int] | None, pad: int
-    ) -> PairTemplate:
-        """The template of an encoded pair."""
-        given = np.asarray(ids, dtype=np.int64)
-        query, document = [i for i, s in enumerate(sides) if s == 0], [i for i, s in enumerate(sides) if s == 1]
-        cuts = given[: query[0]], given[query[-1] + 1 : document[0]], given[document[-1] + 1 :]
-        of = None if types is None else [types[i] for i in (0, query[0], document[0] - 1, document[0], -1)]
-        return cls(*cuts, types=None if of is None else (of[0], of[1], of[2], of[3], of[4]), pad=int(pad))
+        if with_types and "token_type_ids" in tokenizer.model_input_names:
+            of = encoded["token_type_ids"]
+            types = of[0], of[query[0]], of[document[0] - 1], of[document[0]], of[-1]
+        return cls(ids[: query[0]], middle, ids[document[-1] + 1 :], types, int(tokenizer.pad_token_id))
 
     @property
     def special(self) -> int:
