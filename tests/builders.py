@@ -99,6 +99,16 @@ def make_model(folder: Path, dropout: float = 0.0, hidden: int = 32) -> Path:
     return folder
 
 
+def with_positions(folder: Path, count: int) -> Path:
+    """A model's folder whose tokenizer allows so many tokens."""
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer.model_max_length = count
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
 def write_features(
     path: Path, lengths: list[int] | None = None, features: int = 6, seed: int = 0, learnable: bool = True
 ) -> Path:

@@ -26,6 +26,16 @@ def trained(folder: Path, tiny_model: Path, *extra: str) -> Path:
     return folder / "run"
 
 
+def executed(card: ModelCard) -> tuple[list[np.ndarray], dict[str, Any]]:
+    """The scores that each of its blocks of code gives, and all names in the end."""
+    scores, names = [], dict[str, Any]()
+    for code in re.findall(r"```python\n(.*?)```", card.text, re.DOTALL):
+        exec(compile(code, "README.md", "exec"), names)
+        if "scores =" in code:
+            scores.append(np.asarray(names["scores"]))
+    return scores, names
+
+
 def test_the_hub_reads_it_and_its_code_gives_the_same_scores(
     tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -45,12 +55,7 @@ def test_the_hub_reads_it_and_its_code_gives_the_same_scores(
     assert str(tmp_path) not in card.content and str(tiny_model) not in card.content, "paths of this machine"
 
     monkeypatch.chdir(run / "best")
-    scores = []
-    names: dict[str, Any] = {}
-    for code in re.findall(r"```python\n(.*?)```", card.text, re.DOTALL):
-        exec(compile(code, "README.md", "exec"), names)
-        if "scores =" in code:
-            scores.append(np.asarray(names["scores"]))
+    scores, names = executed(card)
     assert len(scores) == 3, "rerank, sentence-transformers, transformers"
     assert names["pairs"] == PAIRS
     assert np.ptp(scores[2]) > 0.01
@@ -66,10 +71,7 @@ def test_what_only_rerank_loads_says_so(tiny_model: Path, tmp_path: Path, monkey
     assert "AutoModel" not in card.text
     assert "no validation or test lists" in card.text
     monkeypatch.chdir(run / "best")
-    names: dict[str, Any] = {}
-    for code in re.findall(r"```python\n(.*?)```", card.text, re.DOTALL):
-        exec(compile(code, "README.md", "exec"), names)
-    assert names["scores"].shape == (2,)
+    assert [one.shape for one in executed(card)[0]] == [(2,)]
 
 
 def test_features_have_a_shorter_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,24 +19,15 @@ from rerank.lists import Lists
 from rerank.models.score import score_lists
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.text.long import Long
-from tests.builders import make_model
+from tests.builders import make_model, with_positions
 
 LENGTHS = {"query_length": 8, "document_length": 40}
 
 
 @pytest.fixture(scope="module")
 def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A BERT of 24 positions, so that half of the documents are long."""
-    folder = make_model(tmp_path_factory.mktemp("model"))
-    config = folder / "config.json"
-    config.write_text(config.read_text().replace('"max_position_embeddings": 128', '"max_position_embeddings": 24'))
-    from safetensors.torch import load_file, save_file
-
-    weights = load_file(folder / "model.safetensors")
-    name = "embeddings.position_embeddings.weight"
-    weights[name] = weights[name][:24].clone()
-    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-    return folder
+    """A BERT whose tokenizer allows 24 positions, so that half of the documents are long."""
+    return with_positions(make_model(tmp_path_factory.mktemp("model")), 24)
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import shutil
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoModelF
 
 from rerank.errors import UserError
 from rerank.kernels.flat import reads_flat
+from rerank.lists.tokens import Side, Tokens, encode
 from rerank.models.load import load_model
 from rerank.models.score import score_lists
 from rerank.models.text.adapter import LoRA
@@ -68,8 +70,6 @@ def rows(prompt: Prompt, tokenizer: Any) -> dict[str, Tensor]:
 
 def ours(model: Decoder) -> Tensor:
     """Scores in float32, with their graph."""
-    from rerank.lists.tokens import Side, Tokens, encode
-
     lengths = model.query_length, model.document_length
     sides = [
         encode(model.tokenizer, Side(length, *around), texts)[0]
@@ -133,12 +133,15 @@ def test_sentence_transformers_reads_the_saved_model_alike(qwen: Path, classifie
         np.testing.assert_allclose(ours(model).detach().numpy(), scores, atol=1e-5)
 
 
+@cache
+def decoder(folder: Path, template: str) -> Decoder:
+    return Decoder(str(folder), template=template)
+
+
 @given(query=st.text(max_size=12), document=st.text(max_size=20), template=st.sampled_from(["qwen3-reranker", "plain"]))
 def test_tokens_are_those_of_the_parts_as_a_whole(qwen: Path, query: str, document: str, template: str) -> None:
     """Whatever the texts begin or end with, white space included."""
-    model = _once(qwen, template)
-    from rerank.lists.tokens import Side, encode
-
+    model = decoder(qwen, template)
     sides = [
         encode(model.tokenizer, Side(10**6, *around), [text])[0][0]
         for around, text in zip(model.around, (query, document), strict=True)
@@ -148,21 +151,10 @@ def test_tokens_are_those_of_the_parts_as_a_whole(qwen: Path, query: str, docume
     assert found == tokens(model.tokenizer, parts)
 
 
-_models: dict[str, Decoder] = {}
-
-
-def _once(folder: Path, template: str) -> Decoder:
-    if template not in _models:
-        _models[template] = Decoder(str(folder), template=template)
-    return _models[template]
-
-
 def test_a_long_document_is_cut_and_nothing_behind_it(qwen: Path) -> None:
     model = Decoder(str(qwen), template="qwen3-reranker", query_length=4, document_length=6)
     long = model.predict([("shock wave?", "heat " * 99), ("shock wave?", "heat " * 6), ("jet " * 99, "heat")])
     assert long[0] == pytest.approx(long[1], abs=1e-5)  # places in a chunk may round differently
-    from rerank.lists.tokens import Side, encode
-
     ids, cut = encode(model.tokenizer, Side(4, *model.around[0]), ["jet " * 99])
     assert cut == 1 and len(ids[0]) == 5 and ids[0][-1] == model.tokenizer("\n")["input_ids"][0]
 

@@ -15,16 +15,14 @@ from rerank.collections import open_collection
 from rerank.errors import UserError
 from rerank.kernels.flat import SEQUENCES
 from rerank.lists import Lists, build_lists
-from rerank.lists.sampling import Full
 from rerank.losses import ListNet
 from rerank.models.load import load_model
 from rerank.models.score import score_candidates, score_lists
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.storage.files import say_once
-from rerank.training.batches import Batches
-from rerank.training.step import Gradients, MemoryLimits
-from tests.builders import WORDS, make_model, random_run, write_collection
+from tests.builders import WORDS, make_model, random_run, with_positions, write_collection
 from tests.close import check_close, check_gradients, gradients_of
+from tests.training.helpers import gradients
 
 POSITIONS, QUERY, DOCUMENT = 40, 6, 100
 CAPACITY = POSITIONS - 3 - QUERY
@@ -34,13 +32,7 @@ STRATEGIES = ["first", "max", "sum", "cls_mean"]
 @pytest.fixture(scope="module")
 def short_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny BERT whose tokenizer allows few positions."""
-    from transformers import AutoTokenizer
-
-    folder = make_model(tmp_path_factory.mktemp("models") / "short", hidden=16)
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    tokenizer.model_max_length = POSITIONS
-    tokenizer.save_pretrained(folder)
-    return folder
+    return with_positions(make_model(tmp_path_factory.mktemp("models") / "short", hidden=16), POSITIONS)
 
 
 @pytest.fixture(scope="module")
@@ -171,19 +163,14 @@ def test_scores_depend_on_neither_order_nor_batch_mates(short_model: Path, lists
 
 @pytest.mark.parametrize("long", ["max", "cls_mean"])
 def test_training_gradients_do_not_depend_on_how_a_batch_is_cut(short_model: Path, lists: Lists, long: str) -> None:
-    """All lists in one micro-batch and few passes, against a pass per pair; documents are counted, not chunks."""
+    """All lists in one micro-batch and few passes, against a pass per pair."""
     model = model_of(short_model, long)
-    found = []
-    for budget, size in ((10**6, None), (1, 1)):
-        model.zero_grad(set_to_none=True)
-        step = Gradients(model, model.inputs(lists), lists, ListNet(), "fp32", MemoryLimits(budget), size)
-        batch = next(Batches(lists, np.arange(len(lists)), Full(), len(lists), None, seed=0).epoch(0))
-        loss, documents, *_ = step.accumulate(batch, 1)
-        learnable = [n for n in lists.lengths if n > 1]  # every list of several documents has unequal labels
-        assert documents == sum(learnable)
-        found.append((loss, gradients_of(model)))
-    assert found[1][0] == pytest.approx(found[0][0], rel=1e-5)
-    check_gradients(found[1][1], found[0][1])
+    whole, cut = (
+        gradients(model, lists, ListNet(), token_budget=budget, micro_batch_size=size)
+        for budget, size in ((10**6, None), (1, 1))
+    )
+    assert cut[0] == pytest.approx(whole[0], rel=1e-5)
+    check_gradients(cut[1], whole[1])
 
 
 @pytest.mark.parametrize("long", STRATEGIES)
