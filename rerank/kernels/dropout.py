@@ -30,12 +30,9 @@ def draw(count: int) -> Tensor:
 
 
 def drop_(values: Tensor, words: Tensor, steps: int) -> Tensor:
-    """Set the elements to 0, in place, whose byte is below ``steps``; the others stay as they are.
+    """Set the elements to 0, in place, whose byte of what :func:`draw` gave is below ``steps``; the others stay.
 
-    Args:
-        values: contiguous, of a floating-point type of 2 or 4 bytes.
-        words: what :func:`draw` gave for as many elements.
-        steps: the rate times 256.
+    They are contiguous, of a floating-point type of 2 or 4 bytes.
     """
     flat = values.view(-1).view(torch.int16 if values.element_size() == 2 else torch.int32)
     half = len(words)

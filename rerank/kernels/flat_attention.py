@@ -58,13 +58,7 @@ class Sequences:
 
     @classmethod
     def of(cls, lengths: list[int], few_shapes: bool = False, shared: bool = False) -> Sequences:
-        """Sequences of these lengths, on the CPU.
-
-        Args:
-            lengths: tokens of each.
-            few_shapes: whether they and the chunk are rounded up.
-            shared: whether the first is what all texts begin with.
-        """
+        """Sequences of these lengths, on the CPU; ``shared`` says whether the first is what all texts begin with."""
         rooms = [rounded(length, TEXT) for length in lengths] if few_shapes else lengths
         total, tokens = sum(rooms), sum(lengths)
         if few_shapes and total:
@@ -114,10 +108,9 @@ class Sequences:
         return {}
 
     def mask_of(self, run: tuple[int, int, int, int]) -> Tensor | None:
-        """Where the sequences of a run (:meth:`runs`) have a token, for their last places, in which some have none.
+        """Where the sequences of a run (:meth:`runs`) have a token, of their last places, ``[count, 1, 1, last]``.
 
-        Returns:
-            ``[count, 1, 1, last]``, or None where every place has a token.
+        None where every place has one.
         """
         if run not in self._masks:
             number, _, count, length = run
@@ -171,10 +164,7 @@ class Sequences:
     def runs(self, most: int) -> list[tuple[int, int, int, int]]:
         """Neighbours with equally many places: number of the first, where it begins, how many, and their places.
 
-        What all texts begin with is not among them.
-
-        Args:
-            most: lengths squared, added up, of those that go together.
+        What all texts begin with is not among them. Those that go together have ``most`` pairs of places at the most.
         """
         skipped = 1 if self.shared else 0
         found, start, number = [], sum(self.rooms[:skipped]), skipped

@@ -19,9 +19,7 @@ INEXACT = "rerank_inexact"
 def hold_frozen(network: nn.Module, precision: Precision) -> None:
     """Hold the frozen weights of linear layers in bf16, where the encoder computes in it and they lose nothing by it.
 
-    Args:
-        network: the network; weights that embeddings share stay in float32, as what these give does.
-        precision: what the encoder computes in; any other than bf16 brings float32 back.
+    Any other precision brings float32 back. Weights that embeddings share stay in float32, as what these give does.
     """
     kind = torch.bfloat16 if precision == "bf16" else torch.float32
     embedded = {id(module.weight) for module in network.modules() if isinstance(module, nn.Embedding)}

@@ -41,12 +41,7 @@ def pack(lengths: Array, budget: int) -> list[Array]:
 def fill(lengths: Array, budget: int) -> list[Array]:
     """Cut pairs that lie end to end into as few chunks as a budget allows: none of their tokens is padding.
 
-    Args:
-        lengths: ``[n]`` tokens of every pair.
-        budget: tokens of a chunk at most (a single longer pair is a chunk of its own).
-
-    Returns:
-        As :func:`pack`: what would be padded after all, in float32 on a GPU, is of similar length.
+    They are sorted as by :func:`pack`: what would be padded after all, in float32 on a GPU, is of similar length.
     """
     order = np.argsort(-lengths, kind="stable")
     ends = lengths[order].cumsum()

@@ -136,13 +136,8 @@ def works_here(network: Any, score: Score, batch: Mapping[str, Any], precision: 
     """Why our attention cannot be used where the network is, in the precision of its encoder; None where it can.
 
     The last states, and gradients of them, are compared with those by PyTorch's attention, in evaluation mode: scores
-    may be 0 for all texts, or all far from 0. With dropout there is nothing to compare with, but it has to run.
-
-    Args:
-        network: what reads flat chunks; its mode and torch's random numbers stay as they are.
-        score: its scores of a batch.
-        batch: a flat one, where the network is.
-        precision: what the encoder computes in.
+    may be 0 for all texts, or all far from 0. With dropout there is nothing to compare with, but it has to run. The
+    batch is a flat one; the network's mode and torch's random numbers stay as they are.
     """
     training, device = network.training, next(network.parameters()).device
     read: list[Tensor] = []

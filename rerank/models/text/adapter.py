@@ -16,7 +16,6 @@ CONFIG = "adapter_config.json"
 """In the folder of an adapter."""
 
 BASE = "base_model_name_or_path"
-"""Its key for the model that the adapter belongs to."""
 
 
 @dataclass(frozen=True)
@@ -82,12 +81,7 @@ def save_adapter(model: Any, folder: Path, base: str) -> None:
 
 
 def base_of(folder: Path, hashes: dict[str, str]) -> Path:
-    """The folder of the model that an adapter belongs to.
-
-    Args:
-        folder: the adapter's.
-        hashes: those of the base that it was trained on, as :func:`initial_hashes` gives them; empty if unknown.
-    """
+    """The folder of the model that an adapter belongs to, whose :func:`initial_hashes` it has to have, if any."""
     try:
         name = json.loads((folder / CONFIG).read_text(encoding="utf-8")).get(BASE)
     except ValueError as error:

@@ -57,13 +57,9 @@ def _shortened(names: Sequence[str]) -> str:
 
 
 def as_lists(given: Any, groups: Sequence[int] | None, columns: Sequence[str], names: Sequence[str]) -> Lists:
-    """Lists that a model of vectors reads: as they are, or made of an array.
+    """Lists that a model of vectors reads: as they are, or made of an array ``[n, F]``, cut into ``groups`` of rows.
 
-    Args:
-        given: lists, or ``[n, F]`` numbers.
-        groups: of an array, how many rows each list has, list after list, as LightGBM takes them; None for one list.
-        columns: what the model reads, by the names that it was given.
-        names: the numbers that it reads, in their order; empty before training.
+    The model reads ``columns``; ``names`` are their numbers, empty before training.
     """
     if isinstance(given, Lists):
         if groups is not None:
