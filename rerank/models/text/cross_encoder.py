@@ -25,7 +25,7 @@ from rerank.models.text.kernels import tokens_on_gpu
 from rerank.models.text.long import Long, make_inputs, score_rows
 from rerank.models.text.network import changes_itself, positions_of
 from rerank.models.text.pairs import FlatInputs
-from rerank.models.text.part import EncoderPart, Spec, TextPart
+from rerank.models.text.part import Spec, TextPart
 from rerank.models.text.start import Start, StartInputs, spread, start_at_zero
 from rerank.settings.ranges import Count, Positive, Rate
 from rerank.storage.arrow import Array
@@ -91,7 +91,7 @@ class CrossEncoder(TextScorer):
         """
         super().__init__()
         spec = Spec.of(name, head, query_length, document_length, dropout, long)
-        self._make(name, EncoderPart(spec), Start.of(start, start_depth, start_weight, spec.contract))
+        self._make(name, TextPart(spec), Start.of(start, start_depth, start_weight, spec.contract))
 
     def _make(self, name: str, part: TextPart, start: Start) -> None:
         spec = part.spec

@@ -60,12 +60,11 @@ BASE = "base"
 class DecoderPart(TextPart):
     """A decoder, or an adapter with its base, that reads a prompt."""
 
-    elsewhere = False  # other libraries read the weights, but cut a long document's prompt behind it, too
-
     def __init__(
         self, spec: Spec, template: str | dict[str, Any] | None, instruction: str | None, lora: LoRA | None
     ) -> None:
         self.spec, self.lora, self.adapter = spec, lora, None
+        self.elsewhere = False  # other libraries read the weights, but cut a long document's prompt behind it, too
         self.has_adapter = (spec.folder / CONFIG).is_file()
         self._given = template, instruction
         self.head = spec.head or self._usual_head()

@@ -1,8 +1,7 @@
-"""What a text model is made with, and the part of it that an encoder and a decoder do otherwise."""
+"""What a text model is made with, and the part of it that a decoder does otherwise than an encoder."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -91,53 +90,19 @@ class Loaded(NamedTuple):
     tails: int = 0
 
 
-class TextPart(ABC):
-    """Reads the network of a folder, and writes it.
+class TextPart:
+    """Reads the network of a folder, and writes it; of an encoder, which reads ``[CLS] query [SEP] document [SEP]``.
 
     Attributes:
         elsewhere: whether other libraries read what is saved, long documents too.
     """
-
-    spec: Spec
-    head: str
-    tokenizer: Any
-    elsewhere: bool
-
-    @abstractmethod
-    def load(self, seed: int) -> Loaded:
-        """Take the weights of the folder; those that it does not have are drawn from the seed."""
-
-    def lengths(self, room: int, fresh: bool) -> tuple[int, int]:
-        """Word pieces of queries and of documents."""
-        return self.spec.lengths(room, fresh)
-
-    @abstractmethod
-    def has_fresh_layer(self, loaded: Loaded) -> bool:
-        """Whether the layer that makes the score is one that the folder does not have."""
-
-    @abstractmethod
-    def implementations(self, loaded: Loaded, device: torch.device, precision: Precision) -> Implementations:
-        """The faster kernels on a device."""
-
-    def initial_hashes(self) -> dict[str, str]:
-        return initial_hashes(self.spec.folder)
-
-    def contract(self) -> dict[str, Any]:
-        """What its contract says beside what all have."""
-        return {}
-
-    def save(self, network: Any, folder: Path) -> None:
-        network.save_pretrained(folder, safe_serialization=True)
-
-
-class EncoderPart(TextPart):
-    """An encoder that reads ``[CLS] query [SEP] document [SEP]``."""
 
     def __init__(self, spec: Spec) -> None:
         self.spec, self.head, self.tokenizer = spec, spec.head or "hf", read_tokenizer(spec.folder)
         self.elsewhere = self.head == "hf" and spec.long == "truncate"
 
     def load(self, seed: int) -> Loaded:
+        """Take the weights of the folder; those that it does not have are drawn from the seed."""
         spec = self.spec
         with drawn_from(seed):
             network, missing = load_encoder(spec.folder, self.head, spec.contract.get("head") == "cls", spec.dropout)
@@ -153,9 +118,25 @@ class EncoderPart(TextPart):
     def probe(self, loaded: Loaded) -> dict[str, Tensor]:
         return probe(loaded.network.config, self.tokenizer, loaded.template)
 
+    def lengths(self, room: int, fresh: bool) -> tuple[int, int]:
+        """Word pieces of queries and of documents."""
+        return self.spec.lengths(room, fresh)
+
     def has_fresh_layer(self, loaded: Loaded) -> bool:
+        """Whether the layer that makes the score is one that the folder does not have."""
         layer, network = last_layer(loaded.network), loaded.network
         return any(network.get_submodule(name.rpartition(".")[0]) is layer for name in loaded.missing)
 
     def implementations(self, loaded: Loaded, device: torch.device, precision: Precision) -> Implementations:
+        """The faster kernels on a device."""
         return faster_implementations(loaded.network, self.probe(loaded), device, precision)
+
+    def initial_hashes(self) -> dict[str, str]:
+        return initial_hashes(self.spec.folder)
+
+    def contract(self) -> dict[str, Any]:
+        """What its contract says beside what all have."""
+        return {}
+
+    def save(self, network: Any, folder: Path) -> None:
+        network.save_pretrained(folder, safe_serialization=True)

@@ -8,13 +8,13 @@ from torch import nn
 from rerank.errors import UserError
 from rerank.models.base import Model
 from rerank.models.text.cross_encoder import CrossEncoder
-from rerank.models.text.part import EncoderPart
+from rerank.models.text.part import TextPart
 from rerank.models.text.start import last_layer
 
 
 def layer_of_scores(model: Model | None) -> nn.Linear | None:
     """The layer; None where a score is more than its output: a sum of chunks or with columns, a decoder's logits."""
-    if not isinstance(model, CrossEncoder) or not isinstance(model.part, EncoderPart):
+    if not isinstance(model, CrossEncoder) or type(model.part) is not TextPart:
         return None
     if model.start.columns or model.long == "sum":
         return None
