@@ -12,6 +12,7 @@ from rerank.errors import UserError
 from rerank.models.score import score_lists
 from rerank.models.text.cross_encoder import CrossEncoder
 from tests.builders import make_lists, make_model
+from tests.models.independent import check_independent
 from tests.models.text.texts import PAIRS
 
 
@@ -82,23 +83,13 @@ def test_a_saved_model_scores_as_before(model: CrossEncoder, tmp_path: Path) -> 
 def test_scores_depend_on_neither_order_nor_batch_mates_nor_budget(tiny_model: Path, tmp_path: Path) -> None:
     model = CrossEncoder(str(tiny_model), query_length=8, document_length=24)
     lists = make_lists(tmp_path)
-    inputs = model.inputs(lists)
-    whole = score_lists(model, inputs, lists, precision="fp32")
-    np.testing.assert_allclose(score_lists(model, inputs, lists, precision="fp32", budget=1), whole, atol=1e-5)
-    np.testing.assert_allclose(score_lists(model, inputs, lists, precision="fp32", budget=300), whole, atol=1e-5)
-    order = np.random.default_rng(0).permutation(len(lists))
-    turned = lists.select(order)
-    scores = score_lists(model, inputs, turned, precision="fp32")
-    for i, j in enumerate(order):
-        np.testing.assert_allclose(
-            scores[turned.offsets[i] : turned.offsets[i + 1]], whole[lists.offsets[j] : lists.offsets[j + 1]], atol=1e-5
-        )
+    check_independent(model, lists, 1, 300)
     texts = lists.store.documents.column("text").to_pylist()
     queries = lists.store.queries.column("text").to_pylist()
     pairs = [
         (queries[i], texts[d]) for i in range(12) for d in lists.documents[lists.offsets[i] : lists.offsets[i + 1]]
     ]
-    np.testing.assert_allclose(model.predict(pairs), score_lists(model, inputs, lists), atol=2e-2)
+    np.testing.assert_allclose(model.predict(pairs), model.predict(lists), atol=2e-2)
 
 
 def test_bf16_keeps_the_scores_near_and_the_head_in_float32(tiny_model: Path, tmp_path: Path) -> None:

@@ -21,12 +21,12 @@ from rerank.errors import UserError
 from rerank.kernels.flat import reads_flat
 from rerank.lists.tokens import Side, Tokens, encode
 from rerank.models.load import load_model
-from rerank.models.score import score_lists
 from rerank.models.text.adapter import LoRA
 from rerank.models.text.decoder import Decoder
 from rerank.models.text.prompt import SHIPPED, Prompt
 from tests.builders import make_decoder, make_lists, make_model, make_t5
 from tests.close import check_close, check_gradients, gradients_of
+from tests.models.independent import check_independent
 
 PAIRS = [
     ("shock wave", "the shock wave on a blunt body"),
@@ -220,15 +220,11 @@ def test_the_gradient_of_an_adapter_is_pefts(qwen: Path) -> None:
 
 def test_lists_are_scored_as_pairs_are(qwen: Path, tmp_path: Path) -> None:
     model, lists = Decoder(str(qwen), template="qwen3-reranker", document_length=24), make_lists(tmp_path)
-    whole = score_lists(model, model.inputs(lists), lists, precision="fp32")
-    np.testing.assert_allclose(
-        score_lists(model, model.inputs(lists), lists, precision="fp32", budget=1), whole, atol=1e-5
-    )
+    check_independent(model, lists, 1)
     texts = lists.store.documents.column("text").to_pylist()
     queries = lists.store.queries.column("text").to_pylist()
     first = [(queries[0], texts[d]) for d in lists.documents[: lists.offsets[1]]]
-    fast = score_lists(model, model.inputs(lists), lists)
-    np.testing.assert_allclose(model.predict(first), fast[: lists.offsets[1]], atol=0.02)
+    np.testing.assert_allclose(model.predict(first), model.predict(lists)[: lists.offsets[1]], atol=0.02)
 
 
 def test_it_starts_from_columns_as_a_cross_encoder_does(qwen: Path, classifier: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -9,12 +10,14 @@ import pytest
 
 from rerank.errors import UserError
 from rerank.features.letor import letor_lists
+from rerank.features.normalise import QueryZScore
 from rerank.lists import Lists
 from rerank.models.load import load_model
 from rerank.models.score import score_lists
 from rerank.models.vectors.boosting import Trees
 from rerank.models.vectors.lightgbm import LightGBM
 from rerank.models.vectors.mlp import MLP
+from rerank.models.vectors.xgboost import XGBoost
 from tests.builders import make_lists, make_lists_with_added, write_features
 
 
@@ -28,8 +31,9 @@ def lists(tmp_path: Path) -> Lists:
     return made
 
 
-def grown(columns: list[str] | None, lists: Lists) -> Trees:
-    model = LightGBM(trees=5, num_leaves=4, min_data_in_leaf=2, columns=columns)
+def grown(columns: list[str] | None, lists: Lists, kind: type[LightGBM | XGBoost] = LightGBM) -> Trees:
+    small = {"num_leaves": 4, "min_data_in_leaf": 2} if kind is LightGBM else {"max_depth": 2}
+    model = kind(trees=5, columns=columns, **small)  # type: ignore[arg-type]
     model.prepare(lists)
     model.begin(lists, None, 0, "log2", False)
     for _ in range(5):
@@ -61,8 +65,7 @@ def test_trees_do_not_see_columns_that_they_are_not_told(lists: Lists, tmp_path:
     np.testing.assert_array_equal(again.predict(Lists.open(str(lists.store))), scores)
 
 
-def test_a_part_of_a_feature_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RERANK_HOME", str(tmp_path / "home"))
+def test_a_part_of_a_feature_file(tmp_path: Path, home: Path) -> None:
     lists = letor_lists(write_features(tmp_path / "features.txt", features=6))
     whole = lists.matrix(["features"])
     model = MLP(hidden=[], columns=["features/5", "features/2"])
@@ -70,9 +73,37 @@ def test_a_part_of_a_feature_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     np.testing.assert_array_equal(model.inputs(lists).values.numpy(), whole[:, [4, 1]])
 
 
-def test_lists_without_what_a_model_reads(lists: Lists, tmp_path: Path) -> None:
+def network(columns: list[str] | None, lists: Lists) -> MLP:
+    model = MLP(hidden=[4], normalise=[QueryZScore()], columns=columns)
+    model.prepare(lists, 42)
+    return model
+
+
+KINDS = {"network": network, "LightGBM": grown, "XGBoost": partial(grown, kind=XGBoost)}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_features_are_found_by_name(kind: str, lists: Lists, tmp_path: Path, home: Path) -> None:
+    """A file with more of them is read where the model's are; one with fewer, and texts, are refused."""
+    path = write_features(tmp_path / "features.txt")
+    some = letor_lists(path)
+    model = KINDS[kind](None, some)
+    lines = [line.split() for line in path.read_text().splitlines()]
+    wider = [" ".join([*line[:2], f"0:{i}", *line[2:8], f"8:{-i}"]) for i, line in enumerate(lines)]
+    (tmp_path / "wider.txt").write_text("\n".join(wider))
+    other = letor_lists(tmp_path / "wider.txt")
+    assert other.matrix(["features"]).shape[1] == 9
+    np.testing.assert_array_equal(model.predict(other), model.predict(some))
+    narrower = letor_lists(write_features(tmp_path / "narrower.txt", features=4))
+    with pytest.raises(UserError, match=r"narrower.*the model reads features/1, features/2, … features/6; .*'5'"):
+        model.predict(narrower)
+    with pytest.raises(UserError, match=r"the model reads features/1.*has no column 'features'; there are bm25"):
+        model.predict(lists)
     with pytest.raises(UserError, match=r"holds texts.*model\.columns.*bm25, noise, two"):
-        MLP(hidden=[4]).prepare(lists, 0)
+        KINDS[kind](None, lists)
+
+
+def test_lists_without_what_a_model_reads(lists: Lists, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no column 'splade'"):
         MLP(hidden=[4], columns=["splade"]).prepare(lists, 0)
     model = MLP(hidden=[4], columns=["two"])

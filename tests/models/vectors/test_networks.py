@@ -19,15 +19,15 @@ from rerank.models.load import load_model
 from rerank.models.score import score_lists
 from rerank.models.vectors.attention import SelfAttention
 from rerank.models.vectors.list_mlp import ListMLP, ListNorm
-from rerank.models.vectors.mlp import MLP, PRESETS
+from rerank.models.vectors.mlp import MLP
 from rerank.models.vectors.network import FeatureNetwork
 from rerank.storage.hashes import write_sealed
-from tests.builders import make_lists, write_features
+from tests.builders import write_features
+from tests.models.independent import check_independent
 
 
 @pytest.fixture
-def lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lists:
-    monkeypatch.setenv("RERANK_HOME", str(tmp_path / "home"))
+def lists(tmp_path: Path, home: Path) -> Lists:
     return letor_lists(write_features(tmp_path / "train.txt"))
 
 
@@ -78,16 +78,8 @@ def test_batch_norm_within_a_list_is_pytorchs_over_that_list_alone(lists: Lists)
 
 
 @pytest.mark.parametrize("make", NETWORKS)
-@pytest.mark.parametrize("budget", [1, 7, 64])
-def test_lists_of_a_batch_do_not_see_each_other(make: object, lists: Lists, budget: int) -> None:
-    model = prepared(make, lists)
-    whole = score_lists(model, model.inputs(lists), lists)
-    np.testing.assert_allclose(score_lists(model, model.inputs(lists), lists, budget=budget), whole, atol=1e-5)
-    order = np.random.default_rng(0).permutation(len(lists))
-    turned = lists.select(order)
-    found = score_lists(model, model.inputs(turned), turned)
-    rows = np.concatenate([np.arange(lists.offsets[i], lists.offsets[i + 1]) for i in order])
-    np.testing.assert_allclose(found, whole[rows], atol=1e-5)
+def test_lists_of_a_batch_do_not_see_each_other(make: object, lists: Lists) -> None:
+    check_independent(prepared(make, lists), lists, 1, 7, 64)
 
 
 def test_attention_does_not_know_the_order_of_documents(lists: Lists) -> None:
@@ -143,45 +135,19 @@ def test_presets_are_the_papers_networks(lists: Lists, preset: str, sizes: list[
     assert norms == {"linear": 0, "1024": 2, "R5": 4, "CE5": 4, "R4.L": 4, "B64": 4, "B256": 6}[preset]
 
 
-def test_every_preset_builds(lists: Lists) -> None:
-    for preset in PRESETS:
-        prepared(lambda name=preset: MLP(name), lists)
-
-
 def test_what_is_given_beside_a_preset_wins(lists: Lists) -> None:
     model = prepared(lambda: MLP("B64", hidden=[5], output="tanh"), lists)
     assert [layer.out_features for layer in model.modules() if isinstance(layer, nn.Linear)] == [5, 1]
     assert score_lists(model, model.inputs(lists), lists).max() <= 1
 
 
-def test_wrong_input_is_refused(lists: Lists, tmp_path: Path) -> None:
+def test_wrong_settings_are_refused(lists: Lists) -> None:
     with pytest.raises(ValueError, match="B1024"):
         MLP("B1000")
     with pytest.raises(ValueError, match=r"width 10.*multiple of model.heads 3"):
         SelfAttention(width=10, heads=3)
-    model = prepared(lambda: MLP(hidden=[4]), lists)
-    other = letor_lists(write_features(tmp_path / "narrower.txt", features=4))
-    with pytest.raises(UserError, match=r"narrower.*the model reads features/1, features/2, … features/6; .*'5'"):
-        model.inputs(other)
-    texts = make_lists(tmp_path / "text")
-    with pytest.raises(UserError, match=r"the model reads features/1.*has no column 'features'; there are bm25"):
-        model.inputs(texts)
-    with pytest.raises(UserError, match="holds texts"):
-        MLP().prepare(texts, 0)
     with pytest.raises(UserError, match=r"model\.columns: is empty"):
         MLP(columns=[]).prepare(lists, 0)
-
-
-def test_features_are_found_by_name(lists: Lists, tmp_path: Path) -> None:
-    """A file with more of them is read where the model's are."""
-    model = prepared(lambda: MLP(hidden=[4], normalise=[QueryZScore()]), lists)
-    lines = [line.split() for line in (tmp_path / "train.txt").read_text().splitlines()]
-    wider = [" ".join([*line[:2], f"0:{i}", *line[2:8], f"8:{-i}"]) for i, line in enumerate(lines)]
-    (tmp_path / "wider.txt").write_text("\n".join(wider))
-    other = letor_lists(tmp_path / "wider.txt")
-    assert other.matrix(["features"]).shape[1] == 9
-    expected = score_lists(model, model.inputs(lists), lists)
-    np.testing.assert_array_equal(score_lists(model, model.inputs(other), other), expected)
 
 
 def test_a_damaged_model_is_refused(lists: Lists, tmp_path: Path) -> None:

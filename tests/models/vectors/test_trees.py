@@ -18,15 +18,14 @@ from rerank.models.load import load_model
 from rerank.models.vectors.boosting import Gain, Trees
 from rerank.models.vectors.lightgbm import LightGBM
 from rerank.models.vectors.xgboost import XGBoost
-from tests.builders import make_lists, write_features
+from tests.builders import write_features
 
 KINDS: list[type[Trees]] = [LightGBM, XGBoost]
 LENGTHS = [20, 1, 7, 13, 20, 2, 16, 5, 20, 11, 3, 18] * 4
 
 
 @pytest.fixture
-def lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lists:
-    monkeypatch.setenv("RERANK_HOME", str(tmp_path / "home"))
+def lists(tmp_path: Path, home: Path) -> Lists:
     return letor_lists(write_features(tmp_path / "features.txt", LENGTHS))
 
 
@@ -159,31 +158,6 @@ def test_no_file_ends_the_process(kind: type[Trees], lists: Lists, tmp_path: Pat
     path.write_bytes(whole)
     model._read(path)
     np.testing.assert_array_equal(model.predict(lists), scores)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_other_lists_than_the_model_s_are_refused(kind: type[Trees], lists: Lists, tmp_path: Path) -> None:
-    model = grown(kind(), lists, trees=2)
-    other = letor_lists(write_features(tmp_path / "narrower.txt", LENGTHS, features=5))
-    with pytest.raises(UserError, match=r"narrower.*the model reads features/1, features/2, … features/6; .*'6'"):
-        model.predict(other)
-    texts = make_lists(tmp_path / "text")
-    with pytest.raises(UserError, match=r"the model reads features/1.*has no column 'features'; there are bm25"):
-        model.predict(texts)
-    with pytest.raises(UserError, match="holds texts"):
-        kind().prepare(texts)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_features_are_found_by_name(kind: type[Trees], lists: Lists, tmp_path: Path) -> None:
-    """A file with more of them is read where the model's are."""
-    model = grown(kind(), lists, trees=2)
-    lines = [line.split() for line in (tmp_path / "features.txt").read_text().splitlines()]
-    wider = [" ".join([*line[:2], f"0:{i}", *line[2:8], f"8:{-i}"]) for i, line in enumerate(lines)]
-    (tmp_path / "wider.txt").write_text("\n".join(wider))
-    other = letor_lists(tmp_path / "wider.txt")
-    assert other.matrix(["features"]).shape[1] == 9
-    np.testing.assert_array_equal(model.predict(other), model.predict(lists))
 
 
 @pytest.mark.parametrize("kind", KINDS)
