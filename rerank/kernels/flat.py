@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from rerank.kernels.by_layer import called
 from rerank.kernels.flat_attention import SEEN, Sequences, attend
-from rerank.kernels.flat_modern import MODERN, read_states
+from rerank.kernels.flat_modern import MODERN, read_modern
 from rerank.kernels.implementations import implementation_of
 from rerank.kernels.one_product import by_one_product, products
 
@@ -46,7 +46,7 @@ def use_flat_encoder(network: Any) -> None:
     elif network.config.model_type in MODERN:
         # A classifier of its own may read the mean of all states; ours reads that of CLS.
         base.reads_mean = hasattr(network, "head") and getattr(network.config, "classifier_pooling", "cls") == "mean"
-        base.forward = MethodType(_read_modern, base)
+        base.forward = MethodType(read_modern, base)
     elif network.config.model_type in OWN_CODE and base.config._attn_implementation == NAME:
         layers = base.transformer if hasattr(base, "transformer") else base.encoder
         layers.forward = MethodType(_read_own, layers)
@@ -159,17 +159,6 @@ def _encode(encoder: Any, hidden_states: Tensor, *args: Any, **kwargs: Any) -> A
     return BaseModelOutputWithPastAndCrossAttentions(last_hidden_state=hidden[: len(sequences.lengths), None])
 
 
-def _read_modern(base: Any, input_ids: Tensor | None = None, **given: Any) -> Any:
-    """ModernBERT's states of the CLS tokens, or the means of all, ``[n, 1, H]``, where the input is flat."""
-    from transformers.modeling_outputs import BaseModelOutput
-
-    if (sequences := SEEN.get()) is None:
-        return type(base).forward(base, input_ids=input_ids, **given)
-    assert input_ids is not None
-    states = read_states(base, input_ids, given["position_ids"], sequences, base.reads_mean)
-    return BaseModelOutput(last_hidden_state=states[:, None])
-
-
 def _read_lasts(base: Any, input_ids: Tensor | None = None, **given: Any) -> Any:
     """A decoder's states of the last tokens, ``[n, 1, H]``, where the input is flat."""
     if (sequences := SEEN.get()) is None:
@@ -190,7 +179,7 @@ def _read_own(layers: Any, *args: Any, **given: Any) -> Any:
     return output
 
 
-READERS = (_encode, _read_modern, _read_lasts, _read_own)
+READERS = (_encode, read_modern, _read_lasts, _read_own)
 """Forward passes that read flat chunks."""
 
 

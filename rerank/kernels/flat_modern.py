@@ -13,24 +13,29 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from rerank.kernels.by_layer import called
-from rerank.kernels.flat_attention import Sequences, attend
+from rerank.kernels.flat_attention import SEEN, Sequences, attend
 from rerank.kernels.implementations import implementation_of
 
 MODERN = ("modernbert",)
 """Architectures made of ModernBERT's layers: ModernBERT, Ettin, gte-reranker-modernbert."""
 
 
-def read_states(base: Any, input_ids: Tensor, position_ids: Tensor, sequences: Sequences, mean: bool) -> Tensor:
-    """The state of each text, of its first token or the mean of all, ``[n, H]``, by a ``ModernBertModel``."""
+def read_modern(base: Any, input_ids: Tensor | None = None, **given: Any) -> Any:
+    """States of the CLS tokens or, if it ``reads_mean``, the means of all, ``[n, 1, H]``, where the input is flat."""
+    from transformers.modeling_outputs import BaseModelOutput
+
+    if (sequences := SEEN.get()) is None:
+        return type(base).forward(base, input_ids=input_ids, **given)
     hidden = base.embeddings(input_ids=input_ids)
     kinds = {layer.attention_type for layer in base.layers}
-    rotations = {kind: [part[0] for part in base.rotary_emb(hidden, position_ids, kind)] for kind in kinds}
+    rotations = {kind: [part[0] for part in base.rotary_emb(hidden, given["position_ids"], kind)] for kind in kinds}
     hidden = hidden[0]
     for layer in base.layers:
-        first = not mean and layer is base.layers[-1]
+        first = not base.reads_mean and layer is base.layers[-1]
         hidden = called(_layer, layer, hidden, rotations[layer.attention_type], sequences, first)
     hidden = base.final_norm(hidden)
-    return sequences.mean(hidden) if mean else hidden[: len(sequences.lengths)]
+    states = sequences.mean(hidden) if base.reads_mean else hidden[: len(sequences.lengths)]
+    return BaseModelOutput(last_hidden_state=states[:, None])
 
 
 def _layer(layer: Any, hidden: Tensor, rotation: list[Tensor], sequences: Sequences, first: bool) -> Tensor:

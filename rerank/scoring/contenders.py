@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import numpy as np
 
-from rerank.errors import UserError, nearest
+from rerank.errors import UserError, nearest, one_line
 from rerank.kernels.memory import watched_peak
 from rerank.lists.view import Lists
 from rerank.models.base import Model
@@ -22,12 +26,14 @@ from rerank.models.weights import find_model, initial_hashes
 from rerank.progress import tqdm
 from rerank.scoring.column import run_name
 from rerank.scoring.in_sample import shared_queries
-from rerank.scoring.served import is_url, served_scores
 from rerank.scoring.shared import placed, score_shared
 from rerank.storage.arrow import Array, taken
 
 Answer = Callable[[], Any]
 """The work that one request is."""
+
+PATIENCE = 600.0
+"""Seconds that a server's answer may take."""
 
 
 class Contender(ABC):
@@ -74,24 +80,57 @@ class OfColumn(Contender):
 
 
 class OfServer(Contender):
-    """A server, asked a query at a time; its scores of the deepest lists are taken for all depths."""
+    """A server that answers as Cohere's and Jina's do, a query at a time.
+
+    Its scores of the deepest lists are taken for all depths.
+    """
 
     kind = "server"
 
     def open(self, lists: Lists) -> None:
-        query, documents = _texts(lists.select([int(lists.lengths.argmax())]).top(1), self.name)
-        served_scores(self.name, query, documents)
+        self.asked(*_texts(lists.select([int(lists.lengths.argmax())]).top(1), self.name))
 
     def answer(self, one: Lists) -> Answer:
-        query, documents = _texts(one, self.name)
-        return lambda: served_scores(self.name, query, documents)
+        return partial(self.asked, *_texts(one, self.name))
+
+    def asked(self, query: str, documents: list[str]) -> Array:
+        """Scores ``[n]`` float32 of documents for a query.
+
+        It gets ``POST {"query", "documents", "top_n"}`` and answers ``{"results": [{"index", "relevance_score"}]}``.
+        """
+        url = self.name
+        body = {"query": query, "documents": documents, "top_n": len(documents)}
+        request = Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
+        try:
+            with urlopen(request, timeout=PATIENCE) as answer:
+                said = answer.read()
+        except HTTPError as error:
+            why = one_line(error.read(1000).decode(errors="replace"))[:200]
+            raise UserError(
+                f"{url}: answers {len(documents)} documents by {error.code} {error.reason} ({why})"
+            ) from error
+        except (OSError, ValueError) as error:
+            raise UserError(f"{url}: cannot be reached ({one_line(error)}); is the server running?") from error
+        try:
+            content = json.loads(said)
+            found = {int(entry["index"]): float(entry["relevance_score"]) for entry in content["results"]}
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise UserError(
+                f'{url}: expected {{"results": [{{"index": 0, "relevance_score": 0.5}}]}}, not {said[:100]!r}'
+            ) from error
+        scores = np.array([found.get(i, np.nan) for i in range(len(documents))], dtype=np.float32)
+        if lacking := int((~np.isfinite(scores)).sum()):
+            raise UserError(
+                f"{url}: has no number for {lacking} of {len(documents)} documents; rerank fewer with --depths"
+            )
+        return scores
 
     def scores(self, lists: Lists, depths: Sequence[int]) -> Iterator[Array]:
         deepest = lists.top(depths[-1])
         parts = [np.zeros(0, dtype=np.float32)]
         for number in tqdm(range(len(deepest)), desc=self.name, unit=" queries", disable=None, leave=False):
             if deepest.lengths[number]:
-                parts.append(served_scores(self.name, *_texts(deepest.select([number]), self.name)))
+                parts.append(self.asked(*_texts(deepest.select([number]), self.name)))
         found = np.concatenate(parts)
         yield from (found[_within(deepest, depth)] for depth in depths)
 
@@ -164,8 +203,8 @@ def contenders(models: Sequence[str | Path | Model], lists: Lists) -> list[Conte
     found: list[Contender] = []
     for model in models:
         word = model if isinstance(model, Model) else str(model)
-        if is_url(word):
-            one: Contender = OfServer(str(word))
+        if isinstance(word, str) and word.startswith(("http://", "https://")):
+            one: Contender = OfServer(word)
         elif isinstance(word, str) and word in columns and not Path(word).is_dir():
             if word == lists.store.order:
                 continue
