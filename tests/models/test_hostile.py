@@ -217,3 +217,32 @@ def test_constants_of_older_versions_are_left(copied: Callable[[str], Path]) -> 
     load_model(folder)
     save_file(weights | {"bert.encoder.layer.0.gate": torch.ones(1)}, str(path), metadata={"format": "pt"})
     refused(folder, "without a place for 1 of the weights, such as bert.encoder.layer.0.gate")
+
+
+CODE = """
+from pathlib import Path
+
+from transformers import BertConfig, BertModel
+
+Path(r"PLACE").write_text("it was run")
+
+
+class Config(BertConfig):
+    pass
+
+
+class Model(BertModel):
+    pass
+"""
+
+
+def test_code_beside_the_weights_is_not_run(copied: Callable[[str], Path], tmp_path: Path) -> None:
+    folder, ran = copied("bare"), tmp_path / "ran"
+    (folder / "mine.py").write_text(CODE.replace("PLACE", str(ran)))
+    for name, maps in (
+        ("config.json", {"AutoConfig": "mine.Config", "AutoModel": "mine.Model"}),
+        ("tokenizer_config.json", {"AutoTokenizer": ["mine.Config", "mine.Config"]}),
+    ):
+        change(folder, name, auto_map=maps)
+    CrossEncoder(str(folder), query_length=8, document_length=16)
+    assert not ran.exists()

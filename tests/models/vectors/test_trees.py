@@ -165,21 +165,3 @@ def test_a_missing_library_is_named(kind: type[Trees], monkeypatch: pytest.Monke
     monkeypatch.setitem(sys.modules, kind.package, None)  # what Python does for a module that must not be imported
     with pytest.raises(UserError, match=rf"needs {kind.package}.*pip install 'rerank-direct\[ltr\]'"):
         kind()
-
-
-@pytest.mark.parametrize(
-    ("kind", "settings"),
-    [
-        (LightGBM, {"trees": 0}),
-        (LightGBM, {"num_leaves": 1}),
-        (LightGBM, {"learning_rate": 0.0}),
-        (LightGBM, {"threads": 0}),
-        (LightGBM, {"bagging_fraction": 1.5}),
-        (XGBoost, {"trees": 0}),
-        (XGBoost, {"subsample": 0.0}),
-        (XGBoost, {"max_depth": -1}),
-    ],
-)
-def test_settings_are_checked(kind: type[Trees], settings: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match=next(iter(settings))):
-        kind(**settings)
