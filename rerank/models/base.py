@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -27,6 +27,8 @@ FRESH_SEED = 42
 class Inputs(ABC):
     """The lists of a store in the form that one model reads, addressed by rows of candidates."""
 
+    read_beside: Callable[[Array], Tensor] | None = None
+
     @abstractmethod
     def lengths(self, rows: Array) -> Array:
         """Cost of each candidate in rows of the model's matrix products (tokens; 1 for feature vectors), ``[n]``."""
@@ -46,23 +48,7 @@ class Inputs(ABC):
 
     def beside(self, rows: Array) -> Tensor | None:
         """What a score needs besides its chunk, ``[n, ...]``, for ``Scorer.joined``; None where that is nothing."""
-        return None
-
-
-class InputsOf(Inputs):
-    """Other inputs, of which something is read in another way."""
-
-    def __init__(self, inner: Inputs) -> None:
-        self.inner = inner
-
-    def lengths(self, rows: Array) -> Array:
-        return self.inner.lengths(rows)
-
-    def collate(self, rows: Array, starts: Array) -> dict[str, Tensor]:
-        return self.inner.collate(rows, starts)
-
-    def chunks(self, rows: Array, starts: Array, budget: int) -> list[Array]:
-        return self.inner.chunks(rows, starts, budget)
+        return None if self.read_beside is None else self.read_beside(rows)
 
 
 class Model(Described, ABC):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -26,7 +27,7 @@ from rerank.models.text.long import Long, make_inputs, score_rows
 from rerank.models.text.network import changes_itself, positions_of
 from rerank.models.text.pairs import FlatInputs
 from rerank.models.text.part import Spec, TextPart
-from rerank.models.text.start import Start, StartInputs, spread, start_at_zero
+from rerank.models.text.start import Start, spread, start_at_zero
 from rerank.settings.ranges import Count, Positive, Rate
 from rerank.storage.arrow import Array
 from rerank.storage.files import say_once
@@ -232,8 +233,10 @@ class CrossEncoder(TextScorer):
     def inputs(self, lists: Lists) -> Inputs:
         """The lists' token ids, from the cache inside their folder, and z of the columns that it starts from."""
         self.check(lists)
-        text = self.text_inputs(lists)
-        return StartInputs(text, self.start, lists) if self.start.columns else text
+        inputs = self.text_inputs(lists)
+        if self.start.columns:
+            inputs.read_beside = partial(self.start.of_lists, lists)
+        return inputs
 
     def text_inputs(self, lists: Lists) -> Inputs:
         """What the text part reads alone."""

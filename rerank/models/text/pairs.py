@@ -9,7 +9,7 @@ import numpy as np
 from rerank.kernels.flat import can_share, flatten, lay, on_cpu
 from rerank.kernels.packing import fill
 from rerank.lists.tokens import Tokens
-from rerank.models.base import Inputs, InputsOf
+from rerank.models.base import Inputs
 from rerank.models.text.template import PairTemplate
 from rerank.storage.arrow import Array, ranges
 
@@ -66,12 +66,14 @@ class PairInputs(Inputs):
         return {name: torch.from_numpy(array) for name, array in self.template.join(queries, documents).items()}
 
 
-class FlatInputs(InputsOf):
+class FlatInputs(Inputs):
     """The rows of other inputs, flat."""
 
     def __init__(self, padded: Inputs, network: Any) -> None:
-        super().__init__(padded)
-        self.network = network
+        self.inner, self.network = padded, network
+
+    def lengths(self, rows: Array) -> Array:
+        return self.inner.lengths(rows)
 
     def collate(self, rows: Array, starts: Array) -> dict[str, Any]:
         if type(self.inner) is PairInputs:
@@ -80,4 +82,5 @@ class FlatInputs(InputsOf):
 
     def chunks(self, rows: Array, starts: Array, budget: int) -> list[Array]:
         """As full as they can be where a GPU waits for launches; of similar lengths on a CPU, which attends to runs."""
-        return super().chunks(rows, starts, budget) if on_cpu(self.network) else fill(self.lengths(rows), budget)
+        cut = self.inner.chunks
+        return cut(rows, starts, budget) if on_cpu(self.network) else fill(self.lengths(rows), budget)

@@ -19,7 +19,7 @@ from rerank.errors import UserError
 from rerank.lists.scaled import z_scores
 from rerank.lists.split_hashes import scaled
 from rerank.models.added import check_added
-from rerank.models.base import Inputs, InputsOf
+from rerank.models.base import Inputs
 from rerank.models.given import given_column
 from rerank.models.score import score_candidates
 
@@ -138,18 +138,6 @@ class Start(nn.Module):
             values = given_column(columns, name, count, "the model starts from")
             z.append(z_scores(values, np.array([0, count]), np.zeros(count, dtype=bool), self.depth))
         return torch.from_numpy(np.stack(z, axis=1))
-
-
-class StartInputs(InputsOf):
-    """What the text part reads, and z beside it."""
-
-    def __init__(self, text: Inputs, start: Start, lists: Lists) -> None:
-        super().__init__(text)
-        self.start, self.lists = start, lists
-
-    def beside(self, rows: Array) -> Tensor:
-        """The z of candidates, ``[n, C]`` float32."""
-        return self.start.of_lists(self.lists, rows)
 
 
 def last_layer(network: Any) -> nn.Linear:
