@@ -7,8 +7,8 @@ import sys
 from typing import Any, Literal
 
 from rerank import tasks
-from rerank.commands.unused import refuse_unused
 from rerank.errors import UserError
+from rerank.settings.ranges import check_unused
 from rerank.storage.files import check_apart
 from rerank.tasks.search import Search
 
@@ -93,11 +93,11 @@ def add(
             "add: nothing to add or remove; give --run NAME=FILE, --model FOLDER, --embed MODEL or --drop NAME"
         )
     if not (model or embed):
-        refuse_unused("has no effect on a file's column; write --run NAME=FILE", add, name=name)
-        refuse_unused("has no effect without --model or --embed; leave it out", add, precision=precision)
+        check_unused("has no effect on a file's column; write --run NAME=FILE", add, name=name)
+        check_unused("has no effect without --model or --embed; leave it out", add, precision=precision)
     if not model:
         alone = {"in_sample": in_sample, "token_budget": token_budget, "no_mix": no_mix}
-        refuse_unused("has no effect without --model; leave it out", add, **alone)
+        check_unused("has no effect without --model; leave it out", add, **alone)
     if model and embed:
         raise UserError("--model: cannot be combined with --embed; use one at a time")
     files = named_files(run or [])
@@ -133,7 +133,7 @@ def export(lists: str, output: str, column: str | None = None, model: str | None
             raise UserError("--column: has no effect with --model, which exports a model; leave it out")
         tasks.export_model(model, lists, output, **asked)
         return
-    refuse_unused("is for exporting a model; add --model FOLDER", tasks.export_model, **asked)
+    check_unused("is for exporting a model; add --model FOLDER", tasks.export_model, **asked)
     from rerank.lists.export import export as write
     from rerank.lists.view import Lists
 

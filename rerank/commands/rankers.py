@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from rerank import tasks
-from rerank.commands.unused import refuse_unused
 from rerank.errors import UserError
 from rerank.serving.limits import Limits
-from rerank.settings.ranges import Count, NotNegative, Port, Seed
+from rerank.settings.ranges import Count, NotNegative, Port, Seed, check_unused
 from rerank.storage.files import check_apart
 
 
@@ -101,8 +100,8 @@ def rerank(
         from rerank.tasks.answer import answer_lines
 
         why = "--stdin reads from the standard input, and answers on the standard output"
-        refuse_unused(why, rerank, lists=lists, output=output)
-        refuse_unused("--stdin scores all documents of a line; its top_k limits the answer", rerank, depth=depth)
+        check_unused(why, rerank, lists=lists, output=output)
+        check_unused("--stdin scores all documents of a line; its top_k limits the answer", rerank, depth=depth)
         with open(1, "w", encoding="utf-8", closefd=False) as out:  # whatever the terminal's encoding is
             failed = answer_lines(load_model(model, mix=not no_mix), sys.stdin.buffer, out, token_budget, precision)
         if failed:
