@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import textwrap
+from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import MISSING, Field, fields
+from importlib.resources import files
 from itertools import zip_longest
 from typing import Any
 
@@ -17,27 +18,8 @@ from rerank.training.classes import DATA, SAMPLERS, first_lines
 from rerank.training.config import Optimization, TrainConfig
 from rerank.training.configuration import train_parser
 
-WIDTH = 80
-GROUPS = {
-    "how long": ("epochs", "steps_per_epoch", "patience", "seed"),
-    "a step": ("batch_size", "sampler"),
-    "rates": tuple(f"optimization.{field.name}" for field in fields(Optimization)),
-    "memory, speed": ("gradient", "precision", "micro_batch_size", "token_budget", "kernels", "deterministic"),
-    "measures": ("monitor", "epoch_by", "measures", "test"),
-    "what is kept": ("checkpoint_every", "fidelity", "tracker"),
-}
-"""All other options, in the order in which people look for them."""
-
 KINDS = {"data": DATA, "model": MODELS, "sampler": SAMPLERS, "normalise": NORMALISERS}
 """Keys that take a class, except for the loss, which has a command of its own."""
-
-EXAMPLES = (
-    "rerank train --data ListsData --data.train lists/x --model CrossEncoder \\",
-    "    --model.name sentence-transformers/all-MiniLM-L6-v2 --loss LambdaLoss \\",
-    "    --output runs/x",
-    "rerank train --config configs/scifact/smoothi.yaml --epochs 3",
-    "rerank train --config runs/x/config.yaml --output runs/y  # the same again",
-)
 
 
 def help_for(argv: Sequence[str]) -> str | None:
@@ -54,46 +36,10 @@ def help_for(argv: Sequence[str]) -> str | None:
 
 def page() -> str:
     """What is needed, examples, then all other options with their defaults."""
-    needed = {
-        "data": f"where lists come from: {', '.join(DATA)}",
-        "model": f"what scores them: {', '.join(MODELS)}",
-        "loss": "what is minimised: TwinSigmoidNDCG, LambdaLoss, … (rerank losses); trees have one of their own",
-        "output": "run folder to make; given again, an interrupted training resumes there",
-    }
-    lines = [
-        "usage: rerank train --data CLASS --model CLASS --loss CLASS --output FOLDER",
-        "                    [--KEY VALUE ...]",
-        "       rerank train --config FILE.yaml [--KEY VALUE ...]",
-        "",
-        "Train a reranker on ranked lists, or resume where a run stopped.",
-        "",
-        "needed, here or in a file",
-        *(
-            line
-            for key, text in needed.items()
-            for line in textwrap.wrap(text, WIDTH, initial_indent=f"  --{key:<8} ", subsequent_indent=" " * 13)
-        ),
-        "",
-        "examples",
-        *(f"  {line}" for line in EXAMPLES),
-        "",
-        "options, with their defaults",
-    ]
-    for name, keys in GROUPS.items():
-        text = "  ".join(f"--{key}\0{_default(key)}" for key in keys)
-        head = f"  {name:<15}"
-        wrapped = textwrap.wrap(text, WIDTH, initial_indent=head, subsequent_indent=" " * len(head))
-        lines += [line.replace("\0", " ") for line in wrapped]
-    return "\n".join(
-        [
-            *lines,
-            "",
-            "rerank train --help all explains each; --model.help lists models, and",
-            "--model.help MLP the keys of one (--model.preset 1024); --data.help,",
-            "--sampler.help and --loss.help do the same. --print_config shows what files and",
-            "options come to, and trains nothing.",
-        ]
-    )
+    text = files("rerank.commands").joinpath("train.txt").read_text("utf-8").rstrip()
+    options = {field.name: _default(field) for field in fields(TrainConfig)}
+    rates = {field.name: _default(field) for field in fields(Optimization)}
+    return text.format_map(options | {"optimization": Namespace(**rates)})
 
 
 def kinds_of(key: str) -> str:
@@ -107,8 +53,6 @@ def kinds_of(key: str) -> str:
 def keys_of(key: str, name: str) -> str:
     """The keys of one class, with their defaults; of a loss its definition."""
     if key == "loss":
-        from rerank.commands.catalogue import losses
-
         return losses(name)
     if "." not in name and name not in KINDS[key]:
         raise UserError(f"--{key}: there is no {name}{nearest(name, KINDS[key])}; --{key}.help lists them")
@@ -118,16 +62,11 @@ def keys_of(key: str, name: str) -> str:
     return str(parser.format_help())
 
 
-def _default(key: str) -> str:
-    kind: Any = Optimization if "." in key else TrainConfig
-    (field,) = (field for field in fields(kind) if field.name == key.rpartition(".")[2])
-    value = _value(field)
+def _default(field: Field[Any]) -> str:
+    """A default as it is typed."""
+    value = field.default if field.default_factory is MISSING else field.default_factory()
     if isinstance(value, str):
         return f'"{value}"' if " " in value else value
     if isinstance(value, bool) or value is None:
         return {None: "null", True: "true", False: "false"}[value]
     return f"{value:g}" if isinstance(value, int | float) else type(value).__name__
-
-
-def _value(field: Field[Any]) -> Any:
-    return field.default if field.default_factory is MISSING else field.default_factory()

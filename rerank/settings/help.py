@@ -17,12 +17,12 @@ class Page(NamedTuple):
     """What a command's help says besides its options.
 
     Attributes:
-        examples: command lines.
+        examples: command lines, one a line.
         groups: names of options by heading, in order; options in none come last, under ``other options``.
         plain: the option whose name may be left out: ``rerank lists FOLDER``.
     """
 
-    examples: Sequence[str] = ()
+    examples: str = ""
     groups: Mapping[str, Sequence[str]] = {}
     plain: str | None = None
 
@@ -70,7 +70,7 @@ def help_page(prog: str, about: str, actions: Sequence[Action], required: Collec
             indent = " " * (INDENT + 2)
             lines += textwrap.wrap(_said(by_name[key]), width, initial_indent=indent, subsequent_indent=indent)
     if page.examples:
-        lines += ["", "examples", *(f"  {line}" for line in page.examples)]
+        lines += ["", "examples", *(f"  {line}" for line in page.examples.splitlines())]
     return "\n".join(lines) + "\n"
 
 
