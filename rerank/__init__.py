@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from rerank.experiments.config import ExperimentConfig
     from rerank.features.letor import LetorData
     from rerank.features.normalise import QueryZScore, ShiftedLog, SignedLog1p, Standardise
-    from rerank.ladder.climb import auto
     from rerank.ladder.result import Ladder
     from rerank.lists.data import ListsData
     from rerank.lists.folds import FoldsData
@@ -77,6 +76,7 @@ if TYPE_CHECKING:
     from rerank.relaxations import Approx, FastSoftSort, NeuralSort, OptimalTransport, SmoothI, SoftSort, TwinSigmoid
     from rerank.retrieval.forms import as_run
     from rerank.retrieval.runs import read_run, write_run
+    from rerank.tasks.auto import auto
     from rerank.tasks.average import average
     from rerank.tasks.calibrate import calibrate
     from rerank.tasks.compare import compare

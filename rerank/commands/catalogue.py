@@ -10,12 +10,8 @@ from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 
-from rerank.collections.names import PREFIXES
 from rerank.errors import UserError, nearest
-from rerank.measures.names import MEASURES
-from rerank.models.load import MODELS, NORMALISERS
 from rerank.settings.help import screen
-from rerank.training.classes import docstrings, first_lines
 
 WIDTH = 90
 """Characters that an entry may say of itself."""
@@ -24,14 +20,18 @@ SUM = "Terms are a sum of losses, each with a target (the grades, or a column), 
 
 
 def models() -> str:
-    """Every model, and the normalisers of features."""
+    """List the models."""
+    from rerank.models.load import MODELS, NORMALISERS
+    from rerank.training.classes import first_lines
+
     foot = "`rerank train --model.help NAME` says what goes into one. A model of your own is named by its import path."
     return _page({"": first_lines(MODELS), "Normalisers of features:": first_lines(NORMALISERS)}, foot)
 
 
 def measures() -> str:
-    """Every measure that can be trained on; evaluation takes all of ir-measures."""
+    """List the measures that can be trained on."""
     import rerank.measures
+    from rerank.measures.names import MEASURES
 
     foot = (
         "Names are those of ir-measures: nDCG@10, AP(rel=2), nDCG(dcg='exp-log2')@10. These can be trained on and "
@@ -41,8 +41,10 @@ def measures() -> str:
 
 
 def collections() -> str:
-    """Every kind of collection that ``--collection`` takes."""
+    """List the collections that can be read."""
     import rerank.collections
+    from rerank.collections.names import PREFIXES
+    from rerank.training.classes import docstrings
 
     texts: dict[str, str] = {}
     for path in sorted(Path(rerank.collections.__path__[0]).rglob("*.py")):
@@ -55,7 +57,11 @@ def collections() -> str:
 
 
 def losses(name: str | None = None) -> str:
-    """One line for each loss, relaxation and part of a sum; or the whole definition of one."""
+    """List the losses, or explain one: formula, parameters, paper.
+
+    Args:
+        name: the loss to explain.
+    """
     all_losses, relaxations = import_module("rerank.losses"), import_module("rerank.relaxations")
     groups = {"": all_losses.load_all(), DIRECT: relaxations.load_all(), SUM: all_losses.load_parts()}
     kinds = {key: kind for group in groups.values() for key, kind in group.items()}
@@ -72,18 +78,9 @@ def losses(name: str | None = None) -> str:
     return f"{name}({', '.join(_parameters(kinds[name]))})\n\n{_plain(inspect.getdoc(kinds[name]) or '')}"
 
 
-SYMBOLS = {"sum": "∑", "prod": "∏", "ell": "ℓ", "cdot": "·", "le": "≤", "leq": "≤", "ge": "≥", "geq": "≥", "ne": "≠"}
-SYMBOLS |= {"in": "∈", "infty": "∞", "ldots": "…", "dots": "…", "times": "×", "to": "→", "neg": "¬", "top": "T"}
-SYMBOLS |= {
-    "mid": "|",
-    "sqrt": "√",
-    "quad": "  ",
-    "varepsilon": "ε",
-    "propto": "∝",
-    "lceil": "⌈",
-    "rceil": "⌉",
-    "qquad": "   ",
-}
+LETTERS = """sum ∑ prod ∏ ell ℓ cdot · le ≤ leq ≤ ge ≥ geq ≥ ne ≠ in ∈ infty ∞ ldots … dots … times × to → neg ¬ top T
+mid | sqrt √ varepsilon ε propto ∝ lceil ⌈ rceil ⌉"""
+SYMBOLS = dict(re.findall(r"(\S+) (\S+)", LETTERS)) | {"quad": "  ", "qquad": "   "}
 SILENT = ("left", "right", "bigl", "bigr", "Bigl", "Bigr", "big", "Big", "displaystyle", "limits")
 
 

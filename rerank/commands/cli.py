@@ -10,8 +10,9 @@ from typing import Any
 
 from rerank import __version__, tasks
 from rerank.commands.candidates import add, export, lists, retrieve
+from rerank.commands.catalogue import collections, losses, measures, models
 from rerank.commands.comparisons import compare, evaluate, experiment, verify
-from rerank.commands.exits import exiting
+from rerank.commands.exits import exit_code
 from rerank.commands.pages import PAGES
 from rerank.commands.rankers import auto, calibrate, rerank, serve, train
 from rerank.errors import UserError, nearest
@@ -32,38 +33,6 @@ def demo(output: str = "demo", ask: str | None = None) -> None:
     from rerank.demo import run_demo
 
     run_demo(Path(output), ask)
-
-
-def losses(name: str | None = None) -> None:
-    """List the losses, or explain one: formula, parameters, paper.
-
-    Args:
-        name: the loss to explain.
-    """
-    from rerank.commands import catalogue
-
-    print(catalogue.losses(name))
-
-
-def measures() -> None:
-    """List the measures that can be trained on."""
-    from rerank.commands import catalogue
-
-    print(catalogue.measures())
-
-
-def models() -> None:
-    """List the models."""
-    from rerank.commands import catalogue
-
-    print(catalogue.models())
-
-
-def collections() -> None:
-    """List the collections that can be read."""
-    from rerank.commands import catalogue
-
-    print(catalogue.collections())
 
 
 GROUPS: dict[str, tuple[Callable[..., Any], ...]] = {
@@ -89,7 +58,7 @@ def usage() -> str:
 
 
 def run(argv: Sequence[str]) -> None:
-    """Run one command."""
+    """Run one command, and print the text that it returns."""
     find_own_classes()
     if not argv or argv[0] in ("-h", "--help"):
         print(usage())
@@ -107,14 +76,13 @@ def run(argv: Sequence[str]) -> None:
         if page.plain and words and not words[0].startswith("-"):
             words[0] = f"--{page.plain}={words[0]}"
         with options_of(COMMANDS[name], words, page) as options:
-            COMMANDS[name](**options)
+            if isinstance(said := COMMANDS[name](**options), str):
+                print(said)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of the ``rerank`` command."""
-    with exiting() as end:
-        run(sys.argv[1:] if argv is None else argv)
-    return end.code
+    return exit_code(lambda: run(sys.argv[1:] if argv is None else argv))
 
 
 if __name__ == "__main__":

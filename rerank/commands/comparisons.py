@@ -60,13 +60,13 @@ def evaluate(
     print(render.on_screen(comparison, bold=sys.stdout.isatty()), end="")
 
 
-def compare(**asked: Any) -> None:
+def compare(**asked: Any) -> str:
     """Compare rankers, columns and servers: quality and cost by depth.
 
     Args:
         asked: what :func:`rerank.compare` takes.
     """
-    print(tasks.compare(**asked))
+    return str(tasks.compare(**asked))
 
 
 def experiment(argv: Sequence[str]) -> None:
@@ -77,7 +77,7 @@ def experiment(argv: Sequence[str]) -> None:
         sys.exit(1)
 
 
-def verify(path: str) -> None:
+def verify(path: str) -> str:
     """Check that a folder of runs, models or lists is undamaged.
 
     Args:
@@ -85,4 +85,4 @@ def verify(path: str) -> None:
     """
     from rerank.commands.verify import verify as verified
 
-    print(*(f"{line}, whole" for line in verified(path)), sep="\n")
+    return "\n".join(f"{line}, whole" for line in verified(path))

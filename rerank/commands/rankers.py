@@ -9,41 +9,20 @@ from typing import Any, Literal
 from rerank import tasks
 from rerank.errors import UserError
 from rerank.serving.limits import Limits
-from rerank.settings.ranges import Count, NotNegative, Port, Seed, check_unused
+from rerank.settings.ranges import Count, Port, check_unused
 from rerank.storage.files import check_apart
 
 
-def auto(
-    train: str,
-    output: str,
-    validation: str | None = None,
-    test: str | None = None,
-    model: list[str] | None = None,
-    hours: NotNegative | None = None,
-    depth: Count = 150,
-    monitor: str = "nDCG@10",
-    seed: Seed = 42,
-) -> None:
+def auto(**asked: Any) -> str:
     """Climb from the first stage to a ranker that earns its place.
 
     If the command was killed, the same command goes on where it was.
 
     Args:
-        train: lists folder to train on, or a file of feature vectors (LETOR, svmlight).
-        output: folder for the ladder: ladder.txt, ladder.json, ladder.html, and the ranker.
-        validation: lists to choose on; null keeps a share of the training queries back.
-        test: lists that every rung is measured on, once, at the end.
-        model: text models, by folder or name, or LightGBM, XGBoost, MLP, SelfAttention for feature vectors. One that
-            embeds texts also gives a column of cosines. Null takes MiniLM, or LightGBM.
-        hours: how long it may take, which decides how many seeds and passes there are; null takes all.
-        depth: candidates of a validation or test query that take part.
-        monitor: the measure that decides.
-        seed: decides which queries are kept back for validation.
+        asked: what :func:`rerank.auto` takes.
     """
-    from rerank.ladder.climb import auto as climb
-
-    ladder = climb(train, validation, test, model, hours, output=output, depth=depth, monitor=monitor, seed=seed)
-    print(ladder, "", ladder.saved, sep="\n")
+    ladder = tasks.auto(**asked)
+    return f"{ladder}\n\n{ladder.saved}"
 
 
 def train(argv: Sequence[str]) -> None:
@@ -60,13 +39,13 @@ def train(argv: Sequence[str]) -> None:
     fit(config, output)
 
 
-def calibrate(**asked: Any) -> None:
+def calibrate(**asked: Any) -> str:
     """Turn scores into probabilities of relevance, with thresholds.
 
     Args:
         asked: what :func:`rerank.calibrate` takes.
     """
-    print(tasks.calibrate(**asked))
+    return str(tasks.calibrate(**asked))
 
 
 def rerank(

@@ -1,10 +1,10 @@
-"""``rerank.auto``: climbing the ladder, rung by rung."""
+"""Climbing the ladder, rung by rung."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
@@ -27,7 +27,6 @@ from rerank.models.average import average_models
 from rerank.models.mixed import write_ranker
 from rerank.progress import heard, log_file
 from rerank.scoring.cosines import add_cosines, cosine_name
-from rerank.settings.ranges import Count, NotNegative, Seed, check_arguments
 from rerank.storage.arrow import Array
 from rerank.storage.hashes import read_sealed, write_sealed
 from rerank.storage.locks import clear_within, held
@@ -45,48 +44,19 @@ MOST_FUSED = 4
 """Columns that are fused at most: the first stage and the best of the others."""
 
 
-def auto(
-    train: str | Path | Lists,
-    validation: str | Path | Lists | None = None,
-    test: str | Path | Lists | None = None,
-    model: Sequence[str] | str | None = None,
-    hours: NotNegative | None = None,
-    *,
-    output: str | Path,
-    depth: Count = 150,
-    monitor: str = "nDCG@10",
-    seed: Seed = 42,
+def climbed(
+    given: Mapping[str, str | Path | Lists | None],
+    model: Sequence[str] | str | None,
+    hours: float | None,
+    folder: Path,
+    depth: int,
+    monitor: str,
+    seed: int,
 ) -> Ladder:
-    """Climb a ladder of rankers over the same candidates, and keep the highest that earns its place on validation.
-
-    The rungs are the first stage; other evidence; both fused; a text model as published, trained on documents alone,
-    fine-tuned, averaged; and its mix with the fused first stage. A rung stays if the validation queries tell, at one in
-    two hundred, that it is better than the highest below it that stays, see :mod:`rerank.ladder.choose`. The test lists
-    are looked at once, at the end. The same call resumes where another was killed, and a finished ladder is only read.
-
-    Args:
-        train: lists to train on: a folder, a feature file, or lists.
-        validation: lists to choose on; None keeps a share of the training queries back. What no judgment trains is
-            judged on training queries, too, where these are fewer than 500.
-        test: lists to measure every rung on.
-        model: names of text models, or ``LightGBM``, ``MLP`` and the like for feature vectors; an embedding model also
-            gives a column of cosines. None takes MiniLM, or LightGBM.
-        hours: how long it may take: decides what is trained, how many seeds and passes; None takes all.
-        output: the ladder's folder.
-        depth: candidates of a validation or test query that take part.
-        monitor: the measure that decides.
-        seed: decides which queries are kept back for validation.
-
-    Returns:
-        The ladder; ``output/ranker`` is the ranker, as :func:`rerank.load_model` takes it.
-
-    Raises:
-        UserError: what cannot work, before any work is done; a folder that holds something else.
-    """
-    check_arguments(auto, {"hours": hours, "output": output, "depth": depth, "seed": seed})
-    started, folder = time.perf_counter(), Path(output)
+    """The ladder of a folder, climbed as far as it is not, see :func:`rerank.auto`."""
+    started = time.perf_counter()
     models = [model] if isinstance(model, str) else None if model is None else list(model)
-    plan = planned({"train": train, "validation": validation, "test": test}, models, hours, monitor, depth, seed)
+    plan = planned(given, models, hours, monitor, depth, seed)
     _check_folder(folder, plan)
     with heard():
         if (folder / LADDER).is_file():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rerank.tasks.auto import auto
 from rerank.tasks.average import average
 from rerank.tasks.calibrate import calibrate
 from rerank.tasks.compare import compare
@@ -10,4 +11,4 @@ from rerank.tasks.export_model import export_model
 from rerank.tasks.rerank_lists import rerank_lists
 from rerank.tasks.retrieve import retrieve
 
-__all__ = ["average", "calibrate", "compare", "evaluate", "export_model", "rerank_lists", "retrieve"]
+__all__ = ["auto", "average", "calibrate", "compare", "evaluate", "export_model", "rerank_lists", "retrieve"]

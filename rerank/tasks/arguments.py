@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     Trained: TypeAlias = Judgments | Sequence[Judgments] | None
     ListsLike: TypeAlias = str | Path | Lists
     ModelLike: TypeAlias = str | Path | Model
+    Names: TypeAlias = str | Sequence[str]
+    Folder: TypeAlias = str | Path
 else:
-    Source = Queries = Judgments = ListsLike = ModelLike = str
-    Runs = list[str]
+    Source = Queries = Judgments = ListsLike = ModelLike = Folder = str
+    Runs = Names = list[str]
     Trained = list[str] | None
