@@ -14,8 +14,9 @@ from rerank.commands.catalogue import collections, losses, measures, models
 from rerank.commands.comparisons import compare, evaluate, experiment, verify
 from rerank.commands.exits import exit_code
 from rerank.commands.pages import PAGES
-from rerank.commands.rankers import auto, calibrate, rerank, serve, train
+from rerank.commands.rankers import auto, calibrate, rerank, train
 from rerank.errors import UserError, nearest
+from rerank.serving.server import serve
 from rerank.settings.help import EMPTY
 from rerank.settings.named import find_own_classes
 from rerank.settings.parser import options_of

@@ -1,4 +1,4 @@
-"""``rerank auto``, ``train``, ``calibrate``, ``rerank`` and ``serve``: rankers are made, and used."""
+"""``rerank auto``, ``train``, ``calibrate`` and ``rerank``: rankers are made, and used."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Any, Literal
 
 from rerank import tasks
 from rerank.errors import UserError
-from rerank.serving.limits import Limits
-from rerank.settings.ranges import Count, Port, check_unused
+from rerank.settings.ranges import Count, check_unused
 from rerank.storage.files import check_apart
 
 
@@ -95,28 +94,3 @@ def rerank(
     check_apart(str(output), lists=lists, model=model)
     chosen = lists_to_score(model, str(lists), depth, token_budget)
     write_reranked(model, chosen, str(output), mix=not no_mix, precision=precision, budget=token_budget)
-
-
-def serve(
-    rankers: list[str],
-    limits: Limits,
-    host: str = "127.0.0.1",
-    port: Port = 8000,
-    precision: Literal["auto", "bf16", "fp32"] = "auto",
-    token_budget: int | None = None,
-) -> None:
-    """Answer requests over HTTP, in the shapes of Cohere, Jina and TEI.
-
-    Ctrl-C and SIGTERM let the requests that were accepted finish. Where RERANK_API_KEY is set, requests need the key.
-
-    Args:
-        rankers: folders of trained models or rankers, as NAME=FOLDER or FOLDER; the first answers who names none.
-        limits: what the service takes on.
-        host: where it listens; 0.0.0.0 is everywhere.
-        port: on which port; 0 takes a free one and says which.
-        precision: arithmetic of the encoders; auto takes bf16 where the hardware is fast at it.
-        token_budget: padded tokens (documents, for feature vectors) per forward pass; null takes the ranker's own.
-    """
-    from rerank.serving.server import serve as run_server
-
-    run_server(rankers, host, port, limits, precision, token_budget)

@@ -25,7 +25,7 @@ from rerank.serving.limits import Limits, Refusal
 from rerank.serving.metrics import Metrics
 from rerank.serving.openapi import PATHS, description
 from rerank.serving.ranker import Ranker, unknown
-from rerank.serving.shapes import Asked, answer, read_body
+from rerank.serving.shapes import answer, read_body
 from rerank.storage.arrow import Array
 
 log = logging.getLogger("rerank")
@@ -109,8 +109,13 @@ class Service:
             if body is None:
                 raise Refusal(413, f"more than {self.limits.body} bytes; send fewer documents at a time")
             asked = read_body(body)
-            self._check_size(asked)
-            ranker = self._ranker(asked.model)
+            count, most = len(asked.documents), self.limits.documents
+            if count > most:
+                raise Refusal(413, f"{count} documents, of which one request may have {most}")
+            name = next(iter(self.rankers)) if asked.model is None else asked.model
+            if name not in self.rankers:
+                raise Refusal(404, unknown(name, list(self.rankers)))
+            ranker = self.rankers[name]
             question = ranker.question(asked.query, asked.documents)
             if sum(map(len, question.texts)) + len(question.query) > self.limits.characters:
                 raise Refusal(413, f"more than {self.limits.characters} characters; send shorter or fewer documents")
@@ -124,19 +129,6 @@ class Service:
                 return _json(answer(asked, ranker.name, question.texts, scores, shown))
             except ValueError as error:
                 raise UserError("documents: a number in them is too large to be returned") from error
-
-    def _check_size(self, asked: Asked) -> None:
-        if len(asked.documents) > self.limits.documents:
-            raise Refusal(
-                413, f"{len(asked.documents)} documents, of which one request may have {self.limits.documents}"
-            )
-
-    def _ranker(self, name: str | None) -> Ranker:
-        if name is None:
-            return next(iter(self.rankers.values()))
-        if name not in self.rankers:
-            raise Refusal(404, unknown(name, list(self.rankers)))
-        return self.rankers[name]
 
     async def health(self, _: Request) -> Response:
         return _json({"status": "ok"})

@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from collections.abc import Sequence
-from typing import Any
+from typing import Literal
 
 from rerank.errors import UserError
 from rerank.serving.limits import Limits
@@ -20,14 +19,24 @@ KEY = "RERANK_API_KEY"
 
 
 def serve(
-    rankers: Sequence[str],
-    host: str,
-    port: Port,
+    rankers: list[str],
     limits: Limits,
-    precision: Any = "auto",
+    host: str = "127.0.0.1",
+    port: Port = 8000,
+    precision: Literal["auto", "bf16", "fp32"] = "auto",
     token_budget: Count | None = None,
 ) -> None:
-    """Answer requests for scores until Ctrl-C or SIGTERM, which let those that were accepted finish.
+    """Answer requests over HTTP, in the shapes of Cohere, Jina and TEI.
+
+    Ctrl-C and SIGTERM let the requests that were accepted finish. Where RERANK_API_KEY is set, requests need the key.
+
+    Args:
+        rankers: folders of trained models or rankers, as NAME=FOLDER or FOLDER; the first answers who names none.
+        limits: what the service takes on.
+        host: where it listens; 0.0.0.0 is everywhere.
+        port: on which port; 0 takes a free one and says which.
+        precision: arithmetic of the encoders; auto takes bf16 where the hardware is fast at it.
+        token_budget: padded tokens (documents, for feature vectors) per forward pass; null takes the ranker's own.
 
     Raises:
         Stopped: a signal came, and all is answered.

@@ -22,6 +22,9 @@ from rerank.tasks.arguments import ModelLike
 
 log = logging.getLogger("rerank")
 
+TEXTS, FEATURES = '{"query": "...", "documents": ["...", "..."]}', '{"features": [[0.5, 1], [0, 2]]}'
+"""Lines as they may be."""
+
 
 def answer_lines(
     model: ModelLike,
@@ -66,74 +69,61 @@ def answer_lines(
 
 def _answer(model: Any, line: str | bytes, budget: int | None, precision: Any) -> str:
     inner = unmixed(model)
-    kind = _Texts(inner) if inner is None or isinstance(inner, CrossEncoder) else _Features()
-    keys = (*dict.fromkeys([*kind.keys, *(["columns"] if isinstance(model, Mixed) else [])]), "top_k", "request")
+    text = inner if isinstance(inner, CrossEncoder) else None
+    reads, example = (("query", "documents"), TEXTS) if inner is text else (("features",), FEATURES)
+    columns = ("columns",) if isinstance(model, Mixed) or (text and text.start.columns) else ()
+    keys = (*reads, *columns, "top_k", "request")
     try:
         asked = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise UserError(f"not JSON ({error}); expected a line like {kind.example}") from error
+        raise UserError(f"not JSON ({error}); expected a line like {example}") from error
     if not isinstance(asked, dict):
-        raise UserError(f"not a JSON object; expected a line like {kind.example}")
+        raise UserError(f"not a JSON object; expected a line like {example}")
     for key in asked:
         if key not in keys:
-            raise UserError(f"{key}: this model reads no such key{nearest(key, keys)}; a line is like {kind.example}")
+            raise UserError(f"{key}: this model reads no such key{nearest(key, keys)}; a line is like {example}")
     top = asked.get("top_k")
     if top is not None and (type(top) is not int or top < 1):
         raise UserError(f"top_k: expected a whole number from 1, not {reprlib.repr(top)}")
-    ids, question = kind.question(asked)
+    ids, question = _of_texts(asked) if inner is text else _of_features(asked)
     (scores,) = scores_of(model, [question], budget, precision)
     order = np.argsort(-scores, kind="stable")[:top].tolist()
     ranking = [{"index": i, "score": float(scores[i])} | ({} if ids[i] is None else {"id": ids[i]}) for i in order]
     answer = ({"request": asked["request"]} if "request" in asked else {}) | {"ranking": ranking}
     try:
-        text = json.dumps(answer, ensure_ascii=False, allow_nan=False)
-        text.encode()
+        shown = json.dumps(answer, ensure_ascii=False, allow_nan=False)
+        shown.encode()
     except ValueError as error:
         raise UserError(
             f"request, or an id: cannot be returned, as NaN, Infinity and half characters are no JSON ({error})"
         ) from error
-    return text
+    return shown
 
 
-class _Texts:
-    """Lines for a cross-encoder, or for columns alone."""
-
-    example = '{"query": "...", "documents": ["...", "..."]}'
-
-    def __init__(self, model: CrossEncoder | None) -> None:
-        starts = model is not None and model.start.columns
-        self.keys = ("query", "documents", "columns") if starts else ("query", "documents")
-
-    def question(self, asked: Mapping[str, Any]) -> tuple[list[Any], Question]:
-        hint = f"; a line is like {self.example}"
-        query, documents = checked_text(asked.get("query"), "query", hint), asked.get("documents")
-        if not isinstance(documents, list):
-            raise UserError(f"documents: expected a list of texts, not {reprlib.repr(documents)}{hint}")
-        texts, ids = [], []
-        for i, document in enumerate(documents):
-            text, id = (document.get("text"), document.get("id")) if isinstance(document, dict) else (document, None)
-            texts.append(checked_text(text, f"documents: number {i}", hint))
-            ids.append(id)
-        return ids, Question(query, texts, _columns(asked))
+def _of_texts(asked: Mapping[str, Any]) -> tuple[list[Any], Question]:
+    """Ids and a question for a cross-encoder, or for columns alone."""
+    hint = f"; a line is like {TEXTS}"
+    query, documents = checked_text(asked.get("query"), "query", hint), asked.get("documents")
+    if not isinstance(documents, list):
+        raise UserError(f"documents: expected a list of texts, not {reprlib.repr(documents)}{hint}")
+    texts, ids = [], []
+    for i, document in enumerate(documents):
+        text, id = (document.get("text"), document.get("id")) if isinstance(document, dict) else (document, None)
+        texts.append(checked_text(text, f"documents: number {i}", hint))
+        ids.append(id)
+    return ids, Question(query, texts, _columns(asked))
 
 
-class _Features:
-    """Lines for a model of feature vectors."""
-
-    example = '{"features": [[0.5, 1], [0, 2]]}'
-    keys = ("features",)
-
-    def question(self, asked: Mapping[str, Any]) -> tuple[list[Any], Question]:
-        features = asked.get("features")
-        if not isinstance(features, list):
-            raise UserError(
-                f"features: expected a list of numbers for each document, not {reprlib.repr(features)}; "
-                f"a line is like {self.example}"
-            )
-        rows = [checked_numbers(row, f"features: number {i}") for i, row in enumerate(features)]
-        if len({len(row) for row in rows}) > 1:
-            raise UserError("features: expected as many numbers for each document")
-        return [None] * len(rows), Question("", [""] * len(rows), _columns(asked), np.stack(rows) if rows else None)
+def _of_features(asked: Mapping[str, Any]) -> tuple[list[Any], Question]:
+    """Ids, which there are none of, and a question for a model of feature vectors."""
+    features = asked.get("features")
+    if not isinstance(features, list):
+        was = f"not {reprlib.repr(features)}; a line is like {FEATURES}"
+        raise UserError(f"features: expected a list of numbers for each document, {was}")
+    rows = [checked_numbers(row, f"features: number {i}") for i, row in enumerate(features)]
+    if len({len(row) for row in rows}) > 1:
+        raise UserError("features: expected as many numbers for each document")
+    return [None] * len(rows), Question("", [""] * len(rows), _columns(asked), np.stack(rows) if rows else None)
 
 
 def _columns(asked: Mapping[str, Any]) -> dict[str, Array]:
