@@ -59,18 +59,8 @@ def ours() -> list[Callable[..., Any]]:
     modules: list[Any] = [losses, relaxations, normalise, sampling]
     named = (getattr(module, name, None) for module in modules for name in import_classes())
     kinds = [kind for kind in named if isinstance(kind, type) and issubclass(kind, Described)]
-    return [
-        *dict.fromkeys(kinds),
-        MLP,
-        SelfAttention,
-        LightGBM,
-        XGBoost,
-        CrossEncoder,
-        ListsData,
-        FoldsData,
-        BM25,
-        LoRA,
-    ]
+    own = (MLP, SelfAttention, LightGBM, XGBoost, CrossEncoder, ListsData, FoldsData, BM25, LoRA)
+    return [*dict.fromkeys(kinds), *own]
 
 
 def range_of(hint: Any) -> tuple[Range, bool] | None:
@@ -173,17 +163,11 @@ def test_nothing_behind_a_key(key: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ours())
-def test_a_word_that_is_no_choice(kind: type) -> None:
+def test_nothing_for_an_argument_and_a_word_that_is_no_choice(kind: type) -> None:
     for name, hint in annotations_of(kind).items():
         if typing.Literal in (get_origin(choice) for choice in (hint, *get_args(hint))):
             said = line(kind, **NEEDED.get(kind, {}) | {name: "neither"})
             assert f"{name}: expected " in said and said.endswith("not 'neither'")
-
-
-@pytest.mark.parametrize("kind", ours())
-def test_nothing_for_an_argument(kind: type) -> None:
-    hints = annotations_of(kind)
-    for name, hint in hints.items():
         if hint is not Any and type(None) not in get_args(hint):
             assert f"{name}: expected " in line(kind, **NEEDED.get(kind, {}) | {name: None})
 
