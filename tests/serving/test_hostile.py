@@ -36,10 +36,8 @@ BODIES: list[tuple[bytes, int, str]] = [
     # what is no JSON
     (b"", 400, "not JSON"),
     (b"\xff\xfe{}", 400, "not JSON"),
-    (b"{", 400, "not JSON"),
     (b"\x00" * 1000, 400, "not JSON"),
     (b"[" * 1_000_000, 400, "not JSON"),
-    (b'{"a":' * 100_000, 400, "not JSON"),
     (b'{"top_n": ' + b"9" * 5000 + b"}", 400, "not JSON"),
     (question() + question(), 400, "not JSON"),
     (question(top_n=float("nan")), 400, "NaN is no JSON"),
@@ -47,16 +45,12 @@ BODIES: list[tuple[bytes, int, str]] = [
     (question().replace(b"jet", "caf\xe9".encode("latin-1")), 400, "not JSON"),
     # other types
     (b"null", 400, "not a JSON object"),
-    (b"[]", 400, "not a JSON object"),
     (b"{}", 400, "documents: expected a list"),
     (question(query=None), 400, "query: expected a text"),
-    (question(query=["a"]), 400, "query: expected a text"),
     (question(query="\ud800"), 400, "query: has half of a character"),
     (question(documents="jet"), 400, "documents: expected a list"),
-    (question(documents={"text": "jet"}), 400, "documents: expected a list"),
     (question(documents=[]), 400, "documents: expected a list"),
     (question(documents=["a", None]), 400, "number 1: expected a text"),
-    (question(documents=[["a"]]), 400, "number 0: expected a text"),
     (question(documents=[{"body": "a"}]), 400, "number 0: text: expected a text"),
     (question(documents=["x\udc00"]), 400, "number 0: has half of a character"),
     *((question(top_n=value), 400, "top_n: expected a whole number") for value in (0, -1, True, 1.0, "1", [1], {})),
@@ -69,7 +63,6 @@ BODIES: list[tuple[bytes, int, str]] = [
     (question(documents=[{"text": "a", "n": 0}], return_documents=True).replace(b"0}", b"1e999}"), 400, "too large"),
     # what other rankers read
     (question(model="mixed"), 400, "the ranker reads column bm25"),
-    (question(model="mixed", documents=[{"text": "a", "bm25": 1}]), 400, "the ranker reads column dense"),
     *(
         (question(model="fusion", documents=[{"bm25": 1, "dense": value}]), 400, "documents: dense: value 0")
         for value in ("1", True, [1], {}, 1e39)
@@ -78,11 +71,9 @@ BODIES: list[tuple[bytes, int, str]] = [
     (question(model="mlp"), 400, "the ranker reads features"),
     (question(model="mlp", documents=[{"features": [1]}]), 400, "has 1 numbers, the ranker reads 2"),
     (question(model="mlp", documents=[{"features": [1, None]}]), 400, "has no value for 1 candidates"),
-    (question(model="trees", documents=[{"features": {"1": 2}}]), 400, "has 1 numbers"),
     (question(model="trees", documents=[{"features": [[1, 2], 3]}]), 400, "value 0"),
     # too much
     (question(documents=["a"] * (DOCUMENTS + 1)), 413, "51 documents, of which one request may have 50"),
-    (question(documents=["a"] * 150_000), 413, "150000 documents"),
     (question(documents=["a" * CHARACTERS]), 413, f"more than {CHARACTERS} characters"),
     (question(query="a" * CHARACTERS), 413, f"more than {CHARACTERS} characters"),
     (question(documents=["a"] * 1_000_000), 413, f"more than {BODY} bytes"),

@@ -53,50 +53,35 @@ LARGE = "9" * 400
 LINES: list[tuple[str, str | bytes, str]] = [
     # what is no line of ours
     ("text", b"\xff\xfe{}", "not JSON"),
-    ("text", TEXT.encode("utf-16")[:-1], "not JSON"),
     ("text", TEXT.replace("jet", "caf\xe9").encode("latin-1"), "not JSON"),
-    ("text", "\x00", "not JSON"),
-    ("text", "{", "not JSON"),
     ("text", TEXT + TEXT, "not JSON"),
     ("text", "[" * 100_000, "not JSON"),
     ("text", '{"top_k": ' + "9" * 5000 + "}", "not JSON"),
     ("text", "null", "not a JSON object"),
-    ("text", "[]", "not a JSON object"),
-    ("text", '"query"', "not a JSON object"),
     ("text", "NaN", "not a JSON object"),
     # keys
     ("text", '{"querry": "a", "documents": []}', "did you mean 'query'"),
-    ("text", '{"query": "a", "documents": [], "topk": 1}', "did you mean 'top_k'"),
     ("text", COLUMN, "columns: this model reads no such key"),
-    ("text", VECTOR, "features: this model reads no such key"),
     ("mlp", TEXT, "query: this model reads no such key"),
     ("mlp", "{}", "features: expected a list"),
     ("text", "{}", "query: expected a text"),
     ("text", '{"\\ud800": 1}', "no such key"),
     # queries and documents
     ("text", '{"query": null, "documents": []}', "query: expected a text"),
-    ("text", '{"query": ["a"], "documents": []}', "query: expected a text"),
     ("text", '{"query": "\\ud800", "documents": ["a"]}', "query: has half of a character at 0"),
-    ("text", '{"query": "a"}', "documents: expected a list"),
     ("text", '{"query": "a", "documents": "b"}', "documents: expected a list"),
-    ("text", '{"query": "a", "documents": {"text": "b"}}', "documents: expected a list"),
-    ("text", '{"query": "a", "documents": [null]}', "documents: number 0: expected a text"),
     ("text", '{"query": "a", "documents": ["b", 5]}', "documents: number 1: expected a text"),
-    ("text", '{"query": "a", "documents": [["b"]]}', "documents: number 0: expected a text"),
     ("text", '{"query": "a", "documents": [{"id": 1}]}', "documents: number 0: expected a text"),
-    ("text", '{"query": "a", "documents": [{"text": null}]}', "documents: number 0: expected a text"),
     ("text", '{"query": "a", "documents": ["x\\udc00"]}', "documents: number 0: has half of a character at 1"),
     ("text", '{"query": "a", "documents": ["b"], "documents": 5}', "documents: expected a list"),
     # top_k and what is returned
     *(
         ("text", TEXT[:-1] + f', "top_k": {value}}}', "top_k: expected a whole number from 1")
-        for value in ("true", "false", "0", "-1", "1.0", '"1"', "[1]", "{}", "NaN", "1e3")
+        for value in ("true", "0", "-1", "1.0", '"1"', "NaN")
     ),
     ("text", TEXT[:-1] + ', "request": NaN}', "cannot be returned"),
-    ("text", TEXT[:-1] + ', "request": [-Infinity]}', "cannot be returned"),
     ("text", TEXT[:-1] + ', "request": 1e999}', "cannot be returned"),
     ("text", TEXT[:-1] + ', "request": "\\ud800"}', "cannot be returned"),
-    ("text", TEXT[:-1] + ', "request": {"\\udfff": 1}}', "cannot be returned"),
     ("text", '{"query": "a", "documents": [{"id": NaN, "text": "b"}]}', "cannot be returned"),
     # columns
     ("start", TEXT, "give its scores"),
@@ -104,19 +89,13 @@ LINES: list[tuple[str, str | bytes, str]] = [
         ("start", TEXT[:-1] + f', "columns": {value}}}', message)
         for value, message in (
             ("[1]", "columns: expected an object"),
-            ('"bm25"', "columns: expected an object"),
             ("{}", "give its scores"),
             ('{"BM25": [1, 2]}', "give its scores"),
             ('{"bm25": 5}', "columns: bm25: expected a list"),
-            ('{"bm25": "12"}', "columns: bm25: expected a list"),
-            ('{"bm25": {"0": 1}}', "columns: bm25: expected a list"),
-            ('{"bm25": []}', "has 0 numbers"),
             ('{"bm25": [1]}', "has 1 numbers"),
             ('{"bm25": [1, "2"]}', "value 1 is '2'"),
             ('{"bm25": [1, true]}', "value 1 is True"),
-            ('{"bm25": [1, [2]]}', r"value 1 is [2]"),
             ('{"bm25": [1, Infinity]}', "value 1 is inf"),
-            (f'{{"bm25": [1, {LARGE}]}}', "value 1 is 999"),
             ('{"bm25": [1, 1e39]}', "value 1 is 1e+39"),
             ('{"bm25": [1, 2], "other": [1, "x"]}', "columns: other: value 1"),
         )
@@ -126,18 +105,12 @@ LINES: list[tuple[str, str | bytes, str]] = [
         (name, f'{{"features": {value}}}', message)
         for name in ("mlp", "trees")
         for value, message in (
-            ("5", "features: expected a list"),
             ("null", "features: expected a list"),
-            ('"12"', "features: expected a list"),
-            ("{}", "features: expected a list"),
             ("[1, 2]", "features: number 0: expected a list"),
             ("[[1, 2], null]", "features: number 1: expected a list"),
             ("[[1, 2], [1]]", "as many numbers"),
             ("[[1]]", "reads 2 features"),
-            ("[[]]", "reads 2 features"),
-            ("[[[1, 2]]]", "features: number 0: value 0"),
             ('[["1", "2"]]', "features: number 0: value 0"),
-            ("[[1, true]]", "features: number 0: value 1"),
             (f"[[1, -{LARGE}]]", "features: number 0: value 1"),
             ("[[1, 1e999]]", "features: number 0: value 1"),
         )
