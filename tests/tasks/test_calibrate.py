@@ -32,14 +32,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Lists:
 
 
 def judged_by(model: Model, lists: Lists, irrelevant: bool = True, seed: int = 0) -> Lists:
-    """The lists, judged so that a higher score makes a relevant candidate more likely.
-
-    Args:
-        model: whose scores.
-        lists: the lists.
-        irrelevant: whether judgments name the others, too; else they have no judgment.
-        seed: of the draw.
-    """
+    """The lists, judged so that a higher score makes relevance more likely; the others perhaps not at all."""
     scores = model.predict(lists).astype(float)
     likely = sigmoid(2 * (scores - scores.mean()) / scores.std() - 0.5)
     frame = lists.to_dataframe()
@@ -47,6 +40,10 @@ def judged_by(model: Model, lists: Lists, irrelevant: bool = True, seed: int = 0
     relevant[lists.offsets[:-1]] |= not irrelevant  # every query has a judgment
     frame["grade"] = np.where(relevant, 1.0, 0.0 if irrelevant else np.nan)
     return Lists.from_dataframe(frame)
+
+
+KINDS: dict[str, dict[str, Any]] = {"hf": {}, "cls": {"head": "cls"}, "max": {"long": "max"}}
+KINDS |= {"start": {"start": "bm25"}, "sum": {"document_length": 40, "long": "sum"}}
 
 
 def made(kind: str, folder: Path, tiny_model: Path) -> Path:
@@ -58,13 +55,8 @@ def made(kind: str, folder: Path, tiny_model: Path) -> Path:
     elif kind == "mixed":
         CrossEncoder(str(tiny_model), **settings).save(folder / "text")
         write_ranker(folder / "text", {"bm25": 0.5}, 0.5, best)
-    elif kind == "start":
-        CrossEncoder(str(tiny_model), **settings, start="bm25").save(best)
-    elif kind == "sum":
-        CrossEncoder(str(tiny_model), **settings | {"document_length": 40, "long": "sum"}).save(best)
     else:
-        more = {"cls": {"head": "cls"}, "max": {"long": "max"}}.get(kind, {})
-        CrossEncoder(str(tiny_model), **settings | more).save(best)
+        CrossEncoder(str(tiny_model), **settings | KINDS[kind]).save(best)
     (best / "README.md").write_text("# A model\n\n## Use\n\nAs ever.\n")
     return best
 
@@ -131,11 +123,6 @@ def test_elsewhere_scores_stay_as_they_are(kind: str, plain: Lists, tmp_path: Pa
     if kind == "mixed":  # it was fitted to the mix, not to the model in it
         with pytest.raises(UserError, match="not calibrated"):
             load_model(new, mix=False).probabilities(lists)
-
-
-def test_what_was_not_calibrated_says_so(plain: Lists, tmp_path: Path, tiny_model: Path) -> None:
-    with pytest.raises(UserError, match="rerank calibrate --model FOLDER"):
-        load_model(made("hf", tmp_path, tiny_model)).probabilities(plain)
 
 
 def test_another_model_made_of_it_is_not_calibrated(plain: Lists, tmp_path: Path, tiny_model: Path) -> None:
@@ -218,6 +205,8 @@ def test_the_command_calibrates_and_prints(
 def test_what_cannot_be_calibrated_is_refused(plain: Lists, tmp_path: Path, tiny_model: Path) -> None:
     best = made("hf", tmp_path, tiny_model)
     before = {path.name: path.read_bytes() for path in best.iterdir()}
+    with pytest.raises(UserError, match="rerank calibrate --model FOLDER"):
+        load_model(best).probabilities(plain)
     lists = judged_by(load_model(best), plain)
     unjudged = Lists.from_dataframe(plain.to_dataframe().drop(columns="grade"))
     upside_down = lists.to_dataframe()

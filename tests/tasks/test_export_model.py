@@ -5,7 +5,6 @@ from __future__ import annotations
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -109,30 +108,25 @@ def test_ndcg_of_int8_is_that_of_its_scores(best: Path, lists: Lists, tmp_path: 
     assert found.difference == pytest.approx(table["small"] - table["whole"])
 
 
+SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size")
+SIZES += ("initializer_range", "pad_token_id", "max_position_embeddings")
+
+
 @needs_onnx
 @pytest.mark.parametrize("kind", ["distilbert", "modernbert", "roberta"])
 def test_other_architectures(kind: str, lists: Lists, tmp_path: Path) -> None:
     """Without token types, with positions that begin behind the padding's, with local attention."""
     folder = make_model(tmp_path / "model")
     vocabulary = len(AutoTokenizer.from_pretrained(folder))
-    sizes: dict[str, Any] = {
-        "hidden_size": 32,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "intermediate_size": 48,
-    }
-    sizes |= {"vocab_size": vocabulary, "initializer_range": 0.2, "pad_token_id": 0, "max_position_embeddings": 128}
+    sizes = dict(zip(SIZES, (32, 2, 2, 48, vocabulary, 0.2, 0, 128), strict=True))
     if kind == "distilbert":
-        distil = DistilBertConfig(
-            vocab_size=vocabulary, dim=32, n_layers=2, n_heads=2, hidden_dim=48, initializer_range=0.2
-        )
-        DistilBertModel(distil).save_pretrained(folder)
+        more = {"dim": 32, "n_layers": 2, "n_heads": 2, "hidden_dim": 48}
+        DistilBertModel(DistilBertConfig(vocab_size=vocabulary, initializer_range=0.2, **more)).save_pretrained(folder)
     elif kind == "roberta":
         RobertaModel(RobertaConfig(**sizes, type_vocab_size=1)).save_pretrained(folder)
     else:
-        ModernBertModel(ModernBertConfig(**sizes, local_attention=8, initializer_cutoff_factor=20.0)).save_pretrained(
-            folder
-        )
+        local = ModernBertConfig(**sizes, local_attention=8, initializer_cutoff_factor=20.0)
+        ModernBertModel(local).save_pretrained(folder)
     CrossEncoder(str(folder), query_length=8, document_length=64).save(tmp_path / "best")
     (found,) = rerank.export_model(tmp_path / "best", lists, tmp_path / "out")
     pairs = pairs_of(lists)

@@ -30,18 +30,11 @@ def test_a_run_is_the_same_in_every_form(scores: dict[str, dict[str, float]]) ->
     expected = {query: [Scored(*item) for item in best(ranked)] for query, ranked in scores.items()}
     rows = [(query, document, score) for query, ranked in scores.items() for document, score in ranked.items()]
     frame = pd.DataFrame(rows, columns=["qid", "docno", "score"])
-    forms = [
-        scores,
-        frame,
-        frame.rename(columns={"qid": "query_id", "docno": "doc_id"}),
-        [ScoredDoc(*row) for row in rows],
-        expected,
-    ]
-    for form in forms:
+    renamed = frame.rename(columns={"qid": "query_id", "docno": "doc_id"})
+    for form in (scores, frame, renamed, [ScoredDoc(*row) for row in rows], expected):
         assert rerank.as_run(form) == expected
-    pd.testing.assert_frame_equal(
-        rerank.as_run(rerank.as_run(frame).to_dataframe()).to_dataframe(), rerank.as_run(frame).to_dataframe()
-    )
+    back = rerank.as_run(frame).to_dataframe()
+    pd.testing.assert_frame_equal(rerank.as_run(back).to_dataframe(), back)
 
 
 def test_the_order_of_a_sequence_and_of_ranks_is_kept() -> None:

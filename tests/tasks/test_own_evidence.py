@@ -73,10 +73,6 @@ def test_what_does_not_go_together_is_refused_in_a_line(
         assert said in error and error.count("\n") == 1
     run = tmp_path / "run.trec"
     run.write_text("".join(f"q0 Q0 d{i} {i + 1} {9 - i} x\n" for i in range(3)))
-    assert (
-        main(
-            ["retrieve", "--collection", collection, "--output", f"{lists}2", "--dense", MODEL, "--run", f"dense={run}"]
-        )
-        == 2
-    )
+    words = ["--collection", collection, "--output", f"{lists}2", "--dense", MODEL, "--run", f"dense={run}"]
+    assert main(["retrieve", *words]) == 2
     assert "column of --dense is called dense" in capsys.readouterr().err

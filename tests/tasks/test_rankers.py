@@ -103,25 +103,14 @@ def test_a_query_by_itself_is_ranked_as_its_list(name: str, place: Path, lists: 
 def test_lines_that_lack_a_column_are_answered_with_what_is_missing(place: Path, lists: Lists) -> None:
     query, documents, columns = one_list(lists)
     out = io.StringIO()
-    lines: list[dict[str, Any]] = [
-        {"query": query, "documents": documents},
-        {"query": query, "documents": documents, "columns": {"bm25": columns["bm25"]}},
-        {"query": query, "documents": documents, "columns": columns | {"dense": [1]}},
-        {"query": query, "documents": documents, "columns": [1]},
-        {"query": query, "documents": [], "columns": {"bm25": [], "dense": []}},
-    ]
+    given: list[Any] = [None, {"bm25": columns["bm25"]}, columns | {"dense": [1]}, [1]]
+    lines: list[Any] = [{"query": query, "documents": documents, "columns": one} for one in given]
+    lines.append({"query": query, "documents": [], "columns": {"bm25": [], "dense": []}})
     assert answer_lines(str(place / "ranker"), [json.dumps(line) for line in lines], out) == 4
     found = [json.loads(line) for line in out.getvalue().splitlines()]
-    for answer, message in zip(
-        found,
-        [
-            "the ranker mixes in column bm25; give",
-            "the ranker mixes in column dense; give",
-            f"dense has 1 numbers, there are {len(documents)} documents",
-            "columns: expected an object",
-        ],
-        strict=False,
-    ):
+    messages = [f"the ranker mixes in column {name}; give" for name in ("bm25", "dense")]
+    messages += [f"dense has 1 numbers, there are {len(documents)} documents", "columns: expected an object"]
+    for answer, message in zip(found, messages, strict=False):
         assert message in answer["error"]
     assert found[-1] == {"ranking": []}
 
