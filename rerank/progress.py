@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Event, Thread
@@ -52,19 +52,24 @@ def is_main() -> bool:
 
 
 @contextmanager
-def heard() -> Iterator[None]:
-    """Write what is logged to stderr, as a command does, if the program that calls has not configured any logging."""
-    if log.hasHandlers() or not is_main():
-        yield
-        return
-    handler, level = logging.StreamHandler(), log.level
+def _logging_to(handler: logging.Handler) -> Iterator[None]:
+    """Log to a handler as well, at the level of a command where the program has set none."""
+    level = log.level
     log.addHandler(handler)
-    log.setLevel(level or logging.INFO)
+    log.setLevel(level or (logging.INFO if is_main() else logging.WARNING))
     try:
         yield
     finally:
         log.setLevel(level)
         log.removeHandler(handler)
+        handler.close()
+
+
+@contextmanager
+def heard() -> Iterator[None]:
+    """Write what is logged to stderr, as a command does, if the program that calls has not configured any logging."""
+    with nullcontext() if log.hasHandlers() or not is_main() else _logging_to(logging.StreamHandler()):
+        yield
 
 
 @contextmanager
@@ -73,15 +78,8 @@ def log_file(folder: Path) -> Iterator[None]:
     handler = logging.FileHandler(folder / "log.txt", delay=True)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     handler.addFilter(lambda _: folder.is_dir())
-    log.addHandler(handler)
-    level = log.level
-    log.setLevel(level or (logging.INFO if is_main() else logging.WARNING))
-    try:
+    with _logging_to(handler):
         yield
-    finally:
-        log.setLevel(level)
-        log.removeHandler(handler)
-        handler.close()
 
 
 @contextmanager

@@ -179,12 +179,10 @@ class Climb:
 
     def cosines(self, split: Split) -> list[str]:
         """The columns of embedding models, which are added to the ladder's own copy of the lists where missing."""
-        models = [name for name, kind in self.plan.models.items() if kind == "embedding"]
-
-        names = [cosine_name(name) for name in models]
-        for model, name in zip(models, names, strict=True):
+        names = {cosine_name(model): model for model, kind in self.plan.models.items() if kind == "embedding"}
+        for name, model in names.items():
             add_cosines(self.folder / "lists" / split.name, model, name)
-        return names
+        return list(names)
 
     def _other_evidence(self) -> dict[str, Any] | str:
         others = self._others()
@@ -360,20 +358,11 @@ class Climb:
                 for other in (steps[0]["name"], step["below"])
             )
             low, high = (first or {}).get("interval") or (None, None)
-            rung = Rung(
-                name=step["name"],
-                what=str(step["ranker"]),
-                kept=step["kept"],
-                validation=self._mean(step),
-                test=float(values[step["name"]].mean()) if on == "test" else None,
-                difference=first["difference"] if first else None,
-                low=low,
-                high=high,
-                below=below,
-                note=step["note"],
-                seconds=step["seconds"],
-            )
-            rungs.append(rung)
+            same = {key: step[key] for key in ("name", "kept", "note", "seconds")}
+            test_mean = float(values[step["name"]].mean()) if on == "test" else None
+            difference = first["difference"] if first else None
+            measured = {"test": test_mean, "difference": difference, "low": low, "high": high, "below": below}
+            rungs.append(Rung(what=str(step["ranker"]), validation=self._mean(step), **same, **measured))
         counts = {name: len(lists) for name, lists in self.plan.lists.items()} | {"validation": self.plan.held}
         notes = [*self.plan.notes, *self._late(steps, time.perf_counter() - begun)]
         return Ladder(self.folder, self.plan.monitor, rungs, left_out, notes, counts, on)

@@ -6,6 +6,7 @@ import asyncio
 import hmac
 import json
 import logging
+import reprlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -19,12 +20,12 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from rerank import __version__
-from rerank.errors import UserError
+from rerank.errors import UserError, nearest
 from rerank.serving.desk import Desk
 from rerank.serving.limits import Limits, Refusal
 from rerank.serving.metrics import Metrics
 from rerank.serving.openapi import PATHS, description
-from rerank.serving.ranker import Ranker, unknown
+from rerank.serving.ranker import Ranker
 from rerank.serving.shapes import answer, read_body
 from rerank.storage.arrow import Array
 
@@ -114,7 +115,8 @@ class Service:
                 raise Refusal(413, f"{count} documents, of which one request may have {most}")
             name = next(iter(self.rankers)) if asked.model is None else asked.model
             if name not in self.rankers:
-                raise Refusal(404, unknown(name, list(self.rankers)))
+                like = nearest(name[:100], self.rankers)
+                raise Refusal(404, f"model: there is no {reprlib.repr(name)}{like}; one of {', '.join(self.rankers)}")
             ranker = self.rankers[name]
             question = ranker.question(asked.query, asked.documents)
             if sum(map(len, question.texts)) + len(question.query) > self.limits.characters:

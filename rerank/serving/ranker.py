@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import reprlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from rerank.errors import UserError, nearest
+from rerank.errors import UserError
 from rerank.kernels.precision import Precision
 from rerank.models.load import load_model
 from rerank.models.mixed import Mixed, unmixed
@@ -122,8 +121,3 @@ def named(rankers: Sequence[str]) -> dict[str, str]:
     if not folders:
         raise UserError("rankers: is empty; name a ranker's folder")
     return folders
-
-
-def unknown(name: str, known: Sequence[str]) -> str:
-    """What to say of a ranker that is not served."""
-    return f"model: there is no {reprlib.repr(name)}{nearest(name[:100], known)}; one of {', '.join(known)}"

@@ -19,9 +19,6 @@ log = logging.getLogger("rerank")
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Shares of the second of two models that are tried."""
 
-Measured = Callable[[list[float]], float]
-"""What the average of some models is worth, by their weights."""
-
 
 def average(
     models: list[str],
@@ -82,21 +79,22 @@ def chosen(models: Sequence[str], lists: ListsLike, measure: str) -> list[float]
         raise UserError("models: expected two or more")
     value = measured_on(models, lists, measure)
     if len(models) == 2:
-        tried = {share: value([1 - share, share]) for share in SHARES}
-        best = max(tried, key=lambda share: tried[share])
-        return [1 - best, best]
-    alone = [value([float(i == j) for j in range(len(models))]) for i in range(len(models))]
-    order = sorted(range(len(models)), key=lambda i: -alone[i])
-    taken, best_value = order[:1], alone[order[0]]
-    for i in order[1:]:
-        together = [float(j in (*taken, i)) / (len(taken) + 1) for j in range(len(models))]
-        if (found := value(together)) > best_value:
+        return max(([1 - share, share] for share in SHARES), key=value)
+
+    def mean_of(some: Sequence[int]) -> list[float]:
+        return [float(j in some) / len(some) for j in range(len(models))]
+
+    alone = [value(mean_of([i])) for i in range(len(models))]
+    best, *others = sorted(range(len(models)), key=lambda i: -alone[i])
+    taken, best_value = [best], alone[best]
+    for i in others:
+        if (found := value(mean_of([*taken, i]))) > best_value:
             taken, best_value = [*taken, i], found
-    return [float(j in taken) / len(taken) for j in range(len(models))]
+    return mean_of(taken)
 
 
-def measured_on(models: Sequence[str], lists: ListsLike, measure: str) -> Measured:
-    """What averages are worth on some lists, and a line of the log for each."""
+def measured_on(models: Sequence[str], lists: ListsLike, measure: str) -> Callable[[list[float]], float]:
+    """What averages are worth on some lists, by their weights, and a line of the log for each."""
     from rerank.evaluation.measures import Evaluator
     from rerank.lists.view import Lists
     from rerank.models.average import average_models

@@ -97,10 +97,9 @@ def retrieve(
         check_apart(folder, collection=collection, queries=queries, qrels=qrels)
         if search is not None:
             check_apart(folder, index=search.index)
-            if ORDER in forms:
-                raise UserError(f"run: BM25's column is called {ORDER}, too; write --run NAME={forms[ORDER]}")
-        if dense is not None and DENSE in forms:
-            raise UserError(f"run: the column of --dense is called {DENSE}, too; write --run NAME={forms[DENSE]}")
+        for name, whose, used in ((ORDER, "BM25's column", search), (DENSE, "the column of --dense", dense)):
+            if used is not None and name in forms:
+                raise UserError(f"run: {whose} is called {name}, too; write --run NAME={forms[name]}")
         opened.enter_context(held(folder, "rerank retrieve"))
         source = _opened(collection, fields, columns)
         if (own := own_queries(source, queries)) is not None:
