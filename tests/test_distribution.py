@@ -53,28 +53,12 @@ def test_the_sdist_can_be_built_from(built: Path) -> None:
     (archive,) = built.glob("*.tar.gz")
     with tarfile.open(archive) as opened:
         names = {name.partition("/")[2] for name in opened.getnames()}
-    assert {
+    needed = {
         "pyproject.toml",
         "README.md",
         "LICENSE",
         "constraints.txt",
         "rerank/commands/cli.py",
         "tests/conftest.py",
-    } <= names
-
-
-def test_the_wheel_alone_finds_what_the_demo_reads(built: Path, tmp_path: Path) -> None:
-    (wheel,) = built.glob("*.whl")
-    zipfile.ZipFile(wheel).extractall(tmp_path / "alone")
-    code = (
-        "import rerank, rerank.demo; from rerank.collections.demo import DemoCollection; demo = DemoCollection(); "
-        "print(rerank.__file__, demo.document_count(), len(list(demo.queries())), len(demo.qrels()))"
-    )
-    environment = {"PYTHONPATH": str(tmp_path / "alone"), "PATH": ""}
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
-    )
-    place, documents, questions, judged = done.stdout.split()
-    assert place.startswith(str(tmp_path))
-    assert int(documents) > 4000
-    assert int(questions) == int(judged) == 215
+    }
+    assert needed <= names

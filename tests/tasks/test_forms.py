@@ -68,19 +68,6 @@ def test_ir_measures_judgments_and_data_sets() -> None:
     assert as_qrels(Dataset.from_dict(rows)) == expected
 
 
-def test_the_same_table_from_every_form(tmp_path: Path) -> None:
-    qrels = {"q1": {"a": 1, "b": 0}, "q2": {"a": 0, "b": 2}}
-    ours = {"q1": {"a": 2.0, "b": 1.0}, "q2": {"a": 2.0, "b": 1.0}}
-    write_run(tmp_path / "ours.trec", rerank.as_run(ours))
-    frame = pd.DataFrame(
-        [(q, d, s) for q, ranked in ours.items() for d, s in ranked.items()], columns=["qid", "docno", "score"]
-    )
-    tables = [rerank.evaluate(qrels, {"ours": form}, "RR nDCG@1") for form in (ours, frame, tmp_path / "ours.trec")]
-    tables.append(rerank.evaluate(qrels, [str(tmp_path / "ours.trec")], "RR nDCG@1"))
-    for table in tables:
-        assert table.tables["ours"].mean == {"RR": 0.75, "nDCG@1": 0.5}
-
-
 def test_lists_from_what_people_have(tmp_path: Path) -> None:
     """Rows, columns, files, a row a query with its documents in a list: the same lists."""
     from datasets import Dataset

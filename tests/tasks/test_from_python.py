@@ -101,21 +101,6 @@ def test_fresh_models_score_the_same_every_time(encoder: str, lists: rerank.List
     assert not rerank.LightGBM(columns=["bm25"]).predict(lists).any()
 
 
-def test_terms_learn_from_float_targets(lists: rerank.Lists, tmp_path: Path) -> None:
-    """Nothing is judged, so that nothing is validated; the network learns the clicks."""
-    frame = lists.to_dataframe().drop(columns="grade").assign(clicks=lambda f: f["bm25"] / 10)
-    run = rerank.train(
-        rerank.MLP(hidden=[], columns=["bm25"]),
-        rerank.Lists.from_dataframe(frame),
-        rerank.Term(rerank.MSE(), target="clicks"),
-        output=tmp_path / "run",
-        epochs=60,
-        batch_size=8,
-        optimization=rerank.Optimization(head_lr=0.05),
-    )
-    assert run.history["loss"].iloc[-2] < 0.1 * run.history["loss"].iloc[0]
-
-
 def test_a_model_scores_in_several_threads_as_in_one(trained: rerank.Training) -> None:
     """A model in training mode, too: dropout must not come back while another thread scores."""
     pairs = [("wing flow", f"wing heat jet {i}") for i in range(24)]

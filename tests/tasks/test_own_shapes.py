@@ -1,4 +1,4 @@
-"""The two shapes of people's own data, from frames made by hand to a verdict: nothing refused, nothing misread."""
+"""People's own data, from frames made by hand to a verdict: nothing refused, nothing misread."""
 
 from __future__ import annotations
 
@@ -15,20 +15,6 @@ from tests.builders import WORDS
 SMALL = {"query_length": 8, "document_length": 16}
 
 
-def sentences(seed: int, questions: int) -> pd.DataFrame:
-    """Questions, sentences, whether a sentence answers: no ids; sentences come again elsewhere."""
-    rng = np.random.default_rng(seed)
-    rows = []
-    for number in range(questions):
-        words = rng.choice(WORDS, 4, replace=False)
-        texts = {" ".join(rng.choice(words, 2)) + " is so", " ".join(rng.choice(WORDS[:6], 3)), "nobody knows"}
-        texts = sorted(texts)
-        answer = int(rng.integers(len(texts)))
-        question = f"what of {' and '.join(words)} {seed} {number}"
-        rows += [{"question": question, "sentence": text, "label": int(i == answer)} for i, text in enumerate(texts)]
-    return pd.DataFrame(rows)
-
-
 def graded(seed: int, queries: int) -> pd.DataFrame:
     """Grades 1 to 4, some missing; the first stage as ranks, in any order of rows; an address."""
     rng = np.random.default_rng(seed)
@@ -40,41 +26,6 @@ def graded(seed: int, queries: int) -> pd.DataFrame:
             grade = np.nan if rank == 6 else int(np.clip(5 - rank + rng.integers(-1, 2), 1, 4))
             rows.append({"query": query, "text": text, "grade": grade, "rank": rank, "url": f"https://x/{rank}"})
     return pd.DataFrame(rows)
-
-
-def hand_rr(frame: pd.DataFrame, lists: rerank.Lists, scores: np.ndarray) -> float:
-    """Mean reciprocal rank of the labelled sentence, from the frame as it was made."""
-    scored = lists.to_dataframe().assign(score=scores).set_index(["query", "text"])["score"]
-    found = []
-    for question, rows in frame.groupby("question"):
-        order = sorted(rows.itertuples(), key=lambda row: -scored[question, row.sentence])
-        found.append(1 / (1 + [row.label for row in order].index(1)))
-    return float(np.mean(found))
-
-
-def test_answer_sentences_from_three_frames_without_ids(
-    tiny_model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    frames = {"train": sentences(1, 8), "validation": sentences(2, 4), "test": sentences(3, 4)}
-    named = {"query": "question", "text": "sentence"}
-    lists = {name: rerank.Lists.from_dataframe(frame, columns=named) for name, frame in frames.items()}
-    for name, frame in frames.items():
-        assert len(lists[name]) == frame["question"].nunique() and lists[name].size == len(frame)
-        back = lists[name].to_dataframe()
-        assert back[["query", "text", "grade"]].to_numpy().tolist() == frame.to_numpy().tolist()
-    with caplog.at_level(logging.WARNING, "rerank"):
-        run = rerank.train(
-            *(rerank.CrossEncoder(str(tiny_model), **SMALL), lists["train"], rerank.SoftmaxCE()),
-            validation=lists["validation"],
-            test=lists["test"],
-            monitor="RR",
-            batch_size=4,
-            output=tmp_path / "run",
-        )
-    assert not caplog.records, "nothing to warn of"
-    expected = hand_rr(frames["test"], lists["test"], run.model.predict(lists["test"]))
-    assert run.measures["test"]["RR"] == pytest.approx(expected)
-    assert f"test: RR {expected:.4f}" in str(run).splitlines(), "nothing ranked them before"
 
 
 def test_graded_answers_with_ranks_addresses_and_missing_grades(
