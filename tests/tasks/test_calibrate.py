@@ -61,6 +61,13 @@ def made(kind: str, folder: Path, tiny_model: Path) -> Path:
     return best
 
 
+@pytest.fixture
+def hf(plain: Lists, tmp_path: Path, tiny_model: Path) -> tuple[Path, Lists]:
+    """A cross-encoder, and lists judged by it."""
+    best = made("hf", tmp_path, tiny_model)
+    return best, judged_by(load_model(best), plain)
+
+
 def order(lists: Lists, scores: np.ndarray) -> list[int]:
     return np.lexsort((-scores, np.repeat(np.arange(len(lists)), lists.lengths))).tolist()  # type: ignore[no-any-return]
 
@@ -84,12 +91,11 @@ def test_the_last_layer_gives_logits_in_the_same_order(
     assert (said["a"], said["b"], said["grade"], said["n"]) == (1.0, 0.0, 1, lists.size)
 
 
-def test_other_libraries_show_probabilities(plain: Lists, tmp_path: Path, tiny_model: Path) -> None:
+def test_other_libraries_show_probabilities(hf: tuple[Path, Lists], tmp_path: Path) -> None:
     from sentence_transformers import CrossEncoder as Theirs
     from torch import nn
 
-    best = made("hf", tmp_path, tiny_model)
-    lists = judged_by(load_model(best), plain)
+    best, lists = hf
     rerank.calibrate(str(best), lists, output=str(tmp_path / "new"))
     frame = lists.select([0]).to_dataframe()
     pairs = [(query, text) for query, text in zip(frame["query"], frame["text"], strict=True) if len(text) < 90]
@@ -125,9 +131,9 @@ def test_elsewhere_scores_stay_as_they_are(kind: str, plain: Lists, tmp_path: Pa
             load_model(new, mix=False).probabilities(lists)
 
 
-def test_another_model_made_of_it_is_not_calibrated(plain: Lists, tmp_path: Path, tiny_model: Path) -> None:
-    best, new = made("hf", tmp_path, tiny_model), tmp_path / "new"
-    rerank.calibrate(str(best), judged_by(load_model(best), plain), output=str(new))
+def test_another_model_made_of_it_is_not_calibrated(hf: tuple[Path, Lists], tmp_path: Path) -> None:
+    (best, lists), new = hf, tmp_path / "new"
+    rerank.calibrate(str(best), lists, output=str(new))
     write_ranker(new, {"bm25": 0.5}, 0.5, tmp_path / "mixed")
     average_models([best, new], None, tmp_path / "average")
     for folder in ("mixed", "average"):
@@ -136,9 +142,8 @@ def test_another_model_made_of_it_is_not_calibrated(plain: Lists, tmp_path: Path
         assert not card.is_file() or "## Calibration" not in card.read_text()
 
 
-def test_a_second_calibration_takes_the_place_of_the_first(plain: Lists, tmp_path: Path, tiny_model: Path) -> None:
-    best = made("hf", tmp_path, tiny_model)
-    lists = judged_by(load_model(best), plain)
+def test_a_second_calibration_takes_the_place_of_the_first(hf: tuple[Path, Lists], tmp_path: Path) -> None:
+    best, lists = hf
     first = rerank.calibrate(str(best), lists)
     second = rerank.calibrate(str(best), lists)  # of the first one's logits
     assert (second.a, second.b) == pytest.approx((1.0, 0.0), abs=1e-4)
@@ -151,33 +156,31 @@ def test_a_second_calibration_takes_the_place_of_the_first(plain: Lists, tmp_pat
 
 
 def test_candidates_that_nobody_judged_count_where_judgments_name_relevant_ones_alone(
-    plain: Lists, tmp_path: Path, tiny_model: Path
+    hf: tuple[Path, Lists], tmp_path: Path
 ) -> None:
-    best = made("hf", tmp_path, tiny_model)
-    model = load_model(best)
-    alone = rerank.calibrate(str(best), judged_by(model, plain, irrelevant=False), output=str(tmp_path / "a"))
+    best, lists = hf
+    plain = judged_by(load_model(best), lists, irrelevant=False)
+    alone = rerank.calibrate(str(best), plain, output=str(tmp_path / "a"))
     assert alone.unjudged and alone.validation.n == plain.size and "name relevant documents alone" in str(alone)
-    frame = judged_by(model, plain).to_dataframe()
+    frame = lists.to_dataframe()
     frame["grade"] = frame["grade"].where(np.arange(len(frame)) % 3 > 0)  # a third is unjudged
     both = rerank.calibrate(str(best), Lists.from_dataframe(frame), output=str(tmp_path / "b"))
     assert not both.unjudged and both.validation.n == int(frame["grade"].notna().sum())
 
 
-def test_the_grade_says_what_is_relevant(plain: Lists, tmp_path: Path, tiny_model: Path) -> None:
-    best = made("hf", tmp_path, tiny_model)
-    frame = judged_by(load_model(best), plain).to_dataframe()
+def test_the_grade_says_what_is_relevant(hf: tuple[Path, Lists], tmp_path: Path) -> None:
+    best, frame = hf[0], hf[1].to_dataframe()
     twice = frame.assign(grade=frame["grade"] * 2 + (np.arange(len(frame)) % 2) * (frame["grade"] == 0))
-    one = rerank.calibrate(str(best), Lists.from_dataframe(frame), output=str(tmp_path / "one"))
+    one = rerank.calibrate(str(best), hf[1], output=str(tmp_path / "one"))
     two = rerank.calibrate(str(best), Lists.from_dataframe(twice), grade=2, output=str(tmp_path / "two"))
     assert (one.a, one.b) == (two.a, two.b) and two.grade == 2
     assert one.validation.relevant == two.validation.relevant
 
 
-def test_other_lists_are_measured_with_what_was_fitted(plain: Lists, tmp_path: Path, tiny_model: Path) -> None:
-    best = made("hf", tmp_path, tiny_model)
-    model = load_model(best)
-    test = judged_by(model, make_lists(tmp_path / "test", seed=5), seed=7)
-    found = rerank.calibrate(str(best), judged_by(model, plain), output=str(tmp_path / "new"), test=test)
+def test_other_lists_are_measured_with_what_was_fitted(hf: tuple[Path, Lists], tmp_path: Path) -> None:
+    best, lists = hf
+    test = judged_by(load_model(best), make_lists(tmp_path / "test", seed=5), seed=7)
+    found = rerank.calibrate(str(best), lists, output=str(tmp_path / "new"), test=test)
     assert found.test is not None
     p, relevant = load_model(tmp_path / "new").probabilities(test), test.grades > 0
     assert found.test.after.brier == pytest.approx(((p - relevant) ** 2).mean(), abs=1e-5)
@@ -188,26 +191,25 @@ def test_other_lists_are_measured_with_what_was_fitted(plain: Lists, tmp_path: P
 
 
 def test_the_command_calibrates_and_prints(
-    plain: Lists, tmp_path: Path, tiny_model: Path, capsys: pytest.CaptureFixture[str]
+    hf: tuple[Path, Lists], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    best = made("hf", tmp_path, tiny_model)
-    judged_by(load_model(best), plain).save(tmp_path / "lists")
+    best, lists = hf
+    lists.save(tmp_path / "lists")
     words = ["calibrate", "--model", str(best), "--lists", str(tmp_path / "lists"), "--depth", "9"]
     assert main([*words, "--output", str(tmp_path / "new")]) == 0
     shown = capsys.readouterr().out
     assert "log loss" in shown and "0.9" in shown
     said = read_contract(tmp_path / "new")[CALIBRATION]
-    assert said["n"] == plain.top(9).size
+    assert said["n"] == lists.top(9).size
     assert main([*words, "--output", str(tmp_path / "new")]) == 2
     assert "exists already" in capsys.readouterr().err
 
 
-def test_what_cannot_be_calibrated_is_refused(plain: Lists, tmp_path: Path, tiny_model: Path) -> None:
-    best = made("hf", tmp_path, tiny_model)
+def test_what_cannot_be_calibrated_is_refused(hf: tuple[Path, Lists], plain: Lists) -> None:
+    best, lists = hf
     before = {path.name: path.read_bytes() for path in best.iterdir()}
     with pytest.raises(UserError, match="rerank calibrate --model FOLDER"):
         load_model(best).probabilities(plain)
-    lists = judged_by(load_model(best), plain)
     unjudged = Lists.from_dataframe(plain.to_dataframe().drop(columns="grade"))
     upside_down = lists.to_dataframe()
     upside_down["grade"] = 1 - upside_down["grade"]
@@ -227,9 +229,7 @@ def test_what_cannot_be_calibrated_is_refused(plain: Lists, tmp_path: Path, tiny
 @pytest.mark.parametrize(
     ("key", "value"), [("a", 0), ("a", -1.0), ("a", "x"), ("b", None), ("n", 1.5), ("grade", True)]
 )
-def test_a_damaged_calibration_is_refused(
-    key: str, value: object, plain: Lists, tmp_path: Path, tiny_model: Path
-) -> None:
+def test_a_damaged_calibration_is_refused(key: str, value: object, tmp_path: Path, tiny_model: Path) -> None:
     best = made("hf", tmp_path, tiny_model)
     said: dict[str, Any] = {"a": 1.0, "b": 0.0, "grade": 1, "n": 9}
     write_sealed(best / "rerank.json", read_contract(best) | {CALIBRATION: said | {key: value}})
