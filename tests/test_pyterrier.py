@@ -8,12 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from ir_measures import RR, nDCG
 
 from rerank.errors import UserError
-from rerank.evaluation.measures import evaluate
 from rerank.models.text.cross_encoder import CrossEncoder
-from rerank.retrieval.runs import Run, Scored
 
 pt = pytest.importorskip("pyterrier")
 pd = pytest.importorskip("pandas")
@@ -61,37 +58,6 @@ def test_a_pipeline_ranks_as_the_model_does(model: CrossEncoder) -> None:
         assert found["rank"].tolist() == list(range(length))
         assert found["text"].tolist() == [TEXTS[d] for d in found["docno"]]
     assert pt.model.add_ranks(results.copy())["rank"].tolist() == results["rank"].tolist(), "ranks as PyTerrier's own"
-
-
-def test_cut_offs_before_and_after(model: CrossEncoder) -> None:
-    whole = (first_stage() >> reranker(model))(QUERIES)
-    top = (first_stage() >> reranker(model) % 2)(QUERIES)
-    pd.testing.assert_frame_equal(
-        top.reset_index(drop=True), whole[whole["rank"] < 2].reset_index(drop=True), check_exact=False
-    )
-    shallow = (first_stage() % 2 >> reranker(model))(QUERIES)
-    assert set(shallow["docno"]) == {"d1", "d2"}
-    assert len(shallow) == 4
-
-
-def test_experiment_gives_ir_measures_values(model: CrossEncoder) -> None:
-    qrels = pd.DataFrame({"qid": ["q1", "q2", "q2"], "docno": ["d3", "d2", "d5"], "label": [1, 2, 1]})
-    table = pt.Experiment(
-        [first_stage(), first_stage() >> reranker(model)],
-        QUERIES[:2],
-        qrels,
-        [nDCG @ 10, RR],
-        names=["first", "reranked"],
-        validate="error",
-    ).set_index("name")
-    grades = {"q1": {"d3": 1}, "q2": {"d2": 2, "d5": 1}}
-    for name, pipeline in (("first", first_stage()), ("reranked", first_stage() >> reranker(model))):
-        run: Run = {}
-        for row in pipeline(QUERIES).itertuples():
-            run.setdefault(row.qid, []).append(Scored(row.docno, row.score))
-        ours = evaluate(run, grades, "nDCG@10 RR", name=name).mean
-        for measure in ("nDCG@10", "RR"):
-            assert table.loc[name, measure] == pytest.approx(ours[measure], abs=1e-9)
     assert not pt.java.started()
 
 

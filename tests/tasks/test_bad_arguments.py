@@ -54,10 +54,7 @@ class Things:
 
 CASES: dict[str, tuple[Callable[[Things], Any], str]] = {
     # how the weights move
-    "a dictionary of rates": (
-        lambda t: t.train(optimization={"head_lr": 1e-3}),
-        r"optimization: expected an Optimization, not \{",
-    ),
+    "a dictionary of rates": (lambda t: t.train(optimization={"head_lr": 1e-3}), r"expected an Optimization"),
     # counts and choices
     # measures
     "a monitor that is a list": (lambda t: t.train(monitor=["nDCG@10"]), r"monitor: expected text"),
@@ -66,21 +63,12 @@ CASES: dict[str, tuple[Callable[[Things], Any], str]] = {
     # lists
     "no training lists": (lambda t: t.train(lists=t.lists.select([])), r"lists: .* has no lists"),
     "an empty list of lists": (lambda t: t.train(lists=[]), r"lists: expected one or more lists"),
-    "validation lists without judgments": (
-        lambda t: t.train(validation=t.unjudged),
-        r"validation: .* has no judgments; give them with qrels=$",
-    ),
-    "the training lists to validate on": (
-        lambda t: t.train(validation=t.lists, output=t.folder / "same"),
-        r"validation: 6 of 6 queries are in the training lists, too",
-    ),
+    "validation lists without judgments": (lambda t: t.train(validation=t.unjudged), r"validation: .* no judgments"),
+    "the training lists to validate on": (lambda t: t.train(validation=t.lists, output=t.folder / "same"), r"6 of 6"),
     "a share below 0": (lambda t: t.train(validation=-0.1), r"validation: a share must be above 0 .*, not -0\.1"),
     "no output": (lambda t: t.train(output=None), r"output: expected text or a Path, not None"),
     "a folder of letters": (lambda t: t.train(output=t.folder / "full"), r"full exists and is not a run folder"),
-    "a file for a folder": (
-        lambda t: t.train(output=t.folder / "full" / "letter.txt"),
-        r"letter\.txt is a file; name another place",
-    ),
+    "a file for a folder": (lambda t: t.train(output=t.folder / "full" / "letter.txt"), r"letter\.txt is a file"),
     # losses
     "no loss": (lambda t: t.train(loss=None, output=t.folder / "none"), r"loss: a network needs one"),
     "a class of losses": (lambda t: t.train(loss=rerank.ListNet), r"loss: .* not the class ListNet itself"),
@@ -91,10 +79,7 @@ CASES: dict[str, tuple[Callable[[Things], Any], str]] = {
         lambda t: t.train(loss=rerank.Term(rerank.MSE(), target="teacher"), output=t.folder / "target"),
         r"has no column 'teacher'; there are bm25",
     ),
-    "fidelity of what relaxes nothing": (
-        lambda t: t.train(loss=rerank.ListNet(), fidelity=True),
-        r"fidelity: ListNet relaxes nothing",
-    ),
+    "fidelity of what relaxes nothing": (lambda t: t.train(loss=rerank.ListNet(), fidelity=True), r"fidelity: ListNet"),
     # models
     "a name that nobody has": (lambda t: rerank.CrossEncoder("nobody/such-model"), r"such-model: neither a folder"),
     "a folder without a model": (lambda t: rerank.CrossEncoder(str(t.folder / "full")), r"not a model folder"),
@@ -107,22 +92,13 @@ CASES: dict[str, tuple[Callable[[Things], Any], str]] = {
     # models in use
     "a frame to rerank": (lambda t: t.rerank(t.frame), r"lists: expected a rerank\.Lists or its folder"),
     "no model": (lambda t: rerank.rerank_lists(None, t.lists), r"model: expected a rerank\.Model .*, not None"),
-    "an untrained network": (
-        lambda t: rerank.rerank_lists(rerank.MLP(hidden=[2], columns=["bm25"]), t.lists),
-        r"model: MLP: was not trained.*; train it first",
-    ),
+    "an untrained network": (lambda t: rerank.rerank_lists(t.vectors, t.lists), r"model: MLP: .*; train it first"),
     "a budget of 0": (lambda t: t.model.predict([("a", "b")], budget=0), r"budget: must be at least 1, not 0"),
     "a document that is NaN": (lambda t: t.model.rank("a", ["b", NAN]), r"pair 1: expected \(query, document\)"),
     "no documents": (lambda t: t.model.rank("a", None), r"rank: expected documents, a list of texts, not None"),
     "columns that are not read": (lambda t: t.model.rank("a", ["b"], columns={"bm25": [1.0]}), r"columns: .*none"),
-    "columns in words": (
-        lambda t: t.text(start="bm25").rank("a", ["b"], columns={"bm25": ["x"]}),
-        r"columns: bm25 has something else than numbers",
-    ),
-    "columns without an end": (
-        lambda t: t.text(start="bm25").rank("a", ["b", "c"], columns={"bm25": [INF, 1.0]}),
-        r"columns: bm25 has inf; expected finite numbers",
-    ),
+    "columns in words": (lambda t: t.start.rank("a", ["b"], columns={"bm25": ["x"]}), r"columns: bm25 .*than numbers"),
+    "columns without an end": (lambda t: t.start.rank("a", ["b"], columns={"bm25": [INF]}), r"columns: bm25 has inf"),
     # lists
     "a folder that is not there": (lambda t: rerank.Lists.open("nowhere"), r"not a lists folder"),
     "a column that the lists lack": (lambda t: t.lists.column("splade"), r"has no column 'splade'; there are bm25"),
@@ -145,14 +121,8 @@ CASES: dict[str, tuple[Callable[[Things], Any], str]] = {
     "texts without ids": (lambda t: rerank.Texts(["a", "b"], {"1": "x"}), r"documents: expected texts by id"),
     # evaluate
     "no judgments": (lambda t: rerank.evaluate(t.unjudged, {"ours": np.zeros(24)}), r"has no judgments"),
-    "an unknown measure": (
-        lambda t: rerank.evaluate(t.lists, {"ours": np.zeros(24)}, measures="nDGC@10"),
-        r"unknown measure 'nDGC' \(did you mean 'nDCG'",
-    ),
-    "a baseline that there is not": (
-        lambda t: rerank.evaluate(t.lists, {"ours": np.zeros(24)}, baseline="bm52"),
-        r"baseline 'bm52': .* \(did you mean 'bm25'",
-    ),
+    "an unknown measure": (lambda t: t.evaluate(measures="nDGC@10"), r"'nDGC' \(did you mean 'nDCG'"),
+    "a baseline that there is not": (lambda t: t.evaluate(baseline="bm52"), r"'bm52': .* \(did you mean 'bm25'"),
     "runs without names": (lambda t: rerank.evaluate(t.lists, np.zeros(24)), r"expected runs by name"),
     "a run file that is not there": (lambda t: rerank.evaluate(t.lists, ["x.trec"]), r"x\.trec: no such run file"),
     "a column or run file that is not there": (
@@ -174,10 +144,7 @@ CASES: dict[str, tuple[Callable[[Things], Any], str]] = {
     "one text for documents": (lambda t: t.model.rank("a", "b"), r"expected documents, a list of texts"),
     "ranking without columns": (lambda t: t.start.rank("a", ["b"]), r"columns: the model starts from column bm25"),
     "an array of one dimension": (lambda t: t.vectors.predict(np.zeros(3)), r"the shape \[n, features\], not \[3\]"),
-    "groups that do not add up": (
-        lambda t: t.vectors.predict(np.zeros((3, 1)), groups=[1, 1]),
-        r"the groups add up to 2 rows, the array has 3",
-    ),
+    "groups that do not add up": (lambda t: t.vectors.predict(np.zeros((3, 1)), groups=[1, 1]), r"groups add up to 2"),
     "features of another number": (lambda t: t.vectors.predict(np.zeros((3, 2))), r"reads 1 features, the array has 2"),
 }
 """What is wrong, the call, and what its line has to say."""
