@@ -14,14 +14,9 @@ import rerank
 from rerank.evaluation.measures import evaluate
 from rerank.lists.scaled import z_scores
 from rerank.storage.hashes import read_sealed
-from tests.builders import make_lists, make_model
+from tests.builders import make_lists
 
 SMALL = {"query_length": 8, "document_length": 24}
-
-
-@pytest.fixture(scope="module")
-def encoder(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(make_model(tmp_path_factory.mktemp("model")))
 
 
 @pytest.fixture(scope="module")
@@ -100,9 +95,9 @@ def test_the_level_of_the_logger_makes_it_quiet(
     assert not capsys.readouterr().err
 
 
-def test_what_is_printed_of_a_training(encoder: str, parts: dict[str, rerank.Lists], tmp_path: Path) -> None:
+def test_what_is_printed_of_a_training(tiny_model: Path, parts: dict[str, rerank.Lists], tmp_path: Path) -> None:
     """Means, differences, intervals, what is mixed in, the loss as it was written, the folder."""
-    run = train(rerank.CrossEncoder(encoder, **SMALL), parts, tmp_path / "run")
+    run = train(rerank.CrossEncoder(str(tiny_model), **SMALL), parts, tmp_path / "run")
     head, *lines = str(run).splitlines()
     assert head == "CrossEncoder trained by SmoothINDCG(alpha=2.0)"
     assert lines[-1] == f"model: {tmp_path / 'run' / 'best'}"
@@ -126,11 +121,11 @@ def run_verdict(interval: tuple[float, float]) -> str:
 
 
 def test_a_model_is_compared_with_the_columns_that_it_starts_from(
-    encoder: str, parts: dict[str, rerank.Lists], tmp_path: Path
+    tiny_model: Path, parts: dict[str, rerank.Lists], tmp_path: Path
 ) -> None:
     """No step moves it (rates of 0), so it is no better than the fusion, whatever it is beside the first stage."""
     still = rerank.Optimization(encoder_lr=0, head_lr=0)
-    model = rerank.CrossEncoder(encoder, **SMALL, start=["bm25", "dense"])
+    model = rerank.CrossEncoder(str(tiny_model), **SMALL, start=["bm25", "dense"])
     run = train(model, parts, tmp_path / "run", optimization=still)
     for split in ("validation", "test"):
         lists = parts[split]
@@ -146,16 +141,16 @@ def test_a_model_is_compared_with_the_columns_that_it_starts_from(
     assert set(stored) == {"validation", "test"} and str(again) == str(run)
     fused_test = f"test: nDCG@5 {run.start['test']['ours']:.4f}, start {run.start['test']['first']:.4f}"
     assert fused_test in str(run)  # of lists that were measured before the first step, which the next one's were not
-    late = rerank.CrossEncoder(encoder, **SMALL, start=["bm25", "dense"])
+    late = rerank.CrossEncoder(str(tiny_model), **SMALL, start=["bm25", "dense"])
     train(late, parts, tmp_path / "late", optimization=still, test=None)
     shown = [line for line in str(run).replace("/run/", "/late/").splitlines() if not line.startswith(fused_test)]
     assert str(train(late, parts, tmp_path / "late", optimization=still)).splitlines() == shown
 
 
 def test_the_first_stage_alone_is_no_second_baseline(
-    encoder: str, parts: dict[str, rerank.Lists], tmp_path: Path
+    tiny_model: Path, parts: dict[str, rerank.Lists], tmp_path: Path
 ) -> None:
-    run = train(rerank.CrossEncoder(encoder, **SMALL, start="bm25"), parts, tmp_path / "run")
+    run = train(rerank.CrossEncoder(str(tiny_model), **SMALL, start="bm25"), parts, tmp_path / "run")
     assert "test" not in run.baseline and str(run).count(", first stage bm25") == 2 and ", start bm25" not in str(run)
 
 
@@ -176,9 +171,9 @@ def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def test_scores_of_random_weights_are_warned_of(
-    encoder: str, parts: dict[str, rerank.Lists], tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tiny_model: Path, parts: dict[str, rerank.Lists], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    text, lists = rerank.CrossEncoder(encoder, **SMALL), parts["train"]
+    text, lists = rerank.CrossEncoder(str(tiny_model), **SMALL), parts["train"]
     text.name = "one of this test"  # each is warned of once a process
     for score in (lambda: text.predict(lists), lambda: text.predict([("a", "b")]), lambda: text.rank("a", ["b"])):
         score()
@@ -195,13 +190,13 @@ def test_scores_of_random_weights_are_warned_of(
     text.name = "another of this test"
     for model in (text, run.model, rerank.CrossEncoder(str(tmp_path / "run" / "best"))):
         model.predict(lists)  # trained in place, loaded, loaded by name
-    rerank.CrossEncoder(encoder, **SMALL, start="bm25").predict(lists)  # the first stage's order, nothing random
+    rerank.CrossEncoder(str(tiny_model), **SMALL, start="bm25").predict(lists)  # nothing is random
     assert not warnings_of(caplog)
 
 
-def test_what_other_libraries_call_it_is_led_to_the_name(encoder: str, parts: dict[str, rerank.Lists]) -> None:
+def test_what_other_libraries_call_it_is_led_to_the_name(tiny_model: Path, parts: dict[str, rerank.Lists]) -> None:
     with pytest.raises(rerank.UserError, match=r"predict: there is no batch_size; budget="):
-        rerank.CrossEncoder(encoder, **SMALL).predict([("a", "b")], batch_size=8)
+        rerank.CrossEncoder(str(tiny_model), **SMALL).predict([("a", "b")], batch_size=8)
     for name, way in {
         "lr": r"optimization=rerank\.Optimization\(encoder_lr=…, head_lr=…\)",
         "learning_rate": r"Optimization\(encoder_lr=…, head_lr=…\)",

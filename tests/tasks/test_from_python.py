@@ -14,12 +14,7 @@ import yaml
 import rerank
 from rerank.commands.cli import main
 from rerank.settings.configs import read_config
-from tests.builders import make_lists, make_model
-
-
-@pytest.fixture(scope="module")
-def encoder(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(make_model(tmp_path_factory.mktemp("model")))
+from tests.builders import make_lists
 
 
 @pytest.fixture(scope="module")
@@ -30,8 +25,8 @@ def lists(tmp_path_factory: pytest.TempPathFactory) -> rerank.Lists:
 
 
 @pytest.fixture(scope="module")
-def trained(encoder: str, lists: rerank.Lists, tmp_path_factory: pytest.TempPathFactory) -> rerank.Training:
-    model = rerank.CrossEncoder(encoder, query_length=8, document_length=24, start="bm25")
+def trained(tiny_model: Path, lists: rerank.Lists, tmp_path_factory: pytest.TempPathFactory) -> rerank.Training:
+    model = rerank.CrossEncoder(str(tiny_model), query_length=8, document_length=24, start="bm25")
     output = tmp_path_factory.mktemp("runs") / "x"
     return rerank.train(model, lists, rerank.SmoothINDCG(), validation=0.25, output=output, batch_size=2, seed=7)
 
@@ -76,18 +71,18 @@ def test_its_configuration_repeats_it_bit_for_bit(trained: rerank.Training, tmp_
 
 
 def test_the_same_call_finds_the_training_and_another_is_refused(
-    trained: rerank.Training, encoder: str, lists: rerank.Lists
+    trained: rerank.Training, tiny_model: Path, lists: rerank.Lists
 ) -> None:
-    model = rerank.CrossEncoder(encoder, query_length=8, document_length=24, start="bm25")
+    model = rerank.CrossEncoder(str(tiny_model), query_length=8, document_length=24, start="bm25")
     told = {"validation": 0.25, "output": trained.folder, "batch_size": 2, "seed": 7}
     assert rerank.train(model, lists, rerank.SmoothINDCG(), **told).measures == trained.measures
     with pytest.raises(rerank.UserError, match="trained on other lists"):
         rerank.train(model, lists.select([0, 1, 2]), rerank.SmoothINDCG(), **told)
 
 
-def test_fresh_models_score_the_same_every_time(encoder: str, lists: rerank.Lists) -> None:
+def test_fresh_models_score_the_same_every_time(tiny_model: Path, lists: rerank.Lists) -> None:
     """A start has the order of the column, to the last tie; feature networks are drawn by seed 42."""
-    start = rerank.CrossEncoder(encoder, query_length=8, document_length=24, start="bm25")
+    start = rerank.CrossEncoder(str(tiny_model), query_length=8, document_length=24, start="bm25")
     assert (
         lists.run(start.predict(lists)).to_dataframe()["doc_id"].tolist()
         == lists.run().to_dataframe()["doc_id"].tolist()
