@@ -83,8 +83,7 @@ if TYPE_CHECKING:
     from rerank.tasks.evaluate import evaluate
     from rerank.tasks.export_model import export_model
     from rerank.tasks.rerank_lists import rerank_lists
-    from rerank.tasks.retrieve import retrieve
-    from rerank.tasks.search import Search
+    from rerank.tasks.retrieve import Search, retrieve
     from rerank.tasks.train import train
     from rerank.training.config import Optimization, TrainConfig
     from rerank.training.fit import Training, fit

@@ -10,7 +10,7 @@ from rerank import tasks
 from rerank.errors import UserError
 from rerank.settings.ranges import check_unused
 from rerank.storage.files import check_apart
-from rerank.tasks.search import Search
+from rerank.tasks.retrieve import Search
 
 log = logging.getLogger("rerank")
 

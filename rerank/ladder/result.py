@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pandas import DataFrame
 
 from rerank.evaluation.beside import shown_difference
 from rerank.evaluation.render import Section, document, plain
@@ -19,9 +21,6 @@ from rerank.report.page import Report, write_report
 from rerank.storage.arrow import Array
 from rerank.storage.files import atomic_write
 from rerank.storage.hashes import read_sealed, write_sealed
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
 
 LADDER = "ladder.json"
 """Written last: the ladder is complete."""
@@ -123,8 +122,6 @@ class Ladder:
         return load_model(self.folder / "ranker")
 
     def to_dataframe(self) -> DataFrame:
-        from pandas import DataFrame
-
         return DataFrame([{key: value for key, value in asdict(rung).items() if key != "below"} for rung in self.rungs])
 
     def _repr_html_(self) -> str:
@@ -171,8 +168,6 @@ class Ladder:
 
 def write_values(folder: Path, queries: Sequence[str], values: Mapping[str, Array]) -> None:
     """Write a row per query with what each rung is worth on it."""
-    from pandas import DataFrame
-
     with atomic_write(folder / "queries.csv") as file:
         DataFrame(values, index=queries).to_csv(file, index_label="query_id", float_format="%.6g")
 

@@ -8,11 +8,13 @@ import json
 import logging
 import reprlib
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict
+from importlib.resources import files
 from typing import Any
 
+import yaml
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -24,7 +26,6 @@ from rerank.errors import UserError, nearest
 from rerank.serving.desk import Desk
 from rerank.serving.limits import Limits, Refusal
 from rerank.serving.metrics import Metrics
-from rerank.serving.openapi import PATHS, description
 from rerank.serving.ranker import Ranker
 from rerank.serving.shapes import answer, read_body
 from rerank.storage.arrow import Array
@@ -32,6 +33,9 @@ from rerank.storage.arrow import Array
 log = logging.getLogger("rerank")
 
 Answer = Callable[[Request], Awaitable[Response]]
+
+PATHS = ("/rerank", "/v1/rerank", "/v2/rerank")
+"""Where scores are asked for: the same everywhere, as clients have one of these built in."""
 
 DROPPED = 64 << 20
 """Bytes of a body beyond the limit that are read, and dropped, so that its client reads the refusal."""
@@ -207,3 +211,16 @@ async def _no_such_path(request: Request, error: Exception) -> Response:
     if error.status_code == 405:
         return refused(405, f"{request.url.path} does not take {request.method}")
     return refused(error.status_code, f"{request.url.path}: no such path; POST {', '.join(PATHS)}, or GET /info")
+
+
+def description(names: Sequence[str], limits: Limits, key: bool) -> dict[str, Any]:
+    """What the service says of itself: paths, bodies and answers, in OpenAPI 3.1."""
+    found: dict[str, Any] = yaml.safe_load(files("rerank.serving").joinpath("openapi.yaml").read_text("utf-8"))
+    found["info"]["version"] = __version__
+    body = found["paths"][PATHS[0]]["post"]["requestBody"]["content"]["application/json"]["schema"]["anyOf"][0]
+    body["properties"]["model"]["enum"] = list(names)  # which all paths and both bodies share
+    body["properties"]["documents"]["maxItems"] = limits.documents
+    if key:
+        scheme = {"securitySchemes": {"key": {"type": "http", "scheme": "bearer"}}}
+        found |= {"components": scheme, "security": [{"key": []}]}
+    return found

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pandas import DataFrame
 
 from rerank.evaluation.calibration import Bin, Found, Quality
 from rerank.evaluation.render import Section, document, plain
@@ -13,9 +15,6 @@ from rerank.html import shown
 from rerank.models.card import without_part
 from rerank.models.contract import CARD
 from rerank.storage.files import atomic_write
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
 
 HEADING = "Calibration"
 
@@ -137,8 +136,6 @@ class Calibrated:
 
     def to_dataframe(self) -> DataFrame:
         """A row per bin of the reliability curve: ``lists`` and what :class:`Bin` has."""
-        from pandas import DataFrame
-
         return DataFrame([{"lists": name} | asdict(bin) for name, of in self._measured for bin in of.curve])
 
     def describe(self, folder: Path) -> None:

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from pandas import DataFrame
 
 from rerank.evaluation.beside import Beside, shown_difference
 from rerank.evaluation.render import WIDTH, Section, document, plain
+from rerank.html import shown
 from rerank.storage.files import atomic_write
 from rerank.storage.hashes import write_sealed
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
 
 
 @dataclass(frozen=True)
@@ -153,13 +152,9 @@ class Compared:
         return facts
 
     def to_dataframe(self) -> DataFrame:
-        from pandas import DataFrame
-
         return DataFrame(map(asdict, self.rows)).merge(DataFrame(map(asdict, self.sizes)), on="ranker")
 
     def _repr_html_(self) -> str:
-        from rerank.html import shown
-
         return shown(self.sentence or f"{self.measure}, {self.queries} queries", self.to_dataframe())
 
     def write(self, folder: str | Path) -> None:

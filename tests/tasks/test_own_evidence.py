@@ -10,7 +10,7 @@ import pytest
 from rerank import Lists, Texts, retrieve
 from rerank.commands.cli import main
 from rerank.errors import UserError
-from rerank.tasks.search import Search
+from rerank.tasks.retrieve import Search
 from tests.builders import write_collection
 
 MODEL = "sentence-transformers/all-MiniLM-L6-v2"
